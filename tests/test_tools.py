@@ -1,0 +1,211 @@
+"""The checkers of tools/ on examples: each must pass a good tree and fail a bad one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOLS = Path(__file__).resolve().parent.parent / "tools"
+
+
+def load(name: str) -> ModuleType:
+    """Import one script of tools/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+layers, size, stubs = load("check_layers"), load("check_size"), load("gen_stubs")
+
+
+def tree(root: Path, files: dict[str, str]) -> Path:
+    """Write files given by relative path."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+GOOD = {
+    "runtime/check.h": "#include <string>\n",
+    "tensor/shape.h": '#include "runtime/check.h"\n',
+    "kernels/softmax.h": '#include "tensor/shape.h"\n',
+    "kernels/ref/softmax.cpp": '#include <Eigen/Core>\n#include "kernels/softmax.h"\n',
+    "kernels/cpu/simd/softmax.cpp": '#include "kernels/softmax.h"\n',
+    "ops/shape_ops.h": '#include "tensor/shape.h"\n',
+    "ops/linear.h": '#include "tensor/shape.h"\n',
+    "models/bert.cpp": '#include "ops/shape_ops.h"\n// #include "bindings/x.h"\n',
+    "bindings/module.cpp": '#include <pybind11/pybind11.h>\n#include "ops/linear.h"\n',
+}
+
+
+def test_layers_accept_a_lawful_tree(tmp_path, capsys):
+    assert layers.main(["--root", str(tree(tmp_path, GOOD)), "--graph"]) == 0
+    assert "kernels/ref    -> kernels            1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "file, line, reason",
+    [
+        ("runtime/x.h", '#include "tensor/shape.h"', "lies in tensor"),
+        ("kernels/x.h", '#include "kernels/ref/y.h"', "cannot be placed"),
+        ("kernels/x.h", '#include "../tensor/shape.h"', None),
+        ("kernels/ref/x.cpp", '#include "kernels/cpu/simd/softmax.cpp"', "kernels/cpu"),
+        ("ops/x.cpp", '#include "kernels/ref/softmax.cpp"', "lies in kernels/ref"),
+        ("nn/x.cpp", '#include "kernels/softmax.h"', "lies in kernels"),
+        ("models/x.cpp", '#include "ops/linear.h"', "lies in ops"),
+        ("bindings/x.cpp", '#include "kernels/ref/softmax.cpp"', "lies in kernels/ref"),
+        ("ops/x.cpp", "#include <Eigen/Core>", "is open to kernels/ref only"),
+        ("kernels/cpu/x.cpp", "#include <Eigen/Core>", "is open to kernels/ref only"),
+        ("nn/x.cpp", "#include <pybind11/numpy.h>", "is open to bindings only"),
+        ("ops/x.cpp", '#  include "nowhere.h"', "no such file of ours"),
+        ("ops/x.cpp", '#include "../../outside.h"', "no such file of ours"),
+        ("ops/x.cpp", "#include <boost/any.hpp>", "unknown library"),
+        ("ops/x.cpp", "#include HEADER", "computed include"),
+        ("misc/x.cpp", "", "room 'misc' is not in the table"),
+    ],
+)
+def test_layers_refuse(tmp_path, capsys, file, line, reason):
+    tree(tmp_path, {"outside.h": ""})
+    root = tree(tmp_path / "core", GOOD | {file: f"\n{line}\n"})
+    if reason is None:
+        assert layers.main(["--root", str(root)]) == 0
+        return
+    assert layers.main(["--root", str(root)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(file) and reason in error
+
+
+def test_layers_refuse_a_folder_that_is_not_there(tmp_path):
+    assert layers.main(["--root", str(tmp_path / "none")]) == 1
+
+
+def test_the_table_itself_only_points_downwards():
+    order = list(layers.MAY_INCLUDE)
+    for room, others in layers.MAY_INCLUDE.items():
+        for other in others:
+            at = order.index(other.split("/")[0] if "." in other else other)
+            assert at < order.index(room), (room, other)
+
+
+def function(lines: int) -> str:
+    """A C++ function of exactly that many lines, with braces that do not count."""
+    body = '  use(\'{\', "{{", R"(})");  // {\n' * (lines - 3)
+    return f"template <class T>\nvoid f(int a) {{\n{body}}}\n"
+
+
+@pytest.mark.parametrize(
+    "file, text, reason",
+    [
+        ("src/a.py", "x = 1\n" * 200, None),
+        ("src/a.py", "x = 1\n" * 601, "601 lines, limit 600"),
+        ("src/a.py", "x = 1\n" * 250, "median file has 250"),
+        ("tools/a.py", "def f():\n" + "    x = 1\n" * 79, None),
+        ("tools/a.py", "def f():\n" + "    x = 1\n" * 80, "f has 81 lines"),
+        ("tests/a.py", "class A:\n  async def g():\n" + "    y\n" * 80, "g has 81"),
+        ("src/cpp/a.cpp", "namespace ea {\nint x;\n" + function(80) + "}\n", None),
+        ("src/cpp/a.cpp", "namespace ea {\n" + function(81) + "}\n", "f has 81 lines"),
+        ("src/cpp/a.h", "struct A {\n" + "  int x;\n" * 90 + "};\n", None),
+        ("src/cpp/a.h", "const int a[] = {\n" + "  f(1),\n" * 90 + "};\n", None),
+        (
+            "src/cpp/a.h",
+            "struct A {\n  A() : x_(1) {\n" + "    ++x_;\n" * 85 + "  }\n};\n",
+            "A has",
+        ),
+    ],
+)
+def test_size_limits(tmp_path, capsys, file, text, reason):
+    assert size.main(["--root", str(tree(tmp_path, {file: text}))]) == bool(reason)
+    assert (reason or "") in capsys.readouterr().err
+
+
+def test_size_refuses_a_tree_without_sources(tmp_path):
+    assert size.main(["--root", str(tmp_path)]) == 1
+
+
+def test_size_prints_the_ten_largest(tmp_path, capsys):
+    tree(tmp_path, {f"src/{i:02d}.py": "x = 1\n" * i for i in range(1, 15)})
+    assert size.main(["--root", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["14", "src/14.py"] and len(lines) == 11
+
+
+def test_stubs_difference_names_what_changed():
+    old, new = {"_core.pyi": "def f() -> int: ...\n"}, {"_core.pyi": "x: int\n"}
+    assert stubs.difference(old, old) == ""
+    assert "-def f() -> int: ..." in stubs.difference(old, new)
+    assert "+x: int" in stubs.difference({}, new)
+
+
+def test_stubs_drop_addresses():
+    assert "0x" not in stubs.tidy("x = <object at 0x7f12>")
+
+
+def test_stub_check_fails_when_out_of_step(monkeypatch, capsys):
+    monkeypatch.setattr(stubs, "generate", lambda: {"_core.pyi": "x: int\n"})
+    monkeypatch.setattr(stubs, "existing", lambda: {"_core.pyi": "x: str\n"})
+    assert stubs.main(["--check"]) == 1
+    assert "-x: str" in capsys.readouterr().out
+    monkeypatch.setattr(stubs, "existing", lambda: {"_core.pyi": "x: int\n"})
+    assert stubs.main(["--check"]) == 0
+
+
+ROOMS = "attention cli data interop metrics modeling plots text training".split()
+
+
+def lint_imports(repo: Path, root: Path) -> subprocess.CompletedProcess[str]:
+    """Run lint-imports with the settings of the repository on a made-up package."""
+    program = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("import-linter is not installed")
+    command = [program, "--config", str(repo / ".importlinter"), "--no-cache"]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    "module, line, broken",
+    [
+        ("training", "import evolving_attention.modeling", None),
+        ("plots", "import matplotlib", None),
+        ("attention", "from evolving_attention import modeling", "cli -> training"),
+        ("modeling", "from ..training import x", "cli -> training"),
+        ("data", "def f():\n    import evolving_attention.cli", "metrics, data, text"),
+        ("plots", "from evolving_attention.data import x", "plots know only"),
+        ("plots", "import torch", "plots know only"),
+        ("cli", "import transformers", "nothing in the package imports torch"),
+    ],
+)
+def test_import_law(repo, tmp_path, module, line, broken):
+    files = {f"evolving_attention/{room}/__init__.py": "x = 1\n" for room in ROOMS}
+    files["evolving_attention/__init__.py"] = ""
+    files[f"evolving_attention/{module}/extra.py"] = line + "\n"
+    done = lint_imports(repo, tree(tmp_path, files))
+    if broken is None:
+        assert done.returncode == 0, done.stdout + done.stderr
+        return
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = [text for text in done.stdout.splitlines() if "BROKEN" in text]
+    assert any(text.startswith(broken) for text in lines)
+
+
+def test_notebook_runner_fails_on_a_failing_notebook(tmp_path):
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    run_notebooks = load("run_notebooks")
+    cells = [nbformat.v4.new_code_cell("assert 1 + 1 == 3", id="one")]
+    bad = tmp_path / "bad.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), bad)
+    assert run_notebooks.main([str(bad)]) == 1

@@ -1,0 +1,66 @@
+"""Execute the notebooks in a fresh kernel each; a notebook that fails or is slow fails.
+
+    python tools/run_notebooks.py [NOTEBOOK ...] [--seconds 60] [--write]
+
+Nothing is saved unless --write asks for it: then the outputs are stored, without times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+REPO = Path(__file__).resolve().parent.parent
+
+
+def execute(file: Path, seconds: float, write: bool) -> str | None:
+    """Run one notebook from the repository's root; the reason it failed, or None."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+    notebook = nbformat.read(file, as_version=4)
+    nbformat.validate(notebook)
+    client = NotebookClient(
+        notebook, timeout=int(seconds), resources={"metadata": {"path": str(REPO)}}
+    )
+    try:
+        client.execute()
+    except (CellExecutionError, CellTimeoutError) as error:
+        return str(error)
+    if write:
+        for cell in notebook.cells:
+            cell.metadata.pop("execution", None)
+        nbformat.write(notebook, file)
+    return None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; the exit code is the number of notebooks that failed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    parser.add_argument("--seconds", type=float, default=60.0, help="limit for each")
+    parser.add_argument("--write", action="store_true", help="store the outputs")
+    options = parser.parse_args(arguments)
+    files = options.notebooks or sorted((REPO / "notebooks").glob("*.ipynb"))
+    if not files:
+        print("run_notebooks: no notebooks found", file=sys.stderr)
+        return 1
+    failed = 0
+    for file in files:
+        begin = time.perf_counter()
+        reason = execute(file, options.seconds, options.write)
+        took = time.perf_counter() - begin
+        if reason is None and took > options.seconds:
+            reason = f"took longer than {options.seconds:.0f} s"
+        failed += reason is not None
+        print(f"{'FAILED' if reason else 'ok':6s} {took:6.1f} s  {file.name}")
+        if reason:
+            print(reason, file=sys.stderr)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
