@@ -1,0 +1,36 @@
+# Finds what the build needs inside the Python environment that runs it: the
+# oneDNN and Eigen wheels bring CMake packages, at places CMake does not search.
+find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+find_package(Threads REQUIRED)
+
+# A wheel's data files lie three folders above its site-packages folder
+# (PREFIX/lib/pythonX.Y/site-packages); Eigen's below cmeel.prefix in it.
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c "
+import os, sys
+for entry in sys.path:
+    if entry.endswith(('site-packages', 'dist-packages')):
+        print(os.path.join(entry, 'cmeel.prefix'))
+        print(os.path.normpath(os.path.join(entry, '..', '..', '..')))
+"
+  OUTPUT_VARIABLE EA_PREFIXES OUTPUT_STRIP_TRAILING_WHITESPACE
+  COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" ";" EA_PREFIXES "${EA_PREFIXES}")
+list(APPEND CMAKE_PREFIX_PATH ${EA_PREFIXES})
+
+find_package(pybind11 CONFIG QUIET)
+if(NOT pybind11_FOUND)
+  execute_process(COMMAND ${Python_EXECUTABLE} -m pybind11 --cmakedir
+                  OUTPUT_VARIABLE pybind11_DIR OUTPUT_STRIP_TRAILING_WHITESPACE)
+  find_package(pybind11 CONFIG REQUIRED)
+endif()
+find_package(Eigen3 CONFIG REQUIRED)
+find_package(dnnl CONFIG REQUIRED)
+
+get_target_property(EA_DNNL_LOCATION DNNL::dnnl IMPORTED_LOCATION_RELEASE)
+if(NOT EA_DNNL_LOCATION)
+  get_target_property(EA_DNNL_LOCATION DNNL::dnnl LOCATION)
+endif()
+file(REAL_PATH ${EA_DNNL_LOCATION} EA_DNNL_REAL)
+message(STATUS "oneDNN: ${EA_DNNL_REAL}")
+message(STATUS "Eigen: ${Eigen3_DIR}")

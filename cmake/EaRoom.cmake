@@ -1,0 +1,74 @@
+# ea_room: one object library per room of src/cpp, whose include path holds only
+# the rooms it may see, so that an include in the wrong direction cannot compile.
+set(EA_ROOMS "" CACHE INTERNAL "")
+set(EA_SOURCE_ROOT ${CMAKE_CURRENT_SOURCE_DIR}/src/cpp)
+set(EA_COMPILE_OPTIONS -O3 -Wall -Wextra -Wno-psabi -fstack-protector-strong
+    -ffp-contract=on)
+if(EA_SANITIZE)
+  set(EA_COMPILE_OPTIONS -O1 -g -Wall -Wextra -Wno-psabi
+      -fsanitize=${EA_SANITIZE} -fno-sanitize-recover=undefined
+      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${EA_SANITIZE})
+endif()
+
+# Makes a folder of links to the visible rooms, and returns it.
+function(ea_visible_rooms out room)
+  set(view ${CMAKE_BINARY_DIR}/visible/${room})
+  file(REMOVE_RECURSE ${view})
+  file(MAKE_DIRECTORY ${view})
+  foreach(visible IN LISTS ARGN)
+    string(REGEX REPLACE "/.*" "" top ${visible})
+    if(NOT EXISTS ${view}/${top})
+      file(CREATE_LINK ${EA_SOURCE_ROOT}/${top} ${view}/${top} SYMBOLIC)
+    endif()
+  endforeach()
+  set(${out} ${view} PARENT_SCOPE)
+endfunction()
+
+# ea_room(NAME room [DEPENDS rooms...] [LINK targets...])
+function(ea_room)
+  cmake_parse_arguments(R "" "NAME" "DEPENDS;LINK" ${ARGN})
+  string(REPLACE "/" "_" target ea_${R_NAME})
+  # A list of sources that every change must edit would be a merge magnet, so
+  # rooms are globbed; sub-rooms and SIMD sources have targets of their own.
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS
+       ${EA_SOURCE_ROOT}/${R_NAME}/*.cpp)
+  if(R_NAME STREQUAL "kernels")
+    list(FILTER sources EXCLUDE REGEX "/kernels/(ref|cpu|cuda)/")
+  endif()
+  list(FILTER sources EXCLUDE REGEX "/simd/")
+  add_library(${target} OBJECT ${sources})
+  ea_visible_rooms(view ${target} ${R_NAME} ${R_DEPENDS})
+  target_include_directories(${target} PRIVATE ${view})
+  target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS})
+  target_link_libraries(${target} PRIVATE ${R_LINK})
+  set(EA_ROOMS ${EA_ROOMS} ${target} CACHE INTERNAL "")
+endfunction()
+
+# ea_simd(ROOM room TARGET name FLAGS ...): the simd/ sources of a room compiled
+# for one instruction set, in a namespace named after it (macro EA_TARGET).
+function(ea_simd)
+  cmake_parse_arguments(S "" "ROOM;TARGET" "FLAGS" ${ARGN})
+  string(REPLACE "/" "_" target ea_${S_ROOM}_${S_TARGET})
+  file(GLOB sources CONFIGURE_DEPENDS ${EA_SOURCE_ROOT}/${S_ROOM}/simd/*.cpp)
+  add_library(${target} OBJECT ${sources})
+  ea_visible_rooms(view ${target} kernels tensor runtime)
+  target_include_directories(${target} PRIVATE ${view})
+  target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS} ${S_FLAGS})
+  target_compile_definitions(${target} PRIVATE EA_TARGET=${S_TARGET})
+  set(EA_ROOMS ${EA_ROOMS} ${target} CACHE INTERNAL "")
+endfunction()
+
+# ea_backends(names...): writes the function that registers them, in this order.
+function(ea_backends)
+  set(EA_BACKEND_DECLARATIONS "")
+  set(EA_BACKEND_CALLS "")
+  foreach(name IN LISTS ARGN)
+    string(APPEND EA_BACKEND_DECLARATIONS
+           "namespace ea { void register_${name}_kernels(); }\n")
+    string(APPEND EA_BACKEND_CALLS "    register_${name}_kernels();\n")
+  endforeach()
+  configure_file(${EA_SOURCE_ROOT}/kernels/backends.cpp.in
+                 ${CMAKE_BINARY_DIR}/backends.cpp @ONLY)
+  target_sources(ea_kernels PRIVATE ${CMAKE_BINARY_DIR}/backends.cpp)
+endfunction()

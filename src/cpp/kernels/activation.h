@@ -1,0 +1,42 @@
+// Contract: functions of one element and their derivatives.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+enum class Activation : std::uint8_t {
+  gelu,       // x Phi(x), Phi by erf
+  gelu_tanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  relu,       // max(x, 0); derivative 0 at 0
+  leaky_relu,  // x > 0 ? x : slope x
+  tanh,
+  sigmoid,
+  exp,
+  log,
+  sqrt,
+};
+
+// y = f(x); contiguous, one shape, one dtype.
+struct ActivationForward {
+  static constexpr const char* name = "activation_forward";
+  struct Args {
+    Activation kind;
+    double slope;  // of leaky_relu
+    TensorView x, y;
+  };
+};
+
+// dx = dy f'(x), from the saved input x.
+struct ActivationBackward {
+  static constexpr const char* name = "activation_backward";
+  struct Args {
+    Activation kind;
+    double slope;
+    TensorView dy, x, dx;
+  };
+};
+
+}  // namespace ea

@@ -1,0 +1,9 @@
+// Fills the registry with the kernels of every backend of this build.
+#pragma once
+
+namespace ea {
+
+// Once per process, before the first kernel runs; then applies EA_KERNEL.
+void register_all_backends();
+
+}  // namespace ea

@@ -1,0 +1,35 @@
+// Contract: pointwise arithmetic of one or two tensors.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+enum class BinaryOp : std::uint8_t { add, sub, mul, div };
+
+// y = a (op) b. y is contiguous; a and b have y's shape, with stride 0 along
+// broadcast axes. Any dtype that floats; all three equal.
+struct Binary {
+  static constexpr const char* name = "binary";
+  struct Args {
+    BinaryOp op;
+    TensorView a, b, y;
+  };
+};
+
+// y = alpha x + beta z, all contiguous and of one shape. Without z: alpha x.
+// y may be x or z itself (gradient accumulation is y = y + x).
+struct Axpby {
+  static constexpr const char* name = "axpby";
+  struct Args {
+    double alpha;
+    TensorView x;
+    double beta;
+    TensorView z;  // optional
+    TensorView y;
+  };
+};
+
+}  // namespace ea

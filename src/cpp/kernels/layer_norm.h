@@ -1,0 +1,35 @@
+// Contract: layer normalisation of rows, with an optional residual input.
+#pragma once
+
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// s = x + residual (s = x without one);
+// y = (s - mean(s)) * rstd(s) * weight + bias,   rstd = 1/sqrt(var(s) + eps).
+// x, residual, sum, y: [rows, width] contiguous. mean, rstd: [rows], float32
+// (float64 for float64). `sum` receives s and is given iff residual is.
+struct LayerNormForward {
+  static constexpr const char* name = "layer_norm_forward";
+  struct Args {
+    TensorView x;
+    TensorView residual;  // optional
+    TensorView weight, bias;
+    TensorView sum;  // optional
+    TensorView y, mean, rstd;
+    double eps;
+  };
+};
+
+// With h = (s - mean) rstd and g = dy weight:
+// dx = rstd (g - mean(g) - h mean(g h)); dweight = sum_rows dy h;
+// dbias = sum_rows dy. `x` is s. Row sums combine fixed blocks in order.
+struct LayerNormBackward {
+  static constexpr const char* name = "layer_norm_backward";
+  struct Args {
+    TensorView dy, x, weight, mean, rstd;
+    TensorView dx, dweight, dbias;
+  };
+};
+
+}  // namespace ea

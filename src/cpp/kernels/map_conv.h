@@ -1,0 +1,33 @@
+// Contract: convolution over the heads of attention maps.
+#pragma once
+
+#include "kernels/map_layout.h"
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// y[o, i, j] = bias[o] + sum_{c, u, v} weight[o, c, u, v] x[c, i + u - r, j + v
+// - r] for each sequence, r = (kernel_size - 1) / 2, cells outside the
+// sequence's own n_q x n_k map being zero (cross-correlation, stride 1). Heads
+// are channels: weight [heads, heads, k, k], k odd, bias [heads]; x, y flat maps
+// in `layout`. All of one dtype; sums in float32 (float64 for float64).
+struct MapConvForward {
+  static constexpr const char* name = "map_conv_forward";
+  struct Args {
+    TensorView x, weight, bias, y;
+    MapLayout layout;
+  };
+};
+
+// dx, dweight, dbias of the above, fully written; parts left undefined are not
+// computed. Sums over sequences combine in their order.
+struct MapConvBackward {
+  static constexpr const char* name = "map_conv_backward";
+  struct Args {
+    TensorView dy, x, weight;
+    TensorView dx, dweight, dbias;  // each optional
+    MapLayout layout;
+  };
+};
+
+}  // namespace ea

@@ -1,0 +1,34 @@
+// Contract: one optimizer step over many tensors.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// One parameter and its state. For bfloat16 parameters `master` is the float32
+// value that is updated and then rounded into `param`; otherwise undefined.
+// exp_avg and exp_avg_sq: float32 (float64 for float64 parameters).
+struct AdamWTensor {
+  TensorView param, grad, exp_avg, exp_avg_sq;
+  TensorView master;  // optional
+  double lr, weight_decay;
+};
+
+// Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, Alg. 2):
+// x -= lr wd x; m = m + (1 - b1)(g - m); v = b2 v + (1 - b2) g^2;
+// x -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), in this order.
+// g = grad_scale * grad.
+struct AdamW {
+  static constexpr const char* name = "adamw";
+  struct Args {
+    const std::vector<AdamWTensor>* tensors;
+    double beta1, beta2, eps;
+    double grad_scale;
+    std::int64_t step;  // t, from 1
+  };
+};
+
+}  // namespace ea

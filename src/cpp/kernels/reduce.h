@@ -1,0 +1,30 @@
+// Contract: sums over an axis and over lists of tensors, in a fixed order.
+#pragma once
+
+#include <vector>
+
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// y[o, i] = sum_n x[o, n, i]; x is contiguous [outer, n, inner], y [outer,
+// inner]. Sums run in float32 (float64 for float64) over fixed blocks.
+struct Sum {
+  static constexpr const char* name = "sum";
+  struct Args {
+    TensorView x, y;
+  };
+};
+
+// *result = sum of squares of every element of every tensor, in double, over
+// fixed blocks combined in order: the same for any number of threads. It is
+// infinite or NaN iff an element is (up to overflow of the square).
+struct SumOfSquares {
+  static constexpr const char* name = "sum_of_squares";
+  struct Args {
+    const std::vector<TensorView>* xs;
+    double* result;
+  };
+};
+
+}  // namespace ea

@@ -1,0 +1,35 @@
+// Contract: masked softmax over the keys of attention maps.
+#pragma once
+
+#include "kernels/map_layout.h"
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// y = softmax over keys of (scale x), for each head and query row of each
+// sequence; x, y flat maps in `layout`. key_mask: uint8 [total keys], optional;
+// a key with 0 gets probability exactly 0, and a row without any allowed key is
+// all zeros. A row that holds a NaN or +inf at an allowed key becomes NaN.
+// Softmax of a [rows, width] matrix is one sequence with one head.
+struct SoftmaxForward {
+  static constexpr const char* name = "softmax_forward";
+  struct Args {
+    TensorView x;
+    TensorView key_mask;  // optional
+    TensorView y;
+    double scale;
+    MapLayout layout;
+  };
+};
+
+// dx = scale y (dy - sum_keys dy y), from the saved output y.
+struct SoftmaxBackward {
+  static constexpr const char* name = "softmax_backward";
+  struct Args {
+    TensorView dy, y, dx;
+    double scale;
+    MapLayout layout;
+  };
+};
+
+}  // namespace ea

@@ -1,0 +1,142 @@
+// Caching host allocator: free blocks are kept in lists by size class.
+#include "runtime/allocator.h"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+// Eight classes per power of two: at most 1/8 of a block is slack.
+std::size_t size_class(std::size_t bytes) {
+  if (bytes <= 512) return (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0);
+  const std::size_t step = std::bit_floor(bytes - 1) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+class Pool {
+ public:
+  void* take(std::size_t bytes) {
+    const std::size_t size = size_class(bytes);
+    const std::lock_guard lock(mutex_);
+    if (limit_ > 0 && statistics_.current + static_cast<std::int64_t>(size) >
+                          limit_) {
+      fail<OutOfMemory>("allocate",
+                        "{} bytes asked for, {} in use, limit {}; lower the "
+                        "batch size or raise set_memory_limit",
+                        size, statistics_.current, limit_);
+    }
+    void* block = nullptr;
+    if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
+      block = it->second.back();
+      it->second.pop_back();
+      statistics_.cached -= static_cast<std::int64_t>(size);
+    } else {
+      block = fresh(size);
+    }
+    statistics_.current += static_cast<std::int64_t>(size);
+    if (statistics_.current > statistics_.peak) {
+      statistics_.peak = statistics_.current;
+    }
+    return block;
+  }
+
+  void give(void* block, std::size_t bytes) noexcept {
+    const std::size_t size = size_class(bytes);
+    const std::lock_guard lock(mutex_);
+    statistics_.current -= static_cast<std::int64_t>(size);
+    try {
+      free_[size].push_back(block);
+      statistics_.cached += static_cast<std::int64_t>(size);
+    } catch (...) {
+      std::free(block);
+    }
+  }
+
+  void release() {
+    const std::lock_guard lock(mutex_);
+    release_locked();
+  }
+
+  MemoryStatistics statistics() {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    statistics_.peak = statistics_.current;
+  }
+
+  void set_limit(std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
+  }
+
+ private:
+  void* fresh(std::size_t size) {
+    const std::size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
+    const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
+    void* block = std::aligned_alloc(alignment, rounded);
+    if (block == nullptr) {
+      release_locked();
+      block = std::aligned_alloc(alignment, rounded);
+    }
+    if (block == nullptr) {
+      fail<OutOfMemory>("allocate",
+                        "the system has no {} bytes left ({} in use by this "
+                        "package); lower the batch size or the length",
+                        size, statistics_.current);
+    }
+    if (size >= kHugePage) madvise(block, rounded, MADV_HUGEPAGE);
+    return block;
+  }
+
+  void release_locked() {
+    for (auto& [size, blocks] : free_) {
+      for (void* block : blocks) std::free(block);
+      blocks.clear();
+    }
+    statistics_.cached = 0;
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<std::size_t, std::vector<void*>> free_;
+  MemoryStatistics statistics_;
+  std::int64_t limit_ = 0;
+};
+
+// Never destroyed: tensors held by Python may outlive static destructors.
+Pool& pool() {
+  static Pool* instance = new Pool;
+  return *instance;
+}
+
+}  // namespace
+
+void* allocate(std::size_t bytes) { return pool().take(bytes); }
+
+void deallocate(void* block, std::size_t bytes) noexcept {
+  if (block != nullptr) pool().give(block, bytes);
+}
+
+MemoryStatistics memory_statistics() { return pool().statistics(); }
+
+void reset_peak_memory() { pool().reset_peak(); }
+
+void release_cached_memory() { pool().release(); }
+
+void set_memory_limit(std::int64_t bytes) { pool().set_limit(bytes); }
+
+}  // namespace ea

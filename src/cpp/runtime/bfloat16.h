@@ -1,0 +1,33 @@
+// Storage-only bfloat16: the upper half of a float32, rounded to nearest even.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace ea {
+
+struct bfloat16 {
+  std::uint16_t bits = 0;
+
+  bfloat16() = default;
+  explicit bfloat16(float value) {
+    std::uint32_t u;
+    std::memcpy(&u, &value, sizeof u);
+    // A NaN must stay one: rounding could carry its mantissa into infinity.
+    if ((u & 0x7fffffffu) > 0x7f800000u) {
+      bits = static_cast<std::uint16_t>((u >> 16) | 0x0040u);
+    } else {
+      bits = static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    }
+  }
+  explicit operator float() const {
+    const std::uint32_t u = static_cast<std::uint32_t>(bits) << 16;
+    float value;
+    std::memcpy(&value, &u, sizeof value);
+    return value;
+  }
+};
+
+static_assert(sizeof(bfloat16) == 2);
+
+}  // namespace ea

@@ -1,0 +1,50 @@
+// Sizes and names of element types.
+#include "runtime/dtype.h"
+
+#include <array>
+#include <ostream>
+
+namespace ea {
+
+namespace {
+
+struct Entry {
+  DType dtype;
+  std::size_t size;
+  std::string_view name;
+};
+
+constexpr std::array<Entry, 6> kEntries{{
+    {DType::f32, 4, "float32"},
+    {DType::bf16, 2, "bfloat16"},
+    {DType::f64, 8, "float64"},
+    {DType::i64, 8, "int64"},
+    {DType::i32, 4, "int32"},
+    {DType::u8, 1, "uint8"},
+}};
+
+const Entry& entry(DType dtype) {
+  return kEntries[static_cast<std::size_t>(dtype)];
+}
+
+}  // namespace
+
+std::size_t size_of(DType dtype) { return entry(dtype).size; }
+
+std::string_view name_of(DType dtype) { return entry(dtype).name; }
+
+DType parse_dtype(std::string_view name) {
+  for (const Entry& e : kEntries) {
+    if (e.name == name) return e.dtype;
+  }
+  fail<DTypeError>("dtype",
+                   "unknown element type '{}'; expected one of float32, "
+                   "bfloat16, float64, int64, int32, uint8",
+                   name);
+}
+
+std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << name_of(dtype);
+}
+
+}  // namespace ea

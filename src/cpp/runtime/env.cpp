@@ -1,0 +1,53 @@
+// Reads the environment once, at first use.
+#include "runtime/env.h"
+
+#include <cstdlib>
+
+#include "runtime/check.h"
+
+namespace ea::env {
+
+namespace {
+
+std::string text(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+}  // namespace
+
+const std::string& max_isa() {
+  static const std::string value = [] {
+    std::string v = text("EA_MAX_ISA");
+    if (!v.empty() && v != "avx2" && v != "avx512") {
+      fail<ConfigError>("env", "EA_MAX_ISA={}: expected avx2 or avx512", v);
+    }
+    return v;
+  }();
+  return value;
+}
+
+const std::string& kernel_choice() {
+  static const std::string value = text("EA_KERNEL");
+  return value;
+}
+
+int num_threads() {
+  static const int value = [] {
+    const std::string v = text("EA_NUM_THREADS");
+    if (v.empty()) return 0;
+    const int n = std::atoi(v.c_str());
+    if (n < 1 || n > 1024) {
+      fail<ConfigError>("env", "EA_NUM_THREADS={}: expected 1 to 1024", v);
+    }
+    return n;
+  }();
+  return value;
+}
+
+bool profile() {
+  static const bool value = text("EA_PROFILE") == "1";
+  return value;
+}
+
+}  // namespace ea::env

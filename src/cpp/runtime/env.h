@@ -1,0 +1,17 @@
+// Every environment variable the core reads, in one table; read nowhere else.
+#pragma once
+
+#include <string>
+
+namespace ea::env {
+
+// EA_MAX_ISA=avx2|avx512: highest instruction set to use ("" = what is there).
+const std::string& max_isa();
+// EA_KERNEL=name:implementation[,...]: force implementations; name "*" is all.
+const std::string& kernel_choice();
+// EA_NUM_THREADS: default number of threads (0 = the processors we may use).
+int num_threads();
+// EA_PROFILE=1: time every op and report.
+bool profile();
+
+}  // namespace ea::env

@@ -1,0 +1,103 @@
+// Copies between layouts and element types: whole rows where memory allows.
+#include <cstring>
+
+#include "runtime/check.h"
+#include "runtime/threads.h"
+#include "tensor/tensor.h"
+
+namespace ea {
+
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 16;  // elements a job
+
+// Offset in elements of the i-th row (all axes but the last), row-major.
+std::int64_t row_offset(const Shape& shape, const Shape& strides,
+                        std::int64_t row) {
+  std::int64_t offset = 0;
+  for (int axis = shape.rank() - 2; axis >= 0; --axis) {
+    offset += row % shape[axis] * strides[axis];
+    row /= shape[axis];
+  }
+  return offset;
+}
+
+template <typename T>
+void copy_rows(const Tensor& from, const Tensor& to) {
+  const Shape& shape = from.shape();
+  const int last = shape.rank() - 1;
+  const std::int64_t width = last < 0 ? 1 : shape[last];
+  const std::int64_t step_from = last < 0 ? 1 : from.strides()[last];
+  const std::int64_t step_to = last < 0 ? 1 : to.strides()[last];
+  const std::int64_t rows = width == 0 ? 0 : from.numel() / width;
+  const T* source = from.data<T>();
+  T* target = to.data<T>();
+  const std::int64_t grain = kGrain / width + 1;
+  parallel_chunks(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* s = source + row_offset(shape, from.strides(), row);
+      T* t = target + row_offset(shape, to.strides(), row);
+      if (step_from == 1 && step_to == 1) {
+        std::memcpy(t, s, static_cast<std::size_t>(width) * sizeof(T));
+      } else {
+        for (std::int64_t i = 0; i < width; ++i) {
+          t[i * step_to] = s[i * step_from];
+        }
+      }
+    }
+  });
+}
+
+template <typename From, typename To>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, bfloat16>) {
+    return bfloat16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, bfloat16>) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+}  // namespace
+
+void copy_into(const Tensor& from, const Tensor& to) {
+  EA_CHECK(from.shape() == to.shape(), "copy", "shape {} into shape {}",
+           from.shape(), to.shape());
+  EA_CHECK_AS(DTypeError, from.dtype() == to.dtype(), "copy", "{} into {}",
+              from.dtype(), to.dtype());
+  visit_dtype(from.dtype(), "copy", [&](auto tag) {
+    copy_rows<typename decltype(tag)::type>(from, to);
+  });
+}
+
+Tensor clone(const Tensor& t) {
+  Tensor out = empty(t.shape(), t.dtype());
+  copy_into(t, out);
+  return out;
+}
+
+Tensor contiguous(const Tensor& t) { return t.is_contiguous() ? t : clone(t); }
+
+Tensor cast(const Tensor& t, DType dtype) {
+  if (t.dtype() == dtype) return t;
+  const Tensor source = contiguous(t);
+  Tensor out = empty(t.shape(), dtype);
+  visit_dtype(source.dtype(), "cast", [&](auto from_tag) {
+    using From = typename decltype(from_tag)::type;
+    visit_dtype(dtype, "cast", [&](auto to_tag) {
+      using To = typename decltype(to_tag)::type;
+      const From* s = source.data<From>();
+      To* o = out.data<To>();
+      parallel_chunks(out.numel(), kGrain,
+                      [&](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t i = begin; i < end; ++i) {
+                          o[i] = convert<From, To>(s[i]);
+                        }
+                      });
+    });
+  });
+  return out;
+}
+
+}  // namespace ea

@@ -1,0 +1,69 @@
+// Data without mathematics: a typed, strided window on a storage.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/dtype.h"
+#include "tensor/shape.h"
+#include "tensor/storage.h"
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: stands for "none"
+  Tensor(StoragePtr storage, std::int64_t offset, Shape shape, Shape strides,
+         DType dtype);
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  const Shape& strides() const { return strides_; }
+  std::int64_t dim(int axis) const { return shape_.at(axis); }
+  int rank() const { return shape_.rank(); }
+  std::int64_t numel() const { return shape_.numel(); }
+  DType dtype() const { return dtype_; }
+  const StoragePtr& storage() const { return storage_; }
+  std::int64_t offset() const { return offset_; }  // in elements
+  bool is_contiguous() const;
+
+  void* raw() const;
+  template <typename T>
+  T* data() const {
+    return static_cast<T*>(raw());
+  }
+  // Reads the only element of a one-element tensor as a double.
+  double item() const;
+
+  // Implicit on purpose: kernels take views, callers hold tensors.
+  operator TensorView() const;  // NOLINT(google-explicit-constructor)
+
+ private:
+  StoragePtr storage_;
+  std::int64_t offset_ = 0;
+  Shape shape_;
+  Shape strides_;
+  DType dtype_ = DType::f32;
+};
+
+// Makers. `empty` is uninitialised.
+Tensor empty(const Shape& shape, DType dtype);
+Tensor zeros(const Shape& shape, DType dtype);
+Tensor full(const Shape& shape, DType dtype, double value);
+Tensor from_values(std::span<const std::int64_t> values);  // i64, 1-D
+
+// Views: metadata only, never a copy.
+Tensor reshape_view(const Tensor& t, const Shape& shape);  // contiguous only
+Tensor transpose_view(const Tensor& t, int axis_a, int axis_b);
+Tensor slice_view(const Tensor& t, int axis, std::int64_t begin,
+                  std::int64_t end);
+Tensor expand_view(const Tensor& t, const Shape& shape);
+
+// Copies.
+Tensor contiguous(const Tensor& t);  // t itself when it already is
+Tensor clone(const Tensor& t);       // always new memory, contiguous
+void copy_into(const Tensor& from, const Tensor& to);  // same shape and dtype
+Tensor cast(const Tensor& t, DType dtype);             // t itself when equal
+
+}  // namespace ea

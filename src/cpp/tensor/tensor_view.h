@@ -1,0 +1,28 @@
+// Non-owning pointer, shape, strides and type: the only thing a kernel sees.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/dtype.h"
+#include "tensor/shape.h"
+
+namespace ea {
+
+struct TensorView {
+  void* data = nullptr;
+  Shape shape;
+  Shape strides;  // in elements
+  DType dtype = DType::f32;
+
+  // A default-made view stands for an argument that was left out.
+  bool defined() const { return data != nullptr; }
+  std::int64_t dim(int axis) const { return shape.at(axis); }
+  std::int64_t numel() const { return shape.numel(); }
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+};
+
+}  // namespace ea
