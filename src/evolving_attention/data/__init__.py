@@ -1,0 +1,1 @@
+"""Data sets and batches: GLUE, files of text, features, packed loading, submissions."""

@@ -1,0 +1,263 @@
+"""Records of TSV, CSV and JSON files: named fields, each with its place in the file.
+
+TSV is GLUE's dialect: fields are split at tabs and at nothing else, a quotation mark
+is a character like any other. CSV is read by the csv module (RFC 4180 quoting, fields
+may hold line ends). JSON files are JSON lines, or one array of objects.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evolving_attention.data.json_objects import read_objects, unclean
+from evolving_attention.data.lines import read_lines
+from evolving_attention.data.report import RowCollector
+from evolving_attention.errors import ConfigError
+
+__all__ = ["SUFFIXES", "Record", "read_names", "read_records"]
+
+SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
+_MAX_RECORD_LINES = 1000
+
+
+class Record(NamedTuple):
+    """One row: line (from 1), the wanted values in order, and where each begins."""
+
+    line: int
+    values: Sequence[Any]
+    place: Callable[[int], int]
+
+
+def read_records(
+    path: Path,
+    wanted: Sequence[str],
+    collector: RowCollector,
+    header: Sequence[str] | None = None,
+) -> Iterator[Record]:
+    """Yield the records of a file; bad ones go to ``collector``.
+
+    Args:
+        path: a file whose suffix is one of ``SUFFIXES``.
+        wanted: names of the columns to return, in this order.
+        collector: takes the bad rows.
+        header: the column names of a TSV file that has no header line.
+
+    Raises:
+        DataError: the file is unusable (missing, empty, no such column, duplicate
+            column), or a row is bad and the policy is ``"raise"``.
+    """
+    kind = _suffix(path)
+    if kind == ".tsv":
+        return _read_tsv(path, wanted, collector, header)
+    if kind == ".csv":
+        return _read_csv(path, wanted, collector)
+    return _read_json(path, wanted, collector)
+
+
+def read_names(path: Path, collector: RowCollector) -> list[str]:
+    """Column names of a file: its header line, or the keys of its first object."""
+    quiet = RowCollector(collector.report.file, "skip")
+    kind = _suffix(path)
+    if kind in (".json", ".jsonl"):
+        for _, _, _, value in read_objects(path, quiet):
+            return list(value)
+        collector.fail("no JSON object found; expected one per line", 1, 1)
+    for _, text in read_lines(path, quiet, header=True):
+        names = text.split("\t") if kind == ".tsv" else _csv_header(text, collector)
+        _refuse_duplicates(names, collector)
+        return names
+    collector.fail("no header line", 1, 1)
+
+
+def _suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ConfigError(
+            f"{path}: file type {suffix or '(none)'!r} is not known; expected a name "
+            f"that ends in {', '.join(SUFFIXES)}"
+        )
+    return suffix
+
+
+def _refuse_duplicates(names: Sequence[str], collector: RowCollector) -> None:
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            column = sum(len(n) + 1 for n in names[:index]) + 1
+            collector.fail(
+                f"column {name!r} appears twice in the header; rename one", 1, column
+            )
+
+
+def _positions(
+    names: Sequence[str], wanted: Sequence[str], collector: RowCollector
+) -> list[int]:
+    """Index of each wanted column in the header."""
+    _refuse_duplicates(names, collector)
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        collector.fail(
+            f"no column {', '.join(map(repr, missing))} in the header; expected "
+            f"{', '.join(wanted)}, found {', '.join(names)[:300]}; is this the file "
+            "of another task, or is the header missing?",
+            1,
+            1,
+        )
+    return [names.index(name) for name in wanted]
+
+
+def _count_reason(found: int, expected: int, what: str) -> str:
+    missing_or_extra = "too few" if found < expected else "too many"
+    return f"{found} fields ({missing_or_extra}), expected {expected}; {what}"
+
+
+def _read_tsv(
+    path: Path,
+    wanted: Sequence[str],
+    collector: RowCollector,
+    header: Sequence[str] | None,
+) -> Iterator[Record]:
+    names = list(header) if header else []
+    indices = [names.index(name) for name in wanted] if header else []
+    for number, text in read_lines(path, collector, header=header is None):
+        fields = text.split("\t")
+        if not names:
+            names, indices = fields, _positions(fields, wanted, collector)
+            continue
+        if len(fields) != len(names):
+            column = len(text) + 1
+            if len(fields) > len(names):
+                column = sum(len(f) + 1 for f in fields[: len(names)])
+            what = "fields are split at tabs only, quotation marks are text"
+            reason = _count_reason(len(fields), len(names), what)
+            collector.reject(number, column, reason)
+        elif header is None and fields == names:
+            collector.reject(number, 1, _REPEATED_HEADER)
+        else:
+            yield Record(
+                number, [fields[i] for i in indices], _tsv_place(fields, indices)
+            )
+
+
+_REPEATED_HEADER = "the header line again (were files concatenated?)"
+
+
+def _tsv_place(fields: list[str], indices: list[int]) -> Callable[[int], int]:
+    return lambda i: sum(len(field) + 1 for field in fields[: indices[i]]) + 1
+
+
+class _Lookahead:
+    """Lines that can be taken back, for records that span several of them."""
+
+    def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
+        self._lines, self._kept = lines, []  # type: ignore[var-annotated]
+        self.taken: list[tuple[int, str]] = []
+
+    def __iter__(self) -> _Lookahead:
+        return self
+
+    def __next__(self) -> str:
+        if len(self.taken) >= _MAX_RECORD_LINES:
+            raise StopIteration
+        item = self._kept.pop() if self._kept else next(self._lines)
+        self.taken.append(item)
+        return item[1] + "\n"
+
+    def give_back(self) -> None:
+        """Keep the first line taken, return the others for the next record."""
+        self._kept.extend(reversed(self.taken[1:]))
+        del self.taken[1:]
+
+
+def _csv_header(text: str, collector: RowCollector) -> list[str]:
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        collector.fail(f"header line: {error}", 1, 1)
+
+
+def _read_csv(
+    path: Path, wanted: Sequence[str], collector: RowCollector
+) -> Iterator[Record]:
+    lines = _Lookahead(read_lines(path, collector, header=True, quoted=True))
+    names: list[str] = []
+    indices: list[int] = []
+    joined = 0
+    while True:
+        lines.taken.clear()
+        try:
+            fields = next(csv.reader(lines, strict=True))
+            reason = ""
+        except StopIteration:
+            break
+        except csv.Error as error:
+            fields, reason = [], f"CSV quoting: {error}"
+        number, text = lines.taken[0]
+        if not names:
+            if reason:
+                collector.fail(f"header line: {reason}", number, 1)
+            names, indices = fields, _positions(fields, wanted, collector)
+            continue
+        if not reason and not fields:
+            reason = "blank line"
+        if not reason and len(fields) != len(names):
+            what = "put a field that holds a comma in double quotation marks"
+            reason = _count_reason(len(fields), len(names), what)
+        if not reason and fields == names:
+            reason = _REPEATED_HEADER
+        if reason:
+            # Only the first line of a record is given up: a stray quotation mark
+            # must not take the good lines after it along.
+            lines.give_back()
+            column = text.find('"') + 1 or len(text)
+            collector.reject(number, column if "quot" in reason else 1, reason)
+            continue
+        # Every line was announced as a row of its own.
+        collector.report.rows_in -= len(lines.taken) - 1
+        joined += len(lines.taken) > 1
+        yield Record(number, [fields[i] for i in indices], _csv_place(text, fields))
+    if joined:
+        collector.note(f"{joined} row(s) span several lines by quotation marks")
+
+
+def _csv_place(text: str, fields: list[str]) -> Callable[[int], int]:
+    def place(index: int) -> int:
+        position = 0
+        for field in fields[:index]:
+            written = field.replace('"', '""')
+            found = text.find(written, position)
+            position = text.find(",", max(found, position) + len(written)) + 1
+            if position <= 0:
+                return 1
+        return position + 1
+
+    return place
+
+
+def _read_json(
+    path: Path, wanted: Sequence[str], collector: RowCollector
+) -> Iterator[Record]:
+    for number, offset, text, value in read_objects(path, collector):
+        missing = [name for name in wanted if name not in value]
+        bad = next(
+            (n for n in wanted if isinstance(value.get(n), str) and unclean(value[n])),
+            None,
+        )
+        if missing:
+            names = ", ".join(map(repr, missing))
+            found = ", ".join(value)[:200]
+            reason = f"no field {names}; expected {', '.join(wanted)}, found {found}"
+            collector.reject(number, offset + 1, reason)
+        elif bad is not None:
+            column = offset + text.find(f'"{bad}"') + 1
+            collector.reject(number, column, f"field {bad!r} {unclean(value[bad])}")
+        else:
+            yield Record(
+                number, [value[n] for n in wanted], _json_place(text, offset, wanted)
+            )
+
+
+def _json_place(text: str, offset: int, wanted: Sequence[str]) -> Callable[[int], int]:
+    return lambda i: offset + text.find(f'"{wanted[i]}"') + 1

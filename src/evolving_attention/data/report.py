@@ -1,0 +1,155 @@
+"""What became of every row of a data file: used, or rejected with place and reason.
+
+The one rule: ``rows_in == used + rejected``, always. A reader announces each row with
+:meth:`RowCollector.seen` before it knows whether the row is good, and settles it with
+:meth:`~RowCollector.use` or :meth:`~RowCollector.reject`; ``finish`` checks the sum.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import dataclass, field
+from typing import NamedTuple, NoReturn
+
+from evolving_attention.errors import ConfigError, DataError, Error
+
+__all__ = ["BAD_ROWS", "RejectedRow", "RowCollector", "RowReport"]
+
+BAD_ROWS = ("raise", "skip", "report")
+SHOWN_ROWS = 20
+
+
+class RejectedRow(NamedTuple):
+    """A row that was not used: place (line and column from 1) and reason."""
+
+    file: str
+    line: int
+    column: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}"
+        return f"{place}:{self.column or 1}: {self.reason}"
+
+
+@dataclass
+class RowReport:
+    """The account of one file.
+
+    Attributes:
+        file: path as it was read.
+        rows_in: rows found in the file, the header not counted; blank lines at the
+            end of the file are no rows, blank lines before it are.
+        used: rows that are in the data set.
+        rejected: the others, in file order.
+        notes: what was tolerated and how often (a byte-order mark at the start of the
+            file, Windows line ends in all lines, …).
+    """
+
+    file: str
+    rows_in: int = 0
+    used: int = 0
+    rejected: list[RejectedRow] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.file}: {self.rows_in} rows = {self.used} used + "
+            f"{len(self.rejected)} rejected"
+        ]
+        lines += [f"  note: {note}" for note in self.notes]
+        shown = self.rejected[:SHOWN_ROWS]
+        if shown:
+            width = max(len(f"{r.line}:{r.column or 1}") for r in shown)
+            width = max(width, len("line:column"))
+            lines.append(f"  {'line:column':<{width}}  reason")
+            lines += [
+                f"  {f'{r.line}:{r.column or 1}':<{width}}  {r.reason}" for r in shown
+            ]
+        if len(self.rejected) > len(shown):
+            lines.append(f"  … and {len(self.rejected) - len(shown)} more")
+        return "\n".join(lines)
+
+
+def check_policy(bad_rows: str) -> str:
+    """Return ``bad_rows`` if it is one of raise, skip, report."""
+    if bad_rows not in BAD_ROWS:
+        raise ConfigError(
+            f"bad_rows={bad_rows!r} is not known; expected one of {', '.join(BAD_ROWS)}"
+        )
+    return bad_rows
+
+
+class RowCollector:
+    """Counts the rows of one file and applies the ``bad_rows`` policy to them.
+
+    Args:
+        file: name used in messages.
+        bad_rows: ``"raise"`` stops at the first bad row with :class:`DataError`;
+            ``"skip"`` leaves bad rows out and warns once with their number;
+            ``"report"`` leaves them out and prints the whole table to stderr.
+    """
+
+    def __init__(self, file: str, bad_rows: str = "raise") -> None:
+        self.policy = check_policy(bad_rows)
+        self.report = RowReport(file)
+
+    def seen(self) -> None:
+        """Announce a row, good or bad."""
+        self.report.rows_in += 1
+
+    def use(self) -> None:
+        """Settle the last announced row as used."""
+        self.report.used += 1
+
+    def reject(self, line: int, column: int | None, reason: str) -> None:
+        """Settle a row as bad; raises :class:`DataError` under ``"raise"``."""
+        if self.policy == "raise":
+            self.fail(
+                f'{reason}; correct the row, or leave it out with bad_rows="skip"',
+                line,
+                column or 1,
+            )
+        self.report.rejected.append(
+            RejectedRow(self.report.file, line, column or 1, reason)
+        )
+
+    def note(self, text: str) -> None:
+        """Record something that was tolerated."""
+        self.report.notes.append(text)
+
+    def fail(
+        self, reason: str, line: int | None = None, column: int | None = None
+    ) -> NoReturn:
+        """Raise :class:`DataError` whatever the policy: the file itself is unusable."""
+        raise DataError(reason, self.report.file, line, column)
+
+    def finish(self) -> RowReport:
+        """Close the account: check the sum, refuse a file without a usable row."""
+        report = self.report
+        if report.rows_in != report.used + len(report.rejected):
+            raise Error(
+                f"{report.file}: rows were lost while reading ({report.rows_in} in, "
+                f"{report.used} used, {len(report.rejected)} rejected); this is a "
+                "fault of evolving_attention, please report it with the file"
+            )
+        if not report.rows_in:
+            self.fail("no rows; expected at least one row of data", 1, 1)
+        if not report.used:
+            first = report.rejected[0]
+            self.fail(
+                f"all {report.rows_in} rows were rejected, the first because: "
+                f"{first.reason}; is this the right file for this task?",
+                first.line,
+                first.column,
+            )
+        if report.rejected and self.policy == "report":
+            print(report, file=sys.stderr)
+        elif report.rejected:
+            warnings.warn(
+                f"{report.file}: {len(report.rejected)} of {report.rows_in} rows were "
+                "left out (see .report of the data set)",
+                stacklevel=4,
+            )
+        return report
