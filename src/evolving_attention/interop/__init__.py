@@ -1,0 +1,1 @@
+"""Foreign checkpoints: where they are found, how they are read, what names mean."""

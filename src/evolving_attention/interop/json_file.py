@@ -1,0 +1,57 @@
+"""Reads the JSON of a checkpoint folder strictly: one object, no key twice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from evolving_attention.errors import Error
+
+__all__ = ["parse_object"]
+
+
+def parse_object(data: bytes, source: str, error: type[Error]) -> dict[str, Any]:
+    """Parse JSON text that must be one object.
+
+    Args:
+        data: UTF-8 text; the caller has limited its size.
+        source: the file, for messages.
+        error: class of the error to raise.
+
+    Raises:
+        Error: of class ``error``: not UTF-8, not JSON, a key twice, NaN or infinity,
+            nested too deeply, or not an object. The message names the place.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                raise error(f"{source}: has the key {key[:80]!r} twice; remove one")
+            result[key] = value
+        return result
+
+    def no_constant(text: str) -> NoReturn:
+        raise error(f"{source}: holds {text}, which is not JSON; write a finite number")
+
+    try:
+        value = json.loads(
+            data.decode("utf-8-sig"),
+            object_pairs_hook=unique,
+            parse_constant=no_constant,
+        )
+    except error:
+        raise
+    except RecursionError:
+        raise error(
+            f"{source}: is nested too deeply to be a JSON file of ours"
+        ) from None
+    except ValueError as problem:
+        raise error(
+            f"{source}: is not valid JSON ({problem}); download or save it again"
+        ) from None
+    if not isinstance(value, dict):
+        raise error(
+            f"{source}: holds a JSON {type(value).__name__}, expected an object {{...}}"
+        )
+    return value
