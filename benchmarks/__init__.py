@@ -1,0 +1,1 @@
+"""Benchmarks: this package against PyTorch and transformers, in one interleaved run."""

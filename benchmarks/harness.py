@@ -1,0 +1,182 @@
+"""Fair timing: interleaved rounds, medians with spread, a machine line, JSON.
+
+Every round runs each contender once, in alternating order (A B, B A, A B, ...), so that
+a machine that slows down slows both. The result names the machine by what decides the
+speed: CPU model, cores, instruction sets, threads, and the matrix product it reaches.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).resolve().parent / "results"
+WIDE = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+
+
+def interleave(
+    contenders: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1
+) -> dict[str, list[float]]:
+    """Seconds of every call: ``rounds`` per contender after ``warmup`` untimed ones."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(-warmup, rounds):
+        order = list(contenders)
+        if turn % 2:
+            order.reverse()
+        for name in order:
+            begin = time.perf_counter()
+            contenders[name]()
+            if turn >= 0:
+                times[name].append(time.perf_counter() - begin)
+    return times
+
+
+def summarize(seconds: list[float]) -> dict[str, Any]:
+    """Median, extremes and relative spread (interquartile range over median)."""
+    median = statistics.median(seconds)
+    quarters = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [median] * 3
+    return {
+        "median_s": median,
+        "min_s": min(seconds),
+        "max_s": max(seconds),
+        "spread": (quarters[2] - quarters[0]) / median,
+        "seconds": seconds,
+    }
+
+
+def cpu_model() -> tuple[str, list[str]]:
+    """Name of the processor and the wide instruction sets it has."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or "unknown", []
+    name = re.search(r"^model name\s*:\s*(.*)$", text, re.M)
+    flags = re.search(r"^flags\s*:\s*(.*)$", text, re.M)
+    have = set(flags[1].split()) if flags else set()
+    return (name[1] if name else "unknown"), [f for f in WIDE if f in have]
+
+
+def gemm_rate(
+    multiply: Callable[[Any, Any], object], a: Any, b: Any, flops: float
+) -> float:
+    """GFLOP/s of a matrix product: the best of ten after two warm-up calls."""
+    best = float("inf")
+    for turn in range(12):
+        begin = time.perf_counter()
+        multiply(a, b)
+        if turn >= 2:
+            best = min(best, time.perf_counter() - begin)
+    return flops / best / 1e9
+
+
+def gemm_rates() -> dict[str, float]:
+    """Rates of a BERT-sized float32 product, 1024 x 768 x 3072, ours and PyTorch's."""
+    import numpy as np
+
+    m, k, n = 1024, 768, 3072
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((m, k), np.float32)
+    b = rng.standard_normal((k, n), np.float32)
+    flops, rates = 2.0 * m * k * n, {}
+    try:
+        import torch
+
+        x, y = torch.from_numpy(a), torch.from_numpy(b)
+        rates["torch"] = gemm_rate(torch.mm, x, y, flops)
+    except ImportError:
+        pass
+    try:
+        import evolving_attention as ea
+
+        with ea.no_grad():
+            rates["ours"] = gemm_rate(
+                lambda p, q: p @ q, ea.Tensor(a), ea.Tensor(b), flops
+            )
+    except (ImportError, AttributeError):
+        pass
+    return rates
+
+
+def commit() -> str:
+    """Short hash of the commit under test, with + when the tree differs from it."""
+    where = Path(__file__).resolve().parent
+    git = ["git", "-C", str(where), "describe", "--always", "--dirty=+", "--exclude=*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def machine(threads: int) -> dict[str, Any]:
+    """What decides the speed here, and the versions that were measured."""
+    name, isa = cpu_model()
+    versions = {"python": platform.python_version()}
+    for module in ("numpy", "torch", "transformers"):
+        if module in sys.modules:
+            versions[module] = sys.modules[module].__version__
+    record = {
+        "cpu": name,
+        "cores": len(os.sched_getaffinity(0)),
+        "isa": isa,
+        "threads": threads,
+        "gemm_gflops": gemm_rates(),
+        "versions": versions,
+        "commit": commit(),
+    }
+    if "evolving_attention" in sys.modules:
+        core = sys.modules.get("evolving_attention._core")
+        info = core.build_info() if core else {}
+        record["ours"] = {k: v for k, v in info.items() if k != "kernels"}
+    return record
+
+
+def machine_line(record: Mapping[str, Any]) -> str:
+    """The machine in one line, for people."""
+    rates = ", ".join(f"{k} {v:.0f}" for k, v in record["gemm_gflops"].items())
+    return (
+        f"{record['cpu']}, {record['cores']} cores, {record['threads']} threads, "
+        f"{' '.join(record['isa'])}, GEMM GFLOP/s: {rates or 'not measured'}"
+    )
+
+
+def write(
+    name: str, record: Mapping[str, Any], results: Mapping[str, Any], **more: Any
+) -> Path:
+    """Store one benchmark as results/<name>-<machine>-<date>.json."""
+    slug = re.sub(r"[^a-z0-9]+", "-", record["cpu"].lower()).strip("-")
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    path = RESULTS / f"{name}-{slug}-{record['threads']}t-{date}.json"
+    RESULTS.mkdir(exist_ok=True)
+    content = {
+        "name": name,
+        "date": date,
+        "machine": record,
+        "results": results,
+        **more,
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def set_threads(threads: int) -> None:
+    """Give both sides the same number of threads."""
+    try:
+        import torch
+
+        torch.set_num_threads(threads)
+    except ImportError:
+        pass
+    try:
+        import evolving_attention as ea
+
+        ea.set_num_threads(threads)
+    except (ImportError, AttributeError):
+        pass

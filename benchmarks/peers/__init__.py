@@ -1,0 +1,1 @@
+"""The other side of each comparison, written as well as we can."""
