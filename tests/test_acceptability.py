@@ -19,10 +19,66 @@ from evolving_attention.errors import ConfigError
 
 # Grammar: determiners, pronouns, auxiliaries, prepositions, question words.
 FUNCTION_WORDS = frozenset(
-    "a an the this that these those each every many several two some most no any and "
-    "or either never rarely hardly ever nobody everybody he she himself herself "
-    "themselves who what whose which how did has have had was were be to of in by "
-    "with near behind beside next front under because before after while there".split()
+    [
+        "a",
+        "an",
+        "the",
+        "this",
+        "that",
+        "these",
+        "those",
+        "each",
+        "every",
+        "many",
+        "several",
+        "two",
+        "some",
+        "most",
+        "no",
+        "any",
+        "and",
+        "or",
+        "either",
+        "never",
+        "rarely",
+        "hardly",
+        "ever",
+        "nobody",
+        "everybody",
+        "he",
+        "she",
+        "himself",
+        "herself",
+        "themselves",
+        "who",
+        "what",
+        "whose",
+        "which",
+        "how",
+        "did",
+        "has",
+        "have",
+        "had",
+        "was",
+        "were",
+        "be",
+        "to",
+        "of",
+        "in",
+        "by",
+        "with",
+        "near",
+        "behind",
+        "beside",
+        "next",
+        "front",
+        "under",
+        "because",
+        "before",
+        "after",
+        "while",
+        "there",
+    ]
 )
 
 
@@ -80,7 +136,9 @@ def test_pairs_are_minimal_and_balanced(halves, split):
 def test_sentences_look_like_sentences(halves):
     for row in [*halves["train"], *halves["dev"]]:
         text = row["sentence"]
-        assert text[0].isupper() and text[-1] in ".?" and "  " not in text, text
+        assert text[0].isupper(), text
+        assert text[-1] in ".?", text
+        assert "  " not in text, text
         assert not any(f" a {v}" in text.lower() for v in "aeiou"), text
         assert 2 <= len(text.split()) <= 16, text
 
@@ -112,7 +170,9 @@ def test_describe_names_every_construction_with_an_example(halves):
 
 def test_slices_keep_the_type(halves):
     part = halves["dev"][:10]
-    assert len(part) == 10 and part.split == "dev" and part[0] == halves["dev"][0]
+    assert len(part) == 10
+    assert part.split == "dev"
+    assert part[0] == halves["dev"][0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,173 @@
+"""Loss and metric curves of one or several runs, from their JSON-lines logs."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import DataError, InputError
+from .figures import COLOURS, GREY, INK, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["read_log", "training_curves"]
+
+Log = str | os.PathLike[str] | Sequence[Mapping[str, Any]]
+
+# What an evaluation reports beside its metrics.
+_NOT_METRICS = ("runtime", "samples", "samples_per_second", "steps_per_second", "loss")
+
+
+def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Records of a JSON-lines log, or the ``log_history`` of a trainer_state.json.
+
+    A folder means its ``log.jsonl``. A last line that was cut off by a crash is left
+    out; anything else that is not JSON is an error.
+
+    Raises:
+        DataError: a line is not a JSON object.
+        InputError: there is no such file.
+    """
+    path = Path(path)
+    path = path / "log.jsonl" if path.is_dir() else path
+    if not path.is_file():
+        raise InputError(
+            f"[read_log] no file {str(path)!r}: pass a run's output_dir or log.jsonl"
+        )
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        return list(json.loads(text)["log_history"])
+    records = []
+    lines = text.split("\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            if number == len(lines):  # no line end: the write did not finish
+                break
+            raise DataError(
+                f"not JSON ({error}): remove the line", str(path), number
+            ) from error
+        if not isinstance(record, dict):
+            raise DataError("expected a JSON object", str(path), number)
+        records.append(record)
+    return records
+
+
+def _series(records: Sequence[Mapping[str, Any]], key: str) -> tuple[list[float], ...]:
+    """Steps and values of the records that carry ``key``; each step once, its last."""
+    points = {
+        float(record["step"]): float(record[key])
+        for record in records
+        if "step" in record and isinstance(record.get(key), (int, float))
+    }
+    steps = sorted(points)
+    return steps, [points[step] for step in steps]
+
+
+def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Names of the evaluation metrics that occur in any run, in order."""
+    names: dict[str, None] = {}
+    for records in runs.values():
+        for record in records:
+            for key, value in record.items():
+                short = key.removeprefix("eval_")
+                is_metric = short != key and not short.endswith(_NOT_METRICS)
+                if is_metric and isinstance(value, (int, float)):
+                    names[key] = None
+    return list(names)
+
+
+def _panel(axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=11, color=INK, loc="left", fontweight="bold")
+    axes.set_xlabel("step", fontsize=9, color=GREY)
+    axes.grid(True, color="#e4e4ea", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.tick_params(labelsize=8.5, colors=INK, length=2)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set(color=GREY, linewidth=0.7)
+
+
+def training_curves(
+    logs: Log | Mapping[str, Log], metrics: Sequence[str] | None = None
+) -> Figure:
+    """Draw the loss of training and evaluation and the metrics over the steps.
+
+    Args:
+        logs: a log (path of a run's folder, of a .jsonl or trainer_state.json file, or
+            its records), or ``{"name of run": log}`` for several in one figure.
+        metrics: keys to draw beside the loss, for example ``["eval_f1"]``; None draws
+            every metric the evaluations reported.
+
+    Returns:
+        A matplotlib figure with one panel for the loss and one per metric. Training is
+        a thin line, evaluation a line with dots.
+
+    Raises:
+        InputError: nothing to draw: no record has a step with a loss or metric.
+        DataError: a log is not JSON lines.
+        MissingExtraError: matplotlib is not installed.
+
+    Example:
+        >>> log = [{"step": 1, "loss": 0.7}, {"step": 2, "loss": 0.5}]
+        >>> figure = training_curves(log)
+    """
+    named = logs if isinstance(logs, Mapping) else {"": logs}
+    runs: dict[str, Sequence[Mapping[str, Any]]] = {
+        name: read_log(log) if isinstance(log, (str, os.PathLike)) else log
+        for name, log in named.items()
+    }
+    panels = list(_metrics(runs) if metrics is None else metrics)
+    drawn = 0
+    width = 4.4 * (1 + len(panels)) + 0.4
+    figure = new_figure(width, 3.4)
+    all_axes = figure.subplots(1, 1 + len(panels), squeeze=False)[0]
+    _panel(all_axes[0], "loss")
+    for axes, key in zip(all_axes[1:], panels, strict=True):
+        _panel(axes, key.removeprefix("eval_").replace("_", " "))
+    for i, (name, records) in enumerate(runs.items()):
+        colour = COLOURS[i % len(COLOURS)]
+        drawn += _line(all_axes[0], records, "loss", colour, f"{name} train".strip())
+        keys = ["eval_loss", *panels]
+        for axes, key in zip(all_axes, keys, strict=True):
+            label = f"{name} eval".strip()
+            drawn += _line(axes, records, key, colour, label, dots=True)
+    if not drawn:
+        raise InputError(
+            "[training_curves] no record has a step with a loss or a metric: pass the "
+            "log.jsonl of a run that trained or evaluated at least once"
+        )
+    for axes in all_axes:
+        if axes.lines:
+            axes.legend(fontsize=8, frameon=False, labelcolor=INK)
+    figure.tight_layout()
+    return figure
+
+
+def _line(
+    axes: Axes,
+    records: Sequence[Mapping[str, Any]],
+    key: str,
+    colour: str,
+    label: str,
+    *,
+    dots: bool = False,
+) -> int:
+    """Draw one series; returns 1 if there was anything to draw."""
+    steps, values = _series(records, key)
+    if not steps:
+        return 0
+    if dots:
+        axes.plot(steps, values, "o-", color=colour, ms=4, lw=1.6, label=label)
+    else:
+        axes.plot(steps, values, color=colour, lw=1.1, alpha=0.75, label=label)
+    return 1

@@ -1,0 +1,67 @@
+"""What all figures share: a canvas without global state, house colours, saving."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InputError, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "GREY", "INK", "new_figure", "save"]
+
+INK, GREY = "#1b1b1f", "#6b6b76"
+COLOURS = ("#2b5c8a", "#c8553d", "#3d8361", "#8a5a9e", "#b58a1b", "#4f4f57")
+"""Line colours that stay apart in grey and for colour-blind readers."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A white figure of the given size in inches, outside pyplot's global list.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    why = "to draw figures"
+    module = require("matplotlib.figure", extra="plots", why=why)
+    canvas = require("matplotlib.backends.backend_agg", extra="plots", why=why)
+    figure = module.Figure(figsize=(width, height), facecolor="white")
+    canvas.FigureCanvasAgg(figure)
+    return figure
+
+
+def save(figure: Figure, path: str | os.PathLike[str], dpi: int = 150) -> Path:
+    """Write a figure; the suffix (png, svg, pdf) says how. Folders are made.
+
+    The file appears whole or not at all, and carries no date, so that the same figure
+    gives the same bytes.
+
+    Raises:
+        InputError: the suffix names no format matplotlib can write.
+    """
+    path = Path(path)
+    kind = path.suffix.lower().lstrip(".")
+    known = figure.canvas.get_supported_filetypes()
+    if kind not in known:
+        raise InputError(
+            f"[plots.save] {path.name!r} ends in {path.suffix!r}, expected one of "
+            f"{', '.join(sorted(known))}: rename the file, for example to "
+            f"{path.stem + '.png'!r}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    undated = {"png": {"Software": None}, "svg": {"Date": None}}
+    undated["pdf"] = {"CreationDate": None}
+    from matplotlib import rc_context
+
+    try:
+        with rc_context({"svg.hashsalt": "evolving-attention"}):
+            figure.savefig(partial, format=kind, dpi=dpi, metadata=undated.get(kind))
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            partial.unlink()
+    return path

@@ -1,0 +1,292 @@
+"""Attention maps of one sentence through the layers, models below one another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import InputError, ShapeError
+from .figures import GREY, INK, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["attention_evolution", "layer_similarity"]
+
+Layers = Mapping[int, ArrayLike] | Sequence[ArrayLike]
+
+_COLOUR_MAP = "magma_r"  # perceptually uniform, light where there is no attention
+_COLUMNS = 6
+_LONGEST_LABEL = 14  # characters of a token that are shown
+_MARGIN_RIGHT, _TITLE_HEIGHT, _CAPTION, _GAP = 0.95, 0.68, 0.26, 0.14  # inches
+
+
+def layer_similarity(maps: Sequence[NDArray[np.floating]]) -> list[float]:
+    """Correlation of each layer's map with the map of the layer before.
+
+    Args:
+        maps: one ``[T, T]`` array per layer.
+
+    Returns:
+        Pearson correlations over all cells, one fewer than there are maps; 0 where a
+        map is constant.
+    """
+    result = []
+    for previous, current in itertools.pairwise(maps):
+        a, b = previous.ravel() - previous.mean(), current.ravel() - current.mean()
+        scale = float(np.sqrt((a @ a) * (b @ b)))
+        result.append(float(a @ b) / scale if scale > 0 else 0.0)
+    return result
+
+
+def _one_map(name: str, layer: int, value: ArrayLike, head: int | None, n: int) -> Any:
+    """``[T, T]`` of one layer: the mean over heads, or one head."""
+    array = np.asarray(value, dtype=np.float64)
+    where = f"[attention_evolution] {name!r}, layer {layer}: attention"
+    if array.ndim == 4 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim == 4:
+        raise ShapeError(
+            f"{where} holds {array.shape[0]} sentences, expected one: index the batch, "
+            "for example attentions[i][:1]"
+        )
+    if array.ndim == 2:
+        array = array[None]
+    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+        raise ShapeError(
+            f"{where} has shape {array.shape}, expected (heads, tokens, tokens)"
+        )
+    if array.shape[1] < n:
+        raise ShapeError(
+            f"{where} covers {array.shape[1]} tokens, but {n} tokens were given: pass "
+            "the tokens the model saw, special ones included"
+        )
+    if head is None:
+        return array[:, :n, :n].mean(axis=0)
+    if not 0 <= head < array.shape[0]:
+        raise InputError(
+            f"{where} has {array.shape[0]} heads, head is {head}: choose 0 to "
+            f"{array.shape[0] - 1}, or None for their mean"
+        )
+    return array[head, :n, :n]
+
+
+def _collect(
+    attentions: Mapping[str, Layers] | Layers, head: int | None, n: int
+) -> dict[str, dict[int, NDArray[np.float64]]]:
+    """``{model: {layer: [T, T]}}`` from any of the accepted forms."""
+    is_mapping = isinstance(attentions, Mapping)
+    by_model = is_mapping and any(isinstance(key, str) for key in attentions)
+    named: Mapping[Any, Any] = attentions if by_model else {"": attentions}
+    result = {}
+    for name, layers in named.items():
+        items = layers.items() if isinstance(layers, Mapping) else enumerate(layers)
+        result[str(name)] = {
+            int(i): _one_map(str(name), i, value, head, n) for i, value in items
+        }
+    if not result or not all(result.values()):
+        raise InputError(
+            "[attention_evolution] there are no attention maps: call the model with "
+            "output_attentions=True and pass .attentions"
+        )
+    return result
+
+
+def _label_size(count: int, inches: float) -> tuple[int, float]:
+    """Every how many tokens are labelled, and in what size, along so many inches."""
+    points = 72 * inches / count
+    step = int(np.ceil(6.0 / points))  # below 6 pt a label cannot be read
+    return step, min(9.0, max(6.0, 0.88 * points * step))
+
+
+def _label_room(tokens: Sequence[str], inches: float) -> float:
+    """Inches that the longest token label needs beside a panel of so many inches."""
+    step, size = _label_size(len(tokens), inches)
+    longest = max(len(_short(token)) for token in tokens[::step])
+    return 0.1 + 0.62 * size / 72 * longest
+
+
+def _labels(axes: Axes, which: str, tokens: Sequence[str], inches: float) -> None:
+    """Token names along one axis, as large as the cells allow, thinned if need be."""
+    step, size = _label_size(len(tokens), inches)
+    ticks = list(range(0, len(tokens), step))
+    axis = getattr(axes, f"{which}axis")
+    axis.set_ticks(ticks)
+    texts = [_short(tokens[i]) for i in ticks]
+    axis.set_ticklabels(texts, rotation=90 if which == "x" else 0)
+    for text in axis.get_ticklabels():
+        text.set(fontsize=size, color=INK, parse_math=False)
+
+
+def _short(token: str) -> str:
+    token = "".join(c if c.isprintable() else "\N{WHITE SQUARE}" for c in token)
+    return token if len(token) <= _LONGEST_LABEL else token[: _LONGEST_LABEL - 1] + "…"
+
+
+def attention_evolution(
+    attentions: Mapping[str, Layers] | Layers,
+    tokens: Sequence[str],
+    *,
+    head: int | None = None,
+    title: str | None = None,
+    highest: float | None = None,
+) -> Figure:
+    """Draw the attention maps of one sentence, layer by layer.
+
+    Rows of a map are the tokens that look (queries), columns the tokens looked at
+    (keys); every row sums to 1. The number above a map is its correlation with the map
+    of the layer before it: evolving attention hands maps on, so it is higher there.
+
+    Args:
+        attentions: probabilities of one model, or ``{"vanilla": …, "evolving": …}`` for
+            several, drawn below one another. Per model ``{layer: array}`` or a list of
+            arrays; an array is ``[heads, T, T]``, ``[1, heads, T, T]`` or ``[T, T]``.
+        tokens: the T tokens, special ones included.
+        head: one head, from 0; None draws the mean over heads.
+        title: line above the figure; None writes one.
+        highest: probability at the dark end of the colours; None takes the largest.
+
+    Returns:
+        A matplotlib figure; :func:`evolving_attention.plots.save` writes it.
+
+    Raises:
+        ShapeError: a map does not fit the tokens.
+        InputError: there are no tokens, no maps, or no such head.
+        MissingExtraError: matplotlib is not installed.
+
+    Example:
+        >>> maps = {"vanilla": [np.eye(3)[None]] * 2, "evolving": [np.eye(3)[None]] * 2}
+        >>> figure = attention_evolution(maps, ["[CLS]", "hello", "[SEP]"])
+    """
+    tokens = [str(token) for token in tokens]
+    if not tokens:
+        raise InputError("[attention_evolution] tokens is empty: pass the T tokens")
+    models = _collect(attentions, head, len(tokens))
+    layers = sorted({i for maps in models.values() for i in maps})
+    columns = min(_COLUMNS, len(layers))
+    bands = -(-len(layers) // columns)  # long stacks go on below
+    panel = 1.9 if columns > 2 else 2.8
+    room = _label_room(tokens, panel)
+    name_width = 0.42 if list(models) != [""] else 0.12
+    step = panel + _CAPTION + _GAP
+    band_height = len(models) * step + room
+    width = name_width + room + columns * (panel + _GAP) + _MARGIN_RIGHT
+    height = _TITLE_HEIGHT + bands * band_height
+    figure = new_figure(width, height)
+    top = max(float(m.max()) for maps in models.values() for m in maps.values())
+    norm = _norm(top if highest is None else highest)
+    image = None
+    for k, layer in enumerate(layers):
+        band, column = divmod(k, columns)
+        x = name_width + room + column * (panel + _GAP)
+        for row, (name, maps) in enumerate(models.items()):
+            if layer not in maps:
+                continue
+            y = height - _TITLE_HEIGHT - band * band_height - row * step
+            y -= _CAPTION + panel
+            axes = figure.add_axes(
+                (x / width, y / height, panel / width, panel / height)
+            )
+            image = axes.imshow(
+                maps[layer], cmap=_COLOUR_MAP, norm=norm, interpolation="nearest"
+            )
+            last_row = row == len(models) - 1
+            _decorate(axes, tokens, panel, left=column == 0, bottom=last_row)
+            axes.set_title(_caption(maps, layer), fontsize=8.5, color=INK, pad=3)
+            if column == 0 and name:
+                figure.text(
+                    0.24 / width,
+                    (y + panel / 2) / height,
+                    name,
+                    rotation=90,
+                    va="center",
+                    ha="center",
+                    fontsize=12,
+                    fontweight="bold",
+                    color=INK,
+                    parse_math=False,
+                )
+    _finish(figure, image, title, head, models, (width, height))
+    return figure
+
+
+def _norm(highest: float) -> Any:
+    """Colours from 0, stretched at the low end, so that weak attention can be seen."""
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(0.65, vmin=0.0, vmax=max(highest, 1e-6))
+
+
+def _caption(maps: Mapping[int, NDArray[np.float64]], layer: int) -> str:
+    text = f"layer {layer + 1}"
+    if layer - 1 in maps:
+        text += f"   r = {layer_similarity([maps[layer - 1], maps[layer]])[0]:.2f}"
+    return text
+
+
+def _decorate(
+    axes: Axes, tokens: Sequence[str], panel: float, *, left: bool, bottom: bool
+) -> None:
+    """Token labels where they belong, fine white lines between the cells."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if left:
+        _labels(axes, "y", tokens, panel)
+    if bottom:
+        _labels(axes, "x", tokens, panel)
+    axes.tick_params(length=0, pad=2)
+    for spine in axes.spines.values():
+        spine.set(color=GREY, linewidth=0.6)
+    if len(tokens) <= 32:
+        edges = np.arange(0.5, len(tokens) - 1)
+        axes.hlines(edges, -0.5, len(tokens) - 0.5, colors="white", linewidths=0.4)
+        axes.vlines(edges, -0.5, len(tokens) - 0.5, colors="white", linewidths=0.4)
+
+
+def _finish(
+    figure: Figure,
+    image: Any,
+    title: str | None,
+    head: int | None,
+    models: Mapping[str, Mapping[int, Any]],
+    size: tuple[float, float],
+) -> None:
+    """Title, the line that explains it, and the colour bar."""
+    width, height = size
+    which = "mean over heads" if head is None else f"head {head}"
+    note = f"row: token that looks, column: token looked at; {which}"
+    if any(len(maps) > 1 for maps in models.values()):
+        note += "; r: correlation with the layer before"
+    left = 0.16 / width
+    title = title or "Attention through the layers"
+    room = int((width - 0.3) * 72 / (14 * 0.66))  # characters of 14 pt bold that fit
+    figure.text(
+        left,
+        1 - 0.2 / height,
+        title if len(title) <= room else title[: room - 1] + "…",
+        fontsize=14,
+        fontweight="bold",
+        color=INK,
+        va="top",
+        parse_math=False,
+    )
+    figure.text(left, 1 - 0.52 / height, note, fontsize=9, color=GREY, va="top")
+    bar_height = min(3.0, 0.5 * height)
+    bar = figure.add_axes(
+        (
+            1 - 0.76 / width,
+            0.5 - bar_height / height / 2,
+            0.16 / width,
+            bar_height / height,
+        )
+    )
+    figure.colorbar(image, cax=bar)
+    bar.tick_params(labelsize=8, colors=INK, length=2)
+    bar.set_title("p", fontsize=9, color=INK, style="italic")
+    for spine in bar.spines.values():
+        spine.set(color=GREY, linewidth=0.6)

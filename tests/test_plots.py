@@ -1,0 +1,184 @@
+"""Figures show what was given, their labels are legible, mistakes say what to do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from evolving_attention import errors, plots
+from evolving_attention.plots.maps import layer_similarity
+
+TOKENS = "[CLS] the librarian that the visitors ridicule smiles . [SEP]".split()  # noqa: SIM905
+
+
+def maps(layers=3, heads=4, n=10, seed=0):
+    random = np.random.default_rng(seed)
+    return [random.dirichlet(np.ones(n), (heads, n)) for _ in range(layers)]
+
+
+def panels(figure):
+    """The map axes, colour bar left out."""
+    return [axes for axes in figure.axes if axes.images]
+
+
+def shown_texts(figure):
+    """All visible texts with their boxes in pixels, panel by panel."""
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()
+    for axes in panels(figure):
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = [t for t in axis.get_ticklabels() if t.get_text()]
+            yield [(t, t.get_window_extent(renderer)) for t in labels]
+
+
+@pytest.mark.parametrize("head", [None, 0, 3])
+def test_each_panel_shows_its_map(head):
+    vanilla, evolving = maps(seed=1), maps(seed=2)
+    figure = plots.attention_evolution(
+        {"vanilla": vanilla, "evolving": evolving}, TOKENS, head=head
+    )
+    drawn = [np.asarray(axes.images[0].get_array()) for axes in panels(figure)]
+    expected = [m for pair in zip(vanilla, evolving, strict=True) for m in pair]
+    assert len(drawn) == len(expected) == 6
+    for got, want in zip(drawn, expected, strict=True):
+        np.testing.assert_allclose(got, want.mean(0) if head is None else want[head])
+
+
+@pytest.mark.parametrize(
+    ("count", "layers"), [(10, 6), (24, 12), (60, 6), (3, 1), (120, 2)]
+)
+def test_labels_are_legible_and_do_not_overlap(count, layers):
+    tokens = (TOKENS * 12)[:count]
+    figure = plots.attention_evolution(maps(layers, 2, count), tokens)
+    for labels in shown_texts(figure):
+        boxes = [box for _, box in labels]
+        assert all(text.get_fontsize() >= 6 for text, _ in labels)
+        for a, b in itertools.pairwise(boxes):
+            assert not a.shrunk(0.8, 0.8).overlaps(b.shrunk(0.8, 0.8))
+
+
+def test_panels_do_not_overlap_and_stay_inside():
+    figure = plots.attention_evolution({"a": maps(12), "b": maps(12)}, TOKENS)
+    figure.canvas.draw()
+    boxes = [axes.get_position() for axes in panels(figure)]
+    assert all(0 <= b.x0 < b.x1 <= 1 and 0 <= b.y0 < b.y1 <= 1 for b in boxes)
+    for a, b in itertools.combinations(boxes, 2):
+        assert min(a.x1, b.x1) <= max(a.x0, b.x0) or min(a.y1, b.y1) <= max(a.y0, b.y0)
+    renderer = figure.canvas.get_renderer()
+    whole = figure.bbox
+    for text in figure.findobj(lambda artist: hasattr(artist, "get_text")):
+        if text.get_text() and text.get_visible():
+            box = text.get_window_extent(renderer)
+            assert 0 <= box.x0 < box.x1 <= whole.x1, text.get_text()
+            assert 0 <= box.y0 < box.y1 <= whole.y1, text.get_text()
+
+
+def test_chosen_layers_keep_their_numbers():
+    some = maps(6)
+    figure = plots.attention_evolution({0: some[0], 4: some[4], 5: some[5]}, TOKENS)
+    titles = [axes.get_title() for axes in panels(figure)]
+    assert [title.split("   ")[0] for title in titles] == [
+        "layer 1",
+        "layer 5",
+        "layer 6",
+    ]
+    assert ["r =" in title for title in titles] == [False, False, True]
+
+
+def test_tokens_are_text_not_formulas():
+    tokens = ["$x$", r"\frac", "a\x00b\n", "y" * 40]
+    figure = plots.attention_evolution(maps(1, 1, 4), tokens, title="$broken")
+    texts = [t.get_text() for t in panels(figure)[0].get_yticklabels()]
+    assert texts[:2] == ["$x$", r"\frac"]
+    assert len(texts[3]) <= 14
+    figure.canvas.draw()
+
+
+def test_padding_beyond_the_tokens_is_not_drawn():
+    figure = plots.attention_evolution(maps(1, 2, 12), TOKENS)
+    shape = np.asarray(panels(figure)[0].images[0].get_array()).shape
+    assert shape == (len(TOKENS), len(TOKENS))
+
+
+def test_similarity_is_the_correlation():
+    a, b = (m.mean(0) for m in maps(2))
+    got = layer_similarity([a, b, b, np.ones_like(b)])
+    np.testing.assert_allclose(got[0], np.corrcoef(a.ravel(), b.ravel())[0, 1])
+    np.testing.assert_allclose(got[1:], [1.0, 0.0], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("attentions", "tokens", "head", "error", "says"),
+    [
+        (maps(), [], None, errors.InputError, "pass the T tokens"),
+        ([], TOKENS, None, errors.InputError, "output_attentions=True"),
+        (maps(n=4), TOKENS, None, errors.ShapeError, "covers 4 tokens"),
+        (maps(), TOKENS, 4, errors.InputError, "choose 0 to 3"),
+        ([np.ones((2, 4, 10, 10))], TOKENS, None, errors.ShapeError, "2 sentences"),
+        ([np.ones((4, 10, 9))], TOKENS, None, errors.ShapeError, "(4, 10, 9)"),
+    ],
+)
+def test_mistakes(attentions, tokens, head, error, says):
+    with pytest.raises(error) as caught:
+        plots.attention_evolution(attentions, tokens, head=head)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_saved_twice_gives_the_same_bytes(tmp_path, suffix):
+    figure = plots.attention_evolution(maps(2), TOKENS)
+    paths = [plots.save(figure, tmp_path / f"{i}" / f"map.{suffix}") for i in "ab"]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert [p.name for p in (tmp_path / "a").iterdir()] == [f"map.{suffix}"]
+
+
+def test_save_names_the_formats_it_knows(tmp_path):
+    figure = plots.attention_evolution(maps(1), TOKENS)
+    with pytest.raises(errors.InputError, match=r"'map\.gifx'.*expected one of.*png"):
+        plots.save(figure, tmp_path / "map.gifx")
+
+
+LOG = [
+    {"step": 10, "epoch": 0.5, "loss": 0.7, "learning_rate": 1e-5},
+    {"step": 20, "epoch": 1.0, "loss": 0.5},
+    {"step": 20, "eval_loss": 0.6, "eval_f1": 0.8, "eval_runtime": 3.0},
+    {"step": 40, "eval_loss": 0.55, "eval_f1": 0.82, "train_loss": 0.5},
+]
+
+
+def test_curves_draw_what_the_log_says(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(json.dumps(r) for r in LOG) + '\n{"step": 50, "lo')
+    figure = plots.training_curves(tmp_path)
+    loss, f1 = figure.axes
+    assert f1.get_title(loc="left") == "f1"
+    np.testing.assert_allclose(loss.lines[0].get_xydata(), [[10, 0.7], [20, 0.5]])
+    np.testing.assert_allclose(loss.lines[1].get_xydata(), [[20, 0.6], [40, 0.55]])
+    np.testing.assert_allclose(f1.lines[0].get_xydata(), [[20, 0.8], [40, 0.82]])
+
+
+def test_several_runs_share_the_panels():
+    figure = plots.training_curves({"vanilla": LOG, "evolving": LOG}, ["eval_f1"])
+    assert [len(axes.lines) for axes in figure.axes] == [4, 2]
+    names = [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
+    assert names == ["vanilla train", "vanilla eval", "evolving train", "evolving eval"]
+
+
+def test_log_mistakes(tmp_path):
+    with pytest.raises(errors.InputError, match=r"output_dir or log\.jsonl"):
+        plots.read_log(tmp_path)
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\nnot json\n{"step": 2}\n')
+    with pytest.raises(errors.DataError, match=r"log\.jsonl:2: not JSON"):
+        plots.read_log(tmp_path)
+    with pytest.raises(errors.InputError, match="trained or evaluated"):
+        plots.training_curves([{"step": 1}])
+
+
+def test_trainer_state_is_a_log_too(tmp_path):
+    (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": LOG}))
+    assert plots.read_log(tmp_path / "trainer_state.json") == LOG
