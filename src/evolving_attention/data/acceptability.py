@@ -10,53 +10,36 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from ..errors import ConfigError
-from .acceptability_grammar import CONSTRUCTIONS, Words
+from evolving_attention.data.acceptability_grammar import CONSTRUCTIONS, Words
+from evolving_attention.data.table import TableDataset
+from evolving_attention.errors import ConfigError
 
 __all__ = ["AcceptabilityDataset", "describe", "generate", "load"]
 
 LABEL_NAMES = ("unacceptable", "acceptable")
+COLUMNS = ("sentence", "label", "phenomenon", "construction", "pair")
 _ATTEMPTS = 400  # draws for one new pair before the grammar counts as used up
 
 
-@dataclass(frozen=True)
-class AcceptabilityDataset(Sequence[dict[str, Any]]):
+class AcceptabilityDataset(TableDataset):
     """Rows ``{sentence, label, phenomenon, construction, pair}``; label 1 is good.
 
     ``pair`` numbers the minimal pairs: its two rows differ in acceptability only.
     """
 
-    rows: tuple[dict[str, Any], ...]
-    split: str
-    task: str = "acceptability"
+    def __init__(self, columns: Mapping[str, Sequence[Any]], split: str) -> None:
+        super().__init__(columns, text_columns=("sentence",), label_names=LABEL_NAMES)
+        self.task, self.split = "acceptability", split
 
-    @property
-    def column_names(self) -> list[str]:
-        """Names of the columns, in order."""
-        return ["sentence", "label", "phenomenon", "construction", "pair"]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> AcceptabilityDataset: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return AcceptabilityDataset(self.rows[index], self.split, self.task)
-        return self.rows[index]
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
+    def _like(self, columns: Mapping[str, Sequence[Any]]) -> AcceptabilityDataset:
+        return AcceptabilityDataset(columns, self.split)
 
     def describe(self) -> list[dict[str, Any]]:
         """Pairs per construction and one example: see :func:`describe`."""
-        return describe(self.rows)
+        return describe(self)
 
 
 _QUESTION_WORDS = frozenset(("what", "who", "whose", "which", "how", "did"))
@@ -118,7 +101,8 @@ def generate(split: str, pairs: int, seed: int = 0) -> AcceptabilityDataset:
     for i in range(len(rows) - 1, 0, -1):  # Fisher-Yates, with the promised generator
         j = words.below(i + 1)
         rows[i], rows[j] = rows[j], rows[i]
-    return AcceptabilityDataset(tuple(rows), split)
+    columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    return AcceptabilityDataset(columns, split)
 
 
 def load(

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .acceptability_lexicon import LEXICON, forms, plural
+from evolving_attention.data.acceptability_lexicon import LEXICON, forms, plural
 
 __all__ = ["CONSTRUCTIONS", "Construction", "Words"]
 

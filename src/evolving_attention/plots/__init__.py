@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .curves import read_log, training_curves
-from .figures import save
-from .maps import attention_evolution
+from evolving_attention.plots.curves import read_log, training_curves
+from evolving_attention.plots.figures import save
+from evolving_attention.plots.maps import attention_evolution
 
 __all__ = ["attention_evolution", "read_log", "save", "training_curves"]

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DataError, InputError
-from .figures import COLOURS, GREY, INK, new_figure
+from evolving_attention.errors import DataError, InputError
+from evolving_attention.plots.figures import COLOURS, GREY, INK, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

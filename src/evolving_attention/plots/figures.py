@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError, require
+from evolving_attention.errors import InputError, require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

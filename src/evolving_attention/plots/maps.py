@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InputError, ShapeError
-from .figures import GREY, INK, new_figure
+from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.plots.figures import GREY, INK, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
