@@ -1,0 +1,120 @@
+"""Writes single files so that a crash leaves the old one or the new one, never half."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evolving_attention.errors import CheckpointError
+
+__all__ = [
+    "READ_FLAGS",
+    "digest",
+    "opened",
+    "reported",
+    "sync_folder",
+    "write_bytes",
+    "write_json",
+    "write_new",
+]
+
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_WRITE = 1 << 30  # Linux writes at most 2 GiB at a time
+_ADVICE = {
+    errno.ENOSPC: "free disk space or save to another disk",
+    errno.EDQUOT: "free disk space or raise the quota",
+    errno.EROFS: "save to a disk that can be written",
+    errno.EACCES: "make the folder writable for you",
+    errno.EIO: "check the disk, and save to another one",
+}
+
+
+def write_bytes(path: str | Path, data: bytes | bytearray | memoryview) -> None:
+    """Replace the file ``path`` by ``data`` at once, and sync it to the disk.
+
+    The data goes to a file beside it, which is synced and renamed; then the folder is
+    synced. A reader sees the old file or the new one. The umask is honoured.
+
+    Raises:
+        CheckpointError: the disk is full, read-only, …; the old file is untouched.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".tmp-{target.name}.{os.getpid()}")
+    with reported(f"cannot write {target}", "the file there before is untouched"):
+        try:
+            write_new(temporary, data)
+            os.rename(temporary, target)
+            sync_folder(target.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write ``value`` as JSON text, as :func:`write_bytes` does.
+
+    Raises:
+        ValueError: ``value`` holds NaN or infinity, which JSON has not.
+        CheckpointError: as :func:`write_bytes`.
+    """
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
+    write_bytes(path, (text + "\n").encode())
+
+
+def digest(path: Path) -> tuple[int, str]:
+    """Size and BLAKE2b (256 bits) of a regular file; links are not followed."""
+    hasher, size = hashlib.blake2b(digest_size=32), 0
+    with opened(path, READ_FLAGS) as fd:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        while chunk := os.read(fd, _CHUNK):
+            hasher.update(chunk)
+            size += len(chunk)
+    return size, hasher.hexdigest()
+
+
+def write_new(path: Path, data: bytes | bytearray | memoryview) -> None:
+    """Write and sync a file in its place; the mode is 0666 less the umask."""
+    rest = memoryview(data).cast("B")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with opened(path, flags) as fd:
+        while rest:
+            rest = rest[os.write(fd, rest[:_MAX_WRITE]) :]
+        os.fsync(fd)
+
+
+@contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor of ``path``, closed at the end of the block."""
+    fd = os.open(path, flags, 0o666)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable: what was created, renamed or removed."""
+    with opened(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as fd:
+        os.fsync(fd)
+
+
+@contextmanager
+def reported(what: str, state: str) -> Iterator[None]:
+    """Turn an OSError into a CheckpointError that says what remains; keep errno."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except OSError as error:
+        advice = _ADVICE.get(error.errno or 0, "check the folder and its permissions")
+        report = CheckpointError(f"{what}: {error}; {state}. To go on, {advice}")
+        report.errno = error.errno
+        raise report from error
