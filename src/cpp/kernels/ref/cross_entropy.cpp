@@ -1,0 +1,100 @@
+// Reference cross entropy with label smoothing and an ignored label.
+#include <cmath>
+#include <limits>
+
+#include "kernels/ref/kernels.h"
+
+namespace ea::ref {
+
+namespace {
+
+std::int64_t count_rows(const TensorView& labels, std::int64_t ignore_index) {
+  std::int64_t n = 0;
+  for (std::int64_t i = 0; i < labels.numel(); ++i) {
+    n += labels.as<std::int64_t>()[i] != ignore_index ? 1 : 0;
+  }
+  return n;
+}
+
+// log sum_c exp x[c]; the largest logit is taken out so that nothing overflows.
+template <typename T>
+Accumulator<T> log_sum_exp(const T* x, std::int64_t classes) {
+  using A = Accumulator<T>;
+  A largest = -std::numeric_limits<A>::infinity();
+  for (std::int64_t c = 0; c < classes; ++c) {
+    if (A(x[c]) > largest) largest = A(x[c]);
+  }
+  A total = 0;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    total += std::exp(A(x[c]) - largest);
+  }
+  return largest + std::log(total);
+}
+
+template <typename T>
+void forward_of(const CrossEntropyForward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = args.logits.dim(0);
+  const std::int64_t classes = args.logits.dim(1);
+  const std::int64_t* labels = args.labels.as<std::int64_t>();
+  const A smoothing = A(args.label_smoothing);
+  A total = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* x = args.logits.as<T>() + row * classes;
+    const A lse = log_sum_exp(x, classes);
+    args.lse.as<A>()[row] = lse;
+    if (labels[row] == args.ignore_index) continue;
+    A mean = 0;
+    for (std::int64_t c = 0; c < classes; ++c) mean += A(x[c]);
+    mean /= A(classes);
+    total +=
+        (1 - smoothing) * (lse - A(x[labels[row]])) + smoothing * (lse - mean);
+  }
+  const std::int64_t n = count_rows(args.labels, args.ignore_index);
+  *args.loss.as<A>() = total / A(n);  // 0/0, NaN, where every row is ignored
+}
+
+// dlse/dx_c = exp(x_c - lse); the smoothed target takes (1 - e) [c = label] and
+// e / classes away.
+template <typename T>
+void backward_of(const CrossEntropyBackward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = args.logits.dim(0);
+  const std::int64_t classes = args.logits.dim(1);
+  const std::int64_t* labels = args.labels.as<std::int64_t>();
+  const A smoothing = A(args.label_smoothing);
+  const A dloss = visit_floating(
+      args.dloss.dtype, CrossEntropyBackward::name, [&](auto tag) {
+        using L = typename decltype(tag)::type;
+        return static_cast<A>(Accumulator<L>(*args.dloss.as<L>()));
+      });
+  const A scale = dloss / A(count_rows(args.labels, args.ignore_index));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* x = args.logits.as<T>() + row * classes;
+    T* dx = args.dlogits.as<T>() + row * classes;
+    const bool ignored = labels[row] == args.ignore_index;
+    const A lse = args.lse.as<A>()[row];
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const A target =
+          (c == labels[row] ? 1 - smoothing : A(0)) + smoothing / A(classes);
+      const A probability = std::exp(A(x[c]) - lse);
+      dx[c] = ignored ? T(A(0)) : T(scale * (probability - target));
+    }
+  }
+}
+
+}  // namespace
+
+void cross_entropy_forward(const CrossEntropyForward::Args& args) {
+  visit_floating(args.logits.dtype, CrossEntropyForward::name, [&](auto tag) {
+    forward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+void cross_entropy_backward(const CrossEntropyBackward::Args& args) {
+  visit_floating(args.logits.dtype, CrossEntropyBackward::name, [&](auto tag) {
+    backward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+}  // namespace ea::ref

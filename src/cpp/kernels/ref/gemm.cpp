@@ -1,0 +1,57 @@
+// Reference matrix product, by Eigen in the accumulator's type.
+#include <Eigen/Core>
+
+#include "kernels/ref/kernels.h"
+#include "kernels/ref/matrix.h"
+
+namespace ea::ref {
+
+namespace {
+
+template <typename A>
+using Matrix =
+    Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// Matrix number `batch` of a [rows, cols] or [batch, rows, cols] view.
+template <typename T>
+Matrix<Accumulator<T>> read(const TensorView& t, std::int64_t batch) {
+  const int row_axis = t.shape.rank() - 2;
+  const std::int64_t start = row_axis == 0 ? 0 : batch * t.strides[0];
+  return read_matrix<Matrix<Accumulator<T>>>(
+      t.as<T>() + start, t.strides[row_axis], t.shape[row_axis],
+      t.shape[row_axis + 1]);
+}
+
+template <typename T>
+void matmul_of(const MatMul::Args& args) {
+  using A = Accumulator<T>;
+  const int rank = args.y.shape.rank();
+  const std::int64_t batches = rank == 2 ? 1 : args.y.shape[0];
+  const std::int64_t m = args.y.shape[rank - 2];
+  const std::int64_t n = args.y.shape[rank - 1];
+  const A alpha = A(args.alpha);
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    Matrix<A> a = read<T>(args.a, batch);
+    Matrix<A> b = read<T>(args.b, batch);
+    if (args.transpose_a) a = a.transpose().eval();
+    if (args.transpose_b) b = b.transpose().eval();
+    Matrix<A> y(m, n);
+    y.noalias() = a * b;
+    y *= alpha;
+    if (args.bias.defined()) {
+      const T* bias = args.bias.as<T>();
+      for (std::int64_t j = 0; j < n; ++j) y.col(j).array() += A(bias[j]);
+    }
+    write_matrix(y, args.y.as<T>() + batch * m * n, n);
+  }
+}
+
+}  // namespace
+
+void matmul(const MatMul::Args& args) {
+  visit_floating(args.y.dtype, MatMul::name, [&](auto tag) {
+    matmul_of<typename decltype(tag)::type>(args);
+  });
+}
+
+}  // namespace ea::ref

@@ -1,0 +1,105 @@
+// Reference layer normalisation: statistics in two passes, row by row.
+#include <cmath>
+#include <vector>
+
+#include "kernels/ref/kernels.h"
+
+namespace ea::ref {
+
+namespace {
+
+template <typename T>
+void forward_of(const LayerNormForward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = args.x.dim(0);
+  const std::int64_t width = args.x.dim(1);
+  const T* weight = args.weight.as<T>();
+  const T* bias = args.bias.as<T>();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* s = args.x.as<T>() + row * width;
+    if (args.residual.defined()) {
+      // The statistics are those of the rounded sum: it is what the backward
+      // pass sees.
+      const T* residual = args.residual.as<T>() + row * width;
+      T* total = args.sum.as<T>() + row * width;
+      for (std::int64_t i = 0; i < width; ++i) {
+        total[i] = T(A(s[i]) + A(residual[i]));
+      }
+      s = total;
+    }
+    A mean = 0;
+    for (std::int64_t i = 0; i < width; ++i) mean += A(s[i]);
+    mean /= A(width);
+    A variance = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      const A centred = A(s[i]) - mean;
+      variance += centred * centred;
+    }
+    variance /= A(width);
+    const A rstd = 1 / std::sqrt(variance + A(args.eps));
+    args.mean.as<A>()[row] = mean;
+    args.rstd.as<A>()[row] = rstd;
+    T* y = args.y.as<T>() + row * width;
+    for (std::int64_t i = 0; i < width; ++i) {
+      y[i] = T((A(s[i]) - mean) * rstd * A(weight[i]) + A(bias[i]));
+    }
+  }
+}
+
+// With h = (s - mean) rstd and g = dy weight, the row's Jacobian is
+//   dh_j/ds_i = rstd ([i = j] - 1/n - h_i h_j / n):
+// the mean takes out 1/n, and d rstd/ds_i = -rstd^2 h_i / n the last part. So
+//   ds_i = sum_j g_j dh_j/ds_i = rstd (g_i - mean(g) - h_i mean(g h)).
+template <typename T>
+void backward_of(const LayerNormBackward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = args.x.dim(0);
+  const std::int64_t width = args.x.dim(1);
+  const T* weight = args.weight.as<T>();
+  std::vector<A> dweight(static_cast<std::size_t>(width));
+  std::vector<A> dbias(static_cast<std::size_t>(width));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* dy = args.dy.as<T>() + row * width;
+    const T* s = args.x.as<T>() + row * width;
+    T* dx = args.dx.as<T>() + row * width;
+    const A mean = args.mean.as<A>()[row];
+    const A rstd = args.rstd.as<A>()[row];
+    A mean_g = 0;
+    A mean_gh = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      const A h = (A(s[i]) - mean) * rstd;
+      const A g = A(dy[i]) * A(weight[i]);
+      mean_g += g;
+      mean_gh += g * h;
+      dweight[i] += A(dy[i]) * h;
+      dbias[i] += A(dy[i]);
+    }
+    mean_g /= A(width);
+    mean_gh /= A(width);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const A h = (A(s[i]) - mean) * rstd;
+      const A g = A(dy[i]) * A(weight[i]);
+      dx[i] = T(rstd * (g - mean_g - h * mean_gh));
+    }
+  }
+  for (std::int64_t i = 0; i < width; ++i) {
+    args.dweight.as<T>()[i] = T(dweight[i]);
+    args.dbias.as<T>()[i] = T(dbias[i]);
+  }
+}
+
+}  // namespace
+
+void layer_norm_forward(const LayerNormForward::Args& args) {
+  visit_floating(args.x.dtype, LayerNormForward::name, [&](auto tag) {
+    forward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+void layer_norm_backward(const LayerNormBackward::Args& args) {
+  visit_floating(args.x.dtype, LayerNormBackward::name, [&](auto tag) {
+    backward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+}  // namespace ea::ref

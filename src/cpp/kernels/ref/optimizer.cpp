@@ -1,0 +1,49 @@
+// Reference AdamW step over many tensors.
+#include <cmath>
+
+#include "kernels/ref/kernels.h"
+
+namespace ea::ref {
+
+namespace {
+
+// The update runs on the master copy of a bfloat16 parameter (A is float) and
+// on the parameter itself otherwise (A is T).
+template <typename T>
+void adamw_of(const AdamW::Args& args, const AdamWTensor& t) {
+  using A = Accumulator<T>;
+  const double step = static_cast<double>(args.step);
+  const double correction1 = 1 - std::pow(args.beta1, step);
+  const double correction2 = 1 - std::pow(args.beta2, step);
+  const A decay = A(1 - t.lr * t.weight_decay);
+  const A step_size = A(t.lr / correction1);
+  const A root_correction2 = A(std::sqrt(correction2));
+  const A one_minus_beta1 = A(1 - args.beta1);
+  const A one_minus_beta2 = A(1 - args.beta2);
+  A* m = t.exp_avg.as<A>();
+  A* v = t.exp_avg_sq.as<A>();
+  T* param = t.param.as<T>();
+  A* master = t.master.as<A>();
+  for (std::int64_t i = 0; i < t.param.numel(); ++i) {
+    const A g = A(args.grad_scale) * A(t.grad.as<T>()[i]);
+    m[i] += one_minus_beta1 * (g - m[i]);
+    v[i] = A(args.beta2) * v[i] + one_minus_beta2 * g * g;
+    const A denominator = std::sqrt(v[i]) / root_correction2 + A(args.eps);
+    const A x = t.master.defined() ? master[i] : A(param[i]);
+    const A updated = x * decay - step_size * m[i] / denominator;
+    if (t.master.defined()) master[i] = updated;
+    param[i] = T(updated);
+  }
+}
+
+}  // namespace
+
+void adamw(const AdamW::Args& args) {
+  for (const AdamWTensor& t : *args.tensors) {
+    visit_floating(t.param.dtype, AdamW::name, [&](auto tag) {
+      adamw_of<typename decltype(tag)::type>(args, t);
+    });
+  }
+}
+
+}  // namespace ea::ref
