@@ -1,0 +1,111 @@
+// Reverse order of creation is a topological order: a node is younger than its
+// inputs. So a priority queue replaces any analysis of the graph.
+#include "autograd/engine.h"
+
+#include <queue>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "autograd/grad_mode.h"
+#include "autograd/node.h"
+#include "kernels/elementwise.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+struct Younger {
+  bool operator()(const std::shared_ptr<Node>& a,
+                  const std::shared_ptr<Node>& b) const {
+    return a->order() < b->order();
+  }
+};
+
+class Pass {
+ public:
+  void send(const Edge& edge, Tensor gradient) {
+    if (!gradient.defined()) return;
+    if (edge.leaf != nullptr) {
+      // An op may hand one tensor to two inputs; a leaf's gradient is its own,
+      // for the caller may change it in place.
+      if (gradient.storage().use_count() > 1) gradient = clone(gradient);
+      add_to(edge.leaf->grad, std::move(gradient), /*owned=*/false);
+    } else if (edge.node != nullptr) {
+      auto [it, fresh] = pending_.try_emplace(edge.node.get());
+      if (fresh) queue_.push(edge.node);
+      add_to(it->second.tensor, std::move(gradient), it->second.owned);
+      it->second.owned = it->second.contributions++ > 0;
+    }
+  }
+
+  void run() {
+    while (!queue_.empty()) {
+      const std::shared_ptr<Node> node = queue_.top();
+      queue_.pop();
+      Tensor dy = std::move(pending_[node.get()].tensor);
+      pending_.erase(node.get());
+      Node::Gradients gradients = node->run_backward(dy);
+      dy = {};
+      for (std::size_t i = 0; i < gradients.size(); ++i) {
+        send(node->edges()[i], std::move(gradients[i]));
+      }
+    }
+  }
+
+ private:
+  struct Pending {
+    Tensor tensor;
+    bool owned = false;  // made here by an addition: may be added to in place
+    int contributions = 0;
+  };
+
+  // A gradient tensor may be shared (an op can pass dy through to two inputs),
+  // so the first addition makes a new tensor; later ones happen in place.
+  static void add_to(Tensor& slot, Tensor gradient, bool owned) {
+    if (!slot.defined()) {
+      slot = gradient.is_contiguous() ? std::move(gradient) : clone(gradient);
+      return;
+    }
+    const Tensor more = contiguous(gradient);
+    const Tensor target = owned ? slot : empty(slot.shape(), slot.dtype());
+    kernels::run<Axpby>({1.0, slot, 1.0, more, target});
+    slot = target;
+  }
+
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>,
+                      Younger>
+      queue_;
+  std::unordered_map<Node*, Pending> pending_;
+};
+
+}  // namespace
+
+void accumulate(const Tensor& x, const Tensor& y) {
+  kernels::run<Axpby>({1.0, y, 1.0, x, y});
+}
+
+void backward(const Var& root, const Tensor& gradient) {
+  EA_CHECK_AS(InputError, root.requires_grad(), "backward",
+              "the tensor does not require a gradient: nothing it was made of "
+              "has requires_grad=True, or it was made inside no_grad()");
+  Tensor seed = gradient;
+  if (!seed.defined()) {
+    EA_CHECK(root.numel() == 1, "backward",
+             "a gradient is needed for shape {}: only one-element tensors "
+             "have an implicit one",
+             root.shape());
+    seed = full(root.shape(), root.dtype(), 1.0);
+  }
+  EA_CHECK(seed.shape() == root.shape() && seed.dtype() == root.dtype(),
+           "backward", "gradient is {} {}, the tensor {} {}", seed.dtype(),
+           seed.shape(), root.dtype(), root.shape());
+  const NoGrad no_grad;
+  Pass pass;
+  pass.send({root.node(), root.node() ? nullptr : root.impl()}, seed);
+  pass.run();
+}
+
+}  // namespace ea

@@ -1,0 +1,17 @@
+// The backward pass over recorded operations.
+#pragma once
+
+#include "autograd/var.h"
+
+namespace ea {
+
+// Adds d(root)/d(leaf) to the gradient of every leaf that requires one. Without
+// `gradient` the root must have one element, and 1 is taken. Nodes run in the
+// reverse of the order in which they were made; each frees what it saved as
+// soon as it has run. Throws InputError when the root has no graph.
+void backward(const Var& root, const Tensor& gradient = {});
+
+// y += x for tensors of one shape and dtype.
+void accumulate(const Tensor& x, const Tensor& y);
+
+}  // namespace ea

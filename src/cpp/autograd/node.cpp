@@ -1,0 +1,69 @@
+// Recording of operations.
+#include "autograd/node.h"
+
+#include <atomic>
+
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+std::atomic<std::uint64_t> next_order{0};
+}  // namespace
+
+Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
+           Backward backward)
+    : name_(name),
+      order_(next_order.fetch_add(1)),
+      edges_(std::move(edges)),
+      saved_(std::move(saved)),
+      backward_(std::move(backward)) {}
+
+std::int64_t Node::saved_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Tensor& t : saved_) {
+    if (t.defined()) {
+      bytes += t.numel() * static_cast<std::int64_t>(size_of(t.dtype()));
+    }
+  }
+  return bytes;
+}
+
+Node::Gradients Node::run_backward(const Tensor& dy) {
+  EA_CHECK_AS(InputError, backward_ != nullptr, "backward",
+              "the graph behind '{}' was already used and freed; run the "
+              "forward pass again before a second backward",
+              name_);
+  Gradients gradients = backward_(*this, dy);
+  backward_ = nullptr;
+  saved_.clear();
+  return gradients;
+}
+
+bool recording(std::initializer_list<Var> inputs) {
+  if (!grad_enabled()) return false;
+  for (const Var& input : inputs) {
+    if (input.requires_grad()) return true;
+  }
+  return false;
+}
+
+Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
+           std::vector<Tensor> saved, Node::Backward backward) {
+  if (!recording(inputs)) return Var(std::move(y));
+  std::vector<Edge> edges;
+  edges.reserve(inputs.size());
+  for (const Var& input : inputs) {
+    Edge edge;
+    if (input.requires_grad()) {
+      edge.node = input.node();
+      if (!edge.node) edge.leaf = input.impl();
+    }
+    edges.push_back(std::move(edge));
+  }
+  return Var(std::move(y),
+             std::make_shared<Node>(name, std::move(edges), std::move(saved),
+                                    std::move(backward)));
+}
+
+}  // namespace ea

@@ -1,0 +1,62 @@
+// One recorded operation: where its inputs came from, what it saved, and how a
+// gradient of its output becomes gradients of its inputs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+#include "autograd/grad_mode.h"
+#include "autograd/var.h"
+
+namespace ea {
+
+// Where the gradient of one input goes: to the node that made it, to a leaf's
+// gradient slot, or nowhere.
+struct Edge {
+  std::shared_ptr<Node> node;
+  std::shared_ptr<Var::Impl> leaf;
+  bool wanted() const { return node != nullptr || leaf != nullptr; }
+};
+
+class Node {
+ public:
+  // Gradients of the inputs, in order; an undefined tensor where not wanted.
+  using Gradients = std::vector<Tensor>;
+  using Backward = std::function<Gradients(const Node&, const Tensor& dy)>;
+
+  Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
+       Backward backward);
+
+  const char* name() const { return name_; }
+  std::uint64_t order() const { return order_; }  // grows with every node
+  const std::vector<Edge>& edges() const { return edges_; }
+  // Whether input i needs its gradient: backward code skips the others.
+  bool wants(std::size_t i) const { return edges_[i].wanted(); }
+  const Tensor& saved(std::size_t i) const { return saved_[i]; }
+  std::int64_t saved_bytes() const;
+
+  // Runs once; then the saved tensors are freed. A second call throws
+  // InputError: the graph is gone.
+  Gradients run_backward(const Tensor& dy);
+
+ private:
+  const char* name_;
+  std::uint64_t order_;
+  std::vector<Edge> edges_;
+  std::vector<Tensor> saved_;
+  Backward backward_;
+};
+
+// Makes the output of an op. `saved` declares every tensor the backward reads;
+// `backward` captures plain numbers only. In NoGrad, or when no input requires
+// a gradient, nothing is recorded and the saved tensors are let go.
+Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
+           std::vector<Tensor> saved, Node::Backward backward);
+
+// Whether an op on these inputs would be recorded.
+bool recording(std::initializer_list<Var> inputs);
+
+}  // namespace ea

@@ -1,0 +1,50 @@
+// A tensor that remembers how it was made, so that gradients can flow back.
+#pragma once
+
+#include <memory>
+
+#include "tensor/tensor.h"
+
+namespace ea {
+
+class Node;
+
+class Var {
+ public:
+  Var() = default;  // undefined: stands for "none"
+  explicit Var(Tensor data, bool requires_grad = false);
+  // The output of an op: see record() in autograd/node.h.
+  Var(Tensor data, std::shared_ptr<Node> node);
+
+  bool defined() const { return impl_ != nullptr; }
+  const Tensor& data() const { return impl_->data; }
+  const Shape& shape() const { return impl_->data.shape(); }
+  DType dtype() const { return impl_->data.dtype(); }
+  std::int64_t dim(int axis) const { return impl_->data.dim(axis); }
+  int rank() const { return impl_->data.rank(); }
+  std::int64_t numel() const { return impl_->data.numel(); }
+
+  bool requires_grad() const;
+  void set_requires_grad(bool value);  // leaves only
+  bool is_leaf() const { return impl_->node == nullptr; }
+  const std::shared_ptr<Node>& node() const { return impl_->node; }
+
+  const Tensor& grad() const { return impl_->grad; }
+  void set_grad(Tensor grad) const { impl_->grad = std::move(grad); }
+  void set_data(Tensor data) const { impl_->data = std::move(data); }
+  // The same data, cut from the graph.
+  Var detach() const { return Var(impl_->data); }
+
+  struct Impl {
+    Tensor data;
+    Tensor grad;  // of leaves, after backward
+    bool requires_grad = false;
+    std::shared_ptr<Node> node;
+  };
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace ea

@@ -1,0 +1,36 @@
+// Pointwise functions; the backward reads the saved input.
+#include "ops/activation.h"
+
+#include "autograd/node.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+Var activation(const Var& x, Activation kind, double slope) {
+  const Tensor input = contiguous(x.data());
+  const Tensor y = empty(x.shape(), x.dtype());
+  kernels::run<ActivationForward>({kind, slope, input, y});
+  return record("activation", y, {x}, {input},
+                [kind, slope](const Node& node, const Tensor& dy) {
+                  const Tensor dx = empty(dy.shape(), dy.dtype());
+                  kernels::run<ActivationBackward>(
+                      {kind, slope, dy, node.saved(0), dx});
+                  return Node::Gradients{dx};
+                });
+}
+
+Activation parse_activation(std::string_view name) {
+  if (name == "gelu") return Activation::gelu;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") {
+    return Activation::gelu_tanh;
+  }
+  if (name == "relu") return Activation::relu;
+  if (name == "tanh") return Activation::tanh;
+  fail<ConfigError>("hidden_act",
+                    "unknown activation '{}'; expected gelu, gelu_new, "
+                    "gelu_pytorch_tanh, relu or tanh",
+                    name);
+}
+
+}  // namespace ea

@@ -1,0 +1,154 @@
+// Binary arithmetic; the gradient of a broadcast input is summed back.
+#include "ops/arithmetic.h"
+
+#include "autograd/node.h"
+#include "kernels/elementwise.h"
+#include "kernels/reduce.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+Tensor run_binary(BinaryOp op, const Tensor& a, const Tensor& b,
+                  const Shape& shape) {
+  Tensor y = empty(shape, a.dtype());
+  kernels::run<Binary>({op, expand_view(a, shape), expand_view(b, shape), y});
+  return y;
+}
+
+Tensor run_scale(const Tensor& x, double alpha) {
+  Tensor y = empty(x.shape(), x.dtype());
+  kernels::run<Axpby>({alpha, x, 0.0, {}, y});
+  return y;
+}
+
+// Sums a gradient over the axes along which its input was broadcast.
+Tensor sum_to(Tensor g, const Shape& shape) {
+  if (g.shape() == shape) return g;
+  const int lead = g.rank() - shape.rank();
+  Shape current = g.shape();
+  for (int axis = 0; axis < current.rank(); ++axis) {
+    const bool broadcast =
+        axis < lead || (shape[axis - lead] == 1 && current[axis] != 1);
+    if (!broadcast) continue;
+    std::int64_t outer = 1;
+    std::int64_t inner = 1;
+    for (int i = 0; i < axis; ++i) outer *= current[i];
+    for (int i = axis + 1; i < current.rank(); ++i) inner *= current[i];
+    const Tensor view =
+        reshape_view(contiguous(g), {outer, current[axis], inner});
+    g = empty({outer, inner}, g.dtype());
+    kernels::run<Sum>({view, g});
+    current[axis] = 1;
+    g = reshape_view(g, current);
+  }
+  return reshape_view(g, shape);
+}
+
+void check_pair(const char* op, const Var& a, const Var& b) {
+  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype() && is_floating(a.dtype()), op,
+              "expected two tensors of one floating type, got {} and {}; use "
+              ".to(dtype)",
+              a.dtype(), b.dtype());
+}
+
+}  // namespace
+
+Var add(const Var& a, const Var& b) {
+  check_pair("add", a, b);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "add");
+  const Shape sa = a.shape();
+  const Shape sb = b.shape();
+  return record("add", run_binary(BinaryOp::add, a.data(), b.data(), shape),
+                {a, b}, {}, [sa, sb](const Node&, const Tensor& dy) {
+                  return Node::Gradients{sum_to(dy, sa), sum_to(dy, sb)};
+                });
+}
+
+Var sub(const Var& a, const Var& b) {
+  check_pair("sub", a, b);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "sub");
+  const Shape sa = a.shape();
+  const Shape sb = b.shape();
+  return record(
+      "sub", run_binary(BinaryOp::sub, a.data(), b.data(), shape), {a, b}, {},
+      [sa, sb](const Node& node, const Tensor& dy) {
+        Tensor db;
+        if (node.wants(1)) db = sum_to(run_scale(dy, -1.0), sb);
+        return Node::Gradients{sum_to(dy, sa), db};
+      });
+}
+
+Var mul(const Var& a, const Var& b) {
+  check_pair("mul", a, b);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "mul");
+  return record(
+      "mul", run_binary(BinaryOp::mul, a.data(), b.data(), shape), {a, b},
+      {a.data(), b.data()}, [](const Node& node, const Tensor& dy) {
+        // d(ab) = b da + a db
+        Node::Gradients grads(2);
+        for (const int i : {0, 1}) {
+          if (!node.wants(i)) continue;
+          const Tensor& other = node.saved(1 - i);
+          grads[i] = sum_to(run_binary(BinaryOp::mul, dy, other, dy.shape()),
+                            node.saved(i).shape());
+        }
+        return grads;
+      });
+}
+
+Var div(const Var& a, const Var& b) {
+  check_pair("div", a, b);
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "div");
+  const Tensor y = run_binary(BinaryOp::div, a.data(), b.data(), shape);
+  return record(
+      "div", y, {a, b}, {a.data(), b.data(), y},
+      [](const Node& node, const Tensor& dy) {
+        // d(a/b) = da/b - (a/b) db/b
+        const Tensor da =
+            run_binary(BinaryOp::div, dy, node.saved(1), dy.shape());
+        Tensor db;
+        if (node.wants(1)) {
+          const Tensor t =
+              run_binary(BinaryOp::mul, da, node.saved(2), dy.shape());
+          db = sum_to(run_scale(t, -1.0), node.saved(1).shape());
+        }
+        return Node::Gradients{sum_to(da, node.saved(0).shape()), db};
+      });
+}
+
+Var scale(const Var& x, double alpha) {
+  return record("scale", run_scale(contiguous(x.data()), alpha), {x}, {},
+                [alpha](const Node&, const Tensor& dy) {
+                  return Node::Gradients{run_scale(dy, alpha)};
+                });
+}
+
+Var axpby(double alpha, const Var& x, double beta, const Var& z) {
+  check_pair("axpby", x, z);
+  EA_CHECK(x.shape() == z.shape(), "axpby", "shapes {} and {} differ",
+           x.shape(), z.shape());
+  Tensor y = empty(x.shape(), x.dtype());
+  kernels::run<Axpby>(
+      {alpha, contiguous(x.data()), beta, contiguous(z.data()), y});
+  return record("axpby", y, {x, z}, {},
+                [alpha, beta](const Node& node, const Tensor& dy) {
+                  Node::Gradients grads(2);
+                  if (node.wants(0)) grads[0] = run_scale(dy, alpha);
+                  if (node.wants(1)) grads[1] = run_scale(dy, beta);
+                  return grads;
+                });
+}
+
+Var cast(const Var& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const DType from = x.dtype();
+  return record("cast", cast(x.data(), dtype), {x}, {},
+                [from](const Node&, const Tensor& dy) {
+                  return Node::Gradients{cast(dy, from)};
+                });
+}
+
+}  // namespace ea

@@ -1,0 +1,70 @@
+// Scores and context of packed sequences.
+#include "ops/attention.h"
+
+#include "autograd/node.h"
+#include "kernels/attention.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+void check_tokens(const char* op, const char* which, const Var& x,
+                  std::int64_t rows, std::int64_t heads) {
+  EA_CHECK(x.rank() == 2 && x.dim(0) == rows, op,
+           "{} has shape {}, expected {} token rows", which, x.shape(), rows);
+  EA_CHECK(x.dim(1) % heads == 0, op, "{} has width {}, not a multiple of {} "
+           "heads", which, x.dim(1), heads);
+}
+
+}  // namespace
+
+Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
+                     double scale) {
+  check_tokens("attention_scores", "q", q, packing->total_queries(),
+               packing->heads());
+  check_tokens("attention_scores", "k", k, packing->total_keys(),
+               packing->heads());
+  EA_CHECK(q.dim(1) == k.dim(1), "attention_scores",
+           "q has width {}, k has width {}", q.dim(1), k.dim(1));
+  const Tensor tq = contiguous(q.data());
+  const Tensor tk = contiguous(k.data());
+  const Tensor s = empty({packing->map_elements()}, q.dtype());
+  kernels::run<AttentionScores>({tq, tk, s, scale, packing->layout()});
+  return record("attention_scores", s, {q, k}, {tq, tk},
+                [packing, scale](const Node& node, const Tensor& ds) {
+                  const Tensor& q = node.saved(0);
+                  const Tensor& k = node.saved(1);
+                  const Tensor dq = empty(q.shape(), q.dtype());
+                  const Tensor dk = empty(k.shape(), k.dtype());
+                  kernels::run<AttentionScoresBackward>(
+                      {ds, q, k, dq, dk, scale, packing->layout()});
+                  return Node::Gradients{dq, dk};
+                });
+}
+
+Var attention_context(const Var& p, const Var& v, const PackingPtr& packing) {
+  check_tokens("attention_context", "v", v, packing->total_keys(),
+               packing->heads());
+  EA_CHECK(p.numel() == packing->map_elements(), "attention_context",
+           "maps have {} elements, the packing says {}", p.numel(),
+           packing->map_elements());
+  const Tensor tp = reshape_view(contiguous(p.data()), {p.numel()});
+  const Tensor tv = contiguous(v.data());
+  const Tensor y = empty({packing->total_queries(), v.dim(1)}, v.dtype());
+  kernels::run<AttentionContext>({tp, tv, y, packing->layout()});
+  const Shape map_shape = p.shape();
+  return record("attention_context", y, {p, v}, {tp, tv},
+                [packing, map_shape](const Node& node, const Tensor& dy) {
+                  const Tensor& p = node.saved(0);
+                  const Tensor& v = node.saved(1);
+                  const Tensor dp = empty(p.shape(), p.dtype());
+                  const Tensor dv = empty(v.shape(), v.dtype());
+                  kernels::run<AttentionContextBackward>(
+                      {dy, p, v, dp, dv, packing->layout()});
+                  return Node::Gradients{reshape_view(dp, map_shape), dv};
+                });
+}
+
+}  // namespace ea

@@ -1,0 +1,21 @@
+// The evolving step in closed form: L = p M + s S + w ReLU(Conv(a M + b S)).
+#pragma once
+
+#include "autograd/var.h"
+#include "kernels/evolve.h"
+#include "ops/packing.h"
+
+namespace ea {
+
+// One fused kernel. `previous` may be undefined where a = p = 0. Without a
+// convolution (w = 0) weight and bias are undefined and L = p M + s S.
+Var evolve(const Var& previous, const Var& scores, const Var& weight,
+           const Var& bias, const EvolveCoefficients& c,
+           const PackingPtr& packing);
+
+// The same function spelled out in other ops: fallback, oracle, documentation.
+Var evolve_composite(const Var& previous, const Var& scores, const Var& weight,
+                     const Var& bias, const EvolveCoefficients& c,
+                     const PackingPtr& packing);
+
+}  // namespace ea

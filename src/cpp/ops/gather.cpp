@@ -1,0 +1,77 @@
+// Row selection with range checks; the backward adds rows back.
+#include "ops/gather.h"
+
+#include "autograd/node.h"
+#include "kernels/gather.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+// "name[3, 17]" for a flat position in an index of some shape.
+std::string place(std::string_view name, const Shape& shape,
+                  std::int64_t flat) {
+  Shape at = shape;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    at[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  std::string text(name);
+  for (int axis = 0; axis < at.rank(); ++axis) {
+    text += (axis == 0 ? "[" : ", ") + std::to_string(at[axis]);
+  }
+  return at.rank() > 0 ? text + "]" : text;
+}
+
+void check_range(const char* op, std::string_view what, const Tensor& index,
+                 std::int64_t low, std::int64_t size) {
+  EA_CHECK_AS(DTypeError, index.dtype() == DType::i64, op,
+              "{} must be int64, got {}", what, index.dtype());
+  const auto* values = index.data<std::int64_t>();
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    EA_CHECK_AS(InputError, values[i] >= low && values[i] < size, op,
+                "{} = {} is outside the table of {} rows; expected {} to {}",
+                place(what, index.shape(), i), values[i], size, low, size - 1);
+  }
+}
+
+Var gather(const char* name, const Var& x, const Tensor& index) {
+  const std::int64_t n = x.dim(0);
+  const std::int64_t width = n == 0 ? 0 : x.numel() / n;
+  Shape shape = index.shape();
+  for (int axis = 1; axis < x.rank(); ++axis) shape.append(x.shape()[axis]);
+  const std::int64_t m = index.numel();
+  const Tensor flat_index = reshape_view(index, {m});
+  const Tensor y = empty({m, width}, x.dtype());
+  kernels::run<GatherRows>(
+      {reshape_view(contiguous(x.data()), {n, width}), flat_index, y});
+  const Shape before = x.shape();
+  return record(name, reshape_view(y, shape), {x}, {flat_index},
+                [before, m, n, width](const Node& node, const Tensor& dy) {
+                  const Tensor dx = empty({n, width}, dy.dtype());
+                  kernels::run<ScatterAddRows>(
+                      {reshape_view(dy, {m, width}), node.saved(0), dx});
+                  return Node::Gradients{reshape_view(dx, before)};
+                });
+}
+
+}  // namespace
+
+Var gather_rows(const Var& x, const Tensor& index) {
+  EA_CHECK(x.rank() >= 1, "gather_rows", "expected at least one axis");
+  const Tensor i = contiguous(index);
+  check_range("gather_rows", "index", i, -1, x.dim(0));
+  return gather("gather_rows", x, i);
+}
+
+Var embedding(const Var& weight, const Tensor& ids, std::string_view what) {
+  EA_CHECK(weight.rank() == 2, "embedding",
+           "weight has shape {}, expected (rows, width)", weight.shape());
+  const Tensor i = contiguous(ids);
+  check_range("embedding", what, i, 0, weight.dim(0));
+  return gather("embedding", weight, i);
+}
+
+}  // namespace ea

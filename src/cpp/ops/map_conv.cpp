@@ -1,0 +1,53 @@
+// Convolution over heads of packed maps.
+#include "ops/map_conv.h"
+
+#include "autograd/node.h"
+#include "kernels/map_conv.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+void check_map_weight(const char* op, const Var& weight, const Var& bias,
+                      std::int64_t heads) {
+  EA_CHECK(weight.rank() == 4 && weight.dim(0) == heads &&
+               weight.dim(1) == heads && weight.dim(2) == weight.dim(3) &&
+               weight.dim(2) % 2 == 1,
+           op, "weight has shape {}, expected ({}, {}, k, k) with k odd",
+           weight.shape(), heads, heads);
+  EA_CHECK(bias.shape() == Shape({heads}), op,
+           "bias has shape {}, expected ({},)", bias.shape(), heads);
+}
+
+Var map_conv(const Var& x, const Var& weight, const Var& bias,
+             const PackingPtr& packing) {
+  check_map_weight("map_conv", weight, bias, packing->heads());
+  EA_CHECK(x.numel() == packing->map_elements(), "map_conv",
+           "maps have {} elements, the packing says {}", x.numel(),
+           packing->map_elements());
+  const Shape shape = x.shape();
+  const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
+  const Tensor y = empty(flat.shape(), x.dtype());
+  kernels::run<MapConvForward>(
+      {flat, weight.data(), bias.data(), y, packing->layout()});
+  return record(
+      "map_conv", reshape_view(y, shape), {x, weight, bias},
+      {flat, weight.data()},
+      [packing, shape](const Node& node, const Tensor& dy) {
+        const Tensor& x = node.saved(0);
+        const Tensor& w = node.saved(1);
+        const bool parameters = node.wants(1) || node.wants(2);
+        Tensor dx, dw, db;
+        if (node.wants(0)) dx = empty(x.shape(), x.dtype());
+        if (parameters) {
+          dw = empty(w.shape(), w.dtype());
+          db = empty({w.dim(0)}, w.dtype());
+        }
+        kernels::run<MapConvBackward>({reshape_view(dy, x.shape()), x, w, dx,
+                                       dw, db, packing->layout()});
+        return Node::Gradients{dx.defined() ? reshape_view(dx, shape) : dx, dw,
+                               db};
+      });
+}
+
+}  // namespace ea

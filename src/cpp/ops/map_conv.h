@@ -1,0 +1,18 @@
+// Convolution of packed attention maps, heads being channels.
+#pragma once
+
+#include "autograd/var.h"
+#include "ops/packing.h"
+
+namespace ea {
+
+// weight [heads, heads, k, k], k odd; bias [heads]; zero padding at the border
+// of each sequence's own map (kernels/map_conv.h).
+Var map_conv(const Var& x, const Var& weight, const Var& bias,
+             const PackingPtr& packing);
+
+// Throws ShapeError unless the weight fits the heads and k is odd.
+void check_map_weight(const char* op, const Var& weight, const Var& bias,
+                      std::int64_t heads);
+
+}  // namespace ea

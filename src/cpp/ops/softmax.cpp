@@ -1,0 +1,58 @@
+// Softmax of rows and of packed maps: one kernel, two layouts.
+#include "ops/softmax.h"
+
+#include "autograd/node.h"
+#include "kernels/registry.h"
+#include "kernels/softmax.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+Var run_softmax(const char* name, const Var& x, const Tensor& flat,
+                const PackingPtr& packing, double scale,
+                const Tensor& key_mask) {
+  const Tensor y = empty(flat.shape(), flat.dtype());
+  kernels::run<SoftmaxForward>({flat, key_mask, y, scale, packing->layout()});
+  const Shape shape = x.shape();
+  return record(name, reshape_view(y, shape), {x}, {y},
+                [packing, scale, shape](const Node& node, const Tensor& dy) {
+                  const Tensor dx = empty(node.saved(0).shape(), dy.dtype());
+                  kernels::run<SoftmaxBackward>(
+                      {reshape_view(dy, dx.shape()), node.saved(0), dx, scale,
+                       packing->layout()});
+                  return Node::Gradients{reshape_view(dx, shape)};
+                });
+}
+
+}  // namespace
+
+Var softmax(const Var& x) {
+  EA_CHECK(x.rank() >= 1, "softmax", "expected at least one axis");
+  const std::int64_t width = x.dim(-1);
+  const std::int64_t rows = width == 0 ? 0 : x.numel() / width;
+  // A matrix is one sequence with one head, `rows` queries and `width` keys.
+  const auto packing = std::make_shared<const Packing>(
+      1, std::vector<std::int64_t>{0, rows},
+      std::vector<std::int64_t>{0, width});
+  const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
+  return run_softmax("softmax", x, flat, packing, 1.0, {});
+}
+
+Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
+                const Tensor& key_mask) {
+  EA_CHECK(x.numel() == packing->map_elements(), "map_softmax",
+           "maps have {} elements, the packing says {}", x.numel(),
+           packing->map_elements());
+  EA_CHECK(!key_mask.defined() ||
+               (key_mask.dtype() == DType::u8 &&
+                key_mask.numel() == packing->total_keys()),
+           "map_softmax", "key_mask is {} {}, expected uint8 ({},)",
+           key_mask.dtype(), key_mask.shape(), packing->total_keys());
+  const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
+  return run_softmax("map_softmax", x, flat, packing, scale,
+                     key_mask.defined() ? contiguous(key_mask) : Tensor());
+}
+
+}  // namespace ea
