@@ -1,0 +1,6 @@
+"""Tokenisation: one thin face over the ``tokenizers`` library."""
+
+from evolving_attention.text.auto import AutoTokenizer
+from evolving_attention.text.tokenizer import Encoded, Tokenizer
+
+__all__ = ["AutoTokenizer", "Encoded", "Tokenizer"]

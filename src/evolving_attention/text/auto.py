@@ -1,0 +1,168 @@
+"""AutoTokenizer: the tokenizer of a checkpoint folder, whichever files it has."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.text import build
+from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
+
+__all__ = ["AutoTokenizer"]
+
+_BERT_TOKENS = {
+    "unk": "[UNK]",
+    "sep": "[SEP]",
+    "pad": "[PAD]",
+    "cls": "[CLS]",
+    "mask": "[MASK]",
+}
+_ROBERTA_TOKENS = {
+    "bos": "<s>",
+    "eos": "</s>",
+    "unk": "<unk>",
+    "sep": "</s>",
+    "pad": "<pad>",
+    "cls": "<s>",
+    "mask": "<mask>",
+}
+_UNKNOWN_LENGTH = 10**9  # larger values in a file mean "not known"
+_NO_TYPE_IDS = ("roberta", "gpt2", "t5", "distilbert", "bart")
+
+
+class AutoTokenizer:
+    """Finds and builds the tokenizer of a checkpoint."""
+
+    def __init__(self) -> None:
+        raise ConfigError("use AutoTokenizer.from_pretrained(name_or_path)")
+
+    @staticmethod
+    def from_pretrained(
+        name_or_path: str | Path,
+        *,
+        local_files_only: bool = False,
+        use_fast: bool = True,
+        **overrides: Any,
+    ) -> Tokenizer:
+        """The tokenizer in a folder, an installed package, or on the Hub.
+
+        Reads tokenizer.json, else vocab.txt (BERT's WordPiece), else vocab.json with
+        merges.txt (RoBERTa's byte-level BPE); tokenizer_config.json,
+        special_tokens_map.json and config.json where they are there.
+
+        Args:
+            name_or_path: a folder, ``package:NAME/PATH``, or a model's name.
+            local_files_only: do not ask the network.
+            use_fast: for compatibility; there is only the fast kind.
+            **overrides: what tokenizer_config.json would say, for example
+                ``do_lower_case=False`` or ``model_max_length=128``.
+
+        Raises:
+            CheckpointError: the files are missing, damaged or not to be trusted.
+        """
+        folder = _folder(name_or_path, local_files_only)
+        settings = _settings(folder, overrides)
+        model = _optional(folder / "config.json")
+        if (path := folder / "tokenizer.json").is_file():
+            backend = build.from_json(path, settings)
+        elif (path := folder / "vocab.txt").is_file():
+            backend = build.from_vocab(path, settings)
+        elif (path := folder / "vocab.json").is_file():
+            backend = build.from_bpe_files(path, folder / "merges.txt", settings)
+        else:
+            found = ", ".join(sorted(p.name for p in folder.iterdir())[:20])
+            raise CheckpointError(
+                f"{folder}: no tokenizer here; expected tokenizer.json, or vocab.txt, "
+                f"or vocab.json with merges.txt; the folder holds {found or 'nothing'}"
+            )
+        special = _special_tokens(backend, settings)
+        kind = _class_name(settings, model, special)
+        names = ["input_ids", "token_type_ids", "attention_mask"]
+        if kind.lower().startswith(_NO_TYPE_IDS):
+            names.remove("token_type_ids")
+        if isinstance(settings.get("model_input_names"), list):
+            names = [n for n in names if n in settings["model_input_names"]]
+        return Tokenizer(
+            backend,
+            settings=settings,
+            special_tokens=special,
+            model_max_length=_max_length(settings, model, kind),
+            model_input_names=names,
+            tokenizer_class=kind,
+        )
+
+
+def _folder(name_or_path: str | Path, local_files_only: bool) -> Path:
+    path = Path(name_or_path)
+    if path.is_dir():
+        return path
+    resolve = importlib.import_module("evolving_attention.interop.resolve").resolve
+    return Path(resolve(str(name_or_path), local_files_only=local_files_only))
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    value = build.read_json(path)
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: expected a JSON object")
+    return value
+
+
+def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    settings = _optional(folder / "special_tokens_map.json")
+    settings |= _optional(folder / "tokenizer_config.json")
+    return settings | overrides
+
+
+def _special_tokens(
+    backend: tokenizers.Tokenizer, settings: Mapping[str, Any]
+) -> dict[str, str]:
+    """Special tokens by name; of the configured and the customary, those that exist."""
+    has = backend.token_to_id
+    custom = _BERT_TOKENS if has("[CLS]") is not None else _ROBERTA_TOKENS
+    result = {}
+    for name in SPECIAL_NAMES:
+        token = settings.get(f"{name}_token", custom.get(name))
+        if isinstance(token, Mapping):
+            token = token.get("content")
+        if isinstance(token, str) and has(token) is not None:
+            result[name] = token
+    return result
+
+
+def _class_name(
+    settings: Mapping[str, Any], model: Mapping[str, Any], special: Mapping[str, str]
+) -> str:
+    """Hugging Face's class name: as configured, else by model type or tokens."""
+    name = settings.get("tokenizer_class")
+    if isinstance(name, str) and name != "PreTrainedTokenizerFast":
+        return name.removesuffix("Fast")
+    kinds = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer"}
+    if model.get("model_type") in kinds:
+        return kinds[model["model_type"]]
+    if isinstance(name, str):
+        return name
+    if special.get("cls") == "[CLS]":
+        return "BertTokenizer"
+    return "RobertaTokenizer" if special.get("cls") == "<s>" else "GPT2Tokenizer"
+
+
+def _max_length(
+    settings: Mapping[str, Any], model: Mapping[str, Any], kind: str
+) -> int | None:
+    """Longest sequence: as configured, else by the model's position table."""
+    length = settings.get("model_max_length")
+    if isinstance(length, (int, float)) and 0 < length < _UNKNOWN_LENGTH:
+        return int(length)
+    length = model.get("max_position_embeddings")
+    if type(length) is not int or length < 1:
+        return None
+    # RoBERTa's positions begin after the padding id.
+    return length - 2 if kind.lower().startswith("roberta") else length

@@ -1,0 +1,252 @@
+"""Builds a tokenizers.Tokenizer from tokenizer.json or from vocabulary files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evolving_attention.errors import CheckpointError, Error, InputError
+from evolving_attention.text.validate import check_merges, check_tokenizer, check_vocab
+
+if TYPE_CHECKING:
+    import tokenizers
+
+__all__ = ["from_bpe_files", "from_json", "from_vocab", "guard", "read_json"]
+
+MAX_FILE_BYTES = 128 << 20
+MAX_SETTINGS_BYTES = 16 << 20
+
+
+@contextlib.contextmanager
+def guard(kind: type[Error], what: str) -> Iterator[None]:
+    """Turn whatever the tokenizers library throws, panics included, into ``kind``.
+
+    A Rust panic reaches Python as PanicException, which derives from BaseException
+    and would pass every ``except Exception``.
+    """
+    try:
+        yield
+    except Error:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {error}") from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise kind(f"{what}: the tokenizers library gave up ({error})") from None
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The bytes of a regular file of at most ``limit`` bytes."""
+    try:
+        if not path.is_file():
+            raise CheckpointError(f"{path}: no such regular file")
+        with path.open("rb") as handle:
+            raw = handle.read(limit + 1)
+    except CheckpointError:
+        raise
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+    if len(raw) > limit:
+        raise CheckpointError(f"{path}: larger than {limit} bytes; expected less")
+    return raw
+
+
+def read_json(path: Path, limit: int = MAX_SETTINGS_BYTES) -> Any:
+    """Parse a JSON file; a damaged one is a CheckpointError with line and column."""
+    raw = read_bytes(path, limit)
+    try:
+        return json.loads(raw.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise CheckpointError(
+            f"{path}:{error.lineno}:{error.colno}: not JSON ({error.msg}); "
+            "fetch the file again"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not usable JSON ({error})") from error
+
+
+def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """The tokenizer of a tokenizer.json.
+
+    Truncation and padding stored in the file are left out: they are arguments of each
+    call here. BERT's normalizer follows ``settings`` (tokenizer_config.json) where
+    the two differ.
+    """
+    from tokenizers import Tokenizer
+
+    value = check_tokenizer(read_json(path, MAX_FILE_BYTES), str(path))
+    value["truncation"] = value["padding"] = None
+    normalizer = value.get("normalizer")
+    if normalizer and normalizer["type"] == "BertNormalizer":
+        names = {
+            "do_lower_case": "lowercase",
+            "strip_accents": "strip_accents",
+            "tokenize_chinese_chars": "handle_chinese_chars",
+        }
+        for ours, theirs in names.items():
+            if isinstance(settings.get(ours), bool):
+                normalizer[theirs] = settings[ours]
+    with guard(CheckpointError, str(path)):
+        return Tokenizer.from_str(json.dumps(value))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = read_bytes(path, MAX_FILE_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(
+            f"{path}: not UTF-8 at byte {error.start}; fetch the file again"
+        ) from error
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    if lines and all(line.endswith("\r") for line in lines):
+        lines = [line[:-1] for line in lines]
+    return lines
+
+
+def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """BERT's WordPiece from vocab.txt: one token per line, its id is the line - 1.
+
+    Lower-casing follows ``do_lower_case``; where that is not set, a vocabulary that
+    holds capital letters is cased (lower-casing would make those tokens unreachable).
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from tokenizers.processors import BertProcessing
+
+    tokens = _lines(path)
+    vocab = {token: index for index, token in enumerate(tokens)}
+    if len(vocab) != len(tokens):
+        seen: dict[str, int] = {}
+        for number, token in enumerate(tokens, start=1):
+            if token in seen:
+                raise CheckpointError(
+                    f"{path}:{number}: token {token[:40]!r} is already in line "
+                    f"{seen[token]}; every token may appear once"
+                )
+            seen[token] = number
+    check_vocab(vocab, str(path))
+    names = {
+        name: _token_text(settings.get(name), default)
+        for name, default in {
+            "unk_token": "[UNK]",
+            "sep_token": "[SEP]",
+            "cls_token": "[CLS]",
+            "pad_token": "[PAD]",
+            "mask_token": "[MASK]",
+        }.items()
+    }
+    _require(vocab, path, names["unk_token"], names["sep_token"], names["cls_token"])
+    lower = settings.get("do_lower_case")
+    if not isinstance(lower, bool):
+        lower = not any(
+            token[0] != "[" and token != token.lower() for token in vocab if token
+        )
+    accents = settings.get("strip_accents")
+    chinese = settings.get("tokenize_chinese_chars", True) is not False
+    with guard(CheckpointError, str(path)):
+        result = Tokenizer(
+            models.WordPiece(
+                vocab, unk_token=names["unk_token"], max_input_chars_per_word=100
+            )
+        )
+        result.normalizer = normalizers.BertNormalizer(
+            clean_text=True,
+            handle_chinese_chars=chinese,
+            strip_accents=accents if isinstance(accents, bool) else None,
+            lowercase=lower,
+        )
+        result.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        sep, cls = names["sep_token"], names["cls_token"]
+        result.post_processor = BertProcessing((sep, vocab[sep]), (cls, vocab[cls]))
+        result.decoder = decoders.WordPiece(prefix="##")
+        result.add_special_tokens([t for t in names.values() if t in vocab])
+    return result
+
+
+def from_bpe_files(
+    vocab_path: Path, merges_path: Path, settings: Mapping[str, Any]
+) -> tokenizers.Tokenizer:
+    """RoBERTa's byte-level BPE from vocab.json and merges.txt."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers.processors import RobertaProcessing
+
+    vocab = read_json(vocab_path, MAX_FILE_BYTES)
+    check_vocab(vocab, str(vocab_path))
+    lines = _lines(merges_path)
+    if lines and lines[0].startswith("#version"):
+        lines = lines[1:]
+    merges = [tuple(line.split(" ")) for line in lines if line]
+    check_merges(merges, vocab, "", str(merges_path))
+    names = {
+        name: _token_text(settings.get(name), default)
+        for name, default in {
+            "cls_token": "<s>",
+            "pad_token": "<pad>",
+            "sep_token": "</s>",
+            "unk_token": "<unk>",
+            "mask_token": "<mask>",
+        }.items()
+    }
+    sep, cls = names["sep_token"], names["cls_token"]
+    _require(vocab, vocab_path, cls, sep)
+    space = settings.get("add_prefix_space") is True
+    with guard(CheckpointError, str(vocab_path)):
+        result = Tokenizer(models.BPE(vocab, merges))
+        result.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
+        result.decoder = decoders.ByteLevel()
+        result.post_processor = RobertaProcessing(
+            (sep, vocab[sep]), (cls, vocab[cls]), add_prefix_space=space
+        )
+        mask = names["mask_token"]
+        result.add_special_tokens(
+            [
+                # RoBERTa's mask swallows the space before it.
+                AddedToken(token, lstrip=token == mask, normalized=False)
+                for token in names.values()
+                if token in vocab
+            ]
+        )
+    return result
+
+
+def _token_text(value: Any, default: str) -> str:
+    if isinstance(value, Mapping):
+        value = value.get("content")
+    return value if isinstance(value, str) and value else default
+
+
+def _require(vocab: Mapping[str, int], path: Path, *tokens: str) -> None:
+    missing = [token for token in tokens if token not in vocab]
+    if missing:
+        raise CheckpointError(
+            f"{path}: special token {', '.join(missing)} is not in the vocabulary of "
+            f"{len(vocab)} tokens; is this the right file, or does "
+            "tokenizer_config.json name other special tokens?"
+        )
+
+
+def check_text(value: Any, where: str, limit: int) -> str:
+    """Return ``value`` if it is text the library can take, else InputError."""
+    if not isinstance(value, str):
+        raise InputError(
+            f"{where} is {type(value).__name__} {value!r:.40}; expected text (str)"
+        )
+    if len(value) > limit:
+        raise InputError(
+            f"{where} has {len(value)} characters; at most {limit} are taken, "
+            "split it first"
+        )
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{where} holds half a surrogate pair at character {error.start}; "
+                "it is no valid Unicode"
+            ) from None
+    return value

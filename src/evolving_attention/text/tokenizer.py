@@ -1,0 +1,423 @@
+"""The tokenizer object: Hugging Face's call conventions over the tokenizers library.
+
+The library does the work; this file converts arguments, pads, and makes every error
+one of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.text.build import check_text, guard
+
+if TYPE_CHECKING:
+    import tokenizers
+
+__all__ = ["Encoded", "Tokenizer"]
+
+MAX_TEXT_CHARS = 1_000_000
+SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+
+_TRUNCATION: dict[Any, str | None] = {
+    False: None,
+    None: None,
+    "do_not_truncate": None,
+    True: "longest_first",
+    "longest_first": "longest_first",
+    "only_first": "only_first",
+    "only_second": "only_second",
+}
+_PADDING: dict[Any, str | None] = {
+    False: None,
+    None: None,
+    "do_not_pad": None,
+    True: "longest",
+    "longest": "longest",
+    "max_length": "max_length",
+}
+
+
+class Encoded(dict[str, Any]):
+    """What a call returns: a dict whose keys are attributes too (``out.input_ids``)."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(
+                f"no field {name!r}; this encoding has {', '.join(self)}"
+            ) from None
+
+
+class Tokenizer:
+    """Text to token ids and back; made by ``AutoTokenizer.from_pretrained``.
+
+    Args:
+        backend: the library's tokenizer.
+        settings: what tokenizer_config.json says (plus overrides).
+        special_tokens: name (``"pad"``, …) to token, of those in the vocabulary.
+        model_max_length: longest sequence the model takes; None when not known.
+        model_input_names: keys a call returns, in this order.
+        tokenizer_class: Hugging Face's class name, for ``save_pretrained``.
+
+    Calls are safe from several threads: the library's truncation setting is shared
+    state, so a call holds a lock while it encodes (the library itself encodes the rows
+    of a batch in parallel).
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        settings: Mapping[str, Any],
+        special_tokens: Mapping[str, str],
+        model_max_length: int | None,
+        model_input_names: Sequence[str],
+        tokenizer_class: str,
+    ) -> None:
+        self._backend = backend
+        self._settings = dict(settings)
+        self._special = dict(special_tokens)
+        self._lock = threading.Lock()
+        self._truncation: tuple[str, int] | None = None
+        self.model_max_length = model_max_length
+        self.model_input_names = tuple(model_input_names)
+        self.tokenizer_class = tokenizer_class
+        self.padding_side = str(settings.get("padding_side") or "right")
+        if self.padding_side not in ("left", "right"):
+            raise ConfigError(
+                f"padding_side={self.padding_side!r} is not known; use left or right"
+            )
+
+    # --- vocabulary -------------------------------------------------------------
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens of the model's vocabulary, added tokens not counted."""
+        return self._backend.get_vocab_size(with_added_tokens=False)
+
+    def __len__(self) -> int:
+        return self._backend.get_vocab_size(with_added_tokens=True)
+
+    def get_vocab(self) -> dict[str, int]:
+        """Token to id, added tokens included."""
+        return self._backend.get_vocab(with_added_tokens=True)
+
+    def __getattr__(self, name: str) -> Any:
+        # pad_token, pad_token_id, mask_token, … for the names in SPECIAL_NAMES
+        role, _, rest = name.partition("_token")
+        if role not in SPECIAL_NAMES or rest not in ("", "_id"):
+            raise AttributeError(f"a tokenizer has no attribute {name!r}")
+        token = self.__dict__.get("_special", {}).get(role)
+        if not rest or token is None:
+            return token
+        return self._backend.token_to_id(token)
+
+    @property
+    def special_tokens_map(self) -> dict[str, str]:
+        """Special tokens by Hugging Face's names, ``{"pad_token": "[PAD]", …}``."""
+        return {f"{name}_token": token for name, token in self._special.items()}
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """Ids of the special tokens, each once, in order."""
+        ids = {self._backend.token_to_id(token) for token in self._special.values()}
+        return sorted(ids)
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """How many special tokens a sequence (or a pair) gets."""
+        return self._backend.num_special_tokens_to_add(pair)
+
+    def convert_ids_to_tokens(self, ids: Any) -> Any:
+        """Tokens of ids (a list, an array, or one id).
+
+        Raises:
+            InputError: an id is not in the vocabulary.
+        """
+        if np.ndim(ids) == 0:
+            return self._token_of(ids, "id")
+        return [self._token_of(index, f"ids[{i}]") for i, index in enumerate(ids)]
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+        """Ids of tokens (a list or one token); unknown ones give ``unk_token_id``."""
+        if isinstance(tokens, str):
+            index = self._backend.token_to_id(tokens)
+            return self.unk_token_id if index is None else index
+        return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    def _token_of(self, index: Any, where: str) -> str:
+        number = int(index)
+        token = self._backend.id_to_token(number) if 0 <= number < 2**32 else None
+        if token is None:
+            raise InputError(
+                f"{where}={number} is not in the vocabulary of {len(self)} tokens"
+            )
+        return token
+
+    # --- text to ids ------------------------------------------------------------
+
+    def __call__(
+        self,
+        text: str | Sequence[str],
+        text_pair: str | Sequence[str] | None = None,
+        *,
+        add_special_tokens: bool = True,
+        padding: bool | str = False,
+        truncation: bool | str = False,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        return_tensors: str | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool = True,
+    ) -> Encoded:
+        """Encode one text (or pair), or a list of them.
+
+        Args:
+            text: a str, or a sequence of str (a batch).
+            text_pair: the second text of each pair.
+            add_special_tokens: add [CLS], [SEP] and the like.
+            padding: False, True or "longest" (to the longest of the batch), or
+                "max_length".
+            truncation: False, True or "longest_first", "only_first", "only_second".
+            max_length: longest result; by default ``model_max_length``.
+            pad_to_multiple_of: pad on to a multiple of this.
+            return_tensors: None for lists, "np" for int64 arrays [B, T].
+            return_token_type_ids: None: as the model wants.
+            return_attention_mask: whether to return it (1 token, 0 padding).
+
+        Returns:
+            ``input_ids``, ``token_type_ids`` (models that have them) and
+            ``attention_mask``: lists for one text, lists of lists for a batch, or
+            arrays.
+
+        Raises:
+            InputError: something is not text; a sequence is longer than allowed and
+                truncation is off; a ragged batch is wanted as an array.
+            ConfigError: an option is not known.
+        """
+        strategy = _choice(_TRUNCATION, truncation, "truncation")
+        pad_mode = _choice(_PADDING, padding, "padding")
+        if return_tensors not in (None, "np"):
+            raise ConfigError(
+                f"return_tensors={return_tensors!r} is not known; use None or 'np' "
+                "(models here take NumPy arrays)"
+            )
+        single = isinstance(text, str)
+        texts, pairs = _batch(text, text_pair, single)
+        limit = self._limit(max_length)
+        encodings = self._encode(texts, pairs, add_special_tokens, strategy, limit)
+        ids = [encoding.ids for encoding in encodings]
+        if strategy is None and limit is not None:
+            _refuse_long([len(row) for row in ids], limit, single)
+        columns = {"input_ids": ids}
+        types = "token_type_ids" in self.model_input_names
+        if types if return_token_type_ids is None else return_token_type_ids:
+            columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
+        if return_attention_mask:
+            columns["attention_mask"] = [[1] * len(row) for row in ids]
+        if pad_mode is not None:
+            fixed = limit if pad_mode == "max_length" else None
+            if pad_mode == "max_length" and limit is None:
+                raise ConfigError('padding="max_length" needs max_length')
+            self._pad(columns, fixed, pad_to_multiple_of)
+        if return_tensors == "np":
+            return Encoded({k: _array(k, rows) for k, rows in columns.items()})
+        if single:
+            return Encoded({name: rows[0] for name, rows in columns.items()})
+        return Encoded(columns)
+
+    def encode(self, text: str, text_pair: str | None = None, **options: Any) -> Any:
+        """Only the ids of one text or pair; options as in a call."""
+        return self(text, text_pair, **options)["input_ids"]
+
+    def tokenize(self, text: str, text_pair: str | None = None) -> list[str]:
+        """Tokens of a text, without special tokens."""
+        ids = self._encode(
+            *_batch(text, text_pair, True), add_special=False, strategy=None, limit=None
+        )[0].ids
+        return self.convert_ids_to_tokens(ids)
+
+    def _limit(self, max_length: int | None) -> int | None:
+        if max_length is None:
+            return self.model_max_length
+        if isinstance(max_length, bool) or int(max_length) < 1:
+            raise ConfigError(f"max_length={max_length!r}; expected a number ≥ 1")
+        return int(max_length)
+
+    def _encode(
+        self,
+        texts: list[str],
+        pairs: list[str] | None,
+        add_special: bool,
+        strategy: str | None,
+        limit: int | None,
+    ) -> list[tokenizers.Encoding]:
+        wanted = None
+        if strategy is not None and limit is not None:
+            special = self.num_special_tokens_to_add(pairs is not None)
+            if limit <= (special if add_special else 0):
+                raise ConfigError(
+                    f"max_length={limit} leaves no room for text beside {special} "
+                    "special tokens; use a larger max_length"
+                )
+            wanted = (strategy, limit)
+        batch = texts if pairs is None else list(zip(texts, pairs, strict=True))
+        with self._lock, guard(InputError, "the text cannot be tokenised"):
+            if wanted != self._truncation:
+                if wanted is None:
+                    self._backend.no_truncation()
+                else:
+                    self._backend.enable_truncation(wanted[1], strategy=wanted[0])
+                self._truncation = wanted
+            return self._backend.encode_batch_fast(
+                batch, add_special_tokens=add_special
+            )
+
+    def _pad(
+        self,
+        columns: dict[str, list[list[int]]],
+        fixed: int | None,
+        multiple: int | None,
+    ) -> None:
+        pad_id = self.pad_token_id
+        if pad_id is None:
+            raise ConfigError("padding needs a pad token, and this tokenizer has none")
+        longest = max((len(row) for row in columns["input_ids"]), default=0)
+        target = max(longest, fixed or 0)
+        if multiple:
+            target = -(-target // multiple) * multiple
+        fill = {"input_ids": pad_id, "token_type_ids": 0, "attention_mask": 0}
+        for name, rows in columns.items():
+            for index, row in enumerate(rows):
+                filler = [fill[name]] * (target - len(row))
+                left = self.padding_side == "left"
+                rows[index] = filler + row if left else row + filler
+
+    # --- ids to text ------------------------------------------------------------
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False) -> str:
+        """Text of one sequence of ids."""
+        ids = np.asarray(token_ids).reshape(-1).tolist()
+        for position, index in enumerate(ids):
+            self._token_of(index, f"token_ids[{position}]")
+        with guard(InputError, "the ids cannot be decoded"):
+            return self._backend.decode(ids, skip_special_tokens=skip_special_tokens)
+
+    def batch_decode(
+        self, sequences: Sequence[Any], skip_special_tokens: bool = False
+    ) -> list[str]:
+        """Texts of several sequences of ids."""
+        return [self.decode(ids, skip_special_tokens) for ids in sequences]
+
+    # --- files ------------------------------------------------------------------
+
+    def save_pretrained(self, save_directory: str | Path) -> list[str]:
+        """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
+
+        The folder loads here and in transformers. Returns the paths written.
+        """
+        from evolving_attention.durable import write_bytes
+
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            self._backend.no_truncation()
+            self._truncation = None
+            text = self._backend.to_str(pretty=True)
+        settings = {
+            name: value
+            for name, value in self._settings.items()
+            if name not in ("added_tokens_decoder", "name_or_path", "auto_map")
+        }
+        settings |= self.special_tokens_map
+        settings["tokenizer_class"] = self.tokenizer_class
+        if self.model_max_length is not None:
+            settings["model_max_length"] = self.model_max_length
+        files = {
+            "tokenizer.json": text,
+            "tokenizer_config.json": json.dumps(settings, indent=2),
+            "special_tokens_map.json": json.dumps(self.special_tokens_map, indent=2),
+        }
+        for name, content in files.items():
+            write_bytes(folder / name, content.encode("utf-8"))
+        return [str(folder / name) for name in files]
+
+    def __repr__(self) -> str:
+        return (
+            f"Tokenizer({self.tokenizer_class}, vocab_size={self.vocab_size}, "
+            f"model_max_length={self.model_max_length}, {self.special_tokens_map})"
+        )
+
+
+def _choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None:
+    try:
+        return table[value]
+    except (KeyError, TypeError):
+        known = ", ".join(repr(key) for key in table if key is not None)
+        raise ConfigError(
+            f"{name}={value!r} is not known; use one of {known}"
+        ) from None
+
+
+def _batch(
+    text: Any, text_pair: Any, single: bool
+) -> tuple[list[str], list[str] | None]:
+    """Lists of checked texts, from one text or a batch."""
+    if single:
+        if text_pair is not None and not isinstance(text_pair, str):
+            raise InputError("text is one str but text_pair is not; give one str each")
+        texts, pairs = [text], None if text_pair is None else [text_pair]
+    else:
+        texts, pairs = _as_list(text, "text"), None
+        if text_pair is not None:
+            pairs = _as_list(text_pair, "text_pair")
+    for name, values in (("text", texts), ("text_pair", pairs or [])):
+        for index, value in enumerate(values):
+            check_text(value, name if single else f"{name}[{index}]", MAX_TEXT_CHARS)
+    if pairs is not None and len(pairs) != len(texts):
+        raise InputError(
+            f"text has {len(texts)} rows but text_pair has {len(pairs)}; "
+            "every text needs its pair"
+        )
+    return texts, pairs
+
+
+def _as_list(values: Any, name: str) -> list[Any]:
+    if isinstance(values, (str, bytes, Mapping)):
+        raise InputError(
+            f"{name} is {type(values).__name__}; expected text (str), or a list of "
+            "texts where the other one is a list"
+        )
+    try:
+        return list(values)
+    except TypeError:
+        raise InputError(
+            f"{name} is {type(values).__name__}; expected text or a list of texts"
+        ) from None
+
+
+def _refuse_long(lengths: Sequence[int], limit: int, single: bool) -> None:
+    for index, length in enumerate(lengths):
+        if length > limit:
+            where = "" if single else f" (text {index})"
+            raise InputError(
+                f"sequence length {length} > max_length {limit}{where}; "
+                "pass truncation=True"
+            )
+
+
+def _array(name: str, rows: list[list[int]]) -> np.ndarray:
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        raise InputError(
+            f"{name}: rows of lengths {min(lengths)} to {max(lengths)} make no array; "
+            "pass padding=True"
+        )
+    return np.array(rows, dtype=np.int64).reshape(len(rows), max(lengths, default=0))
