@@ -1,0 +1,31 @@
+// The kernels of this folder, one line each, in the namespace of one
+// instruction set: included once per set by targets.h, hence without an include
+// guard.
+namespace ea::simd::EA_TARGET {
+
+void activation_backward(const ActivationBackward::Args& args);
+void activation_forward(const ActivationForward::Args& args);
+void adamw(const AdamW::Args& args);
+void attention_context(const AttentionContext::Args& args);
+void attention_context_backward(const AttentionContextBackward::Args& args);
+void attention_scores(const AttentionScores::Args& args);
+void attention_scores_backward(const AttentionScoresBackward::Args& args);
+void axpby(const Axpby::Args& args);
+void binary(const Binary::Args& args);
+void cross_entropy_backward(const CrossEntropyBackward::Args& args);
+void cross_entropy_forward(const CrossEntropyForward::Args& args);
+void dropout(const Dropout::Args& args);
+void evolve_backward(const EvolveBackward::Args& args);
+void evolve_forward(const EvolveForward::Args& args);
+void gather_rows(const GatherRows::Args& args);
+void layer_norm_backward(const LayerNormBackward::Args& args);
+void layer_norm_forward(const LayerNormForward::Args& args);
+void map_conv_backward(const MapConvBackward::Args& args);
+void map_conv_forward(const MapConvForward::Args& args);
+void scatter_add_rows(const ScatterAddRows::Args& args);
+void softmax_backward(const SoftmaxBackward::Args& args);
+void softmax_forward(const SoftmaxForward::Args& args);
+void sum(const Sum::Args& args);
+void sum_of_squares(const SumOfSquares::Args& args);
+
+}  // namespace ea::simd::EA_TARGET

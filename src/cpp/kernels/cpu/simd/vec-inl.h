@@ -1,0 +1,131 @@
+// Vectors of floats: load, store, arithmetic and loops, for one instruction
+// set.
+//
+// The sources of this folder are compiled once per instruction set, with
+// EA_TARGET naming it. Everything here has internal linkage and is inlined, and
+// no template of the standard library is used, so that the linker can never
+// keep code of the wrong instruction set (tools/check_simd_symbols.py looks).
+//
+//   Vf       kLanes floats; + - * / and comparisons are the compiler's own, a
+//            comparison gives Vi lanes of 0 or -1, and `mask ? a : b` selects
+//   Full     stands for all lanes, Part{n} for the first n: loads and stores
+//            take either, so that a loop body is written once (for_vectors)
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/bfloat16.h"
+
+#define EA_INLINE inline __attribute__((always_inline))
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+struct Full {};
+
+// The 16 bits of each lane rounded to bfloat16 (nearest even; NaN stays NaN),
+// exactly as runtime/bfloat16.h does it.
+template <typename V>
+EA_INLINE auto bfloat16_bits(V v) {
+  typedef std::uint32_t Vu __attribute__((vector_size(sizeof(V))));
+  const Vu u = (Vu)v;
+  const Vu rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return v != v ? ((u >> 16) | 0x40u) : rounded;
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
+
+#if defined(__AVX512F__)
+#include "kernels/cpu/simd/vec_avx512-inl.h"
+#else
+#include "kernels/cpu/simd/vec_avx2-inl.h"
+#endif
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+EA_INLINE Vf load(const float* p) { return load(p, Full{}); }
+EA_INLINE Vf load(const bfloat16* p) { return load(p, Full{}); }
+EA_INLINE void store(float* p, Vf v) { store(p, v, Full{}); }
+EA_INLINE void store(bfloat16* p, Vf v) { store(p, v, Full{}); }
+
+EA_INLINE Vf abs(Vf v) { return (Vf)((Vi)v & 0x7fffffff); }
+EA_INLINE Vf negate_if(Vf v,
+                       Vf sign) {  // v with its sign flipped where sign < 0
+  return (Vf)((Vi)v ^ ((Vi)sign & static_cast<std::int32_t>(0x80000000)));
+}
+
+// One element.
+EA_INLINE float load_one(const float* p) { return *p; }
+EA_INLINE float load_one(const bfloat16* p) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(p->bits) << 16);
+}
+EA_INLINE void store_one(float* p, float x) { *p = x; }
+EA_INLINE void store_one(bfloat16* p, float x) {
+  const std::uint32_t u = __builtin_bit_cast(std::uint32_t, x);
+  p->bits = static_cast<std::uint16_t>(
+      x != x ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+// The value that a store of v and a load give back.
+EA_INLINE Vf as_stored(Vf v, const float*) { return v; }
+EA_INLINE Vf as_stored(Vf v, const bfloat16*) {
+  return (Vf)(bfloat16_bits(v) << 16);
+}
+
+// Calls fn(i, Full{}) for each whole vector of n elements, then fn(i, Part{})
+// for what is left.
+template <typename Fn>
+EA_INLINE void for_vectors(std::int64_t n, Fn&& fn) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) fn(i, Full{});
+  if (i < n) fn(i, Part(n - i));
+}
+
+// Sum (greatest) of the lanes of fn(i, part) over n elements; fn may return
+// anything in lanes outside the part. Four accumulators, combined in a tree:
+// the order depends on n alone.
+template <typename Fn>
+EA_INLINE Vf sum_vectors(std::int64_t n, Fn&& fn) {
+  Vf a = set(0), b = set(0), c = set(0), d = set(0);
+  std::int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    a += fn(i, Full{});
+    b += fn(i + kLanes, Full{});
+    c += fn(i + 2 * kLanes, Full{});
+    d += fn(i + 3 * kLanes, Full{});
+  }
+  for (; i + kLanes <= n; i += kLanes) a += fn(i, Full{});
+  if (i < n) {
+    const Part part(n - i);
+    b += only(fn(i, part), part, set(0));
+  }
+  return (a + b) + (c + d);
+}
+template <typename Fn>
+EA_INLINE float sum_over(std::int64_t n, Fn&& fn) {
+  return reduce_add(sum_vectors(n, fn));
+}
+template <typename Fn>
+EA_INLINE float max_over(std::int64_t n, Fn&& fn) {
+  const Vf lowest = set(-__builtin_inff());
+  Vf a = lowest, b = lowest;
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    a = max(a, fn(i, Full{}));
+    b = max(b, fn(i + kLanes, Full{}));
+  }
+  if (i + kLanes <= n) {
+    a = max(a, fn(i, Full{}));
+    i += kLanes;
+  }
+  if (i < n) {
+    const Part part(n - i);
+    b = max(b, only(fn(i, part), part, lowest));
+  }
+  return reduce_max(max(a, b));
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
