@@ -2,7 +2,7 @@
 
 Both train on the same sentences with the same batch size, learning rate and threads,
 dropout and a linear schedule. Loading and tokenising happen before the clock starts.
-transformers pads each batch to its longest sentence (DataCollatorWithPadding), in random
+transformers pads each batch to its longest row (DataCollatorWithPadding), in random
 order and, as a second contender, grouped by length; ours packs.
 
     python -m benchmarks.cola --data ../shared/data/glue/CoLA [--sentences 2048]

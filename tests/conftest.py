@@ -12,7 +12,6 @@ import os
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ def minilm() -> Path:
 
 
 @pytest.fixture(scope="session")
-def rxnfp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def rxnfp(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder ``bert_pretrained`` of rxnfp: a real 12-layer BertForPreTraining.
 
     EVOLVING_ATTENTION_RXNFP names the wheel of rxnfp 0.1.0, a folder that holds it,
@@ -89,7 +88,7 @@ def rxnfp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "no rxnfp checkpoint (pip download --no-deps rxnfp==0.1.0, then set "
             "EVOLVING_ATTENTION_RXNFP to the wheel)"
         )
-    yield folder / "bert_pretrained"
+    return folder / "bert_pretrained"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

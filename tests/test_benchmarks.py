@@ -13,7 +13,7 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import harness, report  # noqa: E402
+from benchmarks import harness, report
 
 
 def test_rounds_alternate_and_warm_up_is_not_timed():
@@ -56,9 +56,11 @@ def test_results_are_written_and_the_newest_is_reported(tmp_path, monkeypatch):
     assert report.main([*arguments, "--check"]) == 1
     assert report.main(arguments) == 0
     text = readme.read_text()
-    assert "| 2000 ms | 3000 ms | 1.50× |" in text and "old" not in text
+    assert "| 2000 ms | 3000 ms | 1.50× |" in text
+    assert "old" not in text
     assert "A CPU, 2 cores, 2 threads, avx2, GEMM GFLOP/s: torch 170" in text
-    assert text.startswith("# x\n") and text.endswith("\nrest\n")
+    assert text.startswith("# x\n")
+    assert text.endswith("\nrest\n")
     assert report.main([*arguments, "--check"]) == 0
 
 
@@ -72,7 +74,8 @@ def test_cola_rows_compare_with_dynamic_padding():
     results = {k: {"sentences_per_s": v} for k, v in rates.items()}
     rows = report.cola_rows({"results": results})
     assert "| 150 sentences/s | 75 sentences/s | 2.00× |" in rows[0]
-    assert "1.60×" in rows[1] and len(rows) == 2
+    assert "1.60×" in rows[1]
+    assert len(rows) == 2
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,8 @@ def test_conv_rows_are_queries_and_columns_are_keys():
     weight = np.zeros((1, 1, 3, 3))
     weight[0, 0, 0, 1] = 1.0  # looks at the cell one query above
     out = evolving.conv_map(x, weight, np.zeros(1))
-    assert out[0, 2, 2] == 1.0 and out.sum() == 1.0
+    assert out[0, 2, 2] == 1.0
+    assert out.sum() == 1.0
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
@@ -56,7 +57,8 @@ def test_evolving_by_hand():
     weight, bias = [None, 3.0 * one], [None, np.array([-1.0])]
     level, p = evolving.chain(scores, weight, bias, alpha=0.25, beta=0.5)
     # I = .25*2 + .75*4 = 3.5;  relu(3*3.5 - 1) = 9.5;  L = .5*9.5 + .5*3.5 = 6.5
-    assert level.ravel().tolist() == [2.0, 6.5] and p.ravel().tolist() == [1.0, 1.0]
+    assert level.ravel().tolist() == [2.0, 6.5]
+    assert p.ravel().tolist() == [1.0, 1.0]
 
 
 def test_evolving_applies_relu_before_the_mix():
@@ -102,8 +104,10 @@ def test_padding_never_changes_a_result(kind):
     (level, p), (wide, wide_p) = run(scores, None), run(padded, allowed)
     assert np.allclose(wide[:, :, :4, :4], level, atol=1e-12)
     assert np.allclose(wide_p[:, :, :4, :4], p, atol=1e-12)
-    assert not wide_p[:, :, :, 4:].any() and not wide_p[:, :, 4:].any()
-    assert not wide[:, :, 4:].any() and not wide[:, :, :, 4:].any()
+    assert not wide_p[:, :, :, 4:].any()
+    assert not wide_p[:, :, 4:].any()
+    assert not wide[:, :, 4:].any()
+    assert not wide[:, :, :, 4:].any()
 
 
 def test_masked_keys_stay_at_zero_even_when_the_convolution_decides_alone():

@@ -18,7 +18,8 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 def load(name: str) -> ModuleType:
     """Import one script of tools/ as a module."""
     spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -54,7 +55,7 @@ def test_layers_accept_a_lawful_tree(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "file, line, reason",
+    ("file", "line", "reason"),
     [
         ("runtime/x.h", '#include "tensor/shape.h"', "lies in tensor"),
         ("kernels/x.h", '#include "kernels/ref/y.h"', "cannot be placed"),
@@ -82,7 +83,8 @@ def test_layers_refuse(tmp_path, capsys, file, line, reason):
         return
     assert layers.main(["--root", str(root)]) == 1
     error = capsys.readouterr().err
-    assert error.startswith(file) and reason in error
+    assert error.startswith(file)
+    assert reason in error
 
 
 def test_layers_refuse_a_folder_that_is_not_there(tmp_path):
@@ -104,7 +106,7 @@ def function(lines: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "file, text, reason",
+    ("file", "text", "reason"),
     [
         ("src/a.py", "x = 1\n" * 200, None),
         ("src/a.py", "x = 1\n" * 601, "601 lines, limit 600"),
@@ -136,7 +138,8 @@ def test_size_prints_the_ten_largest(tmp_path, capsys):
     tree(tmp_path, {f"src/{i:02d}.py": "x = 1\n" * i for i in range(1, 15)})
     assert size.main(["--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["14", "src/14.py"] and len(lines) == 11
+    assert lines[0].split() == ["14", "src/14.py"]
+    assert len(lines) == 11
 
 
 def test_stubs_difference_names_what_changed():
@@ -159,7 +162,17 @@ def test_stub_check_fails_when_out_of_step(monkeypatch, capsys):
     assert stubs.main(["--check"]) == 0
 
 
-ROOMS = "attention cli data interop metrics modeling plots text training".split()
+ROOMS = [
+    "attention",
+    "cli",
+    "data",
+    "interop",
+    "metrics",
+    "modeling",
+    "plots",
+    "text",
+    "training",
+]
 
 
 def lint_imports(repo: Path, root: Path) -> subprocess.CompletedProcess[str]:
@@ -175,7 +188,7 @@ def lint_imports(repo: Path, root: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "module, line, broken",
+    ("module", "line", "broken"),
     [
         ("training", "import evolving_attention.modeling", None),
         ("plots", "import matplotlib", None),
