@@ -47,7 +47,6 @@ __all__ = [
 MANIFEST = "manifest.json"
 FORMAT = 1
 _MAX_MANIFEST_BYTES = 1 << 20
-_CHUNK = 8 << 20
 _TEMPORARY = re.compile(r"\.(tmp|old|gone)-(.+)\.(\d+)")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _SPACE_FACTOR = 1.05

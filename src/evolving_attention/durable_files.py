@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHUNK = 8 << 20
 _MAX_WRITE = 1 << 30  # Linux writes at most 2 GiB at a time
 _ADVICE = {
     errno.ENOSPC: "free disk space or save to another disk",
@@ -86,7 +87,10 @@ def write_new(path: Path, data: bytes | bytearray | memoryview) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with opened(path, flags) as fd:
         while rest:
-            rest = rest[os.write(fd, rest[:_MAX_WRITE]) :]
+            done = os.write(fd, rest[:_MAX_WRITE])
+            if done == 0:
+                raise OSError(errno.EIO, "the disk takes no more data", str(path))
+            rest = rest[done:]
         os.fsync(fd)
 
 

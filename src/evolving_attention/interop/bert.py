@@ -1,0 +1,34 @@
+"""The names of BERT checkpoints, from the original release's spelling to today's."""
+
+from __future__ import annotations
+
+from evolving_attention.interop.rules import NameTable, Tie
+
+__all__ = ["BERT", "EVOLVING", "OLD_NORM_NAMES", "POSITION_BUFFERS"]
+
+# Layer norms were gamma and beta in conversions from TensorFlow.
+OLD_NORM_NAMES = (
+    (r"LayerNorm\.gamma$", "LayerNorm.weight"),
+    (r"LayerNorm\.beta$", "LayerNorm.bias"),
+)
+POSITION_BUFFERS = (r"(.+\.)?embeddings\.(position_ids|token_type_ids)",)
+# Parameters that only an evolving model has.
+EVOLVING = r"(.+\.)?layer\.\d+\.attention\.self\.evolving_conv\.(weight|bias)"
+
+BERT = NameTable(
+    architecture="bert",
+    prefix="bert.",
+    renames=OLD_NORM_NAMES,
+    ignored=POSITION_BUFFERS,
+    ties=(
+        Tie("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+        Tie("cls.predictions.decoder.bias", "cls.predictions.bias"),
+    ),
+    allowed_new=(r"classifier\..+", r"(bert\.)?pooler\..+", EVOLVING),
+    allowed_unexpected=(
+        r"cls\.predictions\..+",
+        r"cls\.seq_relationship\..+",
+        r"(bert\.)?pooler\..+",
+        r"classifier\..+",
+    ),
+)

@@ -1,0 +1,84 @@
+"""Which values the keys of a config.json may have: one table."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from typing import Any
+
+from evolving_attention.errors import ConfigError
+
+__all__ = ["check_config"]
+
+# key: (least, most), both allowed. Keys that are absent are not checked here.
+_INTEGERS: dict[str, tuple[int, int]] = {
+    "vocab_size": (1, 10_000_000),
+    "hidden_size": (1, 65_536),
+    "num_hidden_layers": (1, 1_000),
+    "num_attention_heads": (1, 1_024),
+    "intermediate_size": (1, 1_048_576),
+    "max_position_embeddings": (1, 10_000_000),
+    "type_vocab_size": (1, 10_000),
+    "num_labels": (1, 1_000_000),
+}
+_NUMBERS: dict[str, tuple[float, float]] = {
+    "hidden_dropout_prob": (0.0, 1.0),
+    "attention_probs_dropout_prob": (0.0, 1.0),
+    "classifier_dropout": (0.0, 1.0),
+    "layer_norm_eps": (0.0, 1.0),
+    "initializer_range": (0.0, 1_000.0),
+}
+_STRINGS = ("model_type", "hidden_act", "position_embedding_type", "problem_type")
+_OBJECTS = ("attention", "id2label", "label2id")
+
+
+def check_config(config: dict[str, Any], source: str) -> None:
+    """Check the keys of a config that the models rely on, where they are present.
+
+    ``null`` stands for an absent key.
+
+    Args:
+        config: parsed config.json.
+        source: the file, for messages.
+
+    Raises:
+        ConfigError: a value has the wrong type or is out of range; names file and key.
+    """
+
+    def fail(key: str, expected: str) -> None:
+        found = reprlib.repr(config[key])
+        raise ConfigError(
+            f"{source}: {key} is {found}, expected {expected}; correct the file"
+        )
+
+    for key, (low, high) in _INTEGERS.items():
+        value = config.get(key)
+        if value is not None and not (type(value) is int and low <= value <= high):
+            fail(key, f"an integer from {low} to {high}")
+    for key, (least, most) in _NUMBERS.items():
+        value = config.get(key)
+        if value is None:
+            continue
+        if type(value) not in (int, float) or not least <= value <= most:
+            fail(key, f"a number from {least:g} to {most:g}")
+        if isinstance(value, float) and not math.isfinite(value):
+            fail(key, "a finite number")
+    for key in _STRINGS:
+        if config.get(key) is not None and not isinstance(config[key], str):
+            fail(key, "a string")
+    for key in _OBJECTS:
+        if config.get(key) is not None and not isinstance(config[key], dict):
+            fail(key, "an object {...}")
+    names = config.get("architectures")
+    if names is not None and not (
+        isinstance(names, list) and all(isinstance(name, str) for name in names)
+    ):
+        fail("architectures", "a list of strings")
+    padding, words = config.get("pad_token_id"), config.get("vocab_size")
+    if padding is not None and not (
+        type(padding) is int and 0 <= padding < (words or math.inf)
+    ):
+        fail("pad_token_id", "an integer from 0 to vocab_size - 1")
+    width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    if width is not None and heads is not None and width % heads:
+        fail("hidden_size", f"a multiple of num_attention_heads, {heads}")

@@ -1,0 +1,167 @@
+"""Reads a Hugging Face model folder: its config.json and its weights, in any format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.config_rules import check_config
+from evolving_attention.interop.json_file import parse_object
+from evolving_attention.interop.limits import (
+    MAX_CONFIG_BYTES,
+    MAX_INDEX_BYTES,
+    MAX_TENSORS,
+    check_tensor_name,
+)
+from evolving_attention.interop.paths import (
+    InputFile,
+    check_basename,
+    open_inside,
+    present,
+    read_inside,
+)
+from evolving_attention.interop.safetensors_io import read_safetensors
+from evolving_attention.interop.torch_bin import read_torch_bin
+
+__all__ = [
+    "CONFIG_NAME",
+    "WEIGHT_NAMES",
+    "CheckpointFolder",
+    "load_config",
+    "load_folder",
+]
+
+CONFIG_NAME = "config.json"
+
+Reader = Callable[[InputFile], dict[str, np.ndarray]]
+
+# In the order of preference; an index lists the shards of the format above it.
+_FORMATS: tuple[tuple[str, Reader, bool], ...] = (
+    ("model.safetensors", read_safetensors, False),
+    ("model.safetensors.index.json", read_safetensors, True),
+    ("pytorch_model.bin", read_torch_bin, False),
+    ("pytorch_model.bin.index.json", read_torch_bin, True),
+)
+WEIGHT_NAMES = tuple(name for name, _, _ in _FORMATS)
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """What a model folder holds.
+
+    Attributes:
+        path: the folder.
+        config: its config.json.
+        tensors: name to array, as the files say; not yet matched with any model.
+        files: names of the weight files that were read.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    tensors: dict[str, np.ndarray]
+    files: tuple[str, ...]
+
+    @property
+    def model_type(self) -> str | None:
+        """``"bert"``, ``"roberta"``, …: from the config, else from the tensors' names.
+
+        Configs from before 2020 do not say it.
+        """
+        said = self.config.get("model_type")
+        if isinstance(said, str):
+            return said
+        for prefix in ("bert", "roberta"):
+            if any(name.startswith(f"{prefix}.") for name in self.tensors):
+                return prefix
+        return None
+
+
+def load_config(folder: str | Path) -> dict[str, Any]:
+    """Read and check the config.json of a model folder.
+
+    Raises:
+        CheckpointError: there is none, or it is not a regular file.
+        ConfigError: it is not a JSON object, or a key has a value out of its range; the
+            message names the file and the key.
+    """
+    root = Path(folder)
+    if not present(root, CONFIG_NAME):
+        raise CheckpointError(
+            f"{root / CONFIG_NAME}: no such file; expected a model folder as "
+            "save_pretrained writes it"
+        )
+    data = read_inside(root, CONFIG_NAME, MAX_CONFIG_BYTES)
+    source = str(root / CONFIG_NAME)
+    config = parse_object(data, source, ConfigError)
+    check_config(config, source)
+    return config
+
+
+def load_folder(path: str | Path) -> CheckpointFolder:
+    """Read a model folder: config.json and weights.
+
+    Weights are the first that is there of ``model.safetensors``, its index
+    ``model.safetensors.index.json`` with shards, ``pytorch_model.bin``, and its index.
+    Nothing outside of the folder is opened.
+
+    Args:
+        path: the folder; see :func:`~.resolve.resolve` for names.
+
+    Raises:
+        ConfigError: as :func:`load_config`.
+        UnsafeCheckpointError: a .bin file asks for more than weights need.
+        CheckpointError: files are missing, damaged, or point outside of the folder.
+    """
+    root = Path(path)
+    if not root.is_dir():
+        raise CheckpointError(f"{root}: is not a folder; expected a model folder")
+    config = load_config(root)
+    for name, reader, is_index in _FORMATS:
+        if not present(root, name):
+            continue
+        if is_index:
+            tensors, files = _load_shards(root, name, reader)
+        else:
+            with open_inside(root, name) as file:
+                tensors, files = reader(file), (name,)
+        return CheckpointFolder(root, config, tensors, files)
+    raise CheckpointError(
+        f"{root}: has no weights; looked for {', '.join(WEIGHT_NAMES)}. Download the "
+        "model's weights into this folder"
+    )
+
+
+def _load_shards(
+    root: Path, index_name: str, reader: Reader
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """Read the shards an index lists; every tensor must be where the index says."""
+    source = str(root / index_name)
+    index = parse_object(
+        read_inside(root, index_name, MAX_INDEX_BYTES), source, CheckpointError
+    )
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not 0 < len(weight_map) <= MAX_TENSORS:
+        raise CheckpointError(
+            f"{source}: has no 'weight_map' from tensor names to files; get it again"
+        )
+    by_file: dict[str, list[str]] = {}
+    for name, file_name in weight_map.items():
+        plain = check_basename(file_name, source)
+        by_file.setdefault(plain, []).append(check_tensor_name(name, source))
+    tensors: dict[str, np.ndarray] = {}
+    for file_name, names in by_file.items():
+        with open_inside(root, file_name, source) as file:
+            shard = reader(file)
+        for name in names:
+            if name not in shard:
+                raise CheckpointError(
+                    f"{source}: says that {name} is in {file_name}, which has no such "
+                    "tensor; get both files again"
+                )
+            tensors[name] = shard[name]
+    return tensors, (index_name, *by_file)

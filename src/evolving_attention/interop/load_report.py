@@ -1,0 +1,251 @@
+"""Matches a checkpoint's tensors with a model's parameters and says how it went."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+
+from evolving_attention.errors import CheckpointError
+from evolving_attention.interop.rules import NameTable, matches
+
+__all__ = ["LoadReport", "Mismatch", "match"]
+
+# With fewer of a model's parameters than this share in a file, the file is another's.
+_LEAST_SHARE = 0.5
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A tensor whose shape or element type does not fit: what is found and expected."""
+
+    name: str
+    found: str
+    expected: str
+
+
+@dataclass
+class LoadReport:
+    """How a checkpoint was matched with a model.
+
+    Attributes:
+        missing: parameters the checkpoint should have and has not.
+        unexpected: tensors of the checkpoint that the model does not use.
+        mismatched: tensors of another shape; not loaded.
+        new: parameters that the checkpoint may lack; newly initialised.
+        loaded: how many parameters were taken from the checkpoint.
+        source: where the checkpoint is.
+    """
+
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    mismatched: list[Mismatch] = field(default_factory=list)
+    new: list[str] = field(default_factory=list)
+    loaded: int = 0
+    source: str = "checkpoint"
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Every finding as (what, name, remark)."""
+        for item in self.mismatched:
+            yield (
+                "mismatched",
+                item.name,
+                f"is {item.found}, expected {item.expected}",
+            )
+        for name in self.missing:
+            yield "missing", name, "not in the checkpoint"
+        for name in self.new:
+            yield "new", name, "newly initialised"
+        for name in self.unexpected:
+            yield "unexpected", name, "not used by this model"
+
+    def __repr__(self) -> str:
+        lines = [self._title()]
+        rows = list(self.rows())
+        width = max((len(name) for _, name, _ in rows), default=0)
+        lines += [f"  {what:<10}  {name:<{width}}  {note}" for what, name, note in rows]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows()
+        )
+        table = f"<table><tbody>{body}</tbody></table>" if body else ""
+        return f"<div><p>{html.escape(self._title())}</p>{table}</div>"
+
+    def _title(self) -> str:
+        counts = "".join(
+            f", {len(items)} {name}"
+            for name, items in (
+                ("new", self.new),
+                ("unexpected", self.unexpected),
+                ("missing", self.missing),
+                ("mismatched", self.mismatched),
+            )
+            if items
+        )
+        return f"{self.source}: {self.loaded} loaded{counts}"
+
+
+def match(
+    expected: Mapping[str, Sequence[int]],
+    found: Mapping[str, np.ndarray],
+    *,
+    table: NameTable,
+    allowed_new: Sequence[str] | None = None,
+    allowed_unexpected: Sequence[str] | None = None,
+    strict: bool = True,
+    source: str = "checkpoint",
+) -> tuple[dict[str, np.ndarray], LoadReport]:
+    """Assign tensors of a checkpoint to parameters of a model by a table of names.
+
+    Args:
+        expected: the model's parameters, name to shape.
+        found: the checkpoint's tensors.
+        table: names of the architecture.
+        allowed_new: patterns of parameters that may be missing; default the table's.
+        allowed_unexpected: patterns of tensors that may be left over; default the
+            table's.
+        strict: raise for anything missing, left over or mismatched that is not allowed;
+            otherwise only report it, and the model keeps its initial values there.
+        source: where the checkpoint is, for messages.
+
+    Returns:
+        Model's name to array, and the report.
+
+    Raises:
+        CheckpointError: two tensors claim one parameter with different values; less
+            than half of the parameters are there (whatever ``strict`` is): the file is
+            of another model; or, if ``strict``, anything as said above.
+    """
+    new = table.allowed_new if allowed_new is None else tuple(allowed_new)
+    extra = (
+        table.allowed_unexpected
+        if allowed_unexpected is None
+        else tuple(allowed_unexpected)
+    )
+    report = LoadReport(source=source)
+    placed, left = _place(expected, found, table, source)
+    assigned: dict[str, np.ndarray] = {}
+    for name, array in placed.items():
+        shape = tuple(expected[name])
+        if array.shape != shape or not _is_float(array.dtype):
+            text = f"{array.dtype} {array.shape}"
+            report.mismatched.append(Mismatch(name, text, f"float {shape}"))
+        else:
+            assigned[name] = array
+    for name in expected:
+        if name not in placed:
+            (report.new if matches(name, new) else report.missing).append(name)
+    report.unexpected = left
+    report.loaded = len(assigned)
+    _check_related(expected, assigned, report, new)
+    if strict:
+        _check_strict(report, extra)
+    return assigned, report
+
+
+def _place(
+    expected: Mapping[str, Sequence[int]],
+    found: Mapping[str, np.ndarray],
+    table: NameTable,
+    source: str,
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Model's name to tensor, and the names no parameter has a place for."""
+    aliases = {tie.alias: tie.target for tie in table.ties}
+    placed: dict[str, np.ndarray] = {}
+    origin: dict[str, str] = {}
+    tied, left = [], []
+    for name, array in found.items():
+        today = table.canonical(name)
+        if today is None:
+            continue
+        if today in aliases:
+            tied.append((name, aliases[today], array))
+            continue
+        place = table.place(today, expected)
+        if place is None:
+            left.append(name)
+        elif place in placed:
+            raise CheckpointError(
+                f"{source}: both {origin[place]} and {name} are values of {place}; "
+                "expected one of them, remove the other"
+            )
+        else:
+            placed[place], origin[place] = array, name
+    for name, target, array in tied:
+        if target in expected and target not in placed:
+            placed[target] = array
+        elif not _has_head(table.canonical(name) or name, expected):
+            left.append(name)
+        elif not _same(array, placed[target]):
+            raise CheckpointError(
+                f"{source}: {name} differs from {target}, but the model ties the two; "
+                "a model with an output matrix of its own is not supported"
+            )
+    return placed, left
+
+
+def _has_head(alias: str, expected: Mapping[str, object]) -> bool:
+    """Whether the model has the head that a tied name belongs to."""
+    head = alias.split(".decoder.")[0] + "."
+    return any(name.startswith(head) for name in expected)
+
+
+def _same(first: np.ndarray, second: np.ndarray) -> bool:
+    return first.shape == second.shape and first.tobytes() == second.tobytes()
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    return dtype == ml_dtypes.bfloat16 or dtype.kind == "f"
+
+
+def _check_related(
+    expected: Mapping[str, Sequence[int]],
+    assigned: Mapping[str, np.ndarray],
+    report: LoadReport,
+    new: Sequence[str],
+) -> None:
+    due = [name for name in expected if not matches(name, new)]
+    have = [name for name in due if name in assigned]
+    if len(have) < max(1, _LEAST_SHARE * len(due)):
+        raise CheckpointError(
+            f"{report.source}: has {len(have)} of the {len(due)} parameters this model "
+            f"needs: it lacks {_some(report.missing)}; of another shape are "
+            f"{_some(_described(report.mismatched))}; it has, without use, "
+            f"{_some(report.unexpected)}. It is a checkpoint of another model or size; "
+            "check the name and config.json"
+        )
+
+
+def _described(items: Sequence[Mismatch]) -> list[str]:
+    return [f"{item.name} ({item.found}, expected {item.expected})" for item in items]
+
+
+def _check_strict(report: LoadReport, extra: Sequence[str]) -> None:
+    problems = []
+    if report.mismatched:
+        problems.append(f"of another shape: {_some(_described(report.mismatched))}")
+    if report.missing:
+        problems.append(f"missing: {_some(report.missing)}")
+    surplus = [name for name in report.unexpected if not matches(name, extra)]
+    if surplus:
+        problems.append(f"not used by this model: {_some(surplus)}")
+    if problems:
+        raise CheckpointError(
+            f"{report.source}: does not fit the model. {'; '.join(problems)}. Check "
+            "the config (num_labels, sizes, attention), or pass strict=False to initialise "
+            "anew what does not fit and leave out the rest"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + rest

@@ -1,0 +1,25 @@
+"""The names of RoBERTa checkpoints."""
+
+from __future__ import annotations
+
+from evolving_attention.interop.bert import EVOLVING, OLD_NORM_NAMES, POSITION_BUFFERS
+from evolving_attention.interop.rules import NameTable, Tie
+
+__all__ = ["ROBERTA"]
+
+ROBERTA = NameTable(
+    architecture="roberta",
+    prefix="roberta.",
+    renames=OLD_NORM_NAMES,
+    ignored=POSITION_BUFFERS,
+    ties=(
+        Tie("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+        Tie("lm_head.decoder.bias", "lm_head.bias"),
+    ),
+    allowed_new=(r"classifier\..+", r"(roberta\.)?pooler\..+", EVOLVING),
+    allowed_unexpected=(
+        r"lm_head\..+",
+        r"(roberta\.)?pooler\..+",
+        r"classifier\..+",
+    ),
+)

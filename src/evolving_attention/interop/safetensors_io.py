@@ -1,0 +1,221 @@
+"""Reads and writes safetensors files, whole or in shards, through the library.
+
+The header is held to our limits before the library sees the file; the library reads by
+``pread`` into memory of its own, never through a memory map.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from evolving_attention.durable_files import write_bytes, write_json
+from evolving_attention.errors import CheckpointError
+from evolving_attention.interop.json_file import parse_object
+from evolving_attention.interop.limits import (
+    MAX_HEADER_BYTES,
+    MAX_SHARD_BYTES,
+    MAX_TENSORS,
+    check_shape,
+    check_tensor_name,
+)
+from evolving_attention.interop.paths import InputFile, open_given
+
+__all__ = [
+    "INDEX_NAME",
+    "SINGLE_NAME",
+    "load_safetensors",
+    "read_safetensors",
+    "save_safetensors",
+]
+
+SINGLE_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+_LENGTH_BYTES = 8  # the file begins with the size of its header, uint64
+_ITEM_BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U64": 8,
+    "U32": 4,
+    "U16": 2,
+    "U8": 1,
+    "BOOL": 1,
+}
+_WRITABLE = frozenset(
+    (
+        "float64",
+        "float32",
+        "float16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "bool",
+    )
+)
+
+
+def load_safetensors(path: str | Path) -> dict[str, np.ndarray]:
+    """Read a ``.safetensors`` file into arrays that own their memory.
+
+    Args:
+        path: the file; a link to one is followed.
+
+    Returns:
+        Name to array, sorted by name; bfloat16 has the element type of ``ml_dtypes``.
+
+    Raises:
+        CheckpointError: missing, truncated, damaged, or with types that are not read.
+    """
+    with open_given(Path(path)) as file:
+        return read_safetensors(file)
+
+
+def read_safetensors(file: InputFile) -> dict[str, np.ndarray]:
+    """As :func:`load_safetensors`, from an open file."""
+    import safetensors
+
+    header = _checked_header(file)
+    result: dict[str, np.ndarray] = {}
+    try:
+        # The descriptor's name opens the very file that was checked.
+        with safetensors.safe_open(
+            f"/dev/fd/{file.fd}", framework="np", backend="pread"
+        ) as reader:
+            for name in sorted(header):
+                result[name] = reader.get_tensor(name)
+    except (KeyboardInterrupt, SystemExit, MemoryError):
+        raise
+    except BaseException as error:  # a panic of the library is no Exception
+        raise _damaged(file, f"cannot be read ({error})") from error
+    for name, array in result.items():
+        if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
+            raise _damaged(file, f"{name} has truth values other than 0 and 1")
+    return result
+
+
+def save_safetensors(
+    folder: str | Path,
+    tensors: Mapping[str, np.ndarray],
+    *,
+    metadata: Mapping[str, str] | None = None,
+    max_shard_bytes: int = MAX_SHARD_BYTES,
+) -> list[str]:
+    """Write weights to a folder as Hugging Face lays them out.
+
+    One ``model.safetensors``, or, above ``max_shard_bytes``, files
+    ``model-00001-of-0000N.safetensors`` and an index. Each file is replaced atomically,
+    and the index, which makes shards valid, comes last.
+
+    Args:
+        folder: existing folder.
+        tensors: name to array; bfloat16 as ``ml_dtypes.bfloat16``.
+        metadata: text for the header; default ``{"format": "pt"}``, which transformers
+            asks for.
+        max_shard_bytes: most bytes of tensors in a file; a larger tensor has its own.
+
+    Returns:
+        The names of the files written.
+
+    Raises:
+        CheckpointError: an element type safetensors has not, a bad name, or the disk.
+    """
+    target = Path(folder)
+    arrays = {
+        check_tensor_name(name, str(target)): _writable(name, array)
+        for name, array in tensors.items()
+    }
+    header = dict(metadata) if metadata is not None else {"format": "pt"}
+    shards = _split(arrays, max_shard_bytes)
+    if len(shards) == 1:
+        write_bytes(target / SINGLE_NAME, _serialise(shards[0], header))
+        (target / INDEX_NAME).unlink(missing_ok=True)
+        return [SINGLE_NAME]
+    files, weight_map = [], {}
+    for number, shard in enumerate(shards, start=1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        write_bytes(target / name, _serialise(shard, header))
+        files.append(name)
+        weight_map.update(dict.fromkeys(shard, name))
+    total = sum(array.nbytes for array in arrays.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    write_json(target / INDEX_NAME, index)
+    (target / SINGLE_NAME).unlink(missing_ok=True)  # readers would prefer it
+    return [*files, INDEX_NAME]
+
+
+def _checked_header(file: InputFile) -> dict[str, Any]:
+    """The header without its metadata, if it keeps to the limits and the file."""
+    if file.size < _LENGTH_BYTES:
+        raise _damaged(file, f"has only {file.size} bytes")
+    length = int.from_bytes(file.read_bytes(0, _LENGTH_BYTES), "little")
+    if length > min(MAX_HEADER_BYTES, file.size - _LENGTH_BYTES):
+        raise _damaged(file, f"claims a header of {length} bytes")
+    header = parse_object(
+        file.read_bytes(_LENGTH_BYTES, length), file.label, CheckpointError
+    )
+    header.pop("__metadata__", None)
+    if len(header) > MAX_TENSORS:
+        raise _damaged(file, f"has {len(header)} tensors, above {MAX_TENSORS}")
+    data_bytes = file.size - _LENGTH_BYTES - length
+    for key, entry in header.items():
+        name = check_tensor_name(key, file.label)
+        if not isinstance(entry, dict):
+            raise _damaged(file, f"describes {name} by something other than an object")
+        kind = entry.get("dtype")
+        if not isinstance(kind, str) or kind not in _ITEM_BYTES:
+            raise _damaged(
+                file, f"{name} has the element type {kind!r:.40}, which is not read"
+            )
+        shape = check_shape(entry.get("shape"), name, file.label)
+        if math.prod(shape) * _ITEM_BYTES[kind] > data_bytes:
+            raise _damaged(file, f"{name} of shape {shape} is larger than the file")
+    return header
+
+
+def _writable(name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype != ml_dtypes.bfloat16 and array.dtype.name not in _WRITABLE:
+        raise CheckpointError(
+            f"{name} has the element type {array.dtype}, which safetensors has not; "
+            f"expected bfloat16 or one of {', '.join(sorted(_WRITABLE))}"
+        )
+    return np.asarray(array, order="C")
+
+
+def _split(
+    arrays: Mapping[str, np.ndarray], max_shard_bytes: int
+) -> list[dict[str, np.ndarray]]:
+    shards: list[dict[str, np.ndarray]] = [{}]
+    size = 0
+    for name, array in arrays.items():
+        if shards[-1] and size + array.nbytes > max_shard_bytes:
+            shards.append({})
+            size = 0
+        shards[-1][name] = array
+        size += array.nbytes
+    return shards
+
+
+def _serialise(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> bytes:
+    from safetensors.numpy import save
+
+    data: bytes = save(arrays, metadata=metadata)
+    return data
+
+
+def _damaged(file: InputFile, what: str) -> CheckpointError:
+    return CheckpointError(
+        f"{file.label}: {what}; it is truncated or damaged, get it again"
+    )
