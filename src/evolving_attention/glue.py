@@ -1,6 +1,38 @@
 """Public face of GLUE: ``ea.glue.load``, ``metrics``, ``TASKS``, leaderboard files."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+
 from evolving_attention.data.glue import TASKS, GlueDataset, get_task, in_domain, load
 from evolving_attention.data.glue_tasks import GlueTask
+from evolving_attention.metrics import EvalPrediction, compute_metrics
 
-__all__ = ["TASKS", "GlueDataset", "GlueTask", "get_task", "in_domain", "load"]
+__all__ = [
+    "TASKS",
+    "EvalPrediction",
+    "GlueDataset",
+    "GlueTask",
+    "get_task",
+    "in_domain",
+    "load",
+    "metrics",
+]
+
+
+def metrics(task: str) -> Callable[[EvalPrediction], dict[str, float]]:
+    """The metrics of a task, as a ``compute_metrics`` for a Trainer.
+
+    Keys are Hugging Face's: ``accuracy``, ``f1``, ``matthews_correlation``,
+    ``pearson``, ``spearmanr``, and ``combined_score`` (their mean) when there is more
+    than one.
+
+    Raises:
+        ConfigError: the task is not known.
+
+    Example::
+
+        ea.glue.metrics("mrpc")((logits, labels))   # {"accuracy": …, "f1": …, …}
+    """
+    spec = get_task(task)
+    return compute_metrics(spec.metrics, regression=spec.is_regression)

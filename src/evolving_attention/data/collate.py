@@ -1,0 +1,150 @@
+"""From rows of token ids to one batch of arrays: packed (no padding) or padded.
+
+Packed is what training uses: the ids of all rows one after another, and
+``sequence_offsets`` int64 [B + 1] saying where each begins. A row is a dict with
+``input_ids`` (ints), and where they exist ``token_type_ids`` and ``label`` or
+``labels``; other keys are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import InputError
+
+__all__ = ["Batch", "collate_packed", "collate_padded", "pad_batch"]
+
+Batch = dict[str, np.ndarray]
+
+
+def collate_packed(
+    rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None = None
+) -> Batch:
+    """One packed batch.
+
+    Args:
+        rows: B rows as described above.
+        row_ids: index of each row in its data set, for error reports.
+
+    Returns:
+        ``input_ids`` int64 [total], ``sequence_offsets`` int64 [B + 1], and where the
+        rows have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or
+        float32 when any label is a float), ``row_ids`` int64 [B].
+
+    Raises:
+        InputError: a row has no ids, its fields differ in length, or some rows have a
+            field that others lack.
+    """
+    ids = [_ids(row, "input_ids", where) for where, row in enumerate(rows)]
+    offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in ids], out=offsets[1:])
+    batch = {"input_ids": _joined(ids), "sequence_offsets": offsets}
+    if _all_have(rows, "token_type_ids"):
+        types = [_ids(row, "token_type_ids", where) for where, row in enumerate(rows)]
+        for where, (one, other) in enumerate(zip(ids, types, strict=True)):
+            if len(one) != len(other):
+                raise InputError(
+                    f"row {where}: {len(one)} input_ids but {len(other)} "
+                    "token_type_ids; expected one each per token"
+                )
+        batch["token_type_ids"] = _joined(types)
+    labels = collate_labels(rows)
+    if labels is not None:
+        batch["labels"] = labels
+    if row_ids is not None:
+        batch["row_ids"] = np.asarray(row_ids, dtype=np.int64)
+    return batch
+
+
+def collate_padded(
+    rows: Sequence[Mapping[str, Any]],
+    row_ids: Sequence[int] | None = None,
+    *,
+    pad_token_id: int = 0,
+    pad_to_length: int | None = None,
+) -> Batch:
+    """One padded batch: ``input_ids`` and ``attention_mask`` int64 [B, T], and so on.
+
+    T is the longest row, or ``pad_to_length`` (run_glue's ``--pad_to_max_length``).
+    """
+    return pad_batch(
+        collate_packed(rows, row_ids),
+        pad_token_id=pad_token_id,
+        pad_to_length=pad_to_length,
+    )
+
+
+def pad_batch(
+    batch: Batch, *, pad_token_id: int = 0, pad_to_length: int | None = None
+) -> Batch:
+    """The padded form of a packed batch.
+
+    Raises:
+        InputError: a row is longer than ``pad_to_length``.
+    """
+    offsets = batch["sequence_offsets"]
+    lengths = np.diff(offsets)
+    longest = int(lengths.max(initial=0))
+    width = longest if pad_to_length is None else pad_to_length
+    if longest > width:
+        raise InputError(
+            f"a row has {longest} tokens > pad_to_length {width}; tokenise with "
+            f"max_length={width}"
+        )
+    real = np.arange(width) < lengths[:, None]
+    padded = {"attention_mask": real.astype(np.int64)}
+    for name, fill in (("input_ids", pad_token_id), ("token_type_ids", 0)):
+        if name in batch:
+            array = np.full(real.shape, fill, dtype=np.int64)
+            array[real] = batch[name]
+            padded[name] = array
+    rest = {name: batch[name] for name in ("labels", "row_ids") if name in batch}
+    return {**padded, **rest}
+
+
+def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+    """Labels of rows: int64, or float32 if any is a float; None if they have none."""
+    name = "labels" if rows and "labels" in rows[0] else "label"
+    if not _all_have(rows, name):
+        return None
+    labels = np.asarray([row[name] for row in rows])
+    if labels.dtype.kind == "f":
+        return labels.astype(np.float32)
+    if labels.dtype.kind not in "iu":
+        raise InputError(
+            f"labels are {labels.dtype}; expected int (classes) or float (regression)"
+        )
+    return labels.astype(np.int64)
+
+
+def _all_have(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    having = sum(name in row for row in rows)
+    if 0 < having < len(rows):
+        lacking = next(i for i, row in enumerate(rows) if name not in row)
+        raise InputError(f"row {lacking} of the batch has no {name!r} but others have")
+    return having > 0
+
+
+def _ids(row: Mapping[str, Any], name: str, where: int) -> np.ndarray:
+    try:
+        array = np.asarray(row[name])
+    except KeyError:
+        raise InputError(
+            f"row {where} of the batch has no {name!r}, only {', '.join(row)}; "
+            "tokenise the data set first (tokenize_dataset)"
+        ) from None
+    if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+        raise InputError(
+            f"row {where} of the batch: {name} is {array.dtype} of shape "
+            f"{array.shape}; expected a non-empty list of ints"
+        )
+    return array
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    if not arrays:
+        return np.zeros(0, dtype=np.int64)
+    return np.concatenate(arrays).astype(np.int64)

@@ -1,0 +1,263 @@
+"""Batches in a reproducible order: by (seed, epoch), resumable at any batch.
+
+The order of an epoch is a pure function of (seed, epoch, number of rows, batch size):
+row keys are raw 64-bit words of a Philox generator keyed with (seed, epoch), and rows
+are sorted by key. No generator state has to be saved; a position is enough to resume.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.collate import Batch, collate_packed
+from evolving_attention.errors import ConfigError
+
+__all__ = ["PackedLoader", "epoch_batches"]
+
+MEGA_BATCH = 50  # batches among which rows are sorted by length
+_ORDER_STREAM, _BATCH_STREAM = 0, 1
+
+
+def _keys(seed: int, epoch: int, count: int, stream: int) -> np.ndarray:
+    """``count`` random 64-bit words, a pure function of (seed, epoch, stream)."""
+    key = [seed & (2**64 - 1), (epoch << 1 | stream) & (2**64 - 1)]
+    raw = np.random.Philox(key=np.array(key, dtype=np.uint64)).random_raw(count)
+    return np.atleast_1d(raw)
+
+
+def epoch_batches(
+    lengths: np.ndarray | None,
+    count: int,
+    batch_size: int,
+    *,
+    seed: int,
+    epoch: int,
+    shuffle: bool = True,
+    drop_last: bool = False,
+) -> list[np.ndarray]:
+    """Row indices of every batch of one epoch.
+
+    Args:
+        lengths: tokens per row [count] to group rows by; None for no grouping.
+        count: number of rows.
+        batch_size: rows per batch.
+        seed: chooses the sequence of epochs.
+        epoch: chooses the order in it.
+        shuffle: False gives the rows in their own order, ungrouped.
+        drop_last: leave out a last batch that is not full.
+
+    With grouping, rows are shuffled, cut into mega-batches of 50 batches, sorted by
+    length inside each, and the batches shuffled again; a batch that is not full comes
+    last, and the batch with the longest row comes first, so that running out of
+    memory shows at once.
+    """
+    order = np.arange(count)
+    if shuffle:
+        order = np.argsort(_keys(seed, epoch, count, _ORDER_STREAM), kind="stable")
+    if shuffle and lengths is not None:
+        span = batch_size * MEGA_BATCH
+        for start in range(0, count, span):
+            part = order[start : start + span]
+            descending = np.argsort(-lengths[part], kind="stable")
+            order[start : start + span] = part[descending]
+    batches = [order[i : i + batch_size] for i in range(0, count, batch_size)]
+    partial = batches.pop() if count % batch_size else None
+    if shuffle and lengths is not None and batches:
+        keys = _keys(seed, epoch, len(batches), _BATCH_STREAM)
+        longest = [lengths[batch].max() for batch in batches]
+        keys[int(np.argmax(longest))] = 0
+        batches = [batches[i] for i in np.argsort(keys, kind="stable")]
+    if partial is not None and not drop_last:
+        batches.append(partial)
+    return batches
+
+
+class PackedLoader:
+    """Iterates a data set in batches.
+
+    Args:
+        features: rows: :class:`~evolving_attention.data.features.Features`, or any
+            sequence of dicts with ``input_ids`` (lists or arrays), ``datasets.Dataset``
+            included.
+        batch_size: rows per batch.
+        seed: with ``epoch`` it decides the order.
+        epoch: see :meth:`set_epoch`.
+        shuffle: False for evaluation: rows in their own order.
+        group_by_length: put rows of like length together (only when shuffling).
+        drop_last: leave out a last batch that is not full.
+        collate: from (rows, row ids) to a batch, for example ``collate_padded`` with
+            its options bound; default packed.
+        prefetch: batches to prepare in a background thread; 0 for none.
+
+    Iterating yields dicts of arrays with ``row_ids``; ``len()`` is the number of
+    batches of an epoch. ``state()`` after batch k and ``restore(state)`` in a new
+    loader over the same rows go on with batch k + 1 exactly.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[Mapping[str, Any]],
+        batch_size: int,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        shuffle: bool = True,
+        group_by_length: bool = True,
+        drop_last: bool = False,
+        collate: Callable[[Sequence[Mapping[str, Any]], Sequence[int]], Batch]
+        | None = None,
+        prefetch: int = 0,
+    ) -> None:
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("epoch", epoch, 0),
+            ("prefetch", prefetch, 0),
+        ):
+            if isinstance(value, bool) or int(value) != value or value < least:
+                raise ConfigError(
+                    f"{name}={value!r}; expected a whole number ≥ {least}"
+                )
+        self.features, self.batch_size = features, int(batch_size)
+        self.seed, self.shuffle, self.drop_last = int(seed), shuffle, drop_last
+        self.prefetch = int(prefetch)
+        self.epoch = int(epoch)
+        self._collate = collate
+        self._lengths = row_lengths(features) if shuffle and group_by_length else None
+        self._position = 0  # batches given out in the running epoch
+        self._start = 0  # where the next iteration begins
+
+    def __len__(self) -> int:
+        full, rest = divmod(len(self.features), self.batch_size)
+        return full + (1 if rest and not self.drop_last else 0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the order of the next iteration, which begins at its first batch."""
+        self.epoch, self._position, self._start = int(epoch), 0, 0
+
+    def skip(self, batches: int) -> None:
+        """Let the next iteration begin after this many batches of its epoch."""
+        if not 0 <= batches <= len(self):
+            raise ConfigError(
+                f"cannot skip {batches} batches; the epoch has {len(self)}"
+            )
+        self._start = self._position = int(batches)
+
+    def state(self) -> dict[str, int]:
+        """What is needed to go on after the last batch given out."""
+        return {
+            "seed": self.seed,
+            "epoch": self.epoch,
+            "position": self._position,
+            "batch_size": self.batch_size,
+            "rows": len(self.features),
+        }
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go on where ``state`` was taken.
+
+        Raises:
+            ConfigError: the state belongs to other data or another batch size.
+        """
+        mine_of = {"rows": len(self.features), "batch_size": self.batch_size}
+        for name, mine in mine_of.items():
+            if state[name] != mine:
+                raise ConfigError(
+                    f"the saved position is for {name}={state[name]}, but now {name}="
+                    f"{mine}; resume with the same data and batch size"
+                )
+        self.seed, self.epoch = int(state["seed"]), int(state["epoch"])
+        self.skip(state["position"])
+
+    def batches(self) -> list[np.ndarray]:
+        """Row indices of every batch of the current epoch."""
+        return epoch_batches(
+            self._lengths,
+            len(self.features),
+            self.batch_size,
+            seed=self.seed,
+            epoch=self.epoch,
+            shuffle=self.shuffle,
+            drop_last=self.drop_last,
+        )
+
+    def make_batch(self, indices: np.ndarray) -> Batch:
+        """The batch of these rows."""
+        if self._collate is None and hasattr(self.features, "gather"):
+            return self.features.gather(indices)
+        rows = [self.features[int(index)] for index in indices]
+        return (self._collate or collate_packed)(rows, indices.tolist())
+
+    def __iter__(self) -> Iterator[Batch]:
+        start, self._start = self._start, 0
+        self._position = start
+        todo = self.batches()[start:]
+        if self.prefetch:
+            made = _in_background(self.make_batch, todo, self.prefetch)
+        else:
+            made = map(self.make_batch, todo)
+        try:
+            for number, batch in enumerate(made, start=start + 1):
+                self._position = number
+                yield batch
+        finally:
+            if self.prefetch:
+                made.close()
+
+
+def row_lengths(features: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Number of tokens of every row: int64 [rows]."""
+    lengths = getattr(features, "lengths", None)
+    if lengths is None:
+        lengths = [len(row["input_ids"]) for row in features]
+    return np.asarray(lengths, dtype=np.int64)
+
+
+def _in_background(
+    make: Callable[[np.ndarray], Batch], todo: Sequence[np.ndarray], ahead: int
+) -> Iterator[Batch]:
+    """Make batches in a thread, ``ahead`` at most in store; order and errors stay.
+
+    The thread ends with the last batch, or when the consumer stops early.
+    """
+    store: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=ahead)
+    stop = threading.Event()
+
+    def put(kind: str, value: Any) -> bool:
+        while not stop.is_set():
+            try:
+                store.put((kind, value), timeout=0.05)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for indices in todo:
+                if not put("batch", make(indices)):
+                    return
+            put("end", None)
+        except BaseException as error:  # handed to the consumer, whatever it is
+            put("error", error)
+
+    thread = threading.Thread(target=work, name="ea-prefetch", daemon=True)
+    thread.start()
+    try:
+        while True:
+            kind, value = store.get()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise value
+            yield value
+    finally:
+        stop.set()
+        thread.join()

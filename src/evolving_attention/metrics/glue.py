@@ -1,0 +1,66 @@
+"""The GLUE metrics, each a function of (predicted, true) to a dict of values.
+
+Accuracy, F1 and Matthews correlation are scikit-learn's, Pearson and Spearman
+correlation scipy's; both libraries are imported when first needed (extra ``glue``).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from evolving_attention.errors import require
+
+__all__ = ["METRICS"]
+
+Values = dict[str, float]
+_WHY = "to compute GLUE metrics"
+
+
+def accuracy(predicted: np.ndarray, true: np.ndarray) -> Values:
+    """Share of rows whose class is right."""
+    sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
+    return {"accuracy": float(sklearn.accuracy_score(true, predicted))}
+
+
+def f1(predicted: np.ndarray, true: np.ndarray) -> Values:
+    """F1 of class 1; 0 when class 1 neither occurs nor is predicted."""
+    sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
+    return {"f1": float(sklearn.f1_score(true, predicted, zero_division=0))}
+
+
+def matthews(predicted: np.ndarray, true: np.ndarray) -> Values:
+    """Matthews correlation; 0 when all predictions or all labels are one class."""
+    sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
+    value = float(sklearn.matthews_corrcoef(true, predicted))
+    return {"matthews_correlation": value}
+
+
+def correlations(predicted: np.ndarray, true: np.ndarray) -> Values:
+    """Pearson and Spearman correlation; NaN, with a warning, for constant input."""
+    names = ("pearson", "spearmanr")
+    for what, values in (("predictions", predicted), ("labels", true)):
+        if len(values) < 2 or np.ptp(values) == 0:
+            warnings.warn(
+                f"all {len(values)} {what} are {values[0]:g}, so the correlation is "
+                "not defined: pearson and spearmanr are NaN",
+                stacklevel=2,
+            )
+            return dict.fromkeys(names, float("nan"))
+    stats = require("scipy.stats", extra="glue", why=_WHY)
+    return {
+        "pearson": float(stats.pearsonr(predicted, true)[0]),
+        "spearmanr": float(stats.spearmanr(predicted, true)[0]),
+    }
+
+
+#: Metric key to the function that computes it.
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray], Values]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews_correlation": matthews,
+    "pearson": correlations,
+    "spearmanr": correlations,
+}

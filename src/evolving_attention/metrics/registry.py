@@ -1,0 +1,54 @@
+"""Task to metrics: a function from an EvalPrediction to named values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from evolving_attention.errors import ConfigError
+from evolving_attention.metrics.glue import METRICS
+from evolving_attention.metrics.prediction import (
+    EvalPrediction,
+    class_predictions,
+    score_predictions,
+)
+
+__all__ = ["compute_metrics"]
+
+
+def compute_metrics(
+    names: Sequence[str], *, regression: bool = False
+) -> Callable[[EvalPrediction], dict[str, float]]:
+    """A ``compute_metrics`` for a Trainer.
+
+    Args:
+        names: keys of ``METRICS``, for example ``("accuracy", "f1")``.
+        regression: whether predictions are scores rather than logits.
+
+    Returns:
+        A function to ``{key: value}``, with ``combined_score``, their mean, when there
+        is more than one.
+
+    Raises:
+        ConfigError: a name is not known.
+    """
+    unknown = [name for name in names if name not in METRICS]
+    if unknown or not names:
+        raise ConfigError(
+            f"metric {', '.join(unknown) or '(none)'} is not known; expected some of "
+            f"{', '.join(METRICS)}"
+        )
+    functions = tuple(dict.fromkeys(METRICS[name] for name in names))
+    arrays = score_predictions if regression else class_predictions
+
+    def compute(prediction: EvalPrediction) -> dict[str, float]:
+        predicted, true = arrays(EvalPrediction(*prediction))
+        values: dict[str, float] = {}
+        for function in functions:
+            values |= function(predicted, true)
+        if len(values) > 1:
+            values["combined_score"] = float(np.mean(list(values.values())))
+        return values
+
+    return compute
