@@ -1,0 +1,127 @@
+// Starts oneDNN: instruction-set cap, engine, streams, scratch memory.
+#include "kernels/cpu/onednn/engine.h"
+
+#include "runtime/allocator.h"
+#include "runtime/check.h"
+#include "runtime/cpu_info.h"
+
+// libgomp comes with oneDNN; we need these two of its functions, not OpenMP.
+extern "C" {
+int omp_get_max_threads(void);
+void omp_set_num_threads(int);
+}
+
+namespace ea {
+
+namespace {
+
+const char* name_of_isa(dnnl::cpu_isa isa) {
+  switch (isa) {
+    case dnnl::cpu_isa::sse41:
+      return "sse41";
+    case dnnl::cpu_isa::avx:
+      return "avx";
+    case dnnl::cpu_isa::avx2:
+      return "avx2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "avx2_vnni";
+    case dnnl::cpu_isa::avx2_vnni_2:
+      return "avx2_vnni_2";
+    case dnnl::cpu_isa::avx512_core:
+      return "avx512_core";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "avx512_core_vnni";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "avx512_core_bf16";
+    case dnnl::cpu_isa::avx512_core_fp16:
+      return "avx512_core_fp16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "avx512_core_amx";
+    case dnnl::cpu_isa::avx512_core_amx_fp16:
+      return "avx512_core_amx_fp16";
+    default:
+      return "default";
+  }
+}
+
+}  // namespace
+
+std::string onednn_version() {
+  const dnnl_version_t* v = dnnl_version();
+  return format("{}.{}.{}", v->major, v->minor, v->patch);
+}
+
+std::string onednn_isa() {
+  onednn::initialize();
+  return name_of_isa(dnnl::get_effective_cpu_isa());
+}
+
+namespace onednn {
+
+void initialize() {
+  static const bool once = [] {
+    // Refused only when somebody used oneDNN before us in this process; then
+    // its own choice stays, which is correct, if not what was asked for.
+    if (isa_used() == Isa::avx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+    return true;
+  }();
+  (void)once;
+}
+
+const dnnl::engine& engine() {
+  initialize();
+  static const dnnl::engine one(dnnl::engine::kind::cpu, 0);
+  return one;
+}
+
+const dnnl::stream& stream() {
+  thread_local const dnnl::stream one(engine());
+  return one;
+}
+
+bool has_bf16() {
+  static const bool yes = [] {
+    initialize();
+    switch (dnnl::get_effective_cpu_isa()) {
+      case dnnl::cpu_isa::avx512_core_bf16:
+      case dnnl::cpu_isa::avx512_core_fp16:
+      case dnnl::cpu_isa::avx512_core_amx:
+      case dnnl::cpu_isa::avx512_core_amx_fp16:
+        return true;
+      default:
+        return false;
+    }
+  }();
+  return yes;
+}
+
+void* scratch(Scratch slot, std::size_t bytes) {
+  struct Block {
+    void* data = nullptr;
+    std::size_t bytes = 0;
+    ~Block() {
+      if (data != nullptr) deallocate(data, bytes);
+    }
+  };
+  thread_local Block blocks[kScratchSlots];
+  Block& block = blocks[static_cast<int>(slot)];
+  if (block.data == nullptr || block.bytes < bytes) {
+    if (block.data != nullptr) deallocate(block.data, block.bytes);
+    block.data = nullptr;
+    block.data = allocate(bytes);
+    block.bytes = bytes;
+  }
+  return block.data;
+}
+
+SingleThreaded::SingleThreaded() : threads_(omp_get_max_threads()) {
+  if (threads_ != 1) omp_set_num_threads(1);
+}
+
+SingleThreaded::~SingleThreaded() {
+  if (threads_ != 1) omp_set_num_threads(threads_);
+}
+
+}  // namespace onednn
+
+}  // namespace ea

@@ -1,0 +1,128 @@
+// float32 products through oneDNN's sgemm: any shape and stride, nothing to
+// cache. bfloat16 goes to gemm_bf16.cpp.
+#include "kernels/cpu/onednn/gemm.h"
+
+#include <cstring>
+
+#include "kernels/cpu/onednn/engine.h"
+#include "kernels/cpu/onednn/gemm_bf16.h"
+#include "kernels/cpu/onednn/problem.h"
+#include "runtime/check.h"
+#include "runtime/threads.h"
+
+namespace ea::onednn {
+
+namespace {
+
+Problem problem_of(const MatMul::Args& args) {
+  const int rank = args.a.shape.rank();
+  const auto rows = [&](const TensorView& t) { return t.shape[rank - 2]; };
+  const auto cols = [&](const TensorView& t) { return t.shape[rank - 1]; };
+  // A single row has no stride worth the name; BLAS wants one all the same.
+  const auto stride = [&](const TensorView& t) {
+    return std::max({rows(t) > 1 ? t.strides[rank - 2] : cols(t), cols(t),
+                     std::int64_t{1}});
+  };
+  Problem p{};
+  p.batch = rank == 3 ? args.y.shape[0] : 1;
+  p.m = rows(args.y);
+  p.n = cols(args.y);
+  p.k = args.transpose_a ? rows(args.a) : cols(args.a);
+  p.a = args.a.data;
+  p.b = args.b.data;
+  p.bias = args.bias.data;
+  p.y = args.y.data;
+  p.a_stride = stride(args.a);
+  p.b_stride = stride(args.b);
+  p.a_batch = rank == 3 ? args.a.strides[0] : 0;
+  p.b_batch = rank == 3 ? args.b.strides[0] : 0;
+  p.transpose_a = args.transpose_a;
+  p.transpose_b = args.transpose_b;
+  p.alpha = static_cast<float>(args.alpha);
+  return p;
+}
+
+// sgemm packs b anew for every row of tiles and a for every column, and a
+// transposed b is the dearest to pack: few tall tiles then.
+Tiles f32_tiles(const Problem& p) {
+  constexpr std::int64_t kMaxRows = 512, kMaxCols = 768, kJobs = 8;
+  constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
+  std::int64_t down = (p.m + kMaxRows - 1) / kMaxRows;
+  std::int64_t across = (p.n + kMaxCols - 1) / kMaxCols;
+  const auto rows = [&] { return ((p.m + down - 1) / down + 15) / 16 * 16; };
+  const auto cols = [&] {
+    return ((p.n + across - 1) / across + 15) / 16 * 16;
+  };
+  while (p.batch * down * across < kJobs &&
+         rows() * cols() * p.k > kSmallTile) {
+    if (rows() > (p.transpose_b ? 2 : 1) * cols()) {
+      down *= 2;
+    } else {
+      across *= 2;
+    }
+  }
+  return {std::min(rows(), p.m), std::min(cols(), p.n),
+          (p.m + rows() - 1) / rows(), (p.n + cols() - 1) / cols()};
+}
+
+void f32_tile(const Problem& p, std::int64_t batch, const Rectangle& r) {
+  const float* a = static_cast<const float*>(p.a) + batch * p.a_batch +
+                   a_offset(p, r.row, 0);
+  const float* b = static_cast<const float*>(p.b) + batch * p.b_batch +
+                   b_offset(p, 0, r.col);
+  float* y = static_cast<float*>(p.y) + (batch * p.m + r.row) * p.n + r.col;
+  if (p.bias != nullptr) {
+    const float* bias = static_cast<const float*>(p.bias) + r.col;
+    for (std::int64_t i = 0; i < r.rows; ++i) {
+      std::memcpy(y + i * p.n, bias, sizeof(float) * r.cols);
+    }
+  }
+  const SingleThreaded single;
+  const dnnl_status_t status =
+      dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', r.rows,
+                 r.cols, p.k, p.alpha, a, p.a_stride, b, p.b_stride,
+                 p.bias != nullptr ? 1.0f : 0.0f, y, p.n);
+  EA_CHECK_AS(Error, status == dnnl_success, "matmul",
+              "oneDNN's sgemm failed with status {}", static_cast<int>(status));
+}
+
+void f32_product(const Problem& p) {
+  initialize();
+  const Tiles tiles = f32_tiles(p);
+  parallel_for(p.batch * tiles.count(), [&](std::int64_t job) {
+    f32_tile(p, job / tiles.count(), tile_at(p, tiles, job % tiles.count()));
+  });
+}
+
+// Without a sum to take, y is the bias.
+void no_depth(const Problem& p, std::size_t element) {
+  char* y = static_cast<char*>(p.y);
+  for (std::int64_t row = 0; row < p.batch * p.m; ++row) {
+    char* at = y + row * p.n * element;
+    if (p.bias != nullptr) {
+      std::memcpy(at, p.bias, p.n * element);
+    } else {
+      std::memset(at, 0, p.n * element);
+    }
+  }
+}
+
+}  // namespace
+
+bool matmul_supports(const MatMul::Args& args) {
+  return args.y.dtype == DType::f32 || args.y.dtype == DType::bf16;
+}
+
+void matmul(const MatMul::Args& args) {
+  const Problem p = problem_of(args);
+  if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  if (p.k == 0) {
+    no_depth(p, size_of(args.y.dtype));
+  } else if (args.y.dtype == DType::f32) {
+    f32_product(p);
+  } else {
+    bf16_product(p, f32_product);
+  }
+}
+
+}  // namespace ea::onednn
