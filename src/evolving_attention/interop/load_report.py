@@ -239,8 +239,8 @@ def _check_strict(report: LoadReport, extra: Sequence[str]) -> None:
     if problems:
         raise CheckpointError(
             f"{report.source}: does not fit the model. {'; '.join(problems)}. Check "
-            "the config (num_labels, sizes, attention), or pass strict=False to initialise "
-            "anew what does not fit and leave out the rest"
+            "the config (num_labels, sizes, attention), or pass strict=False to "
+            "initialise anew what does not fit and leave out the rest"
         )
 
 

@@ -1,0 +1,230 @@
+"""Finds the folder a model's name stands for: disk, installed package, cache, Hub."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+import threading
+from pathlib import Path
+
+from evolving_attention.errors import CheckpointError
+from evolving_attention.interop.hf import CONFIG_NAME, WEIGHT_NAMES
+from evolving_attention.interop.paths import is_inside
+
+__all__ = ["hub_cache", "is_offline", "resolve"]
+
+_PACKAGE = "package:"
+_REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
+_REVISION = re.compile(r"[0-9a-f]{4,64}")
+_YES = frozenset(("1", "ON", "YES", "TRUE"))
+_PROBE_SECONDS = 2.0  # the whole answer without a network is due in three seconds
+_SMALL_FILES = (
+    "*.json",
+    "vocab.txt",
+    "merges.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+_WEIGHT_PATTERNS = (
+    ("model.safetensors", "model-*.safetensors"),
+    ("pytorch_model.bin", "pytorch_model-*.bin"),
+)
+
+
+def resolve(name: str | os.PathLike[str], *, local_files_only: bool = False) -> Path:
+    """Find the folder of a model.
+
+    Looked up in this order: a folder of that path; ``package:NAME/PATH``, a folder
+    inside of an installed Python package, which is not imported; a snapshot in the
+    local Hub cache; the Hub, which is downloaded from with a progress bar.
+
+    With ``HF_HUB_OFFLINE=1`` or ``local_files_only`` the network is not touched. The
+    cache is where ``HF_HUB_CACHE``, ``HF_HOME`` or the default says.
+
+    Args:
+        name: path, ``package:NAME/PATH``, or a model of the Hub such as
+            ``bert-base-uncased`` or ``org/model``.
+        local_files_only: do not use the network.
+
+    Returns:
+        An existing folder.
+
+    Raises:
+        CheckpointError: not found; lists every place searched and what to do.
+    """
+    text = os.fspath(name)
+    if not text or "\0" in text:
+        raise CheckpointError(
+            f"model name {text!r} is empty or has NUL characters; expected a folder, "
+            "package:NAME/PATH or a model of the Hub"
+        )
+    if text.startswith(_PACKAGE):
+        return _in_package(text)
+    folder = Path(text).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise CheckpointError(f"{text}: is a file; give the folder it lies in")
+    searched = [f"folder {os.path.abspath(folder)}: there is none"]
+    if not _is_repo_id(text):
+        searched.append("Hub and its cache: the name is a path, not a model of the Hub")
+        raise _not_found(text, searched, "Check the path")
+    cached, remark = _in_cache(text)
+    if cached is not None:
+        return cached
+    searched.append(remark)
+    if local_files_only or is_offline():
+        why = "local_files_only" if local_files_only else "HF_HUB_OFFLINE is set"
+        searched.append(f"Hub: not asked ({why})")
+        raise _not_found(text, searched, "Download the model where there is a network")
+    return _from_hub(text, searched)
+
+
+def is_offline() -> bool:
+    """Whether ``HF_HUB_OFFLINE`` or ``TRANSFORMERS_OFFLINE`` forbids the network."""
+    return any(
+        os.environ.get(key, "").upper() in _YES
+        for key in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    )
+
+
+def hub_cache() -> Path:
+    """The folder of the local Hub cache, as huggingface_hub finds it."""
+    for key in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if value := os.environ.get(key):
+            return Path(value).expanduser()
+    if value := os.environ.get("HF_HOME"):
+        return Path(value).expanduser() / "hub"
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "huggingface" / "hub"
+
+
+def _in_package(text: str) -> Path:
+    """``package:NAME/PATH``; the package is located on sys.path, never imported."""
+    package, _, inner = text.removeprefix(_PACKAGE).partition("/")
+    module = package.replace("-", "_")
+    if not module.isidentifier():
+        raise CheckpointError(
+            f"{text}: expected package:NAME/PATH, such as package:a/b"
+        )
+    spec = importlib.machinery.PathFinder.find_spec(module, sys.path)
+    roots = list(spec.submodule_search_locations or ()) if spec is not None else []
+    searched = []
+    for root in map(Path, roots):
+        folder = root / inner
+        if not is_inside(folder, root):
+            raise CheckpointError(
+                f"{text}: leads out of the package; give a path in it"
+            )
+        if folder.is_dir():
+            return folder
+        searched.append(f"folder {folder}: there is none")
+    if not roots:
+        searched.append(f"Python package {module}: not installed in {sys.prefix}")
+    raise _not_found(
+        text, searched, f"Run: pip install {package.replace('_', '-')}, or check PATH"
+    )
+
+
+def _is_repo_id(text: str) -> bool:
+    return (
+        _REPO_ID.fullmatch(text) is not None
+        and ".." not in text
+        and "--" not in text
+        and not text.endswith((".", "-", ".git"))
+    )
+
+
+def _in_cache(repo_id: str) -> tuple[Path | None, str]:
+    """A snapshot of the model that has its config and weights, or why there is none."""
+    root = hub_cache() / f"models--{repo_id.replace('/', '--')}"
+    try:
+        revision = (root / "refs" / "main").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None, f"Hub cache {root}: the model is not there"
+    snapshot = root / "snapshots" / revision
+    if not _REVISION.fullmatch(revision) or not snapshot.is_dir():
+        return None, f"Hub cache {root}: has no snapshot {revision[:64]!r}"
+    if not (snapshot / CONFIG_NAME).is_file() or not _has_weights(snapshot):
+        return None, f"Hub cache {snapshot}: lacks {CONFIG_NAME} or the weights"
+    return snapshot, ""
+
+
+def _has_weights(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in WEIGHT_NAMES)
+
+
+def _from_hub(repo_id: str, searched: list[str]) -> Path:
+    """Download a model: config, tokenizer, and weights, safetensors if it has them."""
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    problem = _probe(endpoint)
+    if problem is not None:
+        searched.append(f"Hub {endpoint}: not reached ({problem})")
+        raise _not_found(repo_id, searched, "Check the network, or give a folder")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        searched.append(f"Hub: huggingface_hub cannot be imported ({error})")
+        raise _not_found(
+            repo_id, searched, 'Run: pip install "evolving-attention[hub]"'
+        ) from error
+    try:
+        for patterns in _WEIGHT_PATTERNS:
+            folder = Path(
+                snapshot_download(
+                    repo_id,
+                    allow_patterns=[*_SMALL_FILES, *patterns],
+                    etag_timeout=_PROBE_SECONDS,
+                )
+            )
+            if _has_weights(folder):
+                return folder
+    except Exception as error:  # the client's errors differ from release to release
+        first = str(error).strip().split("\n")[0][:300]
+        searched.append(f"Hub {endpoint}: {type(error).__name__}: {first}")
+        raise _not_found(
+            repo_id, searched, "Check the name, and log in if the model is private"
+        ) from error
+    searched.append(f"Hub {endpoint}: the model has none of {', '.join(WEIGHT_NAMES)}")
+    raise _not_found(repo_id, searched, "Choose a model with weights of this kind")
+
+
+def _probe(endpoint: str) -> str | None:
+    """Why the Hub does not answer within two seconds, or None if it does.
+
+    Names are looked up without a time limit by the system, so a thread does it.
+    """
+    import ssl
+    import urllib.error
+    import urllib.request
+
+    outcome: list[str | None] = []
+
+    def ask() -> None:
+        request = urllib.request.Request(endpoint, method="HEAD")
+        try:
+            urllib.request.urlopen(request, timeout=_PROBE_SECONDS).close()
+            outcome.append(None)
+        except urllib.error.HTTPError:
+            outcome.append(None)  # an answer, whatever it says
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            # The Hub's client may know certificates that Python does not.
+            trusted = not isinstance(reason, ssl.SSLCertVerificationError)
+            outcome.append(str(reason) if trusted else None)
+        except Exception as error:  # a thread must not end with a trace on the screen
+            outcome.append(str(error) or type(error).__name__)
+
+    thread = threading.Thread(target=ask, name="hub-probe", daemon=True)
+    thread.start()
+    thread.join(_PROBE_SECONDS + 0.3)
+    return outcome[0] if outcome else f"no answer in {_PROBE_SECONDS:g} seconds"
+
+
+def _not_found(name: str, searched: list[str], advice: str) -> CheckpointError:
+    places = "\n".join(f"  - {place}" for place in searched)
+    return CheckpointError(
+        f"{name!r} is no model that can be found.\n{places}\n{advice}."
+    )
