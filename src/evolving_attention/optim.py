@@ -1,0 +1,162 @@
+"""AdamW and gradient clipping over the C++ core."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from evolving_attention.errors import CheckpointError, ConfigError
+
+__all__ = ["AdamW", "clip_grad_norm_", "decay_groups"]
+
+NO_DECAY = ("bias", "LayerNorm.weight", "layer_norm.weight", "norm.weight")
+
+
+class AdamW:
+    """Adam with decoupled weight decay, equal to ``torch.optim.AdamW``.
+
+    Per parameter θ with gradient g at step t (from 1), learning rate η, decay λ:
+
+        θ ← θ − η·λ·θ
+        m ← β₁·m + (1−β₁)·g,   v ← β₂·v + (1−β₂)·g²
+        θ ← θ − η · m̂ / (√v̂ + ε),   m̂ = m/(1−β₁ᵗ),  v̂ = v/(1−β₂ᵗ)
+
+    Moments are float32; for bfloat16 parameters so is a master copy of the weights.
+
+    Args:
+        params: tensors, or groups: dicts with ``"params"`` and optionally ``"lr"`` and
+            ``"weight_decay"``, which may be changed between steps.
+        lr: learning rate, >= 0.
+        betas: decay of the two moments, each in [0, 1).
+        eps: ε > 0, added to the root.
+        weight_decay: λ >= 0.
+
+    Raises:
+        ConfigError: a value is out of range, or there is nothing to optimize.
+
+    Source: Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        from evolving_attention import _core
+
+        _check_range("lr", lr, lr >= 0, ">= 0")
+        _check_range("eps", eps, eps > 0, "> 0")
+        _check_range("weight_decay", weight_decay, weight_decay >= 0, ">= 0")
+        for beta in betas:
+            _check_range("betas", beta, 0 <= beta < 1, "two values in [0, 1)")
+        entries = list(params)
+        if not entries:
+            raise ConfigError(
+                "AdamW: params is empty, expected tensors or groups of them; pass "
+                "model.parameters()"
+            )
+        groups = entries if isinstance(entries[0], dict) else [{"params": entries}]
+        defaults = {"lr": lr, "weight_decay": weight_decay}
+        self.param_groups: list[dict[str, Any]] = []
+        for group in groups:
+            held = {**defaults, **group, "params": list(group["params"])}
+            self.param_groups.append(held)
+        self._params = [p for group in self.param_groups for p in group["params"]]
+        ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
+        self._core = _core.AdamW(self._params, lr, tuple(betas), eps, weight_decay, ids)
+        self.betas, self.eps = tuple(betas), eps
+
+    def step(self) -> None:
+        """Update every parameter that has a gradient."""
+        for index, group in enumerate(self.param_groups):
+            self._core.set_group(
+                index, float(group["lr"]), float(group["weight_decay"])
+            )
+        self._core.step()
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        self._core.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        """``step`` and, per parameter i, ``exp_avg.i``, ``exp_avg_sq.i``, ``master.i``.
+
+        The parameters are numbered through all groups; ``master.i`` exists for
+        bfloat16 parameters only.
+        """
+        return dict(self._core.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` gave.
+
+        Raises:
+            CheckpointError: the state belongs to other parameters.
+        """
+        numbers = {
+            int(name.rsplit(".", 1)[1]) for name in state if name.startswith("exp_avg.")
+        }
+        if numbers and max(numbers) >= len(self._params):
+            raise CheckpointError(
+                f"AdamW: the saved state is of {max(numbers) + 1} parameters, this "
+                f"optimizer has {len(self._params)}; build the same model and groups"
+            )
+        self._core.load_state_dict(state)
+
+
+def _check_range(name: str, value: float, ok: bool, expected: str) -> None:
+    """Refuse an option out of range or not finite."""
+    if not ok or not math.isfinite(value):
+        raise ConfigError(f"AdamW: {name}={value!r}, expected {expected}; correct it")
+
+
+def decay_groups(
+    named_parameters: Iterable[tuple[str, Any]], weight_decay: float
+) -> list[dict[str, Any]]:
+    """Two groups for AdamW: weights with decay; biases and LayerNorm weights without.
+
+    Args:
+        named_parameters: pairs (name, tensor), as ``model.named_parameters()``.
+        weight_decay: the decay of the first group.
+
+    Returns:
+        Groups with ``"params"``, ``"names"`` and ``"weight_decay"``; empty ones left
+        out.
+    """
+    groups = [
+        {"params": [], "names": [], "weight_decay": weight_decay},
+        {"params": [], "names": [], "weight_decay": 0.0},
+    ]
+    for name, parameter in named_parameters:
+        group = groups[1 if name.endswith(NO_DECAY) else 0]
+        group["params"].append(parameter)
+        group["names"].append(name)
+    return [group for group in groups if group["params"]]
+
+
+def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
+    """Scale all gradients so that their common L2 norm is at most ``max_norm``.
+
+    Gradients stay as they are when the norm is not finite.
+
+    Args:
+        parameters: tensors; those without gradient are left out.
+        max_norm: the limit, > 0; ``math.inf`` only measures.
+
+    Returns:
+        The norm before clipping.
+
+    Raises:
+        ConfigError: ``max_norm`` is not positive.
+    """
+    from evolving_attention import _core
+
+    if not max_norm > 0:
+        raise ConfigError(
+            f"clip_grad_norm_: max_norm={max_norm!r}, expected > 0; use math.inf to "
+            "measure the norm without clipping"
+        )
+    return float(_core.clip_grad_norm(list(parameters), float(max_norm)))

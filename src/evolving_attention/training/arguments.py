@@ -1,0 +1,245 @@
+"""Every training option in one dataclass, with Hugging Face's names and defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from evolving_attention.training import argument_rules as rules
+
+__all__ = ["TrainingArguments"]
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def _option(default: Any, text: str) -> Any:
+    """A field with its help text, from which the command line makes its flags."""
+    return field(default=default, metadata={"help": text})
+
+
+def _named_errors(cls: _Class) -> _Class:
+    """Let the constructor answer unknown and refused options with a ConfigError."""
+    known = {f.name for f in dataclasses.fields(cls)}
+    original: Callable[..., None] = cls.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **rules.checked_keywords(known, kwargs))
+
+    cls.__init__ = init  # type: ignore[misc]
+    return cls
+
+
+@_named_errors
+@dataclass
+class TrainingArguments:
+    """Options of a training run.
+
+    Names, defaults and meaning are those of transformers' class of the same name, with
+    four departures: batches are grouped by length unless told otherwise; a non-finite
+    loss stops the run instead of being hidden; options without meaning on this core are
+    refused; ``warmup_ratio`` and ``overwrite_output_dir`` of older versions are kept.
+
+    Example:
+        >>> args = TrainingArguments("out", learning_rate=2e-5, eval_strategy="epoch")
+        >>> args.per_device_train_batch_size
+        8
+
+    Raises:
+        ConfigError: a value is out of range, unknown, or contradicts another one; the
+            message names field, value, what was expected and what to do.
+    """
+
+    output_dir: str = _option("trainer_output", "Folder for checkpoints and results.")
+    overwrite_output_dir: bool = _option(
+        False,
+        "Start afresh in a folder with an older run; its checkpoints are removed.",
+    )
+    do_train: bool = _option(False, "Train (read by the command line).")
+    do_eval: bool = _option(False, "Evaluate on the validation set (command line).")
+    do_predict: bool = _option(False, "Predict the test set (command line).")
+
+    per_device_train_batch_size: int = _option(8, "Sequences in one training batch.")
+    per_device_eval_batch_size: int = _option(8, "Sequences in one evaluation batch.")
+    gradient_accumulation_steps: int = _option(
+        1, "Batches whose gradients are averaged for one optimizer step."
+    )
+    auto_find_batch_size: bool = _option(
+        False, "Out of memory: split batches further, keeping the effective size."
+    )
+    num_train_epochs: float = _option(3.0, "Passes over the training set.")
+    max_steps: int = _option(-1, "Optimizer steps; > 0 overrides num_train_epochs.")
+    train_sampling_strategy: str = _option(
+        "group_by_length", "Order: group_by_length, random or sequential."
+    )
+    group_by_length: bool | None = _option(
+        None, "Older spelling: False is train_sampling_strategy=random."
+    )
+    dataloader_drop_last: bool = _option(False, "Drop the last, smaller batch.")
+
+    learning_rate: float = _option(5e-5, "Peak learning rate of AdamW.")
+    lr_scheduler_type: str = _option(
+        "linear",
+        "linear, cosine, cosine_with_restarts, polynomial, constant, "
+        "constant_with_warmup or inverse_sqrt.",
+    )
+    lr_scheduler_kwargs: dict[str, Any] | str | None = _option(  # noqa: RUF009
+        None, 'Options of the schedule, as a dict or JSON: {"num_cycles": 2}.'
+    )
+    warmup_steps: float = _option(
+        0, "Steps of linear warm-up; a value below 1 is a share of all steps."
+    )
+    warmup_ratio: float | None = _option(
+        None, "Older spelling of a warm-up as a share of all steps."
+    )
+    optim: str = _option("adamw_torch_fused", "AdamW, under its usual names.")
+    weight_decay: float = _option(
+        0.0, "Decoupled weight decay, not on biases and LayerNorm weights."
+    )
+    adam_beta1: float = _option(0.9, "Decay of AdamW's first moment, in [0, 1).")
+    adam_beta2: float = _option(0.999, "Decay of AdamW's second moment, in [0, 1).")
+    adam_epsilon: float = _option(1e-8, "AdamW's epsilon, > 0.")
+    max_grad_norm: float = _option(1.0, "Clip the gradients' norm to this; 0: never.")
+    label_smoothing_factor: float = _option(0.0, "Label smoothing, in [0, 1].")
+
+    eval_strategy: str = _option("no", "When to evaluate: no, steps or epoch.")
+    eval_steps: float | None = _option(
+        None, "Steps between evaluations (below 1: share of the run); logging_steps."
+    )
+    eval_delay: float = _option(0, "Steps or epochs before the first evaluation.")
+    eval_on_start: bool = _option(False, "Evaluate once before training.")
+    prediction_loss_only: bool = _option(False, "Evaluate the loss, keep no outputs.")
+
+    logging_strategy: str = _option("steps", "When to log: no, steps or epoch.")
+    logging_steps: float = _option(
+        500, "Steps between logs (below 1: share of the run)."
+    )
+    logging_first_step: bool = _option(False, "Log the first step too.")
+    logging_dir: str | None = _option(None, "TensorBoard folder; <output_dir>/runs.")
+    log_level: str = _option(
+        "passive", "Messages on stderr: debug … critical, passive."
+    )
+    report_to: str | list[str] | None = _option(  # noqa: RUF009
+        "none", "none or tensorboard."
+    )
+    run_name: str | None = _option(None, "Name of the run in reports; output_dir.")
+    disable_tqdm: bool | None = _option(None, "No progress bar.")
+    include_num_input_tokens_seen: bool | str = _option(
+        "no", "Log the number of tokens trained on: no, all or non_padding."
+    )
+    skip_memory_metrics: bool = _option(True, "Do not report memory in the metrics.")
+
+    save_strategy: str = _option("steps", "When to save: no, steps, epoch or best.")
+    save_steps: float = _option(500, "Steps between saves (below 1: share of the run).")
+    save_total_limit: int | None = _option(None, "Checkpoints to keep; default: all.")
+    save_only_model: bool = _option(
+        False, "Save no optimizer state: smaller, but no resuming."
+    )
+    on_save_error: str = _option(
+        "stop", "A failed save (disk full): stop, or continue with a warning."
+    )
+    load_best_model_at_end: bool = _option(
+        False, "Load the best checkpoint when training ends."
+    )
+    metric_for_best_model: str | None = _option(
+        None, "Metric that says which checkpoint is best; loss."
+    )
+    greater_is_better: bool | None = _option(
+        None, "Whether more is better; default: unless its name ends in loss."
+    )
+    resume_from_checkpoint: str | None = _option(
+        None, "Checkpoint folder to go on from (command line)."
+    )
+    force_resume: bool = _option(
+        False, "Resume although the data, model or batching changed."
+    )
+
+    seed: int = _option(42, "Seed of weights, dropout and order.")
+    data_seed: int | None = _option(None, "Seed of the order alone; seed.")
+    full_determinism: bool = _option(False, "Runs are deterministic with and without.")
+    deterministic: bool = _option(True, "Equal bits for any number of threads.")
+    on_nonfinite: str = _option(
+        "stop",
+        "A NaN or infinite loss or gradient: stop with a report, skip the update, or "
+        "warn and go on.",
+    )
+    bf16: bool = _option(False, "Compute in bfloat16 with float32 master weights.")
+    precision: str | None = _option(
+        None, "float32 or bfloat16; default: the model's own type."
+    )
+    device: str = _option("auto", "auto or cpu.")
+    use_cpu: bool = _option(False, "Stay on the CPU.")
+    num_threads: int | None = _option(None, "Threads of the core; default: as it is.")
+
+    def __post_init__(self) -> None:
+        self.output_dir = str(self.output_dir)
+        if self.report_to is None or self.report_to == "none":
+            self.report_to = []
+        elif isinstance(self.report_to, str):
+            self.report_to = [self.report_to]
+        self.report_to = [name for name in self.report_to if name != "none"]
+        if isinstance(self.include_num_input_tokens_seen, bool):
+            self.include_num_input_tokens_seen = (
+                "all" if self.include_num_input_tokens_seen else "no"
+            )
+        self.lr_scheduler_kwargs = (
+            rules.parse_json_object("lr_scheduler_kwargs", self.lr_scheduler_kwargs)
+            or {}
+        )
+        if self.group_by_length is not None:
+            self.train_sampling_strategy = (
+                "group_by_length" if self.group_by_length else "random"
+            )
+        if self.eval_strategy == "steps" and not self.eval_steps:
+            self.eval_steps = self.logging_steps
+        for name in ("lr_scheduler_type", "eval_strategy", "save_strategy"):
+            value = getattr(self, name)  # transformers' enums carry the word in .value
+            setattr(self, name, getattr(value, "value", value))
+        rules.check_choices(self)
+        rules.check_numbers(self)
+        rules.check_combinations(self)
+        if self.load_best_model_at_end and self.metric_for_best_model is None:
+            self.metric_for_best_model = "loss"
+        if self.greater_is_better is None and self.metric_for_best_model is not None:
+            self.greater_is_better = not self.metric_for_best_model.endswith("loss")
+
+    @property
+    def dtype(self) -> str | None:
+        """Element type the model must have: float32, bfloat16 or None for any."""
+        return "bfloat16" if self.bf16 else self.precision
+
+    @property
+    def train_batch_size(self) -> int:
+        """Sequences in one training batch."""
+        return self.per_device_train_batch_size
+
+    @property
+    def eval_batch_size(self) -> int:
+        """Sequences in one evaluation batch."""
+        return self.per_device_eval_batch_size
+
+    def get_warmup_steps(self, num_training_steps: int) -> int:
+        """Warm-up in optimizer steps for a run of ``num_training_steps``."""
+        if self.warmup_ratio:
+            return math.ceil(num_training_steps * self.warmup_ratio)
+        if self.warmup_steps >= 1:
+            return int(self.warmup_steps)
+        return math.ceil(num_training_steps * self.warmup_steps)
+
+    def every(self, event: str, num_training_steps: int) -> int:
+        """Steps between two events; ``event`` is logging_steps, eval_steps, save_steps.
+
+        A value below 1 is a share of the run, rounded up to a whole step.
+        """
+        value = getattr(self, event)
+        if value is None:
+            return 0
+        return int(value) if value >= 1 else math.ceil(num_training_steps * value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values, ready for JSON."""
+        return dataclasses.asdict(self)

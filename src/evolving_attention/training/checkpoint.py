@@ -1,0 +1,248 @@
+"""Checkpoints of a run: what is in them, saving, finding and loading them again.
+
+``checkpoint-N/`` holds ``config.json`` and ``model.safetensors`` (by the model), the
+tokenizer's files, ``optimizer.safetensors`` (moments and master weights),
+``trainer_state.json`` (counters, position, schedule, random generators, fingerprint),
+``training_args.json`` and ``manifest.json``, whose presence makes it a checkpoint.
+Nothing in it is pickled. :mod:`evolving_attention.durable` commits it atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.safetensors_io import load_safetensors
+from evolving_attention.training import fingerprint, numerics, runtime
+from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.state import TrainerState, plain
+
+__all__ = [
+    "RunParts",
+    "check_output_dir",
+    "clear_or_refuse",
+    "find",
+    "get_last_checkpoint",
+    "load_model",
+    "restore",
+    "save",
+]
+
+MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+STATE, ARGUMENTS = "trainer_state.json", "training_args.json"
+
+
+@dataclass
+class RunParts:
+    """What a checkpoint is made of, besides the counters in the state."""
+
+    model: Any
+    optimizer: Any
+    schedule: Any
+    args: TrainingArguments
+    processing_class: Any
+    fingerprint: dict[str, Any]
+
+
+def folder_of(args: TrainingArguments, step: int) -> pathlib.Path:
+    """The folder of the checkpoint after optimizer step ``step``."""
+    return pathlib.Path(args.output_dir) / f"checkpoint-{step}"
+
+
+def get_last_checkpoint(folder: str | pathlib.Path) -> str | None:
+    """The newest checkpoint in ``folder`` that verifies, or None.
+
+    Newer ones that do not verify are passed over with a warning that names them.
+    """
+    found = durable.newest_verified(folder)
+    return None if found is None else str(found)
+
+
+def check_output_dir(args: TrainingArguments) -> str | None:
+    """The rule for ``output_dir``: None to start afresh, or a checkpoint to go on from.
+
+    Raises:
+        ConfigError: the folder has files but no checkpoint, and overwrite_output_dir is
+            not set: this may be somebody's data.
+    """
+    folder = pathlib.Path(args.output_dir)
+    if args.overwrite_output_dir or not folder.exists():
+        return None
+    if not folder.is_dir():
+        raise ConfigError(
+            f"output_dir={args.output_dir!r} is a file, expected a folder; choose "
+            "another name"
+        )
+    last = get_last_checkpoint(folder)
+    if last is None and any(folder.iterdir()):
+        raise ConfigError(
+            f"output_dir={args.output_dir!r} is not empty and has no checkpoint to go "
+            "on from; choose another folder or pass --overwrite_output_dir"
+        )
+    return last
+
+
+def clear_or_refuse(args: TrainingArguments) -> None:
+    """Before a fresh run: no checkpoints of another run may stand in output_dir.
+
+    Raises:
+        ConfigError: there are some, and overwrite_output_dir is not set.
+    """
+    present = durable.list_checkpoints(args.output_dir)
+    if not present:
+        return
+    if not args.overwrite_output_dir:
+        raise ConfigError(
+            f"output_dir={args.output_dir!r} holds {present[0].name} of another run, "
+            "expected none at a fresh start; pass resume_from_checkpoint=True to go "
+            "on, overwrite_output_dir=True to remove it, or choose another folder"
+        )
+    for path in present:
+        shutil.rmtree(path)
+
+
+def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | None:
+    """The checkpoint that ``resume_from_checkpoint`` means; None to start afresh.
+
+    Args:
+        args: says where the run's own checkpoints are.
+        wanted: None or False: start afresh; True: the newest, which must exist;
+            "auto": the newest if there is one; anything else: a checkpoint folder.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or it is damaged.
+    """
+    if wanted is None or wanted is False:
+        return None
+    if wanted is True or wanted == "auto":
+        last = get_last_checkpoint(args.output_dir)
+        if last is None and wanted is True:
+            raise CheckpointError(
+                f"resume_from_checkpoint=True, expected a checkpoint-N in "
+                f"{args.output_dir!r}, found none that is complete; pass 'auto' to "
+                "start afresh in that case, or the path of a checkpoint"
+            )
+        return None if last is None else pathlib.Path(last)
+    path = pathlib.Path(wanted)
+    if not path.is_dir():
+        raise CheckpointError(
+            f"resume_from_checkpoint={str(wanted)!r}: no such folder, expected a "
+            "checkpoint-N folder; look into output_dir for those that exist"
+        )
+    durable.verify_directory(path)
+    return path
+
+
+def save(parts: RunParts, state: TrainerState) -> pathlib.Path:
+    """Commit the run's state as ``checkpoint-<global_step>`` and rotate older ones.
+
+    Raises:
+        NonFiniteError: a weight or moment is not finite; nothing is written.
+        CheckpointError: the disk is full or cannot be written; older ones are intact.
+    """
+    args = parts.args
+    optimizer = None if args.save_only_model else parts.optimizer
+    final = folder_of(args, state.global_step)
+    numerics.check_finite(parts.model, optimizer, f"saving {final.name}")
+    tensors = _optimizer_arrays(optimizer)
+    need = sum(array.nbytes for array in tensors.values())
+    need += sum(np.asarray(p).nbytes for _, p in parts.model.named_parameters())
+
+    def write(folder: pathlib.Path) -> None:
+        import safetensors.numpy
+
+        parts.model.save_pretrained(folder)
+        save_processing_class(parts.processing_class, folder)
+        if optimizer is not None:
+            durable.write_bytes(folder / OPTIMIZER, safetensors.numpy.save(tensors))
+        durable.write_json(folder / ARGUMENTS, plain(args.to_dict()))
+        durable.write_json(
+            folder / STATE, {**state.to_dict(), "resume": _resume_facts(parts)}
+        )
+
+    best = state.best_model_checkpoint
+    return durable.commit_directory(
+        final,
+        write,
+        step=state.global_step,
+        keep=args.save_total_limit,
+        protect=[best] if best else [],
+        bytes_needed=need,
+    )
+
+
+def save_processing_class(processing_class: Any, folder: pathlib.Path) -> None:
+    """Write the tokenizer beside the model, if there is one that can be written."""
+    if hasattr(processing_class, "save_pretrained"):
+        processing_class.save_pretrained(folder)
+
+
+def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
+    """Put model, optimizer, schedule and random generators back; return the state.
+
+    Raises:
+        CheckpointError: the checkpoint cannot continue this run: it was saved without
+            optimizer, of another model, or data or batching changed.
+    """
+    try:
+        text = (path / STATE).read_text(encoding="utf-8")
+        values = json.loads(text)
+        facts = values.pop("resume")
+    except (OSError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{path / STATE}: cannot be read ({error!r}), expected the state of a "
+            "Trainer of this package; choose another checkpoint"
+        ) from error
+    state = TrainerState.from_dict(values, source=str(path / STATE))
+    if not (path / OPTIMIZER).is_file():
+        raise CheckpointError(
+            f"{path}: has no {OPTIMIZER} (saved with save_only_model), expected one to "
+            "resume from; load it with from_pretrained and train afresh"
+        )
+    fingerprint.compare(
+        facts["fingerprint"], parts.fingerprint, str(path), parts.args.force_resume
+    )
+    load_model(parts.model, path)
+    _load_optimizer(parts.optimizer, path, facts["optimizer_step"])
+    parts.schedule.load_state_dict(facts["schedule"])
+    runtime.set_random_state(facts["random"])
+    return state
+
+
+def load_model(model: Any, path: pathlib.Path) -> None:
+    """Read the weights of a checkpoint into an existing model of the same shape."""
+    model.load_state_dict(load_safetensors(path / MODEL))
+
+
+def _resume_facts(parts: RunParts) -> dict[str, Any]:
+    """What a resume needs beyond the counters and the tensors."""
+    return {
+        "schedule": parts.schedule.state_dict(),
+        "optimizer_step": int(parts.optimizer.state_dict()["step"]),
+        "random": runtime.get_random_state(),
+        "fingerprint": parts.fingerprint,
+    }
+
+
+def _optimizer_arrays(optimizer: Any | None) -> dict[str, np.ndarray]:
+    """The optimizer's tensors as arrays; the step goes into the JSON."""
+    if optimizer is None:
+        return {}
+    return {
+        name: np.ascontiguousarray(np.asarray(value))
+        for name, value in optimizer.state_dict().items()
+        if name != "step"
+    }
+
+
+def _load_optimizer(optimizer: Any, path: pathlib.Path, step: int) -> None:
+    """Read moments and master weights; names must be those of this optimizer."""
+    arrays = load_safetensors(path / OPTIMIZER)
+    optimizer.load_state_dict({"step": step, **arrays})

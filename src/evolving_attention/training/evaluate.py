@@ -1,0 +1,235 @@
+"""Evaluation and prediction: losses, logits and labels of a whole data set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.training import batches as b
+from evolving_attention.training import loaders, runtime
+from evolving_attention.training.callbacks import metric_key
+from evolving_attention.training.state import EvalPrediction, PredictionOutput
+
+__all__ = ["EvaluationMixin", "EvaluationResult", "evaluation_loop", "speed_metrics"]
+
+
+@dataclass
+class EvaluationResult:
+    """Predictions and labels in the data set's order, whatever the batches' order.
+
+    ``predictions`` is [N, ...] for sequence outputs, [tokens, ...] for token outputs;
+    None with loss_only. ``loss`` is the mean over rows; None without labels.
+    """
+
+    predictions: np.ndarray | None
+    label_ids: np.ndarray | None
+    loss: float | None
+    rows: int
+    batches: int
+
+
+def evaluation_loop(
+    model: Any,
+    batches: Iterable[b.Batch],
+    *,
+    loss_only: bool = False,
+    options: dict[str, Any] | None = None,
+    on_batch: Callable[[int], Any] | None = None,
+) -> EvaluationResult:
+    """Run the model over all batches without dropout and without gradients.
+
+    Args:
+        model: its training mode is as before afterwards.
+        batches: packed batches with ``row_ids``, as :mod:`.batches` describes.
+        loss_only: keep no predictions.
+        options: further arguments of the model's call, when a batch has labels.
+        on_batch: called with the number of batches done; may raise to stop.
+    """
+    was_training = model.training
+    model.eval()
+    found = _Rows()
+    loss_sum, rows, done, with_loss = 0.0, 0, 0, True
+    try:
+        with runtime.no_grad():
+            for batch in batches:
+                labelled = "labels" in batch
+                extra = (options or {}) if labelled else {}
+                out = model(**b.inputs_of(batch), **extra)
+                count = b.row_count(batch)
+                if labelled:
+                    loss_sum += float(out.loss.item()) * count
+                with_loss = with_loss and labelled
+                if not loss_only:
+                    found.add(batch, np.asarray(out.logits), rows)
+                rows += count
+                done += 1
+                if on_batch is not None:
+                    on_batch(done)
+    finally:
+        model.train(was_training)
+    predictions, labels = found.in_order()
+    loss = loss_sum / rows if rows and with_loss else None
+    return EvaluationResult(predictions, labels, loss, rows, done)
+
+
+class _Rows:
+    """Outputs per row, collected in batch order and given back in data order."""
+
+    def __init__(self) -> None:
+        self.ids: list[np.ndarray] = []
+        self.logits: list[np.ndarray] = []
+        self.labels: list[np.ndarray] = []
+
+    def add(self, batch: b.Batch, logits: np.ndarray, first_row: int) -> None:
+        """Keep one batch; rows without ids are numbered on from ``first_row``."""
+        count = b.row_count(batch)
+        ids = b.row_ids(batch) if "row_ids" in batch else first_row + np.arange(count)
+        self.ids.append(np.asarray(ids))
+        values = logits.astype(np.float32) if logits.dtype.itemsize < 4 else logits
+        self.logits += _by_row(batch, np.array(values))
+        if "labels" in batch:
+            self.labels += _by_row(batch, np.array(batch["labels"]))
+
+    def in_order(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """(predictions, labels) sorted by row id."""
+        if not self.ids:
+            return None, None
+        order = np.argsort(np.concatenate(self.ids), kind="stable")
+        predictions = np.concatenate([self.logits[i] for i in order])
+        if len(self.labels) != len(self.logits):
+            if self.labels:
+                raise InputError(
+                    "evaluation: some batches have labels and some have none, expected "
+                    "all or none; give every row of the data set a label, or no row"
+                )
+            return predictions, None
+        return predictions, np.concatenate([self.labels[i] for i in order])
+
+
+def _by_row(batch: b.Batch, values: np.ndarray) -> list[np.ndarray]:
+    """Cut [B, ...] or [total tokens, ...] into one array [n, ...] per row."""
+    rows = b.row_count(batch)
+    if len(values) == rows:
+        return [values[i : i + 1] for i in range(rows)]
+    offsets = np.asarray(batch["sequence_offsets"])
+    return [values[x:y] for x, y in pairwise(offsets)]
+
+
+def speed_metrics(
+    prefix: str, seconds: float, rows: int | None = None, steps: int | None = None
+) -> dict[str, float]:
+    """``<prefix>_runtime``, ``_samples_per_second``, ``_steps_per_second``."""
+    metrics = {f"{prefix}_runtime": round(seconds, 4)}
+    seconds = max(seconds, 1e-9)
+    if rows is not None:
+        metrics[f"{prefix}_samples_per_second"] = round(rows / seconds, 3)
+    if steps is not None:
+        metrics[f"{prefix}_steps_per_second"] = round(steps / seconds, 3)
+    return metrics
+
+
+class EvaluationMixin:
+    """The evaluating half of the Trainer: evaluate, predict, and the best metric."""
+
+    def evaluate(
+        self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Loss and metrics of a data set, logged under ``<prefix>_…`` keys.
+
+        Args:
+            eval_dataset: default: the Trainer's. Of a dict of data sets each is
+                evaluated under ``<prefix>_<name>_…``.
+            metric_key_prefix: the prefix.
+        """
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(dataset, dict):
+            together: dict[str, float] = {}
+            for name, part in dataset.items():
+                together.update(self.evaluate(part, f"{metric_key_prefix}_{name}"))
+            return together
+        output = self._predict_rows(
+            dataset, "eval_dataset", metric_key_prefix, self.args.prediction_loss_only
+        )
+        self.log(output.metrics)
+        self._event("on_evaluate", metrics=output.metrics)
+        return output.metrics
+
+    def predict(
+        self, test_dataset: Any, metric_key_prefix: str = "test"
+    ) -> PredictionOutput:
+        """Logits of every row in the data set's order; metrics where it has labels."""
+        output = self._predict_rows(
+            test_dataset, "test_dataset", metric_key_prefix, False
+        )
+        self._event("on_predict", metrics=output.metrics)
+        return output
+
+    def _predict_rows(
+        self, dataset: Any, role: str, prefix: str, loss_only: bool
+    ) -> PredictionOutput:
+        """One pass over a data set: predictions, labels, metrics under the prefix."""
+        rows = self._rows(dataset, role)
+        loader = loaders.eval_loader(self.args, rows, self.data_collator)
+        total, began = len(loader), time.monotonic()
+
+        def on_batch(done: int) -> None:
+            self._leave_on_signal()
+            self._event("on_prediction_step", done=done, total=total)
+
+        smoothing = self.args.label_smoothing_factor
+        found = evaluation_loop(
+            self.model,
+            loader,
+            loss_only=loss_only,
+            options={"label_smoothing": smoothing} if smoothing else {},
+            on_batch=on_batch,
+        )
+        metrics: dict[str, float] = {}
+        if found.loss is not None:
+            metrics["loss"] = found.loss
+        if (
+            self.compute_metrics is not None
+            and found.predictions is not None
+            and found.label_ids is not None
+        ):
+            pair = EvalPrediction(found.predictions, found.label_ids)
+            metrics.update(self.compute_metrics(pair))
+        named = {
+            name if name.startswith(f"{prefix}_") else f"{prefix}_{name}": value
+            for name, value in metrics.items()
+        }
+        seconds = time.monotonic() - began
+        named.update(speed_metrics(prefix, seconds, found.rows, found.batches))
+        return PredictionOutput(found.predictions, found.label_ids, named)
+
+    def _is_new_best(self, metrics: dict[str, float]) -> bool:
+        """Compare with the best so far and remember a better value.
+
+        Raises:
+            ConfigError: the metric to choose by is not among the results.
+        """
+        name = self.args.metric_for_best_model
+        if name is None:
+            return False
+        key, state = metric_key(name), self.state
+        if key not in metrics:
+            raise ConfigError(
+                f"metric_for_best_model={name!r}: no {key} among the evaluation's "
+                f"results, expected one of {', '.join(sorted(metrics))}; name one of "
+                "them, or return it from compute_metrics"
+            )
+        value = float(metrics[key])
+        best, more = state.best_metric, self.args.greater_is_better
+        if best is None:
+            better = np.isfinite(value)
+        else:
+            better = value > best if more else value < best
+        if better:
+            state.best_metric, state.best_global_step = value, state.global_step
+        return bool(better)

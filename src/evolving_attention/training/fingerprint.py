@@ -1,0 +1,77 @@
+"""A short name of the training data and of what decides the order of its use.
+
+Resuming on other data, another batch size or another seed would continue a different
+run under the old name; the fingerprint lets the Trainer notice that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.features import Features
+from evolving_attention.errors import CheckpointError
+
+__all__ = ["compare", "data_fingerprint", "run_fingerprint"]
+
+KEYS = ("input_ids", "offsets", "token_type_ids", "labels", "label")
+
+# Arguments that change which rows meet in a step; others change only how they are used.
+ORDER_ARGUMENTS = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "train_sampling_strategy",
+    "dataloader_drop_last",
+    "seed",
+    "data_seed",
+)
+
+
+def data_fingerprint(dataset: Sequence[dict[str, Any]]) -> str:
+    """blake2b over ids and labels of every row, with their keys, types and lengths."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(str(len(dataset)).encode())
+    rows = [vars(dataset)] if isinstance(dataset, Features) else dataset
+    for row in rows:
+        for key in KEYS:
+            if key in row and row[key] is not None:
+                values = np.asarray(row[key])
+                values = values.astype("<i8" if values.dtype.kind in "iub" else "<f8")
+                digest.update(f"{key}{values.shape}{values.dtype.kind}".encode())
+                digest.update(values.tobytes())
+    return digest.hexdigest()
+
+
+def run_fingerprint(args: Any, model: Any, dataset: Any) -> dict[str, Any]:
+    """Data, model configuration and batching of a run, each under its own key."""
+    config = getattr(model, "config", None)
+    described = config.to_dict() if hasattr(config, "to_dict") else {}
+    text = json.dumps(described, sort_keys=True, default=str)
+    return {
+        "data": data_fingerprint(dataset),
+        "model": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
+        **{name: getattr(args, name) for name in ORDER_ARGUMENTS},
+    }
+
+
+def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) -> None:
+    """Refuse to resume a run on something else.
+
+    Raises:
+        CheckpointError: a part differs and ``force`` is False; names the parts.
+    """
+    changed = [name for name in now if saved.get(name) != now[name]]
+    if not changed or force:
+        return
+    details = ", ".join(
+        f"{name} (was {saved.get(name)!r}, is {now[name]!r})" for name in changed
+    )
+    raise CheckpointError(
+        f"{path}: cannot resume, this run differs from the saved one in {details}; "
+        "restore it, start afresh in another output_dir, or pass force_resume=True "
+        "if the change is meant"
+    )

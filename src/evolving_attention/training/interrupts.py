@@ -1,0 +1,60 @@
+"""SIGINT and SIGTERM during training: finish the step, save, then leave.
+
+The first signal only raises a flag that the loop looks at after each step; the second
+one does not wait any longer.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+__all__ = ["InterruptGuard", "SignalReceived"]
+
+HANDLED = (signal.SIGINT, signal.SIGTERM)
+
+
+class SignalReceived(Exception):  # noqa: N818
+    """Inside the loop: a signal came, save and leave; never seen outside of it."""
+
+
+class InterruptGuard:
+    """Context manager that remembers the first signal instead of dying by it.
+
+    Outside the main thread Python delivers no signals, and the guard does nothing.
+
+    Attributes:
+        received: number of the signal that came, or None.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.received is not None:
+            raise KeyboardInterrupt
+        self.received = number
+
+    @property
+    def name(self) -> str:
+        """Name of the signal received, for messages."""
+        return signal.Signals(self.received).name if self.received else "no signal"
+
+    def __enter__(self) -> InterruptGuard:
+        if threading.current_thread() is threading.main_thread():
+            for number in HANDLED:
+                self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        self._previous.clear()

@@ -1,0 +1,118 @@
+"""From a data set to packed batches: the order of training and that of evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.features import tokenize_dataset
+from evolving_attention.data.loader import PackedLoader
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.training.arguments import TrainingArguments
+
+__all__ = ["eval_loader", "prepared", "train_loader"]
+
+Rows = Sequence[dict[str, Any]]
+Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
+
+
+def prepared(dataset: Any, role: str, processing_class: Any) -> Any:
+    """The data set as rows with ``input_ids``; raw text is tokenized.
+
+    Args:
+        dataset: a sequence of dicts.
+        role: ``train_dataset`` or so, for messages.
+        processing_class: the tokenizer, or None.
+
+    Raises:
+        ConfigError: there is no data set, or it is text and there is no tokenizer.
+        InputError: it is empty, or its rows are not usable.
+    """
+    if dataset is None:
+        raise ConfigError(
+            f"Trainer: no {role}, expected a sequence of dicts with input_ids; pass "
+            f"{role}=…"
+        )
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InputError(
+            f"Trainer: {role} is a {type(dataset).__name__}, expected a sequence of "
+            "dicts; make a list of it"
+        )
+    if len(dataset) == 0:
+        raise InputError(
+            f"Trainer: {role} is empty, expected at least one row; check the path and "
+            "the limit on samples"
+        )
+    first = dataset[0]
+    if not hasattr(first, "keys"):
+        raise InputError(
+            f"Trainer: {role}[0] is a {type(first).__name__}, expected a dict with "
+            "input_ids and label; convert the rows"
+        )
+    if "input_ids" in first:
+        return dataset
+    if hasattr(dataset, "text_columns"):
+        if processing_class is None:
+            raise ConfigError(
+                f"Trainer: {role} holds text ({', '.join(dataset.text_columns)}) and "
+                "there is no tokenizer; pass processing_class=tokenizer"
+            )
+        return tokenize_dataset(dataset, processing_class)
+    raise InputError(
+        f"Trainer: {role}[0] has {', '.join(map(str, first.keys()))}, expected "
+        "input_ids; tokenize the rows first"
+    )
+
+
+def _collate(collator: Collator | None) -> Any:
+    """The loader's collate function for a caller's collator; row ids are kept."""
+    if collator is None:
+        return None
+
+    def collate(rows: Rows, row_ids: Sequence[int]) -> dict[str, Any]:
+        batch = dict(collator(list(rows)))
+        batch.setdefault("row_ids", np.asarray(row_ids, dtype=np.int64))
+        return batch
+
+    return collate
+
+
+def train_loader(
+    args: TrainingArguments,
+    rows: Rows,
+    collator: Collator | None,
+    epoch: int,
+    start: int,
+) -> PackedLoader:
+    """Batches of one pass over the training set, from batch ``start`` on.
+
+    A collator's own randomness should come from ``numpy.random`` or ``random``, whose
+    states are saved in checkpoints.
+    """
+    order = args.train_sampling_strategy
+    loader = PackedLoader(
+        rows,
+        args.per_device_train_batch_size,
+        seed=args.seed if args.data_seed is None else args.data_seed,
+        epoch=epoch,
+        shuffle=order != "sequential",
+        group_by_length=order == "group_by_length",
+        drop_last=args.dataloader_drop_last,
+        collate=_collate(collator),
+    )
+    loader.skip(start)
+    return loader
+
+
+def eval_loader(
+    args: TrainingArguments, rows: Rows, collator: Collator | None
+) -> PackedLoader:
+    """Batches of one pass over an evaluation set, in its order, nothing left out."""
+    return PackedLoader(
+        rows,
+        args.per_device_eval_batch_size,
+        shuffle=False,
+        collate=_collate(collator),
+    )

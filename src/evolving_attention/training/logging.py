@@ -1,0 +1,154 @@
+"""Where logged values go: JSON lines always, text lines, TensorBoard on demand."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pathlib
+import sys
+import time
+from typing import Any, TextIO
+
+from evolving_attention.errors import require
+from evolving_attention.training.callbacks import TrainerCallback
+from evolving_attention.training.state import plain
+
+__all__ = ["ConsoleCallback", "JsonLinesCallback", "TensorBoardCallback", "one_line"]
+
+LOGGER = logging.getLogger("evolving_attention")
+
+
+def set_log_level(name: str) -> None:
+    """Level of the package's logger; ``passive`` leaves it as it is."""
+    if name != "passive":
+        LOGGER.setLevel(name.upper())
+
+
+def one_line(values: dict[str, Any]) -> str:
+    """Logged values as short text: ``loss 0.6931 · epoch 1.00``."""
+    parts = []
+    for name, value in values.items():
+        if isinstance(value, float):
+            value = f"{value:.2f}" if name == "epoch" else f"{value:.4g}"
+        parts.append(f"{name} {value}")
+    return " · ".join(parts)
+
+
+class JsonLinesCallback(TrainerCallback):
+    """Appends every event to ``<output_dir>/log.jsonl``, one JSON object per line.
+
+    Keys: ``time`` (seconds since 1970), ``event`` (train_begin, log, save, train_end),
+    ``step``, ``epoch``, and for ``log`` the values. A resumed run appends; its
+    train_begin says from which step.
+    """
+
+    def __init__(self) -> None:
+        self.file: TextIO | None = None
+
+    def _write(self, args: Any, state: Any, event: str, **values: Any) -> None:
+        if self.file is None:
+            folder = pathlib.Path(args.output_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            self.file = open(folder / "log.jsonl", "a", encoding="utf-8")  # noqa: SIM115
+        record = {
+            "time": round(time.time(), 3),
+            "event": event,
+            "step": state.global_step,
+            "epoch": state.epoch,
+            **values,
+        }
+        self.file.write(json.dumps(plain(record)) + "\n")
+        self.file.flush()
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Open the file and describe the run."""
+        self._write(
+            args,
+            state,
+            "train_begin",
+            run_name=args.run_name or args.output_dir,
+            max_steps=state.max_steps,
+            num_train_epochs=state.num_train_epochs,
+            arguments=args.to_dict(),
+        )
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the logged values."""
+        self._write(args, state, "log", **kwargs["logs"])
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write that a checkpoint was committed."""
+        self._write(args, state, "save")
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the end and close."""
+        self._write(args, state, "train_end")
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; a later event opens it again."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class ConsoleCallback(TrainerCallback):
+    """Prints logged values as lines on stderr, where no progress bar does."""
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Print one line."""
+        place = f"step {state.global_step}/{state.max_steps}" if state.max_steps else ""
+        print(place, one_line(kwargs["logs"]), file=sys.stderr, flush=True)
+
+
+class TensorBoardCallback(TrainerCallback):
+    """Writes logged numbers as TensorBoard scalars, by tensorboardX.
+
+    Names are Hugging Face's: ``train/loss``, ``eval/accuracy``. Events after the step
+    that a run resumes from are hidden.
+
+    Args:
+        logging_dir: folder; default: ``args.logging_dir``, or ``<output_dir>/runs``.
+
+    Raises:
+        MissingExtraError: tensorboardX is not installed (extra ``tb``).
+    """
+
+    def __init__(self, logging_dir: str | None = None) -> None:
+        self.module = require(
+            "tensorboardX", extra="tb", why="for report_to=tensorboard"
+        )
+        self.logging_dir, self.writer = logging_dir, None
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Open the event file."""
+        folder = self.logging_dir or args.logging_dir
+        folder = folder or str(pathlib.Path(args.output_dir) / "runs")
+        purge = state.global_step + 1 if state.global_step else None
+        self.writer = self.module.SummaryWriter(folder, purge_step=purge)
+        text = json.dumps(plain(args.to_dict()), indent=2)
+        self.writer.add_text("args", f"```\n{text}\n```")
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write every number."""
+        if self.writer is None:
+            return
+        for name, value in kwargs["logs"].items():
+            if isinstance(value, (int, float)):
+                kind, _, rest = name.partition("_")
+                tag = f"{kind}/{rest}" if kind in ("eval", "test") else f"train/{name}"
+                self.writer.add_scalar(tag, value, state.global_step)
+        self.writer.flush()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Close the event file."""
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None

@@ -1,0 +1,188 @@
+"""Finding out where a NaN or an infinity came from, once one has been noticed.
+
+The search repeats the step's forward pass with the same dropout and looks, in the order
+of the computation, at labels, weights, optimizer state, layer outputs, logits, loss and
+gradients. It costs nothing as long as everything is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import NonFiniteError
+from evolving_attention.training import runtime
+from evolving_attention.training.batches import (
+    inputs_of,
+    row_count,
+    row_ids,
+    single_row,
+)
+
+__all__ = ["check_finite", "nonfinite_report", "optimizer_tensors"]
+
+
+def all_finite(value: Any) -> bool:
+    """Whether an array of any type holds no NaN and no infinity."""
+    array = np.asarray(value)
+    if array.dtype.kind in "iubSU":
+        return True
+    return bool(np.isfinite(array).all())
+
+
+def optimizer_tensors(
+    optimizer: Any, named: dict[int, str]
+) -> Iterator[tuple[str, Any]]:
+    """(readable name, value) of the optimizer's state, parameters by their names."""
+    for key, value in optimizer.state_dict().items():
+        kind, _, number = key.rpartition(".")
+        if kind:
+            yield f"{kind} of {named.get(int(number), f'parameter {number}')}", value
+
+
+def parameter_names(optimizer: Any) -> dict[int, str]:
+    """Name of each numbered parameter, where the groups carry names."""
+    names = [n for group in optimizer.param_groups for n in group.get("names", [])]
+    return dict(enumerate(names))
+
+
+def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
+    """Refuse to go on with weights or optimizer state that are not finite.
+
+    Raises:
+        NonFiniteError: names the first such tensor.
+    """
+    tensors: Iterable[tuple[str, Any]] = model.named_parameters()
+    for name, value in tensors:
+        if not all_finite(value):
+            raise NonFiniteError(
+                f"{what}: parameter {name} holds NaN or infinity, expected finite "
+                "weights; nothing was saved, go on from the last checkpoint",
+                {"tensor": name, "kind": "parameter"},
+            )
+    if optimizer is None:
+        return
+    for name, value in optimizer_tensors(optimizer, parameter_names(optimizer)):
+        if not all_finite(value):
+            raise NonFiniteError(
+                f"{what}: optimizer state {name} holds NaN or infinity, expected "
+                "finite moments; nothing was saved, go on from the last checkpoint",
+                {"tensor": name, "kind": "optimizer state"},
+            )
+
+
+def nonfinite_report(
+    model: Any,
+    optimizer: Any,
+    batches: list[dict[str, Any]],
+    bad: int | None,
+    random_state: tuple[int, int],
+    **facts: Any,
+) -> dict[str, Any]:
+    """Everything worth knowing about a step whose loss or gradient is not finite.
+
+    Args:
+        model, optimizer: as they were when the step began; gradients still there.
+        batches: the step's batches.
+        bad: index of the batch with a non-finite loss; None when only gradients are.
+        random_state: of the core at the start of that batch's forward pass.
+        **facts: step, epoch, loss, grad_norm: copied into the report.
+
+    Returns:
+        ``tensor`` and ``kind``: the first non-finite tensor; ``row_ids``: rows of the
+        batch; ``bad_row_ids``: those whose own loss is not finite, or all of them;
+        ``parameters``, ``gradients``: names of all non-finite ones.
+    """
+    suspects = batches if bad is None else [batches[bad]]
+    parameters = [n for n, p in model.named_parameters() if not all_finite(p)]
+    gradients = [
+        n
+        for n, p in model.named_parameters()
+        if p.grad is not None and not all_finite(p.grad)
+    ]
+    states = [
+        name
+        for name, value in optimizer_tensors(optimizer, parameter_names(optimizer))
+        if not all_finite(value)
+    ]
+    kind, tensor = _first(
+        model, suspects, bad, random_state, parameters, states, gradients
+    )
+    rows = [int(i) for batch in suspects for i in row_ids(batch)]
+    return {
+        **facts,
+        "kind": kind,
+        "tensor": tensor,
+        "batch_in_step": bad,
+        "row_ids": rows,
+        "bad_row_ids": _bad_rows(model, suspects) if bad is not None else rows,
+        "parameters": parameters,
+        "optimizer_state": states,
+        "gradients": gradients,
+    }
+
+
+def _first(
+    model: Any,
+    suspects: list[dict[str, Any]],
+    bad: int | None,
+    random_state: tuple[int, int],
+    parameters: list[str],
+    states: list[str],
+    gradients: list[str],
+) -> tuple[str, str]:
+    """(kind, name) of the first non-finite tensor in the order of the computation."""
+    for batch in suspects:
+        if "labels" in batch and not all_finite(batch["labels"]):
+            return "input", "labels"
+    if parameters:
+        return "parameter", parameters[0]
+    if states:
+        return "optimizer state", states[0]
+    if bad is not None:
+        return _first_activation(model, suspects[0], random_state)
+    if gradients:  # backward runs from the last parameter to the first
+        return "gradient", gradients[-1]
+    return "gradient", "the norm over all gradients (each one is finite)"
+
+
+def _first_activation(
+    model: Any, batch: dict[str, Any], random_state: tuple[int, int]
+) -> tuple[str, str]:
+    """Repeat the forward pass and name the first layer output that is not finite."""
+    after = runtime.core_random_state()
+    runtime.set_core_random_state(random_state)
+    try:
+        with runtime.no_grad():
+            out = model(**inputs_of(batch), output_hidden_states=True)
+    finally:
+        runtime.set_core_random_state(after)
+    hidden = getattr(out, "hidden_states", None)
+    if hidden is not None:
+        layers = hidden.items() if isinstance(hidden, dict) else enumerate(hidden)
+        for layer, value in layers:
+            if not all_finite(value):
+                return "activation", f"hidden_states[{layer}]"
+    if not all_finite(out.logits):
+        return "activation", "logits"
+    return "loss", "loss"
+
+
+def _bad_rows(model: Any, suspects: list[dict[str, Any]]) -> list[int]:
+    """Rows whose loss alone is not finite; all rows when no single one is to blame."""
+    every = [int(i) for batch in suspects for i in row_ids(batch)]
+    guilty = []
+    was_training = model.training
+    model.eval()
+    try:
+        with runtime.no_grad():
+            for batch in suspects:
+                for row in range(row_count(batch)):
+                    one = single_row(batch, row)
+                    if not all_finite(model(**inputs_of(one)).loss):
+                        guilty.append(int(row_ids(one)[0]))
+    finally:
+        model.train(was_training)
+    return guilty or every

@@ -1,0 +1,227 @@
+"""Progress with time left: a bar in terminals, plain HTML in notebooks, else nothing.
+
+The notebook form is one HTML string shown through IPython.display, without widgets, so
+that a saved notebook still shows it.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+import time
+from typing import Any
+
+from evolving_attention.training.callbacks import TrainerCallback
+from evolving_attention.training.logging import one_line
+
+__all__ = ["NotebookProgress", "TerminalProgress", "duration", "progress_callback"]
+
+REFRESH_SECONDS = 0.5
+ESTIMATE_FROM_STEP = 5  # the first steps are slower than the rest
+
+
+def progress_callback(disabled: bool | None) -> TrainerCallback | None:
+    """The display that fits where we run; None when disabled or not interactive."""
+    if disabled:
+        return None
+    if _in_notebook():
+        return NotebookProgress()
+    if sys.stderr is not None and sys.stderr.isatty():
+        return TerminalProgress()
+    return None
+
+
+def _in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this process."""
+    if "IPython" not in sys.modules:
+        return False
+    shell = sys.modules["IPython"].get_ipython()
+    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as ``m:ss`` or ``h:mm:ss``."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, seconds = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+class _Clock:
+    """Time used and time left, from the steps done in this process."""
+
+    def __init__(self, first_step: int) -> None:
+        self.first_step, self.begin = first_step, time.monotonic()
+
+    def used(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.begin
+
+    def text(self, step: int, total: int) -> str:
+        """``0:12 < 1:05, 7.6 steps/s``; no estimate during the first steps."""
+        done = step - self.first_step
+        if done < ESTIMATE_FROM_STEP:
+            return f"{duration(self.used())} < ?"
+        rate = done / max(self.used(), 1e-9)
+        left = (total - step) / rate
+        return f"{duration(self.used())} < {duration(left)}, {rate:.1f} steps/s"
+
+
+class TerminalProgress(TrainerCallback):
+    """A bar on stderr by rich, with logged values as lines above it."""
+
+    def __init__(self, console: Any = None) -> None:
+        self.console, self.bar = console, None
+        self.task = self.evaluation = None
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Show the bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self.console = self.console or Console(stderr=True)
+        self.clock = _Clock(state.global_step)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[clock]}"),
+            console=self.console,
+            refresh_per_second=1 / REFRESH_SECONDS,
+            transient=False,
+        )
+        self.bar.start()
+        self.task = self.bar.add_task(
+            "training", total=state.max_steps, completed=state.global_step, clock=""
+        )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Move the bar."""
+        if self.bar is not None:
+            self.bar.update(
+                self.task,
+                completed=state.global_step,
+                clock=self.clock.text(state.global_step, state.max_steps),
+            )
+
+    def on_prediction_step(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Show a second bar while an evaluation runs."""
+        if self.bar is None:
+            return
+        if self.evaluation is None:
+            self.evaluation = self.bar.add_task(
+                "evaluation", total=kwargs["total"], clock=""
+            )
+        self.bar.update(self.evaluation, completed=kwargs["done"])
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the second bar away."""
+        if self.bar is not None and self.evaluation is not None:
+            self.bar.remove_task(self.evaluation)
+        self.evaluation = None
+
+    on_predict = on_evaluate
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Print the values above the bar."""
+        if self.console is not None:
+            self.console.print(
+                f"step {state.global_step}: {one_line(kwargs['logs'])}", highlight=False
+            )
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave the bar as it stands."""
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+
+class NotebookProgress(TrainerCallback):
+    """A bar and a table of logged values as one piece of HTML, updated in place."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.handle: Any = None
+        self.shown_at = 0.0
+        self.note = ""
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Start with an empty table."""
+        self.rows, self.handle, self.note = [], None, ""
+        self.clock = _Clock(state.global_step)
+        self._show(state, force=True)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Move the bar, at most twice a second."""
+        self._show(state)
+
+    def on_prediction_step(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Say how far an evaluation has come."""
+        self.note = f"evaluation {kwargs['done']}/{kwargs['total']}"
+        self._show(state)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The evaluation is over."""
+        self.note = ""
+
+    on_predict = on_evaluate
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add values to the table; those of one step share a row."""
+        if not self.rows or self.rows[-1]["step"] != state.global_step:
+            self.rows.append({"step": state.global_step})
+        self.rows[-1].update(kwargs["logs"])
+        self._show(state, force=True)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Leave the last state on the page."""
+        self._show(state, force=True)
+
+    def html(self, state: Any) -> str:
+        """The bar and the table."""
+        clock = html.escape(self.clock.text(state.global_step, state.max_steps))
+        bar = (
+            f'<div><progress value="{state.global_step}" max="{state.max_steps}" '
+            f'style="width:300px"></progress> {state.global_step}/{state.max_steps} '
+            f"[{clock}] epoch {state.epoch:.2f} {html.escape(self.note)}</div>"
+        )
+        names = list(dict.fromkeys(name for row in self.rows for name in row))
+        if not names:
+            return bar
+        head = "".join(f"<th>{html.escape(str(name))}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{_cell(row.get(n))}</td>" for n in names) + "</tr>"
+            for row in self.rows
+        )
+        return (
+            f"{bar}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+    def _show(self, state: Any, force: bool = False) -> None:
+        """Draw, unless that was done a moment ago."""
+        now = time.monotonic()
+        if self.shown_at and not force and now - self.shown_at < REFRESH_SECONDS:
+            return
+        from IPython.display import HTML, display
+
+        self.shown_at = now
+        page = HTML(self.html(state))
+        if self.handle is None:
+            self.handle = display(page, display_id=True)
+        else:
+            self.handle.update(page)
+
+
+def _cell(value: Any) -> str:
+    """One value of the table."""
+    if value is None:
+        return ""
+    return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))

@@ -1,0 +1,50 @@
+"""Result files and tables of a run: ``train_results.json``, ``all_results.json``, …"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+from evolving_attention import durable
+from evolving_attention.training.progress import duration
+from evolving_attention.training.state import plain
+
+__all__ = ["metrics_table", "print_metrics", "save_metrics"]
+
+
+def metrics_table(split: str, metrics: dict[str, Any]) -> str:
+    """Metrics as aligned text, sorted by name; times as h:mm:ss."""
+    shown = {}
+    for name in sorted(metrics):
+        value = metrics[name]
+        if name.endswith("_runtime"):
+            value = duration(value)
+        elif isinstance(value, float):
+            value = f"{value:.4f}"
+        shown[name] = str(value)
+    left = max(map(len, shown), default=0)
+    right = max(map(len, shown.values()), default=0)
+    lines = [f"  {name:<{left}} = {text:>{right}}" for name, text in shown.items()]
+    return "\n".join([f"***** {split} metrics *****", *lines])
+
+
+def print_metrics(split: str, metrics: dict[str, Any]) -> None:
+    """Show the table on stderr."""
+    print(metrics_table(split, metrics), file=sys.stderr, flush=True)
+
+
+def save_metrics(
+    output_dir: str, split: str, metrics: dict[str, Any], combined: bool = True
+) -> None:
+    """Write ``<split>_results.json`` and add the metrics to ``all_results.json``."""
+    folder = pathlib.Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    durable.write_json(folder / f"{split}_results.json", plain(metrics))
+    if not combined:
+        return
+    path = folder / "all_results.json"
+    together = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    together.update(plain(metrics))
+    durable.write_json(path, together)

@@ -1,0 +1,102 @@
+"""What the training loop asks of the core: randomness, threads, gradients, memory."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "get_random_state",
+    "memory",
+    "no_grad",
+    "set_num_threads",
+    "set_random_state",
+    "set_seed",
+]
+
+
+def _core() -> Any:
+    """The compiled core, loaded when first needed."""
+    from evolving_attention import _core as core
+
+    return core
+
+
+def set_seed(seed: int) -> None:
+    """Seed the core, NumPy's global generator and Python's, as Trainers do."""
+    _core().manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+
+
+def set_num_threads(count: int | None) -> None:
+    """Set the core's threads; None leaves them as they are."""
+    if count is not None:
+        _core().set_num_threads(count)
+
+
+def get_random_state() -> dict[str, Any]:
+    """The state of all three generators as JSON-able values."""
+    seed, offset = _core().get_rng_state()
+    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    version, words, python_gauss = random.getstate()
+    return {
+        "core": [int(seed), int(offset)],
+        "numpy": [kind, _pack(keys), int(position), int(has_gauss), float(gauss)],
+        "python": [version, _pack(np.array(words, dtype=np.uint32)), python_gauss],
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Take back what :func:`get_random_state` gave."""
+    _core().set_rng_state(tuple(state["core"]))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, _unpack(keys), *rest))
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(_unpack(words).tolist()), gauss))
+
+
+def core_random_state() -> tuple[int, int]:
+    """(seed, offset) of the core's counter-based generator alone."""
+    seed, offset = _core().get_rng_state()
+    return seed, offset
+
+
+def set_core_random_state(state: tuple[int, int]) -> None:
+    """Go back to (seed, offset), to repeat a forward pass with the same dropout."""
+    _core().set_rng_state(state)
+
+
+def _pack(words: np.ndarray) -> str:
+    return base64.b64encode(words.astype("<u4").tobytes()).decode("ascii")
+
+
+def _unpack(text: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.uint32)
+
+
+@contextlib.contextmanager
+def no_grad() -> Iterator[None]:
+    """Record no operations for backward inside the block."""
+    core = _core()
+    before = core.set_grad_enabled(False)
+    try:
+        yield
+    finally:
+        core.set_grad_enabled(before)
+
+
+def memory() -> dict[str, int]:
+    """Bytes the core's allocator holds now and held at its peak."""
+    core = _core()
+    return {"current": core.current_memory(), "peak": core.peak_memory()}
+
+
+def reset_peak_memory() -> None:
+    """Start a new measurement of the peak."""
+    _core().reset_peak_memory()

@@ -1,0 +1,142 @@
+"""The values a run carries along and hands back, all of them plain and JSON-able."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pathlib
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evolving_attention.errors import CheckpointError
+
+__all__ = [
+    "EvalPrediction",
+    "PredictionOutput",
+    "TrainOutput",
+    "TrainerControl",
+    "TrainerState",
+    "plain",
+]
+
+
+class TrainOutput(NamedTuple):
+    """What ``Trainer.train`` returns; ``training_loss`` is the mean over all steps."""
+
+    global_step: int
+    training_loss: float
+    metrics: dict[str, float]
+
+
+class PredictionOutput(NamedTuple):
+    """What ``Trainer.predict`` returns; no labels where the data has none."""
+
+    predictions: np.ndarray
+    label_ids: np.ndarray | None
+    metrics: dict[str, float]
+
+
+class EvalPrediction(NamedTuple):
+    """What ``compute_metrics`` receives: logits [N, ...] and labels [N, ...]."""
+
+    predictions: np.ndarray
+    label_ids: np.ndarray | None
+
+
+def plain(value: Any) -> Any:
+    """A value that strict JSON can hold: NumPy scalars, paths and NaN become plain."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
+
+
+@dataclass
+class TrainerState:
+    """Where a run stands; saved in every checkpoint as ``trainer_state.json``.
+
+    The first block has Hugging Face's names and meaning, the second is what an exact
+    resume needs beyond it: the position in the data (``epoch_index``, batches of that
+    epoch already used, whether its end was handled), the sums behind the logged losses,
+    decisions of callbacks not yet carried out, and how far batches are split.
+    """
+
+    epoch: float = 0.0
+    global_step: int = 0
+    max_steps: int = 0
+    num_train_epochs: int = 0
+    logging_steps: int = 500
+    eval_steps: int = 500
+    save_steps: int = 500
+    train_batch_size: int | None = None
+    num_input_tokens_seen: int = 0
+    log_history: list[dict[str, Any]] = field(default_factory=list)
+    best_metric: float | None = None
+    best_global_step: int | None = None
+    best_model_checkpoint: str | None = None
+    is_local_process_zero: bool = True
+    is_world_process_zero: bool = True
+    stateful_callbacks: dict[str, Any] = field(default_factory=dict)
+
+    epoch_index: int = 0
+    batches_done: int = 0
+    epoch_ended: bool = False
+    total_loss: float = 0.0
+    loss_steps: int = 0
+    loss_since_log: float = 0.0
+    steps_since_log: int = 0
+    skipped_steps: int = 0
+    skipped_in_a_row: int = 0
+    batch_splits: int = 1
+    pending: dict[str, bool] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return plain(dataclasses.asdict(self))
+
+    def save_to_json(self, path: str | pathlib.Path) -> None:
+        """Write all fields as JSON to ``path``."""
+        text = json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], source: str = "state") -> TrainerState:
+        """Build from what :meth:`to_dict` gave; unknown names are refused."""
+        known = {f.name for f in dataclasses.fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown or "global_step" not in values:
+            what = f"unknown fields {unknown}" if unknown else "no global_step"
+            raise CheckpointError(
+                f"{source}: {what}, expected the state of a Trainer of this package; "
+                "choose a checkpoint-N folder that this package wrote"
+            )
+        return cls(**values)
+
+    @classmethod
+    def load_from_json(cls, path: str | pathlib.Path) -> TrainerState:
+        """Read what :meth:`save_to_json` wrote."""
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        return cls.from_dict(json.loads(text), source=str(path))
+
+
+@dataclass
+class TrainerControl:
+    """Switches through which callbacks steer the loop, as in Hugging Face's Trainer."""
+
+    should_training_stop: bool = False
+    should_epoch_stop: bool = False
+    should_save: bool = False
+    should_evaluate: bool = False
+    should_log: bool = False

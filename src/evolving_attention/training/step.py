@@ -1,0 +1,180 @@
+"""One optimizer step: forward and backward over its batches, checks, clip, update."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from evolving_attention import optim
+from evolving_attention.errors import NonFiniteError, OutOfMemory
+from evolving_attention.training import batches as b
+from evolving_attention.training import numerics, runtime
+from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.state import TrainerState
+
+__all__ = ["StepOutcome", "StepRunner"]
+
+MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is no accident
+
+
+@dataclass
+class StepOutcome:
+    """Mean loss of the step's batches, gradient norm before clipping, tokens used."""
+
+    loss: float
+    grad_norm: float
+    tokens: int
+    applied: bool = True
+
+
+@dataclass
+class _Sums:
+    """What accumulating a step's gradients gave, and where it was not finite."""
+
+    loss: float = 0.0
+    bad_batch: int | None = None
+    random_state: tuple[int, int] = (0, 0)
+
+
+class StepRunner:
+    """Runs optimizer steps; keeps weights untouched when a step cannot be used.
+
+    The gradient of a step is the mean over its batches of each batch's mean loss.
+
+    Args:
+        model, optimizer, args: as in the Trainer.
+        event: called with the name of a callback event at its moment.
+        on_report: called with the report of a non-finite step before anything else.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        args: TrainingArguments,
+        event: Callable[[str], Any],
+        on_report: Callable[[dict[str, Any]], Any],
+    ) -> None:
+        self.model, self.optimizer, self.args = model, optimizer, args
+        self.event, self.on_report = event, on_report
+        self.parameters = [p for _, p in model.named_parameters()]
+        smoothing = args.label_smoothing_factor
+        self.options = {"label_smoothing": smoothing} if smoothing else {}
+
+    def run(self, batches: list[b.Batch], state: TrainerState) -> StepOutcome:
+        """Do the step ``state.global_step + 1`` on ``batches``.
+
+        Raises:
+            NonFiniteError: a loss or gradient is not finite and on_nonfinite="stop";
+                the optimizer has not run.
+            OutOfMemory: memory is short, and batches may not or cannot be split.
+        """
+        self.optimizer.zero_grad()
+        sums = self._accumulate_within_memory(batches, state)
+        limit = self.args.max_grad_norm or math.inf
+        norm = math.nan
+        if sums.bad_batch is None:
+            norm = optim.clip_grad_norm_(self.parameters, limit)
+        outcome = StepOutcome(sums.loss, norm, sum(map(b.token_count, batches)))
+        if math.isfinite(norm) and sums.bad_batch is None:
+            state.skipped_in_a_row = 0
+        elif not self._go_on(batches, sums, outcome, state):
+            state.skipped_steps += 1
+            state.skipped_in_a_row += 1
+            self.optimizer.zero_grad()
+            outcome.applied = False
+            return outcome
+        self.event("on_pre_optimizer_step")
+        self.optimizer.step()
+        self.event("on_optimizer_step")
+        self.optimizer.zero_grad()
+        return outcome
+
+    def _accumulate_within_memory(
+        self, batches: list[b.Batch], state: TrainerState
+    ) -> _Sums:
+        """Accumulate gradients; split batches further when memory runs out."""
+        before = runtime.core_random_state()
+        while True:
+            try:
+                return self._accumulate(batches, state.batch_splits)
+            except OutOfMemory:
+                largest = max(map(b.row_count, batches))
+                if not self.args.auto_find_batch_size or state.batch_splits >= largest:
+                    raise
+            self.optimizer.zero_grad()
+            runtime.set_core_random_state(before)
+            state.batch_splits *= 2
+            warnings.warn(
+                f"out of memory at step {state.global_step + 1}: every batch is now "
+                f"cut into {state.batch_splits} parts; the effective batch size stays",
+                stacklevel=4,
+            )
+
+    def _accumulate(self, batches: list[b.Batch], splits: int) -> _Sums:
+        """Sum gradients of the mean loss; stop at a non-finite loss unless told not."""
+        sums = _Sums()
+        for index, batch in enumerate(batches):
+            rows = b.row_count(batch)
+            for part in b.split_rows(batch, splits):
+                if sums.bad_batch is None:
+                    sums.random_state = runtime.core_random_state()
+                share = b.row_count(part) / rows / len(batches)
+                loss = self.model(**b.inputs_of(part), **self.options).loss
+                value = float(loss.item())
+                sums.loss += share * value
+                if not math.isfinite(value) and sums.bad_batch is None:
+                    sums.bad_batch = index
+                    if self.args.on_nonfinite != "warn":
+                        return sums
+                (loss if share == 1.0 else loss * share).backward()
+            if index + 1 < len(batches):
+                self.event("on_substep_end")
+        return sums
+
+    def _go_on(
+        self,
+        batches: list[b.Batch],
+        sums: _Sums,
+        outcome: StepOutcome,
+        state: TrainerState,
+    ) -> bool:
+        """Report a non-finite step; True: update anyway, False: skip, else raise."""
+        step = state.global_step + 1
+        report = numerics.nonfinite_report(
+            self.model,
+            self.optimizer,
+            batches,
+            sums.bad_batch,
+            sums.random_state,
+            step=step,
+            epoch=state.epoch,
+            loss=sums.loss,
+            grad_norm=outcome.grad_norm,
+        )
+        self.on_report(report)
+        rows = report["bad_row_ids"]
+        shown = ", ".join(map(str, rows[:8])) + (" …" if len(rows) > 8 else "")
+        what = "gradient" if sums.bad_batch is None else "loss"
+        text = (
+            f"step {step}: the {what} is not finite; first non-finite tensor: "
+            f"{report['kind']} {report['tensor']}; rows {shown} of the training set"
+        )
+        policy = self.args.on_nonfinite
+        hopeless = bool(report["parameters"] or report["optimizer_state"])
+        too_many = state.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW
+        if policy == "stop" or (policy == "skip" and (hopeless or too_many)):
+            raise NonFiniteError(
+                f"{text}; the optimizer has not run and nothing was saved. Look into "
+                "nonfinite-report.json, then correct these rows, lower learning_rate, "
+                "or pass on_nonfinite='skip'",
+                report,
+            )
+        warnings.warn(
+            f"{text}; {'the update is skipped' if policy == 'skip' else 'going on'}",
+            stacklevel=5,
+        )
+        return policy == "warn"

@@ -1,0 +1,376 @@
+"""The Trainer: the training loop, readable from top to bottom, and its surroundings.
+
+The parts live next door: one optimizer step in ``step.py``, evaluation in
+``evaluate.py``, saving in ``saving.py`` and ``checkpoint.py``, signals in
+``interrupts.py``.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from typing import Any
+
+from evolving_attention import optim
+from evolving_attention.errors import ConfigError
+from evolving_attention.training import batches as b
+from evolving_attention.training import checkpoint as ckpt
+from evolving_attention.training import (
+    loaders,
+    logging,
+    numerics,
+    progress,
+    runtime,
+    schedules,
+)
+from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
+from evolving_attention.training.evaluate import EvaluationMixin, speed_metrics
+from evolving_attention.training.fingerprint import run_fingerprint
+from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
+from evolving_attention.training.plan import RunPlan, make_plan
+from evolving_attention.training.saving import SavingMixin
+from evolving_attention.training.state import TrainerControl, TrainerState, TrainOutput
+from evolving_attention.training.step import StepOutcome, StepRunner
+
+__all__ = ["Trainer"]
+
+
+class Trainer(EvaluationMixin, SavingMixin):
+    """Fine-tunes a model, with the habits of Hugging Face's Trainer.
+
+    A run is a function of model, data and arguments: the same bits for any number of
+    threads, and after any interruption and resume. A non-finite loss or gradient stops
+    it before it reaches the weights; SIGINT and SIGTERM save and leave.
+
+    Args:
+        model: a model of this package, called with packed batches.
+        args: options; defaults with output_dir="trainer_output" when left out.
+        data_collator: makes a batch of a list of rows; default: packed batches.
+        train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
+            or a text data set of this package together with ``processing_class``.
+        eval_dataset: the same, or a dict of several.
+        processing_class: the tokenizer; saved with every checkpoint.
+        compute_metrics: from EvalPrediction(predictions, label_ids) to a dict.
+        callbacks: further callbacks, as instances or classes.
+        optimizers: (optimizer, schedule) instead of AdamW and ``lr_scheduler_type``.
+
+    Example::
+
+        args = ea.TrainingArguments("out", num_train_epochs=3, eval_strategy="epoch")
+        trainer = ea.Trainer(model, args, train_dataset=train, eval_dataset=dev)
+        trainer.train(resume_from_checkpoint="auto")
+
+    Raises:
+        ConfigError: model and arguments do not fit.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        args: TrainingArguments | None = None,
+        *,
+        data_collator: Any = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        compute_metrics: Any = None,
+        callbacks: list[Any] | None = None,
+        optimizers: tuple[Any, Any] = (None, None),
+    ) -> None:
+        self.model, self.args = model, args or TrainingArguments()
+        self.data_collator, self.processing_class = data_collator, processing_class
+        self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
+        self.compute_metrics = compute_metrics
+        self._given = self.optimizer, self.lr_scheduler = optimizers
+        if self.optimizer is None and self.lr_scheduler is not None:
+            raise ConfigError(
+                "Trainer: optimizers has a schedule without its optimizer, expected "
+                "both or none; pass optimizers=(optimizer, schedule)"
+            )
+        self._check_dtype()
+        self.state, self.control = TrainerState(), TrainerControl()
+        self._prepared: dict[int, tuple[Any, Any]] = {}
+        self._guard: InterruptGuard | None = None
+        logging.set_log_level(self.args.log_level)
+        runtime.set_num_threads(self.args.num_threads)
+        runtime.set_seed(self.args.seed)
+        self.callback_handler = CallbackHandler(
+            [DefaultFlowCallback(), *(callbacks or []), *self._reporters()],
+            self.args,
+            self._objects,
+        )
+        self._event("on_init_end")
+
+    # ------------------------------------------------------------------ training
+
+    def train(self, resume_from_checkpoint: bool | str | None = None) -> TrainOutput:
+        """Train to the end, from the start or from a checkpoint.
+
+        Args:
+            resume_from_checkpoint: None: ``args.resume_from_checkpoint``, or afresh;
+                True: the newest complete checkpoint in output_dir; "auto": the same,
+                or afresh when there is none; else the path of a checkpoint.
+
+        Returns:
+            (global_step, training_loss, metrics).
+
+        Raises:
+            ConfigError, InputError: arguments and data do not fit.
+            CheckpointError: the checkpoint cannot be used, or saving failed.
+            NonFiniteError: a loss or gradient is not finite; nothing was saved.
+            Interrupted: a signal came; the state is saved in a checkpoint.
+        """
+        wanted = resume_from_checkpoint
+        if wanted is None:
+            wanted = self.args.resume_from_checkpoint
+        rows = self._rows(self.train_dataset, "train_dataset")
+        plan = make_plan(self.args, len(self._train_loader(rows, 0, 0)))
+        checkpoint = ckpt.find(self.args, wanted)
+        self._begin(plan, rows, checkpoint)
+        runner = StepRunner(
+            self.model, self.optimizer, self.args, self._event, self._write_report
+        )
+        began, first_step, self._rows_seen = time.monotonic(), self.state.global_step, 0
+        with InterruptGuard() as self._guard:
+            try:
+                self._event("on_train_begin")
+                self._run(runner, plan, rows)
+                self._leave_on_signal()
+                self._load_best()
+                steps = self.state.global_step - first_step
+                seconds = time.monotonic() - began
+                metrics = self._train_metrics(seconds, self._rows_seen, steps)
+                self.log(metrics)
+            except SignalReceived:
+                self._save_and_leave()
+            finally:
+                self._guard = None
+                self.model.eval()
+                self._event("on_train_end")
+        return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
+
+    def _run(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
+        """All epochs that are left, first finishing what a signal left undone."""
+        state = self.state
+        if self.args.eval_on_start and state.global_step == 0:
+            self.control.should_evaluate = True
+        self._log_evaluate_save()
+        if state.epoch_ended:
+            self._next_epoch()
+        while state.epoch_index < plan.num_epochs:
+            if self.control.should_training_stop:
+                break
+            self._run_epoch(runner, plan, rows)
+            self._event("on_epoch_end")
+            state.epoch_ended = True
+            self._leave_on_signal()
+            self._log_evaluate_save()
+            if self.control.should_training_stop:
+                break
+            self._next_epoch()
+
+    def _run_epoch(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
+        """The batches of one epoch that are left, one optimizer step after another."""
+        state = self.state
+        loader = self._train_loader(rows, state.epoch_index, state.batches_done)
+        if state.batches_done == 0:
+            self._event("on_epoch_begin")
+        self.model.train()
+        for group in b.groups_of(loader, self.args.gradient_accumulation_steps):
+            if state.global_step >= plan.max_steps:
+                break
+            self._event("on_step_begin")
+            rate = self.optimizer.param_groups[0]["lr"]
+            outcome = runner.run(group, state)
+            self.lr_scheduler.step()
+            self._count(group, outcome, plan)
+            self._last = {"grad_norm": outcome.grad_norm, "learning_rate": float(rate)}
+            self._event("on_step_end")
+            self._leave_on_signal()
+            self._log_evaluate_save()
+            if self.control.should_epoch_stop or self.control.should_training_stop:
+                break
+        self.control.should_epoch_stop = False
+
+    def _count(self, group: list[b.Batch], outcome: StepOutcome, plan: RunPlan) -> None:
+        """Move all counters on by one step."""
+        state = self.state
+        state.global_step += 1
+        state.batches_done += len(group)
+        state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
+        self._rows_seen += sum(map(b.row_count, group))
+        if self.args.include_num_input_tokens_seen != "no":
+            state.num_input_tokens_seen += outcome.tokens
+        if outcome.applied:
+            state.total_loss += outcome.loss
+            state.loss_steps += 1
+            state.loss_since_log += outcome.loss
+            state.steps_since_log += 1
+
+    def _next_epoch(self) -> None:
+        """Stand at the beginning of the next epoch."""
+        self.state.epoch_index += 1
+        self.state.batches_done, self.state.epoch_ended = 0, False
+
+    def _log_evaluate_save(self) -> None:
+        """Do what the callbacks have asked for, in this order."""
+        state, control = self.state, self.control
+        if control.should_log:
+            control.should_log = False
+            self._log_step()
+        if control.should_evaluate:
+            metrics = self.evaluate()
+            control.should_evaluate = False
+            if self._is_new_best(metrics) and (
+                self.args.load_best_model_at_end or self.args.save_strategy == "best"
+            ):
+                control.should_save = True
+        if control.should_save:
+            control.should_save = False
+            self._save_checkpoint()
+        state.pending = {}
+
+    def _leave_on_signal(self) -> None:
+        """Stop between two steps when a signal has come."""
+        if self._guard is not None and self._guard.received is not None:
+            raise SignalReceived
+
+    # ------------------------------------------------------- beginning and end
+
+    def _begin(self, plan: RunPlan, rows: Any, path: pathlib.Path | None) -> None:
+        """Put model, optimizer, schedule, generators and counters at their start."""
+        self.create_optimizer_and_scheduler(plan)
+        self.control = TrainerControl()
+        self._parts = ckpt.RunParts(
+            model=self.model,
+            optimizer=self.optimizer,
+            schedule=self.lr_scheduler,
+            args=self.args,
+            processing_class=self.processing_class,
+            fingerprint=run_fingerprint(self.args, self.model, rows),
+        )
+        if path is None:
+            ckpt.clear_or_refuse(self.args)
+            runtime.set_seed(self.args.seed)
+            self.state = TrainerState()
+        else:
+            self.state = ckpt.restore(self._parts, path)
+            self.callback_handler.load_state_dict(self.state.stateful_callbacks)
+            for name, value in self.state.pending.items():
+                setattr(self.control, name, value)
+        plan.tell(self.state, self.args)
+        numerics.check_finite(self.model, self.optimizer, "before training")
+        self._last: dict[str, float] = {}
+
+    def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
+        """AdamW without decay on biases and LayerNorm, and the schedule of the args."""
+        args = self.args
+        self.optimizer, self.lr_scheduler = self._given
+        if self.optimizer is None:
+            self.optimizer = optim.AdamW(
+                optim.decay_groups(self.model.named_parameters(), args.weight_decay),
+                lr=args.learning_rate,
+                betas=(args.adam_beta1, args.adam_beta2),
+                eps=args.adam_epsilon,
+                weight_decay=args.weight_decay,
+            )
+        if self.lr_scheduler is None:
+            self.lr_scheduler = schedules.get_scheduler(
+                args.lr_scheduler_type,
+                self.optimizer,
+                plan.warmup_steps,
+                plan.max_steps,
+                args.lr_scheduler_kwargs,
+            )
+
+    def _train_metrics(self, seconds: float, rows: int, steps: int) -> dict[str, float]:
+        """What the run took and came to; speeds are of this process alone."""
+        metrics = speed_metrics("train", seconds, rows, steps)
+        metrics["train_loss"] = self.state.total_loss / max(1, self.state.loss_steps)
+        if not self.args.skip_memory_metrics:
+            for name, value in runtime.memory().items():
+                metrics[f"train_mem_cpu_{name}"] = value
+        return metrics
+
+    # ------------------------------------------------------------------- logging
+
+    def log(self, logs: dict[str, Any]) -> None:
+        """Add the epoch to ``logs``, keep them in log_history, tell the callbacks."""
+        logs["epoch"] = self.state.epoch
+        if self.args.include_num_input_tokens_seen != "no":
+            logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen
+        self.state.log_history.append({**logs, "step": self.state.global_step})
+        self._event("on_log", logs=logs)
+
+    def _log_step(self) -> None:
+        """Log the mean loss since the last time, gradient norm and learning rate."""
+        state, logs = self.state, dict(self._last)
+        if state.steps_since_log:
+            mean = state.loss_since_log / state.steps_since_log
+            logs = {"loss": mean, **logs}
+        state.loss_since_log, state.steps_since_log = 0.0, 0
+        if state.skipped_steps:
+            logs["skipped_steps"] = state.skipped_steps
+        self.log(logs)
+
+    # ----------------------------------------------------------------- callbacks
+
+    def add_callback(self, callback: Any) -> None:
+        """Add a callback, given as instance or class."""
+        self.callback_handler.add(callback)
+
+    def pop_callback(self, callback: Any) -> Any:
+        """Take out and return a callback, given as instance or class, or None."""
+        return self.callback_handler.pop(callback)
+
+    def remove_callback(self, callback: Any) -> None:
+        """Take out a callback, given as instance or class."""
+        self.callback_handler.pop(callback)
+
+    def _event(self, name: str, **kwargs: Any) -> None:
+        self.control = self.callback_handler.call(
+            name, self.state, self.control, **kwargs
+        )
+
+    def _objects(self) -> dict[str, Any]:
+        """What every callback gets by keyword."""
+        return {
+            "model": self.model,
+            "processing_class": self.processing_class,
+            "optimizer": self.optimizer,
+            "lr_scheduler": self.lr_scheduler,
+            "train_dataset": self.train_dataset,
+            "eval_dataset": self.eval_dataset,
+        }
+
+    def _reporters(self) -> list[Any]:
+        """JSON lines always; TensorBoard on demand; a bar, or lines without one."""
+        display = progress.progress_callback(self.args.disable_tqdm)
+        found = [logging.JsonLinesCallback(), display or logging.ConsoleCallback()]
+        if "tensorboard" in self.args.report_to:
+            found.insert(1, logging.TensorBoardCallback())
+        return found
+
+    # ---------------------------------------------------------------------- data
+
+    def _rows(self, dataset: Any, role: str) -> Any:
+        """The data set with input_ids; tokenized once if it is text."""
+        held = self._prepared.get(id(dataset))
+        if held is None or held[0] is not dataset:
+            rows = loaders.prepared(dataset, role, self.processing_class)
+            held = self._prepared[id(dataset)] = (dataset, rows)
+        return held[1]
+
+    def _train_loader(self, rows: Any, epoch: int, start: int) -> Any:
+        return loaders.train_loader(self.args, rows, self.data_collator, epoch, start)
+
+    def _check_dtype(self) -> None:
+        """Refuse a model of another element type than the arguments ask for."""
+        wanted, has = self.args.dtype, getattr(self.model, "dtype", None)
+        if wanted is not None and has is not None and str(has) != wanted:
+            raise ConfigError(
+                f"Trainer: the model is {has}, expected {wanted} (bf16="
+                f"{self.args.bf16}, precision={self.args.precision!r}); load it with "
+                f"from_pretrained(..., dtype={wanted!r})"
+            )
