@@ -6,6 +6,14 @@ from collections.abc import Callable
 
 from evolving_attention.data.glue import TASKS, GlueDataset, get_task, in_domain, load
 from evolving_attention.data.glue_tasks import GlueTask
+from evolving_attention.data.hub import load_hub
+from evolving_attention.data.submission import (
+    SubmissionReport,
+    build_submission,
+    leaderboard_file,
+    predict_file_name,
+    write_predictions,
+)
 from evolving_attention.metrics import EvalPrediction, compute_metrics
 
 __all__ = [
@@ -13,10 +21,16 @@ __all__ = [
     "EvalPrediction",
     "GlueDataset",
     "GlueTask",
+    "SubmissionReport",
+    "build_submission",
     "get_task",
     "in_domain",
+    "leaderboard_file",
     "load",
+    "load_hub",
     "metrics",
+    "predict_file_name",
+    "write_predictions",
 ]
 
 

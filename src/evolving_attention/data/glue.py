@@ -16,7 +16,12 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.glue_tasks import SPLITS, TASKS, GlueTask, get_task
-from evolving_attention.data.records import Record, read_names, read_records
+from evolving_attention.data.records import (
+    Record,
+    read_names,
+    read_records,
+    texts_are_good,
+)
 from evolving_attention.data.report import RowCollector, RowReport, check_policy
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, DataError, InputError
@@ -150,7 +155,6 @@ def _load_split(
     check = _RowCheck(task, label, collector)
     parse = _label_parser(task, is_test) if has_labels else None
     for record in read_records(path, wanted, collector, header):
-        index = collector.report.rows_in - 1
         value = check(record, parse, is_test)
         if value is None:
             continue
@@ -158,7 +162,7 @@ def _load_split(
         for name, field in zip(columns, record.values, strict=False):
             columns[name].append(field)
         labels.append(value)
-        indices.append(index)
+        indices.append(record.index)
     report = collector.finish()
     has_labels = any(value != -1 for value in labels)
     return GlueDataset(
@@ -246,13 +250,8 @@ class _RowCheck:
         is_test: bool,
     ) -> int | float | None:
         """The row's label (-1 without labels), or None after rejecting it."""
-        for index, field in enumerate(record.values[: self.texts]):
-            if not isinstance(field, str):
-                kind = type(field).__name__
-                return self._reject(record, index, f"text field is {kind}, not text")
-            # A test row needs a prediction whatever it holds.
-            if not is_test and not field.strip():
-                return self._reject(record, index, "text field is empty")
+        if not texts_are_good(record, self.texts, self.collector, empty=is_test):
+            return None
         if parse is None:
             return -1
         last = len(record.values) - 1
@@ -260,7 +259,8 @@ class _RowCheck:
         scalar = isinstance(field, (str, int, float))
         value = parse(field) if scalar else None
         if value is None:
-            return self._reject(record, last, self._label_reason(field))
+            reason = self._label_reason(field)
+            self.collector.reject(record.line, record.place(last), reason)
         return value
 
     def _label_reason(self, field: Any) -> str:
@@ -271,6 +271,3 @@ class _RowCheck:
         if field == "":
             return f"the label is empty; expected {self.expected}"
         return f"label {str(field)[:60]!r} is not known; expected {self.expected}"
-
-    def _reject(self, record: Record, index: int, reason: str) -> None:
-        self.collector.reject(record.line, record.place(index), reason)

@@ -17,16 +17,17 @@ from evolving_attention.data.lines import read_lines
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import ConfigError
 
-__all__ = ["SUFFIXES", "Record", "read_names", "read_records"]
+__all__ = ["SUFFIXES", "Record", "read_names", "read_records", "texts_are_good"]
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 _MAX_RECORD_LINES = 1000
 
 
 class Record(NamedTuple):
-    """One row: line (from 1), the wanted values in order, and where each begins."""
+    """One row: line (from 1), index (from 0), the wanted values, where each begins."""
 
     line: int
+    index: int
     values: Sequence[Any]
     place: Callable[[int], int]
 
@@ -70,6 +71,23 @@ def read_names(path: Path, collector: RowCollector) -> list[str]:
         _refuse_duplicates(names, collector)
         return names
     collector.fail("no header line", 1, 1)
+
+
+def texts_are_good(
+    record: Record, texts: int, collector: RowCollector, *, empty: bool
+) -> bool:
+    """Whether the first ``texts`` values are text; a record where not is rejected.
+
+    ``empty``: let empty text pass (a test row needs a prediction whatever it holds).
+    """
+    for index, field in enumerate(record.values[:texts]):
+        if isinstance(field, str) and (empty or field.strip()):
+            continue
+        kind = type(field).__name__
+        what = "empty" if isinstance(field, str) else f"{kind}, not text"
+        collector.reject(record.line, record.place(index), f"text field is {what}")
+        return False
+    return True
 
 
 def _suffix(path: Path) -> str:
@@ -136,9 +154,9 @@ def _read_tsv(
         elif header is None and fields == names:
             collector.reject(number, 1, _REPEATED_HEADER)
         else:
-            yield Record(
-                number, [fields[i] for i in indices], _tsv_place(fields, indices)
-            )
+            values = [fields[i] for i in indices]
+            index = collector.report.rows_in - 1
+            yield Record(number, index, values, _tsv_place(fields, indices))
 
 
 _REPEATED_HEADER = "the header line again (were files concatenated?)"
@@ -152,8 +170,9 @@ class _Lookahead:
     """Lines that can be taken back, for records that span several of them."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
-        self._lines, self._kept = lines, []  # type: ignore[var-annotated]
-        self.taken: list[tuple[int, str]] = []
+        self._lines = lines
+        self.taken: list[tuple[int, str]] = []  # lines of the record being read
+        self.kept: list[tuple[int, str]] = []  # given back, last first
 
     def __iter__(self) -> _Lookahead:
         return self
@@ -161,13 +180,13 @@ class _Lookahead:
     def __next__(self) -> str:
         if len(self.taken) >= _MAX_RECORD_LINES:
             raise StopIteration
-        item = self._kept.pop() if self._kept else next(self._lines)
+        item = self.kept.pop() if self.kept else next(self._lines)
         self.taken.append(item)
         return item[1] + "\n"
 
     def give_back(self) -> None:
         """Keep the first line taken, return the others for the next record."""
-        self._kept.extend(reversed(self.taken[1:]))
+        self.kept.extend(reversed(self.taken[1:]))
         del self.taken[1:]
 
 
@@ -217,7 +236,9 @@ def _read_csv(
         # Every line was announced as a row of its own.
         collector.report.rows_in -= len(lines.taken) - 1
         joined += len(lines.taken) > 1
-        yield Record(number, [fields[i] for i in indices], _csv_place(text, fields))
+        index = collector.report.rows_in - 1 - len(lines.kept)
+        values = [fields[i] for i in indices]
+        yield Record(number, index, values, _csv_place(text, fields))
     if joined:
         collector.note(f"{joined} row(s) span several lines by quotation marks")
 
@@ -254,9 +275,9 @@ def _read_json(
             column = offset + text.find(f'"{bad}"') + 1
             collector.reject(number, column, f"field {bad!r} {unclean(value[bad])}")
         else:
-            yield Record(
-                number, [value[n] for n in wanted], _json_place(text, offset, wanted)
-            )
+            values = [value[n] for n in wanted]
+            index = collector.report.rows_in - 1
+            yield Record(number, index, values, _json_place(text, offset, wanted))
 
 
 def _json_place(text: str, offset: int, wanted: Sequence[str]) -> Callable[[int], int]:
