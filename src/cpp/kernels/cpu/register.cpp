@@ -1,10 +1,78 @@
-// The CPU's fast kernels in order of preference, for the instruction set in use.
+// The CPU's fast kernels in order of preference, for the instruction set in
+// use.
+#include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
 #include "kernels/registry.h"
 #include "runtime/cpu_info.h"
 
 namespace ea {
 
-void register_cpu_kernels() {}
+namespace {
+
+// One kernel, compiled for each instruction set.
+template <typename Args>
+using Run = void (*)(const Args&);
+
+template <typename K>
+void add(Run<typename K::Args> avx2, Run<typename K::Args> avx512,
+         bool (*supports)(const typename K::Args&)) {
+  const Isa isa = isa_used();
+  if (isa == Isa::scalar) return;
+  register_kernel<K>("simd", isa == Isa::avx512 ? avx512 : avx2, supports);
+}
+
+// Float64 is the business of the reference kernels.
+bool narrow(const TensorView& view) {
+  return view.dtype == DType::f32 || view.dtype == DType::bf16;
+}
+
+bool narrow_y(const auto& args) { return narrow(args.y); }
+bool narrow_x(const auto& args) { return narrow(args.x); }
+bool narrow_dx(const auto& args) { return narrow(args.dx); }
+bool narrow_logits(const auto& args) { return narrow(args.logits); }
+bool any_dtype(const auto&) { return true; }
+
+bool narrow_list(const SumOfSquares::Args& args) {
+  for (const TensorView& x : *args.xs) {
+    if (!narrow(x)) return false;
+  }
+  return true;
+}
+
+bool narrow_parameters(const AdamW::Args& args) {
+  for (const AdamWTensor& one : *args.tensors) {
+    if (!narrow(one.param) || one.grad.dtype != one.param.dtype) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void register_cpu_kernels() {
+  namespace a = simd::avx2;
+  namespace b = simd::avx512;
+  add<Binary>(a::binary, b::binary, narrow_y);
+  add<Axpby>(a::axpby, b::axpby, narrow_y);
+  add<Sum>(a::sum, b::sum, narrow_x);
+  add<SumOfSquares>(a::sum_of_squares, b::sum_of_squares, narrow_list);
+  add<ActivationForward>(a::activation_forward, b::activation_forward,
+                         narrow_x);
+  add<ActivationBackward>(a::activation_backward, b::activation_backward,
+                          narrow_x);
+  add<LayerNormForward>(a::layer_norm_forward, b::layer_norm_forward, narrow_x);
+  add<LayerNormBackward>(a::layer_norm_backward, b::layer_norm_backward,
+                         narrow_x);
+  add<SoftmaxForward>(a::softmax_forward, b::softmax_forward, narrow_x);
+  add<SoftmaxBackward>(a::softmax_backward, b::softmax_backward, narrow_dx);
+  add<Dropout>(a::dropout, b::dropout, narrow_x);
+  add<GatherRows>(a::gather_rows, b::gather_rows, any_dtype);
+  add<ScatterAddRows>(a::scatter_add_rows, b::scatter_add_rows, narrow_dx);
+  add<CrossEntropyForward>(a::cross_entropy_forward, b::cross_entropy_forward,
+                           narrow_logits);
+  add<CrossEntropyBackward>(a::cross_entropy_backward,
+                            b::cross_entropy_backward, narrow_logits);
+  add<AdamW>(a::adamw, b::adamw, narrow_parameters);
+  register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
+}
 
 }  // namespace ea

@@ -13,6 +13,7 @@ constexpr int kLanes = 8;
 typedef float Vf __attribute__((vector_size(32)));
 typedef double Vd __attribute__((vector_size(32)));  // kLanes / 2 doubles
 typedef std::int32_t Vi __attribute__((vector_size(32)));
+typedef std::uint64_t Vq __attribute__((vector_size(32)));
 
 // The first n lanes, 0 <= n <= kLanes.
 struct Part {
@@ -97,6 +98,20 @@ EA_INLINE Vf scale_by_power(Vf v, Vf n) {
   const Vf second = (Vf)((whole - half + 127) << 23);
   return v * first * second;
 }
+
+// Products of the lower 32 bits of each lane.
+EA_INLINE Vq multiply_low(Vq a, Vq b) {
+  return (Vq)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+}
+// a0 b0 a2 b2 .. and a1 b1 a3 b3 ..: pairs of even and of odd lanes.
+EA_INLINE Vq interleave_low(Vq a, Vq b) {
+  return (Vq)_mm256_unpacklo_epi64((__m256i)a, (__m256i)b);
+}
+EA_INLINE Vq interleave_high(Vq a, Vq b) {
+  return (Vq)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
+}
+// Numbers that are in order once interleave_low and _high took them apart.
+EA_INLINE Vq counter_order() { return Vq{0, 2, 1, 3}; }
 
 EA_INLINE Vd low_double(Vf v) {
   return _mm256_cvtps_pd(_mm256_castps256_ps128(v));

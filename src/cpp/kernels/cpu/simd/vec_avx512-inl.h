@@ -18,6 +18,7 @@ constexpr int kLanes = 16;
 typedef float Vf __attribute__((vector_size(64)));
 typedef double Vd __attribute__((vector_size(64)));  // kLanes / 2 doubles
 typedef std::int32_t Vi __attribute__((vector_size(64)));
+typedef std::uint64_t Vq __attribute__((vector_size(64)));
 
 // The first n lanes, 0 <= n <= kLanes.
 struct Part {
@@ -86,6 +87,20 @@ EA_INLINE Vi to_int(Vf v) { return (Vi)_mm512_cvtps_epi32(v); }
 EA_INLINE Vf to_float(Vi v) { return _mm512_cvtepi32_ps((__m512i)v); }
 // v 2^n for integral n, right also where the result is subnormal.
 EA_INLINE Vf scale_by_power(Vf v, Vf n) { return _mm512_scalef_ps(v, n); }
+
+// Products of the lower 32 bits of each lane.
+EA_INLINE Vq multiply_low(Vq a, Vq b) {
+  return (Vq)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+}
+// a0 b0 a2 b2 .. and a1 b1 a3 b3 ..: pairs of even and of odd lanes.
+EA_INLINE Vq interleave_low(Vq a, Vq b) {
+  return (Vq)_mm512_unpacklo_epi64((__m512i)a, (__m512i)b);
+}
+EA_INLINE Vq interleave_high(Vq a, Vq b) {
+  return (Vq)_mm512_unpackhi_epi64((__m512i)a, (__m512i)b);
+}
+// Numbers that are in order once interleave_low and _high took them apart.
+EA_INLINE Vq counter_order() { return Vq{0, 4, 1, 5, 2, 6, 3, 7}; }
 
 EA_INLINE Vd low_double(Vf v) {
   return _mm512_cvtps_pd(_mm512_castps512_ps256(v));

@@ -1,0 +1,113 @@
+// SIMD fused log-softmax loss, forward and backward (kernels/cross_entropy.h).
+#include <math.h>
+
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/math-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+std::int64_t count_labels(const TensorView& labels, std::int64_t ignored) {
+  const std::int64_t* label = labels.as<std::int64_t>();
+  const std::int64_t n = labels.shape[0];
+  std::int64_t count = 0;
+  for (std::int64_t r = 0; r < n; ++r) count += label[r] != ignored;
+  return count;
+}
+
+template <typename T>
+float log_sum_exp(const T* x, std::int64_t n) {
+  const float top =
+      max_over(n, [&](std::int64_t c, auto part) { return load(x + c, part); });
+  const float total = sum_over(n, [&](std::int64_t c, auto part) {
+    return exp(load(x + c, part) - set(top));
+  });
+  return static_cast<float>(static_cast<double>(top) +
+                            ::log(static_cast<double>(total)));
+}
+
+template <typename T>
+void run_forward(const CrossEntropyForward::Args& args) {
+  const std::int64_t rows = args.logits.shape[0];
+  const std::int64_t classes = args.logits.shape[1];
+  const std::int64_t* labels = args.labels.as<std::int64_t>();
+  float* lses = args.lse.as<float>();
+  const double smoothing = args.label_smoothing;
+  const Scratch scratch(rows * 8);
+  double* losses = scratch.as<double>();
+  parallel_chunks(
+      rows, items_per_job(classes), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          const T* x = args.logits.as<T>() + r * classes;
+          const double lse =
+              static_cast<double>(lses[r] = log_sum_exp(x, classes));
+          if (labels[r] == args.ignore_index) continue;
+          losses[r] = (1.0 - smoothing) *
+                      (lse - static_cast<double>(load_one(x + labels[r])));
+          if (smoothing == 0.0) continue;
+          const float sum = sum_over(classes, [&](std::int64_t c, auto part) {
+            return load(x + c, part);
+          });
+          losses[r] += smoothing * (lse - static_cast<double>(sum) /
+                                              static_cast<double>(classes));
+        }
+      });
+  double total = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (labels[r] != args.ignore_index) total += losses[r];
+  }
+  const std::int64_t count = count_labels(args.labels, args.ignore_index);
+  *args.loss.as<float>() =
+      static_cast<float>(total / static_cast<double>(count));
+}
+
+template <typename T>
+void run_backward(const CrossEntropyBackward::Args& args, float dloss) {
+  const std::int64_t rows = args.logits.shape[0];
+  const std::int64_t classes = args.logits.shape[1];
+  const std::int64_t* labels = args.labels.as<std::int64_t>();
+  const float* lses = args.lse.as<float>();
+  const std::int64_t count = count_labels(args.labels, args.ignore_index);
+  const float factor = dloss / static_cast<float>(count);
+  const float hit = static_cast<float>(1.0 - args.label_smoothing);
+  const float each =
+      static_cast<float>(args.label_smoothing / static_cast<double>(classes));
+  parallel_chunks(
+      rows, items_per_job(classes), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          const T* x = args.logits.as<T>() + r * classes;
+          T* dx = args.dlogits.as<T>() + r * classes;
+          if (labels[r] == args.ignore_index) {
+            __builtin_memset(static_cast<void*>(dx), 0,
+                             static_cast<std::size_t>(classes) * sizeof(T));
+            continue;
+          }
+          for_vectors(classes, [&](std::int64_t c, auto part) {
+            const Vf p = exp(load(x + c, part) - set(lses[r]));
+            store(dx + c, set(factor) * (p - set(each)), part);
+          });
+          const Vf p = exp(set(load_one(x + labels[r]) - lses[r]));
+          store_one(dx + labels[r], factor * (p[0] - each - hit));
+        }
+      });
+}
+
+}  // namespace
+
+void cross_entropy_forward(const CrossEntropyForward::Args& args) {
+  if (args.logits.dtype == DType::bf16) return run_forward<bfloat16>(args);
+  run_forward<float>(args);
+}
+
+void cross_entropy_backward(const CrossEntropyBackward::Args& args) {
+  const float dloss = args.dloss.dtype == DType::bf16
+                          ? load_one(args.dloss.as<bfloat16>())
+                          : *args.dloss.as<float>();
+  if (args.logits.dtype == DType::bf16) {
+    return run_backward<bfloat16>(args, dloss);
+  }
+  run_backward<float>(args, dloss);
+}
+
+}  // namespace ea::simd::EA_TARGET

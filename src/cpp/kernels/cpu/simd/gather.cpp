@@ -1,0 +1,127 @@
+// SIMD rows by index and their scatter-add (kernels/gather.h).
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Source rows of each destination row as linked lists in increasing order:
+// first[row], then next[source], -1 at the end.
+void link_rows(const std::int64_t* index, std::int64_t count,
+               std::int64_t* first, std::int64_t rows, std::int64_t* next) {
+  for (std::int64_t r = 0; r < rows; ++r) first[r] = -1;
+  for (std::int64_t i = count - 1; i >= 0; --i) {
+    if (index[i] < 0) continue;
+    next[i] = first[index[i]];
+    first[index[i]] = i;
+  }
+}
+
+// The sum of the listed rows of dy, columns [0, n), into dx; one vector of
+// columns at a time stays in a register while the list is walked.
+template <typename T>
+void sum_listed(const T* dy, std::int64_t width, std::int64_t source,
+                const std::int64_t* next, T* dx, std::int64_t n) {
+  if (next[source] < 0) {
+    __builtin_memcpy(static_cast<void*>(dx), dy + source * width,
+                     static_cast<std::size_t>(n) * sizeof(T));
+    return;
+  }
+  constexpr std::int64_t kAtOnce = 4 * kLanes;
+  std::int64_t c = 0;
+  for (; c + kAtOnce <= n; c += kAtOnce) {
+    Vf sum[4] = {set(0.0f), set(0.0f), set(0.0f), set(0.0f)};
+    for (std::int64_t i = source; i >= 0; i = next[i]) {
+      for (int k = 0; k < 4; ++k) {
+        sum[k] += load(dy + i * width + c + k * kLanes);
+      }
+    }
+    for (int k = 0; k < 4; ++k) store(dx + c + k * kLanes, sum[k]);
+  }
+  for_vectors(n - c, [&](std::int64_t at, auto part) {
+    Vf sum = set(0.0f);
+    for (std::int64_t i = source; i >= 0; i = next[i]) {
+      sum += load(dy + i * width + c + at, part);
+    }
+    store(dx + c + at, sum, part);
+  });
+}
+
+// Rows [begin, end) of columns [column, column + n) of dx: listed rows are
+// summed, the others zeroed, whole runs of them at once.
+template <typename T>
+void fill_rows(const ScatterAddRows::Args& args, const std::int64_t* first,
+               const std::int64_t* next, std::int64_t begin, std::int64_t end,
+               std::int64_t column, std::int64_t n) {
+  const std::int64_t width = args.dx.shape[1];
+  T* dx = args.dx.as<T>() + column;
+  for (std::int64_t r = begin; r < end;) {
+    if (first[r] >= 0) {
+      sum_listed(args.dy.as<T>() + column, width, first[r], next,
+                 dx + r * width, n);
+      ++r;
+      continue;
+    }
+    std::int64_t stop = r + 1;
+    while (n == width && stop < end && first[stop] < 0) ++stop;
+    __builtin_memset(
+        static_cast<void*>(dx + r * width), 0,
+        static_cast<std::size_t>((stop - r - 1) * width + n) * sizeof(T));
+    r = stop;
+  }
+}
+
+template <typename T>
+void run_scatter(const ScatterAddRows::Args& args) {
+  const std::int64_t rows = args.dx.shape[0], width = args.dx.shape[1];
+  const std::int64_t count = args.index.shape[0];
+  if (rows == 0 || width == 0) return;
+  const Scratch scratch((rows + count) * 8);
+  std::int64_t* first = scratch.as<std::int64_t>();
+  std::int64_t* next = first + rows;
+  link_rows(args.index.as<std::int64_t>(), count, first, rows, next);
+  // Many rows: jobs of some rows. Few rows that receive many: strips of
+  // columns, since one row may receive nearly all.
+  const bool strips = rows * 4 < count;
+  const std::int64_t columns = strips ? 64 : width;
+  const std::int64_t per_job = strips ? rows : items_per_job(width);
+  const std::int64_t across = ceil_div(width, columns);
+  parallel_for(ceil_div(rows, per_job) * across, [&](std::int64_t job) {
+    const std::int64_t begin = job / across * per_job;
+    const std::int64_t end = begin + per_job < rows ? begin + per_job : rows;
+    const std::int64_t column = job % across * columns;
+    const std::int64_t left = width - column;
+    fill_rows<T>(args, first, next, begin, end, column,
+                 left < columns ? left : columns);
+  });
+}
+
+}  // namespace
+
+void gather_rows(const GatherRows::Args& args) {
+  const std::int64_t width = args.x.shape[1];
+  const std::int64_t bytes =
+      width * static_cast<std::int64_t>(size_of(args.x.dtype));
+  const char* x = args.x.as<char>();
+  char* y = args.y.as<char>();
+  const std::int64_t* index = args.index.as<std::int64_t>();
+  parallel_chunks(args.index.shape[0], items_per_job(width),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t i = begin; i < end; ++i) {
+                      char* row = y + i * bytes;
+                      const auto size = static_cast<std::size_t>(bytes);
+                      if (index[i] >= 0) {
+                        __builtin_memcpy(row, x + index[i] * bytes, size);
+                      } else {
+                        __builtin_memset(row, 0, size);
+                      }
+                    }
+                  });
+}
+
+void scatter_add_rows(const ScatterAddRows::Args& args) {
+  if (args.dx.dtype == DType::bf16) return run_scatter<bfloat16>(args);
+  run_scatter<float>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

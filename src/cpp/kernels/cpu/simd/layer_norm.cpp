@@ -1,0 +1,133 @@
+// SIMD layer normalisation, forward and backward (kernels/layer_norm.h).
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// s = x + residual, as it is stored; the sum of s over the row.
+template <typename T>
+EA_INLINE float add_residual(const T* x, const T* residual, T* s,
+                             std::int64_t width) {
+  return sum_over(width, [&](std::int64_t i, auto part) {
+    const Vf v = load(x + i, part) + load(residual + i, part);
+    store(s + i, v, part);
+    return as_stored(v, s);
+  });
+}
+
+template <typename T>
+void run_forward(const LayerNormForward::Args& args) {
+  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
+  const T* weight = args.weight.as<T>();
+  const T* bias = args.bias.as<T>();
+  float* means = args.mean.as<float>();
+  float* rstds = args.rstd.as<float>();
+  const float inverse = 1.0f / static_cast<float>(width);
+  const float eps = static_cast<float>(args.eps);
+  parallel_chunks(
+      rows, items_per_job(width), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          const T* s = args.x.as<T>() + r * width;
+          float total;
+          if (args.residual.defined()) {
+            T* sum = args.sum.as<T>() + r * width;
+            total =
+                add_residual(s, args.residual.as<T>() + r * width, sum, width);
+            s = sum;
+          } else {
+            total = sum_over(width, [&](std::int64_t i, auto part) {
+              return load(s + i, part);
+            });
+          }
+          const Vf mean = set(total * inverse);
+          const float squares = sum_over(width, [&](std::int64_t i, auto part) {
+            const Vf d = load(s + i, part) - mean;
+            return d * d;
+          });
+          const float rstd = 1.0f / sqrt(set(squares * inverse + eps))[0];
+          means[r] = total * inverse;
+          rstds[r] = rstd;
+          T* y = args.y.as<T>() + r * width;
+          for_vectors(width, [&](std::int64_t i, auto part) {
+            const Vf h = (load(s + i, part) - mean) * set(rstd);
+            store(y + i, fma(h, load(weight + i, part), load(bias + i, part)),
+                  part);
+          });
+        }
+      });
+}
+
+// One row of the backward: dx, and the row's part of dweight and dbias.
+template <typename T>
+EA_INLINE void backward_row(const T* dy, const T* s, const T* weight,
+                            float mean, float rstd, T* dx, float* dweight,
+                            float* dbias, std::int64_t width) {
+  Vf sum_gh_low = set(0.0f), sum_gh_high = set(0.0f);
+  const float sum_g = sum_over(width, [&](std::int64_t i, auto part) {
+    const Vf d = load(dy + i, part);
+    const Vf h =
+        only((load(s + i, part) - set(mean)) * set(rstd), part, set(0.0f));
+    const Vf g = d * load(weight + i, part);
+    store(dweight + i, fma(d, h, load(dweight + i, part)), part);
+    store(dbias + i, load(dbias + i, part) + d, part);
+    // Two accumulators by the parity of the vector, to shorten the chain.
+    if ((i / kLanes) % 2 == 0) {
+      sum_gh_low = fma(g, h, sum_gh_low);
+    } else {
+      sum_gh_high = fma(g, h, sum_gh_high);
+    }
+    return g;
+  });
+  const float inverse = 1.0f / static_cast<float>(width);
+  const Vf mean_g = set(sum_g * inverse);
+  const Vf mean_gh = set(reduce_add(sum_gh_low + sum_gh_high) * inverse);
+  for_vectors(width, [&](std::int64_t i, auto part) {
+    const Vf h = (load(s + i, part) - set(mean)) * set(rstd);
+    const Vf g = load(dy + i, part) * load(weight + i, part);
+    store(dx + i, set(rstd) * fnma(h, mean_gh, g - mean_g), part);
+  });
+}
+
+template <typename T>
+void run_backward(const LayerNormBackward::Args& args) {
+  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
+  const float* means = args.mean.as<float>();
+  const float* rstds = args.rstd.as<float>();
+  const std::int64_t block = rows_per_block(rows, width);
+  const std::int64_t blocks = ceil_div(rows, block);
+  // Per block: the sums of dy h, then those of dy.
+  const Scratch scratch(blocks * 2 * width * 4);
+  float* partial = scratch.as<float>();
+  parallel_for(blocks, [&](std::int64_t b) {
+    float* dweight = partial + b * 2 * width;
+    float* dbias = dweight + width;
+    __builtin_memset(dweight, 0, static_cast<std::size_t>(width) * 8);
+    const std::int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+    for (std::int64_t r = b * block; r < end; ++r) {
+      backward_row(args.dy.as<T>() + r * width, args.x.as<T>() + r * width,
+                   args.weight.as<T>(), means[r], rstds[r],
+                   args.dx.as<T>() + r * width, dweight, dbias, width);
+    }
+  });
+  parallel_chunks(width, 256, [&](std::int64_t begin, std::int64_t end) {
+    combine_blocks(partial + begin, blocks, 2 * width,
+                   args.dweight.as<T>() + begin, end - begin);
+    combine_blocks(partial + width + begin, blocks, 2 * width,
+                   args.dbias.as<T>() + begin, end - begin);
+  });
+}
+
+}  // namespace
+
+void layer_norm_forward(const LayerNormForward::Args& args) {
+  if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
+  run_forward<float>(args);
+}
+
+void layer_norm_backward(const LayerNormBackward::Args& args) {
+  if (args.x.dtype == DType::bf16) return run_backward<bfloat16>(args);
+  run_backward<float>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

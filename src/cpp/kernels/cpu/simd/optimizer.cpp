@@ -1,0 +1,87 @@
+// SIMD AdamW in one pass over all tensors (kernels/optimizer.h).
+#include <math.h>
+
+#include "kernels/cpu/simd/pieces-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// What is the same for all elements of a tensor.
+struct Step {
+  Vf decay;    // 1 - lr wd
+  Vf rate;     // lr / (1 - b1^t)
+  Vf root;     // 1 / sqrt(1 - b2^t)
+  Vf b1_rest;  // 1 - b1
+  Vf b2, b2_rest, eps, grad_scale;
+};
+
+Step make_step(const AdamW::Args& args, const AdamWTensor& tensor) {
+  const auto t = static_cast<double>(args.step);
+  const auto f = [](double x) { return set(static_cast<float>(x)); };
+  return {f(1.0 - tensor.lr * tensor.weight_decay),
+          f(tensor.lr / (1.0 - ::pow(args.beta1, t))),
+          f(1.0 / ::sqrt(1.0 - ::pow(args.beta2, t))),
+          f(1.0 - args.beta1),
+          f(args.beta2),
+          f(1.0 - args.beta2),
+          f(args.eps),
+          f(args.grad_scale)};
+}
+
+// `value` is what is updated: the parameter itself, or its float32 master.
+template <typename T>
+void update(const Step& step, T* param, const T* grad, float* value, float* m,
+            float* v, std::int64_t n) {
+  for_vectors(n, [&](std::int64_t i, auto part) {
+    const Vf g = load(grad + i, part) * step.grad_scale;
+    const Vf old_m = load(m + i, part);
+    const Vf new_m = fma(step.b1_rest, g - old_m, old_m);
+    const Vf new_v = fma(step.b2_rest * g, g, step.b2 * load(v + i, part));
+    const Vf denominator = fma(sqrt(new_v), step.root, step.eps);
+    const Vf x = fnma(step.rate, new_m / denominator,
+                      load(value + i, part) * step.decay);
+    store(m + i, new_m, part);
+    store(v + i, new_v, part);
+    store(value + i, x, part);
+    if constexpr (sizeof(T) != sizeof(float)) store(param + i, x, part);
+  });
+}
+
+void run_piece(const AdamW::Args& args, const AdamWTensor& tensor,
+               const Piece& piece) {
+  const Step step = make_step(args, tensor);
+  const std::int64_t at = piece.begin, n = piece.end - piece.begin;
+  float* m = tensor.exp_avg.as<float>() + at;
+  float* v = tensor.exp_avg_sq.as<float>() + at;
+  if (tensor.param.dtype == DType::bf16) {
+    update(step, tensor.param.as<bfloat16>() + at,
+           tensor.grad.as<bfloat16>() + at, tensor.master.as<float>() + at, m,
+           v, n);
+  } else {
+    float* param = tensor.param.as<float>() + at;
+    update(step, param, tensor.grad.as<float>() + at, param, m, v, n);
+  }
+}
+
+}  // namespace
+
+void adamw(const AdamW::Args& args) {
+  const AdamWTensor* tensors = args.tensors->data();
+  const auto count = static_cast<std::int64_t>(args.tensors->size());
+  std::int64_t total = 0;
+  for (std::int64_t t = 0; t < count; ++t) {
+    total += piece_count(tensors[t].param.numel());
+  }
+  const Scratch scratch(total * static_cast<std::int64_t>(sizeof(Piece)));
+  Piece* pieces = scratch.as<Piece>();
+  Piece* out = pieces;
+  for (std::int64_t t = 0; t < count; ++t) {
+    out = cut(t, tensors[t].param.numel(), out);
+  }
+  parallel_for(total, [&](std::int64_t job) {
+    run_piece(args, tensors[pieces[job].tensor], pieces[job]);
+  });
+}
+
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,48 @@
+// The bits of runtime/philox.h, kLanes / 2 counters at a time, in memory order.
+#pragma once
+
+#include "kernels/cpu/simd/vec-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+typedef std::uint32_t Vu __attribute__((vector_size(kLanes * 4)));
+
+constexpr int kCounters = kLanes / 2;        // in one vector
+constexpr int kPhiloxWords = 4 * kCounters;  // that they give: 2 vectors
+
+struct PhiloxWords {
+  Vu first, second;  // words of kLanes / 4 counters each, one after another
+};
+
+// Words of the counters index .. index + kCounters - 1 of (seed, stream). A
+// lane of 64 bits carries one counter, so that the 32 x 32 bit products need no
+// shuffles; what a product leaves in the upper half of a lane is never read.
+// Counters are dealt out to the lanes such that pairing the words by
+// neighbouring 64-bit lanes yields them in memory order.
+EA_INLINE PhiloxWords philox_words(std::uint64_t seed, std::uint64_t stream,
+                                   std::uint64_t index) {
+  const Vq zero{};
+  const Vq counter = zero + index + counter_order();
+  const Vq low = zero + 0xFFFFFFFFu;
+  Vq c0 = counter, c1 = counter >> 32;
+  Vq c2 = zero + (stream & 0xFFFFFFFFu), c3 = zero + (stream >> 32);
+  std::uint32_t k0 = static_cast<std::uint32_t>(seed);
+  std::uint32_t k1 = static_cast<std::uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const Vq p0 = multiply_low(c0, zero + 0xD2511F53u);
+    const Vq p1 = multiply_low(c2, zero + 0xCD9E8D57u);
+    c0 = (p1 >> 32) ^ c1 ^ (zero + k0);
+    c2 = (p0 >> 32) ^ c3 ^ (zero + k1);
+    c1 = p1;
+    c3 = p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  const Vq even = (c0 & low) | (c1 << 32);
+  const Vq odd = (c2 & low) | (c3 << 32);
+  return {(Vu)interleave_low(even, odd), (Vu)interleave_high(even, odd)};
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,156 @@
+// SIMD sums over fixed blocks (kernels/reduce.h).
+#include "kernels/cpu/simd/pieces-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// acc[i] += sum of x[r * inner + i] over the rows, four rows at a time.
+template <typename T>
+void add_rows(const T* x, std::int64_t rows, std::int64_t inner, float* acc) {
+  std::int64_t r = 0;
+  for (; r + 4 <= rows; r += 4, x += 4 * inner) {
+    for_vectors(inner, [&](std::int64_t i, auto part) {
+      const Vf ab = load(x + i, part) + load(x + inner + i, part);
+      const Vf cd =
+          load(x + 2 * inner + i, part) + load(x + 3 * inner + i, part);
+      store(acc + i, load(acc + i, part) + (ab + cd), part);
+    });
+  }
+  for (; r < rows; ++r, x += inner) {
+    for_vectors(inner, [&](std::int64_t i, auto part) {
+      store(acc + i, load(acc + i, part) + load(x + i, part), part);
+    });
+  }
+}
+
+// Sums over the rows of each of `outer` matrices [n, inner].
+template <typename T>
+void sum_rows(const T* x, T* y, std::int64_t outer, std::int64_t n,
+              std::int64_t inner) {
+  const std::int64_t block = rows_per_block(n, inner);
+  const std::int64_t blocks = n > 0 ? ceil_div(n, block) : 1;
+  const Scratch scratch(outer * blocks * inner * 4);
+  float* partial = scratch.as<float>();
+  parallel_chunks(
+      outer * blocks, items_per_job((n < block ? n : block) * inner),
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t item = begin; item < end; ++item) {
+          const std::int64_t first = item % blocks * block;
+          const std::int64_t rows = n - first < block ? n - first : block;
+          float* acc = partial + item * inner;
+          __builtin_memset(acc, 0, static_cast<std::size_t>(inner) * 4);
+          add_rows(x + (item / blocks * n + first) * inner, rows, inner, acc);
+        }
+      });
+  constexpr std::int64_t kColumns = 256;
+  const std::int64_t strips = ceil_div(inner, kColumns);
+  parallel_chunks(outer * strips,
+                  items_per_job((inner < kColumns ? inner : kColumns) * blocks),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t item = begin; item < end; ++item) {
+                      const std::int64_t o = item / strips;
+                      const std::int64_t i = item % strips * kColumns;
+                      combine_blocks(
+                          partial + o * blocks * inner + i, blocks, inner,
+                          y + o * inner + i,
+                          inner - i < kColumns ? inner - i : kColumns);
+                    }
+                  });
+}
+
+// Sum of n neighbours: short float sums, added up in double.
+template <typename T>
+double sum_span(const T* x, std::int64_t n) {
+  constexpr std::int64_t kShort = 2048;
+  double total = 0;
+  for (std::int64_t at = 0; at < n; at += kShort) {
+    total += static_cast<double>(sum_over(
+        n - at < kShort ? n - at : kShort,
+        [&](std::int64_t i, auto part) { return load(x + at + i, part); }));
+  }
+  return total;
+}
+
+template <typename T>
+void sum_columns(const T* x, T* y, std::int64_t outer, std::int64_t n) {
+  const std::int64_t blocks = n > 0 ? ceil_div(n, kGrain) : 1;
+  const Scratch scratch(outer * blocks * 8);
+  double* partial = scratch.as<double>();
+  parallel_chunks(outer * blocks, items_per_job(n),
+                  [&](std::int64_t begin, std::int64_t end) {
+                    for (std::int64_t item = begin; item < end; ++item) {
+                      const std::int64_t first = item % blocks * kGrain;
+                      partial[item] =
+                          sum_span(x + item / blocks * n + first,
+                                   n - first < kGrain ? n - first : kGrain);
+                    }
+                  });
+  for (std::int64_t o = 0; o < outer; ++o) {
+    double total = 0;
+    for (std::int64_t b = 0; b < blocks; ++b) total += partial[o * blocks + b];
+    store_one(y + o, static_cast<float>(total));
+  }
+}
+
+template <typename T>
+void run_sum(const Sum::Args& args) {
+  const std::int64_t outer = args.x.shape[0], n = args.x.shape[1],
+                     inner = args.x.shape[2];
+  if (outer == 0 || inner == 0) return;
+  if (inner == 1) return sum_columns(args.x.as<T>(), args.y.as<T>(), outer, n);
+  sum_rows(args.x.as<T>(), args.y.as<T>(), outer, n, inner);
+}
+
+// Squares in double: those of large floats would overflow, and those of a large
+// model would lose their small terms.
+template <typename T>
+double squares(const T* x, std::int64_t n) {
+  Vd a{}, b{}, c{}, d{};
+  std::int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const Vf u = load(x + i), v = load(x + i + kLanes);
+    a = fma(low_double(u), low_double(u), a);
+    b = fma(high_double(u), high_double(u), b);
+    c = fma(low_double(v), low_double(v), c);
+    d = fma(high_double(v), high_double(v), d);
+  }
+  for_vectors(n - i, [&](std::int64_t j, auto part) {
+    const Vf u = load(x + i + j, part);
+    a = fma(low_double(u), low_double(u), a);
+    b = fma(high_double(u), high_double(u), b);
+  });
+  return reduce_add((a + b) + (c + d));
+}
+
+}  // namespace
+
+void sum(const Sum::Args& args) {
+  if (args.x.dtype == DType::bf16) return run_sum<bfloat16>(args);
+  run_sum<float>(args);
+}
+
+void sum_of_squares(const SumOfSquares::Args& args) {
+  const TensorView* xs = args.xs->data();
+  const auto count = static_cast<std::int64_t>(args.xs->size());
+  std::int64_t total = 0;
+  for (std::int64_t t = 0; t < count; ++t) total += piece_count(xs[t].numel());
+  const Scratch scratch(total * static_cast<std::int64_t>(sizeof(Piece) + 8));
+  Piece* pieces = scratch.as<Piece>();
+  double* partial = reinterpret_cast<double*>(pieces + total);
+  Piece* out = pieces;
+  for (std::int64_t t = 0; t < count; ++t) out = cut(t, xs[t].numel(), out);
+  parallel_for(total, [&](std::int64_t job) {
+    const Piece& piece = pieces[job];
+    const TensorView& x = xs[piece.tensor];
+    const std::int64_t n = piece.end - piece.begin;
+    partial[job] = x.dtype == DType::bf16
+                       ? squares(x.as<bfloat16>() + piece.begin, n)
+                       : squares(x.as<float>() + piece.begin, n);
+  });
+  double sum = 0;
+  for (std::int64_t job = 0; job < total; ++job) sum += partial[job];
+  *args.result = sum;
+}
+
+}  // namespace ea::simd::EA_TARGET
