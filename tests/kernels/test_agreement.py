@@ -1,0 +1,205 @@
+"""Every registered implementation of every kernel computes what ``ref`` computes.
+
+The list comes from the registry: a kernel that KERNEL_OPS does not name fails, and so
+does an implementation that ran in none of its cases. An op is run forward and backward
+with one kernel forced to the implementation and all others to ``ref``; the registry's
+call counter shows that it ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from support.cases import Case, as_float64, forced, kernel_calls, round_to, run_case
+from support.op_cases import ACTIVATIONS
+from support.table import CASES
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+ACTIVATION_OPS = (*ACTIVATIONS, "leaky_relu")
+
+# Which ops run a kernel, forward or backward.
+KERNEL_OPS = {
+    "activation_backward": ACTIVATION_OPS,
+    "activation_forward": ACTIVATION_OPS,
+    "attention_context": ("attention_context",),
+    "attention_context_backward": ("attention_context",),
+    "attention_scores": ("attention_scores",),
+    "attention_scores_backward": ("attention_scores",),
+    "axpby": ("axpby", "scale"),
+    "binary": ("add", "sub", "mul", "div"),
+    "cross_entropy_backward": ("cross_entropy",),
+    "cross_entropy_forward": ("cross_entropy",),
+    "dropout": ("dropout",),
+    "evolve_backward": ("evolve",),
+    "evolve_forward": ("evolve",),
+    "gather_rows": ("gather_rows", "embedding"),
+    "layer_norm_backward": ("layer_norm",),
+    "layer_norm_forward": ("layer_norm",),
+    "map_conv_backward": ("map_conv",),
+    "map_conv_forward": ("map_conv",),
+    "matmul": ("matmul", "linear"),
+    "scatter_add_rows": ("gather_rows", "embedding"),
+    "softmax_backward": ("softmax", "map_softmax"),
+    "softmax_forward": ("softmax", "map_softmax"),
+    "sum": ("sum", "linear", "add", "mul"),
+}
+OWN_TEST = {"adamw", "sum_of_squares"}  # optimizer kernels, below
+
+ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
+FAST = [(kernel, one) for kernel, one in ENTRIES if one != "ref"]
+DTYPES = ("float32", "bfloat16", "float64")
+
+# The bounds. Two correct kernels differ
+# - in the last bits of each element: RELATIVE of it. float32: the stated error of the
+#   vector functions, a few units of 2^-24; bfloat16: one step to the neighbour, 2^-7;
+# - in the order of sums: an error of 2^-24 per term that grows like a random walk, so
+#   STEP sqrt(terms) of the largest element. Sums run in float32 for bfloat16 too.
+RELATIVE = {"float32": 2.0**-21, "bfloat16": 2.0**-7, "float64": 2.0**-50}
+STEP = {"float32": 4 * 2.0**-24, "bfloat16": 4 * 2.0**-24, "float64": 4 * 2.0**-53}
+# What a backward pass makes of a forward result that was rounded to the neighbour.
+DOWNSTREAM = {"float32": 2.0**-20, "bfloat16": 2.0**-6, "float64": 2.0**-49}
+
+
+def assert_agrees(got, want, *, dtype: str, terms: int, downstream: bool, at: str):
+    assert got.dtype == want.dtype, at
+    assert got.shape == want.shape, at
+    got, want = as_float64(got), as_float64(want)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want), err_msg=at)
+    scale = np.max(np.abs(want), initial=0.0, where=np.isfinite(want))
+    bound = STEP[dtype] * math.sqrt(terms) * scale + RELATIVE[dtype] * np.abs(want)
+    if downstream:
+        bound = bound + DOWNSTREAM[dtype] * scale
+    error = np.where(np.isfinite(want), np.abs(got - want), 0.0)
+    over = error > bound
+    if over.any():
+        worst = np.unravel_index(np.argmax(error - bound), error.shape)
+        raise AssertionError(
+            f"{at}: {over.sum()} of {over.size} elements differ; at {worst} got "
+            f"{got[worst]}, ref {want[worst]}, bound {bound[worst]:.3g}"
+        )
+
+
+@functools.cache
+def reference_result(case: Case, dtype: str) -> list[np.ndarray]:
+    with forced(("*", "ref")):
+        return run_case(case, dtype)
+
+
+def test_every_kernel_has_cases():
+    kernels = {kernel for kernel, _ in ENTRIES}
+    missing = sorted(kernels - set(KERNEL_OPS) - OWN_TEST)
+    assert not missing, f"kernels that no case compares with ref: {missing}"
+    without_ref = sorted(kernels - {k for k, one in ENTRIES if one == "ref"})
+    assert not without_ref, f"kernels without a reference: {without_ref}"
+    stale = sorted((set(KERNEL_OPS) | OWN_TEST) - kernels)
+    assert not stale, f"kernels that the registry does not know: {stale}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("kernel", "implementation"), [e for e in FAST if e[0] not in OWN_TEST]
+)
+def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
+    taken, declined = [], []
+    for case in CASES:
+        if case.op not in KERNEL_OPS[kernel] or dtype not in case.dtypes:
+            continue
+        want = reference_result(case, dtype)
+        before = kernel_calls(kernel, implementation)
+        try:
+            with forced(("*", "ref"), (kernel, implementation)):
+                got = run_case(case, dtype)
+        except ea.errors.KernelNotFound:
+            declined.append(str(case))
+            continue
+        if kernel_calls(kernel, implementation) == before:
+            continue  # an op need not run each kernel in each case
+        taken.append(str(case))
+        for which, (ours, theirs) in enumerate(zip(got, want, strict=True)):
+            assert_agrees(
+                ours,
+                theirs,
+                dtype=dtype,
+                terms=case.sum_length,
+                downstream=which > 0 and not kernel.endswith("backward"),
+                at=f"{case} {dtype}, " + (f"gradient {which - 1}" if which else "out"),
+            )
+    if dtype == "float64" and not taken:
+        pytest.skip("float64 is computed by ref alone")
+    assert taken, f"{implementation} of {kernel} took no {dtype} case: {declined[:5]}"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("implementation", [i for k, i in FAST if k == "adamw"])
+def test_adamw_agrees_with_ref(implementation: str, dtype: str):
+    shapes = [(1,), (3,), (17, 5), (0, 4), (69, 131), (300, 517)]
+
+    def train() -> list[np.ndarray]:
+        rng = np.random.default_rng(1)
+        params = [
+            _core.Tensor(
+                round_to(rng.standard_normal(s), dtype), dtype=dtype, requires_grad=True
+            )
+            for s in shapes
+        ]
+        optimizer = ea.optim.AdamW(params, lr=1e-2, weight_decay=0.1)
+        for _ in range(5):
+            for p in params:
+                g = round_to(rng.standard_normal(p.shape), dtype)
+                p.grad = _core.Tensor(g, dtype=dtype)
+            optimizer.step()
+        state = optimizer.state_dict()
+        arrays = [np.array(np.asarray(v)) for k, v in state.items() if k != "step"]
+        return [np.array(np.asarray(p)) for p in params] + arrays
+
+    with forced(("*", "ref")):
+        want = train()
+    before = kernel_calls("adamw", implementation)
+    try:
+        with forced(("*", "ref"), ("adamw", implementation)):
+            got = train()
+    except ea.errors.KernelNotFound:
+        assert dtype == "float64", f"{implementation} does not take {dtype}"
+        pytest.skip("float64 is computed by ref alone")
+    assert kernel_calls("adamw", implementation) - before == 5
+    for i, (ours, theirs) in enumerate(zip(got, want, strict=True)):
+        of = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
+        kind = of.get(theirs.dtype, "bfloat16")
+        # Five steps, a few roundings each.
+        assert_agrees(ours, theirs, dtype=kind, terms=25, downstream=False, at=f"{i}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "implementation", [i for k, i in FAST if k == "sum_of_squares"]
+)
+@pytest.mark.parametrize("bad", [None, np.nan, np.inf])
+def test_gradient_norm_agrees_with_ref(implementation: str, dtype: str, bad):
+    rng = np.random.default_rng(2)
+    params = []
+    for shape in [(1,), (0,), (3, 17), (69, 131), (700, 517)]:
+        values = round_to(rng.standard_normal(shape), dtype)
+        p = _core.Tensor(np.zeros_like(values), dtype=dtype, requires_grad=True)
+        p.grad = _core.Tensor(values, dtype=dtype)
+        params.append(p)
+    if bad is not None:
+        values = np.array(np.asarray(params[3].grad))
+        values[68, 130] = bad
+        params[3].grad = _core.Tensor(values, dtype=dtype)
+
+    with forced(("*", "ref")):
+        want = _core.clip_grad_norm(params, 1e9)
+    before = kernel_calls("sum_of_squares", implementation)
+    try:
+        with forced(("*", "ref"), ("sum_of_squares", implementation)):
+            got = _core.clip_grad_norm(params, 1e9)
+    except ea.errors.KernelNotFound:
+        assert dtype == "float64", f"{implementation} does not take {dtype}"
+        pytest.skip("float64 is computed by ref alone")
+    assert kernel_calls("sum_of_squares", implementation) == before + 1
+    np.testing.assert_allclose(got, want, rtol=1e-12)

@@ -1,0 +1,89 @@
+"""Every differentiable op: its gradients equal central differences in float64.
+
+The list of ops comes from the extension. One without cases, or with fewer than eight
+shapes, fails: a new op is not done before it stands in tests/support.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from support.cases import Case, as_float64, forced, round_to
+from support.table import CASES
+
+from evolving_attention import _core
+
+GRADIENT_CASES = [case for case in CASES if not case.wide]
+
+# Central differences err by step^2 f'''/6 and by 2^-53 |f| / step: both are below
+# 1e-8 here for values of order 1, sums of up to a thousand of them below 1e-6.
+TOLERANCE = 1e-6
+SAMPLED = 48  # elements per input, where it has more
+
+
+def test_every_op_has_cases():
+    counts = Counter(case.op for case in GRADIENT_CASES)
+    names = set(_core.op_names())
+    missing = sorted(names - set(counts))
+    assert not missing, f"ops without a gradient check: {missing}"
+    unknown = sorted(set(counts) - names)
+    assert not unknown, f"cases of ops that the extension does not list: {unknown}"
+    few = {op: n for op, n in counts.items() if n < 8}
+    assert not few, f"ops with fewer than eight shapes: {few}"
+
+
+def evaluate(case: Case, arrays: list[np.ndarray]) -> np.ndarray:
+    _core.manual_seed(7)
+    return as_float64(case.call(*(_core.Tensor(a, dtype="float64") for a in arrays)))
+
+
+@pytest.mark.parametrize("case", GRADIENT_CASES, ids=str)
+def test_gradient_equals_central_differences(case: Case):
+    arrays = case.draw()
+    with forced(("*", "ref")):
+        _core.manual_seed(7)
+        inputs = [_core.Tensor(a, dtype="float64", requires_grad=True) for a in arrays]
+        out = case.call(*inputs)
+        dy = round_to(case.cotangent(out.shape), out.dtype)
+        out.backward(_core.Tensor(dy, dtype=out.dtype))
+        dy = dy.astype(np.float64)
+        rng = np.random.default_rng(0)
+        for which, (array, tensor) in enumerate(zip(arrays, inputs, strict=True)):
+            assert tensor.grad is not None, f"input {which} has no gradient"
+            assert tensor.grad.shape == array.shape
+            assert tensor.grad.dtype == "float64"
+            gradient = as_float64(tensor.grad).ravel()
+            places = np.arange(array.size)
+            if array.size > SAMPLED:
+                places = rng.choice(places, SAMPLED, replace=False)
+            for place in places:
+                sides = []
+                for sign in (1, -1):
+                    moved = [a.copy() for a in arrays]
+                    moved[which].reshape(-1)[place] += sign * case.step
+                    sides.append(evaluate(case, moved))
+                numeric = float(((sides[0] - sides[1]) * dy).sum()) / (2 * case.step)
+                error = abs(gradient[place] - numeric)
+                assert error <= TOLERANCE * max(1.0, abs(numeric)), (
+                    f"input {which}, element {place}: {gradient[place]} from backward, "
+                    f"{numeric} from differences"
+                )
+
+
+def test_only_wanted_gradients_are_made():
+    x = _core.Tensor(np.ones((2, 3)), dtype="float64")
+    w = _core.Tensor(np.ones((4, 3)), dtype="float64", requires_grad=True)
+    _core.ops.sum(_core.ops.linear(x, w)).backward()
+    assert x.grad is None
+    np.testing.assert_array_equal(as_float64(w.grad), np.full((4, 3), 2.0))
+
+
+def test_a_tensor_used_twice_gets_both_gradients():
+    x = _core.Tensor(np.array([2.0, -3.0]), dtype="float64", requires_grad=True)
+    y = x * x + x
+    _core.ops.sum(y).backward()
+    np.testing.assert_array_equal(as_float64(x.grad), [5.0, -5.0])
+    _core.ops.sum(x * 2.0 if hasattr(x, "__rmul__") else x + x).backward()
+    np.testing.assert_array_equal(as_float64(x.grad), [7.0, -3.0])

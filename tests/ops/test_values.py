@@ -1,0 +1,137 @@
+"""Every op's value equals NumPy's, and the rules at the edges hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.cases import Case, as_float64, forced, round_to
+from support.table import CASES
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+WITH_ORACLE = [case for case in CASES if case.oracle is not None]
+
+# float32: rounding of inputs, of products and of sums; an error of 2^-24 a step that
+# grows like a random walk over the longest sum, relative to the largest value.
+FLOAT32_STEP = 4 * 2.0**-24
+
+
+@pytest.mark.parametrize("case", WITH_ORACLE, ids=str)
+def test_value_equals_numpy(case: Case):
+    arrays = case.draw()
+    expected = case.oracle(*arrays)
+    with forced(("*", "ref")):
+        got = case.call(*(_core.Tensor(a, dtype="float64") for a in arrays))
+    assert got.shape == np.shape(expected)
+    np.testing.assert_allclose(as_float64(got), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", WITH_ORACLE, ids=str)
+def test_value_in_float32_equals_numpy(case: Case):
+    arrays = [round_to(a, "float32") for a in case.draw()]
+    expected = case.oracle(*(a.astype(np.float64) for a in arrays))
+    got = as_float64(case.call(*(_core.Tensor(a) for a in arrays)))
+    scale = np.max(np.abs(expected), initial=1.0)
+    bound = FLOAT32_STEP * scale * np.sqrt(case.sum_length) + 2.0**-21 * scale
+    if got.dtype == np.float64 and "bfloat16" in case.name:
+        bound += 2.0**-8 * scale
+    np.testing.assert_allclose(got, expected, rtol=0, atol=bound)
+
+
+def tensor(values, dtype: str = "float32"):
+    return _core.Tensor(round_to(np.asarray(values), dtype), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_dropout_keeps_the_share_and_the_mean(dtype: str):
+    _core.manual_seed(3)
+    y = as_float64(_core.ops.dropout(tensor(np.ones((400, 500)), dtype), 0.3, True))
+    kept = y != 0
+    assert abs(kept.mean() - 0.7) < 0.005  # 5 standard deviations
+    np.testing.assert_allclose(y[kept], 1 / 0.7, rtol=2.0**-8)
+
+
+def test_dropout_draws_anew_and_repeats_with_the_seed():
+    x = tensor(np.ones(1000))
+    _core.manual_seed(3)
+    first, second = (as_float64(_core.ops.dropout(x, 0.5, True)) for _ in range(2))
+    _core.manual_seed(3)
+    again = as_float64(_core.ops.dropout(x, 0.5, True))
+    assert (first != second).any()
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(as_float64(_core.ops.dropout(x, 0.5, False)), 1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_masked_keys_get_exactly_zero(dtype: str):
+    packing = _core.Packing(2, [0, 3, 5], [0, 3, 5])
+    x = np.full(2 * (9 + 4), 5.0)
+    x[0] = np.nan  # head 0, query 0, key 0 of the first sequence: masked
+    mask = np.array([0, 1, 1, 0, 0], np.uint8)
+    y = as_float64(_core.ops.map_softmax(tensor(x, dtype), packing, 1.0, mask))
+    first, second = y[:18].reshape(2, 3, 3), y[18:]
+    np.testing.assert_array_equal(first[..., 0], 0.0)
+    np.testing.assert_array_equal(first[..., 1:], 0.5)
+    np.testing.assert_array_equal(second, 0.0)  # no key is allowed
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_softmax_shows_what_is_not_finite(bad: float):
+    y = as_float64(_core.ops.softmax(tensor([[0.0, bad, 1.0], [0.0, 0.0, 0.0]])))
+    assert np.isnan(y[0]).all()
+    np.testing.assert_allclose(y[1], 1 / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["relu", "gelu", "gelu_tanh", "tanh", "sigmoid", "exp"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_activations_keep_nan_and_survive_large_values(op: str, dtype: str):
+    x = np.array([np.nan, 0.0, 80.0, -80.0] * 5)
+    y = as_float64(getattr(_core.ops, op)(tensor(x, dtype)))
+    assert np.isnan(y[x != x]).all()
+    assert np.isfinite(y[x == x]).all()
+
+
+def test_cross_entropy_of_ignored_rows_only_is_nan_without_gradient():
+    x = _core.Tensor(np.ones((3, 4), np.float32), requires_grad=True)
+    loss = _core.ops.cross_entropy(x, np.full(3, -100))
+    assert np.isnan(loss.item())
+    loss.backward()
+    np.testing.assert_array_equal(as_float64(x.grad), 0.0)
+
+
+def test_mean_of_nothing_is_refused():
+    with pytest.raises(ea.errors.ShapeError, match="mean of no elements"):
+        _core.ops.mean(tensor(np.zeros((0, 4))))
+
+
+MIXED_TYPES = {
+    "add": lambda a, b: _core.ops.add(a, b),
+    "linear": lambda a, b: _core.ops.linear(a, b),
+    "matmul": lambda a, b: _core.ops.matmul(a, b),
+    "layer_norm": lambda a, b: _core.ops.layer_norm(
+        a, _core.ops.reshape(b, (16,)), _core.ops.reshape(b, (16,)), 1e-5, None
+    ),
+    "attention_scores": lambda a, b: _core.ops.attention_scores(
+        a, b, _core.Packing(1, [0, 4], [0, 4]), 1.0
+    ),
+    "attention_context": lambda a, b: _core.ops.attention_context(
+        _core.ops.reshape(a, (16,)), b, _core.Packing(1, [0, 4], [0, 4])
+    ),
+    "map_conv": lambda a, b: _core.ops.map_conv(
+        _core.ops.reshape(a, (16,)),
+        _core.ops.reshape(b, (4, 4, 1, 1)),
+        _core.ops.reshape(_core.ops.slice(b, 0, 0, 1), (4,)),
+        _core.Packing(4, [0, 2], [0, 2]),
+    ),
+}
+
+
+@pytest.mark.parametrize("op", sorted(MIXED_TYPES))
+def test_mixed_types_are_refused(op: str):
+    a, b = tensor(np.ones((4, 4))), tensor(np.ones((4, 4)), "float64")
+    if op == "layer_norm":
+        a = tensor(np.ones((1, 16)))
+    for first, second in ((a, b), (tensor(as_float64(a), "float64"), tensor(b))):
+        with pytest.raises(ea.errors.DTypeError, match=rf"\[{op}\]"):
+            MIXED_TYPES[op](first, second)

@@ -1,0 +1,147 @@
+"""The table of operations on rows: norms, sums, indices and losses, with oracles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import special
+
+from support.cases import Case
+from support.op_cases import SHAPES, WIDE, label, ops
+
+
+def _layer_norm(x, w, b, residual=0.0):
+    s = x + residual
+    centred = s - s.mean(-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3) * w + b
+
+
+def norms() -> Iterator[Case]:
+    rows = [(1, 3), (3, 2), (5, 7), (17, 3), (2, 3, 5), (0, 4), (1, 69), (2, 16)]
+    wide = [(69, 131), (517, 259)]
+    for shape in rows + wide:
+        w = shape[-1:]
+        for with_residual in (False, True):
+            yield Case(
+                "layer_norm",
+                label(shape) + ("_residual" if with_residual else ""),
+                (shape, w, w) + ((shape,) if with_residual else ()),
+                lambda x, w, b, r=None: ops().layer_norm(x, w, b, 1e-3, r),
+                _layer_norm,
+                wide=shape in wide,
+                terms=max(shape),
+            )
+    for shape in [(4,), *rows, *wide]:
+        yield Case(
+            "softmax",
+            label(shape),
+            (shape,),
+            lambda x: ops().softmax(x),
+            lambda x: special.softmax(x, -1) if x.size else x,
+            wide=shape in wide,
+            terms=shape[-1],
+        )
+
+
+def reductions() -> Iterator[Case]:
+    for shape in SHAPES + WIDE + [(3, 2000, 7)]:
+        wide = shape in WIDE or (len(shape) == 3 and shape[1] > 5)
+        for axis in (None, 0, -1):
+            for keepdims in (False, True):
+                for op in ("sum", "mean"):
+                    if op == "mean" and math.prod(shape) == 0:
+                        continue  # refused: see test_values.py
+                    yield Case(
+                        op,
+                        f"{label(shape)}_axis_{axis}{'_keep' * keepdims}",
+                        (shape,),
+                        lambda x, op=op, axis=axis, keepdims=keepdims: getattr(
+                            ops(), op
+                        )(x, axis, keepdims),
+                        lambda x, op=op, axis=axis, keepdims=keepdims: getattr(np, op)(
+                            x, axis=axis, keepdims=keepdims
+                        ),
+                        wide=wide,
+                    )
+
+
+def rows_by_index() -> Iterator[Case]:
+    sizes = [(1, 1, 1), (5, 3, 7), (3, 2, 17), (7, 1, 0), (4, 5, 1), (2, 17, 5)]
+    sizes += [(9, 4, 3), (1, 3, 6), (2, 0, 3)]
+    wide = [(69, 131, 517), (1000, 257, 300)]
+    for n, width, m in sizes + wide:
+        rng = np.random.default_rng(n * 1000 + m)
+        for op, low in (("gather_rows", -1), ("embedding", 0)):
+            index = rng.integers(low, n, m)
+            yield Case(
+                op,
+                f"{n}x{width}_{m}",
+                ((n, width),),
+                lambda x, op=op, index=index: getattr(ops(), op)(x, index),
+                lambda x, index=index: np.where(index[:, None] < 0, 0.0, x[index]),
+                wide=(n, width, m) in wide,
+                terms=m,
+            )
+    grid = np.array([[0, 2, 1], [1, 1, 0]])
+    for op in ("gather_rows", "embedding"):
+        yield Case(
+            op,
+            "index_of_two_axes",
+            ((3, 5),),
+            lambda x, op=op: getattr(ops(), op)(x, grid),
+            lambda x: x[grid],
+        )
+
+
+def _cross_entropy(labels: np.ndarray, smoothing: float):
+    def oracle(x: np.ndarray) -> np.ndarray:
+        keep = labels != -100
+        if not keep.any():
+            return np.array(np.nan)
+        logs = special.log_softmax(x[keep], -1)
+        picked = logs[np.arange(keep.sum()), labels[keep]]
+        return -((1 - smoothing) * picked + smoothing * logs.mean(-1)).mean()
+
+    return oracle
+
+
+def losses() -> Iterator[Case]:
+    sizes = [(1, 2), (3, 1), (5, 3), (17, 2), (2, 69), (1, 17), (7, 5), (4, 4)]
+    wide = [(517, 259), (69, 3001)]
+    for n, classes in sizes + wide:
+        rng = np.random.default_rng(n * 100 + classes)
+        labels = rng.integers(0, classes, n)
+        some = np.where(np.arange(n) % 3 == 1, -100, labels)
+        for name, chosen, smoothing in (
+            ("plain", labels, 0.0),
+            ("ignored", some, 0.0),
+            ("smooth", some, 0.1),
+        ):
+            yield Case(
+                "cross_entropy",
+                f"{n}x{classes}_{name}",
+                ((n, classes),),
+                lambda x, chosen=chosen, smoothing=smoothing: ops().cross_entropy(
+                    x, chosen, smoothing
+                ),
+                _cross_entropy(chosen, smoothing),
+                wide=(n, classes) in wide,
+                terms=max(n, classes),
+            )
+    for shape in [s for s in SHAPES if math.prod(s)] + WIDE + [(2, 2), (7, 1)]:
+        yield Case(
+            "mse_loss",
+            label(shape),
+            (shape, shape),
+            lambda x, y: ops().mse_loss(x, y),
+            lambda x, y: ((x - y) ** 2).mean(),
+            wide=shape in WIDE,
+        )
+
+
+def row_cases() -> list[Case]:
+    """Every case of an op that works on rows."""
+    makers = (norms, reductions, rows_by_index, losses)
+    return [case for maker in makers for case in maker()]

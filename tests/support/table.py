@@ -1,0 +1,9 @@
+"""All cases of all ops: what the gradient, agreement and determinism tests walk."""
+
+from __future__ import annotations
+
+from support.map_cases import map_cases
+from support.op_cases import dense_cases
+from support.row_cases import row_cases
+
+CASES = dense_cases() + row_cases() + map_cases()
