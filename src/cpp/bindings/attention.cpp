@@ -1,0 +1,120 @@
+// Evolve kinds for Python: their declared options, and slots written in Python.
+#include "bindings/attention.h"
+
+#include <pybind11/stl.h>
+
+#include "bindings/numpy.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+py::object value_of(const Options::Value& value) {
+  return std::visit([](const auto& v) { return py::object(py::cast(v)); },
+                    value);
+}
+
+py::dict describe(const OptionSpec& spec) {
+  py::dict d;
+  d["name"] = spec.name;
+  d["type"] = spec.type;
+  d["default"] =
+      spec.fallback ? value_of(*spec.fallback) : py::object(py::none());
+  d["required"] = !spec.fallback && spec.type != "bool?";
+  d["low"] = spec.low;
+  d["high"] = spec.high;
+  d["choices"] = spec.choices;
+  d["odd"] = spec.odd;
+  d["doc"] = spec.doc;
+  return d;
+}
+
+py::dict kinds() {
+  py::dict all;
+  for (const EvolveKind& kind : evolve_kinds()) {
+    py::list options;
+    for (const OptionSpec& spec : kind.options) options.append(describe(spec));
+    py::dict d;
+    d["paper"] = kind.paper;
+    d["options"] = options;
+    all[py::str(kind.name)] = d;
+  }
+  return all;
+}
+
+// An evolve slot whose step is a Python method:
+//   parameters(layer, num_heads) -> {name: initial array}
+//   step(scores, previous, context) -> logits, or (logits, carry).
+class PythonEvolve final : public Evolve {
+ public:
+  PythonEvolve(py::object slot, const EvolveSite& site)
+      : slot_(std::move(slot)), heads_(site.heads) {
+    const py::dict initial =
+        slot_.attr("parameters")(site.layer, site.heads).cast<py::dict>();
+    for (const auto& item : initial) {
+      const auto name = item.first.cast<std::string>();
+      const Tensor values = clone(from_python(item.second));
+      names_.push_back(name);
+      parameters_.push_back(
+          add_parameter("evolve." + name, values.shape(), site.dtype,
+                        {Init::Kind::given, 0.0, values}));
+    }
+  }
+  ~PythonEvolve() override {
+    const py::gil_scoped_acquire gil;
+    slot_ = py::object();
+  }
+
+  Evolved step(const Var& scores, const Var& previous,
+               const AttentionContext& context) override {
+    const py::gil_scoped_acquire gil;
+    py::dict parameters;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      parameters[py::str(names_[i])] = parameters_[i];
+    }
+    const py::object where =
+        py::module_::import("evolving_attention.attention.base")
+            .attr("StepContext")(
+                context.layer, context.num_layers, heads_,
+                std::const_pointer_cast<Packing>(context.packing), parameters,
+                training());
+    const py::object before =
+        previous.defined() ? py::cast(previous) : py::object(py::none());
+    const py::object result = slot_.attr("step")(scores, before, where);
+    if (py::isinstance<py::tuple>(result)) {
+      const auto pair = result.cast<std::pair<Var, Var>>();
+      return {checked(pair.first, scores), checked(pair.second, scores)};
+    }
+    const Var logits = checked(result.cast<Var>(), scores);
+    return {logits, logits};
+  }
+
+ private:
+  static Var checked(const Var& maps, const Var& scores) {
+    EA_CHECK(maps.shape() == scores.shape() && maps.dtype() == scores.dtype(),
+             "evolve", "step returned {} {}, expected the scores' {} {}",
+             maps.dtype(), maps.shape(), scores.dtype(), scores.shape());
+    return maps;
+  }
+
+  py::object slot_;
+  std::int64_t heads_;
+  std::vector<std::string> names_;
+  std::vector<Var> parameters_;
+};
+
+}  // namespace
+
+EvolveMaker evolve_from_python(const py::object& slot) {
+  return [slot](const EvolveSite& site) -> std::unique_ptr<Evolve> {
+    return std::make_unique<PythonEvolve>(slot, site);
+  };
+}
+
+void bind_attention(py::module_& m) {
+  m.def("attention_kinds", &kinds,
+        "Returns the evolve kinds of the core with their options.");
+}
+
+}  // namespace ea

@@ -1,0 +1,18 @@
+// The parts of the Python module, one function a file.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace ea {
+
+namespace py = pybind11;
+
+void bind_errors(py::module_& m);
+void bind_runtime(py::module_& m);
+void bind_tensor(py::module_& m);
+void bind_ops(py::module_& m);
+void bind_attention(py::module_& m);
+void bind_models(py::module_& m);
+void bind_optim(py::module_& m);
+
+}  // namespace ea

@@ -1,0 +1,142 @@
+// DLPack exchange: the structures are its published, stable binary interface.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "bindings/numpy.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+struct DLDevice {
+  std::int32_t device_type;
+  std::int32_t device_id;
+};
+struct DLDataType {
+  std::uint8_t code;
+  std::uint8_t bits;
+  std::uint16_t lanes;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  std::int32_t ndim;
+  DLDataType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;
+  std::uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor* self);
+};
+
+constexpr std::int32_t kDLCPU = 1;
+enum : std::uint8_t { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4 };
+
+DLDataType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return {kDLFloat, 32, 1};
+    case DType::bf16:
+      return {kDLBfloat, 16, 1};
+    case DType::f64:
+      return {kDLFloat, 64, 1};
+    case DType::i64:
+      return {kDLInt, 64, 1};
+    case DType::i32:
+      return {kDLInt, 32, 1};
+    default:
+      return {kDLUInt, 8, 1};
+  }
+}
+
+DType dtype_of_type(const DLDataType& type) {
+  for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::i64,
+                        DType::i32, DType::u8}) {
+    const DLDataType ours = type_of(t);
+    if (ours.code == type.code && ours.bits == type.bits && type.lanes == 1) {
+      return t;
+    }
+  }
+  fail<DTypeError>("from_dlpack",
+                   "element type with code {} and {} bits is not one of "
+                   "float32, bfloat16, float64, int64, int32, uint8",
+                   static_cast<int>(type.code), static_cast<int>(type.bits));
+}
+
+// Owns what an exported tensor points to.
+struct Exported {
+  DLManagedTensor managed{};
+  Tensor tensor;
+  Shape shape, strides;
+};
+
+}  // namespace
+
+py::capsule to_dlpack(const Tensor& t) {
+  auto owned = std::make_unique<Exported>();
+  owned->tensor = t;
+  owned->shape = t.shape();
+  owned->strides = t.strides();
+  DLTensor& out = owned->managed.dl_tensor;
+  out.data = t.raw();
+  out.device = {kDLCPU, 0};
+  out.ndim = t.rank();
+  out.dtype = type_of(t.dtype());
+  out.shape = const_cast<std::int64_t*>(owned->shape.begin());
+  out.strides = const_cast<std::int64_t*>(owned->strides.begin());
+  owned->managed.manager_ctx = owned.get();
+  owned->managed.deleter = [](DLManagedTensor* self) {
+    delete static_cast<Exported*>(self->manager_ctx);
+  };
+  PyObject* capsule = PyCapsule_New(
+      &owned.release()->managed, "dltensor", [](PyObject* object) {
+        // A consumer renames the capsule and frees the tensor itself.
+        if (PyCapsule_IsValid(object, "dltensor") == 0) return;
+        auto* managed = static_cast<DLManagedTensor*>(
+            PyCapsule_GetPointer(object, "dltensor"));
+        managed->deleter(managed);
+      });
+  if (capsule == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::capsule>(capsule);
+}
+
+Tensor from_dlpack(const py::object& object) {
+  EA_CHECK_AS(InputError, py::hasattr(object, "__dlpack__"), "from_dlpack",
+              "expected an object with __dlpack__");
+  const py::object capsule = object.attr("__dlpack__")();
+  auto* managed = static_cast<DLManagedTensor*>(
+      PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (managed == nullptr) throw py::error_already_set();
+  const DLTensor& in = managed->dl_tensor;
+  EA_CHECK_AS(BackendUnavailable, in.device.device_type == kDLCPU,
+              "from_dlpack",
+              "the tensor lies on a device of type {}; this build reads CPU "
+              "memory: move it to the CPU first",
+              in.device.device_type);
+  const DType dtype = dtype_of_type(in.dtype);
+  const Shape shape(std::span<const std::int64_t>(
+      in.shape, static_cast<std::size_t>(in.ndim)));
+  const Shape strides =
+      in.strides == nullptr
+          ? contiguous_strides(shape)
+          : Shape(std::span<const std::int64_t>(
+                in.strides, static_cast<std::size_t>(in.ndim)));
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  auto release = [managed] {
+    if (managed->deleter == nullptr || Py_IsInitialized() == 0) return;
+    const py::gil_scoped_acquire gil;
+    managed->deleter(managed);
+  };
+  const auto bytes =
+      static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  auto storage = std::make_shared<Storage>(
+      static_cast<char*>(in.data) + in.byte_offset, bytes, release);
+  return contiguous(Tensor(storage, 0, shape, strides, dtype));
+}
+
+}  // namespace ea

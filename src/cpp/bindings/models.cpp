@@ -1,0 +1,162 @@
+// Models for Python: build from a config, name parameters, run forward.
+#include "models/model.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <set>
+
+#include "bindings/attention.h"
+#include "bindings/numpy.h"
+#include "nn/attention/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+Options options_of(const py::dict& dict) {
+  Options options;
+  for (const auto& item : dict) {
+    const auto key = item.first.cast<std::string>();
+    const py::handle value = item.second;
+    if (py::isinstance<py::bool_>(value)) {
+      options.set(key, value.cast<bool>());
+    } else if (py::isinstance<py::int_>(value)) {
+      options.set(key, value.cast<std::int64_t>());
+    } else if (py::isinstance<py::float_>(value)) {
+      options.set(key, value.cast<double>());
+    } else if (py::isinstance<py::str>(value)) {
+      options.set(key, value.cast<std::string>());
+    }  // None and structures are not settings of the core
+  }
+  return options;
+}
+
+EvolveMaker evolve_maker(const py::dict& config, const py::object& slot) {
+  if (!slot.is_none()) return evolve_from_python(slot);
+  Options attention;
+  attention.set("kind", std::string("vanilla"));
+  if (config.contains("attention")) {
+    attention = options_of(config["attention"].cast<py::dict>());
+  }
+  return [attention](const EvolveSite& site) {
+    return make_evolve(attention, site);
+  };
+}
+
+std::unique_ptr<Model> create(const std::string& architecture,
+                              const py::dict& config, const std::string& dtype,
+                              const py::object& slot) {
+  ModelConfig c;
+  c.options = options_of(config);
+  c.dtype = parse_dtype(dtype);
+  EA_CHECK_AS(ConfigError, is_floating(c.dtype), "model",
+              "dtype must be float32, bfloat16 or float64, got {}", dtype);
+  c.make_evolve = evolve_maker(config, slot);
+  return create_model(architecture, c);
+}
+
+// Draws the initial values of the named parameters, in the model's order.
+void initialize_parameters(Model& model,
+                           const std::set<std::string>& names) {
+  const py::gil_scoped_release release;
+  for (const Module::Parameter& p : model.parameters()) {
+    if (names.count(p.name) > 0) initialize(p.var.data(), p.init);
+  }
+}
+
+py::list named_parameters(const Model& model) {
+  py::list all;
+  for (const Module::Parameter& p : model.parameters()) {
+    all.append(py::make_tuple(p.name, p.var));
+  }
+  return all;
+}
+
+void put(py::dict& out, const char* name, const Var& value) {
+  if (value.defined()) out[name] = value;
+}
+
+void put(py::dict& out, const char* name, const std::map<int, Var>& values) {
+  py::dict d;
+  for (const auto& [i, value] : values) d[py::int_(i)] = value;
+  if (!values.empty()) out[name] = d;
+}
+
+Tensor labels_of(const py::object& labels) {
+  if (labels.is_none()) return {};
+  const Tensor t = from_python(labels);
+  return is_floating(t.dtype()) ? t : cast(t, DType::i64);
+}
+
+using Indices = std::optional<std::vector<int>>;
+
+py::dict forward(Model& model, const py::object& input_ids,
+                 const py::object& attention_mask,
+                 const py::object& token_type_ids,
+                 const py::object& position_ids,
+                 const py::object& sequence_offsets, const py::object& labels,
+                 const py::object& next_sentence_label, double label_smoothing,
+                 const Indices& hidden_states, const Indices& attentions,
+                 const Indices& attention_logits) {
+  TextInputs in;
+  in.input_ids = optional_integers(input_ids, "input_ids");
+  EA_CHECK_AS(InputError, in.input_ids.defined(), "forward",
+              "input_ids is None; expected token ids");
+  in.attention_mask = optional_integers(attention_mask, "attention_mask");
+  in.token_type_ids = optional_integers(token_type_ids, "token_type_ids");
+  in.position_ids = optional_integers(position_ids, "position_ids");
+  in.sequence_offsets = optional_integers(sequence_offsets, "sequence_offsets");
+  in.labels = labels_of(labels);
+  in.next_sentence_label =
+      optional_integers(next_sentence_label, "next_sentence_label");
+  in.label_smoothing = label_smoothing;
+  in.wanted = {hidden_states.value_or(std::vector<int>{}),
+               attentions.value_or(std::vector<int>{}),
+               attention_logits.value_or(std::vector<int>{})};
+  ModelOutput out;
+  {
+    const py::gil_scoped_release release;
+    out = model.forward(in);
+  }
+  py::dict result;
+  put(result, "loss", out.loss);
+  put(result, "logits", out.logits);
+  put(result, "seq_relationship_logits", out.seq_relationship_logits);
+  put(result, "last_hidden_state", out.last_hidden_state);
+  put(result, "pooler_output", out.pooler_output);
+  put(result, "hidden_states", out.hidden_states);
+  put(result, "attentions", out.attentions);
+  put(result, "attention_logits", out.attention_logits);
+  return result;
+}
+
+}  // namespace
+
+void bind_models(py::module_& m) {
+  py::class_<Model>(m, "Model", "An architecture with its parameters.")
+      .def("named_parameters", &named_parameters)
+      .def("initialize", &initialize_parameters, py::arg("names"),
+           "Draws initial values for the named parameters.")
+      .def(
+          "train", [](Model& self, bool mode) { self.train(mode); },
+          py::arg("mode") = true)
+      .def_property_readonly("training", &Model::training)
+      .def("forward", &forward, py::arg("input_ids"),
+           py::arg("attention_mask") = py::none(),
+           py::arg("token_type_ids") = py::none(),
+           py::arg("position_ids") = py::none(),
+           py::arg("sequence_offsets") = py::none(),
+           py::arg("labels") = py::none(),
+           py::arg("next_sentence_label") = py::none(),
+           py::arg("label_smoothing") = 0.0,
+           py::arg("output_hidden_states") = py::none(),
+           py::arg("output_attentions") = py::none(),
+           py::arg("output_attention_logits") = py::none());
+  m.def("create_model", &create, py::arg("architecture"), py::arg("config"),
+        py::arg("dtype") = "float32", py::arg("evolve") = py::none(),
+        "Builds a model; parameters are zero until initialize() or loading.");
+}
+
+}  // namespace ea

@@ -1,0 +1,150 @@
+// Conversions between tensors and NumPy arrays.
+#include "bindings/numpy.h"
+
+#include <memory>
+#include <optional>
+
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+// Keeps a Python object alive for a storage; the last tensor may die on a
+// thread without the GIL, or after the interpreter has gone.
+std::function<void()> holder(py::object owner) {
+  auto* raw = owner.release().ptr();
+  return [raw] {
+    if (Py_IsInitialized() == 0) return;
+    const py::gil_scoped_acquire gil;
+    Py_DECREF(raw);
+  };
+}
+
+std::optional<DType> shared_dtype(const py::dtype& dtype) {
+  const std::string name = py::str(dtype.attr("name"));
+  for (const DType t : {DType::f32, DType::bf16, DType::f64, DType::i64,
+                        DType::i32, DType::u8}) {
+    if (name == name_of(t)) return t;
+  }
+  return {};
+}
+
+// What other NumPy types become.
+const char* nearest(const py::dtype& dtype) {
+  switch (dtype.kind()) {
+    case 'b':
+      return "uint8";
+    case 'i':
+    case 'u':
+      return "int64";
+    case 'f':
+      return "float32";
+    default:
+      return nullptr;
+  }
+}
+
+Tensor share(const py::array& array, DType dtype) {
+  Shape shape;
+  for (py::ssize_t i = 0; i < array.ndim(); ++i) shape.append(array.shape(i));
+  auto storage = std::make_shared<Storage>(
+      const_cast<void*>(array.data()), static_cast<std::size_t>(array.nbytes()),
+      holder(array));
+  return {storage, 0, shape, contiguous_strides(shape), dtype};
+}
+
+py::array as_array(const py::handle& object) {
+  const py::module_ np = py::module_::import("numpy");
+  const bool is_array = py::isinstance<py::array>(object);
+  if (!is_array && py::hasattr(object, "__dlpack__")) {
+    return to_numpy(from_dlpack(py::reinterpret_borrow<py::object>(object)));
+  }
+  py::array array = np.attr("asarray")(object);
+  if (!is_array && array.dtype().kind() == 'f' &&
+      !py::hasattr(object, "__array__")) {
+    // A list of Python floats has no element type of its own.
+    array = array.attr("astype")("float32");
+  }
+  return array;
+}
+
+}  // namespace
+
+py::dtype numpy_dtype(DType dtype) {
+  if (dtype == DType::bf16) {
+    const py::module_ ml = py::module_::import("ml_dtypes");
+    return py::dtype::from_args(ml.attr("bfloat16"));
+  }
+  return py::dtype(std::string(name_of(dtype)));
+}
+
+DType dtype_of_python(const py::handle& dtype) {
+  if (py::isinstance<py::str>(dtype)) {
+    return parse_dtype(dtype.cast<std::string>());
+  }
+  const py::dtype converted =
+      py::dtype::from_args(py::reinterpret_borrow<py::object>(dtype));
+  return parse_dtype(py::str(converted.attr("name")).cast<std::string>());
+}
+
+py::array to_numpy(const Tensor& t) {
+  std::vector<py::ssize_t> shape;
+  std::vector<py::ssize_t> strides;
+  const auto size = static_cast<py::ssize_t>(size_of(t.dtype()));
+  for (int axis = 0; axis < t.rank(); ++axis) {
+    shape.push_back(t.shape()[axis]);
+    strides.push_back(t.strides()[axis] * size);
+  }
+  auto* keep = new StoragePtr(t.storage());
+  const py::capsule owner(
+      keep, [](void* p) { delete static_cast<StoragePtr*>(p); });
+  return py::array(numpy_dtype(t.dtype()), shape, strides, t.raw(), owner);
+}
+
+Tensor from_python(const py::handle& object) {
+  if (py::isinstance<Var>(object)) return object.cast<Var>().data();
+  py::array array = as_array(object);
+  std::optional<DType> dtype = shared_dtype(array.dtype());
+  if (!dtype) {
+    const char* target = nearest(array.dtype());
+    EA_CHECK_AS(DTypeError, target != nullptr, "tensor",
+                "cannot use an array of {}; expected numbers of type float32, "
+                "bfloat16, float64, int64, int32 or uint8",
+                py::str(array.dtype()).cast<std::string>());
+    array = array.attr("astype")(target);
+    dtype = shared_dtype(array.dtype());
+  }
+  const bool usable = (array.flags() & py::array::c_style) != 0 &&
+                      array.writeable() &&
+                      array.attr("dtype").attr("isnative").cast<bool>();
+  if (!usable) {
+    array = py::module_::import("numpy").attr("array")(
+        array, py::arg("dtype") = numpy_dtype(*dtype), py::arg("order") = "C");
+  }
+  return share(array, *dtype);
+}
+
+Tensor from_python(const py::handle& object, DType dtype) {
+  return cast(from_python(object), dtype);
+}
+
+Tensor optional_integers(const py::handle& object, const char* name) {
+  if (object.is_none()) return {};
+  Tensor t;
+  try {
+    t = from_python(object);
+  } catch (const py::error_already_set& e) {
+    // NumPy's own message speaks of inhomogeneous shapes; say whose.
+    fail<ShapeError>("forward",
+                     "{} is not a rectangular array of integers ({}); pad the "
+                     "rows to one length, or pass packed ids with "
+                     "sequence_offsets",
+                     name, e.what());
+  }
+  EA_CHECK_AS(DTypeError, !is_floating(t.dtype()), "forward",
+              "{} must be integers, got {}", name, t.dtype());
+  return cast(t, DType::i64);
+}
+
+}  // namespace ea

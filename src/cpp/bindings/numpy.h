@@ -1,0 +1,32 @@
+// Exchange with NumPy and DLPack without copying where types and layout allow.
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <string>
+
+#include "autograd/var.h"
+#include "bindings/bind.h"
+
+namespace ea {
+
+// A NumPy array on the tensor's own memory; bfloat16 by ml_dtypes.
+py::array to_numpy(const Tensor& t);
+
+// Any array-like, tensor or DLPack object. Shares memory with C-contiguous,
+// writable arrays of our types, copies otherwise. Booleans become uint8, other
+// integers int64, float16 and lists of floats float32. Throws DTypeError.
+Tensor from_python(const py::handle& object);
+// The same, cast to a dtype.
+Tensor from_python(const py::handle& object, DType dtype);
+// None gives an undefined tensor; integers of any width become int64.
+Tensor optional_integers(const py::handle& object, const char* name);
+
+// Token ids, labels: see optional_integers.
+py::capsule to_dlpack(const Tensor& t);
+Tensor from_dlpack(const py::object& object);
+
+DType dtype_of_python(const py::handle& dtype);  // "float32", np.float32, ...
+py::dtype numpy_dtype(DType dtype);
+
+}  // namespace ea

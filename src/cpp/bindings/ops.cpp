@@ -1,0 +1,238 @@
+// Differentiable functions for Python: one entry an op.
+#include <pybind11/stl.h>
+
+#include "bindings/numpy.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/attention.h"
+#include "ops/dropout.h"
+#include "ops/evolve.h"
+#include "ops/gather.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+#include "ops/losses.h"
+#include "ops/map_conv.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "ops/softmax.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+using Release = py::call_guard<py::gil_scoped_release>;
+using OptionalVar = std::optional<Var>;
+
+Var or_none(const OptionalVar& v) { return v ? *v : Var(); }
+
+Tensor integers(const py::object& object, const char* name) {
+  return optional_integers(object, name);
+}
+
+void bind_activation(py::module_& m, const char* name, Activation kind,
+                     const char* doc) {
+  m.def(
+      name, [kind](const Var& x) { return activation(x, kind); }, py::arg("x"),
+      Release(), doc);
+}
+
+void bind_pointwise(py::module_& m) {
+  m.def("add", &add, py::arg("a"), py::arg("b"), Release(), "a + b");
+  m.def("sub", &sub, py::arg("a"), py::arg("b"), Release(), "a - b");
+  m.def("mul", &mul, py::arg("a"), py::arg("b"), Release(), "a * b");
+  m.def("div", &div, py::arg("a"), py::arg("b"), Release(), "a / b");
+  m.def("scale", &scale, py::arg("x"), py::arg("alpha"), Release(),
+        "alpha x");
+  m.def("axpby", &axpby, py::arg("alpha"), py::arg("x"), py::arg("beta"),
+        py::arg("z"), Release(), "alpha x + beta z, equal shapes");
+  m.def(
+      "cast",
+      [](const Var& x, const std::string& dtype) {
+        return cast(x, parse_dtype(dtype));
+      },
+      py::arg("x"), py::arg("dtype"), Release(), "x in another type");
+  bind_activation(m, "gelu", Activation::gelu, "x Phi(x), Phi by erf");
+  bind_activation(m, "gelu_tanh", Activation::gelu_tanh,
+                  "0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))");
+  bind_activation(m, "relu", Activation::relu, "max(x, 0)");
+  bind_activation(m, "tanh", Activation::tanh, "tanh(x)");
+  bind_activation(m, "sigmoid", Activation::sigmoid, "1 / (1 + exp(-x))");
+  bind_activation(m, "exp", Activation::exp, "exp(x)");
+  bind_activation(m, "log", Activation::log, "natural logarithm");
+  bind_activation(m, "sqrt", Activation::sqrt, "square root");
+  m.def(
+      "leaky_relu",
+      [](const Var& x, double slope) {
+        return activation(x, Activation::leaky_relu, slope);
+      },
+      py::arg("x"), py::arg("slope") = 0.01, Release(),
+      "x where x > 0, else slope x");
+  m.def("dropout", &dropout, py::arg("x"), py::arg("p"),
+        py::arg("training") = true, Release(),
+        "zeroes elements with probability p, scales the rest by 1 / (1 - p)");
+}
+
+void bind_shape(py::module_& m) {
+  m.def(
+      "reshape",
+      [](const Var& x, const std::vector<std::int64_t>& sizes) {
+        Shape shape;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+          shape.append(0);
+          shape[static_cast<int>(i)] = sizes[i];
+        }
+        return reshape(x, shape);
+      },
+      py::arg("x"), py::arg("shape"), Release(), "x in another shape");
+  m.def("transpose", &transpose, py::arg("x"), py::arg("axis_a"),
+        py::arg("axis_b"), Release(), "x with two axes exchanged");
+  m.def("slice", &slice, py::arg("x"), py::arg("axis"), py::arg("begin"),
+        py::arg("end"), Release(), "a range of one axis");
+  m.def("concat", &concat, py::arg("xs"), py::arg("axis"), Release(),
+        "tensors one after another along an axis");
+  m.def("sum", &sum, py::arg("x"), py::arg("axis") = py::none(),
+        py::arg("keepdims") = false, Release(), "sum over an axis, or all");
+  m.def("mean", &mean, py::arg("x"), py::arg("axis") = py::none(),
+        py::arg("keepdims") = false, Release(), "mean over an axis, or all");
+}
+
+void bind_layers(py::module_& m) {
+  m.def(
+      "linear",
+      [](const Var& x, const Var& w, const OptionalVar& b) {
+        return linear(x, w, or_none(b));
+      },
+      py::arg("x"), py::arg("weight"), py::arg("bias") = py::none(), Release(),
+      "x W^T + b; weight (out, in), bias (out,)");
+  m.def("matmul", &matmul, py::arg("a"), py::arg("b"),
+        py::arg("transpose_a") = false, py::arg("transpose_b") = false,
+        Release(), "product of matrices, or of equal batches of them");
+  m.def(
+      "layer_norm",
+      [](const Var& x, const Var& w, const Var& b, double eps,
+         const OptionalVar& r) { return layer_norm(x, w, b, eps, or_none(r)); },
+      py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("eps") = 1e-12,
+      py::arg("residual") = py::none(), Release(),
+      "layer norm of x (+ residual) over the last axis");
+  m.def("softmax", &softmax, py::arg("x"), Release(),
+        "softmax over the last axis");
+  m.def(
+      "embedding",
+      [](const Var& weight, const py::object& ids) {
+        return embedding(weight, integers(ids, "ids"));
+      },
+      py::arg("weight"), py::arg("ids"), "rows of a table by id");
+  m.def(
+      "gather_rows",
+      [](const Var& x, const py::object& index) {
+        return gather_rows(x, integers(index, "index"));
+      },
+      py::arg("x"), py::arg("index"), "x[index] along axis 0; -1 gives zeros");
+  m.def(
+      "cross_entropy",
+      [](const Var& logits, const py::object& labels, double smoothing,
+         std::int64_t ignore) {
+        return cross_entropy(logits, integers(labels, "labels"), smoothing,
+                             ignore);
+      },
+      py::arg("logits"), py::arg("labels"), py::arg("label_smoothing") = 0.0,
+      py::arg("ignore_index") = kIgnoreIndex,
+      "mean cross entropy; logits (rows, classes), labels (rows,)");
+  m.def("mse_loss", &mse_loss, py::arg("prediction"), py::arg("target"),
+        Release(), "mean squared error");
+}
+
+void bind_maps(py::module_& m) {
+  m.def("attention_scores", &attention_scores, py::arg("q"), py::arg("k"),
+        py::arg("packing"), py::arg("scale"), Release(),
+        "flat maps scale q k^T; q, k (tokens, heads d)");
+  m.def("attention_context", &attention_context, py::arg("p"), py::arg("v"),
+        py::arg("packing"), Release(), "P v; (tokens, heads d)");
+  m.def(
+      "map_softmax",
+      [](const Var& x, const PackingPtr& packing, double scale,
+         const OptionalVar& mask) {
+        return map_softmax(x, packing, scale, mask ? mask->data() : Tensor());
+      },
+      py::arg("x"), py::arg("packing"), py::arg("scale") = 1.0,
+      py::arg("key_mask") = py::none(), Release(),
+      "softmax over the keys of maps; key_mask uint8 (total keys,)");
+  m.def("map_conv", &map_conv, py::arg("x"), py::arg("weight"),
+        py::arg("bias"), py::arg("packing"), Release(),
+        "k x k convolution of maps, heads as channels");
+  const auto with = [](auto fn) {
+    return [fn](const OptionalVar& previous, const Var& scores,
+                const OptionalVar& weight, const OptionalVar& bias,
+                const std::array<double, 5>& c, const PackingPtr& packing) {
+      return fn(or_none(previous), scores, or_none(weight), or_none(bias),
+                EvolveCoefficients{c[0], c[1], c[2], c[3], c[4]}, packing);
+    };
+  };
+  m.def("evolve", with(evolve), py::arg("previous"), py::arg("scores"),
+        py::arg("weight"), py::arg("bias"), py::arg("coefficients"),
+        py::arg("packing"), Release(),
+        "p M + s S + w ReLU(Conv(a M + b S)), coefficients (a, b, p, s, w)");
+  m.def("evolve_composite", with(evolve_composite), py::arg("previous"),
+        py::arg("scores"), py::arg("weight"), py::arg("bias"),
+        py::arg("coefficients"), py::arg("packing"), Release(),
+        "evolve() spelled out in other ops");
+}
+
+std::vector<std::int64_t> offsets_of(const py::object& object) {
+  const Tensor t = integers(object, "offsets");
+  const auto* values = t.data<std::int64_t>();
+  return {values, values + t.numel()};
+}
+
+void bind_packing(py::module_& m) {
+  py::class_<Packing, std::shared_ptr<Packing>>(
+      m, "Packing",
+      "Where the sequences of a packed batch and their attention maps lie.")
+      .def(py::init([](std::int64_t heads, const py::object& q,
+                       const py::object& k) {
+             return std::make_shared<Packing>(
+                 heads, offsets_of(q), offsets_of(k.is_none() ? q : k));
+           }),
+           py::arg("num_heads"), py::arg("offsets"),
+           py::arg("key_offsets") = py::none())
+      .def_property_readonly("num_heads", &Packing::heads)
+      .def_property_readonly("num_sequences", &Packing::sequences)
+      .def_property_readonly("map_elements", &Packing::map_elements)
+      .def_property_readonly(
+          "offsets", [](const Packing& p) { return p.q_offsets(); })
+      .def_property_readonly(
+          "key_offsets", [](const Packing& p) { return p.k_offsets(); })
+      .def(
+          "pad",
+          [](const Packing& self, const Var& maps) {
+            const Shape shape{self.sequences(), self.heads(),
+                              self.longest_query(), self.longest_key()};
+            const Tensor index = from_values(self.padded_map_index());
+            return reshape(
+                gather_rows(reshape(maps, {maps.numel(), 1}), index), shape);
+          },
+          py::arg("maps"), Release(),
+          "Flat maps as [sequences, heads, queries, keys], zeros outside.");
+}
+
+}  // namespace
+
+void bind_ops(py::module_& m) {
+  bind_packing(m);
+  py::module_ ops = m.def_submodule("ops", "Differentiable functions.");
+  bind_pointwise(ops);
+  bind_shape(ops);
+  bind_layers(ops);
+  bind_maps(ops);
+  m.def("op_names", [ops] {
+    py::list names;
+    for (const auto& item : ops.attr("__dict__").cast<py::dict>()) {
+      const auto name = item.first.cast<std::string>();
+      if (name.rfind("__", 0) != 0) names.append(name);
+    }
+    return names;
+  });
+}
+
+}  // namespace ea

@@ -1,0 +1,269 @@
+// The Tensor class of Python: data, gradient, arithmetic, interchange.
+#include <pybind11/stl.h>
+
+#include <sstream>
+
+#include "autograd/engine.h"
+#include "autograd/grad_mode.h"
+#include "bindings/numpy.h"
+#include "ops/arithmetic.h"
+#include "ops/linear.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+py::tuple shape_tuple(const Shape& shape) {
+  py::tuple out(shape.rank());
+  for (int axis = 0; axis < shape.rank(); ++axis) out[axis] = shape[axis];
+  return out;
+}
+
+Shape shape_of(const py::args& args) {
+  py::sequence dims = args;
+  if (args.size() == 1 && !py::isinstance<py::int_>(args[0])) {
+    dims = args[0].cast<py::sequence>();
+  }
+  std::vector<std::int64_t> sizes;
+  for (const py::handle dim : dims) sizes.push_back(dim.cast<std::int64_t>());
+  EA_CHECK(sizes.size() <= Shape::kMaxRank, "reshape", "at most {} axes",
+           Shape::kMaxRank);
+  Shape shape;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    shape.append(0);  // -1 is allowed here, but not by append
+    shape[static_cast<int>(i)] = sizes[i];
+  }
+  return shape;
+}
+
+Var make(const py::object& data, const py::object& dtype, bool requires_grad) {
+  Tensor t = dtype.is_none() ? from_python(data)
+                             : from_python(data, dtype_of_python(dtype));
+  return Var(std::move(t), requires_grad);
+}
+
+// The other operand: a tensor, or a number or array in this one's dtype.
+Var operand(const py::object& other, const Var& self) {
+  if (py::isinstance<Var>(other)) return other.cast<Var>();
+  return Var(from_python(other, self.dtype()));
+}
+
+using BinaryFn = Var (*)(const Var&, const Var&);
+
+template <BinaryFn Fn>
+Var forward_op(const Var& self, const py::object& other) {
+  const Var rhs = operand(other, self);
+  const py::gil_scoped_release release;
+  return Fn(self, rhs);
+}
+
+template <BinaryFn Fn>
+Var reflected_op(const Var& self, const py::object& other) {
+  const Var lhs = operand(other, self);
+  const py::gil_scoped_release release;
+  return Fn(lhs, self);
+}
+
+// t[i], t[a:b] along the first axis.
+Var index(const Var& self, const py::object& key) {
+  EA_CHECK(self.rank() > 0, "index", "a 0-d tensor cannot be indexed");
+  const std::int64_t n = self.dim(0);
+  if (py::isinstance<py::slice>(key)) {
+    py::ssize_t start = 0, stop = 0, step = 0, length = 0;
+    if (!key.cast<py::slice>().compute(n, &start, &stop, &step, &length)) {
+      throw py::error_already_set();
+    }
+    EA_CHECK(step == 1, "index", "slices have step 1, got {}", step);
+    return slice(self, 0, start, start + length);
+  }
+  EA_CHECK_AS(InputError, PyIndex_Check(key.ptr()) != 0, "index",
+              "expected an integer or a slice of the first axis; use "
+              "ea.functional for other selections");
+  const auto i = py::int_(key).cast<std::int64_t>();
+  if (i < -n || i >= n) {
+    // Python's iteration protocol ends on IndexError.
+    throw py::index_error(format(
+        "[index] {} is out of range for {} rows", i, n));
+  }
+  const std::int64_t at = i < 0 ? i + n : i;
+  Shape rest;
+  for (int axis = 1; axis < self.rank(); ++axis) {
+    rest.append(self.shape()[axis]);
+  }
+  return reshape(slice(self, 0, at, at + 1), rest);
+}
+
+std::string repr(const Var& v) {
+  std::ostringstream out;
+  const py::module_ np = py::module_::import("numpy");
+  py::object values = to_numpy(v.data());
+  if (v.dtype() == DType::bf16) values = values.attr("astype")("float32");
+  out << "Tensor("
+      << py::str(np.attr("array2string")(values, py::arg("separator") = ", ",
+                                         py::arg("prefix") = "Tensor(",
+                                         py::arg("threshold") = 64))
+             .cast<std::string>()
+      << ", dtype=" << v.dtype();
+  if (v.requires_grad()) out << ", requires_grad=True";
+  out << ")";
+  return out.str();
+}
+
+py::array as_numpy_array(const Var& self, const py::object& dtype,
+                         const py::object& copy) {
+  py::array array = to_numpy(self.data());
+  if (!dtype.is_none()) array = array.attr("astype")(dtype);
+  if (!copy.is_none() && copy.cast<bool>()) array = array.attr("copy")();
+  return array;
+}
+
+py::buffer_info buffer(const Var& self) {
+  const Tensor& t = self.data();
+  // The buffer protocol has no letter for bfloat16; np.asarray() goes on to
+  // __array__, which has a type for it.
+  if (t.dtype() == DType::bf16) {
+    throw py::buffer_error(
+        "bfloat16 has no buffer format; use .numpy() or .to('float32')");
+  }
+  const py::array array = to_numpy(t);
+  return visit_dtype(t.dtype(), "buffer", [&](auto tag) -> py::buffer_info {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      return {};
+    } else {
+      std::vector<py::ssize_t> shape(array.shape(),
+                                     array.shape() + array.ndim());
+      std::vector<py::ssize_t> strides(array.strides(),
+                                       array.strides() + array.ndim());
+      return {t.raw(), sizeof(T), py::format_descriptor<T>::format(),
+              array.ndim(), shape, strides};
+    }
+  });
+}
+
+void copy_from(const Var& self, const py::object& source) {
+  const Tensor t = from_python(source, self.dtype());
+  copy_into(t, self.data());
+}
+
+void bind_arithmetic(py::class_<Var>& c) {
+  c.def("__add__", &forward_op<add>, py::is_operator())
+      .def("__radd__", &reflected_op<add>, py::is_operator())
+      .def("__sub__", &forward_op<sub>, py::is_operator())
+      .def("__rsub__", &reflected_op<sub>, py::is_operator())
+      .def("__mul__", &forward_op<mul>, py::is_operator())
+      .def("__rmul__", &reflected_op<mul>, py::is_operator())
+      .def("__truediv__", &forward_op<div>, py::is_operator())
+      .def("__rtruediv__", &reflected_op<div>, py::is_operator())
+      .def("__neg__", [](const Var& self) { return scale(self, -1.0); })
+      .def(
+          "__matmul__",
+          [](const Var& a, const Var& b) { return matmul(a, b); },
+          py::is_operator(), py::call_guard<py::gil_scoped_release>())
+      .def(
+          "sum",
+          [](const Var& self, std::optional<int> axis, bool keepdims) {
+            return sum(self, axis, keepdims);
+          },
+          py::arg("axis") = py::none(), py::arg("keepdims") = false,
+          py::call_guard<py::gil_scoped_release>())
+      .def(
+          "mean",
+          [](const Var& self, std::optional<int> axis, bool keepdims) {
+            return mean(self, axis, keepdims);
+          },
+          py::arg("axis") = py::none(), py::arg("keepdims") = false,
+          py::call_guard<py::gil_scoped_release>())
+      .def("reshape", [](const Var& self, const py::args& shape) {
+        return reshape(self, shape_of(shape));
+      })
+      .def(
+          "transpose",
+          [](const Var& self, int a, int b) { return transpose(self, a, b); },
+          py::arg("axis_a"), py::arg("axis_b"),
+          py::call_guard<py::gil_scoped_release>())
+      .def(
+          "to",
+          [](const Var& self, const py::object& dtype) {
+            return cast(self, dtype_of_python(dtype));
+          },
+          py::arg("dtype"));
+}
+
+void bind_interchange(py::class_<Var>& c) {
+  c.def("numpy", [](const Var& self) { return to_numpy(self.data()); })
+      .def("__array__", &as_numpy_array, py::arg("dtype") = py::none(),
+           py::arg("copy") = py::none())
+      .def("__dlpack__",
+           [](const Var& self, const py::kwargs&) {
+             return to_dlpack(self.data());
+           })
+      .def("__dlpack_device__",
+           [](const Var&) { return py::make_tuple(1, 0); })
+      .def_buffer(&buffer);
+}
+
+}  // namespace
+
+void bind_tensor(py::module_& m) {
+  py::class_<Var> c(m, "Tensor", py::buffer_protocol(),
+                    "A typed array with a gradient, on the core's memory.");
+  c.def(py::init(&make), py::arg("data"), py::arg("dtype") = py::none(),
+        py::arg("requires_grad") = false)
+      .def_property_readonly(
+          "shape", [](const Var& self) { return shape_tuple(self.shape()); })
+      .def_property_readonly(
+          "dtype",
+          [](const Var& self) { return std::string(name_of(self.dtype())); })
+      .def_property_readonly("ndim", &Var::rank)
+      .def_property_readonly("size", &Var::numel)
+      .def_property("requires_grad", &Var::requires_grad,
+                    &Var::set_requires_grad)
+      .def_property_readonly("is_leaf", &Var::is_leaf)
+      .def_property(
+          "grad",
+          [](const Var& self) -> std::optional<Var> {
+            if (!self.grad().defined()) return {};
+            return Var(self.grad());
+          },
+          [](const Var& self, const std::optional<Var>& grad) {
+            if (!grad) return self.set_grad({});
+            EA_CHECK(grad->shape() == self.shape() &&
+                         grad->dtype() == self.dtype(),
+                     "grad", "gradient is {} {}, the tensor {} {}",
+                     grad->dtype(), grad->shape(), self.dtype(), self.shape());
+            self.set_grad(contiguous(grad->data()));
+          })
+      .def("item", [](const Var& self) { return self.data().item(); })
+      .def("detach", &Var::detach)
+      .def(
+          "backward",
+          [](const Var& self, const std::optional<Var>& gradient) {
+            backward(self, gradient ? gradient->data() : Tensor());
+          },
+          py::arg("gradient") = py::none(),
+          py::call_guard<py::gil_scoped_release>())
+      .def("copy_", &copy_from, py::arg("source"),
+           "Overwrites the values in place; shapes must be equal.")
+      .def("__len__",
+           [](const Var& self) {
+             if (self.rank() == 0) throw py::type_error("len() of a 0-d tensor");
+             return self.dim(0);
+           })
+      .def("__float__", [](const Var& self) { return self.data().item(); })
+      .def("__getitem__", &index)
+      .def("__repr__", &repr);
+  bind_arithmetic(c);
+  bind_interchange(c);
+  m.def("from_dlpack",
+        [](const py::object& object) { return Var(from_dlpack(object)); },
+        py::arg("object"), "Wraps an object with __dlpack__ without copying.");
+  m.def("set_grad_enabled", &set_grad_enabled, py::arg("enabled"),
+        "Switches recording for this thread; returns what it was.");
+  m.def("is_grad_enabled", &grad_enabled);
+}
+
+}  // namespace ea

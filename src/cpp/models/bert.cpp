@@ -1,0 +1,120 @@
+// BERT (Devlin et al., 2019) with its tasks; names are Hugging Face's.
+#include "models/heads.h"
+#include "ops/arithmetic.h"
+#include "ops/dropout.h"
+#include "ops/losses.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+constexpr std::int64_t kByColumn = -1;
+
+class Bert final : public Model {
+ public:
+  explicit Bert(const ModelConfig& config)
+      : encoder_(BertSizes(config.options), config,
+                 config.options.flag("add_pooling_layer", true), kByColumn) {
+    add_child("", encoder_);
+  }
+
+  ModelOutput forward(const TextInputs& inputs) override {
+    const EncodedText encoded = encoder_.forward(inputs);
+    ModelOutput out = common_output(encoded);
+    out.last_hidden_state = pad_rows(encoded.stack.last, encoded.text);
+    out.pooler_output = encoded.pooled;
+    return out;
+  }
+
+ private:
+  BertEncoder encoder_;
+};
+
+class BertForSequenceClassification final : public Model {
+ public:
+  explicit BertForSequenceClassification(const ModelConfig& config)
+      : sizes_(config.options),
+        encoder_(sizes_, config, true, kByColumn),
+        classifier_(sizes_.hidden, sizes_.num_labels, config.dtype,
+                    sizes_.init_std) {
+    add_child("bert", encoder_);
+    add_child("classifier", classifier_);
+  }
+
+  ModelOutput forward(const TextInputs& inputs) override {
+    const EncodedText encoded = encoder_.forward(inputs);
+    ModelOutput out = common_output(encoded);
+    out.logits = classifier_(
+        dropout(encoded.pooled, sizes_.classifier_dropout, training()));
+    if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
+    return out;
+  }
+
+ private:
+  BertSizes sizes_;
+  BertEncoder encoder_;
+  Linear classifier_;
+};
+
+// Masked LM, and with `next_sentence` the two pre-training tasks.
+class BertForLanguageModel final : public Model {
+ public:
+  BertForLanguageModel(const ModelConfig& config, bool next_sentence)
+      : sizes_(config.options),
+        encoder_(sizes_, config, next_sentence, kByColumn),
+        predictions_(sizes_, config.dtype, "transform.dense",
+                     "transform.LayerNorm", sizes_.activation) {
+    add_child("bert", encoder_);
+    add_child("cls.predictions", predictions_);
+    if (next_sentence) {
+      relationship_ = std::make_unique<Linear>(sizes_.hidden, 2, config.dtype,
+                                               sizes_.init_std);
+      add_child("cls.seq_relationship", *relationship_);
+    }
+  }
+
+  ModelOutput forward(const TextInputs& inputs) override {
+    const EncodedText encoded = encoder_.forward(inputs);
+    ModelOutput out = common_output(encoded);
+    add_language_model(
+        out, predictions_.forward(encoded.stack.last, encoder_.word_weight()),
+        encoded, inputs);
+    if (!relationship_) return out;
+    out.seq_relationship_logits = (*relationship_)(encoded.pooled);
+    if (inputs.next_sentence_label.defined()) {
+      const Var next = cross_entropy(out.seq_relationship_logits,
+                                     inputs.next_sentence_label);
+      out.loss = out.loss.defined() ? add(out.loss, next) : next;
+    }
+    return out;
+  }
+
+ private:
+  BertSizes sizes_;
+  BertEncoder encoder_;
+  LanguageModelHead predictions_;
+  std::unique_ptr<Linear> relationship_;
+};
+
+std::unique_ptr<Model> make(const ModelConfig& config) {
+  const std::string head = config.options.text("head", "base");
+  if (head == "base") return std::make_unique<Bert>(config);
+  if (head == "sequence_classification") {
+    return std::make_unique<BertForSequenceClassification>(config);
+  }
+  if (head == "masked_lm" || head == "pretraining") {
+    return std::make_unique<BertForLanguageModel>(config,
+                                                  head == "pretraining");
+  }
+  fail<ConfigError>("bert",
+                    "unknown head '{}'; expected base, "
+                    "sequence_classification, masked_lm or pretraining",
+                    head);
+}
+
+const RegisterModel kBert("bert", make);
+
+}  // namespace
+
+}  // namespace ea

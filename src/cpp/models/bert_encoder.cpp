@@ -1,0 +1,123 @@
+// Wiring of the shared body.
+#include "models/bert_encoder.h"
+
+#include "ops/arithmetic.h"
+#include "ops/dropout.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+std::int64_t positive(const Options& options, const char* key) {
+  const std::int64_t value = options.integer(key);
+  EA_CHECK_AS(ConfigError, value > 0, "config", "{} = {} must be positive", key,
+              value);
+  return value;
+}
+
+double rate(const Options& options, const char* key, double otherwise) {
+  const double value = options.number(key, otherwise);
+  EA_CHECK_AS(ConfigError, value >= 0.0 && value < 1.0, "config",
+              "{} = {} is outside [0, 1)", key, value);
+  return value;
+}
+
+EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
+  EncoderLayerConfig config;
+  config.attention = {s.hidden, s.heads, s.attention_dropout, s.init_std,
+                      dtype, 0, 1};
+  config.intermediate_size = s.intermediate;
+  config.activation = s.activation;
+  config.hidden_dropout = s.hidden_dropout;
+  config.layer_norm_eps = s.eps;
+  return config;
+}
+
+}  // namespace
+
+BertSizes::BertSizes(const Options& o)
+    : vocab(positive(o, "vocab_size")),
+      hidden(positive(o, "hidden_size")),
+      layers(positive(o, "num_hidden_layers")),
+      heads(positive(o, "num_attention_heads")),
+      intermediate(positive(o, "intermediate_size")),
+      positions(positive(o, "max_position_embeddings")),
+      types(positive(o, "type_vocab_size")),
+      num_labels(o.integer("num_labels", 2)),
+      hidden_dropout(rate(o, "hidden_dropout_prob", 0.1)),
+      attention_dropout(rate(o, "attention_probs_dropout_prob", 0.1)),
+      classifier_dropout(rate(o, "classifier_dropout", hidden_dropout)),
+      eps(o.number("layer_norm_eps", 1e-12)),
+      init_std(o.number("initializer_range", 0.02)),
+      activation(parse_activation(o.text("hidden_act", "gelu"))),
+      pad_token_id(o.integer("pad_token_id", 0)) {
+  EA_CHECK_AS(ConfigError, hidden % heads == 0, "config",
+              "hidden_size {} is not a multiple of num_attention_heads {}",
+              hidden, heads);
+  EA_CHECK_AS(ConfigError, num_labels > 0, "config",
+              "num_labels = {} must be positive", num_labels);
+}
+
+BertEmbeddings::BertEmbeddings(const BertSizes& s, DType dtype)
+    : word_(s.vocab, s.hidden, dtype, s.init_std),
+      position_(s.positions, s.hidden, dtype, s.init_std),
+      type_(s.types, s.hidden, dtype, s.init_std),
+      norm_(s.hidden, s.eps, dtype),
+      dropout_(s.hidden_dropout) {
+  add_child("word_embeddings", word_);
+  add_child("position_embeddings", position_);
+  add_child("token_type_embeddings", type_);
+  add_child("LayerNorm", norm_);
+}
+
+Var BertEmbeddings::forward(const PackedText& text) {
+  const Var words = word_(text.input_ids, "input_ids");
+  const Var types = type_(text.token_type_ids, "token_type_ids");
+  const Var places = position_(text.position_ids, "position_ids");
+  return dropout(norm_(add(words, types), places), dropout_, training());
+}
+
+BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
+                         bool pooler, std::int64_t padding_id)
+    : sizes_(sizes),
+      rule_{sizes.positions, padding_id},
+      embeddings_(sizes, config.dtype),
+      stack_(layer_config(sizes, config.dtype), static_cast<int>(sizes.layers),
+             config.make_evolve) {
+  add_child("embeddings", embeddings_);
+  add_child("encoder", stack_);
+  if (pooler) {
+    pooler_ = std::make_unique<Linear>(sizes.hidden, sizes.hidden, config.dtype,
+                                       sizes.init_std);
+    add_child("pooler.dense", *pooler_);
+  }
+}
+
+EncodedText BertEncoder::forward(const TextInputs& inputs) {
+  EncodedText out;
+  out.text = pack(inputs, sizes_.heads, rule_);
+  out.stack = stack_.forward(embeddings_.forward(out.text), out.text.packing,
+                             inputs.wanted);
+  if (pooler_) {
+    const Var first = gather_rows(out.stack.last, out.text.first_rows);
+    out.pooled = activation((*pooler_)(first), Activation::tanh);
+  }
+  return out;
+}
+
+ModelOutput common_output(const EncodedText& encoded) {
+  ModelOutput out;
+  for (const auto& [i, state] : encoded.stack.hidden_states) {
+    out.hidden_states[i] = pad_rows(state, encoded.text);
+  }
+  for (const auto& [i, maps] : encoded.stack.attentions) {
+    out.attentions[i] = pad_maps(maps, encoded.text);
+  }
+  for (const auto& [i, maps] : encoded.stack.attention_logits) {
+    out.attention_logits[i] = pad_maps(maps, encoded.text);
+  }
+  return out;
+}
+
+}  // namespace ea

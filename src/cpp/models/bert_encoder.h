@@ -1,0 +1,60 @@
+// The body BERT and RoBERTa share: embeddings, encoder stack, pooler.
+#pragma once
+
+#include <memory>
+
+#include "models/model.h"
+#include "nn/blocks/stack.h"
+#include "nn/layers.h"
+
+namespace ea {
+
+// Sizes and rates read once from the options, checked.
+struct BertSizes {
+  explicit BertSizes(const Options& options);
+  std::int64_t vocab, hidden, layers, heads, intermediate, positions, types;
+  std::int64_t num_labels;
+  double hidden_dropout, attention_dropout, classifier_dropout, eps, init_std;
+  Activation activation;
+  std::int64_t pad_token_id;
+};
+
+class BertEmbeddings : public Module {
+ public:
+  BertEmbeddings(const BertSizes& sizes, DType dtype);
+  Var forward(const PackedText& text);
+  const Var& word_weight() const { return word_.weight(); }
+
+ private:
+  Embedding word_, position_, type_;
+  LayerNorm norm_;
+  double dropout_;
+};
+
+struct EncodedText {
+  PackedText text;
+  StackOutput stack;
+  Var pooled;  // undefined without a pooler
+};
+
+// Devlin et al., 2019. With `padding_id` >= 0, RoBERTa's positions.
+class BertEncoder : public Module {
+ public:
+  BertEncoder(const BertSizes& sizes, const ModelConfig& config, bool pooler,
+              std::int64_t padding_id);
+
+  EncodedText forward(const TextInputs& inputs);
+  const Var& word_weight() const { return embeddings_.word_weight(); }
+
+ private:
+  BertSizes sizes_;
+  PositionRule rule_;
+  BertEmbeddings embeddings_;
+  EncoderStack stack_;
+  std::unique_ptr<Linear> pooler_;
+};
+
+// The parts of an output that every task returns: chosen states and maps.
+ModelOutput common_output(const EncodedText& encoded);
+
+}  // namespace ea

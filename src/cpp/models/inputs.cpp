@@ -1,0 +1,245 @@
+// The door of text models: padding ends here.
+#include "models/inputs.h"
+
+#include "ops/gather.h"
+#include "ops/shape_ops.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
+
+void check_integers(const char* name, const Tensor& t) {
+  EA_CHECK_AS(DTypeError, !t.defined() || t.dtype() == DType::i64, "forward",
+              "{} must be integers (int64), got {}", name, t.dtype());
+}
+
+void check_same(const char* name, const Tensor& t, const Tensor& ids) {
+  EA_CHECK(!t.defined() || t.shape() == ids.shape(), "forward",
+           "{} has shape {}, input_ids {}: they must be equal", name,
+           t.shape(), ids.shape());
+}
+
+struct Rows {
+  std::vector<std::int64_t> offsets{0};
+  std::vector<std::int64_t> places;   // flat place of each kept token
+  std::vector<std::int64_t> columns;  // its column
+};
+
+Rows rows_of_padded(const TextInputs& in) {
+  const std::int64_t batch = in.input_ids.dim(0);
+  const std::int64_t length = in.input_ids.dim(1);
+  Rows rows;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::int64_t place = b * length + t;
+      if (in.attention_mask.defined()) {
+        const std::int64_t keep = values(in.attention_mask)[place];
+        EA_CHECK_AS(InputError, keep == 0 || keep == 1, "forward",
+                    "attention_mask[{}, {}] = {}: expected 1 for a token or 0 "
+                    "for padding",
+                    b, t, keep);
+        if (keep == 0) continue;
+      }
+      rows.places.push_back(place);
+      rows.columns.push_back(t);
+    }
+    rows.offsets.push_back(static_cast<std::int64_t>(rows.places.size()));
+    EA_CHECK_AS(InputError, rows.offsets.end()[-1] > rows.offsets.end()[-2],
+                "forward",
+                "row {} has no token: its attention_mask is all 0 (or the "
+                "length is 0); leave the row out of the batch",
+                b);
+  }
+  return rows;
+}
+
+Rows rows_of_packed(const TextInputs& in) {
+  const Tensor& offsets = in.sequence_offsets;
+  EA_CHECK(offsets.rank() == 1 && offsets.numel() >= 1, "forward",
+           "sequence_offsets has shape {}, expected (sequences + 1,)",
+           offsets.shape());
+  Rows rows;
+  rows.offsets.assign(values(offsets), values(offsets) + offsets.numel());
+  EA_CHECK(rows.offsets.front() == 0 &&
+               rows.offsets.back() == in.input_ids.numel(),
+           "forward",
+           "sequence_offsets run from {} to {}, expected 0 to {} (the number "
+           "of input_ids)",
+           rows.offsets.front(), rows.offsets.back(), in.input_ids.numel());
+  for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
+    EA_CHECK_AS(InputError, rows.offsets[b] > rows.offsets[b - 1], "forward",
+                "sequence {} has no token: sequence_offsets[{}] = {} is not "
+                "above {}",
+                b - 1, b, rows.offsets[b], rows.offsets[b - 1]);
+    for (std::int64_t i = rows.offsets[b - 1]; i < rows.offsets[b]; ++i) {
+      rows.places.push_back(i);
+      rows.columns.push_back(i - rows.offsets[b - 1]);
+    }
+  }
+  return rows;
+}
+
+Tensor pick(const Tensor& from, const Rows& rows) {
+  if (!from.defined()) {  // token types default to 0
+    return zeros({static_cast<std::int64_t>(rows.places.size())}, DType::i64);
+  }
+  Tensor out =
+      empty({static_cast<std::int64_t>(rows.places.size())}, DType::i64);
+  auto* target = out.data<std::int64_t>();
+  for (std::size_t i = 0; i < rows.places.size(); ++i) {
+    target[i] = values(from)[rows.places[i]];
+  }
+  return out;
+}
+
+// RoBERTa counts the ids that are not padding, from the start of each row of
+// the padded array: a masked token still counts, a padding id never does.
+std::vector<std::int64_t> counted_positions(const TextInputs& in,
+                                            const Rows& rows, bool padded,
+                                            std::int64_t padding_id) {
+  const std::int64_t n = in.input_ids.numel();
+  std::vector<std::int64_t> all(static_cast<std::size_t>(n));
+  const std::size_t sequences = rows.offsets.size() - 1;
+  for (std::size_t b = 0; b < sequences; ++b) {
+    const std::int64_t length = padded ? in.input_ids.dim(1) : 0;
+    const std::int64_t begin =
+        padded ? static_cast<std::int64_t>(b) * length : rows.offsets[b];
+    const std::int64_t end = padded ? begin + length : rows.offsets[b + 1];
+    std::int64_t count = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const bool token = values(in.input_ids)[i] != padding_id;
+      all[static_cast<std::size_t>(i)] =
+          token ? padding_id + ++count : padding_id;
+    }
+  }
+  return all;
+}
+
+Tensor positions(const TextInputs& in, const Rows& rows, bool padded,
+                 const PositionRule& rule) {
+  if (in.position_ids.defined()) return pick(in.position_ids, rows);
+  if (rule.padding_id < 0) return from_values(rows.columns);
+  return pick(from_values(counted_positions(in, rows, padded, rule.padding_id)),
+              rows);
+}
+
+void check_length(const Rows& rows, const PositionRule& rule) {
+  const std::int64_t offset = rule.padding_id < 0 ? 0 : rule.padding_id + 1;
+  for (std::size_t i = 0; i < rows.columns.size(); ++i) {
+    EA_CHECK_AS(InputError, rows.columns[i] + offset < rule.max_positions,
+                "forward",
+                "a sequence has more than {} tokens, the most this model takes "
+                "(max_position_embeddings {}); pass truncation=True and "
+                "max_length={} to the tokenizer",
+                rule.max_positions - offset, rule.max_positions,
+                rule.max_positions - offset);
+  }
+}
+
+}  // namespace
+
+PackedText pack(const TextInputs& given, std::int64_t heads,
+                const PositionRule& rule) {
+  TextInputs in = given;
+  check_integers("input_ids", in.input_ids);
+  check_integers("attention_mask", in.attention_mask);
+  check_integers("token_type_ids", in.token_type_ids);
+  check_integers("position_ids", in.position_ids);
+  check_integers("sequence_offsets", in.sequence_offsets);
+  for (Tensor* t : {&in.input_ids, &in.attention_mask, &in.token_type_ids,
+                    &in.position_ids, &in.sequence_offsets}) {
+    if (t->defined()) *t = contiguous(*t);
+  }
+  const bool padded = !in.sequence_offsets.defined();
+  EA_CHECK(in.input_ids.rank() == (padded ? 2 : 1), "forward",
+           "input_ids has shape {}, expected {}", in.input_ids.shape(),
+           padded ? "(batch, length), or (total,) with sequence_offsets"
+                  : "(total,) beside sequence_offsets");
+  EA_CHECK(padded || !in.attention_mask.defined(), "forward",
+           "attention_mask beside sequence_offsets: packed input has no "
+           "padding to mask; leave one of the two out");
+  check_same("attention_mask", in.attention_mask, in.input_ids);
+  check_same("token_type_ids", in.token_type_ids, in.input_ids);
+  check_same("position_ids", in.position_ids, in.input_ids);
+  const Rows rows = padded ? rows_of_padded(in) : rows_of_packed(in);
+  if (!in.position_ids.defined()) check_length(rows, rule);
+  PackedText text;
+  text.padded = padded;
+  text.input_ids = pick(in.input_ids, rows);
+  text.token_type_ids = pick(in.token_type_ids, rows);
+  text.position_ids = positions(in, rows, padded, rule);
+  text.packing = std::make_shared<const Packing>(heads, rows.offsets);
+  text.places = from_values(rows.places);
+  text.first_rows = from_values({rows.offsets.data(), rows.offsets.size() - 1});
+  if (padded) {
+    text.length = in.input_ids.dim(1);
+    std::vector<std::int64_t> index(
+        static_cast<std::size_t>(in.input_ids.numel()), -1);
+    for (std::size_t i = 0; i < rows.places.size(); ++i) {
+      index[static_cast<std::size_t>(rows.places[i])] =
+          static_cast<std::int64_t>(i);
+    }
+    text.pad_index =
+        reshape_view(from_values(index), in.input_ids.shape());
+  } else {
+    text.length = text.packing->longest_query();
+  }
+  return text;
+}
+
+Var pad_rows(const Var& rows, const PackedText& text) {
+  return text.padded ? gather_rows(rows, text.pad_index) : rows;
+}
+
+Var pad_maps(const Var& maps, const PackedText& text) {
+  const Packing& packing = *text.packing;
+  const std::int64_t n = text.length;
+  const std::int64_t heads = packing.heads();
+  const MapLayout layout = packing.layout();
+  std::vector<std::int64_t> index(
+      static_cast<std::size_t>(packing.sequences() * heads * n * n), -1);
+  for (std::int64_t b = 0; b < packing.sequences(); ++b) {
+    // Columns of the padded array that this sequence's tokens stand in.
+    std::vector<std::int64_t> columns;
+    for (std::int64_t i = layout.q_offsets[b]; i < layout.q_offsets[b + 1];
+         ++i) {
+      columns.push_back(text.padded ? values(text.places)[i] % n
+                                    : i - layout.q_offsets[b]);
+    }
+    const auto width = static_cast<std::int64_t>(columns.size());
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        const std::int64_t row = ((b * heads + h) * n + columns[i]) * n;
+        const std::int64_t from = layout.begin(b) + (h * width + i) * width;
+        for (std::int64_t j = 0; j < width; ++j) {
+          index[static_cast<std::size_t>(row + columns[j])] = from + j;
+        }
+      }
+    }
+  }
+  const Tensor shaped = reshape_view(from_values(index),
+                                     {packing.sequences(), heads, n, n});
+  return reshape(gather_rows(reshape(maps, {maps.numel(), 1}), shaped),
+                 {packing.sequences(), heads, n, n});
+}
+
+Tensor pack_labels(const Tensor& labels, const PackedText& text) {
+  const std::int64_t expected =
+      text.padded ? text.pad_index.numel() : text.input_ids.numel();
+  EA_CHECK(labels.numel() == expected, "forward",
+           "labels have shape {}, expected one for each of {} input_ids",
+           labels.shape(), expected);
+  check_integers("labels", labels);
+  const Tensor flat = reshape_view(contiguous(labels), {expected});
+  if (!text.padded) return flat;
+  Tensor out = empty(text.input_ids.shape(), DType::i64);
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    out.data<std::int64_t>()[i] = values(flat)[values(text.places)[i]];
+  }
+  return out;
+}
+
+}  // namespace ea

@@ -1,0 +1,59 @@
+// What a text model is given, before and after packing.
+#pragma once
+
+#include <vector>
+
+#include "autograd/var.h"
+#include "nn/blocks/stack.h"
+#include "ops/packing.h"
+
+namespace ea {
+
+// As the caller has it: either padded [B, T] arrays with an optional mask, or
+// packed [total] arrays with offsets. Undefined tensors were left out.
+struct TextInputs {
+  Tensor input_ids;         // int64
+  Tensor attention_mask;    // int64 [B, T], 1: a token, 0: padding
+  Tensor token_type_ids;    // int64, shape of input_ids
+  Tensor position_ids;      // int64, shape of input_ids
+  Tensor sequence_offsets;  // int64 [B + 1], packed form
+  Tensor labels;
+  Tensor next_sentence_label;
+  double label_smoothing = 0.0;
+  Wanted wanted;
+};
+
+// As the model computes: one row a token, no padding.
+struct PackedText {
+  Tensor input_ids, token_type_ids, position_ids;  // int64 [total]
+  PackingPtr packing;
+  bool padded = false;  // the caller gave (and expects) [B, T] arrays
+  // For a padded [B * T] array, the packed row of each place, or -1; and the
+  // other way round, the flat place of each packed row.
+  Tensor pad_index, places;
+  Tensor first_rows;  // int64 [B]: each sequence's first token
+  std::int64_t length = 0;  // T (the longest sequence, for packed input)
+};
+
+// How a model numbers positions when the caller does not.
+struct PositionRule {
+  std::int64_t max_positions = 0;
+  // -1: 0, 1, 2, ... by column (BERT). Otherwise RoBERTa's rule: padding_id + 1
+  // and on for the ids that are not padding_id; padding_id for those that are.
+  std::int64_t padding_id = -1;
+};
+
+// Checks shapes, masks and lengths and packs. Throws ShapeError or InputError
+// that names the argument, the place and the limit.
+PackedText pack(const TextInputs& inputs, std::int64_t heads,
+                const PositionRule& rule);
+
+// [B, T, ...] from packed rows, zeros outside; the input itself when the caller
+// gave packed arrays.
+Var pad_rows(const Var& rows, const PackedText& text);
+// [B, heads, T, T] from flat maps, zeros outside.
+Var pad_maps(const Var& maps, const PackedText& text);
+// Labels of tokens as the packed [total] array.
+Tensor pack_labels(const Tensor& labels, const PackedText& text);
+
+}  // namespace ea

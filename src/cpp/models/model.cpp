@@ -1,0 +1,33 @@
+// The list of architectures.
+#include "models/model.h"
+
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+std::map<std::string, ModelFactory>& factories() {
+  static std::map<std::string, ModelFactory> all;
+  return all;
+}
+
+}  // namespace
+
+RegisterModel::RegisterModel(const std::string& name, ModelFactory factory) {
+  factories()[name] = std::move(factory);
+}
+
+std::unique_ptr<Model> create_model(const std::string& architecture,
+                                    const ModelConfig& config) {
+  const auto it = factories().find(architecture);
+  if (it != factories().end()) return it->second(config);
+  std::string known;
+  for (const auto& [name, factory] : factories()) {
+    known += (known.empty() ? "" : ", ") + name;
+  }
+  fail<ConfigError>("model", "unknown architecture '{}'; expected one of {}",
+                    architecture, known);
+}
+
+}  // namespace ea

@@ -1,0 +1,45 @@
+// Base of every architecture: parameters by name, and one forward contract.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "models/inputs.h"
+#include "nn/attention/attention.h"
+#include "nn/module.h"
+#include "nn/options.h"
+
+namespace ea {
+
+struct ModelOutput {
+  Var loss, logits, seq_relationship_logits, last_hidden_state, pooler_output;
+  std::map<int, Var> hidden_states, attentions, attention_logits;
+};
+
+class Model : public Module {
+ public:
+  virtual ModelOutput forward(const TextInputs& inputs) = 0;
+};
+
+// Settings of a model: Hugging Face's names, flat; `make_evolve` fills the
+// evolve slot of each layer.
+struct ModelConfig {
+  Options options;
+  DType dtype = DType::f32;
+  EvolveMaker make_evolve;
+};
+
+using ModelFactory = std::function<std::unique_ptr<Model>(const ModelConfig&)>;
+
+// A static object of this type adds an architecture ("bert").
+struct RegisterModel {
+  RegisterModel(const std::string& name, ModelFactory factory);
+};
+
+// Throws ConfigError for an unknown architecture, listing the known ones.
+std::unique_ptr<Model> create_model(const std::string& architecture,
+                                    const ModelConfig& config);
+
+}  // namespace ea

@@ -1,0 +1,109 @@
+// RoBERTa (Liu et al., 2019): BERT's body, positions from padding_id + 1, no
+// next-sentence task, and heads of its own.
+#include "models/heads.h"
+#include "ops/dropout.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+class Roberta final : public Model {
+ public:
+  explicit Roberta(const ModelConfig& config)
+      : sizes_(config.options),
+        encoder_(sizes_, config,
+                 config.options.flag("add_pooling_layer", true),
+                 sizes_.pad_token_id) {
+    add_child("", encoder_);
+  }
+
+  ModelOutput forward(const TextInputs& inputs) override {
+    const EncodedText encoded = encoder_.forward(inputs);
+    ModelOutput out = common_output(encoded);
+    out.last_hidden_state = pad_rows(encoded.stack.last, encoded.text);
+    out.pooler_output = encoded.pooled;
+    return out;
+  }
+
+ private:
+  BertSizes sizes_;
+  BertEncoder encoder_;
+};
+
+class RobertaForSequenceClassification final : public Model {
+ public:
+  explicit RobertaForSequenceClassification(const ModelConfig& config)
+      : sizes_(config.options),
+        encoder_(sizes_, config, false, sizes_.pad_token_id),
+        dense_(sizes_.hidden, sizes_.hidden, config.dtype, sizes_.init_std),
+        out_proj_(sizes_.hidden, sizes_.num_labels, config.dtype,
+                  sizes_.init_std) {
+    add_child("roberta", encoder_);
+    add_child("classifier.dense", dense_);
+    add_child("classifier.out_proj", out_proj_);
+  }
+
+  ModelOutput forward(const TextInputs& inputs) override {
+    const EncodedText encoded = encoder_.forward(inputs);
+    ModelOutput out = common_output(encoded);
+    const double p = sizes_.classifier_dropout;
+    const Var first = gather_rows(encoded.stack.last, encoded.text.first_rows);
+    const Var h =
+        activation(dense_(dropout(first, p, training())), Activation::tanh);
+    out.logits = out_proj_(dropout(h, p, training()));
+    if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
+    return out;
+  }
+
+ private:
+  BertSizes sizes_;
+  BertEncoder encoder_;
+  Linear dense_, out_proj_;
+};
+
+class RobertaForMaskedLM final : public Model {
+ public:
+  explicit RobertaForMaskedLM(const ModelConfig& config)
+      : sizes_(config.options),
+        encoder_(sizes_, config, false, sizes_.pad_token_id),
+        lm_head_(sizes_, config.dtype, "dense", "layer_norm",
+                 Activation::gelu) {
+    add_child("roberta", encoder_);
+    add_child("lm_head", lm_head_);
+  }
+
+  ModelOutput forward(const TextInputs& inputs) override {
+    const EncodedText encoded = encoder_.forward(inputs);
+    ModelOutput out = common_output(encoded);
+    add_language_model(
+        out, lm_head_.forward(encoded.stack.last, encoder_.word_weight()),
+        encoded, inputs);
+    return out;
+  }
+
+ private:
+  BertSizes sizes_;
+  BertEncoder encoder_;
+  LanguageModelHead lm_head_;
+};
+
+std::unique_ptr<Model> make(const ModelConfig& config) {
+  const std::string head = config.options.text("head", "base");
+  if (head == "base") return std::make_unique<Roberta>(config);
+  if (head == "sequence_classification") {
+    return std::make_unique<RobertaForSequenceClassification>(config);
+  }
+  if (head == "masked_lm") return std::make_unique<RobertaForMaskedLM>(config);
+  fail<ConfigError>("roberta",
+                    "unknown head '{}'; expected base, "
+                    "sequence_classification or masked_lm (RoBERTa has no "
+                    "next-sentence pre-training)",
+                    head);
+}
+
+const RegisterModel kRoberta("roberta", make);
+
+}  // namespace
+
+}  // namespace ea

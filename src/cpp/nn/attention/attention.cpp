@@ -1,0 +1,49 @@
+// S = Q K^T / sqrt(d); L = evolve(S, previous); P = softmax(t L); context P V.
+#include "nn/attention/attention.h"
+
+#include <cmath>
+
+#include "ops/dropout.h"
+#include "ops/softmax.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+Attention::Attention(const AttentionConfig& config,
+                     std::unique_ptr<Scope> scope,
+                     std::unique_ptr<Evolve> evolve)
+    : config_(config),
+      query_(config.hidden_size, config.hidden_size, config.dtype,
+             config.init_std),
+      key_(config.hidden_size, config.hidden_size, config.dtype,
+           config.init_std),
+      value_(config.hidden_size, config.hidden_size, config.dtype,
+             config.init_std),
+      scope_(std::move(scope)),
+      evolve_(std::move(evolve)) {
+  EA_CHECK_AS(ConfigError,
+              config.heads > 0 && config.hidden_size % config.heads == 0,
+              "attention",
+              "hidden_size {} is not a multiple of num_attention_heads {}",
+              config.hidden_size, config.heads);
+  add_child("query", query_);
+  add_child("key", key_);
+  add_child("value", value_);
+  add_child("", *evolve_);
+}
+
+AttentionOutput Attention::forward(const Var& x, const Var& previous,
+                                   const PackingPtr& packing) {
+  const AttentionContext context{config_.layer, config_.num_layers, packing};
+  const double head_width =
+      static_cast<double>(config_.hidden_size / config_.heads);
+  const Var scores = scope_->score(query_(x), key_(x),
+                                   1.0 / std::sqrt(head_width), context);
+  const Evolved evolved = evolve_->step(scores, previous, context);
+  const Var probabilities =
+      map_softmax(evolved.logits, packing, evolved.scale);
+  const Var kept = dropout(probabilities, config_.dropout, training());
+  return {scope_->mix(kept, value_(x), context), evolved.carry, probabilities};
+}
+
+}  // namespace ea

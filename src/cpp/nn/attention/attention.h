@@ -1,0 +1,49 @@
+// The only attention layer: project, score, evolve, softmax, mix.
+#pragma once
+
+#include <memory>
+
+#include "nn/attention/registry.h"
+#include "nn/attention/slots.h"
+#include "nn/layers.h"
+
+namespace ea {
+
+// Makes the evolve slot of one layer; the caller decides from what.
+using EvolveMaker = std::function<std::unique_ptr<Evolve>(const EvolveSite&)>;
+
+struct AttentionConfig {
+  std::int64_t hidden_size = 0;
+  std::int64_t heads = 0;
+  double dropout = 0.0;  // of the probabilities
+  double init_std = 0.02;
+  DType dtype = DType::f32;
+  int layer = 0;
+  int num_layers = 1;
+};
+
+struct AttentionOutput {
+  Var context;        // [tokens, hidden]
+  Var carry;          // maps for the next layer
+  Var probabilities;  // after softmax, before dropout
+};
+
+// Self-attention over packed sequences, without the output projection (which
+// BERT counts to the block). Parameter names are Hugging Face's: query, key,
+// value; the evolve slot's own stand beside them.
+class Attention : public Module {
+ public:
+  Attention(const AttentionConfig& config, std::unique_ptr<Scope> scope,
+            std::unique_ptr<Evolve> evolve);
+
+  AttentionOutput forward(const Var& x, const Var& previous,
+                          const PackingPtr& packing);
+
+ private:
+  AttentionConfig config_;
+  Linear query_, key_, value_;
+  std::unique_ptr<Scope> scope_;
+  std::unique_ptr<Evolve> evolve_;
+};
+
+}  // namespace ea

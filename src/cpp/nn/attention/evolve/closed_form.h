@@ -1,0 +1,30 @@
+// Base of the evolve kinds that are settings of one formula.
+#pragma once
+
+#include "nn/attention/registry.h"
+#include "ops/evolve.h"
+
+namespace ea {
+
+// L = p M + s S + w ReLU(Conv(a M + b S)), softmax over t L, carry L. The first
+// layer of a chain has no M: L = S, and it owns no convolution. Nor does any
+// layer where w = 0: an unused convolution has no parameters.
+class ClosedForm final : public Evolve {
+ public:
+  ClosedForm(const EvolveCoefficients& c, double softmax_scale,
+             std::int64_t kernel_size, const Init& init,
+             const EvolveSite& site);
+
+  Evolved step(const Var& scores, const Var& previous,
+               const AttentionContext& context) override;
+
+ private:
+  EvolveCoefficients c_;
+  double softmax_scale_;
+  Var weight_, bias_;
+};
+
+// The convolution's name below attention.self in checkpoints.
+inline constexpr const char* kConvName = "evolving_conv";
+
+}  // namespace ea

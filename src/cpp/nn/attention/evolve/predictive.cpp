@@ -1,0 +1,76 @@
+// Predictive Attention: L_i = alpha CNN(L_{i-1}) + (1 - alpha) S_i, CNN being m
+// convolutions, each followed by ReLU, on the previous map only.
+#include <string>
+
+#include "nn/attention/evolve/closed_form.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/map_conv.h"
+
+namespace ea {
+
+namespace {
+
+// More than one convolution has no closed form: spelled out in ops.
+class DeepPredictive final : public Evolve {
+ public:
+  DeepPredictive(double alpha, std::int64_t convolutions, const Init& init,
+                 const EvolveSite& site)
+      : alpha_(alpha) {
+    if (site.layer == 0 || alpha == 0.0) return;
+    for (std::int64_t i = 0; i < convolutions; ++i) {
+      const std::string name = kConvName + ("." + std::to_string(i));
+      weights_.push_back(add_parameter(
+          name + ".weight", {site.heads, site.heads, 3, 3}, site.dtype, init));
+      biases_.push_back(
+          add_parameter(name + ".bias", {site.heads}, site.dtype, {}));
+    }
+  }
+
+  Evolved step(const Var& scores, const Var& previous,
+               const AttentionContext& context) override {
+    if (weights_.empty()) return {scores, scores};
+    Var map = previous;
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      map = activation(map_conv(map, weights_[i], biases_[i], context.packing),
+                       Activation::relu);
+    }
+    const Var logits = axpby(alpha_, map, 1 - alpha_, scores);
+    return {logits, logits};
+  }
+
+ private:
+  double alpha_;
+  std::vector<Var> weights_, biases_;
+};
+
+std::unique_ptr<Evolve> make(const Options& options, const EvolveSite& site) {
+  const double alpha = options.number("alpha");
+  const std::int64_t convolutions = options.integer("num_layers");
+  Init init;
+  init.kind = Init::Kind::truncated_fan_in;
+  if (convolutions > 1) {
+    return std::make_unique<DeepPredictive>(alpha, convolutions, init, site);
+  }
+  // Without a convolution CNN is the identity: a residual connection.
+  const EvolveCoefficients c =
+      convolutions == 1 ? EvolveCoefficients{1, 0, 0, 1 - alpha, alpha}
+                        : EvolveCoefficients{0, 0, alpha, 1 - alpha, 0};
+  return std::make_unique<ClosedForm>(c, 1.0, 3, init, site);
+}
+
+const RegisterEvolve kPredictive({
+    "predictive",
+    "Predictive Attention Transformer, Section 3.3",
+    {
+        {"alpha", "float", {}, 0, 1, {}, false,
+         "the weight of the prediction from the previous map, from 0 to 1"},
+        {"num_layers", "int", Options::Value(std::int64_t{1}), 0, 8, {}, false,
+         "the number of convolutions, from 0 (identity) to 8"},
+    },
+    make,
+});
+
+}  // namespace
+
+}  // namespace ea

@@ -1,0 +1,32 @@
+// RealFormer (He et al., 2021): L_i = L_{i-1} + S_i; the sum is carried, and a
+// running mean divides only what the softmax sees.
+#include "nn/attention/evolve/closed_form.h"
+
+namespace ea {
+
+namespace {
+
+// The paper uses the running mean for models deeper than 24 layers.
+constexpr int kDeep = 24;
+
+std::unique_ptr<Evolve> make(const Options& options, const EvolveSite& site) {
+  const bool mean = options.flag("running_mean", site.num_layers > kDeep);
+  const double scale = mean ? 1.0 / (site.layer + 1) : 1.0;
+  return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 1, 1, 0}, scale,
+                                      1, Init{}, site);
+}
+
+const RegisterEvolve kResidual({
+    "residual",
+    "He et al., RealFormer, Findings of ACL 2021",
+    {
+        {"running_mean", "bool?", {}, 0, 0, {}, false,
+         "whether layer l divides the summed logits by l + 1 before the "
+         "softmax (default: only in models deeper than 24 layers)"},
+    },
+    make,
+});
+
+}  // namespace
+
+}  // namespace ea

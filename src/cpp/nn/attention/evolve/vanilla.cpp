@@ -1,0 +1,20 @@
+// Vanilla attention (Vaswani et al., 2017): maps of layers are independent.
+#include "nn/attention/evolve/closed_form.h"
+
+namespace ea {
+
+namespace {
+
+const RegisterEvolve kVanilla({
+    "vanilla",
+    "Vaswani et al., NeurIPS 2017",
+    {},
+    [](const Options&, const EvolveSite& site) {
+      return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 0, 1, 0},
+                                          1.0, 1, Init{}, site);
+    },
+});
+
+}  // namespace
+
+}  // namespace ea

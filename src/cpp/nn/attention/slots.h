@@ -1,0 +1,50 @@
+// The slots of the attention layer: everything a variant can change.
+#pragma once
+
+#include <memory>
+
+#include "autograd/var.h"
+#include "nn/module.h"
+#include "ops/packing.h"
+
+namespace ea {
+
+// What a slot may know of where it stands.
+struct AttentionContext {
+  int layer = 0;       // 0-based index in its chain
+  int num_layers = 1;  // length of the chain
+  PackingPtr packing;  // heads, sequences, places of the maps
+};
+
+// Where attention looks: logits from queries and keys, and context from
+// probabilities and values. It owns both, because a window or a graph changes
+// where the values come from and not only a mask.
+class Scope {
+ public:
+  virtual ~Scope() = default;
+  // Flat maps S = scale q k^T, finite everywhere; q, k [tokens, heads d]
+  virtual Var score(const Var& q, const Var& k, double scale,
+                    const AttentionContext& context) const = 0;
+  // [tokens, heads d] from probabilities and values
+  virtual Var mix(const Var& probabilities, const Var& v,
+                  const AttentionContext& context) const = 0;
+};
+
+// What the softmax sees, and what the next layer receives: not always the same.
+struct Evolved {
+  Var logits;
+  Var carry;
+  double scale = 1.0;  // the softmax takes scale * logits
+};
+
+// How the maps of the previous layer change those of this one.
+class Evolve : public Module {
+ public:
+  // `previous` is undefined in the first layer of a chain.
+  virtual Evolved step(const Var& scores, const Var& previous,
+                       const AttentionContext& context) = 0;
+};
+
+std::unique_ptr<Scope> make_dense_scope();
+
+}  // namespace ea

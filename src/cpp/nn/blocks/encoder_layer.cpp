@@ -1,0 +1,42 @@
+// Wiring of attention and feed-forward with their residuals.
+#include "nn/blocks/encoder_layer.h"
+
+#include "ops/dropout.h"
+
+namespace ea {
+
+EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
+                           std::unique_ptr<Evolve> evolve)
+    : config_(config),
+      attention_(config.attention, make_dense_scope(), std::move(evolve)),
+      attention_dense_(config.attention.hidden_size,
+                       config.attention.hidden_size, config.attention.dtype,
+                       config.attention.init_std),
+      attention_norm_(config.attention.hidden_size, config.layer_norm_eps,
+                      config.attention.dtype),
+      intermediate_(config.attention.hidden_size, config.intermediate_size,
+                    config.attention.dtype, config.attention.init_std),
+      output_(config.intermediate_size, config.attention.hidden_size,
+              config.attention.dtype, config.attention.init_std),
+      output_norm_(config.attention.hidden_size, config.layer_norm_eps,
+                   config.attention.dtype) {
+  add_child("attention.self", attention_);
+  add_child("attention.output.dense", attention_dense_);
+  add_child("attention.output.LayerNorm", attention_norm_);
+  add_child("intermediate.dense", intermediate_);
+  add_child("output.dense", output_);
+  add_child("output.LayerNorm", output_norm_);
+}
+
+EncoderLayerOutput EncoderLayer::forward(const Var& x, const Var& previous,
+                                         const PackingPtr& packing) {
+  AttentionOutput attention = attention_.forward(x, previous, packing);
+  const Var projected = dropout(attention_dense_(attention.context),
+                                config_.hidden_dropout, training());
+  const Var h = attention_norm_(projected, x);
+  const Var wide = activation(intermediate_(h), config_.activation);
+  const Var narrow = dropout(output_(wide), config_.hidden_dropout, training());
+  return {output_norm_(narrow, h), std::move(attention)};
+}
+
+}  // namespace ea

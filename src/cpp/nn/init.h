@@ -1,0 +1,30 @@
+// Initial values of parameters.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace ea {
+
+struct Init {
+  enum class Kind {
+    zeros,
+    ones,
+    normal,            // N(0, scale^2)
+    truncated_fan_in,  // N(0, 1/fan_in), cut at two standard deviations
+    identity_conv,     // centre tap of the diagonal 1, all else 0
+    given,             // `values`
+  };
+  Kind kind = Kind::zeros;
+  double scale = 0.0;
+  Tensor values = {};
+
+  static Init normal(double standard_deviation) {
+    return {Kind::normal, standard_deviation, {}};
+  }
+  static Init ones() { return {Kind::ones, 0.0, {}}; }
+};
+
+// Fills a tensor; random kinds draw one stream of the process's generator.
+void initialize(const Tensor& t, const Init& init);
+
+}  // namespace ea

@@ -1,0 +1,52 @@
+// Small modules: affine map, layer norm, embedding table.
+#pragma once
+
+#include "nn/module.h"
+#include "ops/gather.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+
+namespace ea {
+
+class Linear : public Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out, DType dtype, double init_std)
+      : weight_(add_parameter("weight", {out, in}, dtype,
+                              Init::normal(init_std))),
+        bias_(add_parameter("bias", {out}, dtype, {})) {}
+  Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
+
+ private:
+  Var weight_, bias_;
+};
+
+class LayerNorm : public Module {
+ public:
+  LayerNorm(std::int64_t width, double eps, DType dtype)
+      : weight_(add_parameter("weight", {width}, dtype, Init::ones())),
+        bias_(add_parameter("bias", {width}, dtype, {})),
+        eps_(eps) {}
+  Var operator()(const Var& x, const Var& residual = {}) const {
+    return layer_norm(x, weight_, bias_, eps_, residual);
+  }
+
+ private:
+  Var weight_, bias_;
+  double eps_;
+};
+
+class Embedding : public Module {
+ public:
+  Embedding(std::int64_t rows, std::int64_t width, DType dtype, double init_std)
+      : weight_(add_parameter("weight", {rows, width}, dtype,
+                              Init::normal(init_std))) {}
+  Var operator()(const Tensor& ids, const char* what) const {
+    return embedding(weight_, ids, what);
+  }
+  const Var& weight() const { return weight_; }
+
+ private:
+  Var weight_;
+};
+
+}  // namespace ea

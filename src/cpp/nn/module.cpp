@@ -1,0 +1,32 @@
+// Walking of the parameter tree.
+#include "nn/module.h"
+
+namespace ea {
+
+std::vector<Module::Parameter> Module::parameters(
+    const std::string& prefix) const {
+  std::vector<Parameter> all;
+  for (const Parameter& p : own_) all.push_back({prefix + p.name, p.var, p.init});
+  for (const auto& [name, child] : children_) {
+    const std::string below = name.empty() ? prefix : prefix + name + ".";
+    for (Parameter& p : child->parameters(below)) all.push_back(std::move(p));
+  }
+  return all;
+}
+
+void Module::train(bool training) {
+  training_ = training;
+  for (const auto& [name, child] : children_) child->train(training);
+}
+
+Var Module::add_parameter(const std::string& name, const Shape& shape,
+                          DType dtype, const Init& init) {
+  own_.push_back({name, Var(zeros(shape, dtype), true), init});
+  return own_.back().var;
+}
+
+void Module::add_child(const std::string& name, Module& child) {
+  children_.emplace_back(name, &child);
+}
+
+}  // namespace ea

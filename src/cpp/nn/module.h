@@ -1,0 +1,46 @@
+// A tree of named parameters.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/var.h"
+#include "nn/init.h"
+
+namespace ea {
+
+// Base of everything with parameters. Children are members of their parent and
+// register themselves by address, so modules are neither copied nor moved.
+class Module {
+ public:
+  struct Parameter {
+    std::string name;
+    Var var;
+    Init init;
+  };
+
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  // All parameters below this module, depth first, with dotted names.
+  std::vector<Parameter> parameters(const std::string& prefix = "") const;
+  void train(bool training);
+  bool training() const { return training_; }
+
+ protected:
+  // Allocates a parameter; its values are set by initialize() or loading.
+  Var add_parameter(const std::string& name, const Shape& shape, DType dtype,
+                    const Init& init);
+  // An empty name makes the child's names appear as the parent's own.
+  void add_child(const std::string& name, Module& child);
+
+ private:
+  std::vector<Parameter> own_;
+  std::vector<std::pair<std::string, Module*>> children_;
+  bool training_ = true;
+};
+
+}  // namespace ea

@@ -1,0 +1,110 @@
+// Reading and checking of settings.
+#include "nn/options.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+template <typename T>
+const T* find(const std::map<std::string, Options::Value>& values,
+              const std::string& key, const char* type) {
+  const auto it = values.find(key);
+  if (it == values.end()) {
+    fail<ConfigError>("config", "'{}' is missing; expected {}", key, type);
+  }
+  return std::get_if<T>(&it->second);
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string all;
+  for (const std::string& name : names) {
+    all += (all.empty() ? "" : ", ") + name;
+  }
+  return all;
+}
+
+void check_value(const std::string& where, const Options& options,
+                 const OptionSpec& spec) {
+  if (spec.type == "float" || spec.type == "int") {
+    const double value = spec.type == "int"
+                             ? static_cast<double>(options.integer(spec.name))
+                             : options.number(spec.name);
+    EA_CHECK_AS(ConfigError,
+                std::isfinite(value) && value >= spec.low && value <= spec.high,
+                where, "{} = {} is outside [{}, {}]; it is {}", spec.name,
+                value, spec.low, spec.high, spec.doc);
+    EA_CHECK_AS(ConfigError,
+                !spec.odd || static_cast<std::int64_t>(value) % 2 == 1, where,
+                "{} = {} must be odd; it is {}", spec.name, value, spec.doc);
+  } else if (spec.type == "str") {
+    const std::string value = options.text(spec.name);
+    EA_CHECK_AS(ConfigError,
+                std::count(spec.choices.begin(), spec.choices.end(), value) > 0,
+                where, "{} = '{}'; expected one of {}", spec.name, value,
+                joined(spec.choices));
+  } else {
+    options.flag(spec.name);
+  }
+}
+
+}  // namespace
+
+std::int64_t Options::integer(const std::string& key) const {
+  if (const auto* value = find<std::int64_t>(values_, key, "an integer")) {
+    return *value;
+  }
+  fail<ConfigError>("config", "'{}' must be an integer", key);
+}
+
+double Options::number(const std::string& key) const {
+  if (const auto* value = find<double>(values_, key, "a number")) return *value;
+  if (const auto* value = find<std::int64_t>(values_, key, "a number")) {
+    return static_cast<double>(*value);
+  }
+  fail<ConfigError>("config", "'{}' must be a number", key);
+}
+
+bool Options::flag(const std::string& key) const {
+  if (const auto* value = find<bool>(values_, key, "true or false")) {
+    return *value;
+  }
+  fail<ConfigError>("config", "'{}' must be true or false", key);
+}
+
+std::string Options::text(const std::string& key) const {
+  if (const auto* value = find<std::string>(values_, key, "a string")) {
+    return *value;
+  }
+  fail<ConfigError>("config", "'{}' must be a string", key);
+}
+
+Options validate_options(const std::string& where, const Options& given,
+                         const std::vector<OptionSpec>& specs) {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : specs) names.push_back(spec.name);
+  for (const auto& [key, value] : given.values()) {
+    EA_CHECK_AS(ConfigError,
+                key == "kind" ||
+                    std::count(names.begin(), names.end(), key) > 0,
+                where, "unknown option '{}'; the options are: {}", key,
+                names.empty() ? "none" : joined(names));
+  }
+  Options full = given;
+  for (const OptionSpec& spec : specs) {
+    if (!full.has(spec.name)) {
+      if (spec.type == "bool?") continue;
+      EA_CHECK_AS(ConfigError, spec.fallback.has_value(), where,
+                  "option '{}' is missing; it is {}", spec.name, spec.doc);
+      full.set(spec.name, *spec.fallback);
+    }
+    check_value(where, full, spec);
+  }
+  return full;
+}
+
+}  // namespace ea

@@ -1,0 +1,65 @@
+// Typed key-value settings as they come from Python, and their declarations.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ea {
+
+// A setting that was given as None is not in the map.
+class Options {
+ public:
+  using Value = std::variant<bool, std::int64_t, double, std::string>;
+
+  void set(const std::string& key, Value value) {
+    values_[key] = std::move(value);
+  }
+  bool has(const std::string& key) const { return values_.count(key) > 0; }
+  const std::map<std::string, Value>& values() const { return values_; }
+
+  // Throw ConfigError naming the key when it is missing or of another type.
+  std::int64_t integer(const std::string& key) const;
+  double number(const std::string& key) const;  // takes integers too
+  bool flag(const std::string& key) const;
+  std::string text(const std::string& key) const;
+
+  std::int64_t integer(const std::string& key, std::int64_t otherwise) const {
+    return has(key) ? integer(key) : otherwise;
+  }
+  double number(const std::string& key, double otherwise) const {
+    return has(key) ? number(key) : otherwise;
+  }
+  bool flag(const std::string& key, bool otherwise) const {
+    return has(key) ? flag(key) : otherwise;
+  }
+  std::string text(const std::string& key, const std::string& otherwise) const {
+    return has(key) ? text(key) : otherwise;
+  }
+
+ private:
+  std::map<std::string, Value> values_;
+};
+
+// One declared option of a variant: the single source of its name, type, range
+// and meaning; Python's dataclasses are tested against it.
+struct OptionSpec {
+  std::string name;
+  std::string type;  // "float", "int", "bool", "str", "bool?" (may be None)
+  std::optional<Options::Value> fallback;  // none: required
+  double low = 0, high = 0;                // numbers, both ends included
+  std::vector<std::string> choices;        // strings
+  bool odd = false;                        // integers
+  std::string doc;
+};
+
+// Throws ConfigError "[where] ..." for unknown keys (listing the known ones),
+// missing ones, wrong types and values out of range. Returns the options with
+// the defaults filled in. The key "kind" is passed through.
+Options validate_options(const std::string& where, const Options& given,
+                         const std::vector<OptionSpec>& specs);
+
+}  // namespace ea

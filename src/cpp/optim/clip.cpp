@@ -1,0 +1,39 @@
+// One reduction over all gradients, then one scaling where it is needed.
+#include "optim/clip.h"
+
+#include <cmath>
+
+#include "kernels/elementwise.h"
+#include "kernels/reduce.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+double global_norm(const std::vector<Var>& params) {
+  std::vector<Tensor> kept;
+  std::vector<TensorView> views;
+  for (const Var& param : params) {
+    if (!param.grad().defined()) continue;
+    kept.push_back(contiguous(param.grad()));
+    views.push_back(kept.back());
+  }
+  double sum = 0;
+  kernels::run<SumOfSquares>({&views, &sum});
+  return std::sqrt(sum);
+}
+
+double clip_grad_norm(const std::vector<Var>& params, double max_norm) {
+  EA_CHECK_AS(ConfigError, max_norm > 0, "clip_grad_norm",
+              "max_norm {} is not positive", max_norm);
+  const double norm = global_norm(params);
+  const double factor = max_norm / (norm + 1e-6);
+  if (!std::isfinite(norm) || factor >= 1.0) return norm;
+  for (const Var& param : params) {
+    const Tensor& g = param.grad();
+    if (g.defined()) kernels::run<Axpby>({factor, g, 0.0, {}, g});
+  }
+  return norm;
+}
+
+}  // namespace ea

@@ -1,0 +1,18 @@
+// Global gradient norm and clipping.
+#pragma once
+
+#include <vector>
+
+#include "autograd/var.h"
+
+namespace ea {
+
+// sqrt of the sum of squares of all gradients; parameters without one count 0.
+double global_norm(const std::vector<Var>& params);
+
+// Scales every gradient by max_norm / (norm + 1e-6) when that is below 1, as
+// PyTorch does, and returns the norm before. Gradients are left alone when the
+// norm is not finite.
+double clip_grad_norm(const std::vector<Var>& params, double max_norm);
+
+}  // namespace ea
