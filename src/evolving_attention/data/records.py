@@ -206,9 +206,9 @@ def _read_csv(
     joined = 0
     while True:
         lines.taken.clear()
+        reason, column = "", 1
         try:
             fields = next(csv.reader(lines, strict=True))
-            reason = ""
         except StopIteration:
             break
         except csv.Error as error:
@@ -219,19 +219,24 @@ def _read_csv(
                 collector.fail(f"header line: {reason}", number, 1)
             names, indices = fields, _positions(fields, wanted, collector)
             continue
-        if not reason and not fields:
+        if reason:
+            column = text.find('"') + 1 or len(text)
+        elif not fields:
             reason = "blank line"
-        if not reason and len(fields) != len(names):
+        elif len(fields) != len(names):
             what = "put a field that holds a comma in double quotation marks"
             reason = _count_reason(len(fields), len(names), what)
-        if not reason and fields == names:
+            if len(fields) > len(names):
+                column = _csv_place(text, fields)(len(names))
+            else:
+                column = len(text) + 1
+        elif fields == names:
             reason = _REPEATED_HEADER
         if reason:
             # Only the first line of a record is given up: a stray quotation mark
             # must not take the good lines after it along.
             lines.give_back()
-            column = text.find('"') + 1 or len(text)
-            collector.reject(number, column if "quot" in reason else 1, reason)
+            collector.reject(number, column, reason)
             continue
         # Every line was announced as a row of its own.
         collector.report.rows_in -= len(lines.taken) - 1

@@ -1,0 +1,238 @@
+"""CSV, TSV and JSON files of one's own: run_glue's rules, and bad rows with places."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+import types
+import warnings
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evolving_attention.data.hub import load_hub
+from evolving_attention.data.rows import load_file
+from evolving_attention.errors import ConfigError, DataError, MissingExtraError
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+# --- what is text, what is a label -------------------------------------------------
+
+SHAPES = {
+    "sentence": ("sentence,label\na film,1\nb,0\n", ("sentence",), ("0", "1")),
+    "pair": ("sentence2,sentence1,label\nb,a,x\n", ("sentence1", "sentence2"), ("x",)),
+    "first two": ("idx,q,a,label\n0,x,y,no\n", ("q", "a"), ("no",)),
+    "label first": ("label,text\npos,a\nneg,b\n", ("text",), ("neg", "pos")),
+    "numbers sort": ("text,label\na,10\nb,9\n", ("text",), ("9", "10")),
+    "regression": ("text,label\na,1.0\nb,2\n", ("text",), None),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES))
+def test_columns_and_labels(tmp_path, name):
+    content, text, labels = SHAPES[name]
+    data = load_file(write(tmp_path, "train.csv", content))
+    assert data.text_columns == text
+    assert data.label_names == labels
+    assert data.column_names == [*text, "label", "idx"]
+
+
+def test_dev_follows_train(tmp_path):
+    train = load_file(write(tmp_path, "t.csv", "text,label\na,1\nb,2\nc,3\n"))
+    dev = load_file(
+        write(tmp_path, "d.csv", "n,label,text\n0,03,z\n1,1,y\n"), like=train
+    )
+    assert dev.label_names == ("1", "2", "3")
+    assert dev.column("label") == [2, 0] and dev.column("text") == ["z", "y"]
+    path = write(tmp_path, "e.csv", "text,label\na,1\nb,4\n")
+    with pytest.raises(
+        DataError, match="label '4' is not known; expected 1, 2, 3"
+    ) as e:
+        load_file(path, like=train)
+    assert (e.value.line, e.value.column) == (3, 3)
+    path = write(tmp_path, "f.csv", "sentence,label\na,1\n")
+    with pytest.raises(DataError, match="no column 'text' in the header"):
+        load_file(path, like=train)
+
+
+def test_file_to_predict_needs_no_labels(tmp_path):
+    train = load_file(write(tmp_path, "t.csv", "text,label\na,no\nb,yes\n"))
+    for content in ('text\nq\n""\n', 'text,label\nq,-1\n"",-1\n'):
+        path = write(tmp_path, "p.csv", content)
+        data = load_file(path, like=train, labelled=False)
+        assert data.column("label") == [-1, -1] and not data.has_labels
+    with pytest.raises(DataError, match="no column 'label'"):
+        load_file(write(tmp_path, "q.csv", "text\nq\n"), like=train)
+
+
+def test_one_bad_number_does_not_make_classes(tmp_path):
+    rows = "".join(f"row {i},{i / 2}\n" for i in range(30))
+    path = write(tmp_path, "t.csv", f"text,label\n{rows}odd,n/a\n")
+    with pytest.raises(DataError, match="label 'n/a' is not known; expected a finite"):
+        load_file(path)
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "json"])
+def test_json_lines(tmp_path, suffix):
+    rows = [{"text": 'a "b"\nc', "label": "x"}, {"label": "y", "text": "d"}]
+    text = "\n".join(map(json.dumps, rows))
+    data = load_file(write(tmp_path, f"train.{suffix}", text))
+    assert data.column("text") == ['a "b"\nc', "d"] and data.column("label") == [0, 1]
+
+
+def test_json_label_types(tmp_path):
+    for labels, names in (
+        ([1, 0], ("0", "1")),
+        ([0.5, 1], None),
+        ([True, False], None),
+    ):
+        text = "\n".join(json.dumps({"text": "a", "label": x}) for x in labels)
+        data = load_file(write(tmp_path, "t.jsonl", text))
+        assert data.label_names == (("false", "true") if labels[0] is True else names)
+
+
+# --- CSV quoting -------------------------------------------------------------------
+
+
+def test_csv_quoting(tmp_path):
+    content = 'text,label\r\n"a, ""b""\nsecond line",1\r\nplain "quote",0\r\n'
+    data = load_file(write(tmp_path, "t.csv", content))
+    assert data.column("text") == ['a, "b"\nsecond line', 'plain "quote"']
+    assert data.column("idx") == [0, 1]
+    assert data.report.rows_in == 2
+    assert any("span several lines" in note for note in data.report.notes)
+
+
+BAD_CSV = {
+    "extra comma": ("a, b,1\n", 3, 6, r"3 fields \(too many\), expected 2"),
+    "missing": ("a\n", 3, 2, r"1 fields \(too few\)"),
+    "stray quote": ('"a,1\n', 3, 1, "CSV quoting"),
+    "text after quote": ('"a"b,1\n', 3, 1, "CSV quoting"),
+    "empty label": ("a,\n", 3, 3, "the label is empty"),
+    "empty text": (",1\n", 3, 1, "text field is empty"),
+    "wrong label": ('"a ""x"", y",\n', 3, 14, "the label is empty"),
+    "blank": ("\n", 3, 1, "blank line"),
+    "header again": ("text,label\n", 3, 1, "header line again"),
+    "NUL": ("a\0,1\n", 3, 2, "NUL"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_CSV))
+def test_bad_csv_rows(tmp_path, name):
+    bad, line, column, reason = BAD_CSV[name]
+    content = f"text,label\ngood,0\n{bad}good,1\nmore,0\n"
+    path = write(tmp_path, "t.csv", content)
+    with pytest.raises(DataError, match=reason) as caught:
+        load_file(path)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    with pytest.warns(UserWarning, match="1 of 4 rows were left out"):
+        data = load_file(path, bad_rows="skip")
+    assert data.column("text") == ["good", "good", "more"]
+    assert data.column("idx") == [0, 2, 3]
+
+
+def test_unknown_kind_of_file(tmp_path):
+    with pytest.raises(ConfigError, match=r"file type '.xlsx' is not known"):
+        load_file(write(tmp_path, "t.xlsx", "x"))
+    with pytest.raises(DataError, match="no such file"):
+        load_file(tmp_path / "absent.csv")
+    with pytest.raises(DataError, match="is a folder"):
+        (tmp_path / "d.csv").mkdir()
+        load_file(tmp_path / "d.csv")
+    with pytest.raises(ConfigError, match="0 text columns"):
+        load_file(write(tmp_path, "l.csv", "label\n1\n"))
+
+
+TEXTS = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1).filter(
+    lambda text: text.strip() and not text.startswith("\ufeff")
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(TEXTS, st.integers(0, 1)), min_size=1, max_size=20))
+def test_csv_round_trip(tmp_path, rows):
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerows([("text", "label"), *rows])
+    data = load_file(write(tmp_path, "t.csv", buffer.getvalue()))
+    assert data.column("text") == [text for text, _ in rows]
+    names = data.label_names
+    assert [int(names[i]) for i in data.column("label")] == [label for _, label in rows]
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data(), suffix=st.sampled_from(["csv", "tsv", "jsonl", "json"]))
+def test_mutated_files_keep_the_account(tmp_path, data, suffix):
+    rows = [(f"text {i}", i % 2) for i in range(6)]
+    if suffix in ("jsonl", "json"):
+        parts = [json.dumps({"text": t, "label": y}) for t, y in rows]
+        array = f"[{', '.join(parts)}]"
+        content = bytearray(("\n".join(parts) if suffix == "jsonl" else array).encode())
+    else:
+        mark = "," if suffix == "csv" else "\t"
+        lines = [f"text{mark}label", *(f"{t}{mark}{y}" for t, y in rows)]
+        content = bytearray("\n".join(lines).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content)))
+        junk = [b",", b"\n", b"\r", b'"', b'""', b"\t", b"\0", b"\xff", b"\xef\xbb\xbf"]
+        junk += [b"}", b"]", b"[", b"1e999", b"\\"]
+        content[place : place + data.draw(st.integers(0, 3))] = data.draw(
+            st.sampled_from(junk)
+        )
+    path = write(tmp_path, f"t.{suffix}", bytes(content))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result = load_file(path, bad_rows="skip")
+        except DataError as error:
+            assert error.file and error.reason
+            return
+        except ConfigError as error:
+            assert "text columns" in str(error)
+            return
+    report = result.report
+    assert report.rows_in == len(result) + len(report.rejected)
+    assert result.column("idx") == sorted(set(result.column("idx")))
+
+
+# --- the Hub -----------------------------------------------------------------------
+
+
+def test_hub_without_datasets(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"evolving-attention\[data\]"):
+        load_hub("cola")
+
+
+def test_hub_data_set(monkeypatch):
+    def load_dataset(name, config, split):
+        assert (name, config) == ("nyu-mll/glue", "mnli")
+        if split == "test_mismatched":
+            raise ConnectionError("no network")
+        label = -1 if split.startswith("test") else 2
+        rows = {"premise": ["a"], "hypothesis": ["b"], "label": [label], "idx": [0]}
+        asked.append(split)
+        return rows
+
+    asked: list[str] = []
+    fake = types.SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    train, dev, test = load_hub("mnli", ("train", "dev", "test"))
+    assert asked == ["train", "validation_matched", "test_matched"]
+    assert dev[0] == {"premise": "a", "hypothesis": "b", "label": 2, "idx": 0}
+    assert train.has_labels and not test.has_labels
+    with pytest.raises(DataError, match="no network"):
+        load_hub("mnli", "test_mismatched")
