@@ -1,0 +1,189 @@
+// SIMD attention products by sequence and head (kernels/attention.h).
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/tile-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Rows of one head inside a [tokens, heads * d] matrix.
+template <typename T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+};
+
+template <typename T>
+EA_INLINE Rows<T> rows_of(const TensorView& t, std::int64_t token,
+                          std::int64_t column) {
+  const std::int64_t stride = t.strides[0];
+  return {t.as<T>() + token * stride + column, stride};
+}
+
+// One (sequence, head) and the scratch of the job that runs it.
+struct HeadJob {
+  std::int64_t n_q, n_k, d;
+  std::int64_t query, key, column, cell;  // where it begins
+  float* packed;                          // fits any operand of any head
+  float* wide_a;                          // a bfloat16 operand as float32
+  float* wide_c;  // a float32 result on its way to bfloat16
+};
+
+// Factor A [rows, cols] of a product: float32 as it lies, bfloat16 widened.
+EA_INLINE Factor factor(const float* a, std::int64_t stride, std::int64_t,
+                        std::int64_t, float*) {
+  return {a, stride, 1};
+}
+Factor factor(const bfloat16* a, std::int64_t stride, std::int64_t rows,
+              std::int64_t cols, float* wide) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for_vectors(cols, [&](std::int64_t j, auto part) {
+      store(wide + i * cols + j, load(a + i * stride + j, part), part);
+    });
+  }
+  return {wide, cols, 1};
+}
+EA_INLINE Factor transposed(Factor a) { return {a.data, a.col, a.row}; }
+
+EA_INLINE void multiply_into(Factor a, const float* packed, std::int64_t rows,
+                             std::int64_t depth, std::int64_t cols, float scale,
+                             Rows<float> c, float*) {
+  multiply(a, packed, rows, depth, cols, scale, c.data, c.stride);
+}
+void multiply_into(Factor a, const float* packed, std::int64_t rows,
+                   std::int64_t depth, std::int64_t cols, float scale,
+                   Rows<bfloat16> c, float* wide) {
+  multiply(a, packed, rows, depth, cols, scale, wide, cols);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for_vectors(cols, [&](std::int64_t j, auto part) {
+      store(c.data + i * c.stride + j, load(wide + i * cols + j, part), part);
+    });
+  }
+}
+
+// Calls fn(HeadJob) for every head of every sequence. Jobs are runs of heads,
+// cut by the average work alone: some ten microseconds.
+template <typename T, typename Fn>
+void for_heads(const MapLayout& layout, std::int64_t width, Fn&& fn) {
+  constexpr std::int64_t kJobWork = 1 << 18;  // multiply-adds
+  const std::int64_t heads = layout.heads * layout.sequences;
+  if (heads == 0) return;
+  const std::int64_t d = width / layout.heads;
+  std::int64_t longest = 0;
+  for (std::int64_t b = 0; b < layout.sequences; ++b) {
+    const std::int64_t n_q = layout.n_q(b), n_k = layout.n_k(b);
+    longest = longest < n_q ? n_q : longest;
+    longest = longest < n_k ? n_k : longest;
+  }
+  const std::int64_t work = layout.numel() / heads * d + 1;
+  const std::int64_t grain = work < kJobWork ? kJobWork / work : 1;
+  const std::int64_t side = longest + kPanel;  // padded
+  const std::int64_t packed = side * (d + kPanel);
+  const std::int64_t square =
+      sizeof(T) == sizeof(float) ? 0 : side * (side > d ? side : d);
+  parallel_chunks(heads, grain, [&](std::int64_t begin, std::int64_t end) {
+    const Scratch scratch((packed + 2 * square) * sizeof(float));
+    float* const memory = scratch.as<float>();
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t b = i / layout.heads, h = i % layout.heads;
+      HeadJob job;
+      job.n_q = layout.n_q(b);
+      job.n_k = layout.n_k(b);
+      job.d = d;
+      job.query = layout.q_offsets[b];
+      job.key = layout.k_offsets[b];
+      job.column = h * d;
+      job.cell = layout.begin(b) + h * job.n_q * job.n_k;
+      job.packed = memory;
+      job.wide_a = memory + packed;
+      job.wide_c = memory + packed + square;
+      fn(job);
+    }
+  });
+}
+
+// S = scale Q K^T.
+template <typename T>
+void scores_of(const AttentionScores::Args& args) {
+  for_heads<T>(args.layout, args.q.shape[1], [&](const HeadJob& j) {
+    const auto q = rows_of<const T>(args.q, j.query, j.column);
+    const auto k = rows_of<const T>(args.k, j.key, j.column);
+    pack_transposed(k.data, k.stride, j.d, j.n_k, j.packed);
+    multiply_into(factor(q.data, q.stride, j.n_q, j.d, j.wide_a), j.packed,
+                  j.n_q, j.d, j.n_k, static_cast<float>(args.scale),
+                  Rows<T>{args.scores.as<T>() + j.cell, j.n_k}, j.wide_c);
+  });
+}
+
+// dQ = scale dS K, dK = scale dS^T Q.
+template <typename T>
+void scores_backward_of(const AttentionScoresBackward::Args& args) {
+  const float scale = static_cast<float>(args.scale);
+  for_heads<T>(args.layout, args.q.shape[1], [&](const HeadJob& j) {
+    const auto q = rows_of<const T>(args.q, j.query, j.column);
+    const auto k = rows_of<const T>(args.k, j.key, j.column);
+    const Factor ds = factor(args.dscores.as<const T>() + j.cell, j.n_k, j.n_q,
+                             j.n_k, j.wide_a);
+    pack(k.data, k.stride, j.n_k, j.d, j.packed);
+    multiply_into(ds, j.packed, j.n_q, j.n_k, j.d, scale,
+                  rows_of<T>(args.dq, j.query, j.column), j.wide_c);
+    pack(q.data, q.stride, j.n_q, j.d, j.packed);
+    multiply_into(transposed(ds), j.packed, j.n_k, j.n_q, j.d, scale,
+                  rows_of<T>(args.dk, j.key, j.column), j.wide_c);
+  });
+}
+
+// Y = P V.
+template <typename T>
+void context_of(const AttentionContext::Args& args) {
+  for_heads<T>(args.layout, args.v.shape[1], [&](const HeadJob& j) {
+    const auto v = rows_of<const T>(args.v, j.key, j.column);
+    pack(v.data, v.stride, j.n_k, j.d, j.packed);
+    multiply_into(
+        factor(args.p.as<const T>() + j.cell, j.n_k, j.n_q, j.n_k, j.wide_a),
+        j.packed, j.n_q, j.n_k, j.d, 1.0f,
+        rows_of<T>(args.y, j.query, j.column), j.wide_c);
+  });
+}
+
+// dP = dY V^T, dV = P^T dY.
+template <typename T>
+void context_backward_of(const AttentionContextBackward::Args& args) {
+  for_heads<T>(args.layout, args.v.shape[1], [&](const HeadJob& j) {
+    const auto dy = rows_of<const T>(args.dy, j.query, j.column);
+    const auto v = rows_of<const T>(args.v, j.key, j.column);
+    pack_transposed(v.data, v.stride, j.d, j.n_k, j.packed);
+    multiply_into(factor(dy.data, dy.stride, j.n_q, j.d, j.wide_a), j.packed,
+                  j.n_q, j.d, j.n_k, 1.0f,
+                  Rows<T>{args.dp.as<T>() + j.cell, j.n_k}, j.wide_c);
+    pack(dy.data, dy.stride, j.n_q, j.d, j.packed);
+    const Factor p =
+        factor(args.p.as<const T>() + j.cell, j.n_k, j.n_q, j.n_k, j.wide_a);
+    multiply_into(transposed(p), j.packed, j.n_k, j.n_q, j.d, 1.0f,
+                  rows_of<T>(args.dv, j.key, j.column), j.wide_c);
+  });
+}
+
+}  // namespace
+
+void attention_scores(const AttentionScores::Args& args) {
+  return args.q.dtype == DType::f32 ? scores_of<float>(args)
+                                    : scores_of<bfloat16>(args);
+}
+
+void attention_scores_backward(const AttentionScoresBackward::Args& args) {
+  return args.q.dtype == DType::f32 ? scores_backward_of<float>(args)
+                                    : scores_backward_of<bfloat16>(args);
+}
+
+void attention_context(const AttentionContext::Args& args) {
+  return args.p.dtype == DType::f32 ? context_of<float>(args)
+                                    : context_of<bfloat16>(args);
+}
+
+void attention_context_backward(const AttentionContextBackward::Args& args) {
+  return args.p.dtype == DType::f32 ? context_backward_of<float>(args)
+                                    : context_backward_of<bfloat16>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,199 @@
+// Products of small matrices for attention: C = scale A B with B packed.
+//
+// B is packed once into panels of kPanel columns, each [depth][kPanel] with
+// zeros behind the last column; a tile of C stays in registers while the whole
+// depth runs: kTileRows x 2 vectors, every vector of B used kTileRows times.
+#pragma once
+
+#include "kernels/cpu/simd/vec-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+constexpr int kPanelVectors = 2;
+constexpr int kPanel = kPanelVectors * kLanes;
+#if defined(__AVX512F__)
+constexpr int kTileRows = 12;  // 24 of 32 registers
+#else
+constexpr int kTileRows = 6;  // 12 of 16 registers
+#endif
+
+EA_INLINE std::int64_t packed_size(std::int64_t depth, std::int64_t cols) {
+  return (cols + kPanel - 1) / kPanel * kPanel * depth;
+}
+
+// Two vectors interleaved lane by lane: the lower and the upper half.
+EA_INLINE void interleave(Vf a, Vf b, Vf& low, Vf& high) {
+#if defined(__AVX512F__)
+  low = __builtin_shuffle(
+      a, b, Vi{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23});
+  high = __builtin_shuffle(
+      a, b, Vi{8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
+#else
+  low = __builtin_shuffle(a, b, Vi{0, 8, 1, 9, 2, 10, 3, 11});
+  high = __builtin_shuffle(a, b, Vi{4, 12, 5, 13, 6, 14, 7, 15});
+#endif
+}
+
+// Transposes a kLanes x kLanes block: log2(kLanes) rounds, each interleaving
+// row i with row i + kLanes / 2.
+EA_INLINE void transpose(Vf (&rows)[kLanes]) {
+#pragma GCC unroll 4
+  for (int round = 1; round < kLanes; round *= 2) {
+    Vf next[kLanes];
+#pragma GCC unroll 8
+    for (int i = 0; i < kLanes / 2; ++i) {
+      interleave(rows[i], rows[i + kLanes / 2], next[2 * i], next[2 * i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+
+// Packs B [depth, cols], stored by rows with `stride` between them.
+template <typename T>
+void pack(const T* b, std::int64_t stride, std::int64_t depth,
+          std::int64_t cols, float* packed) {
+  for (std::int64_t col = 0; col < cols; col += kPanel) {
+    for (std::int64_t k = 0; k < depth; ++k) {
+      for (int v = 0; v < kPanelVectors; ++v) {
+        const std::int64_t left = cols - col - v * kLanes;
+        const Part part(left < 0 ? 0 : left < kLanes ? left : kLanes);
+        store(packed,
+              load(b + k * stride + (left > 0 ? col + v * kLanes : 0), part));
+        packed += kLanes;
+      }
+    }
+  }
+}
+
+// Packs B [depth, cols] stored transposed: [cols, depth], rows `stride` apart.
+template <typename T>
+void pack_transposed(const T* b, std::int64_t stride, std::int64_t depth,
+                     std::int64_t cols, float* packed) {
+  for (std::int64_t col = 0; col < cols; col += kPanel) {
+    float* panel = packed + col * depth;
+    for (int v = 0; v < kPanelVectors; ++v) {
+      const std::int64_t first = col + v * kLanes;
+      const std::int64_t left = cols - first;
+      for (std::int64_t k = 0; k < depth; k += kLanes) {
+        const Part part(depth - k < kLanes ? depth - k : kLanes);
+        Vf rows[kLanes];
+        for (int i = 0; i < kLanes; ++i) {
+          rows[i] =
+              i < left ? load(b + (first + i) * stride + k, part) : set(0);
+        }
+        transpose(rows);
+        const int count =
+            depth - k < kLanes ? static_cast<int>(depth - k) : kLanes;
+        for (int i = 0; i < count; ++i) {
+          store(panel + (k + i) * kPanel + v * kLanes, rows[i]);
+        }
+      }
+    }
+  }
+}
+
+// A [rows, depth]: element (i, k) at data[i row + k col]; one of the two is 1.
+struct Factor {
+  const float* data;
+  std::int64_t row, col;
+};
+
+// kRows x kVectors tile of C; the last vector holds `last` columns.
+template <bool kTransposed, int kRows, int kVectors>
+void tile(const float* a, std::int64_t stride, const float* b,
+          std::int64_t depth, float scale, float* c, std::int64_t c_stride,
+          Part last) {
+  Vf sum[kRows][kVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sum[i][v] = set(0);
+  }
+  // Rows by threes from few pointers, so that addresses fit the registers.
+  const std::int64_t three = 3 * stride;
+  for (std::int64_t k = 0; k < depth; ++k) {
+    Vf column[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kLanes);
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const float x = kTransposed ? a[i] : (a + i / 3 * three)[i % 3 * stride];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        sum[i][v] = fma(set(x), column[v], sum[i][v]);
+      }
+    }
+    b += kPanel;
+    a += kTransposed ? stride : 1;
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      const Vf y = sum[i][v] * set(scale);
+      float* at = c + i * c_stride + v * kLanes;
+      if (v + 1 < kVectors) {
+        store(at, y);
+      } else {
+        store(at, y, last);
+      }
+    }
+  }
+}
+
+template <bool kTransposed, int kVectors>
+void tile_of(std::int64_t rows, const float* a, std::int64_t stride,
+             const float* b, std::int64_t depth, float scale, float* c,
+             std::int64_t c_stride, Part last) {
+#define EA_TILE(R)                                                       \
+  case R:                                                                \
+    return tile<kTransposed, R, kVectors>(a, stride, b, depth, scale, c, \
+                                          c_stride, last)
+  switch (rows) {
+    EA_TILE(1);
+    EA_TILE(2);
+    EA_TILE(3);
+    EA_TILE(4);
+    EA_TILE(5);
+    EA_TILE(6);
+#if defined(__AVX512F__)
+    EA_TILE(7);
+    EA_TILE(8);
+    EA_TILE(9);
+    EA_TILE(10);
+    EA_TILE(11);
+    EA_TILE(12);
+#endif
+    default:
+      break;
+  }
+#undef EA_TILE
+}
+
+// C [rows, cols] = scale A B for the packed B [depth, cols].
+void multiply(Factor a, const float* packed, std::int64_t rows,
+              std::int64_t depth, std::int64_t cols, float scale, float* c,
+              std::int64_t c_stride) {
+  const bool transposed = a.col != 1;
+  const std::int64_t stride = transposed ? a.col : a.row;
+  const std::int64_t blocks = (rows + kTileRows - 1) / kTileRows;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t i = rows * block / blocks;
+    const std::int64_t count = rows * (block + 1) / blocks - i;
+    for (std::int64_t j = 0; j < cols; j += kPanel) {
+      const std::int64_t left = cols - j < kPanel ? cols - j : kPanel;
+      const bool wide = left > kLanes;
+      const Part last(wide ? left - kLanes : left);
+      (transposed ? wide ? tile_of<true, 2> : tile_of<true, 1>
+       : wide     ? tile_of<false, 2>
+                  : tile_of<false, 1>)(count, a.data + i * a.row, stride,
+                                   packed + j * depth, depth, scale,
+                                   c + i * c_stride + j, c_stride, last);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
