@@ -29,7 +29,8 @@ void copy_rows(const Tensor& from, const Tensor& to) {
   const std::int64_t width = last < 0 ? 1 : shape[last];
   const std::int64_t step_from = last < 0 ? 1 : from.strides()[last];
   const std::int64_t step_to = last < 0 ? 1 : to.strides()[last];
-  const std::int64_t rows = width == 0 ? 0 : from.numel() / width;
+  if (from.numel() == 0) return;
+  const std::int64_t rows = from.numel() / width;
   const T* source = from.data<T>();
   T* target = to.data<T>();
   const std::int64_t grain = kGrain / width + 1;
