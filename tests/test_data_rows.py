@@ -52,7 +52,8 @@ def test_dev_follows_train(tmp_path):
         write(tmp_path, "d.csv", "n,label,text\n0,03,z\n1,1,y\n"), like=train
     )
     assert dev.label_names == ("1", "2", "3")
-    assert dev.column("label") == [2, 0] and dev.column("text") == ["z", "y"]
+    assert dev.column("label") == [2, 0]
+    assert dev.column("text") == ["z", "y"]
     path = write(tmp_path, "e.csv", "text,label\na,1\nb,4\n")
     with pytest.raises(
         DataError, match="label '4' is not known; expected 1, 2, 3"
@@ -69,7 +70,8 @@ def test_file_to_predict_needs_no_labels(tmp_path):
     for content in ('text\nq\n""\n', 'text,label\nq,-1\n"",-1\n'):
         path = write(tmp_path, "p.csv", content)
         data = load_file(path, like=train, labelled=False)
-        assert data.column("label") == [-1, -1] and not data.has_labels
+        assert data.column("label") == [-1, -1]
+        assert not data.has_labels
     with pytest.raises(DataError, match="no column 'label'"):
         load_file(write(tmp_path, "q.csv", "text\nq\n"), like=train)
 
@@ -86,7 +88,8 @@ def test_json_lines(tmp_path, suffix):
     rows = [{"text": 'a "b"\nc', "label": "x"}, {"label": "y", "text": "d"}]
     text = "\n".join(map(json.dumps, rows))
     data = load_file(write(tmp_path, f"train.{suffix}", text))
-    assert data.column("text") == ['a "b"\nc', "d"] and data.column("label") == [0, 1]
+    assert data.column("text") == ['a "b"\nc', "d"]
+    assert data.column("label") == [0, 1]
 
 
 def test_json_label_types(tmp_path):
@@ -145,8 +148,8 @@ def test_unknown_kind_of_file(tmp_path):
         load_file(write(tmp_path, "t.xlsx", "x"))
     with pytest.raises(DataError, match="no such file"):
         load_file(tmp_path / "absent.csv")
+    (tmp_path / "d.csv").mkdir()
     with pytest.raises(DataError, match="is a folder"):
-        (tmp_path / "d.csv").mkdir()
         load_file(tmp_path / "d.csv")
     with pytest.raises(ConfigError, match="0 text columns"):
         load_file(write(tmp_path, "l.csv", "label\n1\n"))
@@ -195,14 +198,14 @@ def test_mutated_files_keep_the_account(tmp_path, data, suffix):
     path = write(tmp_path, f"t.{suffix}", bytes(content))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        result, error = None, None
         try:
             result = load_file(path, bad_rows="skip")
-        except DataError as error:
-            assert error.file and error.reason
-            return
-        except ConfigError as error:
-            assert "text columns" in str(error)
-            return
+        except (DataError, ConfigError) as caught:
+            error = caught
+    if result is None:
+        assert getattr(error, "reason", "") or "text columns" in str(error)
+        return
     report = result.report
     assert report.rows_in == len(result) + len(report.rejected)
     assert result.column("idx") == sorted(set(result.column("idx")))
@@ -233,6 +236,7 @@ def test_hub_data_set(monkeypatch):
     train, dev, test = load_hub("mnli", ("train", "dev", "test"))
     assert asked == ["train", "validation_matched", "test_matched"]
     assert dev[0] == {"premise": "a", "hypothesis": "b", "label": 2, "idx": 0}
-    assert train.has_labels and not test.has_labels
+    assert train.has_labels
+    assert not test.has_labels
     with pytest.raises(DataError, match="no network"):
         load_hub("mnli", "test_mismatched")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evolving_attention.errors import CheckpointError, Error, InputError
+from evolving_attention.errors import CheckpointError, Error
 from evolving_attention.text.validate import check_merges, check_tokenizer, check_vocab
 
 if TYPE_CHECKING:
@@ -228,25 +228,3 @@ def _require(vocab: Mapping[str, int], path: Path, *tokens: str) -> None:
             f"{len(vocab)} tokens; is this the right file, or does "
             "tokenizer_config.json name other special tokens?"
         )
-
-
-def check_text(value: Any, where: str, limit: int) -> str:
-    """Return ``value`` if it is text the library can take, else InputError."""
-    if not isinstance(value, str):
-        raise InputError(
-            f"{where} is {type(value).__name__} {value!r:.40}; expected text (str)"
-        )
-    if len(value) > limit:
-        raise InputError(
-            f"{where} has {len(value)} characters; at most {limit} are taken, "
-            "split it first"
-        )
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"{where} holds half a surrogate pair at character {error.start}; "
-                "it is no valid Unicode"
-            ) from None
-    return value

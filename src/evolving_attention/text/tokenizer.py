@@ -15,33 +15,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
-from evolving_attention.text.build import check_text, guard
+from evolving_attention.text.arguments import (
+    PADDING,
+    TRUNCATION,
+    choice,
+    id_array,
+    refuse_long,
+    text_batch,
+)
+from evolving_attention.text.build import guard
 
 if TYPE_CHECKING:
     import tokenizers
 
 __all__ = ["Encoded", "Tokenizer"]
 
-MAX_TEXT_CHARS = 1_000_000
 SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-
-_TRUNCATION: dict[Any, str | None] = {
-    False: None,
-    None: None,
-    "do_not_truncate": None,
-    True: "longest_first",
-    "longest_first": "longest_first",
-    "only_first": "only_first",
-    "only_second": "only_second",
-}
-_PADDING: dict[Any, str | None] = {
-    False: None,
-    None: None,
-    "do_not_pad": None,
-    True: "longest",
-    "longest": "longest",
-    "max_length": "max_length",
-}
 
 
 class Encoded(dict[str, Any]):
@@ -202,20 +191,20 @@ class Tokenizer:
                 truncation is off; a ragged batch is wanted as an array.
             ConfigError: an option is not known.
         """
-        strategy = _choice(_TRUNCATION, truncation, "truncation")
-        pad_mode = _choice(_PADDING, padding, "padding")
+        strategy = choice(TRUNCATION, truncation, "truncation")
+        pad_mode = choice(PADDING, padding, "padding")
         if return_tensors not in (None, "np"):
             raise ConfigError(
                 f"return_tensors={return_tensors!r} is not known; use None or 'np' "
                 "(models here take NumPy arrays)"
             )
         single = isinstance(text, str)
-        texts, pairs = _batch(text, text_pair, single)
+        texts, pairs = text_batch(text, text_pair, single)
         limit = self._limit(max_length)
         encodings = self._encode(texts, pairs, add_special_tokens, strategy, limit)
         ids = [encoding.ids for encoding in encodings]
         if strategy is None and limit is not None:
-            _refuse_long([len(row) for row in ids], limit, single)
+            refuse_long([len(row) for row in ids], limit, single)
         columns = {"input_ids": ids}
         types = "token_type_ids" in self.model_input_names
         if types if return_token_type_ids is None else return_token_type_ids:
@@ -228,7 +217,7 @@ class Tokenizer:
                 raise ConfigError('padding="max_length" needs max_length')
             self._pad(columns, fixed, pad_to_multiple_of)
         if return_tensors == "np":
-            return Encoded({k: _array(k, rows) for k, rows in columns.items()})
+            return Encoded({k: id_array(k, rows) for k, rows in columns.items()})
         if single:
             return Encoded({name: rows[0] for name, rows in columns.items()})
         return Encoded(columns)
@@ -240,7 +229,10 @@ class Tokenizer:
     def tokenize(self, text: str, text_pair: str | None = None) -> list[str]:
         """Tokens of a text, without special tokens."""
         ids = self._encode(
-            *_batch(text, text_pair, True), add_special=False, strategy=None, limit=None
+            *text_batch(text, text_pair, True),
+            add_special=False,
+            strategy=None,
+            limit=None,
         )[0].ids
         return self.convert_ids_to_tokens(ids)
 
@@ -354,70 +346,3 @@ class Tokenizer:
             f"Tokenizer({self.tokenizer_class}, vocab_size={self.vocab_size}, "
             f"model_max_length={self.model_max_length}, {self.special_tokens_map})"
         )
-
-
-def _choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None:
-    try:
-        return table[value]
-    except (KeyError, TypeError):
-        known = ", ".join(repr(key) for key in table if key is not None)
-        raise ConfigError(
-            f"{name}={value!r} is not known; use one of {known}"
-        ) from None
-
-
-def _batch(
-    text: Any, text_pair: Any, single: bool
-) -> tuple[list[str], list[str] | None]:
-    """Lists of checked texts, from one text or a batch."""
-    if single:
-        if text_pair is not None and not isinstance(text_pair, str):
-            raise InputError("text is one str but text_pair is not; give one str each")
-        texts, pairs = [text], None if text_pair is None else [text_pair]
-    else:
-        texts, pairs = _as_list(text, "text"), None
-        if text_pair is not None:
-            pairs = _as_list(text_pair, "text_pair")
-    for name, values in (("text", texts), ("text_pair", pairs or [])):
-        for index, value in enumerate(values):
-            check_text(value, name if single else f"{name}[{index}]", MAX_TEXT_CHARS)
-    if pairs is not None and len(pairs) != len(texts):
-        raise InputError(
-            f"text has {len(texts)} rows but text_pair has {len(pairs)}; "
-            "every text needs its pair"
-        )
-    return texts, pairs
-
-
-def _as_list(values: Any, name: str) -> list[Any]:
-    if isinstance(values, (str, bytes, Mapping)):
-        raise InputError(
-            f"{name} is {type(values).__name__}; expected text (str), or a list of "
-            "texts where the other one is a list"
-        )
-    try:
-        return list(values)
-    except TypeError:
-        raise InputError(
-            f"{name} is {type(values).__name__}; expected text or a list of texts"
-        ) from None
-
-
-def _refuse_long(lengths: Sequence[int], limit: int, single: bool) -> None:
-    for index, length in enumerate(lengths):
-        if length > limit:
-            where = "" if single else f" (text {index})"
-            raise InputError(
-                f"sequence length {length} > max_length {limit}{where}; "
-                "pass truncation=True"
-            )
-
-
-def _array(name: str, rows: list[list[int]]) -> np.ndarray:
-    lengths = {len(row) for row in rows}
-    if len(lengths) > 1:
-        raise InputError(
-            f"{name}: rows of lengths {min(lengths)} to {max(lengths)} make no array; "
-            "pass padding=True"
-        )
-    return np.array(rows, dtype=np.int64).reshape(len(rows), max(lengths, default=0))

@@ -1,0 +1,128 @@
+"""Arguments of a tokenizer call: options, texts and results, checked and converted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import ConfigError, InputError
+
+__all__ = [
+    "PADDING",
+    "TRUNCATION",
+    "choice",
+    "id_array",
+    "refuse_long",
+    "text_batch",
+]
+
+MAX_TEXT_CHARS = 1_000_000
+
+TRUNCATION: dict[Any, str | None] = {
+    False: None,
+    None: None,
+    "do_not_truncate": None,
+    True: "longest_first",
+    "longest_first": "longest_first",
+    "only_first": "only_first",
+    "only_second": "only_second",
+}
+PADDING: dict[Any, str | None] = {
+    False: None,
+    None: None,
+    "do_not_pad": None,
+    True: "longest",
+    "longest": "longest",
+    "max_length": "max_length",
+}
+
+
+def choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None:
+    try:
+        return table[value]
+    except (KeyError, TypeError):
+        known = ", ".join(repr(key) for key in table if key is not None)
+        raise ConfigError(
+            f"{name}={value!r} is not known; use one of {known}"
+        ) from None
+
+
+def text_batch(
+    text: Any, text_pair: Any, single: bool
+) -> tuple[list[str], list[str] | None]:
+    """Lists of checked texts, from one text or a batch."""
+    if single:
+        if text_pair is not None and not isinstance(text_pair, str):
+            raise InputError("text is one str but text_pair is not; give one str each")
+        texts, pairs = [text], None if text_pair is None else [text_pair]
+    else:
+        texts, pairs = _as_list(text, "text"), None
+        if text_pair is not None:
+            pairs = _as_list(text_pair, "text_pair")
+    for name, values in (("text", texts), ("text_pair", pairs or [])):
+        for index, value in enumerate(values):
+            check_text(value, name if single else f"{name}[{index}]", MAX_TEXT_CHARS)
+    if pairs is not None and len(pairs) != len(texts):
+        raise InputError(
+            f"text has {len(texts)} rows but text_pair has {len(pairs)}; "
+            "every text needs its pair"
+        )
+    return texts, pairs
+
+
+def _as_list(values: Any, name: str) -> list[Any]:
+    if isinstance(values, (str, bytes, Mapping)):
+        raise InputError(
+            f"{name} is {type(values).__name__}; expected text (str), or a list of "
+            "texts where the other one is a list"
+        )
+    try:
+        return list(values)
+    except TypeError:
+        raise InputError(
+            f"{name} is {type(values).__name__}; expected text or a list of texts"
+        ) from None
+
+
+def refuse_long(lengths: Sequence[int], limit: int, single: bool) -> None:
+    for index, length in enumerate(lengths):
+        if length > limit:
+            where = "" if single else f" (text {index})"
+            raise InputError(
+                f"sequence length {length} > max_length {limit}{where}; "
+                "pass truncation=True"
+            )
+
+
+def id_array(name: str, rows: list[list[int]]) -> np.ndarray:
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        raise InputError(
+            f"{name}: rows of lengths {min(lengths)} to {max(lengths)} make no array; "
+            "pass padding=True"
+        )
+    return np.array(rows, dtype=np.int64).reshape(len(rows), max(lengths, default=0))
+
+
+def check_text(value: Any, where: str, limit: int) -> str:
+    """Return ``value`` if it is text the library can take, else InputError."""
+    if not isinstance(value, str):
+        raise InputError(
+            f"{where} is {type(value).__name__} {value!r:.40}; expected text (str)"
+        )
+    if len(value) > limit:
+        raise InputError(
+            f"{where} has {len(value)} characters; at most {limit} are taken, "
+            "split it first"
+        )
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{where} holds half a surrogate pair at character {error.start}; "
+                "it is no valid Unicode"
+            ) from None
+    return value
