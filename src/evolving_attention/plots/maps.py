@@ -199,20 +199,25 @@ def attention_evolution(
             _decorate(axes, tokens, panel, left=column == 0, bottom=last_row)
             axes.set_title(_caption(maps, layer), fontsize=8.5, color=INK, pad=3)
             if column == 0 and name:
-                figure.text(
-                    0.24 / width,
-                    (y + panel / 2) / height,
-                    name,
-                    rotation=90,
-                    va="center",
-                    ha="center",
-                    fontsize=12,
-                    fontweight="bold",
-                    color=INK,
-                    parse_math=False,
-                )
+                _name_row(figure, name, 0.24 / width, (y + panel / 2) / height)
     _finish(figure, image, title, head, models, (width, height))
     return figure
+
+
+def _name_row(figure: Figure, name: str, x: float, y: float) -> None:
+    """The model's name, upright at the left of its row."""
+    figure.text(
+        x,
+        y,
+        name,
+        rotation=90,
+        va="center",
+        ha="center",
+        fontsize=12,
+        fontweight="bold",
+        color=INK,
+        parse_math=False,
+    )
 
 
 def _norm(highest: float) -> Any:
