@@ -1,0 +1,1 @@
+"""The command line, ``evolving-attention``: one module per sub-command."""

@@ -1,0 +1,192 @@
+"""What all sub-commands share: exit codes, how errors are told, output, logging.
+
+Results go to stdout, everything else to stderr. A mistake of the user is told in one
+message (what, where, what to do) without a traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from evolving_attention import errors
+
+__all__ = [
+    "ExitCode",
+    "console",
+    "exit_code",
+    "guarded",
+    "json_output",
+    "note",
+    "print_json",
+    "set_up_logging",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class ExitCode(enum.IntEnum):
+    """What the process returns; interrupted runs return 128 + the signal's number."""
+
+    OK = 0
+    FAILED_CHECK = 1
+    USAGE = 2
+    DATA = 3
+    CHECKPOINT = 4
+    BACKEND = 5
+    INTERNAL = 70
+
+
+# The first class that fits decides, so subclasses stand before their bases.
+_CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
+    (errors.CheckpointError, ExitCode.CHECKPOINT),
+    (errors.BackendUnavailable, ExitCode.BACKEND),
+    (errors.MissingExtraError, ExitCode.BACKEND),
+    (errors.KernelNotFound, ExitCode.BACKEND),
+    (errors.ConfigError, ExitCode.USAGE),
+    (errors.InputError, ExitCode.DATA),
+    (errors.NonFiniteError, ExitCode.FAILED_CHECK),
+    (errors.OutOfMemory, ExitCode.FAILED_CHECK),
+    (errors.Error, ExitCode.FAILED_CHECK),
+    (OSError, ExitCode.DATA),
+)
+
+_json_wanted = False
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that tells of this error."""
+    if isinstance(error, errors.Interrupted):
+        return 128 + error.signal_number
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return int(code)
+    return int(ExitCode.BACKEND if _lacks_core(error) else ExitCode.INTERNAL)
+
+
+def _lacks_core(error: BaseException) -> bool:
+    """Whether the compiled core could not be loaded."""
+    return isinstance(error, ImportError) and "_core" in str(error)
+
+
+def _is_bug(error: BaseException) -> bool:
+    return exit_code(error) == ExitCode.INTERNAL
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, errors.Interrupted):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if _is_bug(error):
+        return (
+            f"internal error: {type(error).__name__}: {error}. This is a bug of "
+            "evolving-attention: please report it with the lines above and the output "
+            "of `evolving-attention doctor`"
+        )
+    if _lacks_core(error):
+        return (
+            f"the compiled core cannot be loaded ({error}): install the package again "
+            "(pip install .), then see evolving-attention doctor"
+        )
+    if isinstance(error, OSError) and not isinstance(error, errors.Error):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}: check the path and its permissions"
+    return str(error)
+
+
+def tell(error: BaseException) -> int:
+    """Print an error as its message, a bug with its traceback; return its code."""
+    code = exit_code(error)
+    if _is_bug(error):
+        traceback.print_exception(error, file=sys.stderr)
+    label = "" if isinstance(error, KeyboardInterrupt) else "error: "
+    print(f"{label}{_message(error)}", file=sys.stderr)
+    if _json_wanted:
+        kind = type(error).__name__
+        told = {"error": kind, "message": _message(error), "exit_code": code}
+        print_json(told)
+    return code
+
+
+def guarded(function: _Function) -> _Function:
+    """Turn exceptions of a sub-command into a message and its exit code."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        import typer
+
+        try:
+            return function(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except BrokenPipeError:  # the reader of a pipe has left: nothing to tell
+            _silence_stdout()
+            raise typer.Exit(int(ExitCode.OK)) from None
+        except (Exception, KeyboardInterrupt) as error:
+            raise typer.Exit(tell(error)) from None
+
+    return run  # type: ignore[return-value]
+
+
+def _silence_stdout() -> None:
+    """Keep Python from complaining about the broken pipe once more at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextlib.contextmanager
+def json_output(wanted: bool) -> Iterator[None]:
+    """Inside the block errors are also told as JSON on stdout."""
+    global _json_wanted
+    before, _json_wanted = _json_wanted, wanted
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        import typer
+
+        if isinstance(error, (typer.Exit, typer.Abort, typer.BadParameter)):
+            raise
+        raise typer.Exit(tell(error)) from None
+    finally:
+        _json_wanted = before
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout; numbers that JSON has no word for become strings."""
+    from evolving_attention.training.state import plain
+
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def console(stderr: bool = False) -> Any:
+    """A rich console; it honours NO_COLOR and drops colours outside terminals."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
+def note(text: str) -> None:
+    """A line for the reader, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def set_up_logging(level: str = "passive") -> None:
+    """Show the package's log messages on stderr, once."""
+    logger = logging.getLogger("evolving_attention")
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(handler)
+        logger.propagate = False
+    logger.setLevel("INFO" if level == "passive" else level.upper())

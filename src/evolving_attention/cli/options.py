@@ -1,0 +1,323 @@
+"""Command-line options from dataclass fields, with the habits of HfArgumentParser.
+
+``--batch_size`` and ``--batch-size``; ``--flag``, ``--flag True`` and ``--no_flag`` for
+booleans; a single positional ``.json`` file holds all arguments; lists take several
+words. Parsing, help and usage errors are typer's; this module only describes the
+fields to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evolving_attention.cli.common import guarded
+from evolving_attention.errors import ConfigError, DataError
+
+__all__ = ["Fields", "build_app", "read_json_arguments"]
+
+_TRUE = ("true", "yes", "on", "1", "t", "y")
+_FALSE = ("false", "no", "off", "0", "f", "n")
+_NONE = ("none", "null")
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One field as the command line sees it."""
+
+    name: str
+    kinds: tuple[type, ...]  # of bool, int, float, str, list
+    optional: bool
+    default: Any
+    help: str
+    panel: str
+    hidden: bool = False
+    owner: type | None = None
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the option may stand without a value."""
+        return bool in self.kinds
+
+    def parse(self, text: str) -> Any:
+        """The field's value from one word of the command line."""
+        word = text.strip().lower()
+        if self.optional and word in _NONE and list not in self.kinds:
+            return None
+        for kind in (int, float):
+            if kind in self.kinds:
+                try:
+                    return kind(text)
+                except ValueError:
+                    continue
+        if self.is_bool and word in (*_TRUE, *_FALSE):
+            return word in _TRUE
+        if str in self.kinds:
+            return text
+        words = {bool: "true or false", int: "a whole number", float: "a number"}
+        expected = [words[kind] for kind in self.kinds if kind in words]
+        if float in self.kinds:
+            expected = [w for w in expected if w != words[int]]
+        if self.optional:
+            expected.append("none")
+        raise typer.BadParameter(f"{text!r}, expected {' or '.join(expected)}")
+
+    def value(self, given: Any) -> Any:
+        """The field's value from a JSON value."""
+        if isinstance(given, str):
+            return self.parse(given)
+        if isinstance(given, float) and given.is_integer() and self.kinds == (int,):
+            return int(given)
+        return given
+
+
+def _kinds(hint: Any) -> tuple[tuple[type, ...], bool]:
+    """Plain types a hint allows, and whether None is one of them."""
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    members = typing.get_args(hint) if union else (hint,)
+    kinds = [typing.get_origin(m) or m for m in members if m is not type(None)]
+    order = (bool, int, float, str, list)
+    chosen = tuple(k for k in order if k in kinds)
+    return chosen or (str,), type(None) in members
+
+
+class Fields:
+    """The options of several dataclasses, in order, grouped for the help text.
+
+    Args:
+        groups: dataclasses and the title of each in the help text.
+        refused: names that are understood only to be refused by their dataclass.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[tuple[type, str]],
+        refused: Mapping[type, Sequence[str]] | None = None,
+    ) -> None:
+        self.options: dict[str, Option] = {}
+        for owner, panel in groups:
+            hints = typing.get_type_hints(owner)
+            for field in dataclasses.fields(owner):
+                kinds, optional = _kinds(hints[field.name])
+                self.options[field.name] = Option(
+                    name=field.name,
+                    kinds=kinds,
+                    optional=optional,
+                    default=_default(field),
+                    help=str(field.metadata.get("help", "")),
+                    panel=panel,
+                    owner=owner,
+                )
+            for name in (refused or {}).get(owner, ()):
+                if name not in self.options:
+                    kinds = (bool, int, float, str)
+                    self.options[name] = Option(
+                        name, kinds, True, None, "", panel, True, owner
+                    )
+
+    def normalise(self, words: Sequence[str]) -> list[str]:
+        """Give bare booleans their ``true`` and repeat the name before list items."""
+        result: list[str] = []
+        i = 0
+        while i < len(words):
+            word = words[i]
+            i += 1
+            option, value = self._find(word)
+            if option is None:
+                result.append(word)
+                continue
+            name = f"--{option.name}"
+            if value is not None:
+                result += [name, value]
+                continue
+            following = words[i] if i < len(words) else "--"
+            if word[2:].replace("-", "_") != option.name:
+                result += [name, "false"]  # --no_flag
+            elif option.is_bool and not _is_bool_word(option, following):
+                result += [name, "true"]
+            elif list in option.kinds and not following.startswith("--"):
+                while i < len(words) and not words[i].startswith("--"):
+                    result += [name, words[i]]
+                    i += 1
+            else:
+                result.append(name)
+                if i < len(words):
+                    result.append(words[i])
+                    i += 1
+        return result
+
+    def _find(self, word: str) -> tuple[Option | None, str | None]:
+        """The option a word names and the value after its ``=``, if any."""
+        if not word.startswith("--"):
+            return None, None
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("-", "_")
+        option = self.options.get(name)
+        if option is None and name.startswith("no_"):
+            option = self.options.get(name[3:])
+            option = option if option is not None and option.is_bool else None
+        return option, value if equals else None
+
+    def split(self, given: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
+        """Given values by the dataclass they belong to."""
+        result: dict[type, dict[str, Any]] = {
+            option.owner: {} for option in self.options.values() if option.owner
+        }
+        for name, value in given.items():
+            owner = self.options[name].owner
+            if owner is not None:
+                result[owner][name] = value
+        return result
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The options as parameters of a function that typer understands."""
+        return [_parameter(option) for option in self.options.values()]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return None if field.default is dataclasses.MISSING else field.default
+
+
+def _is_bool_word(option: Option, word: str) -> bool:
+    lower = word.lower()
+    if lower in _TRUE or lower in _FALSE or (option.optional and lower in _NONE):
+        return True
+    return len(option.kinds) > 1 and not word.startswith("--")
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    kind = {(bool,): "BOOL", (int,): "INT", (float,): "FLOAT"}.get(option.kinds, "TEXT")
+    kind = "FLOAT" if option.kinds == (int, float) else kind
+    shows_default = option.default is not None and option.default not in ([], "")
+    default = f" (default: {option.default})" if shows_default else ""
+    described = typer.Option(
+        f"--{option.name}",
+        help=option.help + default,
+        metavar=kind,
+        show_default=False,
+        hidden=option.hidden,
+        rich_help_panel=option.panel,
+        parser=_parser(option),
+    )
+    hint = list[str] if list in option.kinds else str
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[hint | None, described],
+    )
+
+
+def _parser(option: Option) -> Callable[[Any], Any]:
+    """What typer calls on the option's text; wrapped, so that None is told apart."""
+
+    def parse(text: Any) -> Any:
+        return text if isinstance(text, Given) else Given(option.parse(text))
+
+    parse.__name__ = "value"
+    return parse
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A value that stood on the command line, even where it is None."""
+
+    value: Any
+
+
+def _unwrap(value: Any) -> Any:
+    if isinstance(value, Given):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [_unwrap(item) for item in value]
+    return value
+
+
+def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
+    """All arguments from a JSON file: an object of option names and values.
+
+    Raises:
+        DataError: the file is missing or no JSON object.
+        ConfigError: a name is not an option.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read ({error}); check the path", path) from error
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        line, column = getattr(error, "lineno", None), getattr(error, "colno", None)
+        raise DataError(
+            f"not JSON ({error}); expected one object with the options",
+            path,
+            line,
+            column,
+        ) from error
+    if not isinstance(values, dict):
+        raise DataError(
+            f"holds a {type(values).__name__}, expected one object with the options, "
+            'for example {"task_name": "cola", "output_dir": "out"}',
+            path,
+        )
+    result = {}
+    for name, value in values.items():
+        key = name.replace("-", "_")
+        if key not in fields.options:
+            near = difflib.get_close_matches(key, list(fields.options), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "see --help"
+            raise ConfigError(f"{path}: unknown option {name!r}; {hint}")
+        try:
+            result[key] = fields.options[key].value(value)
+        except typer.BadParameter as error:
+            raise ConfigError(f"{path}: option {name!r} is {error.message}") from None
+    return result
+
+
+def build_app(
+    fields: Fields,
+    run: Callable[[dict[str, Any]], None],
+    *,
+    help: str,
+) -> Callable[[Sequence[str], str], None]:
+    """A command that parses the fields' options and calls ``run`` with those given.
+
+    A first word that ends in ``.json`` names a file with arguments; options after it
+    have the last word.
+
+    Returns:
+        ``main(words, name)``: parse, run, and leave by SystemExit like typer does.
+    """
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    file: list[str] = []
+
+    @guarded
+    def command(**values: Any) -> None:
+        given = read_json_arguments(file[0], fields) if file else {}
+        given |= {k: _unwrap(v) for k, v in values.items() if v is not None and v != []}
+        run(given)
+
+    parameters = fields.parameters()
+    command.__doc__ = help
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    app.command()(command)
+
+    def main(words: Sequence[str], name: str) -> None:
+        words = list(words)
+        file[:] = [words.pop(0)] if words and words[0].endswith(".json") else []
+        app(args=fields.normalise(words), prog_name=name)
+
+    return main
