@@ -81,7 +81,7 @@ def our_step(model: Any, ids: np.ndarray, labels: np.ndarray) -> Callable[[], No
     def step() -> None:
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
-        ea.optim.clip_grad_norm(model.parameters(), 1.0)
+        ea.optim.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
 

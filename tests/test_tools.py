@@ -149,8 +149,10 @@ def test_stubs_difference_names_what_changed():
     assert "+x: int" in stubs.difference({}, new)
 
 
-def test_stubs_drop_addresses():
+def test_stubs_drop_addresses_and_import_numpy():
     assert "0x" not in stubs.tidy("x = <object at 0x7f12>")
+    text = "from __future__ import annotations\nx: numpy.ndarray\n"
+    assert "annotations\nimport numpy\nx:" in stubs.tidy(text)
 
 
 def test_stub_check_fails_when_out_of_step(monkeypatch, capsys):

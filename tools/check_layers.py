@@ -20,6 +20,9 @@ from pathlib import Path
 CONTRACT = ["kernels", "tensor", "runtime"]
 BACKENDS = ["kernels/ref", "kernels/cpu", "kernels/cuda"]
 
+# what models wire with; all other arithmetic is for nn
+WIRING = ["arithmetic", "dropout", "gather", "losses", "packing", "shape_ops"]
+
 # room -> rooms it may include besides itself; "room/file.h" allows that one header
 MAY_INCLUDE: dict[str, list[str]] = {
     "runtime": [],
@@ -32,7 +35,7 @@ MAY_INCLUDE: dict[str, list[str]] = {
     "ops": ["autograd", *CONTRACT],
     "optim": ["autograd", *CONTRACT],
     "nn": ["ops", "autograd", "tensor", "runtime"],
-    "models": ["nn", "ops/shape_ops.h", "autograd", "tensor", "runtime"],
+    "models": ["nn", *(f"ops/{w}.h" for w in WIRING), "autograd", "tensor", "runtime"],
     "generation": ["models", "nn", "ops", "tensor", "runtime"],
     "bindings": ["generation", "models", "nn", "ops", "optim", "autograd", *CONTRACT],
 }
