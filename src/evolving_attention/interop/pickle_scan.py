@@ -94,6 +94,8 @@ class _Walk:
         elif name in _GETS:
             stack.append(self.memo[int(argument)])
             return
+        elif name == "STOP" and (len(stack) != 1 or stack[0] is _MARK):
+            raise CheckpointError("ends with other than one object on its stack")
         elif name == "SETITEM":
             self._check_keys(stack[-2:-1])
         elif name == "SETITEMS":

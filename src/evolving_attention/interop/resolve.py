@@ -106,10 +106,11 @@ def _in_package(text: str) -> Path:
     package, _, inner = text.removeprefix(_PACKAGE).partition("/")
     module = package.replace("-", "_")
     if not module.isidentifier():
-        raise CheckpointError(
-            f"{text}: expected package:NAME/PATH, such as package:a/b"
-        )
-    spec = importlib.machinery.PathFinder.find_spec(module, sys.path)
+        raise CheckpointError(f"{text}: expected package:NAME/PATH")
+    try:
+        spec = importlib.util.find_spec(module)
+    except ValueError:  # a module in memory that came from nowhere
+        spec = None
     roots = list(spec.submodule_search_locations or ()) if spec is not None else []
     searched = []
     for root in map(Path, roots):

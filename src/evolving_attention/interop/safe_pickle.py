@@ -121,6 +121,8 @@ class StateDict(dict[str, Any]):
 
     def __setstate__(self, state: object) -> None:
         """Ignore the bookkeeping (``_metadata``) that torch attaches."""
+        if not isinstance(state, dict):
+            raise CheckpointError("the state of a state dict is not a dict")
 
 
 def _ordered_dict(pairs: object = ()) -> StateDict:
