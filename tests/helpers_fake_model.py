@@ -1,12 +1,13 @@
 """A tiny model, optimizer and core in NumPy with the interface the Trainer relies on.
 
-The model averages word vectors, drops some features out and classifies: enough for every
-part of the training loop to matter (dropout, biases, accumulation, resume), and free of
-the compiled core. ``install_fake_core`` stands in for it where it is not built.
+The model averages word vectors, drops some features out and classifies: enough for
+every part of the training loop to matter (dropout, biases, accumulation, resume), and
+free of the compiled core, for which ``FAKE`` stands in.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import types
@@ -74,13 +75,20 @@ class FakeCore(types.ModuleType):
 FAKE = FakeCore()
 
 
-def install_fake_core() -> FakeCore:
-    """Make ``from evolving_attention import _core`` give the fake one."""
+def install_fake_core(monkeypatch: Any = None) -> FakeCore:
+    """Make ``from evolving_attention import _core`` give the fake one.
+
+    With pytest's ``monkeypatch`` for one test, without it for good (child processes).
+    """
     import evolving_attention
 
     FAKE.AdamW = FakeCoreAdamW
-    sys.modules["evolving_attention._core"] = FAKE
-    evolving_attention._core = FAKE
+    if monkeypatch is None:
+        sys.modules["evolving_attention._core"] = FAKE
+        evolving_attention._core = FAKE
+    else:
+        monkeypatch.setitem(sys.modules, "evolving_attention._core", FAKE)
+        monkeypatch.setattr(evolving_attention, "_core", FAKE, raising=False)
     return FAKE
 
 
@@ -147,7 +155,7 @@ class FakeModel:
         }
         self.num_labels, self.dropout = num_labels, dropout
         self.training, self.calls, self.memory_limit = True, 0, 10**9
-        self.losses_seen: list[float] = []
+        self.smoothing_seen = 0.0
 
     def named_parameters(self) -> list[tuple[str, FakeTensor]]:
         return list(self.params.items())
@@ -189,6 +197,7 @@ class FakeModel:
         from evolving_attention.errors import OutOfMemory
 
         self.calls += 1
+        self.smoothing_seen = label_smoothing
         starts, rows = np.asarray(sequence_offsets), len(sequence_offsets) - 1
         if self.training and rows > self.memory_limit:
             raise OutOfMemory(f"need memory for {rows} rows, have {self.memory_limit}")
@@ -303,3 +312,14 @@ def make_rows(
         label = share if regression else int(share > 0.5)
         rows.append({"input_ids": ids.tolist(), "label": label})
     return rows
+
+
+def accuracy(pair: Any) -> dict[str, float]:
+    """compute_metrics: share of rows whose largest logit is the label's."""
+    return {"accuracy": float((pair.predictions.argmax(1) == pair.label_ids).mean())}
+
+
+def digest(model: FakeModel) -> str:
+    """sha256 of all weights."""
+    joined = b"".join(p.array.tobytes() for p in model.parameters())
+    return hashlib.sha256(joined).hexdigest()

@@ -213,6 +213,10 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
     _load_optimizer(parts.optimizer, path, facts["optimizer_step"])
     parts.schedule.load_state_dict(facts["schedule"])
     runtime.set_random_state(facts["random"])
+    best = state.best_model_checkpoint
+    if best and not pathlib.Path(best).exists():  # the run's folder has moved
+        moved = path.parent / pathlib.Path(best).name
+        state.best_model_checkpoint = str(moved) if moved.exists() else best
     return state
 
 

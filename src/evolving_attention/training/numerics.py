@@ -1,7 +1,7 @@
 """Finding out where a NaN or an infinity came from, once one has been noticed.
 
 The search repeats the step's forward pass with the same dropout and looks, in the order
-of the computation, at labels, weights, optimizer state, layer outputs, logits, loss and
+of the computation, at labels, optimizer state, weights, layer outputs, logits, loss and
 gradients. It costs nothing as long as everything is finite.
 """
 
@@ -137,10 +137,10 @@ def _first(
     for batch in suspects:
         if "labels" in batch and not all_finite(batch["labels"]):
             return "input", "labels"
+    if states:  # spoils parameters; the other way round the optimizer never runs
+        return "optimizer state", states[0]
     if parameters:
         return "parameter", parameters[0]
-    if states:
-        return "optimizer state", states[0]
     if bad is not None:
         return _first_activation(model, suspects[0], random_state)
     if gradients:  # backward runs from the last parameter to the first

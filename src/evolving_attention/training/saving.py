@@ -65,6 +65,7 @@ class SavingMixin:
 
     def save_state(self) -> None:
         """Write ``trainer_state.json`` into output_dir."""
+        self.state.stateful_callbacks = self.callback_handler.state_dict()
         pathlib.Path(self.args.output_dir).mkdir(parents=True, exist_ok=True)
         path = pathlib.Path(self.args.output_dir) / ckpt.STATE
         durable.write_json(path, self.state.to_dict())

@@ -97,6 +97,7 @@ class TrainerState:
     loss_steps: int = 0
     loss_since_log: float = 0.0
     steps_since_log: int = 0
+    last_step: dict[str, float] = field(default_factory=dict)
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
     batch_splits: int = 1

@@ -156,9 +156,9 @@ class Trainer(EvaluationMixin, SavingMixin):
         if self.args.eval_on_start and state.global_step == 0:
             self.control.should_evaluate = True
         self._log_evaluate_save()
-        if state.epoch_ended:
+        if state.epoch_ended and state.global_step < plan.max_steps:
             self._next_epoch()
-        while state.epoch_index < plan.num_epochs:
+        while state.epoch_index < plan.num_epochs and not state.epoch_ended:
             if self.control.should_training_stop:
                 break
             self._run_epoch(runner, plan, rows)
@@ -166,7 +166,7 @@ class Trainer(EvaluationMixin, SavingMixin):
             state.epoch_ended = True
             self._leave_on_signal()
             self._log_evaluate_save()
-            if self.control.should_training_stop:
+            if self.control.should_training_stop or state.global_step >= plan.max_steps:
                 break
             self._next_epoch()
 
@@ -184,8 +184,7 @@ class Trainer(EvaluationMixin, SavingMixin):
             rate = self.optimizer.param_groups[0]["lr"]
             outcome = runner.run(group, state)
             self.lr_scheduler.step()
-            self._count(group, outcome, plan)
-            self._last = {"grad_norm": outcome.grad_norm, "learning_rate": float(rate)}
+            self._count(group, outcome, float(rate), plan)
             self._event("on_step_end")
             self._leave_on_signal()
             self._log_evaluate_save()
@@ -193,12 +192,15 @@ class Trainer(EvaluationMixin, SavingMixin):
                 break
         self.control.should_epoch_stop = False
 
-    def _count(self, group: list[b.Batch], outcome: StepOutcome, plan: RunPlan) -> None:
+    def _count(
+        self, group: list[b.Batch], outcome: StepOutcome, rate: float, plan: RunPlan
+    ) -> None:
         """Move all counters on by one step."""
         state = self.state
         state.global_step += 1
         state.batches_done += len(group)
         state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
+        state.last_step = {"grad_norm": outcome.grad_norm, "learning_rate": rate}
         self._rows_seen += sum(map(b.row_count, group))
         if self.args.include_num_input_tokens_seen != "no":
             state.num_input_tokens_seen += outcome.tokens
@@ -261,7 +263,6 @@ class Trainer(EvaluationMixin, SavingMixin):
                 setattr(self.control, name, value)
         plan.tell(self.state, self.args)
         numerics.check_finite(self.model, self.optimizer, "before training")
-        self._last: dict[str, float] = {}
 
     def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
         """AdamW without decay on biases and LayerNorm, and the schedule of the args."""
@@ -305,7 +306,7 @@ class Trainer(EvaluationMixin, SavingMixin):
 
     def _log_step(self) -> None:
         """Log the mean loss since the last time, gradient norm and learning rate."""
-        state, logs = self.state, dict(self._last)
+        state, logs = self.state, dict(self.state.last_step)
         if state.steps_since_log:
             mean = state.loss_since_log / state.steps_since_log
             logs = {"loss": mean, **logs}

@@ -1,0 +1,373 @@
+"""Resuming is bit-identical to never having stopped, whatever stopped the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_fake_model import FakeModel, accuracy, install_fake_core, make_rows
+
+from evolving_attention import durable
+from evolving_attention.errors import CheckpointError, Interrupted
+from evolving_attention.training import (
+    EarlyStoppingCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+TESTS = Path(__file__).resolve().parent
+VOLATILE = ("runtime", "per_second", "best_model_checkpoint", "resume")
+
+
+@pytest.fixture(autouse=True)
+def fake_core(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # in this process nothing dies
+    return install_fake_core(monkeypatch)
+
+
+class StopAt(TrainerCallback):
+    """Dies or sends a signal at a moment of the run."""
+
+    def __init__(self, event: str, step: int, number: int | None = None) -> None:
+        self.step, self.number = step, number
+        setattr(self, event, self._stop)
+
+    def _stop(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if state.global_step == self.step:
+            self.step = -1
+            if self.number is None:
+                raise RuntimeError("the machine stopped")
+            signal.raise_signal(self.number)
+
+
+def run(
+    folder: Path,
+    resume: bool | str | None = None,
+    stop: StopAt | None = None,
+    rows: int = 44,
+    **options: Any,
+) -> Trainer:
+    """A run of 24 optimizer steps or so; mid-epoch checkpoints, dropout, evaluation."""
+    options = {
+        "num_train_epochs": 4,
+        "learning_rate": 0.05,
+        "weight_decay": 0.01,
+        "gradient_accumulation_steps": 2,
+        "per_device_train_batch_size": 4,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 3,
+        "logging_steps": 5,
+        "eval_strategy": "epoch",
+        "save_strategy": "steps",
+        "save_steps": 1,
+        "metric_for_best_model": "accuracy",
+        "disable_tqdm": True,
+        **options,
+    }
+    callbacks: list[Any] = [EarlyStoppingCallback(3)]
+    trainer = Trainer(
+        FakeModel(),
+        TrainingArguments(str(folder), **options),
+        train_dataset=make_rows(rows),
+        eval_dataset=make_rows(20, seed=2),
+        compute_metrics=accuracy,
+        callbacks=[*callbacks, *([stop] if stop else [])],
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    trainer.save_state()
+    return trainer
+
+
+def final_state(folder: Path, step: int) -> tuple[str, dict[str, Any]]:
+    """(sha256 of the weights and the optimizer, all counters and logs at the end)."""
+    last = folder / f"checkpoint-{step}"
+    durable.verify_directory(last)
+    digest = hashlib.sha256()
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        digest.update((last / name).read_bytes())
+    state = json.loads((folder / "trainer_state.json").read_text())
+    return digest.hexdigest(), _lasting(state)
+
+
+def _lasting(value: Any) -> Any:
+    """Leave out what measures time or names folders."""
+    if isinstance(value, dict):
+        return {
+            k: _lasting(v)
+            for k, v in value.items()
+            if not any(w in k for w in VOLATILE)
+        }
+    return [_lasting(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, dict[str, Any]]:
+    """(steps, digest, state) of the run that nothing stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        install_fake_core(patch)
+        trainer = run(folder)
+    return (trainer.state.global_step, *final_state(folder, trainer.state.global_step))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 6, 7, 11, 12, 13, 17, 18, 23])
+@pytest.mark.parametrize("event", ["on_step_begin", "on_pre_optimizer_step"])
+def test_dying_at_any_step(tmp_path: Path, whole: Any, event: str, step: int) -> None:
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(tmp_path, stop=StopAt(event, step))
+    trainer = run(tmp_path, resume=True)
+    assert trainer.state.global_step == whole[0]
+    assert final_state(tmp_path, whole[0]) == whole[1:]
+
+
+@pytest.mark.parametrize("step", [6, 12, 24])
+@pytest.mark.parametrize(
+    "event",
+    ["on_step_end", "on_epoch_end", "on_prediction_step", "on_evaluate", "on_log"],
+)
+def test_a_signal_around_the_end_of_an_epoch(
+    tmp_path: Path, whole: Any, event: str, step: int
+) -> None:
+    assert whole[0] == 24
+    with pytest.raises(Interrupted):
+        run(tmp_path, stop=StopAt(event, step, signal.SIGTERM))
+    run(tmp_path, resume=True)
+    assert final_state(tmp_path, 24) == whole[1:]
+
+
+def test_signals_again_and_again(tmp_path: Path, whole: Any) -> None:
+    for step in range(1, 24, 4):
+        with pytest.raises(Interrupted):
+            run(tmp_path, "auto", StopAt("on_step_end", step, signal.SIGINT))
+    run(tmp_path, "auto")
+    assert final_state(tmp_path, 24) == whole[1:]
+
+
+def test_best_metric_and_patience_survive(tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        "num_train_epochs": 12,
+        "load_best_model_at_end": True,
+        "save_strategy": "epoch",
+        "save_total_limit": 2,
+        "lr_scheduler_type": "constant",
+    }
+    one = run(tmp_path / "a", **options)
+    with pytest.raises(RuntimeError):
+        run(tmp_path / "b", stop=StopAt("on_step_begin", 15), **options)
+    (tmp_path / "b").rename(tmp_path / "moved")  # the best checkpoint moves along
+    two = run(tmp_path / "moved", resume=True, **options)
+    assert one.state.global_step == two.state.global_step
+    assert one.state.best_global_step == two.state.best_global_step
+    for ours, theirs in zip(
+        one.model.parameters(), two.model.parameters(), strict=True
+    ):
+        assert (ours.array == theirs.array).all()
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, whole: Any) -> None:
+    run(tmp_path)
+    trainer = run(tmp_path, resume=True)
+    assert trainer.state.global_step == 24
+    assert trainer._rows_seen == 0
+
+
+def test_a_longer_run_goes_on_from_a_finished_one(tmp_path: Path) -> None:
+    run_plain(tmp_path / "a", epochs=2)
+    run_plain(tmp_path / "a", epochs=4, resume=True)
+    run_plain(tmp_path / "b", epochs=4)
+    assert (tmp_path / "a/checkpoint-24/model.safetensors").read_bytes() == (
+        tmp_path / "b/checkpoint-24/model.safetensors"
+    ).read_bytes()
+
+
+def run_plain(folder: Path, epochs: int, resume: bool = False) -> None:
+    """Constant rate, no evaluation."""
+    args = TrainingArguments(
+        str(folder),
+        num_train_epochs=epochs,
+        learning_rate=0.05,
+        lr_scheduler_type="constant",
+        per_device_train_batch_size=8,
+        save_steps=6,
+        disable_tqdm=True,
+    )
+    Trainer(FakeModel(), args, train_dataset=make_rows(44)).train(resume)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, whole: Any) -> None:
+    with pytest.raises(RuntimeError):
+        run(tmp_path, stop=StopAt("on_step_begin", 9))
+    newest = tmp_path / "checkpoint-9" / "model.safetensors"
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1
+    newest.write_bytes(content)
+    with pytest.warns(UserWarning, match="checkpoint-9 is not usable"):
+        run(tmp_path, resume=True)
+    assert final_state(tmp_path, 24) == whole[1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"rows": 43}, ["data (was"]),
+        (
+            {"per_device_train_batch_size": 2},
+            ["per_device_train_batch_size (was 4, is 2)"],
+        ),
+        ({"seed": 7}, ["seed (was 42, is 7)"]),
+        ({"gradient_accumulation_steps": 1}, ["gradient_accumulation_steps (was 2"]),
+    ],
+)
+def test_another_run_is_refused_unless_forced(
+    tmp_path: Path, change: dict[str, Any], parts: list[str]
+) -> None:
+    with pytest.raises(RuntimeError):
+        run(tmp_path, stop=StopAt("on_step_begin", 4))
+    with pytest.raises(CheckpointError) as caught:
+        run(tmp_path, resume=True, **change)
+    for part in [*parts, "force_resume=True"]:
+        assert part in str(caught.value)
+    run(tmp_path, resume=True, force_resume=True, **change)
+
+
+def test_checkpoints_that_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"found none.*'auto'"):
+        run(tmp_path / "none", resume=True)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        run(tmp_path / "none", resume=str(tmp_path / "checkpoint-1"))
+    run(tmp_path / "weights", save_only_model=True)
+    with pytest.raises(CheckpointError, match="save_only_model"):
+        run(tmp_path / "weights", resume=True)
+    bare = tmp_path / "weights" / "checkpoint-1"
+    (bare / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match="not committed"):
+        run(tmp_path / "x", resume=str(bare))
+
+
+# ------------------------------------------------------- real processes, real kills
+
+CHILD = """
+import os, sys, time
+sys.path.insert(0, {tests!r})
+from helpers_fake_model import FakeModel, install_fake_core, make_rows
+install_fake_core()
+from evolving_attention import durable
+from evolving_attention.errors import Interrupted
+from evolving_attention.training import Trainer, TrainingArguments, TrainerCallback
+
+pause = float(sys.argv[2])
+
+def slowly(name):  # every write to the disk announces itself and takes its time
+    real = getattr(os, name)
+    def slow(*args, **kwargs):
+        print("saving", flush=True)
+        time.sleep(pause)
+        return real(*args, **kwargs)
+    setattr(os, name, slow)
+
+if pause:
+    for name in ("fsync", "rename", "mkdir"):
+        slowly(name)
+
+class Steps(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        print("step", state.global_step, flush=True)
+        time.sleep(0.004)
+
+args = TrainingArguments(
+    sys.argv[1], num_train_epochs=4, learning_rate=0.05, gradient_accumulation_steps=2,
+    per_device_train_batch_size=4, save_steps=3, save_total_limit=2, logging_steps=5,
+    eval_strategy="steps", eval_steps=4, disable_tqdm=True)
+trainer = Trainer(FakeModel(), args, train_dataset=make_rows(80),
+    eval_dataset=make_rows(20, seed=2), callbacks=[Steps()])
+try:
+    trainer.train(resume_from_checkpoint="auto")
+    trainer.save_model(sys.argv[1] + "/final")
+except Interrupted as stop:
+    sys.exit(128 + stop.signal_number)
+"""
+
+
+def start(folder: Path, pause: float) -> subprocess.Popen[str]:
+    """The child process on ``folder``; it announces steps and writes on stdout."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD.format(tests=str(TESTS)), str(folder), str(pause)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+
+
+def stop_at(child: subprocess.Popen[str], word: str, count: int, number: int) -> int:
+    """Send a signal after ``count`` announcements of ``word``; the exit status."""
+    assert child.stdout is not None
+    for line in child.stdout:
+        count -= line.startswith(word)
+        if count <= 0:
+            child.send_signal(number)
+            break
+    child.stdout.read()
+    return child.wait(timeout=60)
+
+
+def weights(folder: Path) -> str:
+    return hashlib.sha256((folder / "final/model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Digest of the child's final weights when nothing kills it."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    child = start(folder, 0)
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+    return weights(folder)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", range(5))
+def test_sigkill_at_random_moments(tmp_path: Path, undisturbed: str, seed: int) -> None:
+    """5 runs with 4 kills each: two between saves, two inside one."""
+    draw = random.Random(seed)
+    kills = [("step", 0.0), ("saving", 0.003), ("step", 0.0), ("saving", 0.003)]
+    for word, pause in kills:
+        child = start(tmp_path, pause)
+        count = draw.randint(1, 9 if word == "step" else 45)
+        status = stop_at(child, word, count, signal.SIGKILL)
+        assert status in (-signal.SIGKILL, 0)  # 0: it had finished before
+        time.sleep(draw.random() * 0.01)
+    child = start(tmp_path, 0)
+    child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert weights(tmp_path) == undisturbed
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_signals_save_exit_and_resume(
+    tmp_path: Path, undisturbed: str, number: int, status: int
+) -> None:
+    for count in (1, 5, 11):
+        assert stop_at(start(tmp_path, 0), "step", count, number) == status
+        assert durable.newest_verified(tmp_path) is not None
+    child = start(tmp_path, 0)
+    child.communicate(timeout=60)
+    assert weights(tmp_path) == undisturbed

@@ -1,0 +1,117 @@
+"""Learning-rate schedules: equal to transformers to 1e-12, and clear about mistakes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from evolving_attention.errors import ConfigError
+from evolving_attention.training.schedules import NAMES, get_scheduler, multiplier
+
+LENGTHS = [(0, 10), (3, 20), (1, 1), (5, 5), (10, 7), (0, 1), (100, 1000)]
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("linear", {}),
+    ("constant", {}),
+    ("constant_with_warmup", {}),
+    ("cosine", {}),
+    ("cosine", {"num_cycles": 2.25}),
+    ("cosine_with_restarts", {}),
+    ("cosine_with_restarts", {"num_cycles": 3}),
+    ("polynomial", {}),
+    ("polynomial", {"power": 2.0, "lr_end": 1e-5}),
+    ("inverse_sqrt", {}),
+    ("inverse_sqrt", {"timescale": 50}),
+]
+
+
+class PlainOptimizer:
+    """Nothing but parameter groups."""
+
+    def __init__(self, *rates: float) -> None:
+        self.param_groups = [{"lr": rate} for rate in rates]
+
+
+@pytest.mark.parametrize(("warmup", "total"), LENGTHS)
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_equal_to_transformers(
+    name: str, options: dict[str, Any], warmup: int, total: int
+) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    theirs_optimizer = torch.optim.SGD([parameter], lr=0.003)
+    try:
+        theirs = transformers.get_scheduler(
+            name, theirs_optimizer, warmup, total, scheduler_specific_kwargs=options
+        )
+    except TypeError:
+        pytest.skip(f"this transformers takes no options for {name}")
+    ours = get_scheduler(name, PlainOptimizer(0.003), warmup, total, options)
+    for step in range(total + 20):
+        try:
+            expected = theirs.get_last_lr()[0]
+            theirs_optimizer.step()
+            theirs.step()
+        except ZeroDivisionError:  # theirs: a polynomial without steps to decay over
+            assert name == "polynomial"
+            break
+        assert abs(ours.get_last_lr()[0] - expected) <= 1e-12, (step, expected)
+        ours.step()
+
+
+def test_warm_up_rises_to_the_base_rate_in_every_group() -> None:
+    optimizer = PlainOptimizer(1.0, 0.1)
+    schedule = get_scheduler("linear", optimizer, 4, 8)
+    seen = []
+    for _ in range(9):
+        seen.append(schedule.get_last_lr())
+        schedule.step()
+    assert [pair[0] for pair in seen] == [0, 0.25, 0.5, 0.75, 1, 0.75, 0.5, 0.25, 0]
+    assert [pair[1] for pair in seen] == pytest.approx([0.1 * p[0] for p in seen])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_and_restored_schedules_go_on_alike(name: str) -> None:
+    whole = get_scheduler(name, PlainOptimizer(0.5), 3, 12)
+    for _ in range(5):
+        whole.step()
+    resumed = get_scheduler(name, PlainOptimizer(0.5), 3, 12)
+    resumed.load_state_dict(whole.state_dict())
+    for _ in range(5):
+        assert resumed.get_last_lr() == whole.get_last_lr()
+        resumed.step()
+        whole.step()
+
+
+def test_restoring_into_other_groups_is_refused() -> None:
+    state = get_scheduler("linear", PlainOptimizer(0.5), 0, 4).state_dict()
+    with pytest.raises(ConfigError, match="1 parameter groups, this optimizer has 2"):
+        get_scheduler("linear", PlainOptimizer(1, 2), 0, 4).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "parts"),
+    [
+        ("cosin", {}, ["'cosin'", "did you mean 'cosine'"]),
+        ("linear", {"power": 2}, ["'power'", "linear", "no options"]),
+        ("cosine", {"cycles": 2}, ["'cycles'", "num_cycles"]),
+        ("polynomial", {"lr_end": 2.0}, ["lr_end=2.0", "learning_rate=1.0"]),
+    ],
+)
+def test_mistakes_are_named(
+    name: str, options: dict[str, Any], parts: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        multiplier(name, 0, 10, 1.0, **options)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_all_multipliers_are_finite_and_not_negative() -> None:
+    for name in NAMES:
+        value = multiplier(name, 3, 10)
+        for step in range(30):
+            assert math.isfinite(value(step))
+            assert value(step) >= 0

@@ -1,0 +1,754 @@
+"""The Trainer on a NumPy model: the loop, its events, its results and its refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_fake_model import (
+    FakeModel,
+    FakeTensor,
+    accuracy,
+    digest,
+    install_fake_core,
+    make_rows,
+)
+
+from evolving_attention import durable
+from evolving_attention.errors import (
+    CheckpointError,
+    ConfigError,
+    Error,
+    InputError,
+    Interrupted,
+    MissingExtraError,
+    NonFiniteError,
+    OutOfMemory,
+)
+from evolving_attention.training import (
+    EarlyStoppingCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    check_output_dir,
+    get_last_checkpoint,
+)
+
+
+@pytest.fixture(autouse=True)
+def fake_core(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing dies here
+    return install_fake_core(monkeypatch)
+
+
+def make_trainer(
+    folder: Path, model: FakeModel | None = None, **options: Any
+) -> Trainer:
+    """A Trainer on 40 rows; keywords of Trainer and of TrainingArguments, mixed."""
+    names = ("callbacks", "compute_metrics", "data_collator", "processing_class")
+    parts = {name: options.pop(name) for name in names if name in options}
+    parts.setdefault("train_dataset", options.pop("train_dataset", make_rows(40)))
+    parts.setdefault("eval_dataset", options.pop("eval_dataset", make_rows(20, seed=2)))
+    options = {
+        "learning_rate": 0.05,
+        "num_train_epochs": 2,
+        "logging_steps": 2,
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        **options,
+    }
+    args = TrainingArguments(str(folder / "out"), **options)
+    return Trainer(model or FakeModel(), args, **parts)
+
+
+# ------------------------------------------------------------------- the loop
+
+
+def test_training_lowers_the_loss_and_reports_as_hugging_face(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, num_train_epochs=6, save_strategy="epoch")
+    before = trainer.evaluate(make_rows(40))["eval_loss"]
+    output = trainer.train()
+    assert output.global_step == trainer.state.global_step == 30
+    assert trainer.evaluate(make_rows(40))["eval_loss"] < before - 0.1
+    assert set(output.metrics) == {
+        "train_runtime",
+        "train_samples_per_second",
+        "train_steps_per_second",
+        "train_loss",
+        "epoch",
+    }
+    logs = [entry for entry in trainer.state.log_history if "loss" in entry]
+    assert [entry["step"] for entry in logs] == list(range(2, 31, 2))
+    assert set(logs[0]) == {"loss", "grad_norm", "learning_rate", "epoch", "step"}
+    assert output.training_loss == pytest.approx(np.mean([e["loss"] for e in logs]))
+    assert logs[0]["epoch"] == pytest.approx(0.4)
+    files = sorted(p.name for p in (tmp_path / "out" / "checkpoint-30").iterdir())
+    assert files == [
+        "config.json",
+        "manifest.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "trainer_state.json",
+        "training_args.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "epoch"),
+    [
+        ({"num_train_epochs": 3}, 15, 3.0),
+        ({"num_train_epochs": 0.5}, 3, 0.6),
+        ({"max_steps": 7}, 7, 1.4),
+        ({"num_train_epochs": 2, "gradient_accumulation_steps": 3}, 4, 2.0),
+        ({"num_train_epochs": 1, "per_device_train_batch_size": 64}, 1, 1.0),
+        (
+            {
+                "num_train_epochs": 1,
+                "per_device_train_batch_size": 16,
+                "dataloader_drop_last": True,
+            },
+            2,
+            1.0,
+        ),
+        ({"num_train_epochs": 0}, 0, 0.0),
+    ],
+)
+def test_number_of_steps(
+    tmp_path: Path, options: dict[str, Any], steps: int, epoch: float
+) -> None:
+    trainer = make_trainer(tmp_path, **options)
+    assert trainer.train().global_step == steps
+    assert trainer.state.epoch == pytest.approx(epoch)
+
+
+def test_accumulation_equals_one_large_batch(tmp_path: Path) -> None:
+    results = []
+    for size, accumulation in ((8, 1), (4, 2), (2, 4)):
+        model = FakeModel(dropout=0.0)
+        make_trainer(
+            tmp_path / str(size),
+            model,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulation,
+            train_sampling_strategy="sequential",
+        ).train()
+        results.append(np.concatenate([p.array.ravel() for p in model.parameters()]))
+    np.testing.assert_allclose(results[1], results[0], atol=2e-5)
+    np.testing.assert_allclose(results[2], results[0], atol=2e-5)
+
+
+def test_same_seed_same_bits_other_seed_other_bits(tmp_path: Path) -> None:
+    digests = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        model = FakeModel()
+        make_trainer(tmp_path / name, model, seed=seed).train()
+        digests.append(digest(model))
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_second_train_starts_afresh(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    assert trainer.train().global_step == trainer.train().global_step == 10
+    assert trainer.lr_scheduler.last_step == 10
+
+
+def test_options_reach_model_optimizer_and_schedule(tmp_path: Path) -> None:
+    model = FakeModel()
+    trainer = make_trainer(
+        tmp_path,
+        model,
+        label_smoothing_factor=0.1,
+        weight_decay=0.3,
+        lr_scheduler_type="cosine",
+        warmup_steps=0.2,
+        adam_beta1=0.8,
+        include_num_input_tokens_seen="all",
+    )
+    trainer.train()
+    assert model.smoothing_seen == 0.1
+    decays = {
+        n: g["weight_decay"] for g in trainer.optimizer.param_groups for n in g["names"]
+    }
+    assert decays == {
+        "embeddings.word_embeddings.weight": 0.3,
+        "classifier.weight": 0.3,
+        "classifier.bias": 0.0,
+    }
+    assert trainer.optimizer.betas == (0.8, 0.999)
+    rates = [e["learning_rate"] for e in trainer.state.log_history if "loss" in e]
+    assert rates[0] == pytest.approx(0.025)  # step 2 of 10 with 2 steps of warm-up
+    tokens = sum(len(row["input_ids"]) for row in make_rows(40))
+    assert trainer.state.num_input_tokens_seen == 2 * tokens
+
+
+def test_no_clipping_with_max_grad_norm_zero(tmp_path: Path) -> None:
+    clipped, free = FakeModel(), FakeModel()
+    make_trainer(tmp_path / "a", clipped, max_grad_norm=1e-3).train()
+    make_trainer(tmp_path / "b", free, max_grad_norm=0).train()
+    assert digest(clipped) != digest(free)
+
+
+class Recorder(TrainerCallback):
+    """Writes down every event."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+
+for _name in [n for n in dir(TrainerCallback) if n.startswith("on_")]:
+
+    def _record(
+        self: Any, a: Any, s: Any, c: Any, _name: str = _name, **k: Any
+    ) -> None:
+        self.events.append(_name)
+
+    setattr(Recorder, _name, _record)
+
+
+def test_events_come_in_hugging_faces_order(tmp_path: Path) -> None:
+    recorder = Recorder()
+    trainer = make_trainer(
+        tmp_path,
+        callbacks=[recorder],
+        num_train_epochs=1,
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=2,
+        logging_steps=1,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        per_device_eval_batch_size=20,
+    )
+    trainer.train()
+    step = ["on_pre_optimizer_step", "on_optimizer_step", "on_step_end", "on_log"]
+    assert recorder.events == [
+        "on_init_end",
+        "on_train_begin",
+        "on_epoch_begin",
+        *["on_step_begin", "on_substep_end", *step],
+        *["on_step_begin", *step],
+        "on_epoch_end",
+        *["on_prediction_step", "on_log", "on_evaluate", "on_save"],
+        *["on_log", "on_train_end"],
+    ]
+
+
+def test_a_callback_can_stop_log_and_save(tmp_path: Path) -> None:
+    class Steer(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kw: Any) -> Any:
+            if state.global_step == 3:
+                control.should_save = control.should_log = True
+                control.should_training_stop = True
+            return control
+
+    trainer = make_trainer(tmp_path, callbacks=[Steer], logging_steps=100)
+    assert trainer.train().global_step == 3
+    assert get_last_checkpoint(tmp_path / "out").endswith("checkpoint-3")
+    assert [e["step"] for e in trainer.state.log_history if "loss" in e] == [3]
+    assert trainer.pop_callback(Steer) is not None
+    assert trainer.pop_callback(Steer) is None
+
+
+# ----------------------------------------------------- evaluation and prediction
+
+
+def test_predictions_are_in_the_data_sets_order(tmp_path: Path) -> None:
+    rows = make_rows(23, seed=5)
+    trainer = make_trainer(tmp_path, per_device_eval_batch_size=4)
+    output = trainer.predict(rows)
+    model = trainer.model.eval()
+    single = [
+        np.asarray(model(r["input_ids"], [0, len(r["input_ids"])]).logits)[0]
+        for r in rows
+    ]
+    np.testing.assert_allclose(output.predictions, np.stack(single), atol=1e-6)
+    np.testing.assert_array_equal(output.label_ids, [r["label"] for r in rows])
+    assert {"test_loss", "test_runtime", "test_samples_per_second"} <= set(
+        output.metrics
+    )
+
+
+def test_prediction_without_labels(tmp_path: Path) -> None:
+    rows = [{"input_ids": row["input_ids"]} for row in make_rows(9)]
+    output = make_trainer(tmp_path, compute_metrics=accuracy).predict(rows)
+    assert output.label_ids is None
+    assert output.predictions.shape == (9, 2)
+    assert "test_loss" not in output.metrics
+    assert "test_accuracy" not in output.metrics
+
+
+def test_evaluation_loss_is_the_mean_over_rows_and_mode_is_kept(tmp_path: Path) -> None:
+    rows = make_rows(21, seed=4)
+    losses = [
+        make_trainer(tmp_path, per_device_eval_batch_size=size).evaluate(rows)[
+            "eval_loss"
+        ]
+        for size in (1, 4, 21)
+    ]
+    assert losses[1] == pytest.approx(losses[0], abs=1e-6)
+    assert losses[2] == pytest.approx(losses[0], abs=1e-6)
+    trainer = make_trainer(tmp_path, compute_metrics=accuracy)
+    trainer.model.train()
+    metrics = trainer.evaluate()
+    assert trainer.model.training
+    assert {"eval_loss", "eval_accuracy", "eval_runtime", "epoch"} <= set(metrics)
+
+
+def test_several_evaluation_sets(tmp_path: Path) -> None:
+    sets = {"matched": make_rows(8), "mm": make_rows(8, seed=3)}
+    metrics = make_trainer(
+        tmp_path, eval_dataset=sets, compute_metrics=accuracy
+    ).evaluate()
+    assert {"eval_matched_accuracy", "eval_mm_accuracy"} <= set(metrics)
+
+
+def test_evaluation_does_not_change_training(tmp_path: Path) -> None:
+    digests = []
+    for name, strategy in (("a", "no"), ("b", "steps")):
+        model = FakeModel()
+        make_trainer(
+            tmp_path / name, model, eval_strategy=strategy, eval_steps=1
+        ).train()
+        digests.append(digest(model))
+    assert digests[0] == digests[1]
+
+
+def test_a_collator_makes_the_batches(tmp_path: Path) -> None:
+    seen = []
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        seen.append(len(rows))
+        lengths = [len(row["input_ids"]) for row in rows]
+        return {
+            "input_ids": np.concatenate([row["input_ids"] for row in rows]),
+            "sequence_offsets": np.concatenate([[0], np.cumsum(lengths)]),
+            "labels": np.array([row["label"] for row in rows]),
+        }
+
+    own, packed = FakeModel(), FakeModel()
+    make_trainer(tmp_path / "a", own, data_collator=collate).train()
+    make_trainer(tmp_path / "b", packed).train()
+    assert sum(seen) == 80
+    assert digest(own) == digest(packed)
+
+
+# --------------------------------------------------- best model, saving, stopping
+
+
+def test_the_best_model_is_loaded_at_the_end(tmp_path: Path) -> None:
+    values = iter([0.1, 0.9, 0.5, 0.4, 0.3])
+    kept: dict[int, str] = {}
+
+    class Keep(TrainerCallback):
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+            kept[state.global_step] = digest(kw["model"])
+
+    trainer = make_trainer(
+        tmp_path,
+        callbacks=[Keep()],
+        compute_metrics=lambda pair: {"f1": next(values)},
+        num_train_epochs=5,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        metric_for_best_model="f1",
+    )
+    trainer.train()
+    assert trainer.state.best_metric == 0.9
+    assert trainer.state.best_global_step == 10
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-10")
+    assert digest(trainer.model) == kept[10] != kept[25]
+    names = {p.name for p in durable.list_checkpoints(tmp_path / "out")}
+    assert {"checkpoint-25", "checkpoint-10"} <= names
+    assert len(names) <= 3  # the newest, a verified older one, the best
+
+
+def test_save_strategy_best_saves_only_improvements(tmp_path: Path) -> None:
+    values = iter([0.5, 0.4, 0.6])
+    trainer = make_trainer(
+        tmp_path,
+        compute_metrics=lambda pair: {"f1": next(values)},
+        num_train_epochs=3,
+        eval_strategy="epoch",
+        save_strategy="best",
+        metric_for_best_model="eval_f1",
+    )
+    trainer.train()
+    found = [p.name for p in durable.list_checkpoints(tmp_path / "out")]
+    assert found == ["checkpoint-15", "checkpoint-5"]
+
+
+def test_early_stopping_waits_for_its_patience(tmp_path: Path) -> None:
+    values = iter([0.5, 0.6, 0.55, 0.605, 0.7])
+    trainer = make_trainer(
+        tmp_path,
+        compute_metrics=lambda pair: {"f1": next(values)},
+        callbacks=[EarlyStoppingCallback(2, early_stopping_threshold=0.01)],
+        num_train_epochs=9,
+        eval_strategy="epoch",
+        metric_for_best_model="f1",
+    )
+    assert trainer.train().global_step == 20
+
+
+def test_save_total_limit_keeps_the_newest(tmp_path: Path) -> None:
+    make_trainer(
+        tmp_path, save_strategy="steps", save_steps=2, save_total_limit=2
+    ).train()
+    names = [p.name for p in durable.list_checkpoints(tmp_path / "out")]
+    assert names == ["checkpoint-10", "checkpoint-8"]
+
+
+@pytest.mark.parametrize("policy", ["stop", "continue"])
+def test_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    real, calls = durable.commit_directory, []
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kwargs["step"])
+        if kwargs["step"] == 4:
+            raise CheckpointError("cannot save: disk full; free disk space")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(durable, "commit_directory", failing)
+    trainer = make_trainer(
+        tmp_path, save_strategy="steps", save_steps=2, on_save_error=policy
+    )
+    if policy == "stop":
+        with pytest.raises(CheckpointError, match="disk full"):
+            trainer.train()
+        assert get_last_checkpoint(tmp_path / "out").endswith("checkpoint-2")
+    else:
+        with pytest.warns(UserWarning, match="goes on without.*disk full"):
+            trainer.train()
+        assert calls == [2, 4, 6, 8, 10]
+
+
+def test_saved_models_and_results(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path)
+    output = trainer.train()
+    trainer.save_model()
+    trainer.save_state()
+    trainer.save_metrics("train", output.metrics)
+    trainer.save_metrics(
+        "eval", {"eval_loss": np.float32(0.5), "eval_f1": float("nan")}
+    )
+    folder = tmp_path / "out"
+    together = json.loads((folder / "all_results.json").read_text())
+    assert together["train_loss"] == output.training_loss
+    assert together["eval_loss"] == 0.5
+    assert together["eval_f1"] == "nan"
+    state = json.loads((folder / "trainer_state.json").read_text())
+    assert state["global_step"] == 10
+    assert json.loads((folder / "training_args.json").read_text())["seed"] == 42
+    assert (folder / "model.safetensors").is_file()
+
+
+# -------------------------------------------------------------- out of memory
+
+
+def test_short_memory_splits_batches_and_keeps_the_effective_size(
+    tmp_path: Path,
+) -> None:
+    plain, short = FakeModel(dropout=0.0), FakeModel(dropout=0.0)
+    make_trainer(tmp_path / "a", plain).train()
+    short.memory_limit = 3
+    trainer = make_trainer(tmp_path / "b", short, auto_find_batch_size=True)
+    with pytest.warns(UserWarning, match="out of memory at step 1: .* into 4 parts"):
+        trainer.train()
+    assert trainer.state.batch_splits == 4
+    for ours, theirs in zip(short.parameters(), plain.parameters(), strict=True):
+        np.testing.assert_allclose(ours.array, theirs.array, atol=2e-5)
+
+
+@pytest.mark.parametrize(("limit", "auto"), [(3, False), (0, True)])
+@pytest.mark.filterwarnings("ignore:out of memory")
+def test_memory_that_cannot_be_found_is_an_error(
+    tmp_path: Path, limit: int, auto: bool
+) -> None:
+    model = FakeModel()
+    before, model.memory_limit = digest(model), limit
+    with pytest.raises(OutOfMemory):
+        make_trainer(tmp_path, model, auto_find_batch_size=auto).train()
+    assert digest(model) == before
+
+
+# ---------------------------------------------------------- non-finite numbers
+
+BAD = [float("nan"), float("inf"), -float("inf")]
+
+
+class Inject(TrainerCallback):
+    """Puts a bad value somewhere at the start of optimizer step 4."""
+
+    def __init__(self, place: str, value: float) -> None:
+        self.place, self.value = place, value
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+        if state.global_step != 3:
+            return
+        model, optimizer = kw["model"], kw["optimizer"]
+        if self.place == "embedding":
+            model.params["embeddings.word_embeddings.weight"].array[:, 1] = self.value
+        elif self.place == "bias":
+            model.params["classifier.bias"].array[0] = self.value
+        elif self.place == "exp_avg":
+            optimizer._core.m[1][0, 0] = self.value
+        elif self.place == "exp_avg_sq":
+            optimizer._core.v[0][:] = np.nan
+        elif self.place == "gradient":
+            weight = model.params["classifier.weight"]
+            real = weight.add_grad
+
+            def spoiled(values: np.ndarray) -> None:
+                real(values)
+                weight.grad.array[0, 0] = self.value
+
+            weight.add_grad = spoiled
+
+
+PLACES = {
+    "embedding": ("parameter", "embeddings.word_embeddings.weight", 4),
+    "bias": ("parameter", "classifier.bias", 4),
+    "exp_avg": ("optimizer state", "exp_avg of classifier.weight", 5),
+    "exp_avg_sq": (
+        "optimizer state",
+        "exp_avg_sq of embeddings.word_embeddings.weight",
+        5,
+    ),
+    "gradient": ("gradient", "classifier.weight", 4),
+}
+
+
+@pytest.mark.parametrize("value", BAD)
+@pytest.mark.parametrize("place", PLACES)
+def test_a_bad_number_stops_the_run_and_is_named(
+    tmp_path: Path, place: str, value: float
+) -> None:
+    kind, tensor, step = PLACES[place]
+    model = FakeModel()
+    trainer = make_trainer(
+        tmp_path,
+        model,
+        callbacks=[Inject(place, value)],
+        save_strategy="steps",
+        save_steps=3,
+    )
+    with pytest.raises(NonFiniteError) as caught, np.errstate(all="ignore"):
+        trainer.train()
+    report = json.loads((tmp_path / "out" / "nonfinite-report.json").read_text())
+    assert (report["kind"], report["tensor"], report["step"]) == (kind, tensor, step)
+    assert f"step {step}" in str(caught.value)
+    assert tensor in str(caught.value)
+    assert caught.value.report["step"] == step
+    assert len(report["row_ids"]) == 8
+    assert set(report["bad_row_ids"]) <= set(report["row_ids"])
+    assert get_last_checkpoint(tmp_path / "out").endswith("checkpoint-3")
+    if kind != "gradient":  # the weights are still good then, and may be saved
+        with pytest.raises(NonFiniteError, match="holds NaN or infinity"):
+            trainer.save_model()
+
+
+def test_the_row_with_the_bad_label_is_named_and_weights_stay(tmp_path: Path) -> None:
+    rows = make_rows(40, regression=True)
+    rows[17]["label"] = float("nan")
+    model = FakeModel(num_labels=1)
+    weights: list[str] = []
+
+    class Keep(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+            weights.append(digest(kw["model"]))
+
+    trainer = make_trainer(tmp_path, model, train_dataset=rows, callbacks=[Keep()])
+    with pytest.raises(NonFiniteError, match="rows 17 of") as caught:
+        trainer.train()
+    assert caught.value.report["tensor"] == "labels"
+    assert caught.value.report["bad_row_ids"] == [17]
+    assert digest(model) == weights[-1]
+
+
+def test_skipping_leaves_the_bad_step_out(tmp_path: Path) -> None:
+    rows = make_rows(40, regression=True)
+    rows[17]["label"] = float("inf")
+    trainer = make_trainer(
+        tmp_path, FakeModel(num_labels=1), train_dataset=rows, on_nonfinite="skip"
+    )
+    with pytest.warns(UserWarning, match="rows 17 .* the update is skipped"):
+        output = trainer.train()
+    assert output.global_step == 10
+    assert trainer.state.skipped_steps == 2
+    assert np.isfinite(output.training_loss)
+    assert all(np.isfinite(p.array).all() for p in trainer.model.parameters())
+    assert trainer.state.log_history[-2]["skipped_steps"] == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_skipping_everything_is_no_training(tmp_path: Path) -> None:
+    rows = [{**row, "label": float("nan")} for row in make_rows(200, regression=True)]
+    trainer = make_trainer(
+        tmp_path, FakeModel(num_labels=1), train_dataset=rows, on_nonfinite="skip"
+    )
+    with pytest.raises(NonFiniteError):
+        trainer.train()
+    assert trainer.state.global_step == 10
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_warning_goes_on_but_never_saves_bad_weights(tmp_path: Path) -> None:
+    rows = make_rows(40, regression=True)
+    rows[17]["label"] = float("nan")
+    trainer = make_trainer(
+        tmp_path,
+        FakeModel(num_labels=1),
+        train_dataset=rows,
+        on_nonfinite="warn",
+        save_strategy="epoch",
+    )
+    with pytest.raises(NonFiniteError, match="saving checkpoint-5"):
+        trainer.train()
+    assert get_last_checkpoint(tmp_path / "out") is None
+
+
+def test_bad_weights_are_refused_before_the_first_step(tmp_path: Path) -> None:
+    model = FakeModel()
+    model.params["classifier.weight"].array[0, 0] = np.nan
+    with pytest.raises(NonFiniteError, match=r"before training.*classifier\.weight"):
+        make_trainer(tmp_path, model).train()
+
+
+# --------------------------------------------------------------------- signals
+
+
+class Raise(TrainerCallback):
+    """Sends this process a signal during a chosen step or evaluation."""
+
+    def __init__(self, number: int, step: int, event: str = "on_substep_end") -> None:
+        self.number, self.step = number, step
+        setattr(self, event, self._send)
+
+    def _send(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+        if state.global_step == self.step:
+            self.step = -1
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_leaves(tmp_path: Path, number: int) -> None:
+    before = signal.getsignal(number)
+    trainer = make_trainer(tmp_path, callbacks=[Raise(number, 4, "on_step_begin")])
+    with pytest.raises(Interrupted, match=r"after step 5.*checkpoint-5") as caught:
+        trainer.train()
+    assert caught.value.signal_number == number
+    assert get_last_checkpoint(tmp_path / "out").endswith("checkpoint-5")
+    assert signal.getsignal(number) is before
+
+
+def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    class Twice(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+        def on_pre_optimizer_step(
+            self, args: Any, state: Any, c: Any, **kw: Any
+        ) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        make_trainer(tmp_path, callbacks=[Twice()]).train()
+    assert not isinstance(caught.value, Error)
+    assert get_last_checkpoint(tmp_path / "out") is None
+
+
+# -------------------------------------------------------------------- mistakes
+
+
+def test_output_dir_rules(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    assert check_output_dir(TrainingArguments(str(folder))) is None
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("mine")
+    with pytest.raises(ConfigError, match=r"not empty.*overwrite_output_dir"):
+        check_output_dir(TrainingArguments(str(folder)))
+    make_trainer(tmp_path, save_strategy="epoch").train()
+    assert check_output_dir(TrainingArguments(str(folder))).endswith("checkpoint-10")
+    overwrite = TrainingArguments(str(folder), overwrite_output_dir=True)
+    assert check_output_dir(overwrite) is None
+    with pytest.raises(ConfigError, match=r"checkpoint-10 of another run.*resume"):
+        make_trainer(tmp_path).train()
+    make_trainer(tmp_path, overwrite_output_dir=True).train()
+    assert get_last_checkpoint(folder) is None
+    assert (folder / "thesis.tex").read_text() == "mine"
+
+
+TRAINER_MISTAKES: list[tuple[dict[str, Any], type[Error], list[str]]] = [
+    ({"train_dataset": None}, ConfigError, ["train_dataset", "pass train_dataset="]),
+    ({"train_dataset": []}, InputError, ["train_dataset is empty"]),
+    ({"train_dataset": iter([])}, InputError, ["list_iterator", "make a list"]),
+    ({"train_dataset": [[1, 2]]}, InputError, ["train_dataset[0] is a list", "dict"]),
+    (
+        {"train_dataset": [{"sentence": "a", "label": 1}]},
+        InputError,
+        ["sentence, label", "input_ids", "tokenize"],
+    ),
+    ({"precision": "bfloat16"}, ConfigError, ["float32", "dtype='bfloat16'"]),
+    ({"callbacks": [3]}, ConfigError, ["callbacks has 3", "TrainerCallback"]),
+    (
+        {"callbacks": [EarlyStoppingCallback()]},
+        ConfigError,
+        ["EarlyStoppingCallback", "metric_for_best_model=None"],
+    ),
+    (
+        {"eval_strategy": "epoch", "metric_for_best_model": "f1"},
+        ConfigError,
+        ["metric_for_best_model='f1'", "eval_loss"],
+    ),
+    (
+        {"per_device_train_batch_size": 64, "dataloader_drop_last": True},
+        ConfigError,
+        ["dataloader_drop_last", "64"],
+    ),
+    (
+        {"eval_strategy": "epoch", "eval_dataset": []},
+        InputError,
+        ["eval_dataset is empty"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "error", "parts"), TRAINER_MISTAKES)
+def test_mistakes_say_what_and_what_to_do(
+    tmp_path: Path, options: dict[str, Any], error: type[Error], parts: list[str]
+) -> None:
+    with pytest.raises(error) as caught:
+        make_trainer(tmp_path, **options).train()
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_schedule_needs_its_optimizer(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="schedule without its optimizer"):
+        Trainer(
+            FakeModel(), TrainingArguments(str(tmp_path)), optimizers=(None, object())
+        )
+
+
+def test_tensorboard_needs_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    with pytest.raises(MissingExtraError, match=r"evolving-attention\[tb\]"):
+        make_trainer(tmp_path, report_to="tensorboard")
+
+
+def test_fake_tensors_scale_their_gradient() -> None:
+    seen: list[float] = []
+    (FakeTensor(2.0, seen.append) * 0.25).backward()
+    assert seen == [0.25]
