@@ -23,8 +23,8 @@ from evolving_attention.cli.glue_arguments import (
     ModelArguments,
 )
 from evolving_attention.cli.options import Fields, build_app
-from evolving_attention.training.argument_rules import REFUSED
 from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.refused_arguments import REFUSED
 
 __all__ = ["fields", "main"]
 

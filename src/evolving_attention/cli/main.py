@@ -29,9 +29,13 @@ _Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        print(f"evolving-attention {version('evolving-attention')}")
+        try:
+            number = version("evolving-attention")
+        except PackageNotFoundError:
+            number = "(not installed: running from the source tree)"
+        print(f"evolving-attention {number}")
         raise typer.Exit
 
 
