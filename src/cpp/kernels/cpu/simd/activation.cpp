@@ -8,30 +8,27 @@ namespace {
 
 // Each: value f(x) and derivative f'(x).
 struct Gelu {
-  static EA_INLINE Vf phi(Vf x) {  // Phi(x), the normal distribution
-    return fma(set(0.5f), erf(x * set(0.70710678f)), set(0.5f));
-  }
-  static EA_INLINE Vf value(Vf x, Vf) { return x * phi(x); }
-  // Phi(x) + x exp(-x^2/2) / sqrt(2 pi)
+  static EA_INLINE Vf value(Vf x, Vf) { return x * normal(x).distribution; }
   static EA_INLINE Vf derivative(Vf x, Vf) {
-    const Vf density = exp(x * x * set(-0.5f)) * set(0.39894228f);
-    return fma(x, density, phi(x));
+    const Normal n = normal(x);
+    return fma(x, n.density, n.distribution);
   }
 };
 
+// (1 + tanh z) / 2 is sigmoid(2 z), which keeps its digits for negative z.
 struct GeluTanh {
-  static EA_INLINE Vf inner(Vf x) {  // sqrt(2/pi) (x + 0.044715 x^3)
-    return x * fma(x * x, set(0.035677408f), set(0.79788456f));
+  static EA_INLINE Vf twice_inner(Vf x) {  // 2 sqrt(2/pi) (x + 0.044715 x^3)
+    return x * fma(x * x, set(0.071354816f), set(1.5957691f));
   }
-  static EA_INLINE Vf value(Vf x, Vf) {
-    const Vf half = set(0.5f) * x;
-    return fma(half, tanh(inner(x)), half);
-  }
+  static EA_INLINE Vf value(Vf x, Vf) { return x * sigmoid(twice_inner(x)); }
+  // s + x s (1 - s) d(2z)/dx
   static EA_INLINE Vf derivative(Vf x, Vf) {
-    const Vf t = tanh(inner(x));
-    const Vf slope = fma(x * x, set(0.10703222f), set(0.79788456f));
-    const Vf sech2 = fnma(t, t, set(1.0f));
-    return set(0.5f) * fma(x * sech2, slope, set(1.0f) + t);
+    const Vf z = twice_inner(x);
+    const Vf slope = fma(x * x, set(0.21406445f), set(1.5957691f));
+    const Vf e = exp(-abs(z));
+    const Vf d = set(1.0f) / (set(1.0f) + e);
+    const Vf s = z < set(0.0f) ? e * d : d;
+    return fma(x * (e * d * d), slope, s);
   }
 };
 

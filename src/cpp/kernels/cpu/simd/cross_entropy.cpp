@@ -1,5 +1,5 @@
 // SIMD fused log-softmax loss, forward and backward (kernels/cross_entropy.h).
-#include <math.h>
+#include <cmath>
 
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
@@ -24,7 +24,7 @@ float log_sum_exp(const T* x, std::int64_t n) {
     return exp(load(x + c, part) - set(top));
   });
   return static_cast<float>(static_cast<double>(top) +
-                            ::log(static_cast<double>(total)));
+                            std::log(static_cast<double>(total)));
 }
 
 template <typename T>

@@ -1,5 +1,5 @@
 // SIMD AdamW in one pass over all tensors (kernels/optimizer.h).
-#include <math.h>
+#include <cmath>
 
 #include "kernels/cpu/simd/pieces-inl.h"
 #include "kernels/cpu/simd/targets.h"
@@ -20,8 +20,8 @@ Step make_step(const AdamW::Args& args, const AdamWTensor& tensor) {
   const auto t = static_cast<double>(args.step);
   const auto f = [](double x) { return set(static_cast<float>(x)); };
   return {f(1.0 - tensor.lr * tensor.weight_decay),
-          f(tensor.lr / (1.0 - ::pow(args.beta1, t))),
-          f(1.0 / ::sqrt(1.0 - ::pow(args.beta2, t))),
+          f(tensor.lr / (1.0 - std::pow(args.beta1, t))),
+          f(1.0 / std::sqrt(1.0 - std::pow(args.beta2, t))),
           f(1.0 - args.beta1),
           f(args.beta2),
           f(1.0 - args.beta2),
