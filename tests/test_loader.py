@@ -170,6 +170,17 @@ def test_padded_batch():
         collate_padded(rows, pad_to_length=2)
 
 
+def test_labels_per_token():
+    rows = [
+        {"input_ids": [5, 6, 7], "labels": [-100, 6, -100]},
+        {"input_ids": [8], "labels": [8]},
+    ]
+    batch = collate_packed(rows)
+    assert batch["labels"].tolist() == [-100, 6, -100, 8]
+    padded = pad_batch(batch, pad_token_id=1)
+    assert padded["labels"].tolist() == [[-100, 6, -100], [8, -100, -100]]
+
+
 BAD_ROWS = {
     "no ids": ([{"text": "a"}], "row 0 of the batch has no 'input_ids', only text"),
     "empty": ([{"input_ids": []}], "expected a non-empty list of ints"),
@@ -182,6 +193,10 @@ BAD_ROWS = {
     "types": (
         [{"input_ids": [1, 2], "token_type_ids": [0]}],
         "row 0: 2 input_ids but 1 token_type_ids",
+    ),
+    "labels": (
+        [{"input_ids": [1], "labels": [1, 2]}],
+        "row 0: 1 input_ids but 2 labels",
     ),
     "label text": ([{"input_ids": [1], "label": "x"}], "labels are <U1"),
 }

@@ -18,6 +18,7 @@ from evolving_attention.errors import InputError
 __all__ = ["Batch", "collate_packed", "collate_padded", "pad_batch"]
 
 Batch = dict[str, np.ndarray]
+IGNORED = -100  # label of tokens that do not count in the loss
 
 
 def collate_packed(
@@ -32,7 +33,8 @@ def collate_packed(
     Returns:
         ``input_ids`` int64 [total], ``sequence_offsets`` int64 [B + 1], and where the
         rows have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or
-        float32 when any label is a float), ``row_ids`` int64 [B].
+        float32 when any label is a float; int64 [total] for one label per token),
+        ``row_ids`` int64 [B].
 
     Raises:
         InputError: a row has no ids, its fields differ in length, or some rows have a
@@ -43,14 +45,7 @@ def collate_packed(
     np.cumsum([len(row) for row in ids], out=offsets[1:])
     batch = {"input_ids": _joined(ids), "sequence_offsets": offsets}
     if _all_have(rows, "token_type_ids"):
-        types = [_ids(row, "token_type_ids", where) for where, row in enumerate(rows)]
-        for where, (one, other) in enumerate(zip(ids, types, strict=True)):
-            if len(one) != len(other):
-                raise InputError(
-                    f"row {where}: {len(one)} input_ids but {len(other)} "
-                    "token_type_ids; expected one each per token"
-                )
-        batch["token_type_ids"] = _joined(types)
+        batch["token_type_ids"] = _joined(_per_token(rows, "token_type_ids"))
     labels = collate_labels(rows)
     if labels is not None:
         batch["labels"] = labels
@@ -96,20 +91,29 @@ def pad_batch(
         )
     real = np.arange(width) < lengths[:, None]
     padded = {"attention_mask": real.astype(np.int64)}
-    for name, fill in (("input_ids", pad_token_id), ("token_type_ids", 0)):
+    fills = {"input_ids": pad_token_id, "token_type_ids": 0}
+    if "labels" in batch and len(batch["labels"]) != len(lengths):
+        fills["labels"] = IGNORED  # one label per token
+    for name, fill in fills.items():
         if name in batch:
             array = np.full(real.shape, fill, dtype=np.int64)
             array[real] = batch[name]
             padded[name] = array
     rest = {name: batch[name] for name in ("labels", "row_ids") if name in batch}
-    return {**padded, **rest}
+    return {**rest, **padded}
 
 
 def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
-    """Labels of rows: int64, or float32 if any is a float; None if they have none."""
+    """Labels of rows; None if they have none.
+
+    One per row: [B], int64, or float32 if any is a float. One per token (masked
+    language modelling): int64 [total], one row after another.
+    """
     name = "labels" if rows and "labels" in rows[0] else "label"
     if not _all_have(rows, name):
         return None
+    if np.ndim(rows[0][name]):
+        return _joined(_per_token(rows, name))
     labels = np.asarray([row[name] for row in rows])
     if labels.dtype.kind == "f":
         return labels.astype(np.float32)
@@ -118,6 +122,18 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
             f"labels are {labels.dtype}; expected int (classes) or float (regression)"
         )
     return labels.astype(np.int64)
+
+
+def _per_token(rows: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray]:
+    """A field with one number per token, each as long as the row's ids."""
+    arrays = [_ids(row, name, where) for where, row in enumerate(rows)]
+    for where, (row, array) in enumerate(zip(rows, arrays, strict=True)):
+        if len(array) != len(row["input_ids"]):
+            raise InputError(
+                f"row {where}: {len(row['input_ids'])} input_ids but {len(array)} "
+                f"{name}; expected one each per token"
+            )
+    return arrays
 
 
 def _all_have(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
