@@ -189,4 +189,7 @@ def set_up_logging(level: str = "passive") -> None:
         handler.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(handler)
         logger.propagate = False
+    for handler in logger.handlers:
+        if type(handler) is logging.StreamHandler:
+            handler.setStream(sys.stderr)  # it may have been replaced since
     logger.setLevel("INFO" if level == "passive" else level.upper())

@@ -169,7 +169,8 @@ def _optional(
     except DataError as error:
         if error.line is not None or "no file for split" not in error.reason:
             raise
-        _LOGGER.warning("%s is left out: %s", name, error)
+        level = logging.DEBUG if name == "ax" else logging.WARNING
+        _LOGGER.log(level, "%s is left out: %s", name, error)
 
 
 # --- files of one's own ---------------------------------------------------------------
