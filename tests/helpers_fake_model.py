@@ -61,6 +61,9 @@ class FakeCore(types.ModuleType):
     def reset_peak_memory(self) -> None:
         pass
 
+    def global_grad_norm(self, params: list[Any]) -> float:
+        return self.clip_grad_norm(params, float("inf"))
+
     def clip_grad_norm(self, params: list[Any], max_norm: float) -> float:
         grads = [p.grad.array for p in params if p.grad is not None]
         total = float(
@@ -118,6 +121,9 @@ class FakeTensor:
 
     def backward(self) -> None:
         self._backward(np.float32(1))
+
+    def copy_(self, values: Any) -> None:
+        self.array[...] = np.asarray(values)
 
     def add_grad(self, values: np.ndarray) -> None:
         if self.grad is None:
@@ -250,54 +256,39 @@ class FakeCoreAdamW:
     """AdamW in NumPy behind the interface of ``_core.AdamW``."""
 
     def __init__(
-        self,
-        params: list[FakeTensor],
-        lr: float,
-        betas: tuple[float, float],
-        eps: float,
-        weight_decay: float,
-        groups: list[int],
+        self, params: list[FakeTensor], beta1: float, beta2: float, eps: float
     ) -> None:
-        self.params, self.betas, self.eps, self.groups = params, betas, eps, groups
-        self.settings = {g: (lr, weight_decay) for g in set(groups)}
-        self.count = 0
-        self.m = [np.zeros_like(p.array) for p in params]
-        self.v = [np.zeros_like(p.array) for p in params]
+        self.params, self.betas, self.eps = params, (beta1, beta2), eps
+        self.rates: list[tuple[float, float]] = []
+        self.steps_done = 0
+        self.m = [FakeTensor(np.zeros_like(p.array)) for p in params]
+        self.v = [FakeTensor(np.zeros_like(p.array)) for p in params]
 
-    def set_group(self, group: int, lr: float, weight_decay: float) -> None:
-        self.settings[group] = (lr, weight_decay)
+    def set_rates(self, lrs: list[float], weight_decays: list[float]) -> None:
+        self.rates = list(zip(lrs, weight_decays, strict=True))
 
-    def step(self) -> None:
-        self.count += 1
+    def step(self, grad_scale: float = 1.0) -> None:
+        self.steps_done += 1
         one, two = self.betas
         for i, p in enumerate(self.params):
             if p.grad is None:
                 continue
-            lr, decay = self.settings[self.groups[i]]
-            g = p.grad.array
+            lr, decay = self.rates[i]
+            g = p.grad.array * np.float32(grad_scale)
             p.array *= np.float32(1 - lr * decay)
-            self.m[i] += np.float32(1 - one) * (g - self.m[i])
-            self.v[i] += np.float32(1 - two) * (g * g - self.v[i])
-            m = self.m[i] / np.float32(1 - one**self.count)
-            v = self.v[i] / np.float32(1 - two**self.count)
+            self.m[i].array += np.float32(1 - one) * (g - self.m[i].array)
+            self.v[i].array += np.float32(1 - two) * (g * g - self.v[i].array)
+            m = self.m[i].array / np.float32(1 - one**self.steps_done)
+            v = self.v[i].array / np.float32(1 - two**self.steps_done)
             p.array -= np.float32(lr) * m / (np.sqrt(v) + np.float32(self.eps))
 
     def zero_grad(self) -> None:
         for p in self.params:
             p.grad = None
 
-    def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"step": self.count}
-        for i in range(len(self.params)):
-            state[f"exp_avg.{i}"] = FakeTensor(self.m[i])
-            state[f"exp_avg_sq.{i}"] = FakeTensor(self.v[i])
-        return state
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.count = int(state["step"])
-        for i in range(len(self.params)):
-            self.m[i] = np.array(state[f"exp_avg.{i}"], dtype=np.float32)
-            self.v[i] = np.array(state[f"exp_avg_sq.{i}"], dtype=np.float32)
+    def state(self) -> list[dict[str, FakeTensor]]:
+        pairs = zip(self.m, self.v, strict=True)
+        return [{"exp_avg": m, "exp_avg_sq": v} for m, v in pairs]
 
 
 def make_rows(

@@ -8,7 +8,13 @@ from typing import Any
 
 from evolving_attention.errors import CheckpointError, ConfigError
 
-__all__ = ["AdamW", "clip_grad_norm_", "decay_groups"]
+__all__ = [
+    "AdamW",
+    "clip_grad_norm_",
+    "clip_scale",
+    "decay_groups",
+    "global_grad_norm",
+]
 
 NO_DECAY = ("bias", "LayerNorm.weight", "layer_norm.weight", "norm.weight")
 
@@ -66,17 +72,22 @@ class AdamW:
             held = {**defaults, **group, "params": list(group["params"])}
             self.param_groups.append(held)
         self._params = [p for group in self.param_groups for p in group["params"]]
-        ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
-        self._core = _core.AdamW(self._params, lr, tuple(betas), eps, weight_decay, ids)
-        self.betas, self.eps = tuple(betas), eps
+        self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
+        self._core = _core.AdamW(self._params, *self.betas, self.eps)
 
-    def step(self) -> None:
-        """Update every parameter that has a gradient."""
-        for index, group in enumerate(self.param_groups):
-            self._core.set_group(
-                index, float(group["lr"]), float(group["weight_decay"])
-            )
-        self._core.step()
+    def step(self, grad_scale: float = 1.0) -> None:
+        """Update every parameter that has a gradient.
+
+        Args:
+            grad_scale: factor for all gradients, which stay as they are; clipping by
+                it costs no pass over them.
+        """
+        groups = [group for group in self.param_groups for _ in group["params"]]
+        self._core.set_rates(
+            [float(group["lr"]) for group in groups],
+            [float(group["weight_decay"]) for group in groups],
+        )
+        self._core.step(grad_scale)
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
@@ -86,9 +97,13 @@ class AdamW:
         """``step`` and, per parameter i, ``exp_avg.i``, ``exp_avg_sq.i``, ``master.i``.
 
         The parameters are numbered through all groups; ``master.i`` exists for
-        bfloat16 parameters only.
+        bfloat16 parameters only. The tensors are the optimizer's own, not copies.
         """
-        return dict(self._core.state_dict())
+        state: dict[str, Any] = {"step": int(self._core.steps_done)}
+        for number, tensors in enumerate(self._core.state()):
+            for name, tensor in tensors.items():
+                state[f"{name}.{number}"] = tensor
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` gave.
@@ -96,15 +111,24 @@ class AdamW:
         Raises:
             CheckpointError: the state belongs to other parameters.
         """
-        numbers = {
-            int(name.rsplit(".", 1)[1]) for name in state if name.startswith("exp_avg.")
-        }
-        if numbers and max(numbers) >= len(self._params):
+        own = self.state_dict()
+        if set(state) != set(own):
+            odd = sorted(set(state) ^ set(own))
             raise CheckpointError(
-                f"AdamW: the saved state is of {max(numbers) + 1} parameters, this "
-                f"optimizer has {len(self._params)}; build the same model and groups"
+                f"AdamW: the saved state does not fit the {len(self._params)} "
+                f"parameters, first difference {odd[0]!r} of {len(odd)}; build the "
+                "model, its element type and the groups as they were"
             )
-        self._core.load_state_dict(state)
+        for name, tensor in own.items():
+            if name == "step":
+                continue
+            if tuple(tensor.shape) != tuple(state[name].shape):
+                raise CheckpointError(
+                    f"AdamW: {name} has shape {tuple(state[name].shape)}, expected "
+                    f"{tuple(tensor.shape)}; build the model as it was"
+                )
+            tensor.copy_(state[name])
+        self._core.steps_done = int(state["step"])
 
 
 def _check_range(name: str, value: float, ok: bool, expected: str) -> None:
@@ -137,6 +161,18 @@ def decay_groups(
     return [group for group in groups if group["params"]]
 
 
+def global_grad_norm(parameters: Sequence[Any]) -> float:
+    """The L2 norm of all gradients together; no gradient counts as zero."""
+    from evolving_attention import _core
+
+    return float(_core.global_grad_norm(list(parameters)))
+
+
+def clip_scale(norm: float, max_norm: float) -> float:
+    """The factor that brings gradients of norm ``norm`` to at most ``max_norm``."""
+    return min(1.0, max_norm / (norm + 1e-6))
+
+
 def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
     """Scale all gradients so that their common L2 norm is at most ``max_norm``.
 
@@ -144,7 +180,7 @@ def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
 
     Args:
         parameters: tensors; those without gradient are left out.
-        max_norm: the limit, > 0; ``math.inf`` only measures.
+        max_norm: the limit, > 0.
 
     Returns:
         The norm before clipping.
@@ -156,7 +192,7 @@ def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
 
     if not max_norm > 0:
         raise ConfigError(
-            f"clip_grad_norm_: max_norm={max_norm!r}, expected > 0; use math.inf to "
-            "measure the norm without clipping"
+            f"clip_grad_norm_: max_norm={max_norm!r}, expected > 0; use "
+            "global_grad_norm() to measure without clipping"
         )
     return float(_core.clip_grad_norm(list(parameters), float(max_norm)))

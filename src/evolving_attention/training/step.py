@@ -74,10 +74,9 @@ class StepRunner:
         """
         self.optimizer.zero_grad()
         sums = self._accumulate_within_memory(batches, state)
-        limit = self.args.max_grad_norm or math.inf
         norm = math.nan
         if sums.bad_batch is None:
-            norm = optim.clip_grad_norm_(self.parameters, limit)
+            norm = optim.global_grad_norm(self.parameters)
         outcome = StepOutcome(sums.loss, norm, sum(map(b.token_count, batches)))
         if math.isfinite(norm) and sums.bad_batch is None:
             state.skipped_in_a_row = 0
@@ -88,10 +87,21 @@ class StepRunner:
             outcome.applied = False
             return outcome
         self.event("on_pre_optimizer_step")
-        self.optimizer.step()
+        self._clip_and_update(norm)
         self.event("on_optimizer_step")
         self.optimizer.zero_grad()
         return outcome
+
+    def _clip_and_update(self, norm: float) -> None:
+        """Run the optimizer; AdamW of ours clips on the way, without a pass more."""
+        limit = self.args.max_grad_norm
+        if not limit or not math.isfinite(norm):
+            self.optimizer.step()
+        elif isinstance(self.optimizer, optim.AdamW):
+            self.optimizer.step(optim.clip_scale(norm, limit))
+        else:
+            optim.clip_grad_norm_(self.parameters, limit)
+            self.optimizer.step()
 
     def _accumulate_within_memory(
         self, batches: list[b.Batch], state: TrainerState

@@ -1,0 +1,173 @@
+"""AdamW and clipping on the core: equal to torch, restorable, clear about mistakes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evolving_attention import optim
+from evolving_attention.errors import CheckpointError, ConfigError
+
+core = pytest.importorskip("evolving_attention._core", reason="the core is not built")
+
+SHAPES = [(3, 5), (7,), (1,), (2, 3, 4), (130, 33)]
+
+
+def tensors(dtype: str = "float32") -> list[Any]:
+    random = np.random.default_rng(0)
+    return [
+        core.Tensor(
+            random.standard_normal(s).astype(np.float32), dtype, requires_grad=True
+        )
+        for s in SHAPES
+    ]
+
+
+def give_gradients(
+    parameters: list[Any], step: int, dtype: str = "float32"
+) -> list[Any]:
+    random = np.random.default_rng(100 + step)
+    values = [random.standard_normal(s).astype(np.float32) for s in SHAPES]
+    for parameter, value in zip(parameters, values, strict=True):
+        parameter.grad = core.Tensor(value, dtype)
+    return values
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("max_norm", [math.inf, 1.0])
+def test_equal_to_torch(weight_decay: float, max_norm: float) -> None:
+    torch = pytest.importorskip("torch")
+    ours = tensors()
+    theirs = [torch.nn.Parameter(torch.from_numpy(np.array(p.numpy()))) for p in ours]
+    groups = [
+        {"params": ours[:2], "weight_decay": weight_decay},
+        {"params": ours[2:], "weight_decay": 0.0},
+    ]
+    their_groups = [
+        {"params": theirs[:2], "weight_decay": weight_decay},
+        {"params": theirs[2:], "weight_decay": 0.0},
+    ]
+    optimizer = optim.AdamW(groups, lr=0.01, betas=(0.8, 0.99), eps=1e-6)
+    reference = torch.optim.AdamW(their_groups, lr=0.01, betas=(0.8, 0.99), eps=1e-6)
+    for step in range(20):
+        rate = 0.01 * (20 - step) / 20
+        for group in [*optimizer.param_groups, *reference.param_groups]:
+            group["lr"] = rate
+        values = give_gradients(ours, step)
+        for parameter, value in zip(theirs, values, strict=True):
+            parameter.grad = torch.from_numpy(value.copy())
+        if max_norm < math.inf:
+            expected = float(torch.nn.utils.clip_grad_norm_(theirs, max_norm))
+            norm = optim.global_grad_norm(ours)
+            assert norm == pytest.approx(expected, rel=1e-5)
+            optimizer.step(optim.clip_scale(norm, max_norm))
+        else:
+            optimizer.step()
+        reference.step()
+    for mine, his in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.numpy(), his.detach().numpy(), atol=2e-6)
+
+
+def test_clipping_in_place_equals_torch() -> None:
+    torch = pytest.importorskip("torch")
+    ours = tensors()
+    theirs = [torch.nn.Parameter(torch.from_numpy(np.array(p.numpy()))) for p in ours]
+    for parameter, value in zip(theirs, give_gradients(ours, 0), strict=True):
+        parameter.grad = torch.from_numpy(value.copy())
+    expected = float(torch.nn.utils.clip_grad_norm_(theirs, 0.5))
+    assert optim.clip_grad_norm_(ours, 0.5) == pytest.approx(expected, rel=1e-5)
+    for mine, his in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.grad.numpy(), his.grad.numpy(), rtol=1e-5)
+
+
+def test_gradients_that_are_not_finite_stay_as_they_are() -> None:
+    parameters = tensors()
+    give_gradients(parameters, 0)
+    spoiled = np.array(parameters[0].grad.numpy())
+    spoiled[0, 0] = np.inf
+    parameters[0].grad = core.Tensor(spoiled)
+    before = np.array(parameters[1].grad.numpy())
+    assert not math.isfinite(optim.clip_grad_norm_(parameters, 1.0))
+    np.testing.assert_array_equal(parameters[1].grad.numpy(), before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_restored_optimizer_goes_on_bit_for_bit(dtype: str) -> None:
+    whole, stopped = tensors(dtype), tensors(dtype)
+    one, two = optim.AdamW(whole, lr=0.01), optim.AdamW(stopped, lr=0.01)
+    for step in range(3):
+        give_gradients(whole, step, dtype)
+        one.step()
+        give_gradients(stopped, step, dtype)
+        two.step()
+    saved = {
+        name: value if name == "step" else np.array(np.asarray(value))
+        for name, value in two.state_dict().items()
+    }
+    assert ("master.0" in saved) == (dtype == "bfloat16")
+    fresh = [core.Tensor(p.numpy(), dtype, requires_grad=True) for p in stopped]
+    three = optim.AdamW(fresh, lr=0.01)
+    three.load_state_dict(saved)
+    for step in range(3, 6):
+        give_gradients(whole, step, dtype)
+        one.step()
+        give_gradients(fresh, step, dtype)
+        three.step()
+    for a, b in zip(whole, fresh, strict=True):
+        np.testing.assert_array_equal(np.asarray(a.numpy()), np.asarray(b.numpy()))
+
+
+def test_parameters_without_gradient_rest() -> None:
+    parameters = tensors()
+    before = np.array(parameters[1].numpy())
+    optimizer = optim.AdamW(parameters, lr=0.1, weight_decay=0.5)
+    parameters[0].grad = core.Tensor(np.ones(SHAPES[0], np.float32))
+    optimizer.step()
+    optimizer.zero_grad()
+    np.testing.assert_array_equal(parameters[1].numpy(), before)
+    assert parameters[0].grad is None
+
+
+def test_groups_for_weight_decay() -> None:
+    named = [
+        ("encoder.layer.0.attention.self.query.weight", 1),
+        ("encoder.layer.0.attention.self.query.bias", 2),
+        ("encoder.layer.0.output.LayerNorm.weight", 3),
+        ("encoder.layer.1.attention.self.evolving_conv.weight", 4),
+    ]
+    decayed, free = optim.decay_groups(named, 0.01)
+    assert (decayed["params"], decayed["weight_decay"]) == ([1, 4], 0.01)
+    assert (free["params"], free["weight_decay"]) == ([2, 3], 0.0)
+    assert len(optim.decay_groups(named[:1], 0.01)) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"lr": -1.0}, "lr=-1.0, expected >= 0"),
+        ({"lr": math.nan}, "lr=nan"),
+        ({"eps": 0.0}, "eps=0.0, expected > 0"),
+        ({"betas": (0.9, 1.0)}, "betas=1.0"),
+        ({"weight_decay": -0.1}, "weight_decay=-0.1"),
+    ],
+)
+def test_settings_out_of_range(options: dict[str, Any], part: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        optim.AdamW(tensors(), **options)
+    assert part in str(caught.value)
+
+
+def test_other_mistakes() -> None:
+    with pytest.raises(ConfigError, match="params is empty"):
+        optim.AdamW([])
+    with pytest.raises(ConfigError, match="max_norm=0"):
+        optim.clip_grad_norm_(tensors(), 0)
+    state = optim.AdamW(tensors()).state_dict()
+    with pytest.raises(CheckpointError, match="does not fit the 2 parameters"):
+        optim.AdamW(tensors()[:2]).load_state_dict(state)
+    state["exp_avg.0"] = np.zeros(3, np.float32)
+    with pytest.raises(CheckpointError, match=r"exp_avg.0 has shape \(3,\)"):
+        optim.AdamW(tensors()).load_state_dict(state)
