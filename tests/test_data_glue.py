@@ -361,6 +361,23 @@ def test_folder_may_be_the_tasks_own_or_its_parent(tmp_path):
     assert len(glue.load("cola", root / "CoLA", "train")[0]) == 1
 
 
+def test_diagnostic_set_is_not_another_tasks_test_set(tmp_path):
+    mnli = tmp_path / "MNLI"
+    mnli.mkdir()
+    content = b"index\tsentence1\tsentence2\n0\ta\tb\n"
+    (mnli / "test_matched.tsv").write_bytes(content)
+    (mnli / "test.tsv").write_bytes(content)
+    for place in (mnli, tmp_path):
+        with pytest.raises(DataError, match="no file for split 'test' of task ax"):
+            glue.load("ax", place, "test")
+    (tmp_path / "diagnostic").mkdir()
+    (tmp_path / "diagnostic" / "diagnostic.tsv").write_bytes(content)
+    (data,) = glue.load("ax", tmp_path, "test")
+    assert data[0] == {"premise": "a", "hypothesis": "b", "label": -1, "idx": 0}
+    (data,) = glue.load("ax", tmp_path / "diagnostic", "test")
+    assert len(data) == 1
+
+
 def test_data_set_behaves_as_sequence_and_table(tmp_path):
     root = cola(
         tmp_path, b"".join(b"gj04\t%d\t\trow %d\n" % (i % 2, i) for i in range(9))

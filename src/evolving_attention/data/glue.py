@@ -182,21 +182,13 @@ def _find_file(task: GlueTask, data_dir: Path, split: str) -> Path:
             f"holds {task.folder}/",
             str(data_dir),
         )
-    stems = {
-        "dev": ("dev", "dev_matched"),
-        "test": ("test", "test_matched", "AX", "diagnostic")
-        if task.name == "ax"
-        else ("test", "test_matched"),
-        "dev_matched": ("dev_matched", "dev"),
-        "test_matched": ("test_matched", "test"),
-    }.get(split, (split,))
-    places = [
-        place
-        for name in (task.folder, *task.folders, task.name)
-        if (place := data_dir / name).is_dir()
-    ]
+    task_folders = (task.folder, *task.folders, task.name)
+    places = [place for name in task_folders if (place := data_dir / name).is_dir()]
+    stems = _file_stems(task, split)
     for place in (*places, data_dir):
         for stem in stems:
+            if (task.name, stem) == ("ax", "test") and place.name not in task_folders:
+                continue  # the test set of another task
             for suffix in _SUFFIXES:
                 if (path := place / f"{stem}{suffix}").is_file():
                     return path
@@ -208,6 +200,17 @@ def _find_file(task: GlueTask, data_dir: Path, split: str) -> Path:
         f".jsonl) here or under {task.folder}/; the folder holds {found}",
         str(place),
     )
+
+
+def _file_stems(task: GlueTask, split: str) -> tuple[str, ...]:
+    """Names, without suffix, that the file of a split may have."""
+    if task.name == "mnli":  # subsets of MNLI are often one dev set
+        plain = split.removesuffix("_matched")
+        if plain in ("dev", "test"):
+            return (f"{plain}_matched", plain)
+    if task.name == "ax" and split == "test":
+        return ("AX", "diagnostic", "test")
+    return (split,)
 
 
 def _label_parser(task: GlueTask, is_test: bool) -> Callable[[Any], int | float | None]:
