@@ -191,5 +191,5 @@ def set_up_logging(level: str = "passive") -> None:
         logger.propagate = False
     for handler in logger.handlers:
         if type(handler) is logging.StreamHandler:
-            handler.setStream(sys.stderr)  # it may have been replaced since
+            handler.stream = sys.stderr  # it may have been replaced since
     logger.setLevel("INFO" if level == "passive" else level.upper())
