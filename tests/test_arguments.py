@@ -71,7 +71,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"gradient_accumulation_steps": True}, ["gradient_accumulation_steps=True"]),
     ({"num_train_epochs": -1}, ["num_train_epochs", ">= 0"]),
     ({"max_steps": 10.5}, ["max_steps=10.5", "whole"]),
-    ({"label_smoothing_factor": 1.5}, ["label_smoothing_factor", "<= 1"]),
+    ({"label_smoothing_factor": 1.5}, ["label_smoothing_factor", "< 1"]),
     ({"warmup_ratio": 2.0}, ["warmup_ratio", "<= 1"]),
     ({"warmup_steps": 2.5}, ["warmup_steps=2.5", "whole"]),
     ({"warmup_steps": 5, "warmup_ratio": 0.1}, ["warmup_ratio", "warmup_steps=5"]),

@@ -109,7 +109,9 @@ def check_numbers(a: Any) -> None:
     _check_number("adam_beta2", a.adam_beta2, 0, 1, open_high=True)
     _check_number("adam_epsilon", a.adam_epsilon, 0, open_low=True)
     _check_number("max_grad_norm", a.max_grad_norm, 0)
-    _check_number("label_smoothing_factor", a.label_smoothing_factor, 0, 1)
+    _check_number(
+        "label_smoothing_factor", a.label_smoothing_factor, 0, 1, open_high=True
+    )
     _check_number("num_train_epochs", a.num_train_epochs, 0)
     _check_number("max_steps", a.max_steps, -1, whole=True)
     _check_number("warmup_steps", a.warmup_steps, 0)

@@ -1,8 +1,8 @@
 """The Trainer: the training loop, readable from top to bottom, and its surroundings.
 
 The parts live next door: one optimizer step in ``step.py``, evaluation in
-``evaluate.py``, saving in ``saving.py`` and ``checkpoint.py``, signals in
-``interrupts.py``.
+``evaluate.py``, saving in ``saving.py`` and ``checkpoint.py``, callbacks and logs in
+``reporting.py``, signals in ``interrupts.py``.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from evolving_attention.training import (
     loaders,
     logging,
     numerics,
-    progress,
     runtime,
     schedules,
 )
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
-from evolving_attention.training.evaluate import EvaluationMixin, speed_metrics
+from evolving_attention.training.evaluate import EvaluationMixin
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
 from evolving_attention.training.plan import RunPlan, make_plan
+from evolving_attention.training.reporting import ReportingMixin
 from evolving_attention.training.saving import SavingMixin
 from evolving_attention.training.state import TrainerControl, TrainerState, TrainOutput
 from evolving_attention.training.step import StepOutcome, StepRunner
@@ -36,7 +36,7 @@ from evolving_attention.training.step import StepOutcome, StepRunner
 __all__ = ["Trainer"]
 
 
-class Trainer(EvaluationMixin, SavingMixin):
+class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
     """Fine-tunes a model, with the habits of Hugging Face's Trainer.
 
     A run is a function of model, data and arguments: the same bits for any number of
@@ -284,74 +284,6 @@ class Trainer(EvaluationMixin, SavingMixin):
                 plan.max_steps,
                 args.lr_scheduler_kwargs,
             )
-
-    def _train_metrics(self, seconds: float, rows: int, steps: int) -> dict[str, float]:
-        """What the run took and came to; speeds are of this process alone."""
-        metrics = speed_metrics("train", seconds, rows, steps)
-        metrics["train_loss"] = self.state.total_loss / max(1, self.state.loss_steps)
-        if not self.args.skip_memory_metrics:
-            for name, value in runtime.memory().items():
-                metrics[f"train_mem_cpu_{name}"] = value
-        return metrics
-
-    # ------------------------------------------------------------------- logging
-
-    def log(self, logs: dict[str, Any]) -> None:
-        """Add the epoch to ``logs``, keep them in log_history, tell the callbacks."""
-        logs["epoch"] = self.state.epoch
-        if self.args.include_num_input_tokens_seen != "no":
-            logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen
-        self.state.log_history.append({**logs, "step": self.state.global_step})
-        self._event("on_log", logs=logs)
-
-    def _log_step(self) -> None:
-        """Log the mean loss since the last time, gradient norm and learning rate."""
-        state, logs = self.state, dict(self.state.last_step)
-        if state.steps_since_log:
-            mean = state.loss_since_log / state.steps_since_log
-            logs = {"loss": mean, **logs}
-        state.loss_since_log, state.steps_since_log = 0.0, 0
-        if state.skipped_steps:
-            logs["skipped_steps"] = state.skipped_steps
-        self.log(logs)
-
-    # ----------------------------------------------------------------- callbacks
-
-    def add_callback(self, callback: Any) -> None:
-        """Add a callback, given as instance or class."""
-        self.callback_handler.add(callback)
-
-    def pop_callback(self, callback: Any) -> Any:
-        """Take out and return a callback, given as instance or class, or None."""
-        return self.callback_handler.pop(callback)
-
-    def remove_callback(self, callback: Any) -> None:
-        """Take out a callback, given as instance or class."""
-        self.callback_handler.pop(callback)
-
-    def _event(self, name: str, **kwargs: Any) -> None:
-        self.control = self.callback_handler.call(
-            name, self.state, self.control, **kwargs
-        )
-
-    def _objects(self) -> dict[str, Any]:
-        """What every callback gets by keyword."""
-        return {
-            "model": self.model,
-            "processing_class": self.processing_class,
-            "optimizer": self.optimizer,
-            "lr_scheduler": self.lr_scheduler,
-            "train_dataset": self.train_dataset,
-            "eval_dataset": self.eval_dataset,
-        }
-
-    def _reporters(self) -> list[Any]:
-        """JSON lines always; TensorBoard on demand; a bar, or lines without one."""
-        display = progress.progress_callback(self.args.disable_tqdm)
-        found = [logging.JsonLinesCallback(), display or logging.ConsoleCallback()]
-        if "tensorboard" in self.args.report_to:
-            found.insert(1, logging.TensorBoardCallback())
-        return found
 
     # ---------------------------------------------------------------------- data
 

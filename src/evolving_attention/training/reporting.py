@@ -1,0 +1,78 @@
+"""The reporting half of the Trainer: callbacks, logged values, metrics of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evolving_attention.training import logging, progress, runtime
+from evolving_attention.training.evaluate import speed_metrics
+
+__all__ = ["ReportingMixin"]
+
+
+class ReportingMixin:
+    """What the Trainer tells its callbacks, and they the user."""
+
+    def log(self, logs: dict[str, Any]) -> None:
+        """Add the epoch to ``logs``, keep them in log_history, tell the callbacks."""
+        logs["epoch"] = self.state.epoch
+        if self.args.include_num_input_tokens_seen != "no":
+            logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen
+        self.state.log_history.append({**logs, "step": self.state.global_step})
+        self._event("on_log", logs=logs)
+
+    def _log_step(self) -> None:
+        """Log the mean loss since the last time, gradient norm and learning rate."""
+        state, logs = self.state, dict(self.state.last_step)
+        if state.steps_since_log:
+            mean = state.loss_since_log / state.steps_since_log
+            logs = {"loss": mean, **logs}
+        state.loss_since_log, state.steps_since_log = 0.0, 0
+        if state.skipped_steps:
+            logs["skipped_steps"] = state.skipped_steps
+        self.log(logs)
+
+    def _train_metrics(self, seconds: float, rows: int, steps: int) -> dict[str, float]:
+        """What the run took and came to; speeds are of this process alone."""
+        metrics = speed_metrics("train", seconds, rows, steps)
+        metrics["train_loss"] = self.state.total_loss / max(1, self.state.loss_steps)
+        if not self.args.skip_memory_metrics:
+            for name, value in runtime.memory().items():
+                metrics[f"train_mem_cpu_{name}"] = value
+        return metrics
+
+    def add_callback(self, callback: Any) -> None:
+        """Add a callback, given as instance or class."""
+        self.callback_handler.add(callback)
+
+    def pop_callback(self, callback: Any) -> Any:
+        """Take out and return a callback, given as instance or class, or None."""
+        return self.callback_handler.pop(callback)
+
+    def remove_callback(self, callback: Any) -> None:
+        """Take out a callback, given as instance or class."""
+        self.callback_handler.pop(callback)
+
+    def _event(self, name: str, **kwargs: Any) -> None:
+        self.control = self.callback_handler.call(
+            name, self.state, self.control, **kwargs
+        )
+
+    def _objects(self) -> dict[str, Any]:
+        """What every callback gets by keyword."""
+        return {
+            "model": self.model,
+            "processing_class": self.processing_class,
+            "optimizer": self.optimizer,
+            "lr_scheduler": self.lr_scheduler,
+            "train_dataset": self.train_dataset,
+            "eval_dataset": self.eval_dataset,
+        }
+
+    def _reporters(self) -> list[Any]:
+        """JSON lines always; TensorBoard on demand; a bar, or lines without one."""
+        display = progress.progress_callback(self.args.disable_tqdm)
+        found = [logging.JsonLinesCallback(), display or logging.ConsoleCallback()]
+        if "tensorboard" in self.args.report_to:
+            found.insert(1, logging.TensorBoardCallback())
+        return found
