@@ -30,6 +30,9 @@ bool narrow_y(const auto& args) { return narrow(args.y); }
 bool narrow_x(const auto& args) { return narrow(args.x); }
 bool narrow_dx(const auto& args) { return narrow(args.dx); }
 bool narrow_logits(const auto& args) { return narrow(args.logits); }
+bool narrow_q(const auto& args) { return narrow(args.q); }
+bool narrow_v(const auto& args) { return narrow(args.v); }
+bool narrow_weight(const auto& args) { return narrow(args.weight); }
 bool any_dtype(const auto&) { return true; }
 
 bool narrow_list(const SumOfSquares::Args& args) {
@@ -72,6 +75,17 @@ void register_cpu_kernels() {
   add<CrossEntropyBackward>(a::cross_entropy_backward,
                             b::cross_entropy_backward, narrow_logits);
   add<AdamW>(a::adamw, b::adamw, narrow_parameters);
+  add<AttentionScores>(a::attention_scores, b::attention_scores, narrow_q);
+  add<AttentionScoresBackward>(a::attention_scores_backward,
+                               b::attention_scores_backward, narrow_q);
+  add<AttentionContext>(a::attention_context, b::attention_context, narrow_v);
+  add<AttentionContextBackward>(a::attention_context_backward,
+                                b::attention_context_backward, narrow_v);
+  add<MapConvForward>(a::map_conv_forward, b::map_conv_forward, narrow_weight);
+  add<MapConvBackward>(a::map_conv_backward, b::map_conv_backward,
+                       narrow_weight);
+  add<EvolveForward>(a::evolve_forward, b::evolve_forward, narrow_weight);
+  add<EvolveBackward>(a::evolve_backward, b::evolve_backward, narrow_weight);
   register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
 }
 

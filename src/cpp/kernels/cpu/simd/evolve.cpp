@@ -1,0 +1,242 @@
+// SIMD evolving step of attention maps in closed form (kernels/evolve.h).
+#include "kernels/cpu/simd/map_sums-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// About 2048 cells per head: what the phases of a block hand to one another
+// stays in the L2 cache. The backward recomputes a halo of Z: taller blocks.
+constexpr std::int64_t kBlockCells = 2048;
+constexpr std::int64_t kForwardRows = 8, kBackwardRows = 12;
+
+// One sequence's maps, and the block of them that is worked on.
+struct Maps {
+  std::int64_t heads, n_q, n_k, begin, row, rows;
+  Maps(const MapLayout& layout, const MapBlock& block)
+      : heads(layout.heads),
+        n_q(layout.n_q(block.sequence)),
+        n_k(layout.n_k(block.sequence)),
+        begin(layout.begin(block.sequence)),
+        row(block.row),
+        rows(block.rows) {}
+  // Element of cell (h, i, 0) of the flat tensor.
+  EA_INLINE std::int64_t at(std::int64_t h, std::int64_t i) const {
+    return begin + (h * n_q + i) * n_k;
+  }
+};
+
+struct Sizes {
+  std::int64_t heads, k, r, taps;
+  explicit Sizes(const TensorView& weight)
+      : heads(weight.shape[0]),
+        k(weight.shape[2]),
+        r((k - 1) / 2),
+        taps(heads * k * k) {}
+};
+
+// I = a M + b S with a halo of `halo` rows.
+template <typename T>
+Padded mixed(const T* previous, const T* scores, const EvolveCoefficients& c,
+             const Maps& m, std::int64_t r, std::int64_t halo, float* memory) {
+  const Padded to(memory, r, m.n_k, m.rows + 2 * halo);
+  const Vf a = set(static_cast<float>(c.a)), b = set(static_cast<float>(c.b));
+  if (previous == nullptr) {
+    fill(to, m.heads, m.n_q, m.n_k, m.row - halo,
+         [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
+           return b * load(scores + m.at(h, i) + j, part);
+         });
+  } else {
+    fill(to, m.heads, m.n_q, m.n_k, m.row - halo,
+         [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
+           const std::int64_t at = m.at(h, i) + j;
+           return fma(a, load(previous + at, part),
+                      b * load(scores + at, part));
+         });
+  }
+  return to;
+}
+
+// L = p M + s S + w ReLU(Z) for the rows of the block.
+template <typename T>
+void write_output(const EvolveForward::Args& args, const Maps& m,
+                  const Convolved& z) {
+  const T* const previous = args.previous.as<const T>();
+  const T* const scores = args.scores.as<const T>();
+  const Vf p = set(static_cast<float>(args.c.p));
+  const Vf s = set(static_cast<float>(args.c.s));
+  const Vf w = set(static_cast<float>(args.c.w));
+  for (std::int64_t h = 0; h < m.heads; ++h) {
+    for (std::int64_t i = 0; i < m.rows; ++i) {
+      const float* const row = z.row(h, i);
+      const std::int64_t at = m.at(h, m.row + i);
+      T* const out = args.out.as<T>() + at;
+      for_vectors(m.n_k, [&](std::int64_t j, auto part) {
+        const Vf relu = max(set(0.0f), load(row + j, part));  // NaN stays
+        Vf y = fma(s, load(scores + at + j, part), w * relu);
+        if (previous != nullptr) {
+          y = fma(p, load(previous + at + j, part), y);
+        }
+        store(out + j, y, part);
+      });
+    }
+  }
+}
+
+template <typename T>
+void forward_of(const EvolveForward::Args& args) {
+  const Sizes s(args.weight);
+  const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
+                     s.heads, s.k, false);
+  const MapJobs jobs(args.layout, kBlockCells, kForwardRows);
+  const std::int64_t i_size = jobs.largest([&](const MapBlock& b) {
+    const Maps m(args.layout, b);
+    return padded_size(m.heads, s.r, m.n_k, m.rows + 2 * s.r);
+  });
+  const std::int64_t z_size = jobs.largest([&](const MapBlock& b) {
+    const Maps m(args.layout, b);
+    return convolved_size(m.heads, s.r, m.n_k, m.rows);
+  });
+  parallel_for(jobs.count(), [&](std::int64_t job) {
+    const Scratch scratch(s.taps * sizeof(std::int64_t) +
+                          (i_size + z_size) * sizeof(float));
+    std::int64_t* const offset = scratch.as<std::int64_t>();
+    float* const memory = reinterpret_cast<float*>(offset + s.taps);
+    jobs.for_blocks(job, [&](const MapBlock& block) {
+      const Maps m(args.layout, block);
+      const Padded input =
+          mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
+                m, s.r, s.r, memory);
+      tap_offsets(input, s.heads, s.k, offset);
+      const Convolved z(memory + i_size, input, m.rows);
+      convolve(input, offset, s.heads, s.taps, w, m.rows, z);
+      write_output<T>(args, m, z);
+    });
+  });
+}
+
+// G = w dL [Z > 0] with a halo of r rows, from Z with the same halo.
+template <typename T>
+Padded gated(const T* dout, const Convolved& z, const EvolveCoefficients& c,
+             const Maps& m, std::int64_t r, float* memory) {
+  const Padded to(memory, r, m.n_k, m.rows + 2 * r);
+  const Vf w = set(static_cast<float>(c.w));
+  fill(to, m.heads, m.n_q, m.n_k, m.row - r,
+       [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
+         const Vf sign = load(z.row(h, i - (m.row - r)) + j, part);
+         const Vf g = w * load(dout + m.at(h, i) + j, part);
+         return sign <= set(0.0f) ? set(0.0f) : g;
+       });
+  return to;
+}
+
+// dM = p dL + a dI, dS = s dL + b dI for the rows of the block.
+template <typename T>
+void write_gradients(const EvolveBackward::Args& args, const Maps& m,
+                     const Convolved& di) {
+  T* const dprevious = args.dprevious.as<T>();
+  const Vf a = set(static_cast<float>(args.c.a));
+  const Vf b = set(static_cast<float>(args.c.b));
+  const Vf p = set(static_cast<float>(args.c.p));
+  const Vf s = set(static_cast<float>(args.c.s));
+  for (std::int64_t h = 0; h < m.heads; ++h) {
+    for (std::int64_t i = 0; i < m.rows; ++i) {
+      const float* const row = di.row(h, i);
+      const std::int64_t at = m.at(h, m.row + i);
+      for_vectors(m.n_k, [&](std::int64_t j, auto part) {
+        const Vf dl = load(args.dout.as<const T>() + at + j, part);
+        const Vf d = load(row + j, part);
+        store(args.dscores.as<T>() + at + j, fma(b, d, s * dl), part);
+        if (dprevious != nullptr) {
+          store(dprevious + at + j, fma(a, d, p * dl), part);
+        }
+      });
+    }
+  }
+}
+
+// Floats of the parts of a job's scratch.
+struct BackwardSizes {
+  std::int64_t input, conv, gate, sums, total;
+  BackwardSizes(const MapJobs& jobs, const MapLayout& layout, const Sizes& s) {
+    input = jobs.largest([&](const MapBlock& b) {
+      const Maps m(layout, b);
+      return padded_size(m.heads, s.r, m.n_k, m.rows + 4 * s.r);
+    });
+    conv = jobs.largest([&](const MapBlock& b) {
+      const Maps m(layout, b);
+      return convolved_size(m.heads, s.r, m.n_k, m.rows + 2 * s.r);
+    });
+    gate = jobs.largest([&](const MapBlock& b) {
+      const Maps m(layout, b);
+      return padded_size(m.heads, s.r, m.n_k, m.rows + 2 * s.r);
+    });
+    sums = WeightSums::size(s.heads, s.taps);
+    total = input + conv + gate + sums;
+  }
+};
+
+// Per block: I with a halo of 2 r rows, Z with r, G with r, dI without; the
+// weight gradient sums G times I. Sums of jobs combine in their order.
+template <typename T>
+void backward_of(const EvolveBackward::Args& args) {
+  const Sizes s(args.weight);
+  const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
+                     s.heads, s.k, false);
+  const TapWeights turned(args.weight.as<const T>(),
+                          static_cast<const T*>(nullptr), s.heads, s.k, true);
+  const MapJobs jobs(args.layout, kBlockCells, kBackwardRows);
+  const BackwardSizes size(jobs, args.layout, s);
+  const std::int64_t weights = s.heads * s.taps;
+  const std::int64_t partial_size = weights + s.heads;
+  const Scratch partials(jobs.count() * partial_size * sizeof(float) + 1);
+  parallel_for(jobs.count(), [&](std::int64_t job) {
+    const Scratch scratch(2 * s.taps * sizeof(std::int64_t) +
+                          size.total * sizeof(float));
+    std::int64_t* const offset = scratch.as<std::int64_t>();
+    std::int64_t* const g_offset = offset + s.taps;
+    float* const i_memory = reinterpret_cast<float*>(g_offset + s.taps);
+    float* const z_memory = i_memory + size.input;
+    float* const g_memory = z_memory + size.conv;
+    WeightSums sums(g_memory + size.gate, s.heads, s.taps);
+    float* const dweight = partials.as<float>() + job * partial_size;
+    float* const dbias = dweight + weights;
+    for (std::int64_t o = 0; o < s.heads; ++o) dbias[o] = 0.0f;
+    jobs.for_blocks(job, [&](const MapBlock& block) {
+      const Maps m(args.layout, block);
+      const Padded input =
+          mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
+                m, s.r, 2 * s.r, i_memory);
+      tap_offsets(input, s.heads, s.k, offset);
+      const Convolved z(z_memory, input, m.rows + 2 * s.r);
+      convolve(input, offset, s.heads, s.taps, w, m.rows + 2 * s.r, z);
+      const Padded g =
+          gated(args.dout.as<const T>(), z, args.c, m, s.r, g_memory);
+      tap_offsets(g, s.heads, s.k, g_offset);
+      const Convolved di(z_memory, g, m.rows);  // Z has done its work
+      convolve(g, g_offset, s.heads, s.taps, turned, m.rows, di);
+      write_gradients<T>(args, m, di);
+      sums.add(g, input.data + s.r * input.width, offset, m.rows, dbias);
+    });
+    sums.finish(dweight);
+  });
+  const float* const all = partials.as<const float>();
+  combine_blocks(all, jobs.count(), partial_size, args.dweight.as<T>(),
+                 weights);
+  combine_blocks(all + weights, jobs.count(), partial_size, args.dbias.as<T>(),
+                 s.heads);
+}
+
+}  // namespace
+
+void evolve_forward(const EvolveForward::Args& args) {
+  return args.scores.dtype == DType::f32 ? forward_of<float>(args)
+                                         : forward_of<bfloat16>(args);
+}
+
+void evolve_backward(const EvolveBackward::Args& args) {
+  return args.scores.dtype == DType::f32 ? backward_of<float>(args)
+                                         : backward_of<bfloat16>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,139 @@
+// Blocks of rows of attention maps: how they make jobs, and how they lie in
+// scratch with zeros around them.
+#pragma once
+
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/map_layout.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Rows row .. row + rows of all maps of a sequence.
+struct MapBlock {
+  std::int64_t sequence, row, rows;
+};
+
+// Cuts every sequence into blocks of about `cells` cells per head (but of at
+// least `min_rows` rows) and groups small ones into jobs, by shapes alone.
+class MapJobs {
+ public:
+  MapJobs(const MapLayout& layout, std::int64_t cells, std::int64_t min_rows)
+      : cells_(cells),
+        min_rows_(min_rows),
+        memory_((count_blocks(layout) + 1) *
+                (sizeof(MapBlock) + sizeof(std::int64_t))),
+        blocks_(memory_.as<MapBlock>()),
+        first_(reinterpret_cast<std::int64_t*>(blocks_ + count_)) {
+    MapBlock* next = blocks_;
+    std::int64_t in_job = kJobCells;  // the first block opens a job
+    for (std::int64_t b = 0; b < layout.sequences; ++b) {
+      const std::int64_t parts = parts_of(layout, b);
+      for (std::int64_t i = 0; i < parts; ++i) {
+        const std::int64_t row = layout.n_q(b) * i / parts;
+        const std::int64_t rows = layout.n_q(b) * (i + 1) / parts - row;
+        if (in_job >= kJobCells) {
+          first_[jobs_++] = next - blocks_;
+          in_job = 0;
+        }
+        *next++ = {b, row, rows};
+        in_job += rows * layout.n_k(b);
+      }
+    }
+    first_[jobs_] = next - blocks_;
+  }
+
+  std::int64_t count() const { return jobs_; }
+
+  // Largest size(block) of all blocks.
+  template <typename Size>
+  EA_INLINE std::int64_t largest(Size&& size) const {
+    std::int64_t most = 0;
+    for (const MapBlock* b = blocks_; b < blocks_ + count_; ++b) {
+      const std::int64_t n = size(*b);
+      if (n > most) most = n;
+    }
+    return most;
+  }
+
+  // Calls fn(block) for the blocks of a job.
+  template <typename Fn>
+  EA_INLINE void for_blocks(std::int64_t job, Fn&& fn) const {
+    for (std::int64_t i = first_[job]; i < first_[job + 1]; ++i) fn(blocks_[i]);
+  }
+
+ private:
+  static constexpr std::int64_t kJobCells = 1024;
+
+  std::int64_t parts_of(const MapLayout& layout, std::int64_t b) const {
+    const std::int64_t n_q = layout.n_q(b), n_k = layout.n_k(b);
+    if (n_q == 0 || n_k == 0) return 0;
+    std::int64_t rows = cells_ / n_k;
+    if (rows < min_rows_) rows = min_rows_;
+    return ceil_div(n_q, rows);
+  }
+  std::int64_t count_blocks(const MapLayout& layout) {
+    for (std::int64_t b = 0; b < layout.sequences; ++b) {
+      count_ += parts_of(layout, b);
+    }
+    return count_;
+  }
+
+  std::int64_t cells_, min_rows_;
+  std::int64_t count_ = 0, jobs_ = 0;
+  Scratch memory_;
+  MapBlock* blocks_;
+  std::int64_t* first_;
+};
+
+// A block in scratch: per head r zeros, then rows of n_k cells and r zeros, so
+// that cell (i, j) is at r + i width + j and its neighbours r columns aside are
+// its own or zeros: the convolution runs over the rows as over one line, what
+// it computes for the zeros is not used.
+struct Padded {
+  float* data;
+  std::int64_t radius, width, rows;  // rows of the block, halo included
+  std::int64_t head_stride;
+
+  Padded(float* at, std::int64_t r, std::int64_t n_k, std::int64_t n)
+      : data(at),
+        radius(r),
+        width(n_k + r),
+        rows(n),
+        head_stride(r + n * (n_k + r)) {}
+  EA_INLINE float* head(std::int64_t h) const { return data + h * head_stride; }
+};
+
+// Floats that a Padded block takes: a vector or two behind the end are read.
+EA_INLINE std::int64_t padded_size(std::int64_t heads, std::int64_t r,
+                                   std::int64_t n_k, std::int64_t rows) {
+  return heads * (r + rows * (n_k + r)) + 4 * kLanes + r;
+}
+
+// Fills `to` with rows first .. first + to.rows of a sequence's maps: zero
+// outside 0 .. n_q, else cell(head, row, j, part) for vectors of columns.
+template <typename Cell>
+EA_INLINE void fill(const Padded& to, std::int64_t heads, std::int64_t n_q,
+                    std::int64_t n_k, std::int64_t first, Cell&& cell) {
+  for (std::int64_t h = 0; h < heads; ++h) {
+    float* at = to.head(h);
+    for (std::int64_t i = 0; i < to.radius; ++i) *at++ = 0.0f;
+    for (std::int64_t row = first; row < first + to.rows; ++row) {
+      if (row < 0 || row >= n_q) {
+        for_vectors(to.width, [&](std::int64_t j, auto part) {
+          store(at + j, set(0.0f), part);
+        });
+      } else {
+        for_vectors(n_k, [&](std::int64_t j, auto part) {
+          store(at + j, cell(h, row, j, part), part);
+        });
+        for (std::int64_t i = 0; i < to.radius; ++i) at[n_k + i] = 0.0f;
+      }
+      at += to.width;
+    }
+  }
+  float* const end = to.head(heads);
+  for (std::int64_t i = 0; i < 4 * kLanes + to.radius; ++i) end[i] = 0.0f;
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,166 @@
+// SIMD convolution over the heads of attention maps (kernels/map_conv.h).
+#include "kernels/cpu/simd/map_sums-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// About 2048 cells per head: input, halo and output stay in the L2 cache.
+constexpr std::int64_t kBlockCells = 2048, kBlockRows = 8;
+
+// Sizes of one convolution and of the maps of one block.
+struct Sizes {
+  std::int64_t heads, k, r, taps;
+  explicit Sizes(const TensorView& weight)
+      : heads(weight.shape[0]),
+        k(weight.shape[2]),
+        r((k - 1) / 2),
+        taps(heads * k * k) {}
+};
+
+// Element of cell (h, row, 0) of a sequence in a flat map tensor.
+EA_INLINE std::int64_t cell(const MapLayout& layout, const MapBlock& block,
+                            std::int64_t h, std::int64_t row) {
+  const std::int64_t b = block.sequence;
+  return layout.begin(b) + (h * layout.n_q(b) + row) * layout.n_k(b);
+}
+
+// Rows of x with a halo of r.
+template <typename T>
+Padded padded(const T* x, const MapLayout& layout, const MapBlock& block,
+              const Sizes& s, float* memory) {
+  const std::int64_t n_k = layout.n_k(block.sequence);
+  const Padded to(memory, s.r, n_k, block.rows + 2 * s.r);
+  fill(to, s.heads, layout.n_q(block.sequence), n_k, block.row - s.r,
+       [&](std::int64_t h, std::int64_t row, std::int64_t j, auto part) {
+         return load(x + cell(layout, block, h, row) + j, part);
+       });
+  return to;
+}
+
+// y = w * x for one block.
+template <typename T>
+void convolve_block(const Padded& x, const MapLayout& layout,
+                    const MapBlock& block, const Sizes& s,
+                    const std::int64_t* offset, const TapWeights& w,
+                    float* memory, T* y) {
+  const Convolved z(memory, x, block.rows);
+  convolve(x, offset, s.heads, s.taps, w, block.rows, z);
+  const std::int64_t n_k = layout.n_k(block.sequence);
+  for (std::int64_t h = 0; h < s.heads; ++h) {
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      const float* from = z.row(h, i);
+      T* to = y + cell(layout, block, h, block.row + i);
+      for_vectors(n_k, [&](std::int64_t j, auto part) {
+        store(to + j, load(from + j, part), part);
+      });
+    }
+  }
+}
+
+std::int64_t padded_size(const MapLayout& layout, const MapBlock& b,
+                         const Sizes& s) {
+  return padded_size(s.heads, s.r, layout.n_k(b.sequence), b.rows + 2 * s.r);
+}
+
+std::int64_t convolved_size(const MapLayout& layout, const MapBlock& b,
+                            const Sizes& s) {
+  return convolved_size(s.heads, s.r, layout.n_k(b.sequence), b.rows);
+}
+
+template <typename T>
+void forward_of(const MapConvForward::Args& args) {
+  const Sizes s(args.weight);
+  const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
+                     s.heads, s.k, false);
+  const MapJobs jobs(args.layout, kBlockCells, kBlockRows);
+  const std::int64_t x_size = jobs.largest(
+      [&](const MapBlock& b) { return padded_size(args.layout, b, s); });
+  const std::int64_t y_size = jobs.largest(
+      [&](const MapBlock& b) { return convolved_size(args.layout, b, s); });
+  parallel_for(jobs.count(), [&](std::int64_t job) {
+    const Scratch scratch((x_size + y_size) * sizeof(float) +
+                          s.taps * sizeof(std::int64_t));
+    std::int64_t* offset = scratch.as<std::int64_t>();
+    float* memory = reinterpret_cast<float*>(offset + s.taps);
+    jobs.for_blocks(job, [&](const MapBlock& block) {
+      const Padded x =
+          padded(args.x.as<const T>(), args.layout, block, s, memory);
+      tap_offsets(x, s.heads, s.k, offset);
+      convolve_block(x, args.layout, block, s, offset, w, memory + x_size,
+                     args.y.as<T>());
+    });
+  });
+}
+
+// dx is the convolution of dy by the turned kernel; dweight[o, tap] the sum of
+// dy[o] x[tap] over all cells: dy is zero in the padding, so both run over
+// padded rows as over one line. Sums of jobs combine in their order.
+template <typename T>
+void backward_of(const MapConvBackward::Args& args) {
+  const MapLayout& layout = args.layout;
+  const Sizes s(args.weight);
+  const TapWeights w(args.weight.as<const T>(), static_cast<const T*>(nullptr),
+                     s.heads, s.k, true);
+  const MapJobs jobs(layout, kBlockCells, kBlockRows);
+  const std::int64_t x_size = jobs.largest(
+      [&](const MapBlock& b) { return padded_size(layout, b, s); });
+  const std::int64_t y_size = jobs.largest(
+      [&](const MapBlock& b) { return convolved_size(layout, b, s); });
+  const std::int64_t weights = s.heads * s.taps;
+  const bool summed = args.dweight.defined() || args.dbias.defined();
+  const std::int64_t partial_size = summed ? weights + s.heads : 0;
+  const Scratch partials(jobs.count() * partial_size * sizeof(float) + 1);
+  parallel_for(jobs.count(), [&](std::int64_t job) {
+    const std::int64_t sums_size =
+        summed ? WeightSums::size(s.heads, s.taps) : 0;
+    const Scratch scratch((2 * x_size + y_size + sums_size) * sizeof(float) +
+                          s.taps * sizeof(std::int64_t));
+    std::int64_t* const offset = scratch.as<std::int64_t>();
+    float* const sums_memory = reinterpret_cast<float*>(offset + s.taps);
+    float* const y_memory = sums_memory + sums_size;
+    float* const dy_memory = y_memory + y_size;
+    float* const x_memory = dy_memory + x_size;
+    float* const partial = partials.as<float>() + job * partial_size;
+    WeightSums sums(sums_memory, summed ? s.heads : 0, s.taps);
+    for (std::int64_t o = 0; summed && o < s.heads; ++o) {
+      partial[weights + o] = 0.0f;
+    }
+    jobs.for_blocks(job, [&](const MapBlock& block) {
+      const Padded dy =
+          padded(args.dy.as<const T>(), layout, block, s, dy_memory);
+      tap_offsets(dy, s.heads, s.k, offset);
+      if (args.dx.defined()) {
+        convolve_block(dy, layout, block, s, offset, w, y_memory,
+                       args.dx.as<T>());
+      }
+      if (!summed) return;
+      const Padded x = padded(args.x.as<const T>(), layout, block, s, x_memory);
+      sums.add(dy, x.data, offset, block.rows, partial + weights);
+    });
+    if (summed) sums.finish(partial);
+  });
+  const float* all = partials.as<const float>();
+  if (args.dweight.defined()) {
+    combine_blocks(all, jobs.count(), partial_size, args.dweight.as<T>(),
+                   weights);
+  }
+  if (args.dbias.defined()) {
+    combine_blocks(all + weights, jobs.count(), partial_size,
+                   args.dbias.as<T>(), s.heads);
+  }
+}
+
+}  // namespace
+
+void map_conv_forward(const MapConvForward::Args& args) {
+  return args.weight.dtype == DType::f32 ? forward_of<float>(args)
+                                         : forward_of<bfloat16>(args);
+}
+
+void map_conv_backward(const MapConvBackward::Args& args) {
+  return args.weight.dtype == DType::f32 ? backward_of<float>(args)
+                                         : backward_of<bfloat16>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

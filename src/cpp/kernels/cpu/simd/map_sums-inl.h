@@ -1,0 +1,159 @@
+// The weight gradient of the convolution over heads, on padded blocks of rows.
+//
+// Each weight is the sum over all cells of gradient times shifted input; the
+// sums of a few heads and taps stay in registers while the cells run.
+#pragma once
+
+#include "kernels/cpu/simd/map_taps-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kSumHeads = 6, kSumTaps = 4;  // 24 of 32 registers
+#else
+constexpr int kSumHeads = 4, kSumTaps = 3;  // 12 of 16
+#endif
+
+// sums[t][o] (a vector each) += g[o][p] x[offset[t] + p] over positions p.
+template <int O, int T>
+void correlate_vectors(const float* g, std::int64_t g_stride, const float* x,
+                       const std::int64_t* offset, std::int64_t positions,
+                       float* sums) {
+  Vf sum[T][O];
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 6
+    for (int o = 0; o < O; ++o) sum[t][o] = load(sums + (t * O + o) * kLanes);
+  }
+  const auto step = [&](std::int64_t p, auto part) {
+    Vf in[T];
+#pragma GCC unroll 4
+    for (int t = 0; t < T; ++t) in[t] = load(x + offset[t] + p, part);
+#pragma GCC unroll 6
+    for (int o = 0; o < O; ++o) {
+      const Vf gradient = load(g + o * g_stride + p, part);
+#pragma GCC unroll 4
+      for (int t = 0; t < T; ++t) sum[t][o] = fma(gradient, in[t], sum[t][o]);
+    }
+  };
+  for_vectors(positions, step);
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 6
+    for (int o = 0; o < O; ++o) store(sums + (t * O + o) * kLanes, sum[t][o]);
+  }
+}
+
+template <int T>
+EA_INLINE void correlate_heads(std::int64_t outputs, const float* g,
+                               std::int64_t g_stride, const float* x,
+                               const std::int64_t* offset,
+                               std::int64_t positions, float* sums) {
+#define EA_HEADS(O) \
+  case O:           \
+    return correlate_vectors<O, T>(g, g_stride, x, offset, positions, sums)
+  switch (outputs) {
+    EA_HEADS(1);
+    EA_HEADS(2);
+    EA_HEADS(3);
+    EA_HEADS(4);
+#if defined(__AVX512F__)
+    EA_HEADS(5);
+    EA_HEADS(6);
+#endif
+    default:
+      break;
+  }
+#undef EA_HEADS
+}
+
+// Sums of products of gradients g and inputs x for all taps and heads, kept as
+// vectors until finish(): [group of heads][tap][head of group].
+class WeightSums {
+ public:
+  static std::int64_t size(std::int64_t heads, std::int64_t taps) {
+    return heads * taps * kLanes;
+  }
+
+  WeightSums(float* memory, std::int64_t heads, std::int64_t taps)
+      : sums_(memory), taps_(taps), groups_(heads, kSumHeads) {
+    for (std::int64_t i = 0; i < heads * taps; ++i) {
+      store(sums_ + i * kLanes, set(0.0f));
+    }
+  }
+
+  // Adds the sums over `rows` rows of a block: gradients g with one halo of r
+  // rows, and x such that x + offset[tap] is the input of the block's first
+  // cell. dbias[o] += sum of g[o].
+  void add(const Padded& g, const float* x, const std::int64_t* offset,
+           std::int64_t rows, float* dbias) {
+    const float* first = g.data + g.radius * (g.width + 1);
+    const std::int64_t positions = rows * g.width - g.radius;
+    constexpr std::int64_t kChunk = 512;  // gradients of all heads fit the L1
+    for (std::int64_t p = 0; p < positions; p += kChunk) {
+      const std::int64_t n = positions - p < kChunk ? positions - p : kChunk;
+      add_chunk(first + p, g.head_stride, x + p, offset, n);
+    }
+    for (std::int64_t o = 0; o < groups_.heads; ++o) {
+      const float* at = first + o * g.head_stride;
+      dbias[o] += sum_over(positions, [&](std::int64_t p, auto part) {
+        return load(at + p, part);
+      });
+    }
+  }
+
+  // dweight[o][tap] of these sums.
+  void finish(float* dweight) const {
+    for (std::int64_t i = 0; i < groups_.count; ++i) {
+      const std::int64_t first = groups_.begin(i);
+      const std::int64_t outputs = groups_.begin(i + 1) - first;
+      const float* at = sums_ + first * taps_ * kLanes;
+      for (std::int64_t t = 0; t < taps_; ++t) {
+        for (std::int64_t o = 0; o < outputs; ++o) {
+          dweight[(first + o) * taps_ + t] = reduce_add(load(at));
+          at += kLanes;
+        }
+      }
+    }
+  }
+
+ private:
+  void add_chunk(const float* g, std::int64_t g_stride, const float* x,
+                 const std::int64_t* offset, std::int64_t n) {
+    for (std::int64_t t = 0; t < taps_; t += kSumTaps) {
+      for (std::int64_t i = 0; i < groups_.count; ++i) {
+        const std::int64_t o = groups_.begin(i);
+        const std::int64_t outputs = groups_.begin(i + 1) - o;
+        add_block(taps_ - t, outputs, g + o * g_stride, g_stride, x, offset + t,
+                  n, sums_ + (o * taps_ + t * outputs) * kLanes);
+      }
+    }
+  }
+
+  static void add_block(std::int64_t taps, std::int64_t outputs, const float* g,
+                        std::int64_t g_stride, const float* x,
+                        const std::int64_t* offset, std::int64_t n,
+                        float* sums) {
+    switch (taps) {
+      case 1:
+        return correlate_heads<1>(outputs, g, g_stride, x, offset, n, sums);
+      case 2:
+        return correlate_heads<2>(outputs, g, g_stride, x, offset, n, sums);
+#if defined(__AVX512F__)
+      case 3:
+        return correlate_heads<3>(outputs, g, g_stride, x, offset, n, sums);
+#endif
+      default:
+        return correlate_heads<kSumTaps>(outputs, g, g_stride, x, offset, n,
+                                         sums);
+    }
+  }
+
+  float* sums_;
+  std::int64_t taps_;
+  Groups groups_;
+};
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
