@@ -8,11 +8,19 @@ Nothing is saved unless --write asks for it: then the outputs are stored, withou
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parent.parent
+
+
+def shorten(text: str, head: int = 4000, tail: int = 1000) -> str:
+    """The two ends of a long error: the place, and what it says last."""
+    if len(text) <= head + tail:
+        return text
+    return f"{text[:head]}\n...\n{text[-tail:]}"
 
 
 def execute(file: Path, seconds: float, write: bool) -> str | None:
@@ -29,7 +37,7 @@ def execute(file: Path, seconds: float, write: bool) -> str | None:
     try:
         client.execute()
     except (CellExecutionError, CellTimeoutError) as error:
-        return str(error)
+        return shorten(re.sub(r"\x1b\[[0-9;]*m", "", str(error)))
     if write:
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)

@@ -1,0 +1,67 @@
+"""The Python in the documentation runs, top to bottom, and does what it says."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+
+import numpy as np
+import pytest
+from reference.evolving import conv_map
+
+
+def python_blocks(text: str) -> list[str]:
+    """Contents of the fenced python blocks of a markdown text."""
+    return re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M)
+
+
+@pytest.fixture(scope="module")
+def own_kind(repo):
+    """Names left by the code of docs/attention.md after running it."""
+    pytest.importorskip("evolving_attention._core", reason="needs the built core")
+    blocks = python_blocks((repo / "docs" / "attention.md").read_text(encoding="utf-8"))
+    assert len(blocks) == 2
+    module = types.ModuleType("docs_attention")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    code = compile("\n".join(blocks), "docs/attention.md", "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+    return module.__dict__
+
+
+def test_a_kind_of_your_own_trains(own_kind):
+    first = own_kind["ea"].BertForSequenceClassification(own_kind["config"])
+    ids, labels = own_kind["ids"], own_kind["labels"]
+    untrained = float(np.asarray(first.eval()(input_ids=ids, labels=labels).loss))
+    assert float(np.asarray(own_kind["loss"])) < 0.5 * untrained
+
+
+def test_a_kind_of_your_own_follows_its_formula(own_kind):
+    ea, kind = own_kind["ea"], own_kind["Change"](gamma=0.3)
+    rng = np.random.default_rng(0)
+    maps = rng.normal(size=(2, 2, 5, 5))  # previous, scores: two heads, five tokens
+    values = kind.parameters(1, 2)
+    context = ea.attention.StepContext(
+        layer=1,
+        num_layers=2,
+        num_heads=2,
+        packing=ea.functional.Packing(2, [0, 5]),
+        parameters={k: ea.Tensor(v, dtype="float64") for k, v in values.items()},
+        training=False,
+    )
+    previous, scores = (ea.Tensor(m.ravel(), dtype="float64") for m in maps)
+    found = np.asarray(kind.step(scores, previous, context)).reshape(2, 5, 5)
+    change = conv_map(maps[1] - maps[0], values["weight"], values["bias"])
+    assert np.allclose(found, maps[1] + 0.3 * np.tanh(change), atol=1e-12)
+    assert kind.step(scores, None, context) is scores
+
+
+def test_a_kind_of_your_own_is_saved_and_loaded(own_kind, tmp_path):
+    ea, model = own_kind["ea"], own_kind["model"]
+    model.save_pretrained(tmp_path)
+    again = ea.BertForSequenceClassification.from_pretrained(str(tmp_path)).eval()
+    assert again.config.attention == own_kind["Change"](gamma=0.2)
+    ids = own_kind["ids"]
+    with ea.no_grad():
+        expected = np.asarray(model.eval()(input_ids=ids).logits)
+        assert np.array_equal(np.asarray(again(input_ids=ids).logits), expected)
