@@ -140,15 +140,21 @@ def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | N
     return path
 
 
-def save(parts: RunParts, state: TrainerState) -> pathlib.Path:
+def save(
+    parts: RunParts, state: TrainerState, weights_only: bool = False
+) -> pathlib.Path:
     """Commit the run's state as ``checkpoint-<global_step>`` and rotate older ones.
+
+    Args:
+        parts, state: of the run.
+        weights_only: leave the optimizer out; such a checkpoint cannot be resumed.
 
     Raises:
         NonFiniteError: a weight or moment is not finite; nothing is written.
         CheckpointError: the disk is full or cannot be written; older ones are intact.
     """
     args = parts.args
-    optimizer = None if args.save_only_model else parts.optimizer
+    optimizer = None if weights_only else parts.optimizer
     final = folder_of(args, state.global_step)
     numerics.check_finite(parts.model, optimizer, f"saving {final.name}")
     tensors = _optimizer_arrays(optimizer)

@@ -18,8 +18,10 @@ __all__ = ["SavingMixin"]
 class SavingMixin:
     """What the Trainer writes to the disk."""
 
-    def _save_checkpoint(self) -> None:
+    def _save_checkpoint(self, weights_only: bool | None = None) -> None:
         """Commit checkpoint-<global_step>; a full disk stops the run or warns."""
+        if weights_only is None:
+            weights_only = self.args.save_only_model
         state, control = self.state, self.control
         state.stateful_callbacks = self.callback_handler.state_dict()
         state.pending = {n: v for n, v in vars(control).items() if v}
@@ -30,7 +32,7 @@ class SavingMixin:
             folder = ckpt.folder_of(self.args, state.global_step)
             state.best_model_checkpoint = str(folder)
         try:
-            ckpt.save(self._parts, state)
+            ckpt.save(self._parts, state, weights_only)
         except CheckpointError as error:
             state.best_model_checkpoint = previous_best
             if self.args.on_save_error == "stop":
@@ -42,7 +44,7 @@ class SavingMixin:
     def _save_and_leave(self) -> None:
         """Save what a signal interrupted, and raise Interrupted."""
         guard, step = self._guard, self.state.global_step
-        self._save_checkpoint()
+        self._save_checkpoint(weights_only=False)
         raise Interrupted(
             f"{guard.name} after step {step}: the state is saved in "
             f"{ckpt.folder_of(self.args, step)}; go on with "

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from evolving_attention import optim
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training import (
@@ -131,8 +131,11 @@ class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
         runner = StepRunner(
             self.model, self.optimizer, self.args, self._event, self._write_report
         )
+        if not self.args.skip_memory_metrics:
+            runtime.reset_peak_memory()
         began, first_step, self._rows_seen = time.monotonic(), self.state.global_step, 0
-        with InterruptGuard() as self._guard:
+        with InterruptGuard() as guard:
+            self._guard = guard
             try:
                 self._event("on_train_begin")
                 self._run(runner, plan, rows)
@@ -148,6 +151,10 @@ class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
                 self._guard = None
                 self.model.eval()
                 self._event("on_train_end")
+        if guard.received is not None:
+            raise Interrupted(
+                f"{guard.name} after the last step; training had ended", guard.received
+            )
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
 
     def _run(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
@@ -174,11 +181,10 @@ class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
         """The batches of one epoch that are left, one optimizer step after another."""
         state = self.state
         loader = self._train_loader(rows, state.epoch_index, state.batches_done)
-        if state.batches_done == 0:
-            self._event("on_epoch_begin")
+        self._event("on_epoch_begin")
         self.model.train()
         for group in b.groups_of(loader, self.args.gradient_accumulation_steps):
-            if state.global_step >= plan.max_steps:
+            if state.global_step >= plan.max_steps or self.control.should_epoch_stop:
                 break
             self._event("on_step_begin")
             rate = self.optimizer.param_groups[0]["lr"]
@@ -262,6 +268,10 @@ class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
             for name, value in self.state.pending.items():
                 setattr(self.control, name, value)
         plan.tell(self.state, self.args)
+        if self.args.eval_strategy != "no":  # not only after an hour of training
+            sets = self.eval_dataset
+            for part in sets.values() if isinstance(sets, dict) else [sets]:
+                self._rows(part, "eval_dataset")
         numerics.check_finite(self.model, self.optimizer, "before training")
 
     def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
