@@ -112,7 +112,32 @@ EvolveMaker evolve_from_python(const py::object& slot) {
   };
 }
 
+Options options_of(const py::dict& dict) {
+  Options options;
+  for (const auto& item : dict) {
+    const auto key = item.first.cast<std::string>();
+    const py::handle value = item.second;
+    if (py::isinstance<py::bool_>(value)) {
+      options.set(key, value.cast<bool>());
+    } else if (py::isinstance<py::int_>(value)) {
+      options.set(key, value.cast<std::int64_t>());
+    } else if (py::isinstance<py::float_>(value)) {
+      options.set(key, value.cast<double>());
+    } else if (py::isinstance<py::str>(value)) {
+      options.set(key, value.cast<std::string>());
+    }  // None and structures are not settings of the core
+  }
+  return options;
+}
+
 void bind_attention(py::module_& m) {
+  m.def(
+      "check_attention",
+      [](const py::dict& options) {
+        make_evolve(options_of(options), EvolveSite{1, 2, 1, DType::f32});
+      },
+      py::arg("options"),
+      "Throws ConfigError unless the options name a kind and suit it.");
   m.def("attention_kinds", &kinds,
         "Returns the evolve kinds of the core with their options.");
 }

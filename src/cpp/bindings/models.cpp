@@ -15,24 +15,6 @@ namespace ea {
 
 namespace {
 
-Options options_of(const py::dict& dict) {
-  Options options;
-  for (const auto& item : dict) {
-    const auto key = item.first.cast<std::string>();
-    const py::handle value = item.second;
-    if (py::isinstance<py::bool_>(value)) {
-      options.set(key, value.cast<bool>());
-    } else if (py::isinstance<py::int_>(value)) {
-      options.set(key, value.cast<std::int64_t>());
-    } else if (py::isinstance<py::float_>(value)) {
-      options.set(key, value.cast<double>());
-    } else if (py::isinstance<py::str>(value)) {
-      options.set(key, value.cast<std::string>());
-    }  // None and structures are not settings of the core
-  }
-  return options;
-}
-
 EvolveMaker evolve_maker(const py::dict& config, const py::object& slot) {
   if (!slot.is_none()) return evolve_from_python(slot);
   Options attention;

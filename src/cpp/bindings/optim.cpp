@@ -1,8 +1,11 @@
 // The optimizer and clipping for Python.
+#include "optim/adamw.h"
+
 #include <pybind11/stl.h>
 
-#include "bindings/bind.h"
-#include "optim/adamw.h"
+#include <string>
+
+#include "bindings/numpy.h"
 #include "optim/clip.h"
 #include "runtime/check.h"
 
@@ -12,54 +15,94 @@ namespace {
 
 using Release = py::call_guard<py::gil_scoped_release>;
 
-void set_rates(AdamWOptimizer& self, const std::vector<double>& lrs,
-               const std::vector<double>& decays) {
-  EA_CHECK(lrs.size() == self.slots().size() &&
-               decays.size() == self.slots().size(),
-           "adamw", "{} rates and {} decays for {} parameters", lrs.size(),
-           decays.size(), self.slots().size());
-  for (std::size_t i = 0; i < lrs.size(); ++i) {
-    self.slots()[i].lr = lrs[i];
-    self.slots()[i].weight_decay = decays[i];
+// An optimizer whose parameters are numbered into groups of one rate each.
+struct GroupedAdamW {
+  AdamWOptimizer optimizer;
+  std::vector<int> groups;
+
+  void set_group(int group, double lr, double weight_decay) {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (groups[i] != group) continue;
+      optimizer.slots()[i].lr = lr;
+      optimizer.slots()[i].weight_decay = weight_decay;
+    }
   }
+};
+
+std::unique_ptr<GroupedAdamW> make(std::vector<Var> params, double lr,
+                                   std::pair<double, double> betas, double eps,
+                                   double weight_decay,
+                                   std::vector<int> groups) {
+  EA_CHECK(groups.size() == params.size(), "adamw",
+           "{} group numbers for {} parameters", groups.size(), params.size());
+  auto made = std::make_unique<GroupedAdamW>(GroupedAdamW{
+      AdamWOptimizer(std::move(params), betas.first, betas.second, eps),
+      std::move(groups)});
+  for (AdamWOptimizer::Slot& slot : made->optimizer.slots()) {
+    slot.lr = lr;
+    slot.weight_decay = weight_decay;
+  }
+  return made;
 }
 
-py::list state(AdamWOptimizer& self) {
-  self.make_state();
-  py::list all;
-  for (const AdamWOptimizer::Slot& slot : self.slots()) {
-    py::dict d;
-    d["exp_avg"] = Var(slot.exp_avg);
-    d["exp_avg_sq"] = Var(slot.exp_avg_sq);
-    if (slot.master.defined()) d["master"] = Var(slot.master);
-    all.append(d);
+py::dict state_dict(GroupedAdamW& self) {
+  self.optimizer.make_state();
+  py::dict state;
+  state["step"] = self.optimizer.steps_done();
+  std::size_t i = 0;
+  for (const AdamWOptimizer::Slot& slot : self.optimizer.slots()) {
+    const std::string number = "." + std::to_string(i++);
+    state[py::str("exp_avg" + number)] = Var(slot.exp_avg);
+    state[py::str("exp_avg_sq" + number)] = Var(slot.exp_avg_sq);
+    if (slot.master.defined()) {
+      state[py::str("master" + number)] = Var(slot.master);
+    }
   }
-  return all;
+  return state;
+}
+
+void restore(const py::dict& state, const std::string& name, const Tensor& to) {
+  EA_CHECK_AS(InputError, state.contains(name.c_str()), "adamw",
+              "the saved state has no '{}'", name);
+  copy_into(from_python(state[name.c_str()], to.dtype()), to);
+}
+
+void load_state_dict(GroupedAdamW& self, const py::dict& state) {
+  EA_CHECK_AS(InputError, state.contains("step"), "adamw",
+              "the saved state has no 'step'");
+  self.optimizer.make_state();
+  std::size_t i = 0;
+  for (const AdamWOptimizer::Slot& slot : self.optimizer.slots()) {
+    const std::string number = "." + std::to_string(i++);
+    restore(state, "exp_avg" + number, slot.exp_avg);
+    restore(state, "exp_avg_sq" + number, slot.exp_avg_sq);
+    if (slot.master.defined()) restore(state, "master" + number, slot.master);
+  }
+  self.optimizer.set_steps_done(state["step"].cast<std::int64_t>());
 }
 
 }  // namespace
 
 void bind_optim(py::module_& m) {
-  py::class_<AdamWOptimizer>(m, "AdamW",
-                             "AdamW with one rate and decay a parameter.")
-      .def(py::init<std::vector<Var>, double, double, double>(),
-           py::arg("params"), py::arg("beta1") = 0.9, py::arg("beta2") = 0.999,
-           py::arg("eps") = 1e-8)
-      .def("set_rates", &set_rates, py::arg("lrs"), py::arg("weight_decays"))
-      .def("step", &AdamWOptimizer::step, py::arg("grad_scale") = 1.0,
-           Release())
-      .def("zero_grad", &AdamWOptimizer::zero_grad, Release())
-      .def("state", &state,
-           "Per parameter: exp_avg, exp_avg_sq and, for bfloat16, master; the "
-           "tensors themselves, so that copy_() restores them.")
-      .def_property("steps_done", &AdamWOptimizer::steps_done,
-                    &AdamWOptimizer::set_steps_done);
+  py::class_<GroupedAdamW>(m, "AdamW",
+                           "AdamW with one rate and decay a group.")
+      .def(py::init(&make), py::arg("params"), py::arg("lr"), py::arg("betas"),
+           py::arg("eps"), py::arg("weight_decay"), py::arg("groups"))
+      .def("set_group", &GroupedAdamW::set_group, py::arg("group"),
+           py::arg("lr"), py::arg("weight_decay"))
+      .def(
+          "step", [](GroupedAdamW& self) { self.optimizer.step(); }, Release())
+      .def(
+          "zero_grad", [](GroupedAdamW& self) { self.optimizer.zero_grad(); },
+          Release())
+      .def("state_dict", &state_dict,
+           "step, and per parameter i exp_avg.i, exp_avg_sq.i and, for "
+           "bfloat16, master.i: the tensors themselves.")
+      .def("load_state_dict", &load_state_dict, py::arg("state"));
   m.def("clip_grad_norm", &clip_grad_norm, py::arg("params"),
         py::arg("max_norm"), Release(),
         "Scales gradients to a global norm of at most max_norm; returns the "
         "norm before. Nothing changes when it is not finite.");
-  m.def("global_grad_norm", &global_norm, py::arg("params"), Release(),
-        "Returns the global norm of the gradients.");
 }
 
 }  // namespace ea

@@ -1,0 +1,139 @@
+"""Transformers whose attention maps evolve from layer to layer, on a core of their own.
+
+    import evolving_attention as ea
+
+    model = ea.AutoModelForSequenceClassification.from_pretrained(
+        "./bert-base-uncased", num_labels=2,
+        attention=ea.attention.Evolving(alpha=0.1, beta=0.1))
+
+Rooms that need more than NumPy are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from evolving_attention import errors
+from evolving_attention.errors import *  # noqa: F403
+
+__version__ = "0.1.0"
+
+# Public name: the module that has it. Imported at first use, so that
+# "import evolving_attention" stays quick.
+_LAZY: dict[str, str] = {
+    **dict.fromkeys(
+        [
+            "Tensor",
+            "from_dlpack",
+            "get_num_threads",
+            "get_rng_state",
+            "manual_seed",
+            "set_memory_limit",
+            "set_num_threads",
+            "set_rng_state",
+        ],
+        "evolving_attention._core",
+    ),
+    "no_grad": "evolving_attention.autograd",
+    "AutoTokenizer": "evolving_attention.text",
+    **dict.fromkeys(
+        [
+            "AutoConfig",
+            "AutoModel",
+            "AutoModelForMaskedLM",
+            "AutoModelForPreTraining",
+            "AutoModelForSequenceClassification",
+            "BertConfig",
+            "BertForMaskedLM",
+            "BertForPreTraining",
+            "BertForSequenceClassification",
+            "BertModel",
+            "ModelOutput",
+            "PreTrainedModel",
+            "PretrainedConfig",
+            "RobertaConfig",
+            "RobertaForMaskedLM",
+            "RobertaForSequenceClassification",
+            "RobertaModel",
+        ],
+        "evolving_attention.modeling",
+    ),
+    **dict.fromkeys(
+        [
+            "EarlyStoppingCallback",
+            "EvalPrediction",
+            "Trainer",
+            "TrainerCallback",
+            "TrainingArguments",
+        ],
+        "evolving_attention.training",
+    ),
+}
+_ROOMS = (
+    "attention",
+    "callbacks",
+    "data",
+    "functional",
+    "glue",
+    "interop",
+    "metrics",
+    "modeling",
+    "optim",
+    "plots",
+    "text",
+    "training",
+)
+
+__all__ = ["__version__", "errors", *errors.__all__, *_LAZY, *_ROOMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from evolving_attention import (
+        attention,
+        callbacks,
+        data,
+        functional,
+        glue,
+        interop,
+        metrics,
+        modeling,
+        optim,
+        plots,
+        text,
+        training,
+    )
+    from evolving_attention._core import (
+        Tensor,
+        from_dlpack,
+        get_num_threads,
+        get_rng_state,
+        manual_seed,
+        set_memory_limit,
+        set_num_threads,
+        set_rng_state,
+    )
+    from evolving_attention.autograd import no_grad
+    from evolving_attention.modeling import *  # noqa: F403
+    from evolving_attention.text import AutoTokenizer
+    from evolving_attention.training import (
+        EarlyStoppingCallback,
+        EvalPrediction,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )

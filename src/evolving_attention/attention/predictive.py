@@ -1,0 +1,32 @@
+"""Predictive Attention: the previous map predicts this one through convolutions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evolving_attention.attention.base import Evolve, check_in_core, register
+
+__all__ = ["Predictive"]
+
+
+@register("predictive")
+@dataclass(frozen=True)
+class Predictive(Evolve):
+    """L = α CNN(L') + (1 − α) S, the convolutions on the previous map only.
+
+    Args:
+        alpha: α, weight of the prediction, in [0, 1].
+        num_layers: m, 3 × 3 convolutions of CNN, each followed by ReLU; 0: CNN is the
+            identity ("with residual connection").
+
+    Raises:
+        ConfigError: a value is out of its range.
+
+    Source: Predictive Attention Transformer, section 3.3.
+    """
+
+    alpha: float
+    num_layers: int = 1
+
+    def __post_init__(self) -> None:
+        check_in_core(self)

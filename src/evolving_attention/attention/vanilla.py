@@ -1,0 +1,18 @@
+"""Vanilla attention: the maps of a layer are its own scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evolving_attention.attention.base import Evolve, register
+
+__all__ = ["Vanilla"]
+
+
+@register("vanilla")
+@dataclass(frozen=True)
+class Vanilla(Evolve):
+    """Scaled dot-product attention as it is: L = S.
+
+    Source: Vaswani et al., Attention Is All You Need, NeurIPS 2017.
+    """

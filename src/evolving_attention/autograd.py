@@ -1,0 +1,38 @@
+"""Switching gradients off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import Any
+
+from evolving_attention import _core
+
+__all__ = ["no_grad"]
+
+
+class no_grad(ContextDecorator):  # noqa: N801 - the field's own name for it
+    """Record nothing for backward: ``with ea.no_grad():`` or ``@ea.no_grad()``.
+
+    Per thread. Results made inside do not require gradients, and intermediate values
+    are freed at once.
+    """
+
+    def __enter__(self) -> None:
+        self._before = _core.set_grad_enabled(False)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        _core.set_grad_enabled(self._before)
+
+    def _recreate_cm(self) -> no_grad:
+        # A decorated function may call itself: each call needs its own memory.
+        return no_grad()
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        return super().__call__(func)

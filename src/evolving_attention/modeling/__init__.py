@@ -1,0 +1,45 @@
+"""Hugging Face's face of the C++ models: configs, task classes, Auto classes."""
+
+from evolving_attention.modeling.auto import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
+    AutoModelForSequenceClassification,
+)
+from evolving_attention.modeling.base import PreTrainedModel
+from evolving_attention.modeling.bert import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertModel,
+)
+from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.outputs import ModelOutput
+from evolving_attention.modeling.roberta import (
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+    RobertaModel,
+)
+
+__all__ = [
+    "AutoConfig",
+    "AutoModel",
+    "AutoModelForMaskedLM",
+    "AutoModelForPreTraining",
+    "AutoModelForSequenceClassification",
+    "BertConfig",
+    "BertForMaskedLM",
+    "BertForPreTraining",
+    "BertForSequenceClassification",
+    "BertModel",
+    "ModelOutput",
+    "PreTrainedModel",
+    "PretrainedConfig",
+    "RobertaConfig",
+    "RobertaForMaskedLM",
+    "RobertaForSequenceClassification",
+    "RobertaModel",
+]

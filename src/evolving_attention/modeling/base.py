@@ -1,0 +1,323 @@
+"""PreTrainedModel: load, save and call a C++ model the way users of transformers do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from evolving_attention import _core
+from evolving_attention._core import Tensor
+from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.interop.rules import NameTable
+from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.outputs import ModelOutput
+
+__all__ = ["PreTrainedModel"]
+
+_Self = TypeVar("_Self", bound="PreTrainedModel")
+_DTYPES = ("float32", "bfloat16", "float64")
+# Parameters of evolve kinds written in Python, which no checkpoint has before.
+_CUSTOM = r"(.+\.)?layer\.\d+\.attention\.self\.evolve\..+"
+
+
+class PreTrainedModel:
+    """A model of the core with a config.
+
+    Args:
+        config: sizes and attention; see the config class of the architecture.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float64"`` (reference kernels).
+
+    Raises:
+        ConfigError: the config does not suit the architecture.
+
+    New models are in training mode, with random weights drawn from the generator that
+    ``ea.manual_seed`` seeds.
+    """
+
+    config_class: ClassVar[type[PretrainedConfig]]
+    head: ClassVar[str]
+    table: ClassVar[NameTable]
+
+    def __init__(self, config: PretrainedConfig, dtype: str = "float32") -> None:
+        self._build(config, dtype)
+        self._initialize(name for name, _ in self._named)
+
+    def _build(self, config: PretrainedConfig, dtype: str) -> None:
+        if not isinstance(config, self.config_class):
+            raise ConfigError(
+                f"{type(self).__name__}: expected a {self.config_class.__name__}, got "
+                f"{type(config).__name__}"
+            )
+        if dtype not in _DTYPES:
+            raise ConfigError(
+                f"{type(self).__name__}: dtype={dtype!r}; expected one of "
+                f"{', '.join(_DTYPES)}"
+            )
+        options = {**config.core_options(), "head": self.head}
+        self.config, self.dtype = config, dtype
+        self._core = _core.create_model(
+            config.model_type, options, dtype, config.attention.core_slot()
+        )
+        self._named: list[tuple[str, Tensor]] = self._core.named_parameters()
+        self.load_report: Any | None = None
+
+    def _initialize(self, names: Iterable[str]) -> None:
+        self._core.initialize(set(names))
+
+    # --- calling ---------------------------------------------------------------
+
+    def __call__(
+        self,
+        input_ids: Any = None,
+        attention_mask: Any = None,
+        token_type_ids: Any = None,
+        position_ids: Any = None,
+        labels: Any = None,
+        *,
+        sequence_offsets: Any = None,
+        next_sentence_label: Any = None,
+        label_smoothing: float = 0.0,
+        output_hidden_states: bool | list[int] = False,
+        output_attentions: bool | list[int] = False,
+        output_attention_logits: bool | list[int] = False,
+    ) -> ModelOutput:
+        """Run the model on padded or packed input.
+
+        Args:
+            input_ids: token ids [B, T]; or packed [total] with ``sequence_offsets``.
+            attention_mask: [B, T], 1 for tokens, 0 for padding; all 1 by default.
+                Masked tokens are left out of the computation altogether.
+            token_type_ids: segments, shape of input_ids; 0 by default.
+            position_ids: positions, shape of input_ids; as the architecture counts by
+                default.
+            labels: [B] classes or values; of language models the shape of input_ids,
+                -100 where nothing is to be predicted.
+            sequence_offsets: [B + 1], where each packed sequence begins; ends with
+                total.
+            next_sentence_label: [B], 0 if the second text follows the first.
+            label_smoothing: in [0, 1).
+            output_hidden_states, output_attentions, output_attention_logits: True, or
+                a list of indices, to return them, padded to [B, …, T], zeros outside.
+
+        Raises:
+            InputError, ShapeError, DTypeError: an input cannot be used; says which one,
+                where, and what was expected.
+        """
+        if input_ids is None:
+            raise InputError(
+                "input_ids is missing; pass the output of the tokenizer: "
+                'model(**tokenizer("a text", return_tensors="np"))'
+            )
+        layers = self.config.num_hidden_layers
+        return ModelOutput(
+            **self._core.forward(
+                input_ids,
+                attention_mask,
+                token_type_ids,
+                position_ids,
+                sequence_offsets,
+                labels,
+                next_sentence_label,
+                label_smoothing,
+                _indices("output_hidden_states", output_hidden_states, layers + 1),
+                _indices("output_attentions", output_attentions, layers),
+                _indices("output_attention_logits", output_attention_logits, layers),
+            )
+        )
+
+    def train(self: _Self, mode: bool = True) -> _Self:
+        """Training mode: dropout is on. Returns the model."""
+        self._core.train(mode)
+        return self
+
+    def eval(self: _Self) -> _Self:
+        """Evaluation mode: no dropout. Returns the model."""
+        return self.train(False)
+
+    @property
+    def training(self) -> bool:
+        """Whether the model is in training mode."""
+        return self._core.training
+
+    # --- parameters ------------------------------------------------------------
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """(name, tensor) of every parameter, tied ones once; Hugging Face's names."""
+        return iter(self._named)
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Every parameter once."""
+        return (tensor for _, tensor in self._named)
+
+    def num_parameters(self) -> int:
+        """How many numbers the parameters hold."""
+        return sum(tensor.size for _, tensor in self._named)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        for _, tensor in self._named:
+            tensor.grad = None
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Name to array, on the parameters' own memory (copy what you want to keep)."""
+        return {name: tensor.numpy() for name, tensor in self._named}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Any:
+        """Copy values in by name; returns the :class:`LoadReport`.
+
+        Names may have the base model's prefix or not, and Hugging Face's old spellings.
+
+        Raises:
+            CheckpointError: tensors are missing, left over or of another shape (unless
+                ``strict=False``), or hardly any name fits.
+        """
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        allowed = () if strict else None
+        report = self._assign(arrays, strict, "state_dict", allowed, allowed)
+        return report
+
+    def _assign(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        strict: bool,
+        source: str,
+        allowed_new: tuple[str, ...] | None,
+        allowed_unexpected: tuple[str, ...] | None,
+    ) -> Any:
+        from evolving_attention.interop.load_report import match
+
+        shapes = {name: tensor.shape for name, tensor in self._named}
+        assigned, report = match(
+            shapes,
+            arrays,
+            table=self.table,
+            allowed_new=allowed_new,
+            allowed_unexpected=allowed_unexpected,
+            strict=strict,
+            source=source,
+        )
+        self._check_finite(assigned, source)
+        for name, tensor in self._named:
+            if name in assigned:
+                tensor.copy_(assigned[name])
+        return report
+
+    @staticmethod
+    def _check_finite(arrays: Mapping[str, np.ndarray], source: str) -> None:
+        for name, array in arrays.items():
+            # A sum is finite unless an element is not (or it overflows float64).
+            total = np.sum(array, dtype=np.float64)
+            if not np.isfinite(total):
+                raise CheckpointError(
+                    f"{source}: {name} holds NaN or infinity; the file is damaged or "
+                    "comes from a run that diverged"
+                )
+
+    # --- files -----------------------------------------------------------------
+
+    @classmethod
+    def from_pretrained(
+        cls: type[_Self],
+        name_or_path: str | Path,
+        *,
+        num_labels: int | None = None,
+        attention: Any = None,
+        dtype: str = "float32",
+        strict: bool = True,
+        local_files_only: bool = False,
+        **config_overrides: Any,
+    ) -> _Self:
+        """Load a checkpoint; the model comes in evaluation mode.
+
+        Args:
+            name_or_path: a folder, ``package:NAME/PATH``, or a name in the local Hub
+                cache or on the Hub, looked up in this order.
+            num_labels: classes of a new task head; 1 is regression.
+            attention: evolve kind, default what config.json says, else vanilla. New
+                convolutions are drawn at random and listed in ``load_report.new``.
+            dtype: of parameters and computation.
+            strict: refuse missing, left-over and mismatched tensors.
+            local_files_only: do not ask the Hub.
+            config_overrides: further options of the config.
+
+        Raises:
+            CheckpointError: it is not there, damaged, or of another model.
+            UnsafeCheckpointError: a .bin file asks for more than weights need.
+            ConfigError: config.json or an option cannot be used.
+        """
+        from evolving_attention.interop.hf import load_folder
+        from evolving_attention.interop.resolve import resolve
+
+        folder = load_folder(resolve(name_or_path, local_files_only=local_files_only))
+        expected = cls.config_class.model_type
+        if folder.model_type not in (None, expected):
+            raise CheckpointError(
+                f"{folder.path}: is a {folder.model_type} checkpoint, {cls.__name__} "
+                f"loads {expected}; use the Auto class, which chooses by config.json"
+            )
+        overrides = {"attention": attention, **config_overrides}
+        if num_labels is not None:
+            overrides["num_labels"] = num_labels
+        config = cls.config_class.from_dict(folder.config, **overrides)
+        model = cls.__new__(cls)
+        model._build(model._adapt(config, folder.tensors), dtype)
+        new = (*cls.table.allowed_new, _CUSTOM)
+        report = model._assign(folder.tensors, strict, str(folder.path), new, None)
+        mismatched = [item.name for item in report.mismatched]
+        model._initialize([*report.new, *report.missing, *mismatched])
+        model.load_report = report
+        return model.eval()
+
+    @classmethod
+    def _adapt(
+        cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
+    ) -> PretrainedConfig:
+        """A base model has a pooler exactly when its checkpoint has one."""
+        return config
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json and model.safetensors, as transformers reads them.
+
+        Files are written beside and renamed, so an interrupted save leaves what was
+        there before.
+
+        Raises:
+            CheckpointError: the folder cannot be written.
+        """
+        from evolving_attention.durable import write_json
+        from evolving_attention.interop.safetensors_io import save_safetensors
+
+        root = Path(folder)
+        root.mkdir(parents=True, exist_ok=True)
+        config = self.config.to_dict()
+        config["architectures"] = [type(self).__name__]
+        config["dtype"] = self.dtype
+        write_json(root / "config.json", config)
+        save_safetensors(root, self.state_dict())
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.num_parameters():,} parameters, "
+            f"{self.dtype}, attention={self.config.attention!r})"
+        )
+
+
+def _indices(name: str, wanted: Any, count: int) -> list[int] | None:
+    """True: all; a list of indices, from the end if negative: those; False: none."""
+    if wanted is None or wanted is False:
+        return None
+    if wanted is True:
+        return list(range(count))
+    chosen = []
+    for index in wanted:
+        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+            raise InputError(f"{name}={wanted!r}: expected True or a list of integers")
+        if not -count <= index < count:
+            raise InputError(
+                f"{name}: index {index} is outside 0 to {count - 1} of this model"
+            )
+        chosen.append(int(index) % count)
+    return chosen

@@ -1,0 +1,86 @@
+"""BERT: config and task classes (Devlin et al., NAACL 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evolving_attention.interop.bert import BERT
+from evolving_attention.modeling.base import PreTrainedModel
+from evolving_attention.modeling.config import PretrainedConfig
+
+__all__ = [
+    "BertConfig",
+    "BertForMaskedLM",
+    "BertForPreTraining",
+    "BertForSequenceClassification",
+    "BertModel",
+]
+
+
+class BertConfig(PretrainedConfig):
+    """Sizes of BERT, by default BERT-Base uncased; see :class:`PretrainedConfig`."""
+
+    model_type = "bert"
+    defaults: ClassVar[dict[str, Any]] = {
+        "vocab_size": 30522,
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+        "pad_token_id": 0,
+        "add_pooling_layer": True,
+    }
+
+
+class _Bert(PreTrainedModel):
+    config_class = BertConfig
+    table = BERT
+
+
+class BertModel(_Bert):
+    """The encoder with its pooler: ``last_hidden_state`` and ``pooler_output``."""
+
+    head = "base"
+
+    @classmethod
+    def _adapt(
+        cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
+    ) -> PretrainedConfig:
+        return without_pooler(config, tensors)
+
+
+class BertForSequenceClassification(_Bert):
+    """A linear classifier (or regressor, ``num_labels=1``) on the pooled output."""
+
+    head = "sequence_classification"
+
+
+class BertForMaskedLM(_Bert):
+    """Predicts masked tokens; the output matrix is the word embedding's."""
+
+    head = "masked_lm"
+
+
+class BertForPreTraining(_Bert):
+    """Masked tokens and next-sentence prediction."""
+
+    head = "pretraining"
+
+
+def without_pooler(
+    config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
+) -> PretrainedConfig:
+    """A base model gets no pooler when its checkpoint has none."""
+    if not any("pooler." in name for name in tensors):
+        config.add_pooling_layer = False
+    return config

@@ -1,0 +1,145 @@
+"""Configuration of models: Hugging Face's names, checked, kept in config.json."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from evolving_attention import attention as attention_room
+from evolving_attention.attention import Evolve, Vanilla
+from evolving_attention.errors import ConfigError
+from evolving_attention.interop.config_rules import check_config
+
+__all__ = ["PretrainedConfig"]
+
+_COMMON: dict[str, Any] = {
+    "num_labels": 2,
+    "id2label": None,
+    "label2id": None,
+    "problem_type": None,
+    "classifier_dropout": None,
+}
+# Settings of checkpoints that would change what the model computes: only the values
+# below are implemented, and any other one is refused rather than ignored.
+_ONLY: dict[str, tuple[Any, ...]] = {
+    "position_embedding_type": (None, "absolute"),
+    "is_decoder": (None, False),
+    "add_cross_attention": (None, False),
+    "tie_word_embeddings": (None, True),
+    "problem_type": (None, "regression", "single_label_classification"),
+}
+
+
+class PretrainedConfig:
+    """Base of the configs.
+
+    Options are keyword arguments with Hugging Face's names; ``attention`` is an evolve
+    kind (object, dict or name). What a config.json holds beyond the known options is
+    kept and written back.
+
+    Raises:
+        ConfigError: an option is unknown, of the wrong type or out of range.
+    """
+
+    model_type: ClassVar[str]
+    defaults: ClassVar[dict[str, Any]]
+
+    def __init__(self, *, attention: Any = None, **options: Any) -> None:
+        known = {**_COMMON, **self.defaults}
+        for name in options:
+            if name not in known and name not in _ONLY:
+                raise ConfigError(
+                    f"{type(self).__name__}: unknown option {name!r}; the options are: "
+                    f"{', '.join(sorted(known))}, attention"
+                )
+        self._set({**known, **options}, attention, extra={})
+
+    def _set(
+        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
+    ) -> None:
+        source = type(self).__name__
+        labels = values["id2label"]
+        if labels and "num_labels" in values:
+            values["num_labels"] = max(len(labels), 1)
+        check_config(values, source)
+        for name, allowed in _ONLY.items():
+            given = values.get(name, extra.get(name))
+            if given not in allowed:
+                raise ConfigError(
+                    f"{source}: {name} = {given!r} is not supported; expected one of "
+                    f"{', '.join(repr(a) for a in allowed)}"
+                )
+        self.attention: Evolve = attention_room.from_config(attention)
+        self._extra = extra
+        self.__dict__.update(values)
+        if not labels:
+            self.id2label = {i: f"LABEL_{i}" for i in range(self.num_labels)}
+        else:
+            self.id2label = {int(i): str(label) for i, label in labels.items()}
+        self.label2id = {label: i for i, label in self.id2label.items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], **overrides: Any) -> PretrainedConfig:
+        """From the contents of a config.json; ``overrides`` are options as above.
+
+        Raises:
+            ConfigError: as for the constructor.
+        """
+        known = {**_COMMON, **cls.defaults}
+        options = {k: v for k, v in values.items() if k in known and v is not None}
+        extra = {
+            k: v
+            for k, v in values.items()
+            if k not in known and k not in ("attention", "model_type")
+        }
+        attention = overrides.pop("attention", None)
+        if attention is None:
+            attention = values.get("attention")
+        count = overrides.get("num_labels")
+        if count is not None and len(options.get("id2label") or ()) != count:
+            # Labels of the checkpoint's own task say nothing about another one.
+            options.pop("id2label", None)
+            options.pop("label2id", None)
+        checked = cls(attention=attention, **{**options, **overrides})
+        checked._extra = extra
+        for name, allowed in _ONLY.items():
+            if extra.get(name) not in allowed:
+                raise ConfigError(
+                    f"{cls.__name__}: {name} = {extra[name]!r} is not supported; "
+                    f"expected one of {', '.join(repr(a) for a in allowed)}"
+                )
+        return checked
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, **overrides: Any) -> PretrainedConfig:
+        """From the config.json of a model folder or name."""
+        from evolving_attention.interop.hf import load_config
+        from evolving_attention.interop.resolve import resolve
+
+        return cls.from_dict(load_config(resolve(name)), **overrides)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of config.json. Vanilla attention leaves no trace in it."""
+        values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
+        values["id2label"] = {str(i): label for i, label in self.id2label.items()}
+        del values["num_labels"]
+        out = {**copy.deepcopy(self._extra), **values, "model_type": self.model_type}
+        if not isinstance(self.attention, Vanilla):
+            out["attention"] = self.attention.to_dict()
+        return {k: v for k, v in sorted(out.items()) if v is not None}
+
+    def core_options(self) -> dict[str, Any]:
+        """The flat settings the C++ core reads."""
+        values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
+        if self.attention.core_slot() is None:
+            options = self.attention.to_dict().items()
+            values["attention"] = {k: v for k, v in options if v is not None}
+        return values
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_dict() == other.to_dict()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} {json.dumps(self.to_dict(), indent=2)}"

@@ -1,0 +1,57 @@
+"""What a model returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from evolving_attention._core import Tensor
+
+__all__ = ["ModelOutput"]
+
+
+@dataclass
+class ModelOutput:
+    """Results by name; those that were not asked for, or do not exist, are None.
+
+    Also usable as a mapping of what is there: ``output["logits"]``, ``dict(output)``.
+
+    Attributes:
+        loss: 0-d, when labels were given.
+        logits: [B, num_labels]; of language models [B, T, vocab].
+        seq_relationship_logits: [B, 2], of pre-training models.
+        last_hidden_state: [B, T, hidden], of base models.
+        pooler_output: [B, hidden], of base models with a pooler.
+        hidden_states: by index, 0 for the embeddings, i after layer i; [B, T, hidden].
+        attentions: by layer from 0, probabilities [B, heads, T, T].
+        attention_logits: by layer from 0, the carried maps [B, heads, T, T].
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    seq_relationship_logits: Tensor | None = None
+    last_hidden_state: Tensor | None = None
+    pooler_output: Tensor | None = None
+    hidden_states: dict[int, Tensor] | None = None
+    attentions: dict[int, Tensor] | None = None
+    attention_logits: dict[int, Tensor] | None = None
+
+    @property
+    def prediction_logits(self) -> Tensor | None:
+        """The masked-LM logits of a pre-training model, by Hugging Face's name."""
+        return self.logits
+
+    def keys(self) -> list[str]:
+        """Names of the results that are there."""
+        return [f.name for f in fields(self) if getattr(self, f.name) is not None]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __getitem__(self, name: str) -> object:
+        if name not in self.keys():
+            raise KeyError(f"{name}: this output has {', '.join(self.keys())}")
+        return getattr(self, name)

@@ -1,0 +1,66 @@
+"""RoBERTa: config and task classes (Liu et al., 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evolving_attention.interop.roberta import ROBERTA
+from evolving_attention.modeling.base import PreTrainedModel
+from evolving_attention.modeling.bert import BertConfig, without_pooler
+from evolving_attention.modeling.config import PretrainedConfig
+
+__all__ = [
+    "RobertaConfig",
+    "RobertaForMaskedLM",
+    "RobertaForSequenceClassification",
+    "RobertaModel",
+]
+
+
+class RobertaConfig(PretrainedConfig):
+    """Sizes of RoBERTa, by default RoBERTa-Base; see :class:`PretrainedConfig`.
+
+    Positions are counted from ``pad_token_id + 1``, so 514 positions take 512 tokens.
+    """
+
+    model_type = "roberta"
+    defaults: ClassVar[dict[str, Any]] = {
+        **BertConfig.defaults,
+        "vocab_size": 50265,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+        "pad_token_id": 1,
+    }
+
+
+class _Roberta(PreTrainedModel):
+    config_class = RobertaConfig
+    table = ROBERTA
+
+
+class RobertaModel(_Roberta):
+    """The encoder: ``last_hidden_state`` and ``pooler_output``."""
+
+    head = "base"
+
+    @classmethod
+    def _adapt(
+        cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
+    ) -> PretrainedConfig:
+        return without_pooler(config, tensors)
+
+
+class RobertaForSequenceClassification(_Roberta):
+    """A two-layer classifier (or regressor, ``num_labels=1``) on the first token."""
+
+    head = "sequence_classification"
+
+
+class RobertaForMaskedLM(_Roberta):
+    """Predicts masked tokens; the output matrix is the word embedding's."""
+
+    head = "masked_lm"
