@@ -256,39 +256,53 @@ class FakeCoreAdamW:
     """AdamW in NumPy behind the interface of ``_core.AdamW``."""
 
     def __init__(
-        self, params: list[FakeTensor], beta1: float, beta2: float, eps: float
+        self,
+        params: list[FakeTensor],
+        lr: float,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        groups: list[int],
     ) -> None:
-        self.params, self.betas, self.eps = params, (beta1, beta2), eps
-        self.rates: list[tuple[float, float]] = []
-        self.steps_done = 0
+        self.params, self.betas, self.eps, self.groups = params, betas, eps, groups
+        self.settings = {group: (lr, weight_decay) for group in groups}
+        self.count = 0
         self.m = [FakeTensor(np.zeros_like(p.array)) for p in params]
         self.v = [FakeTensor(np.zeros_like(p.array)) for p in params]
 
-    def set_rates(self, lrs: list[float], weight_decays: list[float]) -> None:
-        self.rates = list(zip(lrs, weight_decays, strict=True))
+    def set_group(self, group: int, lr: float, weight_decay: float) -> None:
+        self.settings[group] = (lr, weight_decay)
 
     def step(self, grad_scale: float = 1.0) -> None:
-        self.steps_done += 1
+        self.count += 1
         one, two = self.betas
         for i, p in enumerate(self.params):
             if p.grad is None:
                 continue
-            lr, decay = self.rates[i]
+            lr, decay = self.settings[self.groups[i]]
             g = p.grad.array * np.float32(grad_scale)
             p.array *= np.float32(1 - lr * decay)
             self.m[i].array += np.float32(1 - one) * (g - self.m[i].array)
             self.v[i].array += np.float32(1 - two) * (g * g - self.v[i].array)
-            m = self.m[i].array / np.float32(1 - one**self.steps_done)
-            v = self.v[i].array / np.float32(1 - two**self.steps_done)
+            m = self.m[i].array / np.float32(1 - one**self.count)
+            v = self.v[i].array / np.float32(1 - two**self.count)
             p.array -= np.float32(lr) * m / (np.sqrt(v) + np.float32(self.eps))
 
     def zero_grad(self) -> None:
         for p in self.params:
             p.grad = None
 
-    def state(self) -> list[dict[str, FakeTensor]]:
-        pairs = zip(self.m, self.v, strict=True)
-        return [{"exp_avg": m, "exp_avg_sq": v} for m, v in pairs]
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"step": self.count}
+        for i in range(len(self.params)):
+            state[f"exp_avg.{i}"], state[f"exp_avg_sq.{i}"] = self.m[i], self.v[i]
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.count = int(state["step"])
+        for i in range(len(self.params)):
+            self.m[i].copy_(state[f"exp_avg.{i}"])
+            self.v[i].copy_(state[f"exp_avg_sq.{i}"])
 
 
 def make_rows(

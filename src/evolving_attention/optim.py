@@ -73,7 +73,10 @@ class AdamW:
             self.param_groups.append(held)
         self._params = [p for group in self.param_groups for p in group["params"]]
         self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
-        self._core = _core.AdamW(self._params, *self.betas, self.eps)
+        ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
+        self._core = _core.AdamW(
+            self._params, float(lr), self.betas, self.eps, float(weight_decay), ids
+        )
 
     def step(self, grad_scale: float = 1.0) -> None:
         """Update every parameter that has a gradient.
@@ -82,11 +85,10 @@ class AdamW:
             grad_scale: factor for all gradients, which stay as they are; clipping by
                 it costs no pass over them.
         """
-        groups = [group for group in self.param_groups for _ in group["params"]]
-        self._core.set_rates(
-            [float(group["lr"]) for group in groups],
-            [float(group["weight_decay"]) for group in groups],
-        )
+        for number, group in enumerate(self.param_groups):
+            self._core.set_group(
+                number, float(group["lr"]), float(group["weight_decay"])
+            )
         self._core.step(grad_scale)
 
     def zero_grad(self) -> None:
@@ -99,11 +101,7 @@ class AdamW:
         The parameters are numbered through all groups; ``master.i`` exists for
         bfloat16 parameters only. The tensors are the optimizer's own, not copies.
         """
-        state: dict[str, Any] = {"step": int(self._core.steps_done)}
-        for number, tensors in enumerate(self._core.state()):
-            for name, tensor in tensors.items():
-                state[f"{name}.{number}"] = tensor
-        return state
+        return dict(self._core.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what :meth:`state_dict` gave.
@@ -120,15 +118,12 @@ class AdamW:
                 "model, its element type and the groups as they were"
             )
         for name, tensor in own.items():
-            if name == "step":
-                continue
-            if tuple(tensor.shape) != tuple(state[name].shape):
+            if name != "step" and tuple(tensor.shape) != tuple(state[name].shape):
                 raise CheckpointError(
                     f"AdamW: {name} has shape {tuple(state[name].shape)}, expected "
                     f"{tuple(tensor.shape)}; build the model as it was"
                 )
-            tensor.copy_(state[name])
-        self._core.steps_done = int(state["step"])
+        self._core.load_state_dict(state)
 
 
 def _check_range(name: str, value: float, ok: bool, expected: str) -> None:

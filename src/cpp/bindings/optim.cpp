@@ -84,14 +84,17 @@ void load_state_dict(GroupedAdamW& self, const py::dict& state) {
 }  // namespace
 
 void bind_optim(py::module_& m) {
-  py::class_<GroupedAdamW>(m, "AdamW",
-                           "AdamW with one rate and decay a group.")
+  py::class_<GroupedAdamW>(m, "AdamW", "AdamW with one rate and decay a group.")
       .def(py::init(&make), py::arg("params"), py::arg("lr"), py::arg("betas"),
            py::arg("eps"), py::arg("weight_decay"), py::arg("groups"))
       .def("set_group", &GroupedAdamW::set_group, py::arg("group"),
            py::arg("lr"), py::arg("weight_decay"))
       .def(
-          "step", [](GroupedAdamW& self) { self.optimizer.step(); }, Release())
+          "step",
+          [](GroupedAdamW& self, double grad_scale) {
+            self.optimizer.step(grad_scale);
+          },
+          py::arg("grad_scale") = 1.0, Release())
       .def(
           "zero_grad", [](GroupedAdamW& self) { self.optimizer.zero_grad(); },
           Release())
@@ -103,6 +106,8 @@ void bind_optim(py::module_& m) {
         py::arg("max_norm"), Release(),
         "Scales gradients to a global norm of at most max_norm; returns the "
         "norm before. Nothing changes when it is not finite.");
+  m.def("global_grad_norm", &global_norm, py::arg("params"), Release(),
+        "Returns the global norm of the gradients.");
 }
 
 }  // namespace ea

@@ -18,6 +18,7 @@ __all__: list[str] = [
     "Tensor",
     "attention_kinds",
     "build_info",
+    "check_attention",
     "clip_grad_norm",
     "create_model",
     "current_memory",
@@ -171,34 +172,35 @@ class Model:
 
 class AdamW:
     """
-    AdamW with one rate and decay a parameter.
+    AdamW with one rate and decay a group.
     """
     def __init__(
         self,
         params: collections.abc.Sequence[Tensor],
-        beta1: typing.SupportsFloat | typing.SupportsIndex = 0.9,
-        beta2: typing.SupportsFloat | typing.SupportsIndex = 0.999,
-        eps: typing.SupportsFloat | typing.SupportsIndex = 1e-08,
-    ) -> None: ...
-    def set_rates(
-        self,
-        lrs: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
-        weight_decays: collections.abc.Sequence[
-            typing.SupportsFloat | typing.SupportsIndex
+        lr: typing.SupportsFloat | typing.SupportsIndex,
+        betas: tuple[
+            typing.SupportsFloat | typing.SupportsIndex,
+            typing.SupportsFloat | typing.SupportsIndex,
         ],
+        eps: typing.SupportsFloat | typing.SupportsIndex,
+        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
+        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
     ) -> None: ...
-    def state(self) -> list:
+    def load_state_dict(self, state: dict) -> None: ...
+    def set_group(
+        self,
+        group: typing.SupportsInt | typing.SupportsIndex,
+        lr: typing.SupportsFloat | typing.SupportsIndex,
+        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None: ...
+    def state_dict(self) -> dict:
         """
-        Per parameter: exp_avg, exp_avg_sq and, for bfloat16, master; the tensors themselves, so that copy_() restores them.
+        step, and per parameter i exp_avg.i, exp_avg_sq.i and, for bfloat16, master.i: the tensors themselves.
         """
     def step(
         self, grad_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0
     ) -> None: ...
     def zero_grad(self) -> None: ...
-    @property
-    def steps_done(self) -> int: ...
-    @steps_done.setter
-    def steps_done(self, arg1: typing.SupportsInt | typing.SupportsIndex) -> None: ...
 
 def attention_kinds() -> dict:
     """
@@ -208,6 +210,11 @@ def attention_kinds() -> dict:
 def build_info() -> dict:
     """
     Returns versions, instruction sets and threads of this build.
+    """
+
+def check_attention(options: dict) -> None:
+    """
+    Throws ConfigError unless the options name a kind and suit it.
     """
 
 def clip_grad_norm(
