@@ -15,29 +15,45 @@ struct PhiloxWords {
   Vu first, second;  // words of kLanes / 4 counters each, one after another
 };
 
-// Words of the counters index .. index + kCounters - 1 of (seed, stream). A
-// lane of 64 bits carries one counter, so that the 32 x 32 bit products need no
-// shuffles; what a product leaves in the upper half of a lane is never read.
-// Counters are dealt out to the lanes such that pairing the words by
-// neighbouring 64-bit lanes yields them in memory order.
-EA_INLINE PhiloxWords philox_words(std::uint64_t seed, std::uint64_t stream,
-                                   std::uint64_t index) {
+// What all counters of (seed, stream) share: the keys of the ten rounds, as
+// vectors in memory, for they are too many for the registers.
+struct PhiloxKeys {
+  Vq k0[10], k1[10];
+  Vq stream_low, stream_high;
+};
+EA_INLINE void make_philox_keys(std::uint64_t seed, std::uint64_t stream,
+                                PhiloxKeys& keys) {
   const Vq zero{};
-  const Vq counter = zero + index + counter_order();
-  const Vq low = zero + 0xFFFFFFFFu;
-  Vq c0 = counter, c1 = counter >> 32;
-  Vq c2 = zero + (stream & 0xFFFFFFFFu), c3 = zero + (stream >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(seed);
   std::uint32_t k1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
-    const Vq p0 = multiply_low(c0, zero + 0xD2511F53u);
-    const Vq p1 = multiply_low(c2, zero + 0xCD9E8D57u);
-    c0 = (p1 >> 32) ^ c1 ^ (zero + k0);
-    c2 = (p0 >> 32) ^ c3 ^ (zero + k1);
-    c1 = p1;
-    c3 = p0;
+    keys.k0[round] = zero + k0;
+    keys.k1[round] = zero + k1;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
+  }
+  keys.stream_low = zero + (stream & 0xFFFFFFFFu);
+  keys.stream_high = zero + (stream >> 32);
+}
+
+// Words of the counters index .. index + kCounters - 1. A lane of 64 bits
+// carries one counter, so that the 32 x 32 bit products need no shuffles; what
+// a product leaves in the upper half of a lane is never read. Counters are
+// dealt out to the lanes such that pairing the words by neighbouring 64-bit
+// lanes yields them in memory order.
+EA_INLINE PhiloxWords philox_words(const PhiloxKeys& keys,
+                                   std::uint64_t index) {
+  const Vq zero{};
+  const Vq low = zero + 0xFFFFFFFFu;
+  Vq c0 = zero + index + counter_order(), c1 = c0 >> 32;
+  Vq c2 = keys.stream_low, c3 = keys.stream_high;
+  for (int round = 0; round < 10; ++round) {
+    const Vq p0 = multiply_low(c0, zero + 0xD2511F53u);
+    const Vq p1 = multiply_low(c2, zero + 0xCD9E8D57u);
+    c0 = (p1 >> 32) ^ c1 ^ keys.k0[round];
+    c2 = (p0 >> 32) ^ c3 ^ keys.k1[round];
+    c1 = p1;
+    c3 = p0;
   }
   const Vq even = (c0 & low) | (c1 << 32);
   const Vq odd = (c2 & low) | (c3 << 32);
