@@ -9,8 +9,7 @@ import pytest
 from support.cases import Case, round_to, run_case
 from support.table import CASES
 
-import evolving_attention as ea
-from evolving_attention import _core
+from evolving_attention import _core, optim
 
 THREADS = (1, 2, 3, 7)
 WIDE = [case for case in CASES if case.wide]
@@ -19,17 +18,17 @@ DTYPES = ("float32", "bfloat16")
 
 @pytest.fixture(autouse=True)
 def _threads_restored() -> Iterator[None]:
-    before = ea.get_num_threads()
+    before = _core.get_num_threads()
     yield
-    ea.set_num_threads(before)
+    _core.set_num_threads(before)
 
 
 def assert_same_bits(run: Callable[[], list[np.ndarray]]):
     """``run`` gives the same bytes for every thread count, and when repeated."""
-    ea.set_num_threads(THREADS[0])
+    _core.set_num_threads(THREADS[0])
     want = [a.tobytes() for a in run()]
     for count in (*THREADS[1:], THREADS[-1]):
-        ea.set_num_threads(count)
+        _core.set_num_threads(count)
         got = [a.tobytes() for a in run()]
         different = [
             i for i, (a, b) in enumerate(zip(got, want, strict=True)) if a != b
@@ -56,7 +55,7 @@ def test_optimizer_does_not_depend_on_threads(dtype: str):
         for shape in [(3,), (69, 131), (1031, 259), (17,)]:
             values = round_to(rng.standard_normal(shape), dtype)
             params.append(_core.Tensor(values, dtype=dtype, requires_grad=True))
-        optimizer = ea.optim.AdamW(params, lr=1e-2)
+        optimizer = optim.AdamW(params, lr=1e-2)
         norms = []
         for _ in range(2):
             for p in params:

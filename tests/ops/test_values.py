@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.cases import Case, as_float64, forced, round_to
+from support.map_cases import as_mask
 from support.table import CASES
 
-import evolving_attention as ea
-from evolving_attention import _core
+from evolving_attention import _core, errors
 
 WITH_ORACLE = [case for case in CASES if case.oracle is not None]
 
@@ -69,7 +69,7 @@ def test_masked_keys_get_exactly_zero(dtype: str):
     x = np.full(2 * (9 + 4), 5.0)
     x[0] = np.nan  # head 0, query 0, key 0 of the first sequence: masked
     mask = np.array([0, 1, 1, 0, 0], np.uint8)
-    y = as_float64(_core.ops.map_softmax(tensor(x, dtype), packing, 1.0, mask))
+    y = as_float64(_core.ops.map_softmax(tensor(x, dtype), packing, 1.0, as_mask(mask)))
     first, second = y[:18].reshape(2, 3, 3), y[18:]
     np.testing.assert_array_equal(first[..., 0], 0.0)
     np.testing.assert_array_equal(first[..., 1:], 0.5)
@@ -101,7 +101,7 @@ def test_cross_entropy_of_ignored_rows_only_is_nan_without_gradient():
 
 
 def test_mean_of_nothing_is_refused():
-    with pytest.raises(ea.errors.ShapeError, match="mean of no elements"):
+    with pytest.raises(errors.ShapeError, match="mean of no elements"):
         _core.ops.mean(tensor(np.zeros((0, 4))))
 
 
@@ -133,5 +133,5 @@ def test_mixed_types_are_refused(op: str):
     if op == "layer_norm":
         a = tensor(np.ones((1, 16)))
     for first, second in ((a, b), (tensor(as_float64(a), "float64"), tensor(b))):
-        with pytest.raises(ea.errors.DTypeError, match=rf"\[{op}\]"):
+        with pytest.raises(errors.DTypeError, match=rf"\[{op}\]"):
             MIXED_TYPES[op](first, second)

@@ -38,6 +38,7 @@ class Case:
     positive: bool = False  # inputs in [0.5, 2] instead of normal
     step: float = 1e-5  # of central differences
     terms: int = 0
+    cancels: float = 0.0  # size of terms that may cancel to almost nothing
     dtypes: tuple[str, ...] = field(default=("float32", "bfloat16", "float64"))
 
     def __str__(self) -> str:
@@ -51,11 +52,11 @@ class Case:
     def draw(self) -> list[np.ndarray]:
         """The inputs, float64: the same in every process."""
         rng = np.random.default_rng(zlib.crc32(str(self).encode()))
-        arrays = [rng.standard_normal(shape) for shape in self.shapes]
+        arrays = [np.asarray(rng.standard_normal(shape)) for shape in self.shapes]
         if self.positive:
-            arrays = [0.5 + 1.5 / (1 + np.exp(-a)) for a in arrays]
+            arrays = [np.asarray(0.5 + 1.5 / (1 + np.exp(-a))) for a in arrays]
         if self.step >= 0.125:  # exactly representable, also in few bits
-            arrays = [np.round(a * 4) / 4 for a in arrays]
+            arrays = [np.asarray(np.round(a * 4) / 4) for a in arrays]
         return arrays
 
     def cotangent(self, shape: Sequence[int]) -> np.ndarray:

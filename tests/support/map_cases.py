@@ -75,6 +75,13 @@ class Lengths:
         return [p.reshape(len(p), self.heads, d).swapaxes(0, 1) for p in parts]
 
 
+def as_mask(mask: np.ndarray | None):
+    """The mask as a uint8 tensor, or None."""
+    from evolving_attention import _core
+
+    return None if mask is None else _core.Tensor(mask, dtype="uint8")
+
+
 def join_maps(maps: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([m.ravel() for m in maps]) if maps else np.zeros(0)
 
@@ -160,7 +167,9 @@ def softmax() -> Iterator[Case]:
                 "map_softmax",
                 f"{n}{name}",
                 ((n.elements,),),
-                lambda x, n=n, mask=mask: ops().map_softmax(x, n.packing, 0.7, mask),
+                lambda x, n=n, mask=mask: ops().map_softmax(
+                    x, n.packing, 0.7, as_mask(mask)
+                ),
                 oracle,
                 wide=n.wide,
                 terms=n.longest,
@@ -187,6 +196,7 @@ def convolutions() -> Iterator[Case]:
                 None if n.wide else oracle,  # its loops are Python's
                 wide=n.wide,
                 terms=max(n.elements // n.heads, n.heads * size * size),
+                cancels=1.0,
             )
 
 
@@ -223,7 +233,7 @@ def evolving() -> Iterator[Case]:
                     def call(*args, op=op, c=c, n=n, first=first):
                         args = args if first else (None, *args)
                         args = args if c[4] else (*args, None, None)
-                        return getattr(ops(), op)(*args, *c, n.packing)
+                        return getattr(ops(), op)(*args, c, n.packing)
 
                     def oracle(*args, c=c, n=n, first=first):
                         args = args if first else (np.zeros(n.elements), *args)
@@ -237,6 +247,7 @@ def evolving() -> Iterator[Case]:
                         None if n.wide else oracle,
                         wide=n.wide,
                         terms=max(n.elements // n.heads, n.heads * size * size),
+                        cancels=1.0,
                     )
 
 
