@@ -13,7 +13,7 @@ OLD_NORM_NAMES = (
 )
 POSITION_BUFFERS = (r"(.+\.)?embeddings\.(position_ids|token_type_ids)",)
 # Parameters that only an evolving model has.
-EVOLVING = r"(.+\.)?layer\.\d+\.attention\.self\.evolving_conv\.(weight|bias)"
+EVOLVING = r"(.+\.)?layer\.\d+\.attention\.self\.evolving_conv\.(\d+\.)?(weight|bias)"
 
 BERT = NameTable(
     architecture="bert",

@@ -1,0 +1,227 @@
+"""Tiny models, ragged batches and attention settings for the contract tests."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import evolving_attention as ea
+from evolving_attention import _core, modeling
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 36,
+    "max_position_embeddings": 40,
+    "initializer_range": 0.3,  # maps with something in them
+}
+PAD = {"bert": 0, "roberta": 1}
+MODELS = {
+    name: cls
+    for name, cls in vars(modeling).items()
+    if isinstance(cls, type)
+    and issubclass(cls, modeling.PreTrainedModel)
+    and hasattr(cls, "head")
+}
+"""Every task class by name: a new architecture or head is tested by existing."""
+
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def tiny(
+    name: str = "BertForSequenceClassification",
+    attention: Any = None,
+    dtype: str = "float32",
+    seed: int = 1,
+    **options: Any,
+) -> Any:
+    """A random model of class ``name`` in training mode, all its biases not zero."""
+    cls = MODELS[name]
+    config = cls.config_class(attention=attention, **{**SIZES, **options})
+    ea.manual_seed(seed)
+    model = cls(config, dtype)
+    rng = np.random.default_rng(seed)
+    for parameter, tensor in model.named_parameters():
+        if parameter.endswith(("bias", "LayerNorm.weight", "layer_norm.weight")):
+            shift = rng.normal(0.0, 0.1, tensor.shape)
+            tensor.copy_(np.asarray(tensor).astype(np.float64) + shift)
+    return model
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Sequences of different lengths, to be handed over packed or padded."""
+
+    ids: list[np.ndarray]
+    types: list[np.ndarray]
+    pad: int
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(row) for row in self.ids]
+
+    def packed(self) -> dict[str, np.ndarray]:
+        """One row of all tokens, with offsets."""
+        return {
+            "input_ids": np.concatenate(self.ids),
+            "token_type_ids": np.concatenate(self.types),
+            "sequence_offsets": np.cumsum([0, *self.lengths]),
+        }
+
+    def padded(self, extra: int = 0, left: bool = False) -> dict[str, np.ndarray]:
+        """[B, T] arrays with a mask; ``left`` puts the padding in front.
+
+        Positions are counted from the first token, so they are given where the
+        architecture would count columns.
+        """
+        width = max(self.lengths) + extra
+        out = {
+            "input_ids": np.full((len(self.ids), width), self.pad),
+            "attention_mask": np.zeros((len(self.ids), width), np.int64),
+            "token_type_ids": np.zeros((len(self.ids), width), np.int64),
+        }
+        positions = np.zeros((len(self.ids), width), np.int64)
+        for row, (ids, types) in enumerate(zip(self.ids, self.types, strict=True)):
+            start = width - len(ids) if left else 0
+            place = slice(start, start + len(ids))
+            out["input_ids"][row, place] = ids
+            out["attention_mask"][row, place] = 1
+            out["token_type_ids"][row, place] = types
+            positions[row, place] = np.arange(len(ids))
+        if left and self.pad == PAD["bert"]:
+            out["position_ids"] = positions
+        return out
+
+    def valid(self, extra: int = 0, left: bool = False) -> np.ndarray:
+        """Bool [B, T]: where the tokens are in :meth:`padded`."""
+        return self.padded(extra, left)["attention_mask"].astype(bool)
+
+
+def draw(
+    lengths: tuple[int, ...] = (5, 9, 1, 6),
+    architecture: str = "bert",
+    seed: int = 0,
+    types: int | None = None,
+) -> Batch:
+    """Random sequences without padding ids."""
+    rng = np.random.default_rng(seed)
+    kinds = types or (2 if architecture == "bert" else 1)
+    ids = [rng.integers(3, SIZES["vocab_size"], n) for n in lengths]
+    return Batch(ids, [rng.integers(0, kinds, n) for n in lengths], PAD[architecture])
+
+
+def labels_for(model: Any, batch: Batch, seed: int = 0) -> np.ndarray | None:
+    """Labels that suit the head: None, one per sequence, or one per packed token."""
+    rng = np.random.default_rng(seed)
+    if model.head == "base":
+        return None
+    if model.head == "sequence_classification":
+        if model.config.num_labels == 1:
+            return rng.normal(size=len(batch.ids)).astype(np.float32)
+        return rng.integers(0, model.config.num_labels, len(batch.ids))
+    labels = rng.integers(0, SIZES["vocab_size"], sum(batch.lengths))
+    return np.where(rng.random(len(labels)) < 0.5, labels, -100)
+
+
+def pad_labels(labels: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Packed token labels in [B, T], -100 outside."""
+    out = np.full(valid.shape, -100)
+    out[valid] = labels
+    return out
+
+
+def arrays_of(out: Any) -> dict[str, Any]:
+    """An output's arrays by name; lists of layers become ``name.index``."""
+    arrays = {}
+    for name in out.keys():
+        value = out[name]
+        if isinstance(value, dict):
+            arrays |= {f"{name}.{i}": np.asarray(v) for i, v in value.items()}
+        else:
+            arrays[name] = np.asarray(value)
+    return arrays
+
+
+def gradients(model: Any) -> dict[str, np.ndarray]:
+    """Name to a copy of the gradient; parameters without one are left out."""
+    return {
+        name: np.array(tensor.grad)
+        for name, tensor in model.named_parameters()
+        if tensor.grad is not None
+    }
+
+
+def run(model: Any, **inputs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Forward and backward: arrays of the output, and gradients of the parameters."""
+    model.zero_grad()
+    out = model(**inputs)
+    loss = out.loss
+    if loss is None:
+        loss = (out.pooler_output * out.pooler_output).sum()
+    loss.backward()
+    return arrays_of(out), gradients(model)
+
+
+def copy_parameters(source: Any, target: Any) -> None:
+    """Overwrite the parameters of ``target`` that ``source`` has."""
+    held = dict(source.named_parameters())
+    for name, tensor in target.named_parameters():
+        if name in held:
+            tensor.copy_(held[name])
+
+
+def assert_same_bits(first: dict[str, Any], second: dict[str, Any]) -> None:
+    """Two dicts of arrays are equal in names, types and every bit."""
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        other = second[name]
+        assert value.dtype == other.dtype, name
+        assert value.shape == other.shape, name
+        assert value.tobytes() == np.ascontiguousarray(other).tobytes(), name
+
+
+def _values(option: dict[str, Any]) -> list[Any]:
+    """A few values of a declared option, the default first."""
+    default, low, high = option["default"], option["low"], option["high"]
+    if option["type"] == "float":
+        values = [low + 0.3 * (high - low), high, low]
+    elif option["type"] == "int":
+        values = [int(low) + i for i in (0, 1, 2, 4)]
+        values = [v for v in values if not option["odd"] or v % 2]
+    elif option["type"] == "str":
+        values = list(option["choices"])
+    else:
+        values = [True, False]
+    if not option["required"]:
+        values = [default, *(v for v in values if v != default)]
+    return values
+
+
+def settings(kind: str) -> Iterator[dict[str, Any]]:
+    """Configs of a kind: the first values, then each option varied by itself."""
+    options = _core.attention_kinds()[kind]["options"]
+    first = {o["name"]: _values(o)[0] for o in options}
+    yield {"kind": kind, **first}
+    for option in options:
+        for value in _values(option)[1:]:
+            yield {"kind": kind, **first, option["name"]: value}
+
+
+def all_settings() -> list[Any]:
+    """Settings of every kind of the core, with readable test ids."""
+    import pytest
+
+    found = itertools.chain.from_iterable(settings(k) for k in _core.attention_kinds())
+    return [pytest.param(s, id=setting_id(s)) for s in found]
+
+
+def setting_id(setting: dict[str, Any]) -> str:
+    """``evolving-alpha=0.3-…``."""
+    rest = (f"{k}={v}" for k, v in setting.items() if k != "kind")
+    return "-".join([setting["kind"], *rest])
