@@ -1,4 +1,8 @@
-"""Resuming is bit-identical to never having stopped, whatever stopped the run."""
+"""Resuming is bit-identical to never having stopped, whatever stopped the run.
+
+Inside this process the model is one of NumPy; the processes that are really killed
+train a BERT with evolving attention on the core.
+"""
 
 from __future__ import annotations
 
@@ -262,9 +266,8 @@ def test_checkpoints_that_cannot_be_resumed(tmp_path: Path) -> None:
 CHILD = """
 import os, sys, time
 sys.path.insert(0, {tests!r})
-from helpers_fake_model import FakeModel, install_fake_core, make_rows
-install_fake_core()
-from evolving_attention import durable
+import evolving_attention as ea
+from helpers_fake_model import make_rows
 from evolving_attention.errors import Interrupted
 from evolving_attention.training import Trainer, TrainingArguments, TrainerCallback
 
@@ -291,7 +294,12 @@ args = TrainingArguments(
     sys.argv[1], num_train_epochs=4, learning_rate=0.05, gradient_accumulation_steps=2,
     per_device_train_batch_size=4, save_steps=3, save_total_limit=2, logging_steps=5,
     eval_strategy="steps", eval_steps=4, disable_tqdm=True)
-trainer = Trainer(FakeModel(), args, train_dataset=make_rows(80),
+ea.manual_seed(0)
+config = ea.BertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=2,
+    num_attention_heads=2, intermediate_size=24, max_position_embeddings=16,
+    attention=ea.attention.Evolving(alpha=0.3, beta=0.2))
+model = ea.BertForSequenceClassification(config)
+trainer = Trainer(model, args, train_dataset=make_rows(80),
     eval_dataset=make_rows(20, seed=2), callbacks=[Steps()])
 try:
     trainer.train(resume_from_checkpoint="auto")
@@ -332,6 +340,7 @@ def weights(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Digest of the child's final weights when nothing kills it."""
+    pytest.importorskip("evolving_attention._core", reason="the core is not built")
     folder = tmp_path_factory.mktemp("undisturbed")
     child = start(folder, 0)
     child.communicate(timeout=60)
@@ -342,14 +351,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(5))
 def test_sigkill_at_random_moments(tmp_path: Path, undisturbed: str, seed: int) -> None:
-    """5 runs with 4 kills each: two between saves, two inside one."""
+    """5 runs with 4 kills each: two at some step, two while a checkpoint is written."""
     draw = random.Random(seed)
     kills = [("step", 0.0), ("saving", 0.003), ("step", 0.0), ("saving", 0.003)]
     for word, pause in kills:
         child = start(tmp_path, pause)
         count = draw.randint(1, 9 if word == "step" else 45)
         status = stop_at(child, word, count, signal.SIGKILL)
-        assert status in (-signal.SIGKILL, 0)  # 0: it had finished before
+        assert status == -signal.SIGKILL
         time.sleep(draw.random() * 0.01)
     child = start(tmp_path, 0)
     child.communicate(timeout=60)
