@@ -32,6 +32,9 @@ def run_doctor(*words, **variables):
 @pytest.fixture
 def no_core(monkeypatch):
     monkeypatch.setattr(room, "_load_core", lambda: (None, "undefined symbol: x"))
+    monkeypatch.setattr(
+        room, "loaded_runtimes", list
+    )  # other tests load what they like
 
 
 def test_a_missing_core_is_a_finding_not_an_exception(no_core):

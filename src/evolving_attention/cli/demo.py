@@ -267,7 +267,7 @@ def _print(results: dict[str, Any], output_dir: Path) -> None:
 
     first, second = results["runs"]["vanilla"], results["runs"]["evolving"]
     table = Table(title="Acceptability of English sentences", title_justify="left")
-    table.add_column("on words never trained on")
+    table.add_column("on unseen words")
     setting = f"α={results['alpha']:g}, β={results['beta']:g}"
     for name in ("vanilla", f"evolving ({setting})", "difference"):
         table.add_column(name, justify="right")
@@ -290,7 +290,7 @@ def _print(results: dict[str, Any], output_dir: Path) -> None:
     a, b = first["train_seconds"], second["train_seconds"]
     table.add_row("training time", f"{a:.1f} s", f"{b:.1f} s", f"{b - a:+.1f} s")
     a, b = (run["train_sentences_per_second"] for run in (first, second))
-    table.add_row("sentences per second", f"{a:.0f}", f"{b:.0f}", f"{b - a:+.0f}")
+    table.add_row("sentences per second", f"{a:.0f}", f"{b:.0f}", f"{round(b - a):+d}")
     a, b = first["parameters"], second["parameters"]
     table.add_row("parameters", f"{a:,}", f"{b:,}", f"{b - a:+,}")
     out = console()

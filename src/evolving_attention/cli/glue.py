@@ -23,6 +23,7 @@ from evolving_attention.cli.glue_arguments import (
     ModelArguments,
 )
 from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.errors import Interrupted
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
@@ -239,18 +240,23 @@ class _Run:
         )
 
     def _model(self, name: str) -> Any:
-        from evolving_attention.modeling import AutoModelForSequenceClassification
+        from evolving_attention.modeling import (
+            AutoConfig,
+            AutoModelForSequenceClassification,
+        )
 
         names = self.data.label_names
-        overrides: dict[str, Any] = dict(self.dropout)
+        overrides: dict[str, Any] = {}
+        if self.model_args.config_name:
+            config = AutoConfig.from_pretrained(self.model_args.config_name)
+            overrides |= {option: getattr(config, option) for option in config.defaults}
+        overrides |= self.dropout
         if names is not None:
             overrides["id2label"] = {i: label for i, label in enumerate(names)}
             overrides["label2id"] = {label: i for i, label in enumerate(names)}
         if self.data.is_regression:
             overrides["problem_type"] = "regression"
-        if self.data.task is not None:
-            overrides["finetuning_task"] = self.data.task.name
-        return AutoModelForSequenceClassification.from_pretrained(
+        model = AutoModelForSequenceClassification.from_pretrained(
             name,
             num_labels=self.data.num_labels,
             attention=self.attention,
@@ -258,6 +264,8 @@ class _Run:
             strict=not self.model_args.ignore_mismatched_sizes,
             **overrides,
         )
+        _LOGGER.info("%s", model.load_report)
+        return model
 
     def _metrics(self) -> Callable[[Any], dict[str, float]]:
         """The task's metrics; accuracy or mean squared error for own data."""
@@ -272,7 +280,11 @@ class _Run:
 
     def _train(self, trainer: Any, last: str | None) -> None:
         checkpoint = self.args.resume_from_checkpoint or last
-        metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+        try:
+            metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+        except Interrupted as error:
+            hint = f"{error}, or run the same command again"
+            raise Interrupted(hint, error.signal_number) from error
         metrics["train_samples"] = len(self.train_rows)
         trainer.save_model()
         self._report(trainer, "train", metrics)

