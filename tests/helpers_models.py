@@ -139,7 +139,7 @@ def pad_labels(labels: np.ndarray, valid: np.ndarray) -> np.ndarray:
 def arrays_of(out: Any) -> dict[str, Any]:
     """An output's arrays by name; lists of layers become ``name.index``."""
     arrays = {}
-    for name in out.keys():
+    for name in out:
         value = out[name]
         if isinstance(value, dict):
             arrays |= {f"{name}.{i}": np.asarray(v) for i, v in value.items()}

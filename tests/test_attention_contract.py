@@ -219,7 +219,7 @@ def test_evolving_and_predictive_are_among_the_zero_settings():
     assert {"evolving", "predictive"} <= {s["kind"] for s in zero_settings()}
 
 
-# --- padding, masks, threads, types -----------------------------------------------------
+# --- padding, masks, threads, types ---------------------------------------------------
 
 
 @every_setting
