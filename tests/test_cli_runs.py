@@ -165,6 +165,22 @@ def test_a_wrong_model_and_wrong_settings_are_told(options, tmp_path):
     )
     assert "alpha" in done.stderr
     assert "Traceback" not in done.stderr
+    small = ea.BertConfig(
+        vocab_size=len(VOCAB),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        num_labels=3,
+    )
+    other = tmp_path / "other"
+    ea.BertForSequenceClassification(small).save_pretrained(other)
+    (other / "vocab.txt").write_text("\n".join(VOCAB))
+    wanted = {**options, "model_name_or_path": other, "output_dir": tmp_path / "p"}
+    done = run("glue", "--do_predict", code=4, **wanted)
+    assert "classifier.weight" in done.stderr
+    assert "--ignore_mismatched_sizes" in done.stderr
+    run("glue", "--do_predict", "--ignore_mismatched_sizes", **wanted)
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text('{"model_type": "bert"}')

@@ -23,7 +23,7 @@ from evolving_attention.cli.glue_arguments import (
     ModelArguments,
 )
 from evolving_attention.cli.options import Fields, build_app
-from evolving_attention.errors import Interrupted
+from evolving_attention.errors import CheckpointError, Interrupted
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
@@ -256,14 +256,21 @@ class _Run:
             overrides["label2id"] = {label: i for i, label in enumerate(names)}
         if self.data.is_regression:
             overrides["problem_type"] = "regression"
-        model = AutoModelForSequenceClassification.from_pretrained(
+        load = functools.partial(
+            AutoModelForSequenceClassification.from_pretrained,
             name,
             num_labels=self.data.num_labels,
             attention=self.attention,
             dtype=self.args.dtype or "float32",
             strict=not self.model_args.ignore_mismatched_sizes,
-            **overrides,
         )
+        try:
+            model = load(**overrides)
+        except CheckpointError as error:
+            if "strict=False" not in str(error):
+                raise
+            option = "(on the command line: --ignore_mismatched_sizes)"
+            raise type(error)(f"{error} {option}") from error
         _LOGGER.info("%s", model.load_report)
         return model
 
