@@ -328,3 +328,23 @@ def digest(model: FakeModel) -> str:
     """sha256 of all weights."""
     joined = b"".join(p.array.tobytes() for p in model.parameters())
     return hashlib.sha256(joined).hexdigest()
+
+
+def make_trainer(folder: Path, model: FakeModel | None = None, **options: Any) -> Any:
+    """A Trainer on 40 rows; keywords of Trainer and of TrainingArguments, mixed."""
+    from evolving_attention.training import Trainer, TrainingArguments
+
+    names = ("callbacks", "compute_metrics", "data_collator", "processing_class")
+    parts = {name: options.pop(name) for name in names if name in options}
+    parts.setdefault("train_dataset", options.pop("train_dataset", make_rows(40)))
+    parts.setdefault("eval_dataset", options.pop("eval_dataset", make_rows(20, seed=2)))
+    options = {
+        "learning_rate": 0.05,
+        "num_train_epochs": 2,
+        "logging_steps": 2,
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        **options,
+    }
+    args = TrainingArguments(str(folder / "out"), **options)
+    return Trainer(model or FakeModel(), args, **parts)

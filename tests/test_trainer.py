@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +11,20 @@ import numpy as np
 import pytest
 from helpers_fake_model import (
     FakeModel,
-    FakeTensor,
     accuracy,
     digest,
     install_fake_core,
     make_rows,
+    make_trainer,
 )
 
 from evolving_attention import durable
 from evolving_attention.errors import (
     CheckpointError,
-    ConfigError,
-    Error,
-    InputError,
-    Interrupted,
-    MissingExtraError,
-    NonFiniteError,
-    OutOfMemory,
 )
 from evolving_attention.training import (
     EarlyStoppingCallback,
-    Trainer,
     TrainerCallback,
-    TrainingArguments,
-    check_output_dir,
     get_last_checkpoint,
 )
 
@@ -44,26 +33,6 @@ from evolving_attention.training import (
 def fake_core(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing dies here
     return install_fake_core(monkeypatch)
-
-
-def make_trainer(
-    folder: Path, model: FakeModel | None = None, **options: Any
-) -> Trainer:
-    """A Trainer on 40 rows; keywords of Trainer and of TrainingArguments, mixed."""
-    names = ("callbacks", "compute_metrics", "data_collator", "processing_class")
-    parts = {name: options.pop(name) for name in names if name in options}
-    parts.setdefault("train_dataset", options.pop("train_dataset", make_rows(40)))
-    parts.setdefault("eval_dataset", options.pop("eval_dataset", make_rows(20, seed=2)))
-    options = {
-        "learning_rate": 0.05,
-        "num_train_epochs": 2,
-        "logging_steps": 2,
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        **options,
-    }
-    args = TrainingArguments(str(folder / "out"), **options)
-    return Trainer(model or FakeModel(), args, **parts)
 
 
 # ------------------------------------------------------------------- the loop
@@ -448,308 +417,3 @@ def test_saved_models_and_results(tmp_path: Path) -> None:
     assert state["global_step"] == 10
     assert json.loads((folder / "training_args.json").read_text())["seed"] == 42
     assert (folder / "model.safetensors").is_file()
-
-
-# -------------------------------------------------------------- out of memory
-
-
-@pytest.mark.filterwarnings("ignore:out of memory")
-def test_short_memory_splits_batches_and_keeps_the_effective_size(
-    tmp_path: Path,
-) -> None:
-    plain, short = FakeModel(dropout=0.0), FakeModel(dropout=0.0)
-    make_trainer(tmp_path / "a", plain).train()
-    short.memory_limit = 3
-    trainer = make_trainer(tmp_path / "b", short, auto_find_batch_size=True)
-    with pytest.warns(UserWarning, match="out of memory at step 1: .* into 4 parts"):
-        trainer.train()
-    assert trainer.state.batch_splits == 4
-    for ours, theirs in zip(short.parameters(), plain.parameters(), strict=True):
-        np.testing.assert_allclose(ours.array, theirs.array, atol=2e-5)
-
-
-@pytest.mark.parametrize(("limit", "auto"), [(3, False), (0, True)])
-@pytest.mark.filterwarnings("ignore:out of memory")
-def test_memory_that_cannot_be_found_is_an_error(
-    tmp_path: Path, limit: int, auto: bool
-) -> None:
-    model = FakeModel()
-    before, model.memory_limit = digest(model), limit
-    with pytest.raises(OutOfMemory):
-        make_trainer(tmp_path, model, auto_find_batch_size=auto).train()
-    assert digest(model) == before
-
-
-# ---------------------------------------------------------- non-finite numbers
-
-BAD = [float("nan"), float("inf"), -float("inf")]
-
-
-class Inject(TrainerCallback):
-    """Puts a bad value somewhere at the start of optimizer step 4."""
-
-    def __init__(self, place: str, value: float) -> None:
-        self.place, self.value = place, value
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
-        if state.global_step != 3:
-            return
-        model, optimizer = kw["model"], kw["optimizer"]
-        if self.place == "embedding":
-            model.params["embeddings.word_embeddings.weight"].array[:, 1] = self.value
-        elif self.place == "bias":
-            model.params["classifier.bias"].array[0] = self.value
-        elif self.place == "exp_avg":
-            optimizer._core.m[1].array[0, 0] = self.value
-        elif self.place == "exp_avg_sq":
-            optimizer._core.v[0].array[:] = np.nan
-        elif self.place == "gradient":
-            weight = model.params["classifier.weight"]
-            real = weight.add_grad
-
-            def spoiled(values: np.ndarray) -> None:
-                real(values)
-                weight.grad.array[0, 0] = self.value
-
-            weight.add_grad = spoiled
-
-
-PLACES = {
-    "embedding": ("parameter", "embeddings.word_embeddings.weight", 4),
-    "bias": ("parameter", "classifier.bias", 4),
-    "exp_avg": ("optimizer state", "exp_avg of classifier.weight", 5),
-    "exp_avg_sq": (
-        "optimizer state",
-        "exp_avg_sq of embeddings.word_embeddings.weight",
-        5,
-    ),
-    "gradient": ("gradient", "classifier.weight", 4),
-}
-
-
-@pytest.mark.parametrize("value", BAD)
-@pytest.mark.parametrize("place", PLACES)
-def test_a_bad_number_stops_the_run_and_is_named(
-    tmp_path: Path, place: str, value: float
-) -> None:
-    kind, tensor, step = PLACES[place]
-    model = FakeModel()
-    trainer = make_trainer(
-        tmp_path,
-        model,
-        callbacks=[Inject(place, value)],
-        save_strategy="steps",
-        save_steps=3,
-    )
-    with pytest.raises(NonFiniteError) as caught, np.errstate(all="ignore"):
-        trainer.train()
-    report = json.loads((tmp_path / "out" / "nonfinite-report.json").read_text())
-    assert (report["kind"], report["tensor"], report["step"]) == (kind, tensor, step)
-    assert f"step {step}" in str(caught.value)
-    assert tensor in str(caught.value)
-    assert caught.value.report["step"] == step
-    assert len(report["row_ids"]) == 8
-    assert set(report["bad_row_ids"]) <= set(report["row_ids"])
-    assert get_last_checkpoint(tmp_path / "out").endswith("checkpoint-3")
-    if kind != "gradient":  # the weights are still good then, and may be saved
-        with pytest.raises(NonFiniteError, match="holds NaN or infinity"):
-            trainer.save_model()
-
-
-def test_the_row_with_the_bad_label_is_named_and_weights_stay(tmp_path: Path) -> None:
-    rows = make_rows(40, regression=True)
-    rows[17]["label"] = float("nan")
-    model = FakeModel(num_labels=1)
-    weights: list[str] = []
-
-    class Keep(TrainerCallback):
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
-            weights.append(digest(kw["model"]))
-
-    trainer = make_trainer(tmp_path, model, train_dataset=rows, callbacks=[Keep()])
-    with pytest.raises(NonFiniteError, match="rows 17 of") as caught:
-        trainer.train()
-    assert caught.value.report["tensor"] == "labels"
-    assert caught.value.report["bad_row_ids"] == [17]
-    assert digest(model) == weights[-1]
-
-
-def test_skipping_leaves_the_bad_step_out(tmp_path: Path) -> None:
-    rows = make_rows(40, regression=True)
-    rows[17]["label"] = float("inf")
-    trainer = make_trainer(
-        tmp_path, FakeModel(num_labels=1), train_dataset=rows, on_nonfinite="skip"
-    )
-    with pytest.warns(UserWarning, match="rows 17 .* the update is skipped"):
-        output = trainer.train()
-    assert output.global_step == 10
-    assert trainer.state.skipped_steps == 2
-    assert np.isfinite(output.training_loss)
-    assert all(np.isfinite(p.array).all() for p in trainer.model.parameters())
-    assert trainer.state.log_history[-2]["skipped_steps"] == 2
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_skipping_everything_is_no_training(tmp_path: Path) -> None:
-    rows = [{**row, "label": float("nan")} for row in make_rows(200, regression=True)]
-    trainer = make_trainer(
-        tmp_path, FakeModel(num_labels=1), train_dataset=rows, on_nonfinite="skip"
-    )
-    with pytest.raises(NonFiniteError):
-        trainer.train()
-    assert trainer.state.global_step == 10
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_warning_goes_on_but_never_saves_bad_weights(tmp_path: Path) -> None:
-    rows = make_rows(40, regression=True)
-    rows[17]["label"] = float("nan")
-    trainer = make_trainer(
-        tmp_path,
-        FakeModel(num_labels=1),
-        train_dataset=rows,
-        on_nonfinite="warn",
-        save_strategy="epoch",
-    )
-    with pytest.raises(NonFiniteError, match="saving checkpoint-5"):
-        trainer.train()
-    assert get_last_checkpoint(tmp_path / "out") is None
-
-
-def test_bad_weights_are_refused_before_the_first_step(tmp_path: Path) -> None:
-    model = FakeModel()
-    model.params["classifier.weight"].array[0, 0] = np.nan
-    with pytest.raises(NonFiniteError, match=r"before training.*classifier\.weight"):
-        make_trainer(tmp_path, model).train()
-
-
-# --------------------------------------------------------------------- signals
-
-
-class Raise(TrainerCallback):
-    """Sends this process a signal during a chosen step or evaluation."""
-
-    def __init__(self, number: int, step: int, event: str = "on_substep_end") -> None:
-        self.number, self.step = number, step
-        setattr(self, event, self._send)
-
-    def _send(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
-        if state.global_step == self.step:
-            self.step = -1
-            signal.raise_signal(self.number)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_leaves(tmp_path: Path, number: int) -> None:
-    before = signal.getsignal(number)
-    trainer = make_trainer(tmp_path, callbacks=[Raise(number, 4, "on_step_begin")])
-    with pytest.raises(Interrupted, match=r"after step 5.*checkpoint-5") as caught:
-        trainer.train()
-    assert caught.value.signal_number == number
-    assert get_last_checkpoint(tmp_path / "out").endswith("checkpoint-5")
-    assert signal.getsignal(number) is before
-
-
-def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
-    class Twice(TrainerCallback):
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-        def on_pre_optimizer_step(
-            self, args: Any, state: Any, c: Any, **kw: Any
-        ) -> None:
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        make_trainer(tmp_path, callbacks=[Twice()]).train()
-    assert not isinstance(caught.value, Error)
-    assert get_last_checkpoint(tmp_path / "out") is None
-
-
-# -------------------------------------------------------------------- mistakes
-
-
-def test_output_dir_rules(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    assert check_output_dir(TrainingArguments(str(folder))) is None
-    folder.mkdir()
-    (folder / "thesis.tex").write_text("mine")
-    with pytest.raises(ConfigError, match=r"not empty.*overwrite_output_dir"):
-        check_output_dir(TrainingArguments(str(folder)))
-    make_trainer(tmp_path, save_strategy="epoch").train()
-    assert check_output_dir(TrainingArguments(str(folder))).endswith("checkpoint-10")
-    overwrite = TrainingArguments(str(folder), overwrite_output_dir=True)
-    assert check_output_dir(overwrite) is None
-    with pytest.raises(ConfigError, match=r"checkpoint-10 of another run.*resume"):
-        make_trainer(tmp_path).train()
-    make_trainer(tmp_path, overwrite_output_dir=True).train()
-    assert get_last_checkpoint(folder) is None
-    assert (folder / "thesis.tex").read_text() == "mine"
-
-
-TRAINER_MISTAKES: list[tuple[dict[str, Any], type[Error], list[str]]] = [
-    ({"train_dataset": None}, ConfigError, ["train_dataset", "pass train_dataset="]),
-    ({"train_dataset": []}, InputError, ["train_dataset is empty"]),
-    ({"train_dataset": iter([])}, InputError, ["list_iterator", "make a list"]),
-    ({"train_dataset": [[1, 2]]}, InputError, ["train_dataset[0] is a list", "dict"]),
-    (
-        {"train_dataset": [{"sentence": "a", "label": 1}]},
-        InputError,
-        ["sentence, label", "input_ids", "tokenize"],
-    ),
-    ({"precision": "bfloat16"}, ConfigError, ["float32", "dtype='bfloat16'"]),
-    ({"callbacks": [3]}, ConfigError, ["callbacks has 3", "TrainerCallback"]),
-    (
-        {"callbacks": [EarlyStoppingCallback()]},
-        ConfigError,
-        ["EarlyStoppingCallback", "metric_for_best_model=None"],
-    ),
-    (
-        {"eval_strategy": "epoch", "metric_for_best_model": "f1"},
-        ConfigError,
-        ["metric_for_best_model='f1'", "eval_loss"],
-    ),
-    (
-        {"per_device_train_batch_size": 64, "dataloader_drop_last": True},
-        ConfigError,
-        ["dataloader_drop_last", "64"],
-    ),
-    (
-        {"eval_strategy": "epoch", "eval_dataset": []},
-        InputError,
-        ["eval_dataset is empty"],
-    ),
-]
-
-
-@pytest.mark.parametrize(("options", "error", "parts"), TRAINER_MISTAKES)
-def test_mistakes_say_what_and_what_to_do(
-    tmp_path: Path, options: dict[str, Any], error: type[Error], parts: list[str]
-) -> None:
-    with pytest.raises(error) as caught:
-        make_trainer(tmp_path, **options).train()
-    for part in parts:
-        assert part in str(caught.value)
-
-
-def test_a_schedule_needs_its_optimizer(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="schedule without its optimizer"):
-        Trainer(
-            FakeModel(), TrainingArguments(str(tmp_path)), optimizers=(None, object())
-        )
-
-
-def test_tensorboard_needs_its_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    with pytest.raises(MissingExtraError, match=r"evolving-attention\[tb\]"):
-        make_trainer(tmp_path, report_to="tensorboard")
-
-
-def test_fake_tensors_scale_their_gradient() -> None:
-    seen: list[float] = []
-    (FakeTensor(2.0, seen.append) * 0.25).backward()
-    assert seen == [0.25]

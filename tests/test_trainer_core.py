@@ -82,6 +82,20 @@ def no_padding_ids(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "input_ids": [i or 1 for i in row["input_ids"]]} for row in rows]
 
 
+def padded(batch: list[dict[str, Any]]) -> dict[str, Any]:
+    """A batch as transformers takes it."""
+    import torch
+
+    width = max(len(row["input_ids"]) for row in batch)
+    ids = torch.zeros(len(batch), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for i, row in enumerate(batch):
+        ids[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
+        mask[i, : len(row["input_ids"])] = 1
+    labels = torch.tensor([row["label"] for row in batch])
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
 @pytest.mark.parametrize("accumulation", [1, 2])
 def test_equal_to_transformers_trainer(tmp_path: Path, accumulation: int) -> None:
     torch = pytest.importorskip("torch")
@@ -114,16 +128,6 @@ def test_equal_to_transformers_trainer(tmp_path: Path, accumulation: int) -> Non
         "report_to": "none",
     }
 
-    def pad(batch: list[dict[str, Any]]) -> dict[str, Any]:
-        width = max(len(row["input_ids"]) for row in batch)
-        ids = torch.zeros(len(batch), width, dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for i, row in enumerate(batch):
-            ids[i, : len(row["input_ids"])] = torch.tensor(row["input_ids"])
-            mask[i, : len(row["input_ids"])] = 1
-        labels = torch.tensor([row["label"] for row in batch])
-        return {"input_ids": ids, "attention_mask": mask, "labels": labels}
-
     reference = transformers.Trainer(
         theirs,
         transformers.TrainingArguments(
@@ -134,7 +138,7 @@ def test_equal_to_transformers_trainer(tmp_path: Path, accumulation: int) -> Non
         ),
         train_dataset=rows,
         eval_dataset=dev,
-        data_collator=pad,
+        data_collator=padded,
     )
     expected = reference.train()
     trainer = Trainer(

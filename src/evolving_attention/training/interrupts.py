@@ -16,7 +16,7 @@ __all__ = ["InterruptGuard", "SignalReceived"]
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
-class SignalReceived(Exception):  # noqa: N818
+class SignalReceived(Exception):
     """Inside the loop: a signal came, save and leave; never seen outside of it."""
 
 

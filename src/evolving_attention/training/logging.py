@@ -25,9 +25,11 @@ def set_log_level(name: str) -> None:
 
 
 def one_line(values: dict[str, Any]) -> str:
-    """Logged values as short text: ``loss 0.6931 · epoch 1.00``."""
+    """Logged values as short text, speeds left out: ``loss 0.6931 · epoch 1.00``."""
     parts = []
     for name, value in values.items():
+        if name.endswith("_per_second"):
+            continue
         if isinstance(value, float):
             value = f"{value:.2f}" if name == "epoch" else f"{value:.4g}"
         parts.append(f"{name} {value}")

@@ -17,6 +17,7 @@ from evolving_attention.training.logging import one_line
 __all__ = ["NotebookProgress", "TerminalProgress", "duration", "progress_callback"]
 
 REFRESH_SECONDS = 0.5
+TIMINGS = ("_runtime", "_per_second")  # in the log files, not in the table
 ESTIMATE_FROM_STEP = 5  # the first steps are slower than the rest
 
 
@@ -178,7 +179,8 @@ class NotebookProgress(TrainerCallback):
         """Add values to the table; those of one step share a row."""
         if not self.rows or self.rows[-1]["step"] != state.global_step:
             self.rows.append({"step": state.global_step})
-        self.rows[-1].update(kwargs["logs"])
+        values = kwargs["logs"].items()
+        self.rows[-1].update({n: v for n, v in values if not n.endswith(TIMINGS)})
         self._show(state, force=True)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
