@@ -242,6 +242,14 @@ def test_another_model_is_an_error(strict: bool) -> None:
         match(inside(ROBERTA, base()), filled(classifier(BERT)), table=ROBERTA)
 
 
+def test_a_few_names_in_common_are_not_enough() -> None:
+    found = filled(base())
+    few = {name: found[name] for name in list(found)[:8]}
+    assert len(few) < len(base(pooler=False)) / 2
+    with pytest.raises(CheckpointError, match="has 8 of the"):
+        match(base(), few, table=BERT, strict=False)
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_another_size_is_an_error(strict: bool) -> None:
     shapes = {name: tuple(2 * n for n in shape) for name, shape in base().items()}

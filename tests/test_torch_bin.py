@@ -6,7 +6,9 @@ import codecs
 import io
 import os
 import random
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +220,25 @@ def test_wrong_containers_are_errors(make: Any) -> None:
     ):
         read(data)
     assert events == []
+
+
+def test_members_may_not_overlap() -> None:
+    """A member reaches over the next one, with sizes and checksum that agree."""
+    with zipfile.ZipFile(io.BytesIO(VALID_ZIP)) as archive:
+        first, second = archive.infolist()[2:4]
+    size = second.header_offset + 8 - first.header_offset - 30 - len(first.filename)
+    start = first.header_offset + 30 + len(first.filename)
+    checksum = zlib.crc32(VALID_ZIP[start : start + size])
+    changed = bytearray(VALID_ZIP)
+    name = changed.rfind(first.filename.encode())  # in the directory
+    struct.pack_into("<III", changed, name - 30, checksum, size, size)
+    with pytest.raises(CheckpointError, match="overlap"):
+        read(bytes(changed))
+
+
+def test_a_legacy_file_ends_where_it_should() -> None:
+    with pytest.raises(CheckpointError, match="1 bytes behind its end"):
+        read(tf.write_model(small(), legacy=True) + b"x")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -280,6 +280,14 @@ def test_odd_pickles_are_errors(body: bytes) -> None:
     assert time.perf_counter() - start < 2
 
 
+@pytest.mark.parametrize("number", [3, 1 << 20, (1 << 31) - 1])
+def test_memo_numbers_are_bounded(number: int) -> None:
+    """The unpickler allocates 16 bytes for each number up to the largest."""
+    body = tf.PROTO + b"}r" + number.to_bytes(4, "little") + b"."
+    with pytest.raises(CheckpointError, match="memo number"):
+        read(tf.zip_file(body))
+
+
 def tensors(form: str) -> dict[str, bytes]:
     """Tensors and storages that make no sense; storage 0 has 6 float32."""
     ref = reference(form)
