@@ -24,6 +24,7 @@ from evolving_attention.errors import (
 )
 from evolving_attention.training import (
     EarlyStoppingCallback,
+    Trainer,
     TrainerCallback,
     get_last_checkpoint,
 )
@@ -160,6 +161,22 @@ def test_no_clipping_with_max_grad_norm_zero(tmp_path: Path) -> None:
     make_trainer(tmp_path / "a", clipped, max_grad_norm=1e-3).train()
     make_trainer(tmp_path / "b", free, max_grad_norm=0).train()
     assert digest(clipped) != digest(free)
+
+
+def test_a_subclass_may_change_the_loss(tmp_path: Path) -> None:
+    class Halved(Trainer):
+        def compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+            return super().compute_loss(model, inputs) * 0.5
+
+    options: dict[str, Any] = {"max_grad_norm": 0, "num_train_epochs": 1}
+    plain = make_trainer(tmp_path / "a", **options)
+    halved = make_trainer(tmp_path / "b", **options)
+    halved.__class__ = Halved
+    plain.train()
+    halved.train()
+    first, second = plain.state.log_history[0], halved.state.log_history[0]
+    assert second["loss"] == pytest.approx(first["loss"] / 2, rel=0.05)
+    assert second["grad_norm"] < 0.6 * first["grad_norm"]
 
 
 class Recorder(TrainerCallback):

@@ -383,10 +383,22 @@ def test_text_is_tokenized_on_the_way(tmp_path: Path, minilm: Path) -> None:
     model = ea.BertForSequenceClassification(config)
     with pytest.raises(ConfigError, match="processing_class=tokenizer"):
         Trainer(model, args, train_dataset=table).train()
+    plain = [dict(table[i]) for i in range(len(table))]
+    columns = Trainer(model, args, train_dataset=plain, processing_class=tokenizer)
+    assert columns.evaluate(plain)["eval_loss"] > 0
     trainer = Trainer(model, args, train_dataset=table, processing_class=tokenizer)
     assert trainer.train().global_step == 2
     names = {p.name for p in (tmp_path / "checkpoint-2").iterdir()}
     assert {"tokenizer.json", "config.json", "model.safetensors"} <= names
+
+
+def test_rows_without_labels_cannot_train(tmp_path: Path) -> None:
+    rows = [{"input_ids": [1, 2]}]
+    with pytest.raises(InputError, match="no loss, expected 'label' or 'labels'"):
+        make_trainer(tmp_path, tiny_bert(), train_dataset=rows).train()
+    output = make_trainer(tmp_path, tiny_bert()).predict(rows)
+    assert output.predictions.shape == (1, 2)
+    assert output.label_ids is None
 
 
 @pytest.mark.parametrize(

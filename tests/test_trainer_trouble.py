@@ -288,8 +288,13 @@ TRAINER_MISTAKES: list[tuple[dict[str, Any], type[Error], list[str]]] = [
     ({"train_dataset": [[1, 2]]}, InputError, ["train_dataset[0] is a list", "dict"]),
     (
         {"train_dataset": [{"sentence": "a", "label": 1}]},
+        ConfigError,
+        ["sentence, label", "input_ids", "processing_class=tokenizer"],
+    ),
+    (
+        {"train_dataset": [{"input_ids": [1, 2]}]},
         InputError,
-        ["sentence, label", "input_ids", "tokenize"],
+        ["no loss", "labels", "input_ids, sequence_offsets"],
     ),
     ({"precision": "bfloat16"}, ConfigError, ["float32", "dtype='bfloat16'"]),
     ({"callbacks": [3]}, ConfigError, ["callbacks has 3", "TrainerCallback"]),

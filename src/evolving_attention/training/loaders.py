@@ -53,17 +53,12 @@ def prepared(dataset: Any, role: str, processing_class: Any) -> Any:
         )
     if "input_ids" in first:
         return dataset
-    if hasattr(dataset, "text_columns"):
-        if processing_class is None:
-            raise ConfigError(
-                f"Trainer: {role} holds text ({', '.join(dataset.text_columns)}) and "
-                "there is no tokenizer; pass processing_class=tokenizer"
-            )
-        return tokenize_dataset(dataset, processing_class)
-    raise InputError(
-        f"Trainer: {role}[0] has {', '.join(map(str, first.keys()))}, expected "
-        "input_ids; tokenize the rows first"
-    )
+    if processing_class is None:
+        raise ConfigError(
+            f"Trainer: {role}[0] has {', '.join(map(str, first.keys()))}, expected "
+            "input_ids, or text and a tokenizer; pass processing_class=tokenizer"
+        )
+    return tokenize_dataset(dataset, processing_class)
 
 
 def _collate(collator: Collator | None) -> Any:

@@ -46,6 +46,7 @@ class StepRunner:
 
     Args:
         model, optimizer, args: as in the Trainer.
+        loss_of: the mean loss of a batch of model inputs, a tensor for backward.
         event: called with the name of a callback event at its moment.
         on_report: called with the report of a non-finite step before anything else.
     """
@@ -55,14 +56,14 @@ class StepRunner:
         model: Any,
         optimizer: Any,
         args: TrainingArguments,
+        *,
+        loss_of: Callable[[b.Batch], Any],
         event: Callable[[str], Any],
         on_report: Callable[[dict[str, Any]], Any],
     ) -> None:
         self.model, self.optimizer, self.args = model, optimizer, args
-        self.event, self.on_report = event, on_report
+        self.loss_of, self.event, self.on_report = loss_of, event, on_report
         self.parameters = [p for _, p in model.named_parameters()]
-        smoothing = args.label_smoothing_factor
-        self.options = {"label_smoothing": smoothing} if smoothing else {}
 
     def run(self, batches: list[b.Batch], state: TrainerState) -> StepOutcome:
         """Do the step ``state.global_step + 1`` on ``batches``.
@@ -133,7 +134,7 @@ class StepRunner:
                 if sums.bad_batch is None:
                     sums.random_state = runtime.core_random_state()
                 share = b.row_count(part) / rows / len(batches)
-                loss = self.model(**b.inputs_of(part), **self.options).loss
+                loss = self.loss_of(b.inputs_of(part))
                 value = float(loss.item())
                 sums.loss += share * value
                 if not math.isfinite(value) and sums.bad_batch is None:

@@ -11,7 +11,6 @@ import pathlib
 import time
 from typing import Any
 
-from evolving_attention import optim
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
@@ -20,13 +19,13 @@ from evolving_attention.training import (
     logging,
     numerics,
     runtime,
-    schedules,
 )
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
 from evolving_attention.training.evaluate import EvaluationMixin
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
+from evolving_attention.training.overrides import OverridesMixin
 from evolving_attention.training.plan import RunPlan, make_plan
 from evolving_attention.training.reporting import ReportingMixin
 from evolving_attention.training.saving import SavingMixin
@@ -36,7 +35,7 @@ from evolving_attention.training.step import StepOutcome, StepRunner
 __all__ = ["Trainer"]
 
 
-class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
+class Trainer(OverridesMixin, EvaluationMixin, SavingMixin, ReportingMixin):
     """Fine-tunes a model, with the habits of Hugging Face's Trainer.
 
     A run is a function of model, data and arguments: the same bits for any number of
@@ -129,7 +128,12 @@ class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
         checkpoint = ckpt.find(self.args, wanted)
         self._begin(plan, rows, checkpoint)
         runner = StepRunner(
-            self.model, self.optimizer, self.args, self._event, self._write_report
+            self.model,
+            self.optimizer,
+            self.args,
+            loss_of=lambda batch: self.compute_loss(self.model, batch),
+            event=self._event,
+            on_report=self._write_report,
         )
         if not self.args.skip_memory_metrics:
             runtime.reset_peak_memory()
@@ -273,27 +277,6 @@ class Trainer(EvaluationMixin, SavingMixin, ReportingMixin):
             for part in sets.values() if isinstance(sets, dict) else [sets]:
                 self._rows(part, "eval_dataset")
         numerics.check_finite(self.model, self.optimizer, "before training")
-
-    def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
-        """AdamW without decay on biases and LayerNorm, and the schedule of the args."""
-        args = self.args
-        self.optimizer, self.lr_scheduler = self._given
-        if self.optimizer is None:
-            self.optimizer = optim.AdamW(
-                optim.decay_groups(self.model.named_parameters(), args.weight_decay),
-                lr=args.learning_rate,
-                betas=(args.adam_beta1, args.adam_beta2),
-                eps=args.adam_epsilon,
-                weight_decay=args.weight_decay,
-            )
-        if self.lr_scheduler is None:
-            self.lr_scheduler = schedules.get_scheduler(
-                args.lr_scheduler_type,
-                self.optimizer,
-                plan.warmup_steps,
-                plan.max_steps,
-                args.lr_scheduler_kwargs,
-            )
 
     # ---------------------------------------------------------------------- data
 
