@@ -73,4 +73,4 @@ PYTHONPATH=$package PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 LD_PRELOAD=$pr
 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:strict_string_checks=1 \
 UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 PYTHONPATH=$package PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 LD_PRELOAD=$preload \
-  "$python" -m pytest -q -x -p no:cacheprovider -p no:xdist "$@"
+  "$python" -m pytest -q -p no:cacheprovider -p no:xdist "$@"
