@@ -414,3 +414,53 @@ def test_bad_rows_are_input_errors(tmp_path: Path, row: Any, part: str) -> None:
     with pytest.raises(InputError) as caught:
         make_trainer(tmp_path, tiny_bert(), train_dataset=rows).train()
     assert part in str(caught.value)
+
+
+def masked(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A collator for masked language modelling; its chance comes from numpy.random."""
+    from evolving_attention.data.collate import collate_packed
+
+    batch = collate_packed([{"input_ids": row["input_ids"]} for row in rows])
+    chosen = np.random.random(len(batch["input_ids"])) < 0.3
+    chosen[0] = True
+    batch["labels"] = np.where(chosen, batch["input_ids"], -100)
+    batch["input_ids"] = np.where(chosen, 1, batch["input_ids"])
+    return batch
+
+
+def mlm_trainer(folder: Path, *callbacks: Any, **options: Any) -> Trainer:
+    ea.manual_seed(0)
+    config = ea.BertConfig(
+        **SIZES, attention=ea.attention.Evolving(alpha=0.3, beta=0.2)
+    )
+    args = TrainingArguments(
+        str(folder),
+        num_train_epochs=2,
+        learning_rate=5e-3,
+        save_steps=1,
+        disable_tqdm=True,
+        **options,
+    )
+    return Trainer(
+        ea.BertForMaskedLM(config),
+        args,
+        train_dataset=make_rows(40),
+        data_collator=masked,
+        callbacks=list(callbacks),
+    )
+
+
+def test_language_models_train_resume_and_predict(tmp_path: Path) -> None:
+    whole = mlm_trainer(tmp_path / "a")
+    first = whole.train().training_loss
+    assert np.isfinite(first)
+    with pytest.raises(RuntimeError):
+        mlm_trainer(tmp_path / "b", Die(6)).train()
+    stopped = mlm_trainer(tmp_path / "b")
+    stopped.train(resume_from_checkpoint=True)
+    assert digest(whole.model) == digest(stopped.model)
+    rows = make_rows(9)
+    tokens = sum(len(row["input_ids"]) for row in rows)
+    output = whole.predict(rows)
+    assert output.predictions.shape == (tokens, SIZES["vocab_size"])
+    assert output.label_ids.shape == (tokens,)
