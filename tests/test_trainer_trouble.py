@@ -267,6 +267,8 @@ def test_output_dir_rules(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert check_output_dir(TrainingArguments(str(folder))) is None
     folder.mkdir()
+    (folder / "log.jsonl").write_text("")  # of a run that ended before its first save
+    assert check_output_dir(TrainingArguments(str(folder))) is None
     (folder / "thesis.tex").write_text("mine")
     with pytest.raises(ConfigError, match=r"not empty.*overwrite_output_dir"):
         check_output_dir(TrainingArguments(str(folder)))

@@ -37,6 +37,8 @@ __all__ = [
 
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
 STATE, ARGUMENTS = "trainer_state.json", "training_args.json"
+# What a run that ended before its first save leaves: nobody's data.
+LOGS = {"log.jsonl", "nonfinite-report.json", "runs"}
 
 
 @dataclass
@@ -81,7 +83,8 @@ def check_output_dir(args: TrainingArguments) -> str | None:
             "another name"
         )
     last = get_last_checkpoint(folder)
-    if last is None and any(folder.iterdir()):
+    others = {path.name for path in folder.iterdir()} - LOGS
+    if last is None and others:
         raise ConfigError(
             f"output_dir={args.output_dir!r} is not empty and has no checkpoint to go "
             "on from; choose another folder or pass --overwrite_output_dir"
