@@ -9,6 +9,7 @@ import pytest
 from support.cases import Case, round_to, run_case
 from support.table import CASES
 
+import evolving_attention as ea
 from evolving_attention import _core, optim
 
 THREADS = (1, 2, 3, 7)
@@ -64,5 +65,44 @@ def test_optimizer_does_not_depend_on_threads(dtype: str):
             norms.append(_core.clip_grad_norm(params, 1.0))
             optimizer.step()
         return [np.array(norms)] + [np.array(np.asarray(p)) for p in params]
+
+    assert_same_bits(run)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_training_does_not_depend_on_threads(dtype: str):
+    """Two steps with dropout, clipping and AdamW, large enough for many jobs."""
+    config = ea.BertConfig(
+        vocab_size=2003,
+        hidden_size=192,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        intermediate_size=517,
+        max_position_embeddings=128,
+        num_labels=3,
+        attention=ea.attention.Evolving(alpha=0.3, beta=0.4),
+    )
+    lengths = [69, 1, 33, 17, 64, 5, 90, 23, 47, 11]
+    offsets = np.cumsum([0, *lengths])
+
+    def run() -> list[np.ndarray]:
+        ea.manual_seed(11)
+        rng = np.random.default_rng(11)
+        model = ea.BertForSequenceClassification(config, dtype=dtype).train()
+        optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+        losses = []
+        for _ in range(2):
+            out = model(
+                rng.integers(0, 2003, offsets[-1]),
+                sequence_offsets=offsets,
+                labels=rng.integers(0, 3, len(lengths)),
+            )
+            out.loss.backward()
+            losses += [out.loss.item()]
+            losses += [_core.clip_grad_norm(list(model.parameters()), 1.0)]
+            optimizer.step()
+            optimizer.zero_grad()
+        values = [np.array(np.asarray(p)) for p in model.parameters()]
+        return [np.array(losses), *values]
 
     assert_same_bits(run)

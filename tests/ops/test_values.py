@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.cases import Case, as_float64, forced, round_to
-from support.map_cases import as_mask
+from support.map_cases import CLOSED_FORMS, EVOLVING, Lengths, as_mask
 from support.table import CASES
 
 from evolving_attention import _core, errors
@@ -105,6 +105,35 @@ def test_mean_of_nothing_is_refused():
         _core.ops.mean(tensor(np.zeros((0, 4))))
 
 
+def test_rows_of_an_empty_table_are_zeros():
+    y = _core.ops.gather_rows(tensor(np.zeros((0, 4))), np.array([-1, -1]))
+    np.testing.assert_array_equal(as_float64(y), np.zeros((2, 4)))
+
+
+@pytest.mark.parametrize("op", ["evolve", "evolve_composite"])
+def test_a_convolution_needs_its_parameters(op: str):
+    maps = tensor(np.ones(4))
+    with pytest.raises(errors.InputError, match="weight and bias are needed"):
+        getattr(_core.ops, op)(
+            maps, maps, None, None, EVOLVING, _core.Packing(1, [0, 2])
+        )
+
+
+@pytest.mark.parametrize("coefficients", list(CLOSED_FORMS.values()), ids=CLOSED_FORMS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_evolve_equals_its_composite(coefficients: tuple[float, ...], dtype: str):
+    n = Lengths(3, (17, 1, 0, 9))
+    rng = np.random.default_rng(0)
+    shapes = [(n.elements,), (n.elements,), (3, 3, 3, 3), (3,)]
+    arrays = [tensor(0.3 * rng.standard_normal(s), dtype) for s in shapes]
+    fused = as_float64(_core.ops.evolve(*arrays, coefficients, n.packing))
+    spelled = as_float64(_core.ops.evolve_composite(*arrays, coefficients, n.packing))
+    # bfloat16: the composite rounds the mixed map, the convolution and the sum.
+    relative = {"float32": 2.0**-20, "bfloat16": 2.0**-5, "float64": 2.0**-49}[dtype]
+    bound = relative * np.abs(spelled).max()
+    np.testing.assert_allclose(fused, spelled, rtol=0, atol=bound)
+
+
 MIXED_TYPES = {
     "add": lambda a, b: _core.ops.add(a, b),
     "linear": lambda a, b: _core.ops.linear(a, b),
@@ -122,6 +151,14 @@ MIXED_TYPES = {
         _core.ops.reshape(a, (16,)),
         _core.ops.reshape(b, (4, 4, 1, 1)),
         _core.ops.reshape(_core.ops.slice(b, 0, 0, 1), (4,)),
+        _core.Packing(4, [0, 2], [0, 2]),
+    ),
+    "evolve": lambda a, b: _core.ops.evolve(
+        _core.ops.reshape(b, (16,)),
+        _core.ops.reshape(a, (16,)),
+        _core.ops.reshape(a, (4, 4, 1, 1)),
+        _core.ops.reshape(_core.ops.slice(a, 0, 0, 1), (4,)),
+        EVOLVING,
         _core.Packing(4, [0, 2], [0, 2]),
     ),
 }

@@ -28,6 +28,8 @@ Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
                packing->heads());
   EA_CHECK(q.dim(1) == k.dim(1), "attention_scores",
            "q has width {}, k has width {}", q.dim(1), k.dim(1));
+  EA_CHECK_AS(DTypeError, q.dtype() == k.dtype(), "attention_scores",
+              "q is {}, k is {}; use .to(dtype)", q.dtype(), k.dtype());
   const Tensor tq = contiguous(q.data());
   const Tensor tk = contiguous(k.data());
   const Tensor s = empty({packing->map_elements()}, q.dtype());
@@ -50,6 +52,8 @@ Var attention_context(const Var& p, const Var& v, const PackingPtr& packing) {
   EA_CHECK(p.numel() == packing->map_elements(), "attention_context",
            "maps have {} elements, the packing says {}", p.numel(),
            packing->map_elements());
+  EA_CHECK_AS(DTypeError, p.dtype() == v.dtype(), "attention_context",
+              "maps are {}, v is {}; use .to(dtype)", p.dtype(), v.dtype());
   const Tensor tp = reshape_view(contiguous(p.data()), {p.numel()});
   const Tensor tv = contiguous(v.data());
   const Tensor y = empty({packing->total_queries(), v.dim(1)}, v.dtype());

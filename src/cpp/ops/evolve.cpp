@@ -37,7 +37,13 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
                ? axpby(c.p, previous, c.s, scores)
                : (c.s == 1.0 ? scores : scale(scores, c.s));
   }
-  check_map_weight("evolve", weight, bias, packing->heads());
+  EA_CHECK_AS(InputError, weight.defined() && bias.defined(), "evolve",
+              "weight and bias are needed where w = {} is not 0", c.w);
+  check_map_weight("evolve", weight, bias, packing->heads(), scores.dtype());
+  EA_CHECK_AS(DTypeError,
+              !previous.defined() || previous.dtype() == scores.dtype(),
+              "evolve", "the previous map is {}, scores are {}; use .to(dtype)",
+              previous.dtype(), scores.dtype());
   const bool carried = previous.defined() && (c.a != 0.0 || c.p != 0.0);
   const Var m = carried ? previous : Var();
   const Tensor tm = carried ? flat_of(previous) : Tensor();

@@ -15,6 +15,9 @@ Var evolve_composite(const Var& previous, const Var& scores, const Var& weight,
   const Var mixed = previous.defined() ? axpby(c.p, previous, c.s, scores)
                                        : scale(scores, c.s);
   if (c.w == 0.0) return mixed;
+  EA_CHECK_AS(InputError, weight.defined() && bias.defined(),
+              "evolve_composite",
+              "weight and bias are needed where w = {} is not 0", c.w);
   const Var input = previous.defined() ? axpby(c.a, previous, c.b, scores)
                                        : scale(scores, c.b);
   const Var convolved =

@@ -39,9 +39,12 @@ void check_range(const char* op, std::string_view what, const Tensor& index,
 
 Var gather(const char* name, const Var& x, const Tensor& index) {
   const std::int64_t n = x.dim(0);
-  const std::int64_t width = n == 0 ? 0 : x.numel() / n;
+  std::int64_t width = 1;
   Shape shape = index.shape();
-  for (int axis = 1; axis < x.rank(); ++axis) shape.append(x.shape()[axis]);
+  for (int axis = 1; axis < x.rank(); ++axis) {
+    width *= x.shape()[axis];
+    shape.append(x.shape()[axis]);
+  }
   const std::int64_t m = index.numel();
   const Tensor flat_index = reshape_view(index, {m});
   const Tensor y = empty({m, width}, x.dtype());

@@ -17,6 +17,13 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
            weight.shape(), bias.shape(), width);
   EA_CHECK(!residual.defined() || residual.shape() == x.shape(), "layer_norm",
            "residual has shape {}, input {}", residual.shape(), x.shape());
+  EA_CHECK_AS(DTypeError,
+              weight.dtype() == x.dtype() && bias.dtype() == x.dtype() &&
+                  (!residual.defined() || residual.dtype() == x.dtype()),
+              "layer_norm",
+              "input is {}, weight {}, bias {}: expected one type (and the "
+              "residual's); use .to(dtype)",
+              x.dtype(), weight.dtype(), bias.dtype());
   const std::int64_t rows = width == 0 ? 0 : x.numel() / width;
   const Shape flat{rows, width};
   const DType statistics = x.dtype() == DType::f64 ? DType::f64 : DType::f32;

@@ -39,8 +39,13 @@ Var linear(const Var& x, const Var& weight, const Var& bias) {
            weight.shape(), x.shape());
   EA_CHECK(!bias.defined() || bias.shape() == Shape({weight.dim(0)}), "linear",
            "bias has shape {}, expected ({},)", bias.shape(), weight.dim(0));
-  EA_CHECK_AS(DTypeError, x.dtype() == weight.dtype(), "linear",
-              "input is {}, weight {}", x.dtype(), weight.dtype());
+  EA_CHECK_AS(DTypeError,
+              x.dtype() == weight.dtype() &&
+                  (!bias.defined() || bias.dtype() == x.dtype()),
+              "linear",
+              "input is {}, weight {}: expected one type (and the bias's); use "
+              ".to(dtype)",
+              x.dtype(), weight.dtype());
   const Tensor x2 = as_matrix(x.data());
   const Tensor y = run_matmul(x2, weight.data(), false, true,
                               bias.defined() ? bias.data() : Tensor());

@@ -9,7 +9,7 @@
 namespace ea {
 
 void check_map_weight(const char* op, const Var& weight, const Var& bias,
-                      std::int64_t heads) {
+                      std::int64_t heads, DType maps) {
   EA_CHECK(weight.rank() == 4 && weight.dim(0) == heads &&
                weight.dim(1) == heads && weight.dim(2) == weight.dim(3) &&
                weight.dim(2) % 2 == 1,
@@ -17,11 +17,15 @@ void check_map_weight(const char* op, const Var& weight, const Var& bias,
            weight.shape(), heads, heads);
   EA_CHECK(bias.shape() == Shape({heads}), op,
            "bias has shape {}, expected ({},)", bias.shape(), heads);
+  EA_CHECK_AS(DTypeError, weight.dtype() == maps && bias.dtype() == maps, op,
+              "maps are {}, weight {}, bias {}: expected one type; use "
+              ".to(dtype)",
+              maps, weight.dtype(), bias.dtype());
 }
 
 Var map_conv(const Var& x, const Var& weight, const Var& bias,
              const PackingPtr& packing) {
-  check_map_weight("map_conv", weight, bias, packing->heads());
+  check_map_weight("map_conv", weight, bias, packing->heads(), x.dtype());
   EA_CHECK(x.numel() == packing->map_elements(), "map_conv",
            "maps have {} elements, the packing says {}", x.numel(),
            packing->map_elements());

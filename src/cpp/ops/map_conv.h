@@ -11,8 +11,9 @@ namespace ea {
 Var map_conv(const Var& x, const Var& weight, const Var& bias,
              const PackingPtr& packing);
 
-// Throws ShapeError unless the weight fits the heads and k is odd.
+// Throws ShapeError unless the weight fits the heads and k is odd, DTypeError
+// unless weight and bias have the maps' type.
 void check_map_weight(const char* op, const Var& weight, const Var& bias,
-                      std::int64_t heads);
+                      std::int64_t heads, DType maps);
 
 }  // namespace ea
