@@ -15,7 +15,7 @@ from evolving_attention.interop.config_rules import check_config
 __all__ = ["PretrainedConfig"]
 
 _COMMON: dict[str, Any] = {
-    "num_labels": 2,
+    "num_labels": None,
     "id2label": None,
     "label2id": None,
     "problem_type": None,
@@ -61,8 +61,15 @@ class PretrainedConfig:
     ) -> None:
         source = type(self).__name__
         labels = values["id2label"]
-        if labels and "num_labels" in values:
-            values["num_labels"] = max(len(labels), 1)
+        if labels and values["num_labels"] is None:
+            values["num_labels"] = len(labels)
+        elif values["num_labels"] is None:
+            values["num_labels"] = 2
+        elif labels and len(labels) != values["num_labels"]:
+            raise ConfigError(
+                f"{source}: num_labels = {values['num_labels']}, but id2label names "
+                f"{len(labels)} labels; give one of the two, or let them agree"
+            )
         check_config(values, source)
         for name, allowed in _ONLY.items():
             given = values.get(name, extra.get(name))
@@ -97,9 +104,10 @@ class PretrainedConfig:
         attention = overrides.pop("attention", None)
         if attention is None:
             attention = values.get("attention")
-        count = overrides.get("num_labels")
+        count = overrides.get("num_labels") or options.get("num_labels")
         if count is not None and len(options.get("id2label") or ()) != count:
-            # Labels of the checkpoint's own task say nothing about another one.
+            # Names of another task's labels, or a stale default beside a count: as in
+            # transformers, the count wins.
             options.pop("id2label", None)
             options.pop("label2id", None)
         checked = cls(attention=attention, **{**options, **overrides})
