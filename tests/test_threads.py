@@ -1,0 +1,314 @@
+"""Python threads, the GIL, fork, and errors: the core stays usable and equal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from helpers_models import arrays_of, assert_same_bits, draw, labels_for, run, tiny
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+EVOLVING = ea.attention.Evolving(0.3, 0.4)
+BATCH = draw((30, 17, 3, 38, 21, 1, 40, 25))
+
+
+@pytest.fixture
+def threads():
+    """Set the number of the core's threads; put back afterwards."""
+    before = ea.get_num_threads()
+    yield ea.set_num_threads
+    ea.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny(attention=EVOLVING).eval()
+
+
+def progress_during(work):
+    """How often another Python thread woke up while ``work`` ran, per second."""
+    stop, count = threading.Event(), 0
+
+    def tick():
+        nonlocal count
+        while not stop.is_set():
+            count += 1
+            time.sleep(0.001)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    time.sleep(0.02)
+    before, start = count, time.perf_counter()
+    work()
+    seconds = time.perf_counter() - start
+    ticks = count - before
+    stop.set()
+    ticker.join()
+    return ticks / seconds
+
+
+def long_product():
+    x = ea.Tensor(np.ones((1200, 1200)), dtype="float64")  # the reference kernel
+    return lambda: x @ x
+
+
+def long_model():
+    model = tiny(
+        attention=EVOLVING,
+        hidden_size=192,
+        num_attention_heads=6,
+        intermediate_size=768,
+        max_position_embeddings=300,
+    )
+    inputs = {"input_ids": np.full((16, 256), 5), "labels": np.zeros(16, int)}
+
+    def train():
+        start = time.perf_counter()
+        while time.perf_counter() - start < 0.3:
+            model(**inputs).loss.backward()
+
+    return train
+
+
+def long_update():
+    parameter = ea.Tensor(np.ones(4_000_000, np.float32), requires_grad=True)
+    parameter.grad = ea.Tensor(np.ones(4_000_000, np.float32))
+    optimizer = ea.optim.AdamW([parameter])
+
+    def steps():
+        for _ in range(20):
+            optimizer.step()
+            ea.optim.clip_grad_norm_([parameter], 1.0)
+
+    return steps
+
+
+@pytest.mark.parametrize("make", [long_product, long_model, long_update])
+def test_other_python_threads_go_on_meanwhile(make, threads):
+    threads(1)
+    # Holding the GIL throughout, the work would leave the ticker one or two ticks.
+    assert progress_during(make()) > 20
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_threads_sharing_a_model_in_eval_get_equal_results(model, threads, count):
+    threads(count)
+    inputs = {**BATCH.packed(), "output_attentions": True}
+    expected = arrays_of(model(**inputs))
+
+    def work(number):
+        results = []
+        for _ in range(5):
+            if number % 2:
+                with ea.no_grad():
+                    results.append(arrays_of(model(**inputs)))
+            else:
+                results.append(arrays_of(model(**inputs)))
+        return results
+
+    with ThreadPoolExecutor(8) as pool:
+        for results in pool.map(work, range(8)):
+            for found in results:
+                assert_same_bits(found, expected)
+
+
+def test_threads_training_their_own_models(threads):
+    threads(2)
+
+    def train(own):  # without dropout: its generator is the process's
+        inputs = {**BATCH.packed(), "labels": labels_for(own, BATCH)}
+        optimizer = ea.optim.AdamW(own.parameters(), lr=1e-3)
+        for _ in range(4):
+            run(own, **inputs)
+            optimizer.step()
+        return {k: v.copy() for k, v in own.state_dict().items()}
+
+    models = [tiny(attention=EVOLVING, seed=s).eval() for s in (0, 1, 2, 3) * 2]
+    expected = [train(own) for own in models[:4]]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(train, models[4:]))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same_bits(ours, theirs)
+
+
+def test_no_grad_is_per_thread():
+    x = ea.Tensor(np.ones(2), requires_grad=True)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def without():
+        with ea.no_grad():
+            inside.set()
+            go_on.wait(10)
+
+    thread = threading.Thread(target=without)
+    thread.start()
+    assert inside.wait(10)
+    recorded = (x * 2.0).requires_grad
+    go_on.set()
+    thread.join()
+    assert recorded
+
+
+def test_the_number_of_threads_may_change_while_others_compute(model, threads):
+    inputs = BATCH.packed()
+    expected = arrays_of(model(**inputs))
+    done = threading.Event()
+
+    def change():
+        number = 0
+        while not done.is_set():
+            number += 1
+            threads(number % 3 + 1)
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        for _ in range(30):
+            assert_same_bits(arrays_of(model(**inputs)), expected)
+    finally:
+        done.set()
+        changer.join()
+
+
+@pytest.mark.parametrize("count", [0, -1, 1025])
+def test_numbers_of_threads_out_of_range(count):
+    before = ea.get_num_threads()
+    with pytest.raises(ea.ConfigError, match="1 to 1024"):
+        ea.set_num_threads(count)
+    assert ea.get_num_threads() == before
+
+
+# --- fork -----------------------------------------------------------------------------
+
+
+def in_child(work, seconds=20):
+    """Run ``work`` in a forked child; True when it returned True in time."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+# Python itself warns when a process with threads forks; that is the point here.
+forks = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+@needs_fork
+@forks
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_forked_child_computes_the_same(model, threads, count):
+    threads(count)
+    inputs = {**BATCH.packed(), "labels": labels_for(model, BATCH)}
+    expected, gradients = run(model, **inputs)  # the pool is running now
+
+    def work():
+        found, found_gradients = run(model, **inputs)
+        assert_same_bits(found, expected)
+        assert_same_bits(found_gradients, gradients)
+        return ea.get_num_threads() == count
+
+    assert in_child(work)
+    assert_same_bits(run(model, **inputs)[0], expected)  # and the parent goes on
+
+
+@needs_fork
+@forks
+def test_fork_while_other_threads_compute(model, threads):
+    threads(2)
+    inputs = BATCH.packed()
+    expected = arrays_of(model(**inputs))
+    done = threading.Event()
+
+    def keep_busy():
+        while not done.is_set():
+            model(**inputs)
+
+    busy = [threading.Thread(target=keep_busy) for _ in range(2)]
+    for thread in busy:
+        thread.start()
+
+    def work():
+        assert_same_bits(arrays_of(model(**inputs)), expected)
+        return True
+
+    try:
+        assert all([in_child(work) for _ in range(10)])
+    finally:
+        done.set()
+        for thread in busy:
+            thread.join()
+
+
+# --- errors ---------------------------------------------------------------------------
+
+
+@ea.attention.register("test_threads_failing")
+class Failing(ea.attention.CustomEvolve):
+    """Fails in the second layer whenever it is told to."""
+
+    wanted = None
+
+    def step(self, scores, previous, context):
+        if previous is not None and self.wanted is not None:
+            raise self.wanted
+        return scores
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_exception_inside_a_step_leaves_a_usable_model(error, threads, count):
+    threads(count)
+    kind = Failing()
+    model = tiny(attention=kind)
+    inputs = {**BATCH.packed(), "labels": labels_for(model, BATCH)}
+    ea.manual_seed(1)
+    expected, gradients = run(model, **inputs)
+    memory = _core.current_memory()
+    model.zero_grad()
+    for _ in range(3):
+        kind.wanted = error("mine")
+        with pytest.raises(error, match="mine"):
+            model(**inputs)
+        kind.wanted = None
+        ea.manual_seed(1)
+        found, found_gradients = run(model, **inputs)
+        assert_same_bits(found, expected)
+        assert_same_bits(found_gradients, gradients)
+        del found, found_gradients
+    assert _core.current_memory() <= memory
+
+
+def test_running_out_of_memory_leaves_a_usable_model(model):
+    inputs = {**BATCH.packed(), "labels": labels_for(model, BATCH)}
+    expected, gradients = run(model, **inputs)
+    model.zero_grad()
+    try:
+        for extra in (0, 100_000, 1_000_000):
+            _core.set_memory_limit(_core.current_memory() + extra)
+            with pytest.raises(ea.OutOfMemory, match="batch size"):
+                run(model, **inputs)
+    finally:
+        _core.set_memory_limit(0)
+    found, found_gradients = run(model, **inputs)
+    assert_same_bits(found, expected)
+    assert_same_bits(found_gradients, gradients)
