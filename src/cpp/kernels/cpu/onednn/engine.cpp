@@ -96,20 +96,16 @@ bool has_bf16() {
 }
 
 void* scratch(Scratch slot, std::size_t bytes) {
-  struct Block {
-    void* data = nullptr;
-    std::size_t bytes = 0;
-    ~Block() {
-      if (data != nullptr) deallocate(data, bytes);
-    }
+  struct Owned {
+    MemoryBlock block;
+    ~Owned() { deallocate(block); }
   };
-  thread_local Block blocks[kScratchSlots];
-  Block& block = blocks[static_cast<int>(slot)];
-  if (block.data == nullptr || block.bytes < bytes) {
-    if (block.data != nullptr) deallocate(block.data, block.bytes);
-    block.data = nullptr;
-    block.data = allocate(bytes);
-    block.bytes = bytes;
+  thread_local Owned slots[kScratchSlots];
+  MemoryBlock& block = slots[static_cast<int>(slot)].block;
+  if (block.data == nullptr || block.capacity < bytes) {
+    deallocate(block);
+    block = {};
+    block = allocate(bytes);
   }
   return block.data;
 }

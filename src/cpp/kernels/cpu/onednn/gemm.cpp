@@ -7,8 +7,10 @@
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/gemm_bf16.h"
 #include "kernels/cpu/onednn/problem.h"
+#include "kernels/cpu/onednn/transpose.h"
 #include "runtime/check.h"
 #include "runtime/threads.h"
+#include "tensor/storage.h"
 
 namespace ea::onednn {
 
@@ -86,12 +88,30 @@ void f32_tile(const Problem& p, std::int64_t batch, const Rectangle& r) {
               "oneDNN's sgemm failed with status {}", static_cast<int>(status));
 }
 
-void f32_product(const Problem& p) {
-  initialize();
+void f32_tiles_product(const Problem& p) {
   const Tiles tiles = f32_tiles(p);
   parallel_for(p.batch * tiles.count(), [&](std::int64_t job) {
     f32_tile(p, job / tiles.count(), tile_at(p, tiles, job % tiles.count()));
   });
+}
+
+void f32_product(const Problem& p) {
+  initialize();
+  // sgemm is slow at packing a deep transposed b, once per row of tiles: where
+  // there are rows enough to pay for it, b is turned round once.
+  constexpr std::int64_t kRows = 128, kDepth = 1024;
+  if (!p.transpose_b || p.batch != 1 || p.m < kRows || p.k < kDepth) {
+    return f32_tiles_product(p);
+  }
+  const std::int64_t stride = (p.n + 15) / 16 * 16;
+  const Storage b(p.k * stride * sizeof(float));
+  transpose_padded(static_cast<const float*>(p.b), p.b_stride, p.n, p.k,
+                   static_cast<float*>(b.data()), stride);
+  Problem q = p;
+  q.b = b.data();
+  q.b_stride = stride;
+  q.transpose_b = false;
+  f32_tiles_product(q);
 }
 
 // Without a sum to take, y is the bias.

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/primitive_cache.h"
+#include "kernels/cpu/onednn/transpose.h"
 #include "runtime/bfloat16.h"
 #include "runtime/threads.h"
 #include "tensor/storage.h"
@@ -20,7 +21,7 @@ namespace {
 // Rows of a (tokens in forward products) and, where a is transposed, the depth
 // (tokens in weight gradients) are padded with zeros to multiples of these.
 constexpr std::int64_t kRowStep = 16, kDepthStep = 32;
-constexpr std::int64_t kDepthBlock = 1024;  // of a transposed a
+constexpr std::int64_t kDepthBlock = 2048;  // of a transposed a
 
 std::int64_t up(std::int64_t n, std::int64_t step) {
   return (n + step - 1) / step * step;
@@ -45,80 +46,43 @@ Tiles bf16_tiles(const Problem& p) {
           (p.m + rows() - 1) / rows(), (p.n + cols() - 1) / cols()};
 }
 
-// One stretch of the depth: `depth` of the operands, `padded` of the product.
+// One stretch of the depth.
 struct Piece {
-  std::int64_t begin, depth, padded;
+  std::int64_t begin, depth;
   ProductPtr product;
 };
 
-// The depth of one tile shape, in the order in which it is summed.
+// How one tile shape is computed: pieces of the depth in order of summation.
 struct Plan {
-  std::int64_t rows, cols;   // of the tile, and ...
-  std::int64_t padded_rows;  // ... of its product
-  std::int64_t y_stride;
-  bool plain;  // one piece straight into y
+  std::int64_t padded_rows;  // of its product
+  bool plain;                // the last piece writes y; else finish() does
   std::vector<Piece> pieces;
 };
 
-std::vector<Piece> cut_depth(const Problem& p) {
-  std::vector<Piece> pieces;
-  if (!p.transpose_a) {
-    pieces.push_back({0, p.k, p.k, nullptr});
-    return pieces;
-  }
-  const std::int64_t whole = p.k / kDepthStep * kDepthStep;
-  for (std::int64_t at = 0; at < whole; at += kDepthBlock) {
-    const std::int64_t depth = std::min(kDepthBlock, whole - at);
-    pieces.push_back({at, depth, depth, nullptr});
-  }
-  if (whole < p.k) pieces.push_back({whole, p.k - whole, kDepthStep, nullptr});
-  return pieces;
-}
-
 // False where oneDNN has no fast primitive for a piece.
 bool make_plan(const Problem& p, std::int64_t rows, std::int64_t cols,
-               Plan& plan) {
-  plan.rows = rows;
-  plan.cols = cols;
-  plan.padded_rows = p.transpose_a ? rows : up(rows, kRowStep);
-  const bool padded = plan.padded_rows != rows;
-  plan.y_stride = padded ? cols : p.n;
-  plan.pieces = cut_depth(p);
+               std::int64_t depth_block, Plan& plan) {
+  plan.padded_rows = up(rows, kRowStep);
   plan.plain = p.alpha == 1.0f;
-  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
-    Piece& piece = plan.pieces[i];
-    const bool copied = piece.depth != piece.padded;
-    const bool last = i + 1 == plan.pieces.size();
+  const bool padded = plan.padded_rows != rows;
+  for (std::int64_t at = 0; at < p.k; at += depth_block) {
+    const bool first = at == 0, last = at + depth_block >= p.k;
     const bool into_y = last && plan.plain;
     ProductKey key{};
     key.m = plan.padded_rows;
     key.n = cols;
-    key.k = piece.padded;
-    key.a_stride = copied ? rows : padded ? piece.padded : p.a_stride;
-    key.b_stride = copied ? (p.transpose_b ? piece.padded : cols) : p.b_stride;
-    key.y_stride = into_y ? plan.y_stride : cols;
-    key.transpose_a = p.transpose_a;
+    key.k = std::min(depth_block, p.k - at);
+    key.a_stride = padded ? key.k : p.a_stride;
+    key.b_stride = p.b_stride;
+    key.y_stride = into_y && !padded ? p.n : cols;
     key.transpose_b = p.transpose_b;
     key.bias = into_y && p.bias != nullptr;
-    key.addend = into_y && i > 0;
-    key.output = into_y ? Output::bf16 : i == 0 ? Output::f32 : Output::f32_add;
-    piece.product = find_product(key);
-    if (!piece.product) return false;
+    key.addend = into_y && !first;
+    key.output = into_y ? Output::bf16 : first ? Output::f32 : Output::f32_add;
+    plan.pieces.push_back({at, key.k, find_product(key)});
+    if (!plan.pieces.back().product) return false;
   }
   return true;
-}
-
-// Copies a rectangle of `rows` rows and fills it up with zero rows and columns.
-void copy_padded(const bfloat16* from, std::int64_t stride, std::int64_t rows,
-                 std::int64_t cols, bfloat16* to, std::int64_t to_rows,
-                 std::int64_t to_cols) {
-  for (std::int64_t i = 0; i < to_rows; ++i) {
-    const std::int64_t used = i < rows ? cols : 0;
-    std::memcpy(static_cast<void*>(to + i * to_cols), from + i * stride,
-                used * sizeof(bfloat16));
-    std::memset(static_cast<void*>(to + i * to_cols + used), 0,
-                (to_cols - used) * sizeof(bfloat16));
-  }
 }
 
 bfloat16* bf16_scratch(Scratch slot, std::int64_t elements) {
@@ -186,26 +150,12 @@ void bf16_tile(const Problem& p, const Plan& plan, std::int64_t batch,
   for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
     const Piece& piece = plan.pieces[i];
     const bool into_y = plan.plain && i + 1 == plan.pieces.size();
-    const bool depth_padded = piece.padded != piece.depth;
     const bfloat16* a = a0 + a_offset(p, r.row, piece.begin);
     const bfloat16* b = b0 + b_offset(p, piece.begin, r.col);
-    if (depth_padded) {  // a is transposed: [depth, rows]
-      bfloat16* copy = bf16_scratch(Scratch::a, piece.padded * r.rows);
-      copy_padded(a, p.a_stride, piece.depth, r.rows, copy, piece.padded,
-                  r.rows);
-      a = copy;
-      copy = bf16_scratch(Scratch::b, piece.padded * r.cols);
-      if (p.transpose_b) {
-        copy_padded(b, p.b_stride, r.cols, piece.depth, copy, r.cols,
-                    piece.padded);
-      } else {
-        copy_padded(b, p.b_stride, piece.depth, r.cols, copy, piece.padded,
-                    r.cols);
-      }
-      b = copy;
-    } else if (rows_padded) {
-      bfloat16* copy = bf16_scratch(Scratch::a, plan.padded_rows * p.k);
-      copy_padded(a, p.a_stride, r.rows, p.k, copy, plan.padded_rows, p.k);
+    if (rows_padded) {
+      bfloat16* copy = bf16_scratch(Scratch::a, plan.padded_rows * piece.depth);
+      copy_padded(a, p.a_stride, r.rows, piece.depth, copy, plan.padded_rows,
+                  piece.depth);
       a = copy;
     }
     execute(*piece.product,
@@ -266,10 +216,8 @@ void widened_product(const Problem& p, void (*f32_product)(const Problem&)) {
   }
 }
 
-}  // namespace
-
-void bf16_product(const Problem& p, void (*f32_product)(const Problem&)) {
-  if (!has_bf16()) return widened_product(p, f32_product);
+// y = op(a) op(b) with a as it lies. Depths are cut into blocks of this size.
+bool tiled_product(const Problem& p, std::int64_t depth_block) {
   const Tiles tiles = bf16_tiles(p);
   const std::int64_t last_rows = p.m - (tiles.down - 1) * tiles.rows;
   const std::int64_t last_cols = p.n - (tiles.across - 1) * tiles.cols;
@@ -277,8 +225,9 @@ void bf16_product(const Problem& p, void (*f32_product)(const Problem&)) {
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       if (!make_plan(p, i == 0 ? tiles.rows : last_rows,
-                     j == 0 ? tiles.cols : last_cols, plans[i][j])) {
-        return widened_product(p, f32_product);
+                     j == 0 ? tiles.cols : last_cols, depth_block,
+                     plans[i][j])) {
+        return false;
       }
     }
   }
@@ -290,6 +239,56 @@ void bf16_product(const Problem& p, void (*f32_product)(const Problem&)) {
     bf16_tile(p, plans[bottom][right], job / tiles.count(),
               tile_at(p, tiles, tile));
   });
+  return true;
+}
+
+// a is transposed: its depth is a token count. a is copied as it would lie
+// untransposed, both are padded in depth.
+bool transposed_product(const Problem& p) {
+  const std::int64_t k = up(p.k, kDepthStep);
+  // An odd number of cache lines, so that rows do not fall onto one another in
+  // the cache.
+  const std::int64_t stride = k % 64 == 0 ? k + 32 : k;
+  const Storage a(p.batch * p.m * stride * sizeof(bfloat16));
+  Problem q = p;
+  q.k = k;
+  q.a = a.data();
+  q.a_stride = stride;
+  q.a_batch = p.m * stride;
+  q.transpose_a = false;
+  for (std::int64_t i = 0; i < p.batch; ++i) {
+    transpose_padded(static_cast<const bfloat16*>(p.a) + i * p.a_batch,
+                     p.a_stride, p.k, p.m,
+                     static_cast<bfloat16*>(a.data()) + i * q.a_batch, stride);
+  }
+  const std::int64_t b_rows = p.transpose_b ? p.n : k;
+  const std::int64_t b_cols = p.transpose_b ? k : p.n;
+  const Storage b(k == p.k ? 0 : p.batch * k * p.n * sizeof(bfloat16));
+  if (k != p.k) {
+    q.b = b.data();
+    q.b_stride = b_cols;
+    q.b_batch = k * p.n;
+    for (std::int64_t i = 0; i < p.batch; ++i) {
+      const auto* from = static_cast<const bfloat16*>(p.b) + i * p.b_batch;
+      auto* to = static_cast<bfloat16*>(b.data()) + i * q.b_batch;
+      parallel_chunks(b_rows, 64, [&](std::int64_t begin, std::int64_t end) {
+        const std::int64_t rows = p.transpose_b ? p.n : p.k;
+        copy_padded(from + begin * p.b_stride, p.b_stride,
+                    std::clamp<std::int64_t>(rows - begin, 0, end - begin),
+                    p.transpose_b ? p.k : p.n, to + begin * b_cols, end - begin,
+                    b_cols);
+      });
+    }
+  }
+  return tiled_product(q, kDepthBlock);
+}
+
+}  // namespace
+
+void bf16_product(const Problem& p, void (*f32_product)(const Problem&)) {
+  const bool done = has_bf16() && (p.transpose_a ? transposed_product(p)
+                                                 : tiled_product(p, p.k));
+  if (!done) widened_product(p, f32_product);
 }
 
 }  // namespace ea::onednn
