@@ -15,8 +15,8 @@ package=$build/package
 
 # The parsers of foreign bytes and everything that touches raw memory.
 selection=(
-  tests/kernels tests/ops tests/test_bindings.py tests/test_tensor.py
-  tests/test_attention_contract.py
+  tests/kernels tests/ops tests/test_tensor.py tests/test_interop_numpy.py
+  tests/test_packing.py tests/test_adamw.py tests/test_attention_contract.py
 )
 if [ $# -eq 0 ]; then
   cd "$repo"
