@@ -68,9 +68,15 @@ void transpose_of(const T* from, std::int64_t stride, std::int64_t rows,
                   std::int64_t cols, T* to, std::int64_t to_stride) {
   constexpr std::int64_t kSide = Block<T>::kSide;
   constexpr std::int64_t kStrip = 32;  // columns of a job: lines stay in the L1
+  constexpr std::int64_t kAhead = 16;  // rows: each is a page of its own
   parallel_chunks(cols, kStrip, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = 0; i < to_stride; i += kSide) {
       for (std::int64_t j = begin; j < end; j += kSide) {
+        if (i + kAhead + kSide <= rows) {
+          for (int row = 0; row < kSide; ++row) {
+            __builtin_prefetch(from + (i + kAhead + row) * stride + j);
+          }
+        }
         copy_block(from + i * stride + j, stride, rows - i, end - j,
                    to + j * to_stride + i, to_stride);
       }
