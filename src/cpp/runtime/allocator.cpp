@@ -3,10 +3,11 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <map>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/check.h"
@@ -25,42 +26,38 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// Small blocks are many and alike: those are reused only for their own class.
+constexpr std::size_t kSmall = std::size_t{1} << 14;
+// Below this the cache may grow freely.
+constexpr std::int64_t kFreeCache = std::int64_t{64} << 20;
+
 class Pool {
  public:
-  void* take(std::size_t bytes) {
+  MemoryBlock take(std::size_t bytes) {
     const std::size_t size = size_class(bytes);
     const std::lock_guard lock(mutex_);
-    if (limit_ > 0 && statistics_.current + static_cast<std::int64_t>(size) >
-                          limit_) {
+    if (limit_ > 0 &&
+        statistics_.current + static_cast<std::int64_t>(size) > limit_) {
       fail<OutOfMemory>("allocate",
                         "{} bytes asked for, {} in use, limit {}; lower the "
                         "batch size or raise set_memory_limit",
                         size, statistics_.current, limit_);
     }
-    void* block = nullptr;
-    if (auto it = free_.find(size); it != free_.end() && !it->second.empty()) {
-      block = it->second.back();
-      it->second.pop_back();
-      statistics_.cached -= static_cast<std::int64_t>(size);
-    } else {
-      block = fresh(size);
-    }
-    statistics_.current += static_cast<std::int64_t>(size);
-    if (statistics_.current > statistics_.peak) {
-      statistics_.peak = statistics_.current;
-    }
+    const MemoryBlock block = cached_or_fresh(size);
+    statistics_.current += static_cast<std::int64_t>(block.capacity);
+    most_ = std::max(most_, statistics_.current);
+    statistics_.peak = std::max(statistics_.peak, statistics_.current);
     return block;
   }
 
-  void give(void* block, std::size_t bytes) noexcept {
-    const std::size_t size = size_class(bytes);
+  void give(MemoryBlock block) noexcept {
     const std::lock_guard lock(mutex_);
-    statistics_.current -= static_cast<std::int64_t>(size);
+    statistics_.current -= static_cast<std::int64_t>(block.capacity);
     try {
-      free_[size].push_back(block);
-      statistics_.cached += static_cast<std::int64_t>(size);
+      free_[block.capacity].push_back(block.data);
+      statistics_.cached += static_cast<std::int64_t>(block.capacity);
     } catch (...) {
-      std::free(block);
+      std::free(block.data);
     }
   }
 
@@ -85,6 +82,36 @@ class Pool {
   }
 
  private:
+  MemoryBlock cached_or_fresh(std::size_t size) {
+    const std::size_t largest = size < kSmall ? size : 2 * size;
+    for (auto it = free_.lower_bound(size);
+         it != free_.end() && it->first <= largest; ++it) {
+      if (it->second.empty()) continue;
+      void* data = it->second.back();
+      it->second.pop_back();
+      statistics_.cached -= static_cast<std::int64_t>(it->first);
+      return {data, it->first};
+    }
+    if (statistics_.current + statistics_.cached +
+            static_cast<std::int64_t>(size) >
+        most_ + kFreeCache) {
+      trim(static_cast<std::int64_t>(size));
+    }
+    return {fresh(size), size};
+  }
+
+  // Frees cached blocks, largest first, until `bytes` are gone or none is left.
+  void trim(std::int64_t bytes) {
+    for (auto it = free_.rbegin(); it != free_.rend() && bytes > 0; ++it) {
+      while (!it->second.empty() && bytes > 0) {
+        std::free(it->second.back());
+        it->second.pop_back();
+        statistics_.cached -= static_cast<std::int64_t>(it->first);
+        bytes -= static_cast<std::int64_t>(it->first);
+      }
+    }
+  }
+
   void* fresh(std::size_t size) {
     const std::size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
     const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
@@ -112,8 +139,9 @@ class Pool {
   }
 
   std::mutex mutex_;
-  std::unordered_map<std::size_t, std::vector<void*>> free_;
+  std::map<std::size_t, std::vector<void*>> free_;
   MemoryStatistics statistics_;
+  std::int64_t most_ = 0;  // of statistics_.current, ever
   std::int64_t limit_ = 0;
 };
 
@@ -125,10 +153,10 @@ Pool& pool() {
 
 }  // namespace
 
-void* allocate(std::size_t bytes) { return pool().take(bytes); }
+MemoryBlock allocate(std::size_t bytes) { return pool().take(bytes); }
 
-void deallocate(void* block, std::size_t bytes) noexcept {
-  if (block != nullptr) pool().give(block, bytes);
+void deallocate(MemoryBlock block) noexcept {
+  if (block.data != nullptr) pool().give(block);
 }
 
 MemoryStatistics memory_statistics() { return pool().statistics(); }

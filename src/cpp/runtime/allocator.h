@@ -12,12 +12,19 @@ struct MemoryStatistics {
   std::int64_t cached = 0;   // bytes kept for reuse
 };
 
-// 64-byte aligned block of at least `bytes` (never null). Blocks are cached by
-// size class: a training step asks for the same sizes again and again, and
-// fresh pages cost more than the arithmetic done in them.
+// A 64-byte aligned block of `capacity` bytes, at least what was asked for.
+struct MemoryBlock {
+  void* data = nullptr;
+  std::size_t capacity = 0;
+};
+
+// Blocks are cached for reuse: a training step asks for like sizes again and
+// again, and fresh pages cost more than the arithmetic done in them. A cached
+// block of up to twice the size serves too (packed batches differ a little from
+// step to step), and the cache never grows beyond the most that was in use.
 // Throws OutOfMemory when the system has none or the limit would be passed.
-void* allocate(std::size_t bytes);
-void deallocate(void* block, std::size_t bytes) noexcept;
+MemoryBlock allocate(std::size_t bytes);
+void deallocate(MemoryBlock block) noexcept;
 
 MemoryStatistics memory_statistics();
 void reset_peak_memory();

@@ -3,11 +3,10 @@
 
 #include <utility>
 
-#include "runtime/allocator.h"
-
 namespace ea {
 
-Storage::Storage(std::size_t bytes) : data_(allocate(bytes)), bytes_(bytes) {}
+Storage::Storage(std::size_t bytes)
+    : block_(allocate(bytes)), data_(block_.data), bytes_(bytes) {}
 
 Storage::Storage(void* data, std::size_t bytes, std::function<void()> release)
     : data_(data), bytes_(bytes), release_(std::move(release)) {}
@@ -16,7 +15,7 @@ Storage::~Storage() {
   if (release_) {
     release_();
   } else {
-    deallocate(data_, bytes_);
+    deallocate(block_);
   }
 }
 

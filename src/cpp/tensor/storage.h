@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 
+#include "runtime/allocator.h"
+
 namespace ea {
 
 class Storage {
@@ -20,6 +22,7 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
 
  private:
+  MemoryBlock block_;  // of the allocator; empty for lent memory
   void* data_;
   std::size_t bytes_;
   std::function<void()> release_;

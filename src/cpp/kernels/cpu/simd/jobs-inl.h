@@ -34,19 +34,18 @@ EA_INLINE std::int64_t rows_per_block(std::int64_t rows, std::int64_t width) {
 class Scratch {
  public:
   explicit Scratch(std::int64_t bytes)
-      : bytes_(static_cast<std::size_t>(bytes)), data_(allocate(bytes_)) {}
-  ~Scratch() { deallocate(data_, bytes_); }
+      : block_(allocate(static_cast<std::size_t>(bytes))) {}
+  ~Scratch() { deallocate(block_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   template <typename T>
   EA_INLINE T* as() const {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(block_.data);
   }
 
  private:
-  std::size_t bytes_;
-  void* data_;
+  MemoryBlock block_;
 };
 
 // y[i] = sum over blocks b of partial[b * stride + i], in the order of b.
