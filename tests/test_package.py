@@ -1,0 +1,66 @@
+"""What is installed: one oneDNN, few requirements, licences, extras that are named."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import evolving_attention
+
+PACKAGE = Path(evolving_attention.__file__).parent
+BASE = {"numpy", "ml_dtypes", "safetensors", "tokenizers", "typer", "rich"}
+MAPS = Path("/proc/self/maps")
+
+
+def requirements() -> list[str]:
+    """Requirement lines of the installed distribution; skips in a source tree."""
+    try:
+        return metadata.requires("evolving-attention") or []
+    except metadata.PackageNotFoundError:
+        pytest.skip("evolving-attention runs from its source tree, not installed")
+
+
+def test_one_onednn_lies_inside_of_the_package() -> None:
+    assert [p.name for p in PACKAGE.rglob("libdnnl*")] == ["libdnnl.so.3"]
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="needs /proc")
+def test_the_core_loads_its_own_onednn() -> None:
+    code = (
+        "import evolving_attention._core\n"
+        "print({l.split()[-1] for l in open('/proc/self/maps') if 'dnnl' in l})"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == repr({str(PACKAGE / "libdnnl.so.3")})
+
+
+def test_run_time_requirements_are_the_six() -> None:
+    base = [line for line in requirements() if "extra ==" not in line]
+    assert {re.split(r"[<>=!~ ;]", line)[0] for line in base} == BASE
+    assert not any("dnn" in line or "eigen" in line for line in requirements())
+
+
+def test_every_extra_that_messages_name_exists() -> None:
+    requirements()
+    declared = set(metadata.metadata("evolving-attention").get_all("Provides-Extra"))
+    named = set()
+    for file in PACKAGE.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        named |= set(re.findall(r'\bextra="(\w+)"', text))
+        named |= set(re.findall(r"evolving-attention\[(\w+)\]", text))
+    assert named
+    assert named <= declared
+
+
+def test_licences_travel_with_the_package() -> None:
+    requirements()
+    files = metadata.files("evolving-attention") or []
+    names = {file.name for file in files if "licenses" in file.parts}
+    assert {"LICENSE", "THIRD_PARTY_NOTICES.md"} <= names
