@@ -50,15 +50,21 @@ class PythonEvolve final : public Evolve {
  public:
   PythonEvolve(py::object slot, const EvolveSite& site)
       : slot_(std::move(slot)), heads_(site.heads) {
-    const py::dict initial =
-        slot_.attr("parameters")(site.layer, site.heads).cast<py::dict>();
-    for (const auto& item : initial) {
+    const py::object initial = slot_.attr("parameters")(site.layer, site.heads);
+    EA_CHECK_AS(ConfigError, py::isinstance<py::dict>(initial), "evolve",
+                "{}.parameters() returned a {}, expected a dict of names and "
+                "initial arrays",
+                type_name(slot_), type_name(initial));
+    for (const auto& item : py::dict(initial)) {
+      EA_CHECK_AS(ConfigError, py::isinstance<py::str>(item.first), "evolve",
+                  "{}.parameters() has a name of type {}, expected strings",
+                  type_name(slot_), type_name(item.first));
       const auto name = item.first.cast<std::string>();
       const Tensor values = clone(from_python(item.second));
       names_.push_back(name);
-      parameters_.push_back(
-          add_parameter("evolve." + name, values.shape(), site.dtype,
-                        {Init::Kind::given, 0.0, values}));
+      parameters_.push_back(add_parameter("evolve." + name, values.shape(),
+                                          site.dtype,
+                                          {Init::Kind::given, 0.0, values}));
     }
   }
   ~PythonEvolve() override {
@@ -82,19 +88,29 @@ class PythonEvolve final : public Evolve {
     const py::object before =
         previous.defined() ? py::cast(previous) : py::object(py::none());
     const py::object result = slot_.attr("step")(scores, before, where);
-    if (py::isinstance<py::tuple>(result)) {
-      const auto pair = result.cast<std::pair<Var, Var>>();
-      return {checked(pair.first, scores), checked(pair.second, scores)};
+    if (py::isinstance<py::tuple>(result) && py::len(result) == 2) {
+      const py::tuple pair = result;
+      return {checked(pair[0], scores), checked(pair[1], scores)};
     }
-    const Var logits = checked(result.cast<Var>(), scores);
+    const Var logits = checked(result, scores);
     return {logits, logits};
   }
 
  private:
-  static Var checked(const Var& maps, const Var& scores) {
+  static std::string type_name(const py::handle& object) {
+    return py::str(py::type::handle_of(object).attr("__name__"));
+  }
+
+  Var checked(const py::object& result, const Var& scores) const {
+    EA_CHECK_AS(InputError, py::isinstance<Var>(result), "evolve",
+                "{}.step returned a {}, expected a Tensor, or a pair of them: "
+                "maps for the softmax and maps to carry",
+                type_name(slot_), type_name(result));
+    const Var maps = result.cast<Var>();
     EA_CHECK(maps.shape() == scores.shape() && maps.dtype() == scores.dtype(),
-             "evolve", "step returned {} {}, expected the scores' {} {}",
-             maps.dtype(), maps.shape(), scores.dtype(), scores.shape());
+             "evolve", "{}.step returned {} {}, expected the scores' {} {}",
+             type_name(slot_), maps.dtype(), maps.shape(), scores.dtype(),
+             scores.shape());
     return maps;
   }
 

@@ -1,5 +1,5 @@
 // DLPack exchange: the structures are its published, stable binary interface.
-#include <cstring>
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -75,6 +75,18 @@ struct Exported {
   Shape shape, strides;
 };
 
+py::object ask_for_capsule(const py::object& object) {
+  try {
+    return object.attr("__dlpack__")();
+  } catch (const py::error_already_set& e) {
+    if (!e.matches(PyExc_BufferError)) throw;
+    fail<InputError>("from_dlpack",
+                     "its owner does not lend the memory: {} To copy an array, "
+                     "use ea.Tensor(array)",
+                     py::str(e.value()).cast<std::string>());
+  }
+}
+
 }  // namespace
 
 py::capsule to_dlpack(const Tensor& t) {
@@ -108,7 +120,7 @@ py::capsule to_dlpack(const Tensor& t) {
 Tensor from_dlpack(const py::object& object) {
   EA_CHECK_AS(InputError, py::hasattr(object, "__dlpack__"), "from_dlpack",
               "expected an object with __dlpack__");
-  const py::object capsule = object.attr("__dlpack__")();
+  const py::object capsule = ask_for_capsule(object);
   auto* managed = static_cast<DLManagedTensor*>(
       PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (managed == nullptr) throw py::error_already_set();
@@ -121,19 +133,17 @@ Tensor from_dlpack(const py::object& object) {
   const DType dtype = dtype_of_type(in.dtype);
   const Shape shape(std::span<const std::int64_t>(
       in.shape, static_cast<std::size_t>(in.ndim)));
-  const Shape strides =
-      in.strides == nullptr
-          ? contiguous_strides(shape)
-          : Shape(std::span<const std::int64_t>(
-                in.strides, static_cast<std::size_t>(in.ndim)));
+  Shape strides = contiguous_strides(shape);
+  if (in.strides != nullptr) {  // negative ones too, so not by append()
+    std::copy_n(in.strides, in.ndim, &strides[0]);
+  }
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   auto release = [managed] {
     if (managed->deleter == nullptr || Py_IsInitialized() == 0) return;
     const py::gil_scoped_acquire gil;
     managed->deleter(managed);
   };
-  const auto bytes =
-      static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   auto storage = std::make_shared<Storage>(
       static_cast<char*>(in.data) + in.byte_offset, bytes, release);
   return contiguous(Tensor(storage, 0, shape, strides, dtype));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "bindings/arguments.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -58,9 +59,24 @@ py::array as_array(const py::handle& object) {
   const py::module_ np = py::module_::import("numpy");
   const bool is_array = py::isinstance<py::array>(object);
   if (!is_array && py::hasattr(object, "__dlpack__")) {
-    return to_numpy(from_dlpack(py::reinterpret_borrow<py::object>(object)));
+    try {
+      return to_numpy(from_dlpack(py::reinterpret_borrow<py::object>(object)));
+    } catch (const DTypeError&) {
+      // Booleans, int16, float16 and the like: NumPy converts them.
+      if (!py::hasattr(object, "__array__")) throw;
+    }
   }
-  py::array array = np.attr("asarray")(object);
+  py::array array;
+  try {
+    array = np.attr("asarray")(object);
+  } catch (const py::error_already_set& e) {
+    if (!e.matches(PyExc_ValueError)) throw;
+    // NumPy speaks of inhomogeneous shapes here.
+    fail<ShapeError>("tensor",
+                     "the nested list is not rectangular: its rows differ in "
+                     "length; pad them to one length (got {})",
+                     described(object));
+  }
   if (!is_array && array.dtype().kind() == 'f' &&
       !py::hasattr(object, "__array__")) {
     // A list of Python floats has no element type of its own.
@@ -97,8 +113,8 @@ py::array to_numpy(const Tensor& t) {
     strides.push_back(t.strides()[axis] * size);
   }
   auto* keep = new StoragePtr(t.storage());
-  const py::capsule owner(
-      keep, [](void* p) { delete static_cast<StoragePtr*>(p); });
+  const py::capsule owner(keep,
+                          [](void* p) { delete static_cast<StoragePtr*>(p); });
   return py::array(numpy_dtype(t.dtype()), shape, strides, t.raw(), owner);
 }
 
@@ -109,14 +125,15 @@ Tensor from_python(const py::handle& object) {
   if (!dtype) {
     const char* target = nearest(array.dtype());
     EA_CHECK_AS(DTypeError, target != nullptr, "tensor",
-                "cannot use an array of {}; expected numbers of type float32, "
-                "bfloat16, float64, int64, int32 or uint8",
-                py::str(array.dtype()).cast<std::string>());
+                "expected numbers (an array, a list, a tensor or an object "
+                "with __dlpack__), got {}",
+                described(object));
     array = array.attr("astype")(target);
     dtype = shared_dtype(array.dtype());
   }
   const bool usable = (array.flags() & py::array::c_style) != 0 &&
                       array.writeable() &&
+                      array.attr("flags").attr("aligned").cast<bool>() &&
                       array.attr("dtype").attr("isnative").cast<bool>();
   if (!usable) {
     array = py::module_::import("numpy").attr("array")(
@@ -129,19 +146,24 @@ Tensor from_python(const py::handle& object, DType dtype) {
   return cast(from_python(object), dtype);
 }
 
+Var var_of(const py::handle& object) { return Var(from_python(object)); }
+
 Tensor optional_integers(const py::handle& object, const char* name) {
   if (object.is_none()) return {};
   Tensor t;
   try {
     t = from_python(object);
-  } catch (const py::error_already_set& e) {
-    // NumPy's own message speaks of inhomogeneous shapes; say whose.
+  } catch (const ShapeError&) {
     fail<ShapeError>("forward",
-                     "{} is not a rectangular array of integers ({}); pad the "
-                     "rows to one length, or pass packed ids with "
-                     "sequence_offsets",
-                     name, e.what());
+                     "{} is not a rectangular array of integers: its rows "
+                     "differ in length (got {}); pad them to one length, or "
+                     "pass packed ids with sequence_offsets",
+                     name, described(object));
+  } catch (const DTypeError&) {
+    fail<DTypeError>("forward", "{} must be integers, got {}", name,
+                     described(object));
   }
+  if (t.numel() == 0) t = cast(t, DType::i64);  // [] has no type of its own
   EA_CHECK_AS(DTypeError, !is_floating(t.dtype()), "forward",
               "{} must be integers, got {}", name, t.dtype());
   return cast(t, DType::i64);

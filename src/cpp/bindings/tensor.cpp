@@ -5,6 +5,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
+#include "bindings/arguments.h"
 #include "bindings/numpy.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
@@ -25,10 +26,15 @@ py::tuple shape_tuple(const Shape& shape) {
 Shape shape_of(const py::args& args) {
   py::sequence dims = args;
   if (args.size() == 1 && !py::isinstance<py::int_>(args[0])) {
-    dims = args[0].cast<py::sequence>();
+    EA_CHECK_AS(ConfigError, py::isinstance<py::sequence>(args[0]),
+                "reshape: shape", "expected whole numbers, got {}",
+                described(args[0]));
+    dims = args[0];
   }
   std::vector<std::int64_t> sizes;
-  for (const py::handle dim : dims) sizes.push_back(dim.cast<std::int64_t>());
+  for (const py::handle dim : dims) {
+    sizes.push_back(whole_number(dim, "reshape: shape"));
+  }
   EA_CHECK(sizes.size() <= Shape::kMaxRank, "reshape", "at most {} axes",
            Shape::kMaxRank);
   Shape shape;
@@ -85,8 +91,8 @@ Var index(const Var& self, const py::object& key) {
   const auto i = py::int_(key).cast<std::int64_t>();
   if (i < -n || i >= n) {
     // Python's iteration protocol ends on IndexError.
-    throw py::index_error(format(
-        "[index] {} is out of range for {} rows", i, n));
+    throw py::index_error(
+        format("[index] {} is out of range for {} rows", i, n));
   }
   const std::int64_t at = i < 0 ? i + n : i;
   Shape rest;
@@ -114,10 +120,31 @@ std::string repr(const Var& v) {
 
 py::array as_numpy_array(const Var& self, const py::object& dtype,
                          const py::object& copy) {
-  py::array array = to_numpy(self.data());
-  if (!dtype.is_none()) array = array.attr("astype")(dtype);
-  if (!copy.is_none() && copy.cast<bool>()) array = array.attr("copy")();
+  const py::array array = to_numpy(self.data());
+  const bool converts =
+      !dtype.is_none() && !py::dtype::from_args(dtype).equal(array.dtype());
+  if (copy.is_none() || copy.cast<bool>()) {
+    if (converts) return array.attr("astype")(dtype);
+    return copy.is_none() ? array : array.attr("copy")().cast<py::array>();
+  }
+  if (converts) {
+    throw py::value_error(
+        "[tensor] another dtype needs a copy, and copy=False");
+  }
   return array;
+}
+
+py::capsule lend(const Var& self, const py::kwargs& options) {
+  const auto option = [&](const char* name) -> py::object {
+    return options.contains(name) ? py::object(options[name]) : py::none();
+  };
+  const py::object device = option("dl_device");
+  if (!device.is_none() && !device.equal(py::make_tuple(1, 0))) {
+    throw py::buffer_error("[tensor] lies in CPU memory: dl_device is (1, 0)");
+  }
+  const py::object copy = option("copy");
+  const bool copies = !copy.is_none() && copy.cast<bool>();
+  return to_dlpack(copies ? clone(self.data()) : self.data());
 }
 
 py::buffer_info buffer(const Var& self) {
@@ -138,8 +165,8 @@ py::buffer_info buffer(const Var& self) {
                                      array.shape() + array.ndim());
       std::vector<py::ssize_t> strides(array.strides(),
                                        array.strides() + array.ndim());
-      return {t.raw(), sizeof(T), py::format_descriptor<T>::format(),
-              array.ndim(), shape, strides};
+      return {t.raw(),      sizeof(T), py::format_descriptor<T>::format(),
+              array.ndim(), shape,     strides};
     }
   });
 }
@@ -160,8 +187,7 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__rtruediv__", &reflected_op<div>, py::is_operator())
       .def("__neg__", [](const Var& self) { return scale(self, -1.0); })
       .def(
-          "__matmul__",
-          [](const Var& a, const Var& b) { return matmul(a, b); },
+          "__matmul__", [](const Var& a, const Var& b) { return matmul(a, b); },
           py::is_operator(), py::call_guard<py::gil_scoped_release>())
       .def(
           "sum",
@@ -177,9 +203,10 @@ void bind_arithmetic(py::class_<Var>& c) {
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
           py::call_guard<py::gil_scoped_release>())
-      .def("reshape", [](const Var& self, const py::args& shape) {
-        return reshape(self, shape_of(shape));
-      })
+      .def("reshape",
+           [](const Var& self, const py::args& shape) {
+             return reshape(self, shape_of(shape));
+           })
       .def(
           "transpose",
           [](const Var& self, int a, int b) { return transpose(self, a, b); },
@@ -197,12 +224,8 @@ void bind_interchange(py::class_<Var>& c) {
   c.def("numpy", [](const Var& self) { return to_numpy(self.data()); })
       .def("__array__", &as_numpy_array, py::arg("dtype") = py::none(),
            py::arg("copy") = py::none())
-      .def("__dlpack__",
-           [](const Var& self, const py::kwargs&) {
-             return to_dlpack(self.data());
-           })
-      .def("__dlpack_device__",
-           [](const Var&) { return py::make_tuple(1, 0); })
+      .def("__dlpack__", &lend)
+      .def("__dlpack_device__", [](const Var&) { return py::make_tuple(1, 0); })
       .def_buffer(&buffer);
 }
 
@@ -231,10 +254,10 @@ void bind_tensor(py::module_& m) {
           },
           [](const Var& self, const std::optional<Var>& grad) {
             if (!grad) return self.set_grad({});
-            EA_CHECK(grad->shape() == self.shape() &&
-                         grad->dtype() == self.dtype(),
-                     "grad", "gradient is {} {}, the tensor {} {}",
-                     grad->dtype(), grad->shape(), self.dtype(), self.shape());
+            EA_CHECK(
+                grad->shape() == self.shape() && grad->dtype() == self.dtype(),
+                "grad", "gradient is {} {}, the tensor {} {}", grad->dtype(),
+                grad->shape(), self.dtype(), self.shape());
             self.set_grad(contiguous(grad->data()));
           })
       .def("item", [](const Var& self) { return self.data().item(); })
@@ -250,7 +273,8 @@ void bind_tensor(py::module_& m) {
            "Overwrites the values in place; shapes must be equal.")
       .def("__len__",
            [](const Var& self) {
-             if (self.rank() == 0) throw py::type_error("len() of a 0-d tensor");
+             if (self.rank() == 0)
+               throw py::type_error("len() of a 0-d tensor");
              return self.dim(0);
            })
       .def("__float__", [](const Var& self) { return self.data().item(); })
@@ -258,9 +282,10 @@ void bind_tensor(py::module_& m) {
       .def("__repr__", &repr);
   bind_arithmetic(c);
   bind_interchange(c);
-  m.def("from_dlpack",
-        [](const py::object& object) { return Var(from_dlpack(object)); },
-        py::arg("object"), "Wraps an object with __dlpack__ without copying.");
+  m.def(
+      "from_dlpack",
+      [](const py::object& object) { return Var(from_dlpack(object)); },
+      py::arg("object"), "Wraps an object with __dlpack__ without copying.");
   m.def("set_grad_enabled", &set_grad_enabled, py::arg("enabled"),
         "Switches recording for this thread; returns what it was.");
   m.def("is_grad_enabled", &grad_enabled);

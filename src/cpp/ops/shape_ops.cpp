@@ -12,6 +12,7 @@ Shape complete(const Shape& from, Shape to) {
   int unknown = -1;
   std::int64_t known = 1;
   for (int axis = 0; axis < to.rank(); ++axis) {
+    EA_CHECK(to[axis] >= -1, "reshape", "negative size {}", to[axis]);
     if (to[axis] == -1) {
       EA_CHECK(unknown < 0, "reshape", "only one size may be -1");
       unknown = axis;
