@@ -1,0 +1,276 @@
+"""A kind in one Python file: equal to the core's own, trained, saved, loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from helpers_models import (
+    NO_DROPOUT,
+    arrays_of,
+    assert_same_bits,
+    draw,
+    labels_for,
+    run,
+    tiny,
+)
+
+import evolving_attention as ea
+from evolving_attention import functional as F
+
+RESEARCHERS_FILE = '''
+"""Evolving attention once more, from the functions of ea.functional."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+import evolving_attention as ea
+from evolving_attention import functional as F
+
+
+@ea.attention.register("my_evolving")
+@dataclass(frozen=True)
+class MyEvolving(ea.attention.CustomEvolve):
+    """I = a M + (1 - a) S; L = b relu(Conv(I)) + (1 - b) I; first layer L = S."""
+
+    alpha: float
+    beta: float
+
+    def parameters(self, layer, num_heads):
+        if layer == 0:
+            return {}
+        rng = np.random.default_rng(layer)
+        weight = rng.normal(0, (9 * num_heads) ** -0.5, (num_heads, num_heads, 3, 3))
+        return {"weight": weight, "bias": np.zeros(num_heads)}
+
+    def step(self, scores, previous, context):
+        if previous is None:
+            return scores
+        a, b, own = self.alpha, self.beta, context.parameters
+        mixed = F.axpby(a, previous, 1 - a, scores)
+        conv = F.map_conv(mixed, own["weight"], own["bias"], context.packing)
+        return F.axpby(1 - b, mixed, b, F.relu(conv))
+'''
+BATCH = draw((5, 9, 1, 6))
+
+
+@pytest.fixture(scope="module")
+def my_evolving(tmp_path_factory):
+    """The class, imported from the researcher's file."""
+    path = tmp_path_factory.mktemp("research") / "my_kind.py"
+    path.write_text(textwrap.dedent(RESEARCHERS_FILE), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("my_kind", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["my_kind"] = module
+    spec.loader.exec_module(module)
+    return module.MyEvolving
+
+
+def pair(my_evolving, dtype, alpha=0.3, beta=0.4):
+    """The custom model and the core's, with the same parameters."""
+    custom = tiny(attention=my_evolving(alpha, beta), dtype=dtype)
+    core = tiny(attention=ea.attention.Evolving(alpha, beta), dtype=dtype)
+    held = dict(custom.named_parameters())
+    for name, tensor in core.named_parameters():
+        tensor.copy_(held[name.replace("evolving_conv", "evolve")])
+    return custom, core
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-13), ("float32", 2e-5)])
+@pytest.mark.parametrize(("alpha", "beta"), [(0.3, 0.4), (0.0, 1.0), (1.0, 0.5)])
+def test_it_reproduces_evolving(my_evolving, alpha, beta, dtype, bound):
+    custom, core = pair(my_evolving, dtype, alpha, beta)
+    names = [name for name, _ in custom.named_parameters()]
+    assert "bert.encoder.layer.1.attention.self.evolve.weight" in names
+    assert "bert.encoder.layer.0.attention.self.evolve.weight" not in names
+    inputs = {
+        **BATCH.packed(),
+        "labels": labels_for(core, BATCH),
+        "output_attention_logits": True,
+    }
+    results = []
+    for model in (custom, core):
+        ea.manual_seed(2)
+        results.append(run(model, **inputs))
+    (found, found_gradients), (expected, gradients) = results
+    for key, value in expected.items():
+        assert np.allclose(found[key], value, rtol=0, atol=bound), key
+    for name, gradient in gradients.items():
+        ours = found_gradients[name.replace("evolving_conv", "evolve")]
+        scale = max(1.0, np.abs(gradient).max())
+        assert np.allclose(ours, gradient, rtol=0, atol=bound * scale), name
+
+
+@pytest.mark.parametrize(
+    "name", ["BertForSequenceClassification", "RobertaForMaskedLM"]
+)
+def test_it_trains_is_saved_and_loaded(my_evolving, name, tmp_path):
+    model = tiny(name, my_evolving(0.2, 0.3), initializer_range=0.1)
+    batch = draw((5, 9, 1, 6), model.config.model_type)
+    inputs = {**batch.packed(), "labels": labels_for(model, batch)}
+    start = {k: v.copy() for k, v in model.state_dict().items()}
+    before = model.eval()(**inputs).loss.item()
+    optimizer = ea.optim.AdamW(model.parameters(), lr=3e-3)
+    model.train()
+    for _ in range(12):
+        model(**inputs).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    after = arrays_of(model.eval()(**inputs))
+    assert after["loss"] < 0.6 * before
+    moved = [k for k, v in model.state_dict().items() if np.any(v != start[k])]
+    assert len([key for key in moved if ".evolve." in key]) == 4
+
+    model.save_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
+    assert again.config.attention == my_evolving(0.2, 0.3)
+    assert again.load_report.new == []
+    assert_same_bits(arrays_of(again(**inputs)), after)
+
+
+def test_a_pretrained_model_gains_it(my_evolving, tmp_path):
+    tiny().save_pretrained(tmp_path)
+    model = ea.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, attention=my_evolving(0.1, 0.1)
+    )
+    place = "bert.encoder.layer.{}.attention.self.evolve.{}"
+    new = [place.format(i, part) for i in (1, 2) for part in ("weight", "bias")]
+    assert sorted(model.load_report.new) == sorted(new)
+    initial = my_evolving(0.1, 0.1).parameters(1, 3)["weight"].astype(np.float32)
+    state = model.state_dict()
+    assert np.array_equal(state[place.format(1, "weight")], initial)
+
+
+def test_padding_does_not_change_it(my_evolving):
+    model = tiny(attention=my_evolving(0.3, 1.0)).eval()
+    labels = labels_for(model, BATCH)
+    expected = run(model, **BATCH.packed(), labels=labels)
+    for extra, left in [(0, False), (7, False), (7, True)]:
+        found = run(model, **BATCH.padded(extra, left), labels=labels)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert_same_bits(ours, theirs)
+
+
+def test_its_file_must_have_been_imported(my_evolving, tmp_path, monkeypatch):
+    tiny(attention=my_evolving(0.2, 0.3)).save_pretrained(tmp_path)
+    monkeypatch.delitem(ea.attention.base._KINDS, "my_evolving")
+    with pytest.raises(ea.ConfigError, match=r"my_evolving.*import its module"):
+        ea.BertForSequenceClassification.from_pretrained(tmp_path)
+
+
+# --- what a step is told, and may return ----------------------------------------------
+
+
+def kind_of(step):
+    """A kind that is not registered, with this step."""
+
+    class Kind(ea.attention.CustomEvolve):
+        pass
+
+    Kind.step = lambda self, *arguments: step(*arguments)
+    return Kind()
+
+
+def test_the_context(my_evolving):
+    seen = []
+
+    def step(scores, previous, context):
+        seen.append(context)
+        assert (previous is None) == (context.layer == 0)
+        assert scores.shape == (context.packing.map_elements,)
+        return scores
+
+    model = tiny(attention=kind_of(step))
+    model(**BATCH.packed())
+    model.eval()(**BATCH.packed())
+    assert [c.layer for c in seen] == [0, 1, 2] * 2
+    assert [c.training for c in seen] == [True] * 3 + [False] * 3
+    assert {c.num_layers for c in seen} == {c.num_heads for c in seen} == {3}
+    assert seen[0].packing.offsets == [0, 5, 14, 15, 21]
+    assert seen[0].parameters == {}
+
+
+def test_a_pair_is_shown_and_carried():
+    carried = []
+
+    def step(scores, previous, context):
+        if previous is not None:
+            carried.append(np.asarray(previous).copy())
+        return F.scale(scores, 0.5), F.scale(scores, 3.0)
+
+    model = tiny("BertModel", kind_of(step), **NO_DROPOUT).eval()
+    out = model(**BATCH.packed(), output_attention_logits=True, output_attentions=True)
+    base = tiny("BertModel", **NO_DROPOUT).eval()
+    scores = np.asarray(
+        base(**BATCH.packed(), output_attention_logits=[0]).attention_logits[0]
+    )
+    assert np.allclose(out.attention_logits[0], 3 * scores, atol=1e-6)
+    row = scores[1, 0, 0] * 0.5
+    expected = np.exp(row) / np.exp(row).sum()
+    assert np.allclose(np.asarray(out.attentions[0])[1, 0, 0], expected, atol=1e-6)
+    begin = 3 * 5 * 5
+    assert np.allclose(carried[0][begin : begin + 9], 3 * scores[1, 0, 0], atol=1e-6)
+
+
+WRONG = {
+    "shape": (lambda s, p, c: s.reshape(-1, 1), ea.ShapeError, "step returned"),
+    "type": (lambda s, p, c: s.to("float64"), ea.ShapeError, "step returned float64"),
+    "nothing": (lambda s, p, c: None, ea.InputError, "step returned.*NoneType"),
+    "an array": (
+        lambda s, p, c: np.asarray(s),
+        ea.InputError,
+        "step returned.*ndarray",
+    ),
+    "three": (lambda s, p, c: (s, s, s), ea.InputError, "step returned.*tuple"),
+    "a pair of arrays": (
+        lambda s, p, c: (s, np.asarray(s)),
+        ea.InputError,
+        "step returned",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_results_of_a_step(case):
+    step, error, message = WRONG[case]
+    model = tiny(attention=kind_of(step)).eval()
+    with pytest.raises(error, match=message):
+        model(**BATCH.packed())
+
+
+def test_a_kind_without_a_step():
+    class Kind(ea.attention.CustomEvolve):
+        pass
+
+    model = tiny(attention=Kind())
+    with pytest.raises(NotImplementedError, match="Kind has no step"):
+        model(**BATCH.packed())
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ([1.0], ea.ConfigError, r"Kind\.parameters\(\) returned a list"),
+        ({3: np.ones(2)}, ea.ConfigError, "has a name of type int"),
+        ({"weight": "abc"}, ea.DTypeError, "expected numbers"),
+    ],
+)
+def test_wrong_parameters(given, error, message):
+    class Kind(ea.attention.CustomEvolve):
+        def parameters(self, layer, num_heads):
+            return given
+
+    with pytest.raises(error, match=message):
+        tiny(attention=Kind())
+
+
+def test_a_name_belongs_to_one_class():
+    class Other(ea.attention.CustomEvolve):
+        pass
+
+    with pytest.raises(ea.ConfigError, match="'evolving' is already Evolving"):
+        ea.attention.register("evolving")(Other)
