@@ -1,5 +1,4 @@
-// The CPU's fast kernels in order of preference, for the instruction set in
-// use.
+// The CPU's fast kernels, in order of preference, for the ISA in use.
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
 #include "kernels/registry.h"
