@@ -7,6 +7,9 @@ namespace ea {
 
 namespace py = pybind11;
 
+// Turns the exception in flight into Python's, by the same rules as in calls.
+void raise_from_import();
+
 void bind_errors(py::module_& m);
 void bind_runtime(py::module_& m);
 void bind_tensor(py::module_& m);

@@ -41,6 +41,16 @@ void translate(std::exception_ptr pointer) {
 
 }  // namespace
 
+void raise_from_import() {
+  try {
+    translate(std::current_exception());
+  } catch (py::error_already_set& e) {
+    e.restore();
+  } catch (const std::exception& e) {
+    PyErr_SetString(PyExc_ImportError, e.what());
+  }
+}
+
 void bind_errors(py::module_& m) {
   (void)m;
   py::register_exception_translator(&translate);

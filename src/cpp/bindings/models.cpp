@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 
+#include "bindings/arguments.h"
 #include "bindings/attention.h"
 #include "bindings/numpy.h"
 #include "nn/attention/registry.h"
@@ -40,8 +41,7 @@ std::unique_ptr<Model> create(const std::string& architecture,
 }
 
 // Draws the initial values of the named parameters, in the model's order.
-void initialize_parameters(Model& model,
-                           const std::set<std::string>& names) {
+void initialize_parameters(Model& model, const std::set<std::string>& names) {
   const py::gil_scoped_release release;
   for (const Module::Parameter& p : model.parameters()) {
     if (names.count(p.name) > 0) initialize(p.var.data(), p.init);
@@ -68,7 +68,15 @@ void put(py::dict& out, const char* name, const std::map<int, Var>& values) {
 
 Tensor labels_of(const py::object& labels) {
   if (labels.is_none()) return {};
-  const Tensor t = from_python(labels);
+  Tensor t;
+  try {
+    t = from_python(labels);
+  } catch (const InputError&) {
+    fail<DTypeError>("forward",
+                     "labels must be a rectangular array of class numbers, or "
+                     "of values where num_labels is 1; got {}",
+                     described(labels));
+  }
   return is_floating(t.dtype()) ? t : cast(t, DType::i64);
 }
 

@@ -2,6 +2,14 @@
 #include "bindings/bind.h"
 #include "kernels/backends.h"
 
+// pybind11 makes an ImportError of whatever goes wrong here; a bad EA_*
+// variable is a ConfigError, at import as anywhere else.
+#undef PYBIND11_CATCH_INIT_EXCEPTIONS
+#define PYBIND11_CATCH_INIT_EXCEPTIONS \
+  catch (...) {                        \
+    ea::raise_from_import();           \
+  }
+
 PYBIND11_MODULE(_core, m) {
   m.doc() = "C++ core of evolving_attention: tensors, autograd, models.";
   ea::bind_errors(m);

@@ -42,8 +42,7 @@ void bind_pointwise(py::module_& m) {
   m.def("sub", &sub, py::arg("a"), py::arg("b"), Release(), "a - b");
   m.def("mul", &mul, py::arg("a"), py::arg("b"), Release(), "a * b");
   m.def("div", &div, py::arg("a"), py::arg("b"), Release(), "a / b");
-  m.def("scale", &scale, py::arg("x"), py::arg("alpha"), Release(),
-        "alpha x");
+  m.def("scale", &scale, py::arg("x"), py::arg("alpha"), Release(), "alpha x");
   m.def("axpby", &axpby, py::arg("alpha"), py::arg("x"), py::arg("beta"),
         py::arg("z"), Release(), "alpha x + beta z, equal shapes");
   m.def(
@@ -145,21 +144,21 @@ void bind_layers(py::module_& m) {
 
 void bind_maps(py::module_& m) {
   m.def("attention_scores", &attention_scores, py::arg("q"), py::arg("k"),
-        py::arg("packing"), py::arg("scale"), Release(),
+        py::arg("packing").none(false), py::arg("scale"), Release(),
         "flat maps scale q k^T; q, k (tokens, heads d)");
   m.def("attention_context", &attention_context, py::arg("p"), py::arg("v"),
-        py::arg("packing"), Release(), "P v; (tokens, heads d)");
+        py::arg("packing").none(false), Release(), "P v; (tokens, heads d)");
   m.def(
       "map_softmax",
       [](const Var& x, const PackingPtr& packing, double scale,
          const OptionalVar& mask) {
         return map_softmax(x, packing, scale, mask ? mask->data() : Tensor());
       },
-      py::arg("x"), py::arg("packing"), py::arg("scale") = 1.0,
+      py::arg("x"), py::arg("packing").none(false), py::arg("scale") = 1.0,
       py::arg("key_mask") = py::none(), Release(),
       "softmax over the keys of maps; key_mask uint8 (total keys,)");
-  m.def("map_conv", &map_conv, py::arg("x"), py::arg("weight"),
-        py::arg("bias"), py::arg("packing"), Release(),
+  m.def("map_conv", &map_conv, py::arg("x"), py::arg("weight"), py::arg("bias"),
+        py::arg("packing").none(false), Release(),
         "k x k convolution of maps, heads as channels");
   const auto with = [](auto fn) {
     return [fn](const OptionalVar& previous, const Var& scores,
@@ -171,11 +170,11 @@ void bind_maps(py::module_& m) {
   };
   m.def("evolve", with(evolve), py::arg("previous"), py::arg("scores"),
         py::arg("weight"), py::arg("bias"), py::arg("coefficients"),
-        py::arg("packing"), Release(),
+        py::arg("packing").none(false), Release(),
         "p M + s S + w ReLU(Conv(a M + b S)), coefficients (a, b, p, s, w)");
   m.def("evolve_composite", with(evolve_composite), py::arg("previous"),
         py::arg("scores"), py::arg("weight"), py::arg("bias"),
-        py::arg("coefficients"), py::arg("packing"), Release(),
+        py::arg("coefficients"), py::arg("packing").none(false), Release(),
         "evolve() spelled out in other ops");
 }
 
@@ -191,26 +190,26 @@ void bind_packing(py::module_& m) {
       "Where the sequences of a packed batch and their attention maps lie.")
       .def(py::init([](std::int64_t heads, const py::object& q,
                        const py::object& k) {
-             return std::make_shared<Packing>(
-                 heads, offsets_of(q), offsets_of(k.is_none() ? q : k));
+             return std::make_shared<Packing>(heads, offsets_of(q),
+                                              offsets_of(k.is_none() ? q : k));
            }),
            py::arg("num_heads"), py::arg("offsets"),
            py::arg("key_offsets") = py::none())
       .def_property_readonly("num_heads", &Packing::heads)
       .def_property_readonly("num_sequences", &Packing::sequences)
       .def_property_readonly("map_elements", &Packing::map_elements)
-      .def_property_readonly(
-          "offsets", [](const Packing& p) { return p.q_offsets(); })
-      .def_property_readonly(
-          "key_offsets", [](const Packing& p) { return p.k_offsets(); })
+      .def_property_readonly("offsets",
+                             [](const Packing& p) { return p.q_offsets(); })
+      .def_property_readonly("key_offsets",
+                             [](const Packing& p) { return p.k_offsets(); })
       .def(
           "pad",
           [](const Packing& self, const Var& maps) {
             const Shape shape{self.sequences(), self.heads(),
                               self.longest_query(), self.longest_key()};
             const Tensor index = from_values(self.padded_map_index());
-            return reshape(
-                gather_rows(reshape(maps, {maps.numel(), 1}), index), shape);
+            return reshape(gather_rows(reshape(maps, {maps.numel(), 1}), index),
+                           shape);
           },
           py::arg("maps"), Release(),
           "Flat maps as [sequences, heads, queries, keys], zeros outside.");

@@ -1,6 +1,9 @@
 // Threads, seeds, memory, kernels and facts about this build.
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
+#include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "kernels/registry.h"
 #include "runtime/allocator.h"
@@ -46,17 +49,53 @@ py::list profile() {
   return all;
 }
 
+RandomState random_state_of(const py::object& state) {
+  const bool pair = py::isinstance<py::sequence>(state) &&
+                    !py::isinstance<py::str>(state) && py::len(state) == 2;
+  EA_CHECK_AS(ConfigError, pair, "set_rng_state",
+              "expected the pair (seed, offset) of get_rng_state(), got {}",
+              described(state));
+  // Seeds and offsets use all 64 bits, so not by Whole.
+  const auto number = [&](int i) {
+    const py::object one = state[py::int_(i)];
+    const auto value = PyLong_Check(one.ptr()) != 0
+                           ? PyLong_AsUnsignedLongLong(one.ptr())
+                           : static_cast<unsigned long long>(-1);
+    if (PyErr_Occurred() != nullptr)
+      PyErr_Clear();
+    else if (PyLong_Check(one.ptr()) != 0)
+      return std::uint64_t{value};
+    fail<ConfigError>("set_rng_state",
+                      "expected whole numbers from 0 to 2^64 - 1 as in "
+                      "get_rng_state(), got {}",
+                      described(one));
+  };
+  return {number(0), number(1)};
+}
+
 }  // namespace
 
 void bind_runtime(py::module_& m) {
-  m.def("set_num_threads", &set_num_threads, py::arg("count"),
-        py::call_guard<py::gil_scoped_release>(),
-        "Sets how many threads the core uses (1 to 1024). Results do not "
-        "depend on it.");
+  m.def(
+      "set_num_threads",
+      [](Whole<"set_num_threads: count"> count) {
+        const std::int64_t n =
+            std::clamp<std::int64_t>(count.value, 0, 1 << 20);
+        set_num_threads(static_cast<int>(n));
+      },
+      py::arg("count"), py::call_guard<py::gil_scoped_release>(),
+      "Sets how many threads the core uses (1 to 1024). Results do not "
+      "depend on it.");
   m.def("get_num_threads", &num_threads,
         "Returns how many threads the core uses.");
-  m.def("manual_seed", &manual_seed, py::arg("seed"),
-        "Seeds dropout and initial values.");
+  m.def(
+      "manual_seed",
+      [](Whole<"manual_seed: seed"> seed) {
+        EA_CHECK_AS(ConfigError, seed.value >= 0, "manual_seed: seed",
+                    "expected 0 or more, got {}", seed.value);
+        manual_seed(static_cast<std::uint64_t>(seed.value));
+      },
+      py::arg("seed"), "Seeds dropout and initial values.");
   m.def(
       "get_rng_state",
       [] {
@@ -66,9 +105,7 @@ void bind_runtime(py::module_& m) {
       "Returns (seed, offset): the complete state of the generator.");
   m.def(
       "set_rng_state",
-      [](std::pair<std::uint64_t, std::uint64_t> s) {
-        set_random_state({s.first, s.second});
-      },
+      [](const py::object& state) { set_random_state(random_state_of(state)); },
       py::arg("state"), "Restores what get_rng_state() returned.");
   m.def("build_info", &build_info,
         "Returns versions, instruction sets and threads of this build.");
@@ -87,8 +124,15 @@ void bind_runtime(py::module_& m) {
       "Returns the most bytes held since reset_peak_memory().");
   m.def("reset_peak_memory", &reset_peak_memory,
         "Starts the count of peak_memory() anew.");
-  m.def("set_memory_limit", &set_memory_limit, py::arg("bytes"),
-        "Refuses allocations beyond so many bytes (0: no limit).");
+  m.def(
+      "set_memory_limit",
+      [](Whole<"set_memory_limit: bytes"> bytes) {
+        EA_CHECK_AS(ConfigError, bytes.value >= 0, "set_memory_limit: bytes",
+                    "expected 0 (no limit) or more, got {}", bytes.value);
+        set_memory_limit(bytes.value);
+      },
+      py::arg("bytes"),
+      "Refuses allocations beyond so many bytes (0: no limit).");
   m.def("release_cached_memory", &release_cached_memory,
         "Gives freed blocks that were kept for reuse back to the system.");
   m.def("set_profiling", &set_profiling, py::arg("on"),

@@ -1,6 +1,7 @@
 // Reads the environment once, at first use.
 #include "runtime/env.h"
 
+#include <charconv>
 #include <cstdlib>
 
 #include "runtime/check.h"
@@ -20,7 +21,10 @@ const std::string& max_isa() {
   static const std::string value = [] {
     std::string v = text("EA_MAX_ISA");
     if (!v.empty() && v != "avx2" && v != "avx512") {
-      fail<ConfigError>("env", "EA_MAX_ISA={}: expected avx2 or avx512", v);
+      fail<ConfigError>("env",
+                        "EA_MAX_ISA={}: expected avx2 or avx512; unset it "
+                        "to use the best this machine has",
+                        v);
     }
     return v;
   }();
@@ -36,9 +40,14 @@ int num_threads() {
   static const int value = [] {
     const std::string v = text("EA_NUM_THREADS");
     if (v.empty()) return 0;
-    const int n = std::atoi(v.c_str());
-    if (n < 1 || n > 1024) {
-      fail<ConfigError>("env", "EA_NUM_THREADS={}: expected 1 to 1024", v);
+    int n = 0;
+    const auto [end, error] = std::from_chars(v.data(), v.data() + v.size(), n);
+    if (error != std::errc() || end != v.data() + v.size() || n < 1 ||
+        n > 1024) {
+      fail<ConfigError>("env",
+                        "EA_NUM_THREADS={}: expected a whole number from 1 to "
+                        "1024; unset it to use every processor",
+                        v);
     }
     return n;
   }();

@@ -1,0 +1,37 @@
+// Reads numbers from Python objects, and names what is none.
+#include "bindings/arguments.h"
+
+namespace ea {
+
+std::int64_t whole_number(const py::handle& object, const char* name) {
+  EA_CHECK_AS(ConfigError,
+              PyIndex_Check(object.ptr()) != 0 && !PyBool_Check(object.ptr()),
+              name, "expected a whole number, got {}", described(object));
+  const auto number =
+      py::reinterpret_steal<py::object>(PyNumber_Index(object.ptr()));
+  if (!number) throw py::error_already_set();
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  EA_CHECK_AS(ConfigError, overflow == 0, name,
+              "expected a whole number of 64 bits, got {}", described(object));
+  return value;
+}
+
+std::string described(const py::handle& object) {
+  if (object.is_none()) return "None";
+  const std::string type =
+      py::str(py::type::handle_of(object).attr("__name__"));
+  std::string text = py::repr(object);
+  if (text.empty() || text.front() == '<') return "a " + type;
+  constexpr std::size_t kLongest = 60;
+  if (text.size() > kLongest) {
+    std::size_t end = kLongest;  // never inside a UTF-8 character
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+      --end;
+    }
+    text = text.substr(0, end) + "…";
+  }
+  return "a " + type + " " + text;
+}
+
+}  // namespace ea
