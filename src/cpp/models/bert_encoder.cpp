@@ -25,8 +25,8 @@ double rate(const Options& options, const char* key, double otherwise) {
 
 EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
   EncoderLayerConfig config;
-  config.attention = {s.hidden, s.heads, s.attention_dropout, s.init_std,
-                      dtype, 0, 1};
+  config.attention = {s.hidden, s.heads, s.attention_dropout, s.init_std, dtype,
+                      0,        1};
   config.intermediate_size = s.intermediate;
   config.activation = s.activation;
   config.hidden_dropout = s.hidden_dropout;
@@ -59,9 +59,10 @@ BertSizes::BertSizes(const Options& o)
               "num_labels = {} must be positive", num_labels);
 }
 
-BertEmbeddings::BertEmbeddings(const BertSizes& s, DType dtype)
-    : word_(s.vocab, s.hidden, dtype, s.init_std),
-      position_(s.positions, s.hidden, dtype, s.init_std),
+BertEmbeddings::BertEmbeddings(const BertSizes& s, DType dtype,
+                               std::int64_t position_padding)
+    : word_(s.vocab, s.hidden, dtype, s.init_std, s.pad_token_id),
+      position_(s.positions, s.hidden, dtype, s.init_std, position_padding),
       type_(s.types, s.hidden, dtype, s.init_std),
       norm_(s.hidden, s.eps, dtype),
       dropout_(s.hidden_dropout) {
@@ -82,7 +83,7 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
                          bool pooler, std::int64_t padding_id)
     : sizes_(sizes),
       rule_{sizes.positions, padding_id},
-      embeddings_(sizes, config.dtype),
+      embeddings_(sizes, config.dtype, padding_id),
       stack_(layer_config(sizes, config.dtype), static_cast<int>(sizes.layers),
              config.make_evolve) {
   add_child("embeddings", embeddings_);
@@ -97,6 +98,12 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
 EncodedText BertEncoder::forward(const TextInputs& inputs) {
   EncodedText out;
   out.text = pack(inputs, sizes_.heads, rule_);
+  check_ids(out.text, "input_ids", out.text.input_ids, sizes_.vocab,
+            "vocab_size");
+  check_ids(out.text, "token_type_ids", out.text.token_type_ids, sizes_.types,
+            "type_vocab_size");
+  check_ids(out.text, "position_ids", out.text.position_ids, sizes_.positions,
+            "max_position_embeddings");
   out.stack = stack_.forward(embeddings_.forward(out.text), out.text.packing,
                              inputs.wanted);
   if (pooler_) {

@@ -21,7 +21,9 @@ struct BertSizes {
 
 class BertEmbeddings : public Module {
  public:
-  BertEmbeddings(const BertSizes& sizes, DType dtype);
+  // `position_padding`: the position of padding ids, or -1 (see PositionRule).
+  BertEmbeddings(const BertSizes& sizes, DType dtype,
+                 std::int64_t position_padding);
   Var forward(const PackedText& text);
   const Var& word_weight() const { return word_.weight(); }
 

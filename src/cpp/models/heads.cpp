@@ -48,8 +48,10 @@ void add_language_model(ModelOutput& out, const Var& logits,
                         const EncodedText& encoded, const TextInputs& inputs) {
   out.logits = pad_rows(logits, encoded.text);
   if (inputs.labels.defined()) {
-    out.loss = cross_entropy(logits, pack_labels(inputs.labels, encoded.text),
-                             inputs.label_smoothing);
+    const Tensor labels = pack_labels(inputs.labels, encoded.text);
+    check_ids(encoded.text, "labels", labels, logits.dim(1), "vocab_size",
+              kIgnoreIndex);
+    out.loss = cross_entropy(logits, labels, inputs.label_smoothing);
   }
 }
 

@@ -18,8 +18,8 @@ void check_integers(const char* name, const Tensor& t) {
 
 void check_same(const char* name, const Tensor& t, const Tensor& ids) {
   EA_CHECK(!t.defined() || t.shape() == ids.shape(), "forward",
-           "{} has shape {}, input_ids {}: they must be equal", name,
-           t.shape(), ids.shape());
+           "{} has shape {}, input_ids {}: they must be equal", name, t.shape(),
+           ids.shape());
 }
 
 struct Rows {
@@ -63,12 +63,12 @@ Rows rows_of_packed(const TextInputs& in) {
            offsets.shape());
   Rows rows;
   rows.offsets.assign(values(offsets), values(offsets) + offsets.numel());
-  EA_CHECK(rows.offsets.front() == 0 &&
-               rows.offsets.back() == in.input_ids.numel(),
-           "forward",
-           "sequence_offsets run from {} to {}, expected 0 to {} (the number "
-           "of input_ids)",
-           rows.offsets.front(), rows.offsets.back(), in.input_ids.numel());
+  EA_CHECK(
+      rows.offsets.front() == 0 && rows.offsets.back() == in.input_ids.numel(),
+      "forward",
+      "sequence_offsets run from {} to {}, expected 0 to {} (the number "
+      "of input_ids)",
+      rows.offsets.front(), rows.offsets.back(), in.input_ids.numel());
   for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
     EA_CHECK_AS(InputError, rows.offsets[b] > rows.offsets[b - 1], "forward",
                 "sequence {} has no token: sequence_offsets[{}] = {} is not "
@@ -126,10 +126,10 @@ Tensor positions(const TextInputs& in, const Rows& rows, bool padded,
               rows);
 }
 
-void check_length(const Rows& rows, const PositionRule& rule) {
+void check_length(const Tensor& positions, const PositionRule& rule) {
   const std::int64_t offset = rule.padding_id < 0 ? 0 : rule.padding_id + 1;
-  for (std::size_t i = 0; i < rows.columns.size(); ++i) {
-    EA_CHECK_AS(InputError, rows.columns[i] + offset < rule.max_positions,
+  for (std::int64_t i = 0; i < positions.numel(); ++i) {
+    EA_CHECK_AS(InputError, values(positions)[i] < rule.max_positions,
                 "forward",
                 "a sequence has more than {} tokens, the most this model takes "
                 "(max_position_embeddings {}); pass truncation=True and "
@@ -165,12 +165,12 @@ PackedText pack(const TextInputs& given, std::int64_t heads,
   check_same("token_type_ids", in.token_type_ids, in.input_ids);
   check_same("position_ids", in.position_ids, in.input_ids);
   const Rows rows = padded ? rows_of_padded(in) : rows_of_packed(in);
-  if (!in.position_ids.defined()) check_length(rows, rule);
   PackedText text;
   text.padded = padded;
   text.input_ids = pick(in.input_ids, rows);
   text.token_type_ids = pick(in.token_type_ids, rows);
   text.position_ids = positions(in, rows, padded, rule);
+  if (!in.position_ids.defined()) check_length(text.position_ids, rule);
   text.packing = std::make_shared<const Packing>(heads, rows.offsets);
   text.places = from_values(rows.places);
   text.first_rows = from_values({rows.offsets.data(), rows.offsets.size() - 1});
@@ -182,12 +182,25 @@ PackedText pack(const TextInputs& given, std::int64_t heads,
       index[static_cast<std::size_t>(rows.places[i])] =
           static_cast<std::int64_t>(i);
     }
-    text.pad_index =
-        reshape_view(from_values(index), in.input_ids.shape());
+    text.pad_index = reshape_view(from_values(index), in.input_ids.shape());
   } else {
     text.length = text.packing->longest_query();
   }
   return text;
+}
+
+void check_ids(const PackedText& text, const char* name, const Tensor& ids,
+               std::int64_t size, const char* limit, std::int64_t ignored) {
+  for (std::int64_t i = 0; i < ids.numel(); ++i) {
+    const std::int64_t id = values(ids)[i];
+    if ((id >= 0 && id < size) || id == ignored) continue;
+    const std::int64_t place = values(text.places)[i];
+    const std::string where =
+        text.padded ? format("{}, {}", place / text.length, place % text.length)
+                    : format("{}", place);
+    fail<InputError>("forward", "{}[{}] = {}: expected 0 to {} ({} is {})",
+                     name, where, id, size - 1, limit, size);
+  }
 }
 
 Var pad_rows(const Var& rows, const PackedText& text) {
@@ -220,8 +233,8 @@ Var pad_maps(const Var& maps, const PackedText& text) {
       }
     }
   }
-  const Tensor shaped = reshape_view(from_values(index),
-                                     {packing.sequences(), heads, n, n});
+  const Tensor shaped =
+      reshape_view(from_values(index), {packing.sequences(), heads, n, n});
   return reshape(gather_rows(reshape(maps, {maps.numel(), 1}), shaped),
                  {packing.sequences(), heads, n, n});
 }

@@ -31,7 +31,7 @@ struct PackedText {
   // For a padded [B * T] array, the packed row of each place, or -1; and the
   // other way round, the flat place of each packed row.
   Tensor pad_index, places;
-  Tensor first_rows;  // int64 [B]: each sequence's first token
+  Tensor first_rows;        // int64 [B]: each sequence's first token
   std::int64_t length = 0;  // T (the longest sequence, for packed input)
 };
 
@@ -47,6 +47,12 @@ struct PositionRule {
 // that names the argument, the place and the limit.
 PackedText pack(const TextInputs& inputs, std::int64_t heads,
                 const PositionRule& rule);
+
+// Checks that packed token values lie in 0 .. size - 1, or are `ignored`.
+// Throws InputError with the place in the caller's array and the setting
+// `limit`.
+void check_ids(const PackedText& text, const char* name, const Tensor& ids,
+               std::int64_t size, const char* limit, std::int64_t ignored = 0);
 
 // [B, T, ...] from packed rows, zeros outside; the input itself when the caller
 // gave packed arrays.

@@ -37,16 +37,20 @@ class LayerNorm : public Module {
 
 class Embedding : public Module {
  public:
-  Embedding(std::int64_t rows, std::int64_t width, DType dtype, double init_std)
+  // No gradient reaches the row `padding_id`, if it is not negative.
+  Embedding(std::int64_t rows, std::int64_t width, DType dtype, double init_std,
+            std::int64_t padding_id = -1)
       : weight_(add_parameter("weight", {rows, width}, dtype,
-                              Init::normal(init_std))) {}
+                              Init::normal(init_std))),
+        padding_id_(padding_id) {}
   Var operator()(const Tensor& ids, const char* what) const {
-    return embedding(weight_, ids, what);
+    return embedding(weight_, ids, what, padding_id_);
   }
   const Var& weight() const { return weight_; }
 
  private:
   Var weight_;
+  std::int64_t padding_id_;
 };
 
 }  // namespace ea

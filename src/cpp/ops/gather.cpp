@@ -1,6 +1,8 @@
 // Row selection with range checks; the backward adds rows back.
 #include "ops/gather.h"
 
+#include <algorithm>
+
 #include "autograd/node.h"
 #include "kernels/gather.h"
 #include "kernels/registry.h"
@@ -37,7 +39,21 @@ void check_range(const char* op, std::string_view what, const Tensor& index,
   }
 }
 
-Var gather(const char* name, const Var& x, const Tensor& index) {
+// The index with -1, which the backward skips, in the places of an id.
+Tensor without(const Tensor& index, std::int64_t id) {
+  const auto* values = index.data<std::int64_t>();
+  if (id < 0 || std::count(values, values + index.numel(), id) == 0) {
+    return index;
+  }
+  Tensor out = clone(index);
+  auto* kept = out.data<std::int64_t>();
+  std::replace(kept, kept + out.numel(), id, std::int64_t{-1});
+  return out;
+}
+
+// `padding_id`: the row that no gradient reaches, or -1.
+Var gather(const char* name, const Var& x, const Tensor& index,
+           std::int64_t padding_id) {
   const std::int64_t n = x.dim(0);
   std::int64_t width = 1;
   Shape shape = index.shape();
@@ -51,7 +67,8 @@ Var gather(const char* name, const Var& x, const Tensor& index) {
   kernels::run<GatherRows>(
       {reshape_view(contiguous(x.data()), {n, width}), flat_index, y});
   const Shape before = x.shape();
-  return record(name, reshape_view(y, shape), {x}, {flat_index},
+  return record(name, reshape_view(y, shape), {x},
+                {without(flat_index, padding_id)},
                 [before, m, n, width](const Node& node, const Tensor& dy) {
                   const Tensor dx = empty({n, width}, dy.dtype());
                   kernels::run<ScatterAddRows>(
@@ -66,15 +83,16 @@ Var gather_rows(const Var& x, const Tensor& index) {
   EA_CHECK(x.rank() >= 1, "gather_rows", "expected at least one axis");
   const Tensor i = contiguous(index);
   check_range("gather_rows", "index", i, -1, x.dim(0));
-  return gather("gather_rows", x, i);
+  return gather("gather_rows", x, i, -1);
 }
 
-Var embedding(const Var& weight, const Tensor& ids, std::string_view what) {
+Var embedding(const Var& weight, const Tensor& ids, std::string_view what,
+              std::int64_t padding_id) {
   EA_CHECK(weight.rank() == 2, "embedding",
            "weight has shape {}, expected (rows, width)", weight.shape());
   const Tensor i = contiguous(ids);
   check_range("embedding", what, i, 0, weight.dim(0));
-  return gather("embedding", weight, i);
+  return gather("embedding", weight, i, padding_id);
 }
 
 }  // namespace ea

@@ -11,8 +11,9 @@ namespace ea {
 // Throws InputError naming the place when an index is not below x.dim(0).
 Var gather_rows(const Var& x, const Tensor& index);
 // The same for a table of embeddings: ids must not be negative; messages speak
-// of `what` ("input_ids") and say how large the table is.
+// of `what` ("input_ids") and say how large the table is. No gradient reaches
+// the row `padding_id`, if it is not negative.
 Var embedding(const Var& weight, const Tensor& ids,
-              std::string_view what = "ids");
+              std::string_view what = "ids", std::int64_t padding_id = -1);
 
 }  // namespace ea

@@ -100,7 +100,8 @@ class PreTrainedModel:
             next_sentence_label: [B], 0 if the second text follows the first.
             label_smoothing: in [0, 1).
             output_hidden_states, output_attentions, output_attention_logits: True, or
-                a list of indices, to return them, padded to [B, …, T], zeros outside.
+                a list of indices, to return them, padded to [B, …, T], zeros outside;
+                of packed input the hidden states stay packed, [total, hidden].
 
         Raises:
             InputError, ShapeError, DTypeError: an input cannot be used; says which one,
