@@ -10,6 +10,7 @@ from helpers_models import (
     arrays_of,
     assert_same_bits,
     draw,
+    run,
     tiny,
 )
 
@@ -108,6 +109,18 @@ def test_a_padding_id_inside_keeps_the_padding_position_in_roberta(roberta):
     assert_same_bits(outputs(roberta, input_ids=ids), expected)
 
 
+def test_padding_ids_get_no_gradient_as_inputs(model, roberta):
+    ids = np.array([[5, 6, 0, 1, 8]])  # unmasked
+    for each, pad, tables in [(model, 0, "word"), (roberta, 1, "word position")]:
+        _, gradients = run(each, input_ids=ids)
+        for table in tables.split():
+            rows = gradients[f"embeddings.{table}_embeddings.weight"]
+            assert not rows[pad].any()
+            assert rows[5].any()
+        others = gradients["embeddings.word_embeddings.weight"][1 - pad]
+        assert others.any()
+
+
 def test_left_padding_does_not_use_up_robertas_positions(roberta):
     # 40 positions take 38 tokens, however much padding stands before them.
     ids = np.full((1, 60), 1)
@@ -156,7 +169,7 @@ WRONG = {
     "nothing": ({}, ea.InputError, "tokenizer"),
     "floats": ({"input_ids": IDS * 1.0}, ea.DTypeError, "input_ids must be integers"),
     "ragged": ({"input_ids": [[1, 2], [3]]}, ea.ShapeError, "input_ids.*rectangular"),
-    "words": ({"input_ids": [["a"]]}, ea.DTypeError, "array of <U1"),
+    "words": ({"input_ids": [["a"]]}, ea.DTypeError, "input_ids must be integers"),
     "one row": ({"input_ids": FLAT}, ea.ShapeError, r"input_ids.*\(6,\)"),
     "three axes": ({"input_ids": IDS[None]}, ea.ShapeError, r"\(1, 2, 3\)"),
     "no tokens": ({"input_ids": np.zeros((2, 0), int)}, ea.InputError, "row 0"),
