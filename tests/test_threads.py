@@ -239,11 +239,17 @@ def test_fork_while_other_threads_compute(model, threads):
     expected = arrays_of(model(**inputs))
     done = threading.Event()
 
-    def keep_busy():
+    def whole_models():
         while not done.is_set():
             model(**inputs)
 
-    busy = [threading.Thread(target=keep_busy) for _ in range(2)]
+    def small_operations():  # in and out of the allocator all the time
+        x = ea.Tensor(np.ones(8, np.float32))
+        while not done.is_set():
+            x = x * 1.0
+
+    jobs = [whole_models, whole_models, small_operations, small_operations]
+    busy = [threading.Thread(target=job) for job in jobs]
     for thread in busy:
         thread.start()
 
@@ -252,7 +258,7 @@ def test_fork_while_other_threads_compute(model, threads):
         return True
 
     try:
-        assert all([in_child(work) for _ in range(10)])
+        assert all([in_child(work) for _ in range(30)])
     finally:
         done.set()
         for thread in busy:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/check.h"
+#include "runtime/fork.h"
 
 namespace ea {
 
@@ -138,7 +139,7 @@ class Pool {
     statistics_.cached = 0;
   }
 
-  std::mutex mutex_;
+  ForkMutex mutex_{ForkMutex::Level::memory};
   std::map<std::size_t, std::vector<void*>> free_;
   MemoryStatistics statistics_;
   std::int64_t most_ = 0;  // of statistics_.current, ever

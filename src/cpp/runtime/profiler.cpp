@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "runtime/env.h"
+#include "runtime/fork.h"
 
 namespace ea {
 
@@ -15,7 +16,7 @@ std::atomic<bool>& enabled() {
   static std::atomic<bool> value{env::profile()};
   return value;
 }
-std::mutex mutex;
+ForkMutex mutex{ForkMutex::Level::profiler};
 std::map<std::string, ProfileEntry> table;
 }  // namespace
 

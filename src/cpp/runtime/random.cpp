@@ -3,10 +3,12 @@
 
 #include <mutex>
 
+#include "runtime/fork.h"
+
 namespace ea {
 
 namespace {
-std::mutex mutex;
+ForkMutex mutex{ForkMutex::Level::random};
 RandomState current{0x5EED, 0};
 }  // namespace
 

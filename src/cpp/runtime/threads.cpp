@@ -14,6 +14,7 @@
 
 #include "runtime/check.h"
 #include "runtime/env.h"
+#include "runtime/fork.h"
 
 namespace ea {
 
@@ -130,7 +131,8 @@ class Pool {
 };
 
 struct State {
-  std::mutex call_mutex;  // one parallel call at a time
+  // One parallel call at a time.
+  ForkMutex call_mutex{ForkMutex::Level::threads};
   std::unique_ptr<Pool> pool;
   int wanted = 0;
 };
@@ -138,8 +140,9 @@ struct State {
 // Never destroyed: joining workers while the interpreter shuts down can hang.
 State* state = nullptr;
 
-// A forked child has none of its parent's threads: it starts a pool anew.
-void reset_in_child() { state = new State{{}, nullptr, state->wanted}; }
+// A forked child has none of its parent's threads: it starts a pool anew. No
+// call was running, for the fork held call_mutex.
+void reset_in_child() { (void)state->pool.release(); }
 
 State& shared() {
   static const bool once = [] {

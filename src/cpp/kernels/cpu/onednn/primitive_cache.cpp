@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "kernels/cpu/onednn/engine.h"
+#include "runtime/fork.h"
 
 namespace ea::onednn {
 
@@ -73,7 +74,7 @@ ProductPtr make_product(const ProductKey& key) {
 // Least recently used last.
 struct Cache {
   using Item = std::pair<ProductKey, ProductPtr>;
-  std::mutex mutex;
+  ForkMutex mutex{ForkMutex::Level::primitives};
   std::list<Item> items;
   std::unordered_map<ProductKey, std::list<Item>::iterator, Hash> index;
 
