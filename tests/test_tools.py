@@ -224,3 +224,26 @@ def test_notebook_runner_fails_on_a_failing_notebook(tmp_path):
     bad = tmp_path / "bad.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), bad)
     assert run_notebooks.main([str(bad)]) == 1
+
+
+def test_skipped_tests_are_named_for_another_run(tmp_path, monkeypatch, capsys):
+    tests = """import pytest
+def test_runs(): pass
+@pytest.mark.parametrize("x", ["a b", "c-1"])
+def test_asks(x): pytest.skip("no")
+class TestAll:
+    def test_inside(self): pytest.skip("no")
+"""
+    whole = "import pytest\npytest.importorskip('no_such_module')\n"
+    tree(tmp_path, {"tests/deep/test_a.py": tests, "tests/test_b.py": whole})
+    command = [sys.executable, "-m", "pytest", "-q", "--junitxml=r.xml", "tests"]
+    options = {"cwd": tmp_path, "capture_output": True, "timeout": 60, "check": False}
+    subprocess.run(command, **options)
+    monkeypatch.chdir(tmp_path)
+    assert load("skipped_tests").main(["r.xml"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "tests/deep/test_a.py::TestAll::test_inside",
+        "tests/deep/test_a.py::test_asks[a b]",
+        "tests/deep/test_a.py::test_asks[c-1]",
+        "tests/test_b.py",
+    ]
