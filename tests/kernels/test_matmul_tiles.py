@@ -1,0 +1,85 @@
+"""Products at the borders of oneDNN's tiles and depth blocks, for any threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from support.cases import round_to
+
+from evolving_attention import _core
+
+# Tokens, outputs, inputs: one tile; a last tile with rows to pad; a transposed
+# weight that is turned round first; many columns; a weight gradient whose depth
+# takes two blocks, with and without a remainder.
+SIZES = [
+    (1, 3, 5),
+    (15, 2, 384),
+    (183, 96, 70),
+    (129, 65, 1100),
+    (530, 790, 40),
+    (40, 5000, 33),
+    (2048, 48, 33),
+    (2100, 50, 33),
+]
+
+
+@pytest.fixture(autouse=True)
+def _threads_restored() -> Iterator[None]:
+    before = _core.get_num_threads()
+    yield
+    _core.set_num_threads(before)
+
+
+def linear(arrays: list[np.ndarray], dy: np.ndarray, dtype: str) -> list[np.ndarray]:
+    """y = x wT + b and the three gradients of sum(y dy)."""
+    tensors = [_core.Tensor(a, dtype=dtype, requires_grad=True) for a in arrays]
+    y = _core.ops.linear(*tensors)
+    y.backward(_core.Tensor(dy, dtype=dtype))
+    return [np.array(np.asarray(t)) for t in (y, *(t.grad for t in tensors))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
+def test_linear_and_its_gradients(size: tuple[int, int, int], dtype: str):
+    m, n, k = size
+    rng = np.random.default_rng(m + n + k)
+    x, w, b, dy = (
+        round_to(rng.standard_normal(s), dtype) for s in ((m, k), (n, k), (n,), (m, n))
+    )
+    _core.set_num_threads(2)
+    got = linear([x, w, b], dy, dtype)
+    x, w, b, dy = (a.astype(np.float64) for a in (x, w, b, dy))
+    want = [x @ w.T + b, dy @ w, dy.T @ x, dy.sum(0)]
+    for ours, exact, terms in zip(got, want, (k, n, m, m), strict=True):
+        # Sums in float32 grow by about sqrt(terms) roundings of their own size;
+        # bfloat16 rounds the result once, to 8 bits.
+        size_of_sum = np.sqrt(terms)
+        bound = 4e-6 * size_of_sum + (2.0**-8 if dtype == "bfloat16" else 4e-7) * (
+            np.abs(exact)
+        )
+        error = np.abs(ours.astype(np.float64) - exact)
+        assert (error <= bound).all(), float((error / bound).max())
+    for threads in (1, 3, 8):
+        _core.set_num_threads(threads)
+        arrays = [round_to(a, dtype) for a in (x, w, b)]
+        again = linear(arrays, round_to(dy, dtype), dtype)
+        assert [a.tobytes() for a in again] == [a.tobytes() for a in got], threads
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_token_count_of_a_stretch(dtype: str):
+    """Packed batches have any number of tokens, padded to a few tile heights."""
+    rng = np.random.default_rng(0)
+    x = round_to(rng.standard_normal((70, 64)), dtype)
+    w = round_to(rng.standard_normal((48, 64)), dtype)
+    weight = _core.Tensor(w, dtype=dtype)
+    exact = x.astype(np.float64) @ w.astype(np.float64).T
+    for tokens in range(1, 71):
+        y = _core.ops.linear(_core.Tensor(x[:tokens], dtype=dtype), weight)
+        got = np.asarray(y).astype(np.float64)
+        rtol, atol = (2.0**-8, 4e-4) if dtype == "bfloat16" else (4e-7, 1e-5)
+        np.testing.assert_allclose(
+            got, exact[:tokens], rtol=rtol, atol=atol, err_msg=tokens
+        )
