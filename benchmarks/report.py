@@ -25,6 +25,8 @@ def newest(folder: Path) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.glob("*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
+        if not {"name", "date", "machine", "results"} <= record.keys():
+            continue  # a record of scores, not of speed
         old = found.get(record["name"])
         if old is None or record["date"] >= old["date"]:
             found[record["name"]] = record
@@ -65,7 +67,7 @@ def table(records: dict[str, dict[str, Any]]) -> str:
     """All results as markdown: one table per machine."""
     machines: dict[str, list[str]] = {}
     for name, record in sorted(records.items()):
-        make = cola_rows if name.startswith("cola") else training_rows
+        make = cola_rows if name == "cola" else training_rows
         rows = make(record)
         if rows:
             where = f"{machine_line(record['machine'])}; {record['date']}"
