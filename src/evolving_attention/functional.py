@@ -72,9 +72,8 @@ def evolving_attention(
         heads, np.arange(batch + 1) * n_q, key_offsets=np.arange(batch + 1) * n_k
     )
     maps = (batch, heads, n_q, n_k)
-    scores = ops.attention_scores(
-        _tokens(q), _tokens(k), packing, scale or 1 / math.sqrt(width)
-    )
+    factor = 1 / math.sqrt(width) if scale is None else scale
+    scores = ops.attention_scores(_tokens(q), _tokens(k), packing, factor)
     keys, cells = None, None
     if mask is not None:
         seen = np.asarray(mask).astype(bool)
