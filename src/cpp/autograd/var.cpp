@@ -6,8 +6,7 @@
 
 namespace ea {
 
-Var::Var(Tensor data, bool requires_grad)
-    : impl_(std::make_shared<Impl>()) {
+Var::Var(Tensor data, bool requires_grad) : impl_(std::make_shared<Impl>()) {
   impl_->data = std::move(data);
   if (requires_grad) set_requires_grad(true);
 }

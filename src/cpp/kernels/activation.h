@@ -8,9 +8,9 @@
 namespace ea {
 
 enum class Activation : std::uint8_t {
-  gelu,       // x Phi(x), Phi by erf
-  gelu_tanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-  relu,       // max(x, 0); derivative 0 at 0
+  gelu,        // x Phi(x), Phi by erf
+  gelu_tanh,   // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  relu,        // max(x, 0); derivative 0 at 0
   leaky_relu,  // x > 0 ? x : slope x
   tanh,
   sigmoid,

@@ -9,8 +9,8 @@ namespace ea {
 // y[o, i, j] = bias[o] + sum_{c, u, v} weight[o, c, u, v] x[c, i + u - r, j + v
 // - r] for each sequence, r = (kernel_size - 1) / 2, cells outside the
 // sequence's own n_q x n_k map being zero (cross-correlation, stride 1). Heads
-// are channels: weight [heads, heads, k, k], k odd, bias [heads]; x, y flat maps
-// in `layout`. All of one dtype; sums in float32 (float64 for float64).
+// are channels: weight [heads, heads, k, k], k odd, bias [heads]; x, y flat
+// maps in `layout`. All of one dtype; sums in float32 (float64 for float64).
 struct MapConvForward {
   static constexpr const char* name = "map_conv_forward";
   struct Args {

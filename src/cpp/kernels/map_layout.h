@@ -13,9 +13,10 @@ namespace ea {
 struct MapLayout {
   std::int64_t heads = 0;
   std::int64_t sequences = 0;
-  const std::int64_t* q_offsets = nullptr;     // [sequences + 1]
-  const std::int64_t* k_offsets = nullptr;     // [sequences + 1]
-  const std::int64_t* cell_offsets = nullptr;  // [sequences + 1], sums of n_q n_k
+  const std::int64_t* q_offsets = nullptr;  // [sequences + 1]
+  const std::int64_t* k_offsets = nullptr;  // [sequences + 1]
+  const std::int64_t* cell_offsets =
+      nullptr;  // [sequences + 1], sums of n_q n_k
 
   std::int64_t n_q(std::int64_t b) const {
     return q_offsets[b + 1] - q_offsets[b];

@@ -71,10 +71,10 @@ class KernelList : public detail::KernelListBase {
       entry.run(args);
       return;
     }
-    not_found(forced_one != nullptr ? "the forced implementation '" +
-                                          forced_one->name +
-                                          "' does not take these arguments"
-                                    : "none takes these arguments");
+    not_found(forced_one != nullptr
+                  ? "the forced implementation '" + forced_one->name +
+                        "' does not take these arguments"
+                  : "none takes these arguments");
   }
 
  private:

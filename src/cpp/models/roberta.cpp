@@ -12,8 +12,7 @@ class Roberta final : public Model {
  public:
   explicit Roberta(const ModelConfig& config)
       : sizes_(config.options),
-        encoder_(sizes_, config,
-                 config.options.flag("add_pooling_layer", true),
+        encoder_(sizes_, config, config.options.flag("add_pooling_layer", true),
                  sizes_.pad_token_id) {
     add_child("", encoder_);
   }

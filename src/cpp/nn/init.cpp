@@ -39,16 +39,16 @@ void fill(const Tensor& t, Draw&& draw) {
   visit_floating(t.dtype(), "init", [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* out = t.data<T>();
-    parallel_chunks(t.numel(), 1 << 14, [&](std::int64_t begin,
-                                            std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        if constexpr (std::is_same_v<T, bfloat16>) {
-          out[i] = bfloat16(static_cast<float>(draw(i)));
-        } else {
-          out[i] = static_cast<T>(draw(i));
-        }
-      }
-    });
+    parallel_chunks(t.numel(), 1 << 14,
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        if constexpr (std::is_same_v<T, bfloat16>) {
+                          out[i] = bfloat16(static_cast<float>(draw(i)));
+                        } else {
+                          out[i] = static_cast<T>(draw(i));
+                        }
+                      }
+                    });
   });
 }
 

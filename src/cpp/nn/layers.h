@@ -11,8 +11,8 @@ namespace ea {
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, DType dtype, double init_std)
-      : weight_(add_parameter("weight", {out, in}, dtype,
-                              Init::normal(init_std))),
+      : weight_(
+            add_parameter("weight", {out, in}, dtype, Init::normal(init_std))),
         bias_(add_parameter("bias", {out}, dtype, {})) {}
   Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
 

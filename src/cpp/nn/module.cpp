@@ -6,7 +6,8 @@ namespace ea {
 std::vector<Module::Parameter> Module::parameters(
     const std::string& prefix) const {
   std::vector<Parameter> all;
-  for (const Parameter& p : own_) all.push_back({prefix + p.name, p.var, p.init});
+  for (const Parameter& p : own_)
+    all.push_back({prefix + p.name, p.var, p.init});
   for (const auto& [name, child] : children_) {
     const std::string below = name.empty() ? prefix : prefix + name + ".";
     for (Parameter& p : child->parameters(below)) all.push_back(std::move(p));

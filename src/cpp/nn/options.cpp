@@ -88,11 +88,11 @@ Options validate_options(const std::string& where, const Options& given,
   std::vector<std::string> names;
   for (const OptionSpec& spec : specs) names.push_back(spec.name);
   for (const auto& [key, value] : given.values()) {
-    EA_CHECK_AS(ConfigError,
-                key == "kind" ||
-                    std::count(names.begin(), names.end(), key) > 0,
-                where, "unknown option '{}'; the options are: {}", key,
-                names.empty() ? "none" : joined(names));
+    EA_CHECK_AS(
+        ConfigError,
+        key == "kind" || std::count(names.begin(), names.end(), key) > 0, where,
+        "unknown option '{}'; the options are: {}", key,
+        names.empty() ? "none" : joined(names));
   }
   Options full = given;
   for (const OptionSpec& spec : specs) {

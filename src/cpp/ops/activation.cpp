@@ -11,13 +11,13 @@ Var activation(const Var& x, Activation kind, double slope) {
   const Tensor input = contiguous(x.data());
   const Tensor y = empty(x.shape(), x.dtype());
   kernels::run<ActivationForward>({kind, slope, input, y});
-  return record("activation", y, {x}, {input},
-                [kind, slope](const Node& node, const Tensor& dy) {
-                  const Tensor dx = empty(dy.shape(), dy.dtype());
-                  kernels::run<ActivationBackward>(
-                      {kind, slope, dy, node.saved(0), dx});
-                  return Node::Gradients{dx};
-                });
+  return record(
+      "activation", y, {x}, {input},
+      [kind, slope](const Node& node, const Tensor& dy) {
+        const Tensor dx = empty(dy.shape(), dy.dtype());
+        kernels::run<ActivationBackward>({kind, slope, dy, node.saved(0), dx});
+        return Node::Gradients{dx};
+      });
 }
 
 Activation parse_activation(std::string_view name) {

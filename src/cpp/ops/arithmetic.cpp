@@ -72,13 +72,12 @@ Var sub(const Var& a, const Var& b) {
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "sub");
   const Shape sa = a.shape();
   const Shape sb = b.shape();
-  return record(
-      "sub", run_binary(BinaryOp::sub, a.data(), b.data(), shape), {a, b}, {},
-      [sa, sb](const Node& node, const Tensor& dy) {
-        Tensor db;
-        if (node.wants(1)) db = sum_to(run_scale(dy, -1.0), sb);
-        return Node::Gradients{sum_to(dy, sa), db};
-      });
+  return record("sub", run_binary(BinaryOp::sub, a.data(), b.data(), shape),
+                {a, b}, {}, [sa, sb](const Node& node, const Tensor& dy) {
+                  Tensor db;
+                  if (node.wants(1)) db = sum_to(run_scale(dy, -1.0), sb);
+                  return Node::Gradients{sum_to(dy, sa), db};
+                });
 }
 
 Var mul(const Var& a, const Var& b) {
@@ -103,20 +102,19 @@ Var div(const Var& a, const Var& b) {
   check_pair("div", a, b);
   const Shape shape = broadcast_shapes(a.shape(), b.shape(), "div");
   const Tensor y = run_binary(BinaryOp::div, a.data(), b.data(), shape);
-  return record(
-      "div", y, {a, b}, {a.data(), b.data(), y},
-      [](const Node& node, const Tensor& dy) {
-        // d(a/b) = da/b - (a/b) db/b
-        const Tensor da =
-            run_binary(BinaryOp::div, dy, node.saved(1), dy.shape());
-        Tensor db;
-        if (node.wants(1)) {
-          const Tensor t =
-              run_binary(BinaryOp::mul, da, node.saved(2), dy.shape());
-          db = sum_to(run_scale(t, -1.0), node.saved(1).shape());
-        }
-        return Node::Gradients{sum_to(da, node.saved(0).shape()), db};
-      });
+  return record("div", y, {a, b}, {a.data(), b.data(), y},
+                [](const Node& node, const Tensor& dy) {
+                  // d(a/b) = da/b - (a/b) db/b
+                  const Tensor da =
+                      run_binary(BinaryOp::div, dy, node.saved(1), dy.shape());
+                  Tensor db;
+                  if (node.wants(1)) {
+                    const Tensor t = run_binary(BinaryOp::mul, da,
+                                                node.saved(2), dy.shape());
+                    db = sum_to(run_scale(t, -1.0), node.saved(1).shape());
+                  }
+                  return Node::Gradients{sum_to(da, node.saved(0).shape()), db};
+                });
 }
 
 Var scale(const Var& x, double alpha) {

@@ -14,8 +14,10 @@ void check_tokens(const char* op, const char* which, const Var& x,
                   std::int64_t rows, std::int64_t heads) {
   EA_CHECK(x.rank() == 2 && x.dim(0) == rows, op,
            "{} has shape {}, expected {} token rows", which, x.shape(), rows);
-  EA_CHECK(x.dim(1) % heads == 0, op, "{} has width {}, not a multiple of {} "
-           "heads", which, x.dim(1), heads);
+  EA_CHECK(x.dim(1) % heads == 0, op,
+           "{} has width {}, not a multiple of {} "
+           "heads",
+           which, x.dim(1), heads);
 }
 
 }  // namespace

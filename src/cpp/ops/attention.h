@@ -6,7 +6,8 @@
 
 namespace ea {
 
-// Flat maps S = scale q k^T; q [total queries, heads d], k [total keys, heads d]
+// Flat maps S = scale q k^T; q [total queries, heads d], k [total keys, heads
+// d]
 Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
                      double scale);
 // [total queries, heads d] = P v

@@ -17,13 +17,12 @@ Var dropout(const Var& x, double p, bool training) {
   const Tensor y = empty(x.shape(), x.dtype());
   kernels::run<Dropout>(
       {contiguous(x.data()), y, p, stream.seed, stream.offset});
-  return record("dropout", y, {x}, {},
-                [p, stream](const Node&, const Tensor& dy) {
-                  const Tensor dx = empty(dy.shape(), dy.dtype());
-                  kernels::run<Dropout>(
-                      {dy, dx, p, stream.seed, stream.offset});
-                  return Node::Gradients{dx};
-                });
+  return record(
+      "dropout", y, {x}, {}, [p, stream](const Node&, const Tensor& dy) {
+        const Tensor dx = empty(dy.shape(), dy.dtype());
+        kernels::run<Dropout>({dy, dx, p, stream.seed, stream.offset});
+        return Node::Gradients{dx};
+      });
 }
 
 }  // namespace ea

@@ -28,10 +28,9 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
            const PackingPtr& packing) {
   check_maps("score", scores, packing);
   if (previous.defined()) check_maps("previous", previous, packing);
-  EA_CHECK_AS(InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0),
-              "evolve",
-              "a previous map is needed where a = {} or p = {} is not 0", c.a,
-              c.p);
+  EA_CHECK_AS(
+      InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0), "evolve",
+      "a previous map is needed where a = {} or p = {} is not 0", c.a, c.p);
   if (c.w == 0.0) {  // no convolution: a mix of two maps
     return previous.defined() && c.p != 0.0
                ? axpby(c.p, previous, c.s, scores)
@@ -52,24 +51,24 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
   kernels::run<EvolveForward>(
       {tm, ts, weight.data(), bias.data(), out, c, packing->layout()});
   const Shape shape = scores.shape();
-  return record(
-      "evolve", reshape_view(out, shape), {m, scores, weight, bias},
-      {tm, ts, weight.data(), bias.data()},
-      [packing, c, shape](const Node& node, const Tensor& dy) {
-        const Tensor& m = node.saved(0);
-        const Tensor& s = node.saved(1);
-        const Tensor& w = node.saved(2);
-        Tensor dm;
-        if (m.defined()) dm = empty(m.shape(), m.dtype());
-        const Tensor ds = empty(s.shape(), s.dtype());
-        const Tensor dw = empty(w.shape(), w.dtype());
-        const Tensor db = empty({w.dim(0)}, w.dtype());
-        kernels::run<EvolveBackward>({reshape_view(dy, s.shape()), m, s, w,
-                                      node.saved(3), dm, ds, dw, db, c,
-                                      packing->layout()});
-        return Node::Gradients{dm.defined() ? reshape_view(dm, shape) : dm,
-                               reshape_view(ds, shape), dw, db};
-      });
+  return record("evolve", reshape_view(out, shape), {m, scores, weight, bias},
+                {tm, ts, weight.data(), bias.data()},
+                [packing, c, shape](const Node& node, const Tensor& dy) {
+                  const Tensor& m = node.saved(0);
+                  const Tensor& s = node.saved(1);
+                  const Tensor& w = node.saved(2);
+                  Tensor dm;
+                  if (m.defined()) dm = empty(m.shape(), m.dtype());
+                  const Tensor ds = empty(s.shape(), s.dtype());
+                  const Tensor dw = empty(w.shape(), w.dtype());
+                  const Tensor db = empty({w.dim(0)}, w.dtype());
+                  kernels::run<EvolveBackward>({reshape_view(dy, s.shape()), m,
+                                                s, w, node.saved(3), dm, ds, dw,
+                                                db, c, packing->layout()});
+                  return Node::Gradients{
+                      dm.defined() ? reshape_view(dm, shape) : dm,
+                      reshape_view(ds, shape), dw, db};
+                });
 }
 
 }  // namespace ea

@@ -32,8 +32,8 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
   const Tensor rstd = empty({rows}, statistics);
   const Tensor y = empty(flat, x.dtype());
   Tensor sum = x2;
-  LayerNormForward::Args args{x2,  {},   weight.data(), bias.data(), {}, y,
-                              mean, rstd, eps};
+  LayerNormForward::Args args{x2, {},   weight.data(), bias.data(), {},
+                              y,  mean, rstd,          eps};
   if (residual.defined()) {
     sum = empty(flat, x.dtype());
     args.residual = reshape_view(contiguous(residual.data()), flat);
@@ -41,21 +41,20 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
   }
   kernels::run<LayerNormForward>(args);
   const Shape shape = x.shape();
-  return record(
-      "layer_norm", reshape_view(y, shape), {x, weight, bias, residual},
-      {sum, weight.data(), mean, rstd},
-      [shape](const Node& node, const Tensor& grad) {
-        const Tensor& s = node.saved(0);
-        const Tensor& w = node.saved(1);
-        const Tensor dy = reshape_view(grad, s.shape());
-        const Tensor dx = empty(s.shape(), dy.dtype());
-        const Tensor dw = empty(w.shape(), w.dtype());
-        const Tensor db = empty(w.shape(), w.dtype());
-        kernels::run<LayerNormBackward>(
-            {dy, s, w, node.saved(2), node.saved(3), dx, dw, db});
-        const Tensor dx_shaped = reshape_view(dx, shape);
-        return Node::Gradients{dx_shaped, dw, db, dx_shaped};
-      });
+  return record("layer_norm", reshape_view(y, shape),
+                {x, weight, bias, residual}, {sum, weight.data(), mean, rstd},
+                [shape](const Node& node, const Tensor& grad) {
+                  const Tensor& s = node.saved(0);
+                  const Tensor& w = node.saved(1);
+                  const Tensor dy = reshape_view(grad, s.shape());
+                  const Tensor dx = empty(s.shape(), dy.dtype());
+                  const Tensor dw = empty(w.shape(), w.dtype());
+                  const Tensor db = empty(w.shape(), w.dtype());
+                  kernels::run<LayerNormBackward>(
+                      {dy, s, w, node.saved(2), node.saved(3), dx, dw, db});
+                  const Tensor dx_shaped = reshape_view(dx, shape);
+                  return Node::Gradients{dx_shaped, dw, db, dx_shaped};
+                });
 }
 
 }  // namespace ea

@@ -34,7 +34,8 @@ Tensor as_matrix(const Tensor& t) {
 
 Var linear(const Var& x, const Var& weight, const Var& bias) {
   EA_CHECK(x.rank() >= 1 && weight.rank() == 2 && x.dim(-1) == weight.dim(1),
-           "linear", "weight has shape {}, input {}: expected (out, in) and "
+           "linear",
+           "weight has shape {}, input {}: expected (out, in) and "
            "(..., in)",
            weight.shape(), x.shape());
   EA_CHECK(!bias.defined() || bias.shape() == Shape({weight.dim(0)}), "linear",

@@ -20,13 +20,13 @@ void check_labels(const Tensor& labels, std::int64_t rows, std::int64_t classes,
            "{} labels for {} rows of logits", labels.numel(), rows);
   const auto* values = labels.data<std::int64_t>();
   for (std::int64_t i = 0; i < rows; ++i) {
-    EA_CHECK_AS(InputError,
-                (values[i] >= 0 && values[i] < classes) ||
-                    values[i] == ignore_index,
-                "cross_entropy",
-                "labels[{}] = {} is not one of {} classes; expected 0 to {} "
-                "(or {} to leave the row out)",
-                i, values[i], classes, classes - 1, ignore_index);
+    EA_CHECK_AS(
+        InputError,
+        (values[i] >= 0 && values[i] < classes) || values[i] == ignore_index,
+        "cross_entropy",
+        "labels[{}] = {} is not one of {} classes; expected 0 to {} "
+        "(or {} to leave the row out)",
+        i, values[i], classes, classes - 1, ignore_index);
   }
 }
 
@@ -48,16 +48,15 @@ Var cross_entropy(const Var& logits, const Tensor& labels,
   const Tensor loss = empty({}, statistics);
   kernels::run<CrossEntropyForward>(
       {x, flat_labels, lse, loss, label_smoothing, ignore_index});
-  return record("cross_entropy", loss, {logits}, {x, flat_labels, lse},
-                [label_smoothing, ignore_index](const Node& node,
-                                                const Tensor& dy) {
-                  const Tensor& x = node.saved(0);
-                  const Tensor dx = empty(x.shape(), x.dtype());
-                  kernels::run<CrossEntropyBackward>(
-                      {dy, x, node.saved(1), node.saved(2), dx,
-                       label_smoothing, ignore_index});
-                  return Node::Gradients{dx};
-                });
+  return record(
+      "cross_entropy", loss, {logits}, {x, flat_labels, lse},
+      [label_smoothing, ignore_index](const Node& node, const Tensor& dy) {
+        const Tensor& x = node.saved(0);
+        const Tensor dx = empty(x.shape(), x.dtype());
+        kernels::run<CrossEntropyBackward>({dy, x, node.saved(1), node.saved(2),
+                                            dx, label_smoothing, ignore_index});
+        return Node::Gradients{dx};
+      });
 }
 
 Var mse_loss(const Var& prediction, const Var& target) {

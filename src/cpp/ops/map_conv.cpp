@@ -47,8 +47,8 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
           dw = empty(w.shape(), w.dtype());
           db = empty({w.dim(0)}, w.dtype());
         }
-        kernels::run<MapConvBackward>({reshape_view(dy, x.shape()), x, w, dx,
-                                       dw, db, packing->layout()});
+        kernels::run<MapConvBackward>(
+            {reshape_view(dy, x.shape()), x, w, dx, dw, db, packing->layout()});
         return Node::Gradients{dx.defined() ? reshape_view(dx, shape) : dx, dw,
                                db};
       });

@@ -10,8 +10,9 @@ namespace ea {
 namespace {
 
 void check_offsets(const std::vector<std::int64_t>& offsets) {
-  EA_CHECK(!offsets.empty() && offsets.front() == 0, "packing",
-           "sequence_offsets must start with 0 (one more entry than sequences)");
+  EA_CHECK(
+      !offsets.empty() && offsets.front() == 0, "packing",
+      "sequence_offsets must start with 0 (one more entry than sequences)");
   for (std::size_t i = 1; i < offsets.size(); ++i) {
     EA_CHECK(offsets[i] >= offsets[i - 1], "packing",
              "sequence_offsets[{}] = {} is below sequence_offsets[{}] = {}", i,

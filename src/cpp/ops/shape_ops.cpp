@@ -45,11 +45,10 @@ Var reshape(const Var& x, Shape shape) {
 
 Var transpose(const Var& x, int axis_a, int axis_b) {
   const Tensor y = contiguous(transpose_view(x.data(), axis_a, axis_b));
-  return record("transpose", y, {x}, {},
-                [axis_a, axis_b](const Node&, const Tensor& dy) {
-                  return Node::Gradients{
-                      contiguous(transpose_view(dy, axis_a, axis_b))};
-                });
+  return record(
+      "transpose", y, {x}, {}, [axis_a, axis_b](const Node&, const Tensor& dy) {
+        return Node::Gradients{contiguous(transpose_view(dy, axis_a, axis_b))};
+      });
 }
 
 Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end) {

@@ -19,9 +19,9 @@ Var run_softmax(const char* name, const Var& x, const Tensor& flat,
   return record(name, reshape_view(y, shape), {x}, {y},
                 [packing, scale, shape](const Node& node, const Tensor& dy) {
                   const Tensor dx = empty(node.saved(0).shape(), dy.dtype());
-                  kernels::run<SoftmaxBackward>(
-                      {reshape_view(dy, dx.shape()), node.saved(0), dx, scale,
-                       packing->layout()});
+                  kernels::run<SoftmaxBackward>({reshape_view(dy, dx.shape()),
+                                                 node.saved(0), dx, scale,
+                                                 packing->layout()});
                   return Node::Gradients{reshape_view(dx, shape)};
                 });
 }
@@ -33,9 +33,9 @@ Var softmax(const Var& x) {
   const std::int64_t width = x.dim(-1);
   const std::int64_t rows = width == 0 ? 0 : x.numel() / width;
   // A matrix is one sequence with one head, `rows` queries and `width` keys.
-  const auto packing = std::make_shared<const Packing>(
-      1, std::vector<std::int64_t>{0, rows},
-      std::vector<std::int64_t>{0, width});
+  const auto packing =
+      std::make_shared<const Packing>(1, std::vector<std::int64_t>{0, rows},
+                                      std::vector<std::int64_t>{0, width});
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
   return run_softmax("softmax", x, flat, packing, 1.0, {});
 }
@@ -45,9 +45,8 @@ Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
   EA_CHECK(x.numel() == packing->map_elements(), "map_softmax",
            "maps have {} elements, the packing says {}", x.numel(),
            packing->map_elements());
-  EA_CHECK(!key_mask.defined() ||
-               (key_mask.dtype() == DType::u8 &&
-                key_mask.numel() == packing->total_keys()),
+  EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
+                                   key_mask.numel() == packing->total_keys()),
            "map_softmax", "key_mask is {} {}, expected uint8 ({},)",
            key_mask.dtype(), key_mask.shape(), packing->total_keys());
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});

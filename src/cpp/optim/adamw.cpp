@@ -28,8 +28,7 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Var> params, double beta1,
   for (Var& param : params) {
     EA_CHECK_AS(InputError,
                 param.defined() && param.is_leaf() && param.requires_grad(),
-                "adamw",
-                "parameter {} is not a leaf that requires a gradient",
+                "adamw", "parameter {} is not a leaf that requires a gradient",
                 slots_.size());
     EA_CHECK(param.data().is_contiguous(), "adamw",
              "parameter {} is not contiguous", slots_.size());

@@ -47,15 +47,15 @@ template <typename E = ShapeError, typename... Values>
 }  // namespace ea
 
 // Throws ShapeError "[op] text" unless the condition holds.
-#define EA_CHECK(condition, op, ...)                    \
-  do {                                                  \
-    if (!(condition)) [[unlikely]]                      \
-      ::ea::fail<::ea::ShapeError>((op), __VA_ARGS__);  \
+#define EA_CHECK(condition, op, ...)                   \
+  do {                                                 \
+    if (!(condition)) [[unlikely]]                     \
+      ::ea::fail<::ea::ShapeError>((op), __VA_ARGS__); \
   } while (false)
 
 // The same with another class of the error tree.
-#define EA_CHECK_AS(Class, condition, op, ...) \
-  do {                                         \
-    if (!(condition)) [[unlikely]]             \
+#define EA_CHECK_AS(Class, condition, op, ...)    \
+  do {                                            \
+    if (!(condition)) [[unlikely]]                \
       ::ea::fail<::ea::Class>((op), __VA_ARGS__); \
   } while (false)

@@ -1,4 +1,5 @@
-// Where data lives. The CPU is the one device so far; kernels are listed per device.
+// Where data lives. The CPU is the one device so far; kernels are listed per
+// device.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace ea {
 enum class DType : std::uint8_t { f32, bf16, f64, i64, i32, u8 };
 
 std::size_t size_of(DType dtype);
-std::string_view name_of(DType dtype);    // NumPy's name, "float32"
+std::string_view name_of(DType dtype);     // NumPy's name, "float32"
 DType parse_dtype(std::string_view name);  // throws DTypeError
 inline bool is_floating(DType t) {
   return t == DType::f32 || t == DType::bf16 || t == DType::f64;
@@ -29,7 +29,8 @@ struct TypeTag {
 
 // Statistics and sums of a bf16 or f32 kernel are float; f64 stays double.
 template <typename T>
-using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Accumulator =
+    std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // Calls fn(TypeTag<T>{}) with the C++ type of a floating dtype.
 template <typename Fn>
@@ -65,16 +66,28 @@ decltype(auto) visit_dtype(DType dtype, std::string_view op, Fn&& fn) {
 template <typename T>
 constexpr DType dtype_of();
 template <>
-constexpr DType dtype_of<float>() { return DType::f32; }
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
 template <>
-constexpr DType dtype_of<bfloat16>() { return DType::bf16; }
+constexpr DType dtype_of<bfloat16>() {
+  return DType::bf16;
+}
 template <>
-constexpr DType dtype_of<double>() { return DType::f64; }
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
 template <>
-constexpr DType dtype_of<std::int64_t>() { return DType::i64; }
+constexpr DType dtype_of<std::int64_t>() {
+  return DType::i64;
+}
 template <>
-constexpr DType dtype_of<std::int32_t>() { return DType::i32; }
+constexpr DType dtype_of<std::int32_t>() {
+  return DType::i32;
+}
 template <>
-constexpr DType dtype_of<std::uint8_t>() { return DType::u8; }
+constexpr DType dtype_of<std::uint8_t>() {
+  return DType::u8;
+}
 
 }  // namespace ea

@@ -1,4 +1,5 @@
-// Sums scoped times in one table under a lock (ops are coarse: microseconds up).
+// Sums scoped times in one table under a lock (ops are coarse: microseconds
+// up).
 #include "runtime/profiler.h"
 
 #include <algorithm>
@@ -30,9 +31,8 @@ std::vector<ProfileEntry> profile_entries() {
     const std::lock_guard lock(mutex);
     for (const auto& [name, entry] : table) entries.push_back(entry);
   }
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return a.seconds > b.seconds;
-  });
+  std::sort(entries.begin(), entries.end(),
+            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
   return entries;
 }
 

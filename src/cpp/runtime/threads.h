@@ -1,4 +1,5 @@
-// The thread pool: fixed jobs, so that results never depend on the thread count.
+// The thread pool: fixed jobs, so that results never depend on the thread
+// count.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Dimensions of a tensor: up to eight, stored in place; axis and broadcast rules.
+// Dimensions of a tensor: up to eight, stored in place; axis and broadcast
+// rules.
 #pragma once
 
 #include <array>

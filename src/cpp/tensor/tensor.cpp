@@ -48,8 +48,8 @@ Tensor::operator TensorView() const {
 
 Tensor empty(const Shape& shape, DType dtype) {
   const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  return {std::make_shared<Storage>(bytes), 0, shape,
-          contiguous_strides(shape), dtype};
+  return {std::make_shared<Storage>(bytes), 0, shape, contiguous_strides(shape),
+          dtype};
 }
 
 Tensor zeros(const Shape& shape, DType dtype) {

@@ -21,11 +21,10 @@ Attention::Attention(const AttentionConfig& config,
              config.init_std),
       scope_(std::move(scope)),
       evolve_(std::move(evolve)) {
-  EA_CHECK_AS(ConfigError,
-              config.heads > 0 && config.hidden_size % config.heads == 0,
-              "attention",
-              "hidden_size {} is not a multiple of num_attention_heads {}",
-              config.hidden_size, config.heads);
+  EA_CHECK_AS(
+      ConfigError, config.heads > 0 && config.hidden_size % config.heads == 0,
+      "attention", "hidden_size {} is not a multiple of num_attention_heads {}",
+      config.hidden_size, config.heads);
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
@@ -37,11 +36,10 @@ AttentionOutput Attention::forward(const Var& x, const Var& previous,
   const AttentionContext context{config_.layer, config_.num_layers, packing};
   const double head_width =
       static_cast<double>(config_.hidden_size / config_.heads);
-  const Var scores = scope_->score(query_(x), key_(x),
-                                   1.0 / std::sqrt(head_width), context);
+  const Var scores =
+      scope_->score(query_(x), key_(x), 1.0 / std::sqrt(head_width), context);
   const Evolved evolved = evolve_->step(scores, previous, context);
-  const Var probabilities =
-      map_softmax(evolved.logits, packing, evolved.scale);
+  const Var probabilities = map_softmax(evolved.logits, packing, evolved.scale);
   const Var kept = dropout(probabilities, config_.dropout, training());
   return {scope_->mix(kept, value_(x), context), evolved.carry, probabilities};
 }

@@ -50,7 +50,8 @@ StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
         hidden, previous, packing);
     hidden = layer.hidden;
     previous = layer.attention.carry;
-    if (contains(wanted.hidden_states, i + 1)) out.hidden_states[i + 1] = hidden;
+    if (contains(wanted.hidden_states, i + 1))
+      out.hidden_states[i + 1] = hidden;
     if (contains(wanted.attentions, i)) {
       out.attentions[i] = layer.attention.probabilities;
     }
