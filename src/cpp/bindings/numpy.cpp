@@ -99,8 +99,13 @@ DType dtype_of_python(const py::handle& dtype) {
   if (py::isinstance<py::str>(dtype)) {
     return parse_dtype(dtype.cast<std::string>());
   }
-  const py::dtype converted =
-      py::dtype::from_args(py::reinterpret_borrow<py::object>(dtype));
+  py::dtype converted;
+  try {
+    converted = py::dtype::from_args(py::reinterpret_borrow<py::object>(dtype));
+  } catch (const py::error_already_set&) {
+    fail<DTypeError>("dtype", "expected a name such as 'float32', got {}",
+                     described(dtype));
+  }
   return parse_dtype(py::str(converted.attr("name")).cast<std::string>());
 }
 

@@ -1,6 +1,7 @@
 // Differentiable functions for Python: one entry an op.
 #include <pybind11/stl.h>
 
+#include "bindings/arguments.h"
 #include "bindings/numpy.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -188,9 +189,9 @@ void bind_packing(py::module_& m) {
   py::class_<Packing, std::shared_ptr<Packing>>(
       m, "Packing",
       "Where the sequences of a packed batch and their attention maps lie.")
-      .def(py::init([](std::int64_t heads, const py::object& q,
+      .def(py::init([](Whole<"Packing: num_heads"> heads, const py::object& q,
                        const py::object& k) {
-             return std::make_shared<Packing>(heads, offsets_of(q),
+             return std::make_shared<Packing>(heads.value, offsets_of(q),
                                               offsets_of(k.is_none() ? q : k));
            }),
            py::arg("num_heads"), py::arg("offsets"),

@@ -1,6 +1,7 @@
 // The Tensor class of Python: data, gradient, arithmetic, interchange.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "autograd/engine.h"
@@ -171,6 +172,18 @@ py::buffer_info buffer(const Var& self) {
   });
 }
 
+using AxisArgument = std::optional<Whole<"axis">>;
+
+// An axis no tensor has stays one when it does not fit an int.
+int narrow(std::int64_t axis) {
+  return static_cast<int>(std::clamp<std::int64_t>(axis, -1000, 1000));
+}
+
+std::optional<int> axis_of(const AxisArgument& axis) {
+  if (!axis) return {};
+  return narrow(axis->value);
+}
+
 void copy_from(const Var& self, const py::object& source) {
   const Tensor t = from_python(source, self.dtype());
   copy_into(t, self.data());
@@ -191,15 +204,15 @@ void bind_arithmetic(py::class_<Var>& c) {
           py::is_operator(), py::call_guard<py::gil_scoped_release>())
       .def(
           "sum",
-          [](const Var& self, std::optional<int> axis, bool keepdims) {
-            return sum(self, axis, keepdims);
+          [](const Var& self, AxisArgument axis, bool keepdims) {
+            return sum(self, axis_of(axis), keepdims);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
           py::call_guard<py::gil_scoped_release>())
       .def(
           "mean",
-          [](const Var& self, std::optional<int> axis, bool keepdims) {
-            return mean(self, axis, keepdims);
+          [](const Var& self, AxisArgument axis, bool keepdims) {
+            return mean(self, axis_of(axis), keepdims);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
           py::call_guard<py::gil_scoped_release>())
@@ -209,7 +222,10 @@ void bind_arithmetic(py::class_<Var>& c) {
            })
       .def(
           "transpose",
-          [](const Var& self, int a, int b) { return transpose(self, a, b); },
+          [](const Var& self, Whole<"transpose: axis_a"> a,
+             Whole<"transpose: axis_b"> b) {
+            return transpose(self, narrow(a.value), narrow(b.value));
+          },
           py::arg("axis_a"), py::arg("axis_b"),
           py::call_guard<py::gil_scoped_release>())
       .def(
@@ -244,7 +260,13 @@ void bind_tensor(py::module_& m) {
       .def_property_readonly("ndim", &Var::rank)
       .def_property_readonly("size", &Var::numel)
       .def_property("requires_grad", &Var::requires_grad,
-                    &Var::set_requires_grad)
+                    [](Var& self, const py::object& value) {
+                      EA_CHECK_AS(InputError, py::isinstance<py::bool_>(value),
+                                  "requires_grad",
+                                  "expected True or False, got {}",
+                                  described(value));
+                      self.set_requires_grad(value.cast<bool>());
+                    })
       .def_property_readonly("is_leaf", &Var::is_leaf)
       .def_property(
           "grad",

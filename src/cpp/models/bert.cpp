@@ -57,6 +57,21 @@ class BertForSequenceClassification final : public Model {
   Linear classifier_;
 };
 
+void check_next_sentence(const Tensor& labels, std::int64_t rows) {
+  EA_CHECK(labels.rank() == 1 && labels.dim(0) == rows, "forward",
+           "next_sentence_label has shape {}, expected ({},): one for each row",
+           labels.shape(), rows);
+  const Tensor values = contiguous(labels);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t value = values.data<std::int64_t>()[i];
+    EA_CHECK_AS(InputError, value == 0 || value == 1 || value == kIgnoreIndex,
+                "forward",
+                "next_sentence_label[{}] = {}: expected 0 (the second text "
+                "follows) or 1 (it does not), or -100 to leave the row out",
+                i, value);
+  }
+}
+
 // Masked LM, and with `next_sentence` the two pre-training tasks.
 class BertForLanguageModel final : public Model {
  public:
@@ -83,6 +98,8 @@ class BertForLanguageModel final : public Model {
     if (!relationship_) return out;
     out.seq_relationship_logits = (*relationship_)(encoded.pooled);
     if (inputs.next_sentence_label.defined()) {
+      check_next_sentence(inputs.next_sentence_label,
+                          out.seq_relationship_logits.dim(0));
       const Var next = cross_entropy(out.seq_relationship_logits,
                                      inputs.next_sentence_label);
       out.loss = out.loss.defined() ? add(out.loss, next) : next;
