@@ -50,7 +50,6 @@ class Tensor:
     """
 
     grad: Tensor | None
-    requires_grad: bool
     def __add__(self, arg0: typing.Any) -> Tensor: ...
     def __array__(
         self, dtype: typing.Any = None, copy: typing.Any = None
@@ -80,30 +79,22 @@ class Tensor:
         """
     def detach(self) -> Tensor: ...
     def item(self) -> float: ...
-    def mean(
-        self,
-        axis: typing.SupportsInt | typing.SupportsIndex | None = None,
-        keepdims: bool = False,
-    ) -> Tensor: ...
+    def mean(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
     def numpy(self) -> numpy.ndarray: ...
     def reshape(self, *args) -> Tensor: ...
-    def sum(
-        self,
-        axis: typing.SupportsInt | typing.SupportsIndex | None = None,
-        keepdims: bool = False,
-    ) -> Tensor: ...
+    def sum(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
     def to(self, dtype: typing.Any) -> Tensor: ...
-    def transpose(
-        self,
-        axis_a: typing.SupportsInt | typing.SupportsIndex,
-        axis_b: typing.SupportsInt | typing.SupportsIndex,
-    ) -> Tensor: ...
+    def transpose(self, axis_a: int, axis_b: int) -> Tensor: ...
     @property
     def dtype(self) -> str: ...
     @property
     def is_leaf(self) -> bool: ...
     @property
     def ndim(self) -> int: ...
+    @property
+    def requires_grad(self) -> bool: ...
+    @requires_grad.setter
+    def requires_grad(self, arg1: typing.Any) -> None: ...
     @property
     def shape(self) -> tuple: ...
     @property
@@ -114,10 +105,7 @@ class Packing:
     Where the sequences of a packed batch and their attention maps lie.
     """
     def __init__(
-        self,
-        num_heads: typing.SupportsInt | typing.SupportsIndex,
-        offsets: typing.Any,
-        key_offsets: typing.Any = None,
+        self, num_heads: int, offsets: typing.Any, key_offsets: typing.Any = None
     ) -> None: ...
     def pad(self, maps: Tensor) -> Tensor:
         """
@@ -268,7 +256,7 @@ def kernel_entries() -> list:
     Returns (kernel, implementation, calls so far) in order of preference.
     """
 
-def manual_seed(seed: typing.SupportsInt | typing.SupportsIndex) -> None:
+def manual_seed(seed: int) -> None:
     """
     Seeds dropout and initial values.
     """
@@ -304,12 +292,12 @@ def set_grad_enabled(enabled: bool) -> bool:
     Switches recording for this thread; returns what it was.
     """
 
-def set_memory_limit(bytes: typing.SupportsInt | typing.SupportsIndex) -> None:
+def set_memory_limit(bytes: int) -> None:
     """
     Refuses allocations beyond so many bytes (0: no limit).
     """
 
-def set_num_threads(count: typing.SupportsInt | typing.SupportsIndex) -> None:
+def set_num_threads(count: int) -> None:
     """
     Sets how many threads the core uses (1 to 1024). Results do not depend on it.
     """
@@ -319,12 +307,7 @@ def set_profiling(on: bool) -> None:
     Switches the timing of kernels on or off.
     """
 
-def set_rng_state(
-    state: tuple[
-        typing.SupportsInt | typing.SupportsIndex,
-        typing.SupportsInt | typing.SupportsIndex,
-    ],
-) -> None:
+def set_rng_state(state: typing.Any) -> None:
     """
     Restores what get_rng_state() returned.
     """
