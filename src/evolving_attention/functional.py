@@ -1,23 +1,61 @@
 """Differentiable functions on tensors: ``ea.functional``.
 
 All of the core's operations (``ea.functional.relu``, ``map_conv``, …) and
-:func:`evolving_attention`, the whole attention step on dense arrays.
+:func:`evolving_attention`, the whole attention step on dense arrays. Wherever a tensor
+is expected, an array, a list or an object with ``__dlpack__`` will do.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from evolving_attention import _core
-from evolving_attention._core import Packing, ops
-from evolving_attention.errors import ShapeError
+from evolving_attention._core import Packing, Tensor, ops
+from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
 
 __all__ = ["Packing", "evolving_attention", *_core.op_names()]
 
-globals().update({name: getattr(ops, name) for name in _core.op_names()})
+
+def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The op, with refusals of arguments that name the op and what it takes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except InputError as error:
+            text = str(error)
+            if not text.startswith("[tensor]"):
+                raise
+            raise type(error)(f"[{name}]{text.removeprefix('[tensor]')}") from None
+        except TypeError as error:
+            if isinstance(error, Error):
+                raise
+            given = [type(a).__name__ for a in args]
+            given += [f"{k}={type(v).__name__}" for k, v in kwargs.items()]
+            raise InputError(
+                f"[{name}] cannot be called with ({', '.join(given)}); expected "
+                f"{_signature(name, function)}"
+            ) from None
+
+    return call
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    """``relu(x: Tensor)``, from the first line of the core's docstring."""
+    line = (function.__doc__ or name).splitlines()[0].split(" -> ")[0]
+    line = line.replace("evolving_attention._core.", "").replace("typing.", "")
+    for word, plain in (("Int", "int"), ("Float", "float")):
+        line = line.replace(f"Supports{word} | SupportsIndex", plain)
+    return line.replace("collections.abc.", "")
+
+
+globals().update({name: _told(name, getattr(ops, name)) for name in _core.op_names()})
 
 
 def evolving_attention(
@@ -32,7 +70,7 @@ def evolving_attention(
     beta: float = 0.0,
     mask: Any | None = None,
     scale: float | None = None,
-) -> tuple[_core.Tensor, _core.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Evolving attention of dense arrays, with gradients.
 
     With S = scale · q kᵀ and M = ``prev``:
@@ -57,6 +95,8 @@ def evolving_attention(
 
     Raises:
         ShapeError: shapes do not fit.
+        ConfigError: alpha or beta is out of range.
+        InputError: the mask holds something else, or the weight is missing.
 
     Source: Wang et al., ICML 2021, Eq. 4.
     """
@@ -66,41 +106,25 @@ def evolving_attention(
             f"evolving_attention: q {q.shape}, k {k.shape}, v {v.shape}; expected "
             "[batch, heads, queries, d] and twice [batch, heads, keys, d]"
         )
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if not 0 <= value <= 1:
+            raise ConfigError(
+                f"evolving_attention: {name}={value!r}, expected a number in [0, 1]"
+            )
     batch, heads, n_q, width = q.shape
     n_k = k.shape[2]
     packing = Packing(
         heads, np.arange(batch + 1) * n_q, key_offsets=np.arange(batch + 1) * n_k
     )
     maps = (batch, heads, n_q, n_k)
+    keys, cells = _masks(mask, maps, q.dtype)
     factor = 1 / math.sqrt(width) if scale is None else scale
     scores = ops.attention_scores(_tokens(q), _tokens(k), packing, factor)
-    keys, cells = None, None
-    if mask is not None:
-        seen = np.asarray(mask).astype(bool)
-        if seen.shape != (batch, n_k):
-            raise ShapeError(
-                f"evolving_attention: mask has shape {seen.shape}, expected "
-                f"{(batch, n_k)}: one 0 or 1 for each key"
-            )
-        keys = _core.Tensor(seen.astype(np.uint8).reshape(-1))
-        dense = np.broadcast_to(seen[:, None, None, :], maps).reshape(-1)
-        cells = _core.Tensor(dense.astype(np.float32), dtype=q.dtype)
+    if cells is not None:
         scores = scores * cells
     logits = scores
     if prev is not None:
-        coefficients = (
-            alpha,
-            1 - alpha,
-            alpha * (1 - beta),
-            (1 - alpha) * (1 - beta),
-            beta,
-        )
-        flat = _tensor(prev).reshape(-1)
-        kernel = None if weight is None else _tensor(weight)
-        if kernel is not None and bias is None:
-            bias = _core.Tensor(np.zeros(heads), dtype=kernel.dtype)
-        shift = None if bias is None else _tensor(bias)
-        logits = ops.evolve(flat, scores, kernel, shift, coefficients, packing)
+        logits = _evolve(_tensor(prev), scores, weight, bias, alpha, beta, packing)
         if cells is not None:
             logits = logits * cells
     probabilities = ops.map_softmax(logits, packing, 1.0, keys)
@@ -109,11 +133,66 @@ def evolving_attention(
     return dense, logits.reshape(*maps)
 
 
-def _tensor(value: Any) -> _core.Tensor:
-    return value if isinstance(value, _core.Tensor) else _core.Tensor(value)
+def _masks(
+    mask: Any, maps: tuple[int, ...], dtype: str
+) -> tuple[Tensor | None, Tensor | None]:
+    """What keys may be seen: uint8 per key, and 0 or 1 per cell of the flat maps."""
+    if mask is None:
+        return None, None
+    seen = np.asarray(mask)
+    if seen.shape != (maps[0], maps[3]):
+        raise ShapeError(
+            f"evolving_attention: mask has shape {seen.shape}, expected "
+            f"{(maps[0], maps[3])}: one 0 or 1 for each key"
+        )
+    odd = np.argwhere((seen != 0) & (seen != 1))
+    if len(odd):
+        row, key = map(int, odd[0])
+        raise InputError(
+            f"evolving_attention: mask[{row}, {key}] = {seen[row, key]}, expected 1 "
+            "for a key that may be seen or 0; it is no bias to be added"
+        )
+    seen = seen.astype(bool)
+    dense = np.broadcast_to(seen[:, None, None, :], maps).reshape(-1)
+    cells = Tensor(dense.astype(np.float32), dtype=dtype)
+    return Tensor(seen.astype(np.uint8).reshape(-1)), cells
 
 
-def _tokens(x: _core.Tensor) -> _core.Tensor:
+def _evolve(
+    previous: Tensor,
+    scores: Tensor,
+    weight: Any,
+    bias: Any,
+    alpha: float,
+    beta: float,
+    packing: Packing,
+) -> Tensor:
+    """L = β ReLU(Conv(I)) + (1 − β) I of flat maps, I = α M + (1 − α) S."""
+    if beta > 0 and weight is None:
+        raise InputError(
+            f"evolving_attention: weight is missing, expected a convolution weight "
+            f"[heads, heads, k, k] because beta={beta}; pass it, or set beta=0"
+        )
+    coefficients = (
+        alpha,
+        1 - alpha,
+        alpha * (1 - beta),
+        (1 - alpha) * (1 - beta),
+        beta,
+    )
+    kernel = None if weight is None else _tensor(weight)
+    if kernel is not None and bias is None:
+        bias = Tensor(np.zeros(packing.num_heads), dtype=kernel.dtype)
+    shift = None if bias is None else _tensor(bias)
+    flat = previous.reshape(-1)
+    return ops.evolve(flat, scores, kernel, shift, coefficients, packing)
+
+
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def _tokens(x: Tensor) -> Tensor:
     """[B, H, T, d] as token rows [B·T, H·d]."""
     batch, heads, n, width = x.shape
     return x.transpose(1, 2).reshape(batch * n, heads * width)
