@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from evolving_attention import doctor as room
+from evolving_attention import diagnosis as room
 from evolving_attention.cli import doctor as command
 
 HAS_CORE = importlib.util.find_spec("evolving_attention._core") is not None

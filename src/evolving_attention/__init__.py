@@ -37,6 +37,7 @@ _LAZY: dict[str, str] = {
     ),
     "no_grad": "evolving_attention.autograd",
     "AutoTokenizer": "evolving_attention.text",
+    "doctor": "evolving_attention.diagnosis",
     **dict.fromkeys(
         [
             "AutoConfig",
@@ -128,6 +129,7 @@ if TYPE_CHECKING:
         set_rng_state,
     )
     from evolving_attention.autograd import no_grad
+    from evolving_attention.diagnosis import doctor
     from evolving_attention.modeling import *  # noqa: F403
     from evolving_attention.text import AutoTokenizer
     from evolving_attention.training import (

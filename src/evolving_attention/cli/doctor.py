@@ -1,4 +1,4 @@
-"""``evolving-attention doctor``: prints what :mod:`evolving_attention.doctor` found."""
+"""``evolving-attention doctor``: prints what the module ``diagnosis`` found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["run"]
 @guarded
 def run(*, as_json: bool, run_self_test: bool = True) -> None:
     """Gather, print, and leave with 0, 1 (a check failed) or 5 (no core)."""
-    from evolving_attention.doctor import doctor
+    from evolving_attention.diagnosis import doctor
 
     with json_output(as_json):
         report = doctor(run_self_test=run_self_test)
