@@ -85,7 +85,7 @@ def install_fake_core(monkeypatch: Any = None) -> FakeCore:
     """
     import evolving_attention
 
-    FAKE.AdamW = FakeCoreAdamW
+    FAKE.AdamW, FAKE.Tensor = FakeCoreAdamW, FakeTensor
     if monkeypatch is None:
         sys.modules["evolving_attention._core"] = FAKE
         evolving_attention._core = FAKE

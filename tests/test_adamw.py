@@ -150,7 +150,7 @@ def test_groups_for_weight_decay() -> None:
         ({"lr": -1.0}, "lr=-1.0, expected >= 0"),
         ({"lr": math.nan}, "lr=nan"),
         ({"eps": 0.0}, "eps=0.0, expected > 0"),
-        ({"betas": (0.9, 1.0)}, "betas=1.0"),
+        ({"betas": (0.9, 1.0)}, "betas=(0.9, 1.0)"),
         ({"weight_decay": -0.1}, "weight_decay=-0.1"),
     ],
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.errors import CheckpointError, ConfigError, InputError
 
 __all__ = [
     "AdamW",
@@ -54,12 +55,11 @@ class AdamW:
     ) -> None:
         from evolving_attention import _core
 
-        _check_range("lr", lr, lr >= 0, ">= 0")
-        _check_range("eps", eps, eps > 0, "> 0")
-        _check_range("weight_decay", weight_decay, weight_decay >= 0, ">= 0")
-        for beta in betas:
-            _check_range("betas", beta, 0 <= beta < 1, "two values in [0, 1)")
-        entries = list(params)
+        _check_number("lr", lr)
+        _check_number("eps", eps, above=True)
+        _check_number("weight_decay", weight_decay)
+        _check_betas(betas)
+        entries = _entries(params)
         if not entries:
             raise ConfigError(
                 "AdamW: params is empty, expected tensors or groups of them; pass "
@@ -69,10 +69,11 @@ class AdamW:
         defaults = {"lr": lr, "weight_decay": weight_decay}
         self.param_groups: list[dict[str, Any]] = []
         for group in groups:
-            held = {**defaults, **group, "params": list(group["params"])}
+            held = {**defaults, **_checked_group(group, len(self.param_groups))}
             self.param_groups.append(held)
         self._params = [p for group in self.param_groups for p in group["params"]]
         self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
+        _check_parameters(self._params)
         ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
         self._core = _core.AdamW(
             self._params, float(lr), self.betas, self.eps, float(weight_decay), ids
@@ -86,6 +87,10 @@ class AdamW:
                 it costs no pass over them.
         """
         for number, group in enumerate(self.param_groups):
+            _check_number(f"param_groups[{number}]['lr']", group["lr"])
+            _check_number(
+                f"param_groups[{number}]['weight_decay']", group["weight_decay"]
+            )
             self._core.set_group(
                 number, float(group["lr"]), float(group["weight_decay"])
             )
@@ -109,6 +114,11 @@ class AdamW:
         Raises:
             CheckpointError: the state belongs to other parameters.
         """
+        if not isinstance(state, Mapping):
+            raise CheckpointError(
+                f"AdamW: the state is a {type(state).__name__}, expected the dict that "
+                "state_dict() returned; pass that"
+            )
         own = self.state_dict()
         if set(state) != set(own):
             odd = sorted(set(state) ^ set(own))
@@ -126,10 +136,79 @@ class AdamW:
         self._core.load_state_dict(state)
 
 
-def _check_range(name: str, value: float, ok: bool, expected: str) -> None:
-    """Refuse an option out of range or not finite."""
-    if not ok or not math.isfinite(value):
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _check_number(name: str, value: Any, above: bool = False) -> None:
+    """Refuse what is no finite number >= 0 (> 0 with ``above``)."""
+    fits = _is_number(value) and math.isfinite(value)
+    if not fits or value < 0 or (above and value == 0):
+        expected = "> 0 and finite" if above else ">= 0 and finite"
         raise ConfigError(f"AdamW: {name}={value!r}, expected {expected}; correct it")
+
+
+def _check_betas(betas: Any) -> None:
+    """Refuse all but two numbers in [0, 1)."""
+    pair = isinstance(betas, Sequence) and len(betas) == 2
+    if not pair or not all(_is_number(beta) and 0 <= beta < 1 for beta in betas):
+        raise ConfigError(
+            f"AdamW: betas={betas!r}, expected two values in [0, 1), such as "
+            "(0.9, 0.999); correct it"
+        )
+
+
+def _entries(params: Any) -> list[Any]:
+    """The parameters or groups as a list: all of one sort."""
+    from evolving_attention._core import Tensor
+
+    if isinstance(params, Tensor) or not isinstance(params, Iterable):
+        raise ConfigError(
+            f"AdamW: params is a {type(params).__name__}, expected tensors or groups "
+            "of them; pass model.parameters(), or a list"
+        )
+    entries = list(params)
+    groups = [isinstance(entry, Mapping) for entry in entries]
+    if any(groups) and not all(groups):
+        raise ConfigError(
+            f"AdamW: params[{groups.index(False)}] is no group, expected either groups "
+            "or tensors; put the tensor into a group: {'params': [tensor]}"
+        )
+    return entries
+
+
+def _checked_group(group: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """A group with its parameters as a list."""
+    if "params" not in group:
+        raise ConfigError(
+            f"AdamW: group {number} has the keys {sorted(group)}, expected 'params' "
+            "among them; list the group's tensors there"
+        )
+    return {**group, "params": list(group["params"])}
+
+
+def _check_parameters(params: Sequence[Any]) -> None:
+    """Refuse what cannot be trained, and what would be trained twice."""
+    from evolving_attention._core import Tensor
+
+    seen: dict[int, int] = {}
+    for number, parameter in enumerate(params):
+        if not isinstance(parameter, Tensor):
+            what = type(parameter).__name__
+            hint = (
+                "pass model.parameters(), without the names"
+                if isinstance(parameter, tuple)
+                else "make it one: ea.Tensor(array, requires_grad=True)"
+            )
+            raise InputError(
+                f"AdamW: parameter {number} is a {what}, expected a Tensor; {hint}"
+            )
+        if id(parameter) in seen:
+            raise ConfigError(
+                f"AdamW: parameter {number} is parameter {seen[id(parameter)]} once "
+                "more, expected each once; leave it out of one group"
+            )
+        seen[id(parameter)] = number
 
 
 def decay_groups(
