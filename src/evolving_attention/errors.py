@@ -1,4 +1,4 @@
-"""The tree of exceptions: every message says what, where, what was expected, what to do.
+"""The tree of exceptions: a message says what, where, what was expected, what to do.
 
 All errors of the package derive from :class:`Error` and from the built-in class a
 caller would expect, so ``except ValueError`` keeps working. The C++ core raises the

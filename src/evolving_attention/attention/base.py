@@ -9,7 +9,8 @@ researcher's own kind derives from :class:`CustomEvolve` and computes with
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -95,7 +96,10 @@ class CustomEvolve(Evolve):
             Maps of the same shape, which are also carried on; or a pair (maps for the
             softmax, maps to carry). Built from differentiable functions.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no step()")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no step(); define step(self, scores, previous, "
+            "context), which returns the maps under the softmax"
+        )
 
     def core_slot(self) -> Any:
         return self
@@ -148,8 +152,8 @@ def from_config(value: Evolve | Mapping[str, Any] | str | None) -> Evolve:
     kind = options.pop("kind", None)
     if kind not in _KINDS:
         raise ConfigError(
-            f"attention kind {kind!r} is not known; expected one of "
-            f"{', '.join(sorted(_KINDS))}. A kind of your own is registered by "
+            f"attention kind {kind!r} is not known{_meant(kind, _KINDS)}; expected one "
+            f"of {', '.join(sorted(_KINDS))}. A kind of your own is registered by "
             "@ea.attention.register(name): import its module first"
         )
     cls = _KINDS[kind]
@@ -157,8 +161,15 @@ def from_config(value: Evolve | Mapping[str, Any] | str | None) -> Evolve:
     unknown = [name for name in options if name not in names]
     if unknown:
         raise ConfigError(
-            f"attention kind '{kind}' has no option {unknown[0]!r}; the options are: "
+            f"attention kind '{kind}' has no option {unknown[0]!r}"
+            f"{_meant(unknown[0], names)}; the options are: "
             f"{', '.join(names) or 'none'}"
+        )
+    missing = [name for name in _needed(cls) if name not in options]
+    if missing:
+        raise ConfigError(
+            f"attention kind '{kind}' needs {' and '.join(missing)}; expected for "
+            f"example {{'kind': '{kind}', '{missing[0]}': 0.1, …}}"
         )
     try:
         return cls(**options)
@@ -182,6 +193,21 @@ def _fields_of(evolve: Evolve) -> dict[str, Any]:
     if not _is_data(type(evolve)):
         return {}
     return dataclasses.asdict(evolve)  # type: ignore[call-overload]
+
+
+def _needed(cls: type) -> list[str]:
+    """The options without a default."""
+    none = dataclasses.MISSING
+    return [
+        f.name
+        for f in (dataclasses.fields(cls) if _is_data(cls) else ())
+        if f.init and f.default is none and f.default_factory is none
+    ]
+
+
+def _meant(word: Any, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(str(word), list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _is_data(cls: type) -> bool:

@@ -214,6 +214,10 @@ class DataTrainingArguments:
                 "--task_name, --dataset_name and --train_file/--validation_file/"
                 "--test_file exclude one another: keep one of them"
             )
+        if self.task_name:  # said now, not after a model has been loaded
+            from evolving_attention.data.glue_tasks import get_task
+
+            get_task(self.task_name)
         if self.data_dir and not self.task_name:
             raise _refuse(
                 "data_dir", self.data_dir, "--task_name beside it", "add --task_name"

@@ -136,7 +136,9 @@ def read_lines(
             else:
                 collector.reject(number, *text)
         if not number:
-            collector.fail("the file is empty (0 bytes)", 1, 1)
+            collector.fail(
+                "the file is empty (0 bytes); expected rows: download it again", 1, 1
+            )
         if blanks and blanks[0] == 1:
             collector.fail("the file holds only blank lines", 1, 1)
         if blanks:

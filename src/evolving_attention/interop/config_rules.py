@@ -48,7 +48,7 @@ def check_config(config: dict[str, Any], source: str) -> None:
     def fail(key: str, expected: str) -> None:
         found = reprlib.repr(config[key])
         raise ConfigError(
-            f"{source}: {key} is {found}, expected {expected}; correct the file"
+            f"{source}: {key} is {found}, expected {expected}; correct it there"
         )
 
     for key, (low, high) in _INTEGERS.items():

@@ -76,6 +76,11 @@ class _Auto:
         cls, config: PretrainedConfig, dtype: str = "float32"
     ) -> PreTrainedModel:
         """A new model with random weights."""
+        if not isinstance(config, PretrainedConfig):
+            raise ConfigError(
+                f"{cls.__name__}.from_config: expected a config such as "
+                f"ea.BertConfig(...), got a {type(config).__name__}"
+            )
         if config.model_type not in cls.classes:
             raise ConfigError(_unknown("config", config.model_type, cls.classes))
         return cls.classes[config.model_type](config, dtype)

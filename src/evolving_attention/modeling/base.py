@@ -112,6 +112,7 @@ class PreTrainedModel:
                 "input_ids is missing; pass the output of the tokenizer: "
                 'model(**tokenizer("a text", return_tensors="np"))'
             )
+        self._check_arguments(labels, next_sentence_label, label_smoothing)
         layers = self.config.num_hidden_layers
         return ModelOutput(
             **self._core.forward(
@@ -129,8 +130,36 @@ class PreTrainedModel:
             )
         )
 
+    def _check_arguments(
+        self, labels: Any, next_sentence_label: Any, label_smoothing: Any
+    ) -> None:
+        """Refuse what this head would ignore, and what is no number."""
+        name = type(self).__name__
+        if labels is not None and self.head == "base":
+            raise InputError(
+                f"{name}: labels are given, but a model without a task has no loss; "
+                "expected none; use a class with a task, such as "
+                "ea.AutoModelForSequenceClassification"
+            )
+        if next_sentence_label is not None and self.head != "pretraining":
+            raise InputError(
+                f"{name}: next_sentence_label is given, expected only by models for "
+                "pre-training; leave it out, or use ea.AutoModelForPreTraining"
+            )
+        if isinstance(label_smoothing, bool) or not isinstance(
+            label_smoothing, (int, float, np.number)
+        ):
+            raise ConfigError(
+                f"{name}: label_smoothing={label_smoothing!r}, expected a number in "
+                "[0, 1)"
+            )
+
     def train(self: _Self, mode: bool = True) -> _Self:
         """Training mode: dropout is on. Returns the model."""
+        if not isinstance(mode, bool):
+            raise ConfigError(
+                f"{type(self).__name__}.train: mode={mode!r}, expected True or False"
+            )
         self._core.train(mode)
         return self
 
@@ -175,6 +204,11 @@ class PreTrainedModel:
             CheckpointError: tensors are missing, left over or of another shape (unless
                 ``strict=False``), or hardly any name fits.
         """
+        if not isinstance(state, Mapping):
+            raise InputError(
+                f"load_state_dict: state is a {type(state).__name__}, expected a dict "
+                "of names and arrays, as state_dict() returns"
+            )
         arrays = {name: np.asarray(value) for name, value in state.items()}
         allowed = () if strict else None
         report = self._assign(arrays, strict, "state_dict", allowed, allowed)
@@ -312,6 +346,11 @@ def _indices(name: str, wanted: Any, count: int) -> list[int] | None:
         return None
     if wanted is True:
         return list(range(count))
+    if not isinstance(wanted, Iterable):
+        raise InputError(
+            f"{name}={wanted!r}: expected True or a list of integers; one layer is "
+            f"[{wanted!r}]"
+        )
     chosen = []
     for index in wanted:
         if isinstance(index, bool) or not isinstance(index, (int, np.integer)):

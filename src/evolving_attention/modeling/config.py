@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import json
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,9 +51,11 @@ class PretrainedConfig:
         known = {**_COMMON, **self.defaults}
         for name in options:
             if name not in known and name not in _ONLY:
+                near = difflib.get_close_matches(name, list(known), n=1)
+                hint = f" (did you mean {near[0]!r}?)" if near else ""
                 raise ConfigError(
-                    f"{type(self).__name__}: unknown option {name!r}; the options are: "
-                    f"{', '.join(sorted(known))}, attention"
+                    f"{type(self).__name__}: unknown option {name!r}{hint}; the "
+                    f"options are: {', '.join(sorted(known))}, attention"
                 )
         self._set({**known, **options}, attention, extra={})
 
@@ -84,7 +87,13 @@ class PretrainedConfig:
         if not labels:
             self.id2label = {i: f"LABEL_{i}" for i in range(self.num_labels)}
         else:
-            self.id2label = {int(i): str(label) for i, label in labels.items()}
+            try:
+                self.id2label = {int(i): str(label) for i, label in labels.items()}
+            except ValueError:
+                raise ConfigError(
+                    f"{source}: id2label is {labels!r}, expected class numbers as "
+                    "keys: {0: 'first', 1: 'second'}; label2id is the other way round"
+                ) from None
         self.label2id = {label: i for i, label in self.id2label.items()}
 
     @classmethod
