@@ -1,0 +1,303 @@
+"""Mistakes in configs, attention kinds, training arguments and evolve classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import evolving_attention as ea
+from evolving_attention.attention import CustomEvolve, Evolving
+from mistakes.row import IDS, Row, config, model
+
+
+class Wrong(CustomEvolve):
+    """An evolve kind whose step returns what it is told to."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def step(self, scores: Any, previous: Any, context: Any) -> Any:
+        return self.result(scores)
+
+
+class WrongParameters(CustomEvolve):
+    """An evolve kind whose parameters are no dict."""
+
+    def parameters(self, layer: int, num_heads: int) -> Any:
+        return [1, 2]
+
+
+def evolve(result: Any) -> None:
+    model("BertModel", attention=Wrong(result))(IDS)
+
+
+def arguments(folder: Any, **options: Any) -> ea.TrainingArguments:
+    return ea.TrainingArguments(str(folder), **options)
+
+
+ROWS = {
+    "a typing mistake in an option": Row(
+        lambda _: ea.BertConfig(hiden_size=3),
+        ea.ConfigError,
+        r"unknown option 'hiden_size'",
+        r"BertConfig",
+        r"'hidden_size'",
+    ),
+    "heads that do not divide": Row(
+        lambda _: config(hidden_size=25),
+        ea.ConfigError,
+        r"is 25",
+        r"hidden_size",
+        r"a multiple of num_attention_heads, 3",
+    ),
+    "a negative size": Row(
+        lambda _: config(vocab_size=-1),
+        ea.ConfigError,
+        r"is -1",
+        r"vocab_size",
+        r"an integer from 1",
+    ),
+    "a size in words": Row(
+        lambda _: config(hidden_size="768"),
+        ea.ConfigError,
+        r"is '768'",
+        r"hidden_size",
+        r"expected an integer",
+    ),
+    "dropout of 1.5": Row(
+        lambda _: config(hidden_dropout_prob=1.5),
+        ea.ConfigError,
+        r"is 1\.5",
+        r"hidden_dropout_prob",
+        r"a number from 0 to 1",
+    ),
+    "unknown activation": Row(
+        lambda _: model(hidden_act="swish"),
+        ea.ConfigError,
+        r"'swish'",
+        r"hidden_act",
+        r"expected gelu",
+    ),
+    "relative positions": Row(
+        lambda _: config(position_embedding_type="relative_key"),
+        ea.ConfigError,
+        r"not supported",
+        r"position_embedding_type",
+        r"'absolute'",
+    ),
+    "a decoder": Row(
+        lambda _: config(is_decoder=True),
+        ea.ConfigError,
+        r"not supported",
+        r"is_decoder = True",
+        r"expected .*False",
+    ),
+    "many labels a row": Row(
+        lambda _: config(problem_type="multi_label_classification"),
+        ea.ConfigError,
+        r"not supported",
+        r"problem_type",
+        r"single_label_class",
+    ),
+    "num_labels against id2label": Row(
+        lambda _: config(num_labels=2, id2label={0: "a"}),
+        ea.ConfigError,
+        r"id2label names 1",
+        r"num_labels = 2",
+        r"give one of the two",
+    ),
+    "id2label the other way round": Row(
+        lambda _: config(id2label={"bad": "0", "good": "1"}),
+        ea.ConfigError,
+        r"'bad'",
+        r"id2label",
+        r"class numbers as keys",
+    ),
+    "an unknown element type": Row(
+        lambda _: ea.BertModel(config(), "float16"),
+        ea.ConfigError,
+        r"'float16'",
+        r"BertModel: dtype",
+        r"one of float32",
+    ),
+    "another architecture's config": Row(
+        lambda _: ea.RobertaModel(config()),
+        ea.ConfigError,
+        r"got BertConfig",
+        r"RobertaModel",
+        r"expected a RobertaConfig",
+    ),
+    "a dict for a config": Row(
+        lambda _: ea.AutoModel.from_config({"hidden_size": 3}),
+        ea.ConfigError,
+        r"got a dict",
+        r"AutoModel\.from_config",
+        r"ea\.BertConfig",
+    ),
+    "an Auto class called": Row(
+        lambda _: ea.AutoModel(),
+        ea.ConfigError,
+        r"is made by",
+        r"AutoModel",
+        r"from_pretrained\(name\)",
+    ),
+    # --- attention
+    "a typing mistake in a kind": Row(
+        lambda _: config(attention="evolvng"),
+        ea.ConfigError,
+        r"'evolvng' is not known",
+        r"attention kind",
+        r"'evolving'",
+    ),
+    "a number for a kind": Row(
+        lambda _: config(attention=3),
+        ea.ConfigError,
+        r"=3",
+        r"attention",
+        r"expected an object such as",
+    ),
+    "a typing mistake in a kind's option": Row(
+        lambda _: config(attention={"kind": "evolving", "alfa": 0.1}),
+        ea.ConfigError,
+        r"no option 'alfa'",
+        r"kind 'evolving'",
+        r"did you mean 'alpha'",
+    ),
+    "a kind without its options": Row(
+        lambda _: config(attention="evolving"),
+        ea.ConfigError,
+        r"needs alpha and beta",
+        r"kind 'evolving'",
+        r"for example",
+    ),
+    "alpha of 1.5": Row(
+        lambda _: Evolving(alpha=1.5, beta=0.1),
+        ea.ConfigError,
+        r"1\.5 is outside",
+        r"evolving\] alpha",
+        r"from 0 to 1",
+    ),
+    "an even kernel": Row(
+        lambda _: Evolving(0.5, 0.1, kernel_size=4),
+        ea.ConfigError,
+        r"4 must be odd",
+        r"kernel_size",
+        r"odd, from 1 to 15",
+    ),
+    "an unknown initial value": Row(
+        lambda _: Evolving(0.1, 0.1, conv_init="xavier"),
+        ea.ConfigError,
+        r"'xavier'",
+        r"conv_init",
+        r"one of fan_in, identity",
+    ),
+    "a step that returns nothing": Row(
+        lambda _: evolve(lambda scores: None),
+        ea.InputError,
+        r"returned a NoneType",
+        r"Wrong\.step",
+        r"expected a Tensor",
+    ),
+    "a step that returns an array": Row(
+        lambda _: evolve(np.asarray),
+        ea.InputError,
+        r"a ndarray",
+        r"Wrong\.step",
+        r"expected a Tensor",
+    ),
+    "a step that returns three": Row(
+        lambda _: evolve(lambda scores: (scores, scores, scores)),
+        ea.InputError,
+        r"a tuple",
+        r"Wrong\.step",
+        r"a pair",
+    ),
+    "a step that returns another shape": Row(
+        lambda _: evolve(lambda scores: scores.sum()),
+        ea.ShapeError,
+        r"returned float32 \(\)",
+        r"Wrong\.step",
+        r"expected the scores'",
+    ),
+    "parameters that are no dict": Row(
+        lambda _: model("BertModel", attention=WrongParameters()),
+        ea.ConfigError,
+        r"returned a list",
+        r"WrongParameters\.parameters",
+        r"a dict",
+    ),
+    # --- training
+    "negative learning rate": Row(
+        lambda f: arguments(f, learning_rate=-1.0),
+        ea.ConfigError,
+        r"-1\.0",
+        r"learning_rate",
+        r"a number >= 0",
+    ),
+    "a typing mistake in a training option": Row(
+        lambda f: arguments(f, learning_rat=1e-4),
+        ea.ConfigError,
+        r"unknown option",
+        r"'learning_rat'",
+        r"'learning_rate'",
+    ),
+    "an unknown strategy": Row(
+        lambda f: arguments(f, eval_strategy="epochs"),
+        ea.ConfigError,
+        r"'epochs'",
+        r"eval_strategy",
+        r"did you mean 'epoch'",
+    ),
+    "the best model of none": Row(
+        lambda f: arguments(f, load_best_model_at_end=True),
+        ea.ConfigError,
+        r"True",
+        r"load_best_model_at_end",
+        r"set eval_strategy",
+    ),
+    "two strategies": Row(
+        lambda f: arguments(
+            f, load_best_model_at_end=True, eval_strategy="epoch", save_strategy="steps"
+        ),
+        ea.ConfigError,
+        r"save_strategy='steps'",
+        r"load_best_model",
+        r"set both to",
+    ),
+    "half precision": Row(
+        lambda f: arguments(f, fp16=True),
+        ea.ConfigError,
+        r"float16 has no kernels",
+        r"fp16",
+        r"use bf16=True",
+    ),
+    "warm-up twice": Row(
+        lambda f: arguments(f, warmup_ratio=0.1, warmup_steps=10),
+        ea.ConfigError,
+        r"warmup_steps=10 is set too",
+        r"warmup_ratio",
+        r"keep warmup_st",
+    ),
+    "an unknown schedule": Row(
+        lambda f: arguments(f, lr_scheduler_type="liner"),
+        ea.ConfigError,
+        r"'liner'",
+        r"lr_scheduler_type",
+        r"linear",
+    ),
+    "batches of 0": Row(
+        lambda f: arguments(f, per_device_train_batch_size=0),
+        ea.ConfigError,
+        r"=0",
+        r"per_device_train_batch_size",
+        r"whole number >= 1",
+    ),
+    "no training data": Row(
+        lambda f: ea.Trainer(model(), arguments(f)).train(),
+        ea.ConfigError,
+        r"train_dataset",
+        r"Trainer",
+        r"pass|give|expected",
+    ),
+}
