@@ -1,8 +1,9 @@
 // Products of small matrices for attention: C = scale A B with B packed.
 //
 // B is packed once into panels of kPanel columns, each [depth][kPanel] with
-// zeros behind the last column; a tile of C stays in registers while the whole
-// depth runs: kTileRows x 2 vectors, every vector of B used kTileRows times.
+// zeros behind the last column (whole vectors behind it are not even written);
+// a tile of C stays in registers while the whole depth runs: kTileRows x 2
+// vectors, every vector of B used kTileRows times.
 #pragma once
 
 #include "kernels/cpu/simd/vec-inl.h"
@@ -58,11 +59,38 @@ void pack(const T* b, std::int64_t stride, std::int64_t depth,
     for (std::int64_t k = 0; k < depth; ++k) {
       for (int v = 0; v < kPanelVectors; ++v) {
         const std::int64_t left = cols - col - v * kLanes;
-        const Part part(left < 0 ? 0 : left < kLanes ? left : kLanes);
-        store(packed,
-              load(b + k * stride + (left > 0 ? col + v * kLanes : 0), part));
+        if (left > 0) {
+          const Part part(left < kLanes ? left : kLanes);
+          store(packed, load(b + k * stride + col + v * kLanes, part));
+        }
         packed += kLanes;
       }
+    }
+  }
+}
+
+// The block of kLanes columns and kLanes deep of the transposed matrix at b, of
+// which `cols` columns and `depth` are there, packed with kPanel a row.
+template <typename T>
+EA_INLINE void pack_block(const T* b, std::int64_t stride, std::int64_t depth,
+                          std::int64_t cols, float* packed) {
+  Vf rows[kLanes];
+  if (cols >= kLanes && depth >= kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) rows[i] = load(b + i * stride);
+    transpose(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) store(packed + i * kPanel, rows[i]);
+  } else {
+    const Part part(depth < kLanes ? depth : kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      rows[i] = i < cols ? load(b + i * stride, part) : set(0);
+    }
+    transpose(rows);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      if (i < depth) store(packed + i * kPanel, rows[i]);
     }
   }
 }
@@ -71,25 +99,11 @@ void pack(const T* b, std::int64_t stride, std::int64_t depth,
 template <typename T>
 void pack_transposed(const T* b, std::int64_t stride, std::int64_t depth,
                      std::int64_t cols, float* packed) {
-  for (std::int64_t col = 0; col < cols; col += kPanel) {
-    float* panel = packed + col * depth;
-    for (int v = 0; v < kPanelVectors; ++v) {
-      const std::int64_t first = col + v * kLanes;
-      const std::int64_t left = cols - first;
-      for (std::int64_t k = 0; k < depth; k += kLanes) {
-        const Part part(depth - k < kLanes ? depth - k : kLanes);
-        Vf rows[kLanes];
-        for (int i = 0; i < kLanes; ++i) {
-          rows[i] =
-              i < left ? load(b + (first + i) * stride + k, part) : set(0);
-        }
-        transpose(rows);
-        const int count =
-            depth - k < kLanes ? static_cast<int>(depth - k) : kLanes;
-        for (int i = 0; i < count; ++i) {
-          store(panel + (k + i) * kPanel + v * kLanes, rows[i]);
-        }
-      }
+  for (std::int64_t col = 0; col < cols; col += kLanes) {
+    float* const at = packed + col / kPanel * kPanel * depth + col % kPanel;
+    for (std::int64_t k = 0; k < depth; k += kLanes) {
+      pack_block(b + col * stride + k, stride, depth - k, cols - col,
+                 at + k * kPanel);
     }
   }
 }
