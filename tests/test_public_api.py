@@ -164,7 +164,9 @@ def test_doctor_is_a_function_even_after_its_module() -> None:
     import evolving_attention.diagnosis  # noqa: F401
 
     report = ea.doctor(run_self_test=False)
-    assert report["ok"]
+    # Not report["ok"]: other tests may have loaded torch's OpenMP beside ours.
+    checks = {check["name"]: check["ok"] for check in report["checks"]}
+    assert checks["the compiled core loads"]
     assert report["core"]["num_threads"] == ea.get_num_threads()
 
 
