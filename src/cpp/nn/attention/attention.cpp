@@ -1,4 +1,5 @@
-// S = Q K^T / sqrt(d); L = evolve(S, previous); P = softmax(t L); context P V.
+// S = Q K^T / sqrt(d) + bias; L = evolve(S, previous); P = softmax(t L);
+// context P V.
 #include "nn/attention/attention.h"
 
 #include <cmath>
@@ -10,7 +11,7 @@
 namespace ea {
 
 Attention::Attention(const AttentionConfig& config,
-                     std::unique_ptr<Scope> scope,
+                     std::unique_ptr<Scope> scope, std::unique_ptr<Bias> bias,
                      std::unique_ptr<Evolve> evolve)
     : config_(config),
       query_(config.hidden_size, config.hidden_size, config.dtype,
@@ -20,6 +21,7 @@ Attention::Attention(const AttentionConfig& config,
       value_(config.hidden_size, config.hidden_size, config.dtype,
              config.init_std),
       scope_(std::move(scope)),
+      bias_(std::move(bias)),
       evolve_(std::move(evolve)) {
   EA_CHECK_AS(
       ConfigError, config.heads > 0 && config.hidden_size % config.heads == 0,
@@ -28,6 +30,7 @@ Attention::Attention(const AttentionConfig& config,
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
+  if (bias_) add_child("", *bias_);
   add_child("", *evolve_);
 }
 
@@ -36,8 +39,9 @@ AttentionOutput Attention::forward(const Var& x, const Var& previous,
   const AttentionContext context{config_.layer, config_.num_layers, packing};
   const double head_width =
       static_cast<double>(config_.hidden_size / config_.heads);
-  const Var scores =
-      scope_->score(query_(x), key_(x), 1.0 / std::sqrt(head_width), context);
+  const Var q = query_(x);
+  Var scores = scope_->score(q, key_(x), 1.0 / std::sqrt(head_width), context);
+  if (bias_) scores = bias_->add(scores, q, context);
   const Evolved evolved = evolve_->step(scores, previous, context);
   const Var probabilities = map_softmax(evolved.logits, packing, evolved.scale);
   const Var kept = dropout(probabilities, config_.dropout, training());

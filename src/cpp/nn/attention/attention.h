@@ -1,4 +1,4 @@
-// The only attention layer: project, score, evolve, softmax, mix.
+// The only attention layer: project, score, bias, evolve, softmax, mix.
 #pragma once
 
 #include <memory>
@@ -33,8 +33,9 @@ struct AttentionOutput {
 // value; the evolve slot's own stand beside them.
 class Attention : public Module {
  public:
+  // `bias` may be null: nothing is added to the scores.
   Attention(const AttentionConfig& config, std::unique_ptr<Scope> scope,
-            std::unique_ptr<Evolve> evolve);
+            std::unique_ptr<Bias> bias, std::unique_ptr<Evolve> evolve);
 
   AttentionOutput forward(const Var& x, const Var& previous,
                           const PackingPtr& packing);
@@ -43,6 +44,7 @@ class Attention : public Module {
   AttentionConfig config_;
   Linear query_, key_, value_;
   std::unique_ptr<Scope> scope_;
+  std::unique_ptr<Bias> bias_;
   std::unique_ptr<Evolve> evolve_;
 };
 

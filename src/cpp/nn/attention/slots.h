@@ -30,6 +30,16 @@ class Scope {
                   const AttentionContext& context) const = 0;
 };
 
+// What is added to the scores before they evolve (relative positions, buckets),
+// so that it is mixed, convolved and carried with them. BERT and RoBERTa have
+// none: their slot is empty.
+class Bias : public Module {
+ public:
+  // logits: flat maps; q [tokens, heads d]
+  virtual Var add(const Var& logits, const Var& q,
+                  const AttentionContext& context) const = 0;
+};
+
 // What the softmax sees, and what the next layer receives: not always the same.
 struct Evolved {
   Var logits;

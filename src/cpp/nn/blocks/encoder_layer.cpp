@@ -8,7 +8,8 @@ namespace ea {
 EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
                            std::unique_ptr<Evolve> evolve)
     : config_(config),
-      attention_(config.attention, make_dense_scope(), std::move(evolve)),
+      attention_(config.attention, make_dense_scope(), /*bias=*/nullptr,
+                 std::move(evolve)),
       attention_dense_(config.attention.hidden_size,
                        config.attention.hidden_size, config.attention.dtype,
                        config.attention.init_std),
