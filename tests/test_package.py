@@ -54,7 +54,7 @@ def test_every_extra_that_messages_name_exists() -> None:
     for file in PACKAGE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
         named |= set(re.findall(r'\bextra="(\w+)"', text))
-        named |= set(re.findall(r"evolving-attention\[(\w+)\]", text))
+        named |= set(re.findall(r"evolving-attention\[([a-z]+)\]", text))
     assert named
     assert named <= declared
 
