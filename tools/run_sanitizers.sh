@@ -62,6 +62,12 @@ for entry in "$repo"/src/evolving_attention/*; do
   esac
 done
 
+# Peers are not under test, and would bring their own memory tricks.
+for peer in torch transformers; do
+  echo "raise ModuleNotFoundError('no $peer beside sanitizers', name='$peer')" \
+    > "$package/$peer.py"
+done
+
 preload=$(g++ -print-file-name=libasan.so):$(g++ -print-file-name=libstdc++.so.6)
 case $sanitizers in *address*) ;; *) preload=$(g++ -print-file-name=libubsan.so) ;; esac
 cd "$repo"
