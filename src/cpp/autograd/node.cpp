@@ -19,6 +19,24 @@ Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
       saved_(std::move(saved)),
       backward_(std::move(backward)) {}
 
+// A chain of nodes is freed in a loop: destructors inside destructors would
+// need stack for every operation since the leaves. A node that someone else
+// holds is left to them.
+Node::~Node() {
+  std::vector<std::shared_ptr<Node>> held;
+  const auto take = [&held](std::vector<Edge>& edges) {
+    for (Edge& edge : edges) {
+      if (edge.node) held.push_back(std::move(edge.node));
+    }
+  };
+  take(edges_);
+  while (!held.empty()) {
+    const std::shared_ptr<Node> node = std::move(held.back());
+    held.pop_back();
+    if (node.use_count() == 1) take(node->edges_);
+  }
+}
+
 std::int64_t Node::saved_bytes() const {
   std::int64_t bytes = 0;
   for (const Tensor& t : saved_) {

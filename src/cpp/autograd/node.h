@@ -29,6 +29,7 @@ class Node {
 
   Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
        Backward backward);
+  ~Node();
 
   const char* name() const { return name_; }
   std::uint64_t order() const { return order_; }  // grows with every node
