@@ -311,6 +311,8 @@ class PreTrainedModel:
         cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
     ) -> PretrainedConfig:
         """A base model has a pooler exactly when its checkpoint has one."""
+        if cls.head == "base" and not any("pooler." in name for name in tensors):
+            config.add_pooling_layer = False
         return config
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
-
-import numpy as np
 
 from evolving_attention.interop.bert import BERT
 from evolving_attention.modeling.base import PreTrainedModel
@@ -52,12 +49,6 @@ class BertModel(_Bert):
 
     head = "base"
 
-    @classmethod
-    def _adapt(
-        cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
-    ) -> PretrainedConfig:
-        return without_pooler(config, tensors)
-
 
 class BertForSequenceClassification(_Bert):
     """A linear classifier (or regressor, ``num_labels=1``) on the pooled output."""
@@ -75,12 +66,3 @@ class BertForPreTraining(_Bert):
     """Masked tokens and next-sentence prediction."""
 
     head = "pretraining"
-
-
-def without_pooler(
-    config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
-) -> PretrainedConfig:
-    """A base model gets no pooler when its checkpoint has none."""
-    if not any("pooler." in name for name in tensors):
-        config.add_pooling_layer = False
-    return config

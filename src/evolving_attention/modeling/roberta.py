@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
-
-import numpy as np
 
 from evolving_attention.interop.roberta import ROBERTA
 from evolving_attention.modeling.base import PreTrainedModel
-from evolving_attention.modeling.bert import BertConfig, without_pooler
+from evolving_attention.modeling.bert import BertConfig
 from evolving_attention.modeling.config import PretrainedConfig
 
 __all__ = [
@@ -46,12 +43,6 @@ class RobertaModel(_Roberta):
     """The encoder: ``last_hidden_state`` and ``pooler_output``."""
 
     head = "base"
-
-    @classmethod
-    def _adapt(
-        cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
-    ) -> PretrainedConfig:
-        return without_pooler(config, tensors)
 
 
 class RobertaForSequenceClassification(_Roberta):

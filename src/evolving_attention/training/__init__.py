@@ -1,12 +1,12 @@
 """The training room: arguments, Trainer, checkpoints, schedules, callbacks."""
 
+from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import EarlyStoppingCallback, TrainerCallback
 from evolving_attention.training.checkpoint import check_output_dir, get_last_checkpoint
 from evolving_attention.training.runtime import set_seed
 from evolving_attention.training.schedules import get_scheduler
 from evolving_attention.training.state import (
-    EvalPrediction,
     PredictionOutput,
     TrainerControl,
     TrainerState,

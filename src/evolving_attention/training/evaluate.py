@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training import batches as b
 from evolving_attention.training import loaders, runtime
 from evolving_attention.training.callbacks import metric_key
-from evolving_attention.training.state import EvalPrediction, PredictionOutput
+from evolving_attention.training.state import PredictionOutput
 
 __all__ = ["EvaluationMixin", "EvaluationResult", "evaluation_loop", "speed_metrics"]
 

@@ -14,7 +14,6 @@ import numpy as np
 from evolving_attention.errors import CheckpointError
 
 __all__ = [
-    "EvalPrediction",
     "PredictionOutput",
     "TrainOutput",
     "TrainerControl",
@@ -37,13 +36,6 @@ class PredictionOutput(NamedTuple):
     predictions: np.ndarray
     label_ids: np.ndarray | None
     metrics: dict[str, float]
-
-
-class EvalPrediction(NamedTuple):
-    """What ``compute_metrics`` receives: logits [N, ...] and labels [N, ...]."""
-
-    predictions: np.ndarray
-    label_ids: np.ndarray | None
 
 
 def plain(value: Any) -> Any:
