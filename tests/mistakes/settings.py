@@ -93,6 +93,20 @@ ROWS = {
         r"is_decoder = True",
         r"expected .*False",
     ),
+    "regression with classes": Row(
+        lambda _: config(problem_type="regression", num_labels=3),
+        ea.ConfigError,
+        r"problem_type = 'regression'",
+        r"num_labels = 3",
+        r"expected regression with 1 label",
+    ),
+    "classification with one label": Row(
+        lambda _: config(problem_type="single_label_classification", num_labels=1),
+        ea.ConfigError,
+        r"problem_type = 'single_label_classification'",
+        r"num_labels = 1",
+        r"change one of the two",
+    ),
     "many labels a row": Row(
         lambda _: config(problem_type="multi_label_classification"),
         ea.ConfigError,

@@ -81,6 +81,13 @@ class PretrainedConfig:
                     f"{source}: {name} = {given!r} is not supported; expected one of "
                     f"{', '.join(repr(a) for a in allowed)}"
                 )
+        kind, count = values["problem_type"], values["num_labels"]
+        if kind is not None and (kind == "regression") != (count == 1):
+            raise ConfigError(
+                f"{source}: problem_type = {kind!r} with num_labels = {count}; "
+                "expected regression with 1 label, single_label_classification with "
+                "2 or more: change one of the two, or leave problem_type out"
+            )
         self.attention: Evolve = attention_room.from_config(attention)
         self._extra = extra
         self.__dict__.update(values)
@@ -119,6 +126,8 @@ class PretrainedConfig:
             # transformers, the count wins.
             options.pop("id2label", None)
             options.pop("label2id", None)
+        if overrides.get("num_labels") is not None:
+            options.pop("problem_type", None)  # of the checkpoint's own task
         checked = cls(attention=attention, **{**options, **overrides})
         checked._extra = extra
         for name, allowed in _ONLY.items():
