@@ -64,6 +64,7 @@ VARIABLES = {
     "EA_NUM_THREADS=many": ("ConfigError", r"EA_NUM_THREADS=many", r"from 1 to 1024"),
     "EA_NUM_THREADS=0": ("ConfigError", r"EA_NUM_THREADS=0", r"from 1 to 1024"),
     "EA_NUM_THREADS=2x": ("ConfigError", r"EA_NUM_THREADS=2x", r"unset it"),
+    "EA_DISABLE=gelu": ("ConfigError", r"'gelu'", r"EA_DISABLE", r"one of all, fused"),
     "EA_KERNEL=softmax": ("ConfigError", r"EA_KERNEL", r"expected kernel:implement"),
     "EA_KERNEL=gem:ref": ("KernelNotFound", r"'gem'", r"implementation 'ref'"),
 }

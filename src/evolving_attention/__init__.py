@@ -25,10 +25,12 @@ _LAZY: dict[str, str] = {
     **dict.fromkeys(
         [
             "Tensor",
+            "fast_paths",
             "from_dlpack",
             "get_num_threads",
             "get_rng_state",
             "manual_seed",
+            "set_fast_path",
             "set_memory_limit",
             "set_num_threads",
             "set_rng_state",
@@ -120,10 +122,12 @@ if TYPE_CHECKING:
     )
     from evolving_attention._core import (
         Tensor,
+        fast_paths,
         from_dlpack,
         get_num_threads,
         get_rng_state,
         manual_seed,
+        set_fast_path,
         set_memory_limit,
         set_num_threads,
         set_rng_state,

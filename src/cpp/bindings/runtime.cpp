@@ -8,6 +8,7 @@
 #include "kernels/registry.h"
 #include "runtime/allocator.h"
 #include "runtime/cpu_info.h"
+#include "runtime/fast_paths.h"
 #include "runtime/profiler.h"
 #include "runtime/random.h"
 #include "runtime/threads.h"
@@ -116,6 +117,18 @@ void bind_runtime(py::module_& m) {
         py::arg("implementation"),
         "Forces an implementation of a kernel ('*': of all that have it); an "
         "empty implementation lifts it.");
+  (void)fast_paths();  // a wrong EA_DISABLE is an error of the import
+  m.def(
+      "fast_paths",
+      [] {
+        py::dict all;
+        for (const FastPathEntry& e : fast_paths()) all[e.name.c_str()] = e.on;
+        return all;
+      },
+      "Returns which fast paths are on, by name.");
+  m.def("set_fast_path", &set_fast_path, py::arg("name"), py::arg("on"),
+        "Switches a fast path ('all': every one) on or off; what stands behind "
+        "it runs instead, with the same results within rounding.");
   m.def(
       "current_memory", [] { return memory_statistics().current; },
       "Returns the bytes held by tensors.");

@@ -54,6 +54,11 @@ int num_threads() {
   return value;
 }
 
+const std::string& disabled() {
+  static const std::string value = text("EA_DISABLE");
+  return value;
+}
+
 bool profile() {
   static const bool value = text("EA_PROFILE") == "1";
   return value;

@@ -11,6 +11,8 @@ const std::string& max_isa();
 const std::string& kernel_choice();
 // EA_NUM_THREADS: default number of threads (0 = the processors we may use).
 int num_threads();
+// EA_DISABLE=name[,...]|all: fast paths to leave (runtime/fast_paths.h).
+const std::string& disabled();
 // EA_PROFILE=1: time every op and report.
 bool profile();
 

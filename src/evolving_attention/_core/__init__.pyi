@@ -22,6 +22,7 @@ __all__: list[str] = [
     "clip_grad_norm",
     "create_model",
     "current_memory",
+    "fast_paths",
     "force_kernel",
     "from_dlpack",
     "get_num_threads",
@@ -37,6 +38,7 @@ __all__: list[str] = [
     "release_cached_memory",
     "reset_peak_memory",
     "reset_profile",
+    "set_fast_path",
     "set_grad_enabled",
     "set_memory_limit",
     "set_num_threads",
@@ -225,6 +227,11 @@ def current_memory() -> int:
     Returns the bytes held by tensors.
     """
 
+def fast_paths() -> dict:
+    """
+    Returns which fast paths are on, by name.
+    """
+
 def force_kernel(kernel: str, implementation: str) -> None:
     """
     Forces an implementation of a kernel ('*': of all that have it); an empty implementation lifts it.
@@ -285,6 +292,11 @@ def reset_peak_memory() -> None:
 def reset_profile() -> None:
     """
     Forgets the timings.
+    """
+
+def set_fast_path(name: str, on: bool) -> None:
+    """
+    Switches a fast path ('all': every one) on or off; what stands behind it runs instead, with the same results within rounding.
     """
 
 def set_grad_enabled(enabled: bool) -> bool:

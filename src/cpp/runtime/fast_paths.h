@@ -1,0 +1,30 @@
+// Switches of the fast paths: each can be turned off, and the plain ops that
+// stand behind it run instead, with the same results within rounding.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ea {
+
+enum class FastPath {
+  fused_attention,    // scores to context in one kernel
+  fused_activation,   // an affine map and its activation in one op
+  fused_norm,         // dropout, residual and layer norm in one op
+  packed_weights,     // weights laid out once for many products (inference)
+  sparse_embeddings,  // gradients of tables hold the rows in use alone
+};
+
+// On unless EA_DISABLE names it (EA_DISABLE=all: every one).
+bool enabled(FastPath path);
+
+struct FastPathEntry {
+  std::string name;
+  bool on;
+};
+std::vector<FastPathEntry> fast_paths();
+// Throws ConfigError for an unknown name; "all" stands for every one.
+void set_fast_path(std::string_view name, bool on);
+
+}  // namespace ea
