@@ -109,4 +109,5 @@ _CARD_ARGUMENTS = (
     "adam_epsilon",
     "seed",
     "bf16",
+    "precision",
 )

@@ -251,6 +251,30 @@ class PreTrainedModel:
                     "comes from a run that diverged"
                 )
 
+    def to(self: _Self, dtype: str) -> _Self:
+        """Turn the model into another element type, in place; returns the model.
+
+        Weights are rounded to the nearest value of ``dtype``; gradients are forgotten.
+        The parameters are new tensors: make optimizers afterwards.
+
+        Raises:
+            ConfigError: ``dtype`` is not float32, bfloat16 or float64.
+        """
+        from evolving_attention.modeling.element_type import convert
+
+        convert(self, dtype)
+        return self
+
+    def copy(self: _Self, dtype: str | None = None) -> _Self:
+        """A second model with the same weights, in ``dtype`` if that is given.
+
+        Raises:
+            ConfigError: ``dtype`` is not float32, bfloat16 or float64.
+        """
+        from evolving_attention.modeling.element_type import converted
+
+        return converted(self, dtype or self.dtype)
+
     # --- files -----------------------------------------------------------------
 
     @classmethod

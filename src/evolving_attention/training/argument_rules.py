@@ -153,14 +153,14 @@ def check_choices(a: Any) -> None:
             near = difflib.get_close_matches(str(value), allowed, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "choose one of them"
             raise refuse(field, value, " or ".join(map(repr, allowed)), hint)
-    if a.precision not in (None, "float32", "bfloat16"):
+    if a.precision not in (None, "float32", "bfloat16", "auto"):
         raise refuse(
             "precision",
             a.precision,
-            "'float32', 'bfloat16' or None (the model's own type)",
-            "time both for a few steps and choose: nothing chooses for you yet",
+            "'float32', 'bfloat16', 'auto' or None (the model's own type)",
+            "'auto' times both for a few steps and takes the faster one",
         )
-    if a.bf16 and a.precision == "float32":
+    if a.bf16 and a.precision in ("float32", "auto"):
         raise refuse(
             "precision",
             a.precision,

@@ -169,7 +169,9 @@ class TrainingArguments:
     )
     bf16: bool = _option(False, "Compute in bfloat16 with float32 master weights.")
     precision: str | None = _option(
-        None, "float32 or bfloat16; default: the model's own type."
+        None,
+        "float32, bfloat16, or auto: time three steps of each on the first batches, "
+        "train in the faster one and say which; default: the model's own type.",
     )
     device: str = _option("auto", "auto or cpu.")
     use_cpu: bool = _option(False, "Stay on the CPU.")
@@ -210,6 +212,8 @@ class TrainingArguments:
     @property
     def dtype(self) -> str | None:
         """Element type the model must have: float32, bfloat16 or None for any."""
+        if self.precision == "auto":
+            return None
         return "bfloat16" if self.bf16 else self.precision
 
     @property

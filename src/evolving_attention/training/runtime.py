@@ -12,8 +12,10 @@ import numpy as np
 
 __all__ = [
     "get_random_state",
+    "has_fast_bfloat16",
     "memory",
     "no_grad",
+    "release_cached_memory",
     "set_num_threads",
     "set_random_state",
     "set_seed",
@@ -95,6 +97,18 @@ def memory() -> dict[str, int]:
     """Bytes the core's allocator holds now and held at its peak."""
     core = _core()
     return {"current": core.current_memory(), "peak": core.peak_memory()}
+
+
+def release_cached_memory() -> None:
+    """Give memory that the allocator keeps for reuse back to the system."""
+    _core().release_cached_memory()
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether matrix products in bfloat16 have instructions of their own here."""
+    info = _core().build_info()
+    found = info["avx512_bf16"] or info["amx_bf16"]
+    return bool(found and info["isa_used"] != "avx2")
 
 
 def reset_peak_memory() -> None:

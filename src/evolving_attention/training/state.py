@@ -62,7 +62,8 @@ class TrainerState:
     The first block has Hugging Face's names and meaning, the second is what an exact
     resume needs beyond it: the position in the data (``epoch_index``, batches of that
     epoch already used, whether its end was handled), the sums behind the logged losses,
-    decisions of callbacks not yet carried out, and how far batches are split.
+    decisions of callbacks not yet carried out, how far batches are split, and what
+    ``precision="auto"`` chose.
     """
 
     epoch: float = 0.0
@@ -94,6 +95,7 @@ class TrainerState:
     skipped_in_a_row: int = 0
     batch_splits: int = 1
     pending: dict[str, bool] = field(default_factory=dict)
+    precision: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values."""

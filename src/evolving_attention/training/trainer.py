@@ -27,6 +27,7 @@ from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
 from evolving_attention.training.overrides import OverridesMixin
 from evolving_attention.training.plan import RunPlan, make_plan
+from evolving_attention.training.precision import PrecisionMixin
 from evolving_attention.training.reporting import ReportingMixin
 from evolving_attention.training.saving import SavingMixin
 from evolving_attention.training.state import TrainerControl, TrainerState, TrainOutput
@@ -35,7 +36,9 @@ from evolving_attention.training.step import StepOutcome, StepRunner
 __all__ = ["Trainer"]
 
 
-class Trainer(OverridesMixin, EvaluationMixin, SavingMixin, ReportingMixin):
+class Trainer(
+    OverridesMixin, PrecisionMixin, EvaluationMixin, SavingMixin, ReportingMixin
+):
     """Fine-tunes a model, with the habits of Hugging Face's Trainer.
 
     A run is a function of model, data and arguments: the same bits for any number of
@@ -126,7 +129,9 @@ class Trainer(OverridesMixin, EvaluationMixin, SavingMixin, ReportingMixin):
         rows = self._rows(self.train_dataset, "train_dataset")
         plan = make_plan(self.args, len(self._train_loader(rows, 0, 0)))
         checkpoint = ckpt.find(self.args, wanted)
+        choice = self._settle_precision(rows, checkpoint)
         self._begin(plan, rows, checkpoint)
+        self.state.precision = choice or self.state.precision
         runner = StepRunner(
             self.model,
             self.optimizer,
@@ -142,6 +147,7 @@ class Trainer(OverridesMixin, EvaluationMixin, SavingMixin, ReportingMixin):
             self._guard = guard
             try:
                 self._event("on_train_begin")
+                self._log_choice(choice)
                 self._run(runner, plan, rows)
                 self._leave_on_signal()
                 self._load_best()
@@ -290,13 +296,3 @@ class Trainer(OverridesMixin, EvaluationMixin, SavingMixin, ReportingMixin):
 
     def _train_loader(self, rows: Any, epoch: int, start: int) -> Any:
         return loaders.train_loader(self.args, rows, self.data_collator, epoch, start)
-
-    def _check_dtype(self) -> None:
-        """Refuse a model of another element type than the arguments ask for."""
-        wanted, has = self.args.dtype, getattr(self.model, "dtype", None)
-        if wanted is not None and has is not None and str(has) != wanted:
-            raise ConfigError(
-                f"Trainer: the model is {has}, expected {wanted} (bf16="
-                f"{self.args.bf16}, precision={self.args.precision!r}); load it with "
-                f"from_pretrained(..., dtype={wanted!r})"
-            )

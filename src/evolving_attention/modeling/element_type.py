@@ -1,0 +1,30 @@
+"""A model in another element type: as a copy of its own, or in place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evolving_attention.modeling.base import PreTrainedModel
+
+__all__ = ["convert", "converted"]
+
+
+def converted(model: PreTrainedModel, dtype: str) -> Any:
+    """A new model with the same config, mode and weights, rounded to ``dtype``.
+
+    Raises:
+        ConfigError: there is no such element type.
+    """
+    copy = type(model).__new__(type(model))
+    copy._build(model.config, dtype)
+    for (_, mine), (_, theirs) in zip(copy._named, model._named, strict=True):
+        mine.copy_(theirs.numpy())
+    copy.load_report = model.load_report
+    return copy.train(model.training)
+
+
+def convert(model: PreTrainedModel, dtype: str) -> None:
+    """Turn ``model`` itself into ``dtype``; its tensors are new ones."""
+    if dtype != model.dtype:
+        vars(model).update(vars(converted(model, dtype)))

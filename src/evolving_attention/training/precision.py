@@ -1,0 +1,214 @@
+"""The element type of a run: checked against the model, or chosen by timing both.
+
+``precision="auto"`` times a few optimizer steps in each type on the run's own first
+batches, with models and optimizers made for that and thrown away. The run itself sees
+nothing of it but the type: weights, generators and the order of the data are as in a
+run with that type named. The choice is kept in the training state, for resumed runs.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import itertools
+import json
+import math
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from evolving_attention import optim
+from evolving_attention.errors import (
+    CheckpointError,
+    ConfigError,
+    NonFiniteError,
+    OutOfMemory,
+)
+from evolving_attention.training import batches as b
+from evolving_attention.training import runtime
+from evolving_attention.training.state import TrainerState
+from evolving_attention.training.step import StepRunner
+
+__all__ = ["CHOICES", "PrecisionMixin", "choose", "seconds_of_steps"]
+
+CHOICES = ("float32", "bfloat16")
+STEPS = 3  # timed, after one that is not: it builds kernels and fills the allocator
+_clock = time.perf_counter
+
+
+class PrecisionMixin:
+    """What the Trainer does about element types."""
+
+    def _check_dtype(self) -> None:
+        """Refuse a model of another element type than the arguments ask for."""
+        wanted, has = self.args.dtype, getattr(self.model, "dtype", None)
+        if self.args.precision == "auto":
+            self._check_choice()
+        elif wanted is not None and has is not None and str(has) != wanted:
+            raise ConfigError(
+                f"Trainer: the model is {has}, expected {wanted} (bf16="
+                f"{self.args.bf16}, precision={self.args.precision!r}); load it with "
+                f"from_pretrained(..., dtype={wanted!r})"
+            )
+
+    def _check_choice(self) -> None:
+        """Refuse what cannot be turned into the other type."""
+        has = str(getattr(self.model, "dtype", None))
+        if has not in CHOICES or not hasattr(self.model, "to"):
+            raise ConfigError(
+                f"Trainer: precision='auto' with a {type(self.model).__name__} of "
+                f"{has}, expected a model of this package in float32 or bfloat16; "
+                "load it so, or leave precision out"
+            )
+        if self._given[0] is not None:
+            raise ConfigError(
+                "Trainer: precision='auto' with an optimizer of your own, expected "
+                "none: it holds the tensors of one element type; name the precision, "
+                "or leave optimizers out"
+            )
+
+    def _settle_precision(
+        self, rows: Any, path: pathlib.Path | None
+    ) -> dict[str, Any] | None:
+        """Turn the model into the type of this run; None when it was named.
+
+        Args:
+            rows: the training set.
+            path: the checkpoint to go on from: its type is kept.
+        """
+        if self.args.precision != "auto":
+            return None
+        before = runtime.get_random_state()
+        try:
+            if path is not None:
+                choice = _saved_choice(path)
+            else:
+                own = str(self.model.dtype)
+                choice = choose(own, lambda dtype: self._seconds_of(dtype, rows))
+            self.model.to(choice["chosen"])
+        finally:
+            runtime.set_random_state(before)
+        return choice
+
+    def _log_choice(self, choice: dict[str, Any] | None) -> None:
+        """Say in the logs and on the console what won, with both times."""
+        if choice is not None and self.state.global_step == 0:
+            self.log({f"precision_{name}": value for name, value in choice.items()})
+
+    def _seconds_of(self, dtype: str, rows: Any) -> float:
+        """What the timed steps take in that type, on a model of their own."""
+        every = self.args.gradient_accumulation_steps
+        loader = self._train_loader(rows, 0, 0)
+        groups = list(itertools.islice(b.groups_of(loader, every), STEPS))
+        model = self.model.copy(dtype).train()
+        return seconds_of_steps(model, self.args, groups, self.compute_loss)
+
+
+def seconds_of_steps(
+    model: Any, args: Any, groups: list[list[b.Batch]], compute_loss: Callable[..., Any]
+) -> float:
+    """Seconds of ``STEPS`` optimizer steps on ``groups``, after one that is not timed.
+
+    Args:
+        model: will be trained: give one to throw away.
+        args: of the run; a number that is not finite stops the steps here.
+        groups: batches of each step; gone through again when they are too few.
+        compute_loss: from (model, inputs) to the loss.
+    """
+    args = copy.copy(args)
+    args.on_nonfinite = "stop"
+    optimizer = optim.AdamW(
+        optim.decay_groups(model.named_parameters(), args.weight_decay),
+        lr=args.learning_rate,
+        betas=(args.adam_beta1, args.adam_beta2),
+        eps=args.adam_epsilon,
+        weight_decay=args.weight_decay,
+    )
+    runner = StepRunner(
+        model,
+        optimizer,
+        args,
+        loss_of=lambda batch: compute_loss(model, batch),
+        event=lambda name: None,
+        on_report=lambda report: None,
+    )
+    state, seconds = TrainerState(), 0.0
+    runner.run(groups[0], state)
+    for _, group in zip(range(STEPS), itertools.cycle(groups), strict=False):
+        begin = _clock()
+        runner.run(group, state)
+        seconds += _clock() - begin
+    return seconds
+
+
+def choose(own: str, seconds_of: Callable[[str], float]) -> dict[str, Any]:
+    """Which element type to train in, and why, as the training state keeps it.
+
+    Args:
+        own: the model's type, kept when neither type could be timed.
+        seconds_of: times one type; may raise NonFiniteError or OutOfMemory.
+
+    Returns:
+        ``chosen``, ``reason``, and where they were timed ``float32_seconds`` and
+        ``bfloat16_seconds``.
+    """
+    if not runtime.has_fast_bfloat16():
+        return {
+            "chosen": "float32",
+            "reason": "this CPU has no bfloat16 instructions in use; nothing was timed",
+        }
+    found: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for dtype in CHOICES:
+        try:
+            found[dtype] = float(seconds_of(dtype))
+        except (NonFiniteError, OutOfMemory) as error:
+            failed[dtype] = f"{type(error).__name__} in {dtype}"
+        gc.collect()
+        runtime.release_cached_memory()
+    plain, short = (found.get(dtype, math.inf) for dtype in CHOICES)
+    if not found:
+        chosen, reason = own, "the model's own type: no step could be timed"
+    elif failed:
+        chosen, reason = next(iter(found)), "the other type could not be timed"
+    elif short < plain:
+        chosen, reason = "bfloat16", f"{plain / short:.2f} times as fast as float32"
+    else:
+        chosen, reason = "float32", f"{short / plain:.2f} times as fast as bfloat16"
+    if failed:
+        reason += f" ({', '.join(failed.values())})"
+    elif found:
+        reason += f" over {STEPS} steps"
+    return {
+        "chosen": chosen,
+        "reason": reason,
+        **{f"{dtype}_seconds": round(value, 6) for dtype, value in found.items()},
+    }
+
+
+def _saved_choice(path: pathlib.Path) -> dict[str, Any]:
+    """The choice of the run that a checkpoint belongs to; its type if it made none.
+
+    Raises:
+        CheckpointError: the checkpoint cannot be read, or is of another type.
+    """
+    try:
+        state = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        choice = state.get("precision") or {
+            "chosen": config["dtype"],
+            "reason": "as the checkpoint was trained; nothing was timed",
+        }
+        chosen = choice["chosen"]
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise CheckpointError(
+            f"{path}: the element type of the run cannot be read ({error!r}), expected "
+            "the checkpoint of a Trainer of this package; choose another checkpoint"
+        ) from error
+    if chosen not in CHOICES:
+        raise CheckpointError(
+            f"{path}: the run was in {chosen!r}, expected {' or '.join(CHOICES)} with "
+            "precision='auto'; leave precision out to go on in that type"
+        )
+    return dict(choice)
