@@ -11,26 +11,6 @@ namespace {
 
 constexpr std::int64_t kByColumn = -1;
 
-class Bert final : public Model {
- public:
-  explicit Bert(const ModelConfig& config)
-      : encoder_(BertSizes(config.options), config,
-                 config.options.flag("add_pooling_layer", true), kByColumn) {
-    add_child("", encoder_);
-  }
-
-  ModelOutput forward(const TextInputs& inputs) override {
-    const EncodedText encoded = encoder_.forward(inputs);
-    ModelOutput out = common_output(encoded);
-    out.last_hidden_state = pad_rows(encoded.stack.last, encoded.text);
-    out.pooler_output = encoded.pooled;
-    return out;
-  }
-
- private:
-  BertEncoder encoder_;
-};
-
 class BertForSequenceClassification final : public Model {
  public:
   explicit BertForSequenceClassification(const ModelConfig& config)
@@ -43,7 +23,7 @@ class BertForSequenceClassification final : public Model {
   }
 
   ModelOutput forward(const TextInputs& inputs) override {
-    const EncodedText encoded = encoder_.forward(inputs);
+    const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
     ModelOutput out = common_output(encoded);
     out.logits = classifier_(
         dropout(encoded.pooled, sizes_.classifier_dropout, training()));
@@ -90,7 +70,7 @@ class BertForLanguageModel final : public Model {
   }
 
   ModelOutput forward(const TextInputs& inputs) override {
-    const EncodedText encoded = encoder_.forward(inputs);
+    const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
     ModelOutput out = common_output(encoded);
     add_language_model(
         out, predictions_.forward(encoded.stack.last, encoder_.word_weight()),
@@ -116,7 +96,7 @@ class BertForLanguageModel final : public Model {
 
 std::unique_ptr<Model> make(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
-  if (head == "base") return std::make_unique<Bert>(config);
+  if (head == "base") return std::make_unique<BertModel>(config, kByColumn);
   if (head == "sequence_classification") {
     return std::make_unique<BertForSequenceClassification>(config);
   }

@@ -95,8 +95,9 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
   }
 }
 
-EncodedText BertEncoder::forward(const TextInputs& inputs) {
+EncodedText BertEncoder::forward(const TextInputs& inputs, Reads reads) {
   EncodedText out;
+  const bool first_only = reads == Reads::first_tokens;
   out.text = pack(inputs, sizes_.heads, rule_);
   check_ids(out.text, "input_ids", out.text.input_ids, sizes_.vocab,
             "vocab_size");
@@ -105,11 +106,28 @@ EncodedText BertEncoder::forward(const TextInputs& inputs) {
   check_ids(out.text, "position_ids", out.text.position_ids, sizes_.positions,
             "max_position_embeddings");
   out.stack = stack_.forward(embeddings_.forward(out.text), out.text.packing,
-                             inputs.wanted);
+                             inputs.wanted,
+                             first_only ? out.text.first_rows : Tensor());
   if (pooler_) {
-    const Var first = gather_rows(out.stack.last, out.text.first_rows);
+    const Var first = first_only
+                          ? out.stack.last
+                          : gather_rows(out.stack.last, out.text.first_rows);
     out.pooled = activation((*pooler_)(first), Activation::tanh);
   }
+  return out;
+}
+
+BertModel::BertModel(const ModelConfig& config, std::int64_t padding_id)
+    : encoder_(BertSizes(config.options), config,
+               config.options.flag("add_pooling_layer", true), padding_id) {
+  add_child("", encoder_);
+}
+
+ModelOutput BertModel::forward(const TextInputs& inputs) {
+  const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
+  ModelOutput out = common_output(encoded);
+  out.last_hidden_state = pad_rows(encoded.stack.last, encoded.text);
+  out.pooler_output = encoded.pooled;
   return out;
 }
 

@@ -33,10 +33,13 @@ class BertEmbeddings : public Module {
   double dropout_;
 };
 
+// What a task reads of the last layer.
+enum class Reads { all_tokens, first_tokens };
+
 struct EncodedText {
   PackedText text;
-  StackOutput stack;
-  Var pooled;  // undefined without a pooler
+  StackOutput stack;  // stack.last: the rows that are read
+  Var pooled;         // undefined without a pooler
 };
 
 // Devlin et al., 2019. With `padding_id` >= 0, RoBERTa's positions.
@@ -45,7 +48,7 @@ class BertEncoder : public Module {
   BertEncoder(const BertSizes& sizes, const ModelConfig& config, bool pooler,
               std::int64_t padding_id);
 
-  EncodedText forward(const TextInputs& inputs);
+  EncodedText forward(const TextInputs& inputs, Reads reads);
   const Var& word_weight() const { return embeddings_.word_weight(); }
 
  private:
@@ -54,6 +57,16 @@ class BertEncoder : public Module {
   BertEmbeddings embeddings_;
   EncoderStack stack_;
   std::unique_ptr<Linear> pooler_;
+};
+
+// The encoder alone (BertModel, RobertaModel).
+class BertModel final : public Model {
+ public:
+  BertModel(const ModelConfig& config, std::int64_t padding_id);
+  ModelOutput forward(const TextInputs& inputs) override;
+
+ private:
+  BertEncoder encoder_;
 };
 
 // The parts of an output that every task returns: chosen states and maps.

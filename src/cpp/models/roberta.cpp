@@ -8,28 +8,6 @@ namespace ea {
 
 namespace {
 
-class Roberta final : public Model {
- public:
-  explicit Roberta(const ModelConfig& config)
-      : sizes_(config.options),
-        encoder_(sizes_, config, config.options.flag("add_pooling_layer", true),
-                 sizes_.pad_token_id) {
-    add_child("", encoder_);
-  }
-
-  ModelOutput forward(const TextInputs& inputs) override {
-    const EncodedText encoded = encoder_.forward(inputs);
-    ModelOutput out = common_output(encoded);
-    out.last_hidden_state = pad_rows(encoded.stack.last, encoded.text);
-    out.pooler_output = encoded.pooled;
-    return out;
-  }
-
- private:
-  BertSizes sizes_;
-  BertEncoder encoder_;
-};
-
 class RobertaForSequenceClassification final : public Model {
  public:
   explicit RobertaForSequenceClassification(const ModelConfig& config)
@@ -44,12 +22,11 @@ class RobertaForSequenceClassification final : public Model {
   }
 
   ModelOutput forward(const TextInputs& inputs) override {
-    const EncodedText encoded = encoder_.forward(inputs);
+    const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
     ModelOutput out = common_output(encoded);
     const double p = sizes_.classifier_dropout;
-    const Var first = gather_rows(encoded.stack.last, encoded.text.first_rows);
-    const Var h =
-        activation(dense_(dropout(first, p, training())), Activation::tanh);
+    const Var h = activation(dense_(dropout(encoded.stack.last, p, training())),
+                             Activation::tanh);
     out.logits = out_proj_(dropout(h, p, training()));
     if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
     return out;
@@ -73,7 +50,7 @@ class RobertaForMaskedLM final : public Model {
   }
 
   ModelOutput forward(const TextInputs& inputs) override {
-    const EncodedText encoded = encoder_.forward(inputs);
+    const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
     ModelOutput out = common_output(encoded);
     add_language_model(
         out, lm_head_.forward(encoded.stack.last, encoder_.word_weight()),
@@ -89,7 +66,9 @@ class RobertaForMaskedLM final : public Model {
 
 std::unique_ptr<Model> make(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
-  if (head == "base") return std::make_unique<Roberta>(config);
+  if (head == "base")
+    return std::make_unique<BertModel>(config,
+                                       BertSizes(config.options).pad_token_id);
   if (head == "sequence_classification") {
     return std::make_unique<RobertaForSequenceClassification>(config);
   }

@@ -11,9 +11,9 @@ namespace ea {
 
 namespace {
 
-constexpr std::array<const char*, 5> kNames = {
-    "fused_attention", "fused_activation", "fused_norm", "packed_weights",
-    "sparse_embeddings"};
+constexpr std::array<const char*, 6> kNames = {
+    "fused_attention", "fused_activation", "fused_norm",
+    "packed_weights",  "first_tokens",     "sparse_embeddings"};
 
 using Flags = std::array<std::atomic<bool>, kNames.size()>;
 

@@ -13,6 +13,7 @@ enum class FastPath {
   fused_activation,   // an affine map and its activation in one op
   fused_norm,         // dropout, residual and layer norm in one op
   packed_weights,     // weights laid out once for many products (inference)
+  first_tokens,       // the last layer ends with the rows a classifier reads
   sparse_embeddings,  // gradients of tables hold the rows in use alone
 };
 

@@ -30,11 +30,15 @@ EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
 }
 
 EncoderLayerOutput EncoderLayer::forward(const Var& x, const Var& previous,
-                                         const PackingPtr& packing) {
+                                         const PackingPtr& packing,
+                                         const Tensor& rows) {
   AttentionOutput attention = attention_.forward(x, previous, packing);
-  const Var projected = dropout(attention_dense_(attention.context),
+  const auto read = [&](const Var& all) {
+    return rows.defined() ? gather_rows(all, rows) : all;
+  };
+  const Var projected = dropout(attention_dense_(read(attention.context)),
                                 config_.hidden_dropout, training());
-  const Var h = attention_norm_(projected, x);
+  const Var h = attention_norm_(projected, read(x));
   const Var wide = activation(intermediate_(h), config_.activation);
   const Var narrow = dropout(output_(wide), config_.hidden_dropout, training());
   return {output_norm_(narrow, h), std::move(attention)};

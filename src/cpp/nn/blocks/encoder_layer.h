@@ -27,8 +27,11 @@ class EncoderLayer : public Module {
   EncoderLayer(const EncoderLayerConfig& config,
                std::unique_ptr<Evolve> evolve);
 
+  // With `rows` (int64 indices of tokens) only these go on behind attention,
+  // and `hidden` holds them alone.
   EncoderLayerOutput forward(const Var& x, const Var& previous,
-                             const PackingPtr& packing);
+                             const PackingPtr& packing,
+                             const Tensor& rows = {});
 
  private:
   EncoderLayerConfig config_;

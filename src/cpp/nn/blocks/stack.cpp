@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/check.h"
+#include "runtime/fast_paths.h"
 
 namespace ea {
 
@@ -36,7 +37,7 @@ EncoderStack::EncoderStack(EncoderLayerConfig config, int num_layers,
 }
 
 StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
-                                  const Wanted& wanted) {
+                                  const Wanted& wanted, const Tensor& rows) {
   const int n = static_cast<int>(layers_.size());
   check_indices("output_hidden_states", wanted.hidden_states, n);
   check_indices("output_attentions", wanted.attentions, n - 1);
@@ -44,10 +45,12 @@ StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
   StackOutput out;
   Var hidden = x;
   Var previous;
+  const bool whole =
+      !enabled(FastPath::first_tokens) || contains(wanted.hidden_states, n);
   if (contains(wanted.hidden_states, 0)) out.hidden_states[0] = hidden;
   for (int i = 0; i < n; ++i) {
     EncoderLayerOutput layer = layers_[static_cast<std::size_t>(i)]->forward(
-        hidden, previous, packing);
+        hidden, previous, packing, i + 1 < n || whole ? Tensor() : rows);
     hidden = layer.hidden;
     previous = layer.attention.carry;
     if (contains(wanted.hidden_states, i + 1))
@@ -59,7 +62,7 @@ StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
       out.attention_logits[i] = previous;
     }
   }
-  out.last = hidden;
+  out.last = whole && rows.defined() ? gather_rows(hidden, rows) : hidden;
   return out;
 }
 

@@ -17,7 +17,7 @@ struct Wanted {
 };
 
 struct StackOutput {
-  Var last;
+  Var last;  // of all tokens, or of the rows that were asked for
   std::map<int, Var> hidden_states, attentions, attention_logits;
 };
 
@@ -27,8 +27,10 @@ class EncoderStack : public Module {
   EncoderStack(EncoderLayerConfig config, int num_layers,
                const EvolveMaker& make_evolve);
 
+  // `rows`: the tokens (int64 indices) that the caller reads of the last layer;
+  // undefined: all. What no one reads is not computed.
   StackOutput forward(const Var& x, const PackingPtr& packing,
-                      const Wanted& wanted);
+                      const Wanted& wanted, const Tensor& rows = {});
 
  private:
   std::vector<std::unique_ptr<EncoderLayer>> layers_;
