@@ -102,6 +102,21 @@ def test_every_kind_learns_and_is_kept(options, tmp_path, attention):
     assert words == ["unacceptable", "acceptable"] * 5
 
 
+def test_the_faster_type_is_chosen_once(options, tmp_path):
+    given = {**options, "output_dir": tmp_path / "out", "precision": "auto"}
+    done = run("glue", "--do_train", max_steps=20, **given)
+    state = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
+    chosen = state["precision"]["chosen"]
+    assert f"precision_chosen {chosen}" in done.stderr
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["dtype"] == chosen
+    done = run("glue", "--do_train", max_steps=30, **given)
+    assert "precision_chosen" not in done.stderr
+    again = json.loads((tmp_path / "out" / "trainer_state.json").read_text())
+    assert again["global_step"] == 30
+    assert again["precision"] == state["precision"]
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
