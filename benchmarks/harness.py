@@ -7,6 +7,7 @@ speed: CPU model, cores, instruction sets, threads, and the matrix product it re
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -17,11 +18,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 WIDE = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+
+LIBRARIES = (
+    "numpy",
+    "torch",
+    "transformers",
+    "onnxruntime",
+    "openvino",
+    "ctranslate2",
+)
 
 
 def interleave(
@@ -83,8 +94,8 @@ def gemm_rate(
     return flops / best / 1e9
 
 
-def gemm_rates() -> dict[str, float]:
-    """Rates of a BERT-sized float32 product, 1024 x 768 x 3072, ours and PyTorch's."""
+def gemm_rates(dtype: str = "float32") -> dict[str, float]:
+    """Rates of a BERT-sized product, 1024 x 768 x 3072, ours and PyTorch's."""
     import numpy as np
 
     m, k, n = 1024, 768, 3072
@@ -95,7 +106,7 @@ def gemm_rates() -> dict[str, float]:
     try:
         import torch
 
-        x, y = torch.from_numpy(a), torch.from_numpy(b)
+        x, y = (torch.from_numpy(v).to(getattr(torch, dtype)) for v in (a, b))
         rates["torch"] = gemm_rate(torch.mm, x, y, flops)
     except ImportError:
         pass
@@ -103,12 +114,31 @@ def gemm_rates() -> dict[str, float]:
         import evolving_attention as ea
 
         with ea.no_grad():
-            rates["ours"] = gemm_rate(
-                lambda p, q: p @ q, ea.Tensor(a), ea.Tensor(b), flops
-            )
+            p, q = (ea.Tensor(v).to(dtype) for v in (a, b))
+            rates["ours"] = gemm_rate(lambda p, q: p @ q, p, q, flops)
     except (ImportError, AttributeError):
         pass
     return rates
+
+
+def measured_machine(threads: int, dtype: str = "float32") -> dict[str, Any]:
+    """The machine with this many threads, and its rate of products of this type."""
+    set_threads(threads)
+    record = machine(threads)
+    if dtype != "float32":
+        record[f"gemm_gflops_{dtype}"] = gemm_rates(dtype)
+    return record
+
+
+def gemm_limit(flops: float, record: Mapping[str, Any], dtype: str) -> float:
+    """Seconds that so many operations take at the best rate this machine showed.
+
+    The rate is the better one of PyTorch's and ours for one product of BERT's size,
+    measured in the same run; a step cannot be faster than its products at that rate.
+    """
+    key = "gemm_gflops" if dtype == "float32" else f"gemm_gflops_{dtype}"
+    rates = record[key].values()
+    return flops / (max(rates) * 1e9) if rates else float("nan")
 
 
 def commit() -> str:
@@ -123,9 +153,9 @@ def machine(threads: int) -> dict[str, Any]:
     """What decides the speed here, and the versions that were measured."""
     name, isa = cpu_model()
     versions = {"python": platform.python_version()}
-    for module in ("numpy", "torch", "transformers"):
-        if module in sys.modules:
-            versions[module] = sys.modules[module].__version__
+    for module in LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[module] = metadata.version(module)
     record = {
         "cpu": name,
         "cores": len(os.sched_getaffinity(0)),
@@ -145,10 +175,14 @@ def machine(threads: int) -> dict[str, Any]:
 def machine_line(record: Mapping[str, Any]) -> str:
     """The machine in one line, for people."""
     rates = ", ".join(f"{k} {v:.0f}" for k, v in record["gemm_gflops"].items())
-    return (
+    line = (
         f"{record['cpu']}, {record['cores']} cores, {record['threads']} threads, "
         f"{' '.join(record['isa'])}, GEMM GFLOP/s: {rates or 'not measured'}"
     )
+    short = record.get("gemm_gflops_bfloat16")
+    if short:
+        line += "; bfloat16 " + ", ".join(f"{k} {v:.0f}" for k, v in short.items())
+    return line
 
 
 def write(

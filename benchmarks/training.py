@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks import harness
-from benchmarks.peers.torch_bert import BertClassifier, Shape, adamw
-
-SIZES = {
-    "tiny": Shape(layers=2, width=64, heads=4, inner=128, vocabulary=1000),
-    "mini": Shape(layers=6, width=384, heads=12, inner=1536),
-    "base": Shape(),
-    "large": Shape(layers=24, width=1024, heads=16, inner=4096),
-}
-KINDS = {"vanilla": None, "evolving": 0.1}
+from benchmarks.models import (
+    DTYPES,
+    KINDS,
+    SIZES,
+    batch_of,
+    our_model,
+    our_step,
+    shape_of,
+    weights,
+)
+from benchmarks.peers.torch_bert import BertClassifier, adamw
 
 
 def torch_step(
@@ -47,54 +48,9 @@ def torch_step(
     return step
 
 
-def our_model(shape: Shape, dtype: str) -> Any:
-    """The same model on our core."""
-    import evolving_attention as ea
-
-    attention = ea.attention.Vanilla()
-    if shape.alpha is not None:
-        attention = ea.attention.Evolving(
-            alpha=shape.alpha, beta=shape.beta, kernel_size=shape.kernel_size
-        )
-    config = ea.BertConfig(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.inner,
-        max_position_embeddings=shape.positions,
-        hidden_dropout_prob=shape.dropout,
-        attention_probs_dropout_prob=shape.dropout,
-        num_labels=shape.labels,
-        attention=attention,
-    )
-    return ea.BertForSequenceClassification(config, dtype=dtype)
-
-
-def our_step(model: Any, ids: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
-    """The training step of our side."""
-    import evolving_attention as ea
-
-    optimizer = ea.optim.AdamW(model.parameters(), lr=2e-5)
-    model.train()
-
-    def step() -> None:
-        loss = model(input_ids=ids, labels=labels).loss
-        loss.backward()
-        ea.optim.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
 def same_start(model: Any, peer: BertClassifier) -> None:
     """Copy our initial weights into the peer; every name must match."""
-    state = {
-        name: torch.from_numpy(np.array(value, dtype=np.float32))
-        for name, value in model.state_dict().items()
-        if not name.endswith("position_ids")
-    }
+    state = {name: torch.from_numpy(value) for name, value in weights(model).items()}
     peer.load_state_dict(state, strict=True)
 
 
@@ -112,11 +68,8 @@ def losses(
 
 def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict | None]:
     """The contenders of one attention kind, and the losses they start from."""
-    shape = replace(SIZES[options.size], alpha=KINDS[kind])
-    rng = np.random.default_rng(0)
-    size = (options.batch, options.length)
-    ids = rng.integers(1, shape.vocabulary, size, dtype=np.int64)
-    labels = rng.integers(0, shape.labels, options.batch, dtype=np.int64)
+    shape = shape_of(options.size, kind)
+    ids, labels = batch_of(shape, options.batch, options.length)
     torch.manual_seed(0)
     peer = BertClassifier(shape)
     bf16 = options.dtype == "bfloat16"
@@ -142,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--side", choices=("both", "ours", "torch"), default="both")

@@ -2,33 +2,28 @@
 
 Written as one would for speed without compiling: scaled_dot_product_attention for the
 vanilla kind; for the evolving one fused mixes (``lerp``) and one ``conv2d`` over heads,
-and no copies beyond the transposes. Sequences without padding only, so no mask is paid.
+and no copies beyond the transposes. Without a mask none is paid; with one, maps outside
+a sequence are zero before they are convolved, so padding changes no result.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.models import Shape
 
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a BERT; ``alpha`` None means vanilla attention."""
+__all__ = ["BertClassifier", "Logits", "Mask", "Shape", "adamw"]
 
-    layers: int = 12
-    width: int = 768
-    heads: int = 12
-    inner: int = 3072
-    vocabulary: int = 30522
-    positions: int = 512
-    labels: int = 2
-    dropout: float = 0.1
-    alpha: float | None = None
-    beta: float = 0.1
-    kernel_size: int = 3
+
+class Mask:
+    """Which of the places [B, T] are tokens, in the forms the two kinds need."""
+
+    def __init__(self, tokens: Tensor, dtype: torch.dtype) -> None:
+        keys = tokens[:, None, None, :].to(dtype)
+        self.bias = (1.0 - keys) * torch.finfo(dtype).min  # [B, 1, 1, T]
+        self.pairs = keys * keys.transpose(-1, -2)  # [B, 1, T, T]
 
 
 class SelfAttention(nn.Module):
@@ -45,7 +40,9 @@ class SelfAttention(nn.Module):
             k, heads = shape.kernel_size, shape.heads
             self.evolving_conv = nn.Conv2d(heads, heads, k, padding=k // 2)
 
-    def forward(self, x: Tensor, carry: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, x: Tensor, carry: Tensor | None, mask: Mask | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Context [B, T, width], and the map [B, heads, T, T] for the next layer."""
         batch, length, width = x.shape
         split = (batch, length, self.shape.heads, width // self.shape.heads)
@@ -54,16 +51,21 @@ class SelfAttention(nn.Module):
         )
         drop = self.shape.dropout if self.training else 0.0
         if self.shape.alpha is None:
-            context = F.scaled_dot_product_attention(q, k, v, dropout_p=drop)
+            bias = None if mask is None else mask.bias
+            context = F.scaled_dot_product_attention(q, k, v, bias, drop)
         else:
             logits = (q * split[-1] ** -0.5) @ k.transpose(-1, -2)
             if carry is not None:
                 logits = torch.lerp(logits, carry, self.shape.alpha)
                 if self.evolving_conv is not None:
+                    if mask is not None:
+                        logits = logits * mask.pairs
                     grown = F.relu_(self.evolving_conv(logits))
                     logits = torch.lerp(logits, grown, self.shape.beta)
             carry = logits
-            context = F.dropout(logits.softmax(-1), drop) @ v
+            if mask is not None:
+                logits = logits + mask.bias
+            context = F.dropout(logits.softmax(-1), drop, self.training) @ v
         return context.transpose(1, 2).reshape(x.shape), carry
 
 
@@ -89,9 +91,11 @@ class Attention(nn.Module):
         self.add_module("self", SelfAttention(shape, layer))
         self.output = Output(shape.width, shape)
 
-    def forward(self, x: Tensor, carry: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, x: Tensor, carry: Tensor | None, mask: Mask | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Hidden states and the carried map."""
-        context, carry = self.get_submodule("self")(x, carry)
+        context, carry = self.get_submodule("self")(x, carry, mask)
         return self.output(context, x), carry
 
 
@@ -116,9 +120,11 @@ class Layer(nn.Module):
         self.intermediate = Dense(shape.width, shape.inner)
         self.output = Output(shape.inner, shape)
 
-    def forward(self, x: Tensor, carry: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, x: Tensor, carry: Tensor | None, mask: Mask | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Hidden states and the carried map."""
-        x, carry = self.attention(x, carry)
+        x, carry = self.attention(x, carry, mask)
         return self.output(F.gelu(self.intermediate(x)), x), carry
 
 
@@ -147,11 +153,11 @@ class Encoder(nn.Module):
         super().__init__()
         self.layer = nn.ModuleList(Layer(shape, i) for i in range(shape.layers))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask | None = None) -> Tensor:
         """Hidden states of the last layer."""
         carry = None
         for layer in self.layer:
-            x, carry = layer(x, carry)
+            x, carry = layer(x, carry, mask)
         return x
 
 
@@ -164,9 +170,11 @@ class Bert(nn.Module):
         self.encoder = Encoder(shape)
         self.pooler = Dense(shape.width, shape.width)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Pooled first token [B, width]."""
-        return torch.tanh(self.pooler(self.encoder(self.embeddings(ids))[:, 0]))
+    def forward(self, ids: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """Pooled first token [B, width]; ``tokens`` [B, T] is 1 where one is."""
+        x = self.embeddings(ids)
+        mask = None if tokens is None else Mask(tokens, x.dtype)
+        return torch.tanh(self.pooler(self.encoder(x, mask)[:, 0]))
 
 
 class BertClassifier(nn.Module):
@@ -184,6 +192,18 @@ class BertClassifier(nn.Module):
     def forward(self, ids: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy of ids [B, T] against labels [B]."""
         return F.cross_entropy(self.classifier(self.dropout(self.bert(ids))), labels)
+
+
+class Logits(nn.Module):
+    """The classifier for inference: ids [B, T] and their mask to logits."""
+
+    def __init__(self, model: BertClassifier) -> None:
+        super().__init__()
+        self.model = model.eval()
+
+    def forward(self, ids: Tensor, tokens: Tensor | None = None) -> Tensor:
+        """Logits [B, labels]; without a mask every place is a token."""
+        return self.model.classifier(self.model.bert(ids, tokens))
 
 
 def adamw(model: nn.Module, lr: float = 2e-5) -> torch.optim.AdamW:

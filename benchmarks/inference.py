@@ -1,0 +1,91 @@
+"""BERT classification inference: ours and the engines people run on CPUs.
+
+PyTorch eager, torch.compile (frozen weights), ONNX Runtime, OpenVINO and CTranslate2
+(vanilla only), each in a process of its own, interleaved, with the same threads, the
+same weights and the same input without padding. Logits are compared before the timing;
+a side that is not installed, cannot do it, or differs is named with the reason.
+
+    python -m benchmarks.inference --dtype float32 --shapes 8x128 2x512
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness
+from benchmarks.models import DTYPES, KINDS, SIZES, batch_of, flops, shape_of
+from benchmarks.race import SIDES, TOLERANCE, race, ratios
+
+
+def size_of(text: str) -> tuple[int, int]:
+    """ "8x128" as (8, 128)."""
+    batch, _, length = text.partition("x")
+    return int(batch), int(length)
+
+
+def measure(kind: str, size: tuple[int, int], options: argparse.Namespace) -> dict:
+    """All sides of one attention kind on one batch."""
+    shape = shape_of(options.size, kind)
+    ids, _ = batch_of(shape, *size)
+    lengths = np.full(len(ids), ids.shape[1])
+    found = race(
+        shape,
+        options.dtype,
+        {"batch": [(ids, lengths)]},
+        threads=options.threads,
+        rounds=options.rounds,
+        sides=options.sides,
+    )["batch"]
+    return found | {"flops": flops(shape, lengths.tolist())}
+
+
+def show(what: str, result: dict[str, Any], limit_s: float, batch: int) -> None:
+    """Print the sides of one measurement."""
+    times = ratios(result)
+    for side, one in result.items():
+        if "median_s" in one:
+            print(
+                f"{what} {side:14s} {one['median_s'] * 1e3:8.1f} ms  "
+                f"{batch / one['median_s']:7.2f} sequences/s  "
+                f"spread {one['spread']:.1%}  {limit_s / one['median_s']:.0%} of GEMM"
+                + (f"  ours is {times[side]:.2f} x" if side in times else "")
+            )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", choices=SIZES, default="base")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--shapes", nargs="+", type=size_of, default=[(8, 128)])
+    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--dry", action="store_true", help="write no JSON")
+    options = parser.parse_args(arguments)
+    machine = harness.measured_machine(options.threads, options.dtype)
+    print(harness.machine_line(machine))
+    print(f"logits agree within {TOLERANCE[options.dtype]:.0e} of the largest")
+    for size in options.shapes:
+        batch, length = size
+        results: dict[str, Any] = {}
+        for kind in options.kinds:
+            result = results[kind] = measure(kind, size, options)
+            work = result.pop("flops")
+            limit = harness.gemm_limit(work["total"], machine, options.dtype)
+            show(f"{kind:9s} {batch}x{length}", result, limit, batch)
+            result["work"] = {"flops": work, "gemm_limit_s": limit}
+        if not options.dry:
+            settings = {
+                k: v for k, v in vars(options).items() if k not in ("dry", "shapes")
+            } | {"batch": batch, "length": length}
+            name = f"inference-{options.size}-{batch}x{length}-{options.dtype}"
+            print(harness.write(name, machine, results, settings=settings))
+
+
+if __name__ == "__main__":
+    main()
