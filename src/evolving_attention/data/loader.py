@@ -38,6 +38,7 @@ def epoch_batches(
     seed: int,
     epoch: int,
     shuffle: bool = True,
+    longest_first: bool = False,
     drop_last: bool = False,
 ) -> list[np.ndarray]:
     """Row indices of every batch of one epoch.
@@ -49,6 +50,7 @@ def epoch_batches(
         seed: chooses the sequence of epochs.
         epoch: chooses the order in it.
         shuffle: False gives the rows in their own order, ungrouped.
+        longest_first: without shuffling, rows by falling length.
         drop_last: leave out a last batch that is not full.
 
     With grouping, rows are shuffled, cut into mega-batches of 50 batches, sorted by
@@ -59,6 +61,8 @@ def epoch_batches(
     order = np.arange(count)
     if shuffle:
         order = np.argsort(_keys(seed, epoch, count, _ORDER_STREAM), kind="stable")
+    if longest_first and not shuffle and lengths is not None:
+        order = np.argsort(-lengths, kind="stable")
     if shuffle and lengths is not None:
         span = batch_size * MEGA_BATCH
         for start in range(0, count, span):
@@ -87,8 +91,9 @@ class PackedLoader:
         batch_size: rows per batch.
         seed: with ``epoch`` it decides the order.
         epoch: see :meth:`set_epoch`.
-        shuffle: False for evaluation: rows in their own order.
+        shuffle: False for evaluation: rows in their own order, or by length.
         group_by_length: put rows of like length together (only when shuffling).
+        longest_first: rows by falling length (only when not shuffling).
         drop_last: leave out a last batch that is not full.
         collate: from (rows, row ids) to a batch, for example ``collate_padded`` with
             its options bound; default packed.
@@ -111,6 +116,7 @@ class PackedLoader:
         epoch: int = 0,
         shuffle: bool = True,
         group_by_length: bool = True,
+        longest_first: bool = False,
         drop_last: bool = False,
         collate: Callable[[Sequence[Mapping[str, Any]], Sequence[int]], Batch]
         | None = None,
@@ -130,7 +136,9 @@ class PackedLoader:
         self.prefetch = int(prefetch)
         self.epoch = int(epoch)
         self._collate = collate
-        self._lengths = row_lengths(features) if shuffle and group_by_length else None
+        self.longest_first = longest_first
+        by_length = group_by_length if shuffle else longest_first
+        self._lengths = row_lengths(features) if by_length else None
         self._position = 0  # batches given out in the running epoch
         self._start = 0  # where the next iteration begins
 
@@ -185,6 +193,7 @@ class PackedLoader:
             seed=self.seed,
             epoch=self.epoch,
             shuffle=self.shuffle,
+            longest_first=self.longest_first,
             drop_last=self.drop_last,
         )
 

@@ -119,6 +119,8 @@ def check_numbers(a: Any) -> None:
     _check_number("eval_delay", a.eval_delay, 0)
     _check_number("save_total_limit", a.save_total_limit, 1, whole=True, optional=True)
     _check_number("num_threads", a.num_threads, 1, whole=True, optional=True)
+    ahead = a.dataloader_prefetch_factor
+    _check_number("dataloader_prefetch_factor", ahead, 0, whole=True, optional=True)
     for field in ("seed", "data_seed"):
         _check_number(
             field, getattr(a, field), 0, 2**63 - 1, whole=True, optional=field != "seed"

@@ -80,6 +80,12 @@ class TrainingArguments:
         None, "Older spelling: False is train_sampling_strategy=random."
     )
     dataloader_drop_last: bool = _option(False, "Drop the last, smaller batch.")
+    dataloader_prefetch_factor: int | None = _option(
+        None,
+        "Batches made ahead in a background thread; 0: none; default: 2, and none with "
+        "a data collator or a data set of your own (the thread would draw their random "
+        "numbers too early for an exact resume).",
+    )
 
     learning_rate: float = _option(5e-5, "Peak learning rate of AdamW.")
     lr_scheduler_type: str = _option(

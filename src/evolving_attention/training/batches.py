@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "close",
     "groups_of",
     "inputs_of",
     "row_count",
@@ -29,8 +30,17 @@ Batch = dict[str, Any]
 def groups_of(batches: Any, size: int) -> Iterator[list[Batch]]:
     """Lists of ``size`` batches; the last one may be shorter."""
     iterator = iter(batches)
-    while group := list(islice(iterator, size)):
-        yield group
+    try:
+        while group := list(islice(iterator, size)):
+            yield group
+    finally:
+        close(iterator)
+
+
+def close(iterator: Any) -> None:
+    """End a generator now: a traceback would keep its background thread alive."""
+    if hasattr(iterator, "close"):
+        iterator.close()
 
 
 def row_count(batch: Batch) -> int:

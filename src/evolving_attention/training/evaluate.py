@@ -56,9 +56,10 @@ def evaluation_loop(
     model.eval()
     found = _Rows()
     loss_sum, rows, done, with_loss = 0.0, 0, 0, True
+    iterator = iter(batches)
     try:
         with runtime.no_grad():
-            for batch in batches:
+            for batch in iterator:
                 labelled = "labels" in batch
                 extra = (options or {}) if labelled else {}
                 out = model(**b.inputs_of(batch), **extra)
@@ -73,6 +74,7 @@ def evaluation_loop(
                 if on_batch is not None:
                     on_batch(done)
     finally:
+        b.close(iterator)
         model.train(was_training)
     predictions, labels = found.in_order()
     loss = loss_sum / rows if rows and with_loss else None

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.features import tokenize_dataset
+from evolving_attention.data.features import Features, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["eval_loader", "prepared", "train_loader"]
 
+PREFETCH = 2  # batches made ahead: one to take, one in the making
 Rows = Sequence[dict[str, Any]]
 Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
 
@@ -74,6 +75,18 @@ def _collate(collator: Collator | None) -> Any:
     return collate
 
 
+def _is_plain(rows: Rows) -> bool:
+    """Whether taking rows runs no code of the caller's, which may draw or be slow."""
+    return isinstance(rows, Features) or type(rows) in (list, tuple)
+
+
+def _ahead(args: TrainingArguments, rows: Rows, collator: Collator | None) -> int:
+    """How many batches to make ahead in the background."""
+    if args.dataloader_prefetch_factor is not None:
+        return args.dataloader_prefetch_factor
+    return PREFETCH if collator is None and _is_plain(rows) else 0
+
+
 def train_loader(
     args: TrainingArguments,
     rows: Rows,
@@ -96,6 +109,7 @@ def train_loader(
         group_by_length=order == "group_by_length",
         drop_last=args.dataloader_drop_last,
         collate=_collate(collator),
+        prefetch=_ahead(args, rows, collator),
     )
     loader.skip(start)
     return loader
@@ -104,10 +118,16 @@ def train_loader(
 def eval_loader(
     args: TrainingArguments, rows: Rows, collator: Collator | None
 ) -> PackedLoader:
-    """Batches of one pass over an evaluation set, in its order, nothing left out."""
+    """Batches of one pass over an evaluation set, nothing left out.
+
+    Rows of like length go together, the longest first; those of a data set of the
+    caller's own class come in its order, without a pass more to count their tokens.
+    """
     return PackedLoader(
         rows,
         args.per_device_eval_batch_size,
         shuffle=False,
+        longest_first=_is_plain(rows),
         collate=_collate(collator),
+        prefetch=_ahead(args, rows, collator),
     )

@@ -8,6 +8,7 @@ run with that type named. The choice is kept in the training state, for resumed 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import itertools
@@ -100,7 +101,8 @@ class PrecisionMixin:
         """What the timed steps take in that type, on a model of their own."""
         every = self.args.gradient_accumulation_steps
         loader = self._train_loader(rows, 0, 0)
-        groups = list(itertools.islice(b.groups_of(loader, every), STEPS))
+        with contextlib.closing(b.groups_of(loader, every)) as steps:
+            groups = list(itertools.islice(steps, STEPS))
         model = self.model.copy(dtype).train()
         return seconds_of_steps(model, self.args, groups, self.compute_loss)
 

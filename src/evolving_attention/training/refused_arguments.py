@@ -9,7 +9,7 @@ __all__ = ["REFUSED"]
 _ONE_PROCESS = "training runs in one process on one machine"
 _NO_TORCH = "the core is not PyTorch"
 _HUB = "this package does not upload; push output_dir with huggingface_hub"
-_WORKERS = "batches are made in the training process, there are no loader workers"
+_WORKERS = "batches are made in one background thread, there are no loader workers"
 _CLASSIC = "metrics see all predictions at once"
 
 # Hugging Face name -> (values that ask for nothing, reason and what to do instead)
@@ -65,7 +65,6 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "dataloader_num_workers": ((0,), _WORKERS),
     "dataloader_pin_memory": ((True, False), _WORKERS),
     "dataloader_persistent_workers": ((False,), _WORKERS),
-    "dataloader_prefetch_factor": ((None,), _WORKERS),
     "remove_unused_columns": ((True,), "only columns the model takes are batched"),
     "label_names": ((None,), "labels are read from the key 'labels' or 'label'"),
     "length_column_name": (("length",), "lengths are counted from input_ids"),

@@ -7,6 +7,7 @@ The parts live next door: one optimizer step in ``step.py``, evaluation in
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import time
 from typing import Any
@@ -193,20 +194,29 @@ class Trainer(
         loader = self._train_loader(rows, state.epoch_index, state.batches_done)
         self._event("on_epoch_begin")
         self.model.train()
-        for group in b.groups_of(loader, self.args.gradient_accumulation_steps):
-            if state.global_step >= plan.max_steps or self.control.should_epoch_stop:
-                break
-            self._event("on_step_begin")
-            rate = self.optimizer.param_groups[0]["lr"]
-            outcome = runner.run(group, state)
-            self.lr_scheduler.step()
-            self._count(group, outcome, float(rate), plan)
-            self._event("on_step_end")
-            self._leave_on_signal()
-            self._log_evaluate_save()
-            if self.control.should_epoch_stop or self.control.should_training_stop:
-                break
+        with contextlib.closing(
+            b.groups_of(loader, self.args.gradient_accumulation_steps)
+        ) as groups:
+            for group in groups:
+                if state.global_step >= plan.max_steps:
+                    break
+                if self.control.should_epoch_stop:
+                    break
+                self._step(runner, plan, group)
+                if self.control.should_epoch_stop or self.control.should_training_stop:
+                    break
         self.control.should_epoch_stop = False
+
+    def _step(self, runner: StepRunner, plan: RunPlan, group: list[b.Batch]) -> None:
+        """One optimizer step and what the callbacks ask for after it."""
+        self._event("on_step_begin")
+        rate = self.optimizer.param_groups[0]["lr"]
+        outcome = runner.run(group, self.state)
+        self.lr_scheduler.step()
+        self._count(group, outcome, float(rate), plan)
+        self._event("on_step_end")
+        self._leave_on_signal()
+        self._log_evaluate_save()
 
     def _count(
         self, group: list[b.Batch], outcome: StepOutcome, rate: float, plan: RunPlan
