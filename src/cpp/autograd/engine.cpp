@@ -2,6 +2,7 @@
 // inputs. So a priority queue replaces any analysis of the graph.
 #include "autograd/engine.h"
 
+#include <array>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -36,8 +37,9 @@ class Pass {
     } else if (edge.node != nullptr) {
       auto [it, fresh] = pending_.try_emplace(edge.node.get());
       if (fresh) queue_.push(edge.node);
-      add_to(it->second.tensor, std::move(gradient), it->second.owned);
-      it->second.owned = it->second.contributions++ > 0;
+      Pending& slot = it->second[edge.output];
+      add_to(slot.tensor, std::move(gradient), slot.owned);
+      slot.owned = slot.contributions++ > 0;
     }
   }
 
@@ -45,10 +47,11 @@ class Pass {
     while (!queue_.empty()) {
       const std::shared_ptr<Node> node = queue_.top();
       queue_.pop();
-      Tensor dy = std::move(pending_[node.get()].tensor);
+      auto pending = std::move(pending_[node.get()]);
       pending_.erase(node.get());
-      Node::Gradients gradients = node->run_backward(dy);
-      dy = {};
+      Node::Gradients gradients =
+          node->run_backward(pending[0].tensor, pending[1].tensor);
+      pending = {};
       for (std::size_t i = 0; i < gradients.size(); ++i) {
         send(node->edges()[i], std::move(gradients[i]));
       }
@@ -78,7 +81,7 @@ class Pass {
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>,
                       Younger>
       queue_;
-  std::unordered_map<Node*, Pending> pending_;
+  std::unordered_map<Node*, std::array<Pending, 2>> pending_;  // by output
 };
 
 }  // namespace
@@ -104,7 +107,9 @@ void backward(const Var& root, const Tensor& gradient) {
            seed.shape(), root.dtype(), root.shape());
   const NoGrad no_grad;
   Pass pass;
-  pass.send({root.node(), root.node() ? nullptr : root.impl()}, seed);
+  pass.send(
+      {root.node(), root.node() ? nullptr : root.impl(), root.impl()->output},
+      seed);
   pass.run();
 }
 

@@ -47,15 +47,23 @@ std::int64_t Node::saved_bytes() const {
   return bytes;
 }
 
-Node::Gradients Node::run_backward(const Tensor& dy) {
+Node::Gradients Node::run_backward(const Tensor& dy, const Tensor& second) {
   EA_CHECK_AS(InputError, backward_ != nullptr, "backward",
               "the graph behind '{}' was already used and freed; run the "
               "forward pass again before a second backward",
               name_);
+  second_gradient_ = second;
   Gradients gradients = backward_(*this, dy);
+  second_gradient_ = {};
   backward_ = nullptr;
   saved_.clear();
   return gradients;
+}
+
+Var second_output(const Var& first, Tensor y) {
+  Var second(std::move(y), first.node());
+  second.impl()->output = 1;
+  return second;
 }
 
 bool recording(std::initializer_list<Var> inputs) {
@@ -76,6 +84,7 @@ Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
     if (input.requires_grad()) {
       edge.node = input.node();
       if (!edge.node) edge.leaf = input.impl();
+      edge.output = input.impl()->output;
     }
     edges.push_back(std::move(edge));
   }

@@ -18,6 +18,7 @@ namespace ea {
 struct Edge {
   std::shared_ptr<Node> node;
   std::shared_ptr<Var::Impl> leaf;
+  int output = 0;  // of the node
   bool wanted() const { return node != nullptr || leaf != nullptr; }
 };
 
@@ -39,9 +40,13 @@ class Node {
   const Tensor& saved(std::size_t i) const { return saved_[i]; }
   std::int64_t saved_bytes() const;
 
+  // The gradient of the second output, undefined where there is none. Only a
+  // node that has one may be handed an undefined dy.
+  const Tensor& second_gradient() const { return second_gradient_; }
+
   // Runs once; then the saved tensors are freed. A second call throws
   // InputError: the graph is gone.
-  Gradients run_backward(const Tensor& dy);
+  Gradients run_backward(const Tensor& dy, const Tensor& second = {});
 
  private:
   const char* name_;
@@ -49,6 +54,7 @@ class Node {
   std::vector<Edge> edges_;
   std::vector<Tensor> saved_;
   Backward backward_;
+  Tensor second_gradient_;
 };
 
 // Makes the output of an op. `saved` declares every tensor the backward reads;
@@ -56,6 +62,10 @@ class Node {
 // a gradient, nothing is recorded and the saved tensors are let go.
 Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
            std::vector<Tensor> saved, Node::Backward backward);
+
+// A second output of the op that made `first`: its gradient reaches that op's
+// backward as second_gradient().
+Var second_output(const Var& first, Tensor y);
 
 // Whether an op on these inputs would be recorded.
 bool recording(std::initializer_list<Var> inputs);

@@ -40,6 +40,7 @@ class Var {
     Tensor grad;  // of leaves, after backward
     bool requires_grad = false;
     std::shared_ptr<Node> node;
+    int output = 0;  // which of the node's: see second_output()
   };
   const std::shared_ptr<Impl>& impl() const { return impl_; }
 

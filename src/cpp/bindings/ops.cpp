@@ -8,6 +8,7 @@
 #include "ops/attention.h"
 #include "ops/dropout.h"
 #include "ops/evolve.h"
+#include "ops/fused_attention.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
@@ -179,6 +180,33 @@ void bind_maps(py::module_& m) {
         "evolve() spelled out in other ops");
 }
 
+void bind_fused_attention(py::module_& m) {
+  m.def(
+      "fused_attention",
+      [](const Var& q, const Var& k, const Var& v, const OptionalVar& previous,
+         const OptionalVar& weight, const OptionalVar& bias,
+         const std::array<double, 5>& c, const PackingPtr& packing,
+         double scale, double softmax_scale, double dropout, bool carry) {
+        const FusedAttentionOutput out = fused_attention(
+            q, k, v, or_none(previous), or_none(weight), or_none(bias), packing,
+            {{c[0], c[1], c[2], c[3], c[4]},
+             scale,
+             softmax_scale,
+             dropout,
+             carry});
+        return std::pair(out.context, out.carry.defined()
+                                          ? OptionalVar(out.carry)
+                                          : OptionalVar());
+      },
+      py::arg("q"), py::arg("k"), py::arg("v"), py::arg("previous"),
+      py::arg("weight"), py::arg("bias"), py::arg("coefficients"),
+      py::arg("packing").none(false), py::arg("scale"),
+      py::arg("softmax_scale") = 1.0, py::arg("dropout") = 0.0,
+      py::arg("carry") = true, Release(),
+      "context (tokens, heads d) and carried maps: attention_scores, evolve, "
+      "map_softmax, dropout and attention_context in one op");
+}
+
 std::vector<std::int64_t> offsets_of(const py::object& object) {
   const Tensor t = integers(object, "offsets");
   const auto* values = t.data<std::int64_t>();
@@ -225,6 +253,7 @@ void bind_ops(py::module_& m) {
   bind_shape(ops);
   bind_layers(ops);
   bind_maps(ops);
+  bind_fused_attention(ops);
   m.def("op_names", [ops] {
     py::list names;
     for (const auto& item : ops.attr("__dict__").cast<py::dict>()) {

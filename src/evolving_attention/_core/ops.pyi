@@ -23,6 +23,7 @@ __all__: list[str] = [
     "evolve",
     "evolve_composite",
     "exp",
+    "fused_attention",
     "gather_rows",
     "gelu",
     "gelu_tanh",
@@ -166,6 +167,27 @@ def evolve_composite(
 def exp(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
     """
     exp(x)
+    """
+
+def fused_attention(
+    q: evolving_attention._core.Tensor,
+    k: evolving_attention._core.Tensor,
+    v: evolving_attention._core.Tensor,
+    previous: evolving_attention._core.Tensor | None,
+    weight: evolving_attention._core.Tensor | None,
+    bias: evolving_attention._core.Tensor | None,
+    coefficients: typing.Annotated[
+        collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+        "FixedSize(5)",
+    ],
+    packing: evolving_attention._core.Packing,
+    scale: typing.SupportsFloat | typing.SupportsIndex,
+    softmax_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
+    dropout: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    carry: bool = True,
+) -> tuple[evolving_attention._core.Tensor, evolving_attention._core.Tensor | None]:
+    """
+    context (tokens, heads d) and carried maps: attention_scores, evolve, map_softmax, dropout and attention_context in one op
     """
 
 def gather_rows(

@@ -30,6 +30,7 @@ bool narrow_x(const auto& args) { return narrow(args.x); }
 bool narrow_dx(const auto& args) { return narrow(args.dx); }
 bool narrow_logits(const auto& args) { return narrow(args.logits); }
 bool narrow_q(const auto& args) { return narrow(args.q); }
+bool narrow_in(const auto& args) { return narrow(args.in.q); }
 bool narrow_v(const auto& args) { return narrow(args.v); }
 bool narrow_weight(const auto& args) { return narrow(args.weight); }
 bool any_dtype(const auto&) { return true; }
@@ -85,6 +86,10 @@ void register_cpu_kernels() {
                        narrow_weight);
   add<EvolveForward>(a::evolve_forward, b::evolve_forward, narrow_weight);
   add<EvolveBackward>(a::evolve_backward, b::evolve_backward, narrow_weight);
+  add<FusedAttentionForward>(a::fused_attention_forward,
+                             b::fused_attention_forward, narrow_in);
+  add<FusedAttentionBackward>(a::fused_attention_backward,
+                              b::fused_attention_backward, narrow_in);
   register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
 }
 

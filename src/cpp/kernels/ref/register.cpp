@@ -31,6 +31,8 @@ void register_ref_kernels() {
   register_kernel<MapConvBackward>("ref", ref::map_conv_backward);
   register_kernel<EvolveForward>("ref", ref::evolve_forward);
   register_kernel<EvolveBackward>("ref", ref::evolve_backward);
+  register_kernel<FusedAttentionForward>("ref", ref::fused_attention_forward);
+  register_kernel<FusedAttentionBackward>("ref", ref::fused_attention_backward);
   register_kernel<AdamW>("ref", ref::adamw);
 }
 

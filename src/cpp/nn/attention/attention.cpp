@@ -5,8 +5,10 @@
 #include <cmath>
 
 #include "ops/dropout.h"
+#include "ops/fused_attention.h"
 #include "ops/softmax.h"
 #include "runtime/check.h"
+#include "runtime/fast_paths.h"
 
 namespace ea {
 
@@ -35,12 +37,24 @@ Attention::Attention(const AttentionConfig& config,
 }
 
 AttentionOutput Attention::forward(const Var& x, const Var& previous,
-                                   const PackingPtr& packing) {
+                                   const PackingPtr& packing,
+                                   const AttentionWanted& wanted) {
   const AttentionContext context{config_.layer, config_.num_layers, packing};
   const double head_width =
       static_cast<double>(config_.hidden_size / config_.heads);
+  const double scale = 1.0 / std::sqrt(head_width);
   const Var q = query_(x);
-  Var scores = scope_->score(q, key_(x), 1.0 / std::sqrt(head_width), context);
+  if (enabled(FastPath::fused_attention) && scope_->dense() && !bias_ &&
+      !wanted.probabilities) {
+    if (const auto form = evolve_->closed_form()) {
+      const FusedAttentionOutput out = fused_attention(
+          q, key_(x), value_(x), previous, form->weight, form->bias, packing,
+          {form->c, scale, form->softmax_scale,
+           training() ? config_.dropout : 0.0, wanted.carry});
+      return {out.context, out.carry, {}};
+    }
+  }
+  Var scores = scope_->score(q, key_(x), scale, context);
   if (bias_) scores = bias_->add(scores, q, context);
   const Evolved evolved = evolve_->step(scores, previous, context);
   const Var probabilities = map_softmax(evolved.logits, packing, evolved.scale);

@@ -28,6 +28,12 @@ struct AttentionOutput {
   Var probabilities;  // after softmax, before dropout
 };
 
+// Which maps the caller will use; what it will not may be left undefined.
+struct AttentionWanted {
+  bool carry = true;
+  bool probabilities = true;
+};
+
 // Self-attention over packed sequences, without the output projection (which
 // BERT counts to the block). Parameter names are Hugging Face's: query, key,
 // value; the evolve slot's own stand beside them.
@@ -38,7 +44,9 @@ class Attention : public Module {
             std::unique_ptr<Bias> bias, std::unique_ptr<Evolve> evolve);
 
   AttentionOutput forward(const Var& x, const Var& previous,
-                          const PackingPtr& packing);
+                          const PackingPtr& packing,
+                          const AttentionWanted& wanted);
+  bool takes_previous() const { return evolve_->takes_previous(); }
 
  private:
   AttentionConfig config_;

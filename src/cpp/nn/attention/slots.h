@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "autograd/var.h"
 #include "nn/module.h"
+#include "ops/evolve.h"
 #include "ops/packing.h"
 
 namespace ea {
@@ -28,6 +30,8 @@ class Scope {
   // [tokens, heads d] from probabilities and values
   virtual Var mix(const Var& probabilities, const Var& v,
                   const AttentionContext& context) const = 0;
+  // Whether these two are attention_scores() and attention_context().
+  virtual bool dense() const { return false; }
 };
 
 // What is added to the scores before they evolve (relative positions, buckets),
@@ -47,12 +51,27 @@ struct Evolved {
   double scale = 1.0;  // the softmax takes scale * logits
 };
 
+// A step that is L = p M + s S + w ReLU(Conv(a M + b S)), carried as it is,
+// with a softmax over softmax_scale L.
+struct ClosedFormView {
+  EvolveCoefficients c;
+  double softmax_scale = 1.0;
+  Var weight, bias;  // undefined where w = 0
+};
+
 // How the maps of the previous layer change those of this one.
 class Evolve : public Module {
  public:
   // `previous` is undefined in the first layer of a chain.
   virtual Evolved step(const Var& scores, const Var& previous,
                        const AttentionContext& context) = 0;
+  // The same step as numbers, for kernels that fuse it, if it has that form.
+  virtual std::optional<ClosedFormView> closed_form() const { return {}; }
+  // Whether step() makes use of the previous layer's maps.
+  bool takes_previous() const {
+    const auto form = closed_form();
+    return !form || form->c.a != 0.0 || form->c.p != 0.0;
+  }
 };
 
 std::unique_ptr<Scope> make_dense_scope();

@@ -31,8 +31,9 @@ EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
 
 EncoderLayerOutput EncoderLayer::forward(const Var& x, const Var& previous,
                                          const PackingPtr& packing,
+                                         const AttentionWanted& wanted,
                                          const Tensor& rows) {
-  AttentionOutput attention = attention_.forward(x, previous, packing);
+  AttentionOutput attention = attention_.forward(x, previous, packing, wanted);
   const auto read = [&](const Var& all) {
     return rows.defined() ? gather_rows(all, rows) : all;
   };

@@ -31,7 +31,9 @@ class EncoderLayer : public Module {
   // and `hidden` holds them alone.
   EncoderLayerOutput forward(const Var& x, const Var& previous,
                              const PackingPtr& packing,
+                             const AttentionWanted& wanted,
                              const Tensor& rows = {});
+  bool takes_previous() const { return attention_.takes_previous(); }
 
  private:
   EncoderLayerConfig config_;

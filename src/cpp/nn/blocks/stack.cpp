@@ -49,8 +49,14 @@ StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
       !enabled(FastPath::first_tokens) || contains(wanted.hidden_states, n);
   if (contains(wanted.hidden_states, 0)) out.hidden_states[0] = hidden;
   for (int i = 0; i < n; ++i) {
-    EncoderLayerOutput layer = layers_[static_cast<std::size_t>(i)]->forward(
-        hidden, previous, packing, i + 1 < n || whole ? Tensor() : rows);
+    const auto at = static_cast<std::size_t>(i);
+    const bool last = i + 1 == n;
+    const bool taken = !last && layers_[at + 1]->takes_previous();
+    EncoderLayerOutput layer =
+        layers_[at]->forward(hidden, previous, packing,
+                             {taken || contains(wanted.attention_logits, i),
+                              contains(wanted.attentions, i)},
+                             last && !whole ? rows : Tensor());
     hidden = layer.hidden;
     previous = layer.attention.carry;
     if (contains(wanted.hidden_states, i + 1))

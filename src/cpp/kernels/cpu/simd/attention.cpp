@@ -1,24 +1,10 @@
 // SIMD attention products by sequence and head (kernels/attention.h).
+#include "kernels/cpu/simd/factors-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/targets.h"
-#include "kernels/cpu/simd/tile-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
-
-// Rows of one head inside a [tokens, heads * d] matrix.
-template <typename T>
-struct Rows {
-  T* data;
-  std::int64_t stride;
-};
-
-template <typename T>
-EA_INLINE Rows<T> rows_of(const TensorView& t, std::int64_t token,
-                          std::int64_t column) {
-  const std::int64_t stride = t.strides[0];
-  return {t.as<T>() + token * stride + column, stride};
-}
 
 // One (sequence, head) and the scratch of the job that runs it.
 struct HeadJob {
@@ -28,38 +14,6 @@ struct HeadJob {
   float* wide_a;                          // a bfloat16 operand as float32
   float* wide_c;  // a float32 result on its way to bfloat16
 };
-
-// Factor A [rows, cols] of a product: float32 as it lies, bfloat16 widened.
-EA_INLINE Factor factor(const float* a, std::int64_t stride, std::int64_t,
-                        std::int64_t, float*) {
-  return {a, stride, 1};
-}
-Factor factor(const bfloat16* a, std::int64_t stride, std::int64_t rows,
-              std::int64_t cols, float* wide) {
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for_vectors(cols, [&](std::int64_t j, auto part) {
-      store(wide + i * cols + j, load(a + i * stride + j, part), part);
-    });
-  }
-  return {wide, cols, 1};
-}
-EA_INLINE Factor transposed(Factor a) { return {a.data, a.col, a.row}; }
-
-EA_INLINE void multiply_into(Factor a, const float* packed, std::int64_t rows,
-                             std::int64_t depth, std::int64_t cols, float scale,
-                             Rows<float> c, float*) {
-  multiply(a, packed, rows, depth, cols, scale, c.data, c.stride);
-}
-void multiply_into(Factor a, const float* packed, std::int64_t rows,
-                   std::int64_t depth, std::int64_t cols, float scale,
-                   Rows<bfloat16> c, float* wide) {
-  multiply(a, packed, rows, depth, cols, scale, wide, cols);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for_vectors(cols, [&](std::int64_t j, auto part) {
-      store(c.data + i * c.stride + j, load(wide + i * cols + j, part), part);
-    });
-  }
-}
 
 // Calls fn(HeadJob) for every head of every sequence. Jobs are runs of heads,
 // cut by the average work alone: some ten microseconds.

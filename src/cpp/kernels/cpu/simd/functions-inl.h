@@ -17,6 +17,8 @@ void cross_entropy_forward(const CrossEntropyForward::Args& args);
 void dropout(const Dropout::Args& args);
 void evolve_backward(const EvolveBackward::Args& args);
 void evolve_forward(const EvolveForward::Args& args);
+void fused_attention_backward(const FusedAttentionBackward::Args& args);
+void fused_attention_forward(const FusedAttentionForward::Args& args);
 void gather_rows(const GatherRows::Args& args);
 void layer_norm_backward(const LayerNormBackward::Args& args);
 void layer_norm_forward(const LayerNormForward::Args& args);

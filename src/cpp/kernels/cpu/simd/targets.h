@@ -10,6 +10,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/evolve.h"
+#include "kernels/fused_attention.h"
 #include "kernels/gather.h"
 #include "kernels/layer_norm.h"
 #include "kernels/map_conv.h"

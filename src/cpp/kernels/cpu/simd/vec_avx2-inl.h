@@ -78,6 +78,15 @@ EA_INLINE Vi load_mask(const std::uint8_t* p, Part part) {
   return load_mask(bytes, Full{});
 }
 
+// Bit i of the result is set where lane i is -1, and the other way round.
+EA_INLINE std::uint32_t to_bits(Vi lanes) {
+  return static_cast<std::uint32_t>(_mm256_movemask_ps((__m256)lanes));
+}
+EA_INLINE Vi from_bits(std::uint32_t bits) {
+  const Vi each = {1, 2, 4, 8, 16, 32, 64, 128};
+  return (set_int(static_cast<std::int32_t>(bits)) & each) != 0;
+}
+
 // a b + c, -(a b) + c, rounded once.
 EA_INLINE Vf fma(Vf a, Vf b, Vf c) { return _mm256_fmadd_ps(a, b, c); }
 EA_INLINE Vf fnma(Vf a, Vf b, Vf c) { return _mm256_fnmadd_ps(a, b, c); }

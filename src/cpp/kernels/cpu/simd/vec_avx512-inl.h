@@ -74,6 +74,14 @@ EA_INLINE Vi load_mask(const std::uint8_t* p, Part part) {
   return (Vi)_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(part.mask, p)) != 0;
 }
 
+// Bit i of the result is set where lane i is -1, and the other way round.
+EA_INLINE std::uint32_t to_bits(Vi lanes) {
+  return _mm512_movepi32_mask((__m512i)lanes);
+}
+EA_INLINE Vi from_bits(std::uint32_t bits) {
+  return (Vi)_mm512_movm_epi32(static_cast<__mmask16>(bits));
+}
+
 // a b + c, -(a b) + c, rounded once.
 EA_INLINE Vf fma(Vf a, Vf b, Vf c) { return _mm512_fmadd_ps(a, b, c); }
 EA_INLINE Vf fnma(Vf a, Vf b, Vf c) { return _mm512_fnmadd_ps(a, b, c); }

@@ -17,6 +17,9 @@ class ClosedForm final : public Evolve {
 
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override;
+  std::optional<ClosedFormView> closed_form() const override {
+    return ClosedFormView{c_, softmax_scale_, weight_, bias_};
+  }
 
  private:
   EvolveCoefficients c_;

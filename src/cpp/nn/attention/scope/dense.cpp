@@ -16,6 +16,7 @@ class DenseScope final : public Scope {
           const AttentionContext& context) const override {
     return attention_context(probabilities, v, context.packing);
   }
+  bool dense() const override { return true; }
 };
 
 }  // namespace

@@ -1,0 +1,58 @@
+// The operands of attention's products as tensors hold them: rows of one head,
+// float32 as they lie, bfloat16 by way of float32.
+#pragma once
+
+#include "kernels/cpu/simd/tile-inl.h"
+#include "tensor/tensor_view.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Rows of one head inside a [tokens, heads * d] matrix.
+template <typename T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+};
+
+template <typename T>
+EA_INLINE Rows<T> rows_of(const TensorView& t, std::int64_t token,
+                          std::int64_t column) {
+  const std::int64_t stride = t.strides[0];
+  return {t.as<T>() + token * stride + column, stride};
+}
+
+// Factor A [rows, cols] of a product: float32 as it lies, bfloat16 widened.
+EA_INLINE Factor factor(const float* a, std::int64_t stride, std::int64_t,
+                        std::int64_t, float*) {
+  return {a, stride, 1};
+}
+EA_INLINE Factor factor(const bfloat16* a, std::int64_t stride,
+                        std::int64_t rows, std::int64_t cols, float* wide) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for_vectors(cols, [&](std::int64_t j, auto part) {
+      store(wide + i * cols + j, load(a + i * stride + j, part), part);
+    });
+  }
+  return {wide, cols, 1};
+}
+EA_INLINE Factor transposed(Factor a) { return {a.data, a.col, a.row}; }
+
+EA_INLINE void multiply_into(Factor a, const float* packed, std::int64_t rows,
+                             std::int64_t depth, std::int64_t cols, float scale,
+                             Rows<float> c, float*) {
+  multiply(a, packed, rows, depth, cols, scale, c.data, c.stride);
+}
+EA_INLINE void multiply_into(Factor a, const float* packed, std::int64_t rows,
+                             std::int64_t depth, std::int64_t cols, float scale,
+                             Rows<bfloat16> c, float* wide) {
+  multiply(a, packed, rows, depth, cols, scale, wide, cols);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for_vectors(cols, [&](std::int64_t j, auto part) {
+      store(c.data + i * c.stride + j, load(wide + i * cols + j, part), part);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,297 @@
+// SIMD fused attention, forward (kernels/fused_attention.h): a block of rows of
+// all heads goes from scores to context while it lies in the cache.
+#include "kernels/cpu/simd/fused_rows-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Cells per head of a block: without a convolution each head goes alone. With
+// one, a block is a strip through which a window of kStepRows rows is moved, so
+// that neighbouring rows are computed once.
+constexpr std::int64_t kPlainCells = 8192, kPlainRows = kTileRows;
+constexpr std::int64_t kStripCells = 16384, kStripRows = 48;
+constexpr std::int64_t kStepRows = 12;
+
+template <typename T>
+struct Forward {
+  const FusedAttentionForward::Args& args;
+  FusedSizes s;
+  Dropping drop;
+  PackedHeads<T> keys, values;
+
+  explicit Forward(const FusedAttentionForward::Args& a)
+      : args(a),
+        s(a.in),
+        drop(a.in),
+        keys(a.in.k, a.in.layout, true),
+        values(a.in.v, a.in.layout, false) {}
+};
+
+// The scratch of a job.
+struct Parts {
+  float *lines, *window, *z, *wide;
+  std::uint32_t* words;
+  std::int64_t* offset;
+};
+
+// P of one row in the place of L, which goes to the carry.
+template <typename T, typename Keep>
+EA_INLINE void softmax_row(float* x, std::int64_t n, float t, T* carry,
+                           float* statistics, Keep keep) {
+  const float top = max_over(n, [&](std::int64_t j, auto part) {
+    const Vf v = as_stored(load(x + j, part), carry);
+    if (sizeof(T) < sizeof(float)) store(x + j, v, part);
+    if (carry != nullptr) store(carry + j, v, part);
+    return v * set(t);
+  });
+  const float total = sum_over(n, [&](std::int64_t j, auto part) {
+    const Vf e = exp(load(x + j, part) * set(t) - set(top));
+    store(x + j, e, part);
+    return e;
+  });
+  const float inverse = 1.0f / total;
+  for_vectors(n, [&](std::int64_t j, auto part) {
+    store(x + j, keep(j, load(x + j, part) * set(inverse)), part);
+  });
+  if (statistics != nullptr) {
+    statistics[0] = top;
+    statistics[1] = inverse;
+  }
+}
+
+// From L of rows row .. row + rows of one head, one after another in `lines`,
+// to y.
+template <typename T>
+void finish_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
+                 std::int64_t h, std::int64_t row, std::int64_t rows,
+                 float* lines, const Parts& parts) {
+  const float t = static_cast<float>(f.args.in.softmax_scale);
+  T* const carries = f.args.carry.template as<T>();
+  float* const statistics = f.args.statistics.template as<float>();
+  for (std::int64_t i = 0; i < rows; ++i) {
+    float* const x = lines + i * m.n_k;
+    const std::int64_t at = m.at(h, row + i);
+    T* const carry = carries == nullptr ? nullptr : carries + at;
+    float* const mine =
+        statistics == nullptr ? nullptr : statistics + 2 * m.row(h, row + i);
+    if (f.drop.on()) {
+      const std::uint32_t* const words = f.drop.draw(at, m.n_k, parts.words);
+      const Vf scale = set(f.drop.scale());
+      softmax_row(x, m.n_k, t, carry, mine, [&](std::int64_t j, Vf p) {
+        return f.drop.kept(words + j) ? p * scale : set(0.0f);
+      });
+    } else {
+      softmax_row(x, m.n_k, t, carry, mine,
+                  [](std::int64_t, Vf p) { return p; });
+    }
+  }
+  multiply_into({lines, m.n_k, 1}, f.values.at(b, h), rows, m.n_k, f.s.d, 1.0f,
+                rows_of<T>(f.args.y, m.query + row, h * f.s.d), parts.wide);
+}
+
+// A block of rows without a convolution: L = p M + s S.
+template <typename T>
+void plain_block(const Forward<T>& f, const MapBlock& block,
+                 const Parts& parts) {
+  const FusedAttention& in = f.args.in;
+  const SequenceMaps m(in.layout, block.sequence);
+  const T* const previous =
+      in.c.p == 0.0 ? nullptr : in.previous.template as<const T>();
+  const Vf p = set(static_cast<float>(in.c.p));
+  const Vf s = set(static_cast<float>(in.c.s));
+  for (std::int64_t h = 0; h < m.heads; ++h) {
+    score_rows<T>(in, m, h, block.row, block.rows, f.keys.at(block.sequence, h),
+                  parts.lines, m.n_k, parts.wide);
+    if (previous != nullptr || in.c.s != 1.0) {
+      const std::int64_t at = m.at(h, block.row);
+      for_vectors(block.rows * m.n_k, [&](std::int64_t j, auto part) {
+        float* const x = parts.lines + j;
+        const T* const before = previous == nullptr ? nullptr : previous + at;
+        store(x,
+              mix(p, before == nullptr ? before : before + j, s, load(x, part),
+                  part),
+              part);
+      });
+    }
+    finish_rows(f, m, block.sequence, h, block.row, block.rows, parts.lines,
+                parts);
+  }
+}
+
+// The rows of I and of p M + s S that a step of a strip has at hand: those of I
+// begin at `top`, those of the sum at `row`.
+struct Window {
+  Padded input;
+  std::int64_t top, row;
+};
+
+// Computes rows first .. last of one head.
+template <typename T>
+void fill_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
+               std::int64_t h, std::int64_t first, std::int64_t last,
+               const Window& w, float* sums, float* wide) {
+  const FusedAttention& in = f.args.in;
+  const std::int64_t width = w.input.width, r = w.input.radius;
+  float* const rows = w.input.head(h) + r;
+  const std::int64_t from = first < 0 ? 0 : first;
+  const std::int64_t to = last < m.n_q ? last : m.n_q;
+  for (std::int64_t i = first; i < last; ++i) {
+    float* const x = rows + (i - w.top) * width;
+    if (i >= 0 && i < m.n_q) continue;
+    for_vectors(width, [&](std::int64_t j, auto part) {
+      store(x + j, set(0.0f), part);
+    });
+  }
+  if (from >= to) return;
+  score_rows<T>(in, m, h, from, to - from, f.keys.at(b, h),
+                rows + (from - w.top) * width, width, wide);
+  const T* const previous = in.previous.template as<const T>();
+  const Vf va = set(static_cast<float>(in.c.a));
+  const Vf vb = set(static_cast<float>(in.c.b));
+  const Vf vp = set(static_cast<float>(in.c.p));
+  const Vf vs = set(static_cast<float>(in.c.s));
+  for (std::int64_t i = from; i < to; ++i) {
+    float* const x = rows + (i - w.top) * width;
+    const T* const before =
+        previous == nullptr ? nullptr : previous + m.at(h, i);
+    float* const sum = sums + (i - w.row) * m.n_k;
+    for_vectors(m.n_k, [&](std::int64_t j, auto part) {
+      const Vf score = load(x + j, part);
+      const T* const cell = before == nullptr ? nullptr : before + j;
+      if (i >= w.row) store(sum + j, mix(vp, cell, vs, score, part), part);
+      store(x + j, mix(va, cell, vb, score, part), part);
+    });
+    for (std::int64_t j = 0; j < r; ++j) x[m.n_k + j] = 0.0f;
+  }
+}
+
+// L of rows row .. row + rows of one head: adds w ReLU(Z) to the sums.
+template <typename T>
+void add_convolved(const Forward<T>& f, const SequenceMaps& m, std::int64_t h,
+                   std::int64_t row, std::int64_t rows, const Convolved& z,
+                   float* sums) {
+  const Vf w = set(static_cast<float>(f.args.in.c.w));
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const float* const from = z.row(h, i);
+    float* const x = sums + i * m.n_k;
+    std::uint8_t* const gates =
+        f.args.gates.defined() ? m.gates(f.args.gates, h, row + i) : nullptr;
+    for_vectors(m.n_k, [&](std::int64_t j, auto part) {
+      const Vf v = load(from + j, part);
+      if (gates != nullptr) store_gates(gates, j, m.n_k, ~(v <= set(0.0f)));
+      store(x + j, fma(w, max(set(0.0f), v), load(x + j, part)), part);
+    });
+  }
+}
+
+// Moves `count` floats at `from` to the front.
+EA_INLINE void to_front(float* front, std::int64_t from, std::int64_t count) {
+  __builtin_memmove(front, front + from,
+                    static_cast<std::size_t>(count) * sizeof(float));
+}
+
+// A block of rows with a convolution, kStepRows at a time.
+template <typename T>
+void strip(const Forward<T>& f, const TapWeights& weights,
+           const MapBlock& block, const Parts& parts) {
+  const std::int64_t b = block.sequence, r = f.s.r;
+  const SequenceMaps m(f.args.in.layout, b);
+  const Padded input(parts.window, r, m.n_k, kStepRows + 2 * r);
+  const std::int64_t sums_size = (kStepRows + r) * m.n_k;
+  tap_offsets(input, m.heads, f.s.k, parts.offset);
+  for (std::int64_t h = 0; h <= m.heads; ++h) {  // and behind the last head
+    const std::int64_t n = h < m.heads ? r : 4 * kLanes + r;
+    for (std::int64_t i = 0; i < n; ++i) input.head(h)[i] = 0.0f;
+  }
+  const std::int64_t end = block.row + block.rows;
+  std::int64_t filled = block.row - r;
+  for (std::int64_t row = block.row; row < end; row += kStepRows) {
+    const std::int64_t rows = end - row < kStepRows ? end - row : kStepRows;
+    const Window window{input, row - r, row};
+    for (std::int64_t h = 0; h < m.heads; ++h) {
+      fill_rows(f, m, b, h, filled, row + rows + r, window,
+                parts.lines + h * sums_size, parts.wide);
+    }
+    filled = row + rows + r;
+    const Convolved z(parts.z, input, rows);
+    convolve(input, parts.offset, m.heads, f.s.taps, weights, rows, z);
+    for (std::int64_t h = 0; h < m.heads; ++h) {
+      float* const sums = parts.lines + h * sums_size;
+      add_convolved(f, m, h, row, rows, z, sums);
+      finish_rows(f, m, b, h, row, rows, sums, parts);
+      if (row + rows == end) continue;
+      to_front(sums, rows * m.n_k, r * m.n_k);
+      to_front(input.head(h) + r, rows * input.width, 2 * r * input.width);
+    }
+  }
+}
+
+template <typename T>
+void forward_of(const FusedAttentionForward::Args& args) {
+  const bool conv = args.in.c.w != 0.0;
+  const MapLayout& layout = args.in.layout;
+  const Forward<T> f(args);
+  const FusedSizes& s = f.s;
+  const MapJobs jobs(layout, conv ? kStripCells : kPlainCells,
+                     conv ? kStripRows : kPlainRows);
+  const std::int64_t keys =
+      jobs.largest([&](const MapBlock& b) { return layout.n_k(b.sequence); });
+  const std::int64_t lines = conv ? s.heads * (kStepRows + s.r) * keys
+                                  : jobs.largest([&](const MapBlock& b) {
+                                      return b.rows * layout.n_k(b.sequence);
+                                    });
+  const std::int64_t window =
+      conv ? padded_size(s.heads, s.r, keys, kStepRows + 2 * s.r) : 0;
+  const std::int64_t z =
+      conv ? convolved_size(s.heads, s.r, keys, kStepRows) : 0;
+  const std::int64_t tall =
+      jobs.largest([](const MapBlock& b) { return b.rows; }) + 2 * s.r;
+  const std::int64_t wide = sizeof(T) < sizeof(float) ? tall * s.d : 0;
+  const TapWeights weights(args.in.weight.as<const T>(),
+                           args.in.bias.as<const T>(), conv ? s.heads : 0, s.k,
+                           false);
+  parallel_for(jobs.count(), [&](std::int64_t job) {
+    const Scratch scratch((lines + window + z + wide + Dropping::words(keys)) *
+                              sizeof(float) +
+                          s.taps * sizeof(std::int64_t));
+    Parts parts;
+    parts.offset = scratch.as<std::int64_t>();
+    parts.lines = reinterpret_cast<float*>(parts.offset + s.taps);
+    parts.window = parts.lines + lines;
+    parts.z = parts.window + window;
+    parts.wide = parts.z + z;
+    parts.words = reinterpret_cast<std::uint32_t*>(parts.wide + wide);
+    jobs.for_blocks(job, [&](const MapBlock& block) {
+      conv ? strip(f, weights, block, parts) : plain_block(f, block, parts);
+    });
+  });
+}
+
+// Rows without any key have no block: their context is zero.
+template <typename T>
+void clear_rows(const FusedAttentionForward::Args& args) {
+  const MapLayout& layout = args.in.layout;
+  for (std::int64_t b = 0; b < layout.sequences; ++b) {
+    if (layout.n_k(b) > 0) continue;
+    for (std::int64_t i = layout.q_offsets[b]; i < layout.q_offsets[b + 1];
+         ++i) {
+      T* const y = args.y.as<T>() + i * args.y.strides[0];
+      __builtin_memset(static_cast<void*>(y), 0,
+                       static_cast<std::size_t>(args.y.shape[1]) * sizeof(T));
+    }
+  }
+}
+
+}  // namespace
+
+void fused_attention_forward(const FusedAttentionForward::Args& args) {
+  if (args.in.q.dtype == DType::f32) {
+    clear_rows<float>(args);
+    return forward_of<float>(args);
+  }
+  clear_rows<bfloat16>(args);
+  forward_of<bfloat16>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,183 @@
+// SIMD fused attention, backward (kernels/fused_attention.h): sequences go
+// through three phases a group at a time, by heads, by blocks of rows, by
+// heads.
+#include "kernels/cpu/simd/fused_gradients-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Cells of all heads of a group: two maps of float32 stay in the last cache.
+constexpr std::int64_t kGroupCells = 1 << 20;
+constexpr std::int64_t kBlockCells = 2048, kBlockRows = 12;
+
+// Sums of the convolution's gradients over all groups, in their order.
+class ParameterSums {
+ public:
+  explicit ParameterSums(const FusedSizes& s)
+      : weights_(s.heads * s.taps),
+        size_(weights_ + s.heads),
+        memory_(2 * size_ * static_cast<std::int64_t>(sizeof(float))) {
+    for (std::int64_t i = 0; i < size_; ++i) total()[i] = 0.0f;
+  }
+  std::int64_t size() const { return size_; }
+  std::int64_t weights() const { return weights_; }
+  void add(const float* partials, std::int64_t jobs) {
+    float* const group = total() + size_;
+    combine_blocks(partials, jobs, size_, group, size_);
+    for (std::int64_t i = 0; i < size_; ++i) total()[i] += group[i];
+  }
+  template <typename T>
+  void write(T* dweight, T* dbias) const {
+    for (std::int64_t i = 0; i < weights_; ++i) {
+      store_one(dweight + i, total()[i]);
+    }
+    for (std::int64_t i = weights_; i < size_; ++i) {
+      store_one(dbias + i - weights_, total()[i]);
+    }
+  }
+
+ private:
+  float* total() const { return memory_.as<float>(); }
+  std::int64_t weights_, size_;
+  Scratch memory_;
+};
+
+// Second phase of a group: dL to dS, dM and the convolution's gradients.
+template <typename T>
+void convolution_phase(const Backward<T>& f, const PackedHeads<T>& keys,
+                       const TapWeights& turned, const MapLayout& group,
+                       std::int64_t first, const GroupMaps& maps,
+                       ParameterSums& total) {
+  const FusedSizes& s = f.s;
+  const MapJobs jobs(group, kBlockCells, kBlockRows);
+  const std::int64_t padded = jobs.largest([&](const MapBlock& b) {
+    return padded_size(s.heads, s.r, group.n_k(b.sequence), b.rows + 2 * s.r);
+  });
+  const std::int64_t conv = jobs.largest([&](const MapBlock& b) {
+    return convolved_size(s.heads, s.r, group.n_k(b.sequence), b.rows);
+  });
+  const std::int64_t wide =
+      jobs.largest([&](const MapBlock& b) { return b.rows + 2 * s.r; }) * s.d;
+  const std::int64_t sums_size = WeightSums::size(s.heads, s.taps);
+  const Scratch partials(jobs.count() * total.size() *
+                             static_cast<std::int64_t>(sizeof(float)) +
+                         1);
+  parallel_for(jobs.count(), [&](std::int64_t job) {
+    const Scratch scratch((2 * padded + conv + wide + sums_size) *
+                              sizeof(float) +
+                          s.taps * sizeof(std::int64_t));
+    BlockParts parts;
+    parts.offset = scratch.as<std::int64_t>();
+    parts.input = reinterpret_cast<float*>(parts.offset + s.taps);
+    parts.gate = parts.input + padded;
+    parts.conv = parts.gate + padded;
+    parts.wide = parts.conv + conv;
+    WeightSums sums(parts.wide + wide, s.heads, s.taps);
+    float* const dweight = partials.as<float>() + job * total.size();
+    float* const dbias = dweight + total.weights();
+    for (std::int64_t o = 0; o < s.heads; ++o) dbias[o] = 0.0f;
+    jobs.for_blocks(job, [&](const MapBlock& block) {
+      convolution_block(f, keys, turned,
+                        {block.sequence + first, block.row, block.rows}, maps,
+                        parts, sums, dbias);
+    });
+    sums.finish(dweight);
+  });
+  total.add(partials.as<const float>(), jobs.count());
+}
+
+// Calls fn(sequence, head, scratch) for the heads of sequences first .. last.
+template <typename T, typename Fn>
+void for_group_heads(const Backward<T>& f, std::int64_t first,
+                     std::int64_t last, bool maps, Fn&& fn) {
+  const std::int64_t heads = f.s.heads, count = (last - first) * heads;
+  const HeadSizes size(f, first, last, maps);
+  if (count == 0) return;
+  const std::int64_t cells =
+      heads * (f.layout().cell_offsets[last] - f.layout().cell_offsets[first]);
+  const std::int64_t grain = items_per_job(ceil_div(cells, count));
+  parallel_chunks(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    const Scratch scratch(size.total * sizeof(float));
+    const HeadParts parts(scratch.as<float>(), size);
+    for (std::int64_t i = begin; i < end; ++i) {
+      fn(first + i / heads, i % heads, parts);
+    }
+  });
+}
+
+// Without a convolution a head is a world of its own: one phase.
+template <typename T>
+void plain_backward(const Backward<T>& f) {
+  for_group_heads(f, 0, f.layout().sequences, true,
+                  [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
+                    const SequenceMaps m(f.layout(), b);
+                    logit_gradient(f, m, h, parts, parts.gradient);
+                    plain_gradients(f, m, h, parts.gradient);
+                    score_products(f, m, h, parts.gradient, parts);
+                  });
+}
+
+// First behind `first` such that the group has about kGroupCells cells.
+std::int64_t group_end(const MapLayout& layout, std::int64_t first) {
+  std::int64_t last = first + 1;
+  while (last < layout.sequences &&
+         layout.heads *
+                 (layout.cell_offsets[last + 1] - layout.cell_offsets[first]) <=
+             kGroupCells) {
+    ++last;
+  }
+  return last;
+}
+
+template <typename T>
+void convolved_backward(const Backward<T>& f) {
+  const FusedAttentionBackward::Args& args = f.args;
+  const MapLayout& layout = f.layout();
+  const PackedHeads<T> keys(args.in.k, layout, true);
+  const TapWeights turned(args.in.weight.template as<const T>(),
+                          static_cast<const T*>(nullptr), f.s.heads, f.s.k,
+                          true);
+  ParameterSums total(f.s);
+  for (std::int64_t first = 0; first < layout.sequences;) {
+    const std::int64_t last = group_end(layout, first);
+    const MapLayout group{layout.heads, last - first, layout.q_offsets + first,
+                          layout.k_offsets + first,
+                          layout.cell_offsets + first};
+    const std::int64_t begin = layout.begin(first);
+    const std::int64_t cells = layout.begin(last) - begin;
+    const Scratch memory(2 * cells * static_cast<std::int64_t>(sizeof(float)) +
+                         1);
+    const GroupMaps maps{memory.as<float>(), memory.as<float>() + cells, begin};
+    for_group_heads(
+        f, first, last, false,
+        [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
+          const SequenceMaps m(layout, b);
+          logit_gradient(f, m, h, parts, maps.logits + m.at(h, 0) - begin);
+        });
+    convolution_phase(f, keys, turned, group, first, maps, total);
+    for_group_heads(
+        f, first, last, false,
+        [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
+          const SequenceMaps m(layout, b);
+          score_products(f, m, h, maps.scores + m.at(h, 0) - begin, parts);
+        });
+    first = last;
+  }
+  total.write(args.dweight.as<T>(), args.dbias.as<T>());
+}
+
+template <typename T>
+void backward_of(const FusedAttentionBackward::Args& args) {
+  const Backward<T> f(args);
+  args.in.c.w != 0.0 ? convolved_backward(f) : plain_backward(f);
+}
+
+}  // namespace
+
+void fused_attention_backward(const FusedAttentionBackward::Args& args) {
+  return args.in.q.dtype == DType::f32 ? backward_of<float>(args)
+                                       : backward_of<bfloat16>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,272 @@
+// The steps of fused attention's backward, for one head or one block of rows.
+#pragma once
+
+#include "kernels/cpu/simd/fused_rows-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+template <typename T>
+struct Backward {
+  const FusedAttentionBackward::Args& args;
+  FusedSizes s;
+  Dropping drop;
+
+  explicit Backward(const FusedAttentionBackward::Args& a)
+      : args(a), s(a.in), drop(a.in) {}
+  const MapLayout& layout() const { return args.in.layout; }
+};
+
+// Floats of the scratch of a job that works on heads of sequences first ..
+// last; with `maps`, the gradient of the logits is part of it.
+struct HeadSizes {
+  std::int64_t packed = 0, wide = 0, probabilities = 0, gradient = 0, row = 0;
+  std::int64_t total = 0;
+
+  template <typename T>
+  HeadSizes(const Backward<T>& f, std::int64_t first, std::int64_t last,
+            bool maps) {
+    std::int64_t longest = 0;
+    for (std::int64_t b = first; b < last; ++b) {
+      const std::int64_t n_q = f.layout().n_q(b), n_k = f.layout().n_k(b);
+      longest = longest < n_q ? n_q : longest;
+      longest = longest < n_k ? n_k : longest;
+      row = row < n_k ? n_k : row;
+      if (probabilities < n_q * n_k) probabilities = n_q * n_k;
+    }
+    packed = (longest + kPanel) * (f.s.d + kPanel);
+    wide = sizeof(T) < sizeof(float) ? longest * f.s.d : 0;
+    gradient = maps ? probabilities : 0;
+    total =
+        packed + wide + probabilities + gradient + row + Dropping::words(row);
+  }
+};
+
+struct HeadParts {
+  float *packed, *wide, *probabilities, *gradient, *row;
+  std::uint32_t* words;
+  HeadParts(float* memory, const HeadSizes& size)
+      : packed(memory),
+        wide(packed + size.packed),
+        probabilities(wide + size.wide),
+        gradient(probabilities + size.probabilities),
+        row(gradient + size.gradient),
+        words(reinterpret_cast<std::uint32_t*>(row + size.row)) {}
+};
+
+// L of one head, computed again: p M + s S, there is no convolution.
+template <typename T>
+void recompute_logits(const Backward<T>& f, const SequenceMaps& m,
+                      std::int64_t h, const HeadParts& parts) {
+  const FusedAttention& in = f.args.in;
+  const auto k = rows_of<const T>(in.k, m.key, h * f.s.d);
+  pack_transposed(k.data, k.stride, f.s.d, m.n_k, parts.packed);
+  float* const x = parts.probabilities;
+  score_rows<T>(in, m, h, 0, m.n_q, parts.packed, x, m.n_k, parts.wide);
+  const T* const previous =
+      in.c.p == 0.0 || !in.previous.defined()
+          ? nullptr
+          : in.previous.template as<const T>() + m.at(h, 0);
+  const Vf p = set(static_cast<float>(in.c.p));
+  const Vf s = set(static_cast<float>(in.c.s));
+  for_vectors(m.n_q * m.n_k, [&](std::int64_t j, auto part) {
+    const T* const cell = previous == nullptr ? nullptr : previous + j;
+    const Vf l = mix(p, cell, s, load(x + j, part), part);
+    store(x + j, as_stored(l, static_cast<const T*>(nullptr)), part);
+  });
+}
+
+// One row: P from L, what dropout leaves of it to `kept_p`, and dL from the
+// gradient g of the latter, in its place.
+template <typename T, typename L, typename Keep>
+EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
+                                    float* g, std::int64_t n, float t,
+                                    const float* statistics, const T* dcarry,
+                                    Keep keep) {
+  const Vf top = set(statistics[0]), inverse = set(statistics[1]);
+  const Vf dot = set(sum_over(n, [&](std::int64_t j, auto part) {
+    const Vf x = exp(load(logits + j, part) * set(t) - top) * inverse;
+    const Vf d = keep(j, load(g + j, part));
+    store(p + j, x, part);
+    store(kept_p + j, keep(j, x), part);
+    store(g + j, d, part);
+    return x * d;
+  }));
+  for_vectors(n, [&](std::int64_t j, auto part) {
+    const Vf d = set(t) * load(p + j, part) * (load(g + j, part) - dot);
+    store(g + j, dcarry == nullptr ? d : d + load(dcarry + j, part), part);
+  });
+}
+
+// dV of one head, and its dL [n_q, n_k] to `gradient`.
+template <typename T>
+void logit_gradient(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
+                    const HeadParts& parts, float* gradient) {
+  const FusedAttentionBackward::Args& args = f.args;
+  const std::int64_t d = f.s.d;
+  const T* const carry =
+      args.carry.defined() ? args.carry.as<const T>() + m.at(h, 0) : nullptr;
+  const T* const dcarry =
+      args.dcarry.defined() ? args.dcarry.as<const T>() + m.at(h, 0) : nullptr;
+  if (carry == nullptr) recompute_logits(f, m, h, parts);
+  const auto dy = rows_of<const T>(args.dy, m.query, h * d);
+  const auto v = rows_of<const T>(args.in.v, m.key, h * d);
+  pack_transposed(v.data, v.stride, d, m.n_k, parts.packed);
+  multiply(factor(dy.data, dy.stride, m.n_q, d, parts.wide), parts.packed,
+           m.n_q, d, m.n_k, 1.0f, gradient, m.n_k);
+  const float t = static_cast<float>(args.in.softmax_scale);
+  const Vf scale = set(f.drop.scale());
+  for (std::int64_t i = 0; i < m.n_q; ++i) {
+    const std::int64_t at = i * m.n_k;
+    float* const kept = parts.probabilities + at;
+    const T* const more = dcarry == nullptr ? nullptr : dcarry + at;
+    const float* const statistics =
+        args.statistics.as<const float>() + 2 * m.row(h, i);
+    const auto run = [&](auto keep) {
+      if (carry == nullptr) {
+        softmax_gradient_row(kept, kept, parts.row, gradient + at, m.n_k, t,
+                             statistics, more, keep);
+      } else {
+        softmax_gradient_row(carry + at, kept, parts.row, gradient + at, m.n_k,
+                             t, statistics, more, keep);
+      }
+    };
+    if (f.drop.on()) {
+      const std::uint32_t* const words =
+          f.drop.draw(m.at(h, i), m.n_k, parts.words);
+      run([&](std::int64_t j, Vf x) {
+        return f.drop.kept(words + j) ? x * scale : set(0.0f);
+      });
+    } else {
+      run([](std::int64_t, Vf x) { return x; });
+    }
+  }
+  pack(dy.data, dy.stride, m.n_q, d, parts.packed);
+  multiply_into(transposed({parts.probabilities, m.n_k, 1}), parts.packed,
+                m.n_k, m.n_q, d, 1.0f, rows_of<T>(args.dv, m.key, h * d),
+                parts.wide);
+}
+
+// Without a convolution: dM = p dL, and dS = s dL in the place of dL.
+template <typename T>
+void plain_gradients(const Backward<T>& f, const SequenceMaps& m,
+                     std::int64_t h, float* dl) {
+  const EvolveCoefficients& c = f.args.in.c;
+  T* const dprevious = f.args.dprevious.defined()
+                           ? f.args.dprevious.template as<T>() + m.at(h, 0)
+                           : nullptr;
+  if (dprevious == nullptr && c.s == 1.0) return;
+  const Vf p = set(static_cast<float>(c.p));
+  const Vf s = set(static_cast<float>(c.s));
+  for_vectors(m.n_q * m.n_k, [&](std::int64_t j, auto part) {
+    const Vf d = load(dl + j, part);
+    if (dprevious != nullptr) store(dprevious + j, p * d, part);
+    store(dl + j, s * d, part);
+  });
+}
+
+// dQ = scale dS K, dK = scale dS^T Q of one head.
+template <typename T>
+void score_products(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
+                    const float* ds, const HeadParts& parts) {
+  const FusedAttention& in = f.args.in;
+  const float scale = static_cast<float>(in.scale);
+  const std::int64_t d = f.s.d;
+  const auto q = rows_of<const T>(in.q, m.query, h * d);
+  const auto k = rows_of<const T>(in.k, m.key, h * d);
+  const Factor gradient{ds, m.n_k, 1};
+  pack(k.data, k.stride, m.n_k, d, parts.packed);
+  multiply_into(gradient, parts.packed, m.n_q, m.n_k, d, scale,
+                rows_of<T>(f.args.dq, m.query, h * d), parts.wide);
+  pack(q.data, q.stride, m.n_q, d, parts.packed);
+  multiply_into(transposed(gradient), parts.packed, m.n_k, m.n_q, d, scale,
+                rows_of<T>(f.args.dk, m.key, h * d), parts.wide);
+}
+
+// dL and dS of a group of sequences; `begin`: the first of its cells.
+struct GroupMaps {
+  float *logits, *scores;
+  std::int64_t begin;
+};
+
+struct BlockParts {
+  float *input, *gate, *conv, *wide;
+  std::int64_t* offset;
+};
+
+// I = a M + b S of a block, with a halo of r rows; S computed again.
+template <typename T>
+Padded mixed(const Backward<T>& f, const PackedHeads<T>& keys,
+             const SequenceMaps& m, const MapBlock& block,
+             const BlockParts& parts) {
+  const FusedAttention& in = f.args.in;
+  const std::int64_t r = f.s.r, top = block.row - r;
+  const Padded to(parts.input, r, m.n_k, block.rows + 2 * r);
+  const T* const previous = in.previous.template as<const T>();
+  const Vf a = set(static_cast<float>(in.c.a));
+  const Vf b = set(static_cast<float>(in.c.b));
+  const std::int64_t from = top < 0 ? 0 : top;
+  const std::int64_t end = top + to.rows < m.n_q ? top + to.rows : m.n_q;
+  for (std::int64_t h = 0; h < m.heads; ++h) {
+    score_rows<T>(in, m, h, from, end - from, keys.at(block.sequence, h),
+                  to.head(h) + r + (from - top) * to.width, to.width,
+                  parts.wide);
+  }
+  fill(to, m.heads, m.n_q, m.n_k, top,
+       [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
+         const T* const cell =
+             previous == nullptr ? nullptr : previous + m.at(h, i) + j;
+         const float* const score = to.head(h) + r + (i - top) * to.width + j;
+         return mix(a, cell, b, load(score, part), part);
+       });
+  return to;
+}
+
+// dS, dM and the sums of the weights' gradients for a block of rows.
+template <typename T>
+void convolution_block(const Backward<T>& f, const PackedHeads<T>& keys,
+                       const TapWeights& turned, const MapBlock& block,
+                       const GroupMaps& maps, const BlockParts& parts,
+                       WeightSums& sums, float* dbias) {
+  const FusedAttentionBackward::Args& args = f.args;
+  const EvolveCoefficients& c = args.in.c;
+  const std::int64_t r = f.s.r;
+  const SequenceMaps m(f.layout(), block.sequence);
+  const Vf w = set(static_cast<float>(c.w));
+  const Padded g(parts.gate, r, m.n_k, block.rows + 2 * r);
+  fill(g, m.heads, m.n_q, m.n_k, block.row - r,
+       [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
+         const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);
+         const Vf d = load(maps.logits + m.at(h, i) - maps.begin + j, part);
+         return open ? w * d : set(0.0f);
+       });
+  tap_offsets(g, m.heads, f.s.k, parts.offset);
+  const Convolved di(parts.conv, g, block.rows);
+  convolve(g, parts.offset, m.heads, f.s.taps, turned, block.rows, di);
+  const Vf va = set(static_cast<float>(c.a));
+  const Vf vb = set(static_cast<float>(c.b));
+  const Vf vp = set(static_cast<float>(c.p));
+  const Vf vs = set(static_cast<float>(c.s));
+  T* const dprevious =
+      args.dprevious.defined() ? args.dprevious.as<T>() : nullptr;
+  for (std::int64_t h = 0; h < m.heads; ++h) {
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+      const float* const row = di.row(h, i);
+      const std::int64_t at = m.at(h, block.row + i);
+      const float* const dl = maps.logits + at - maps.begin;
+      float* const ds = maps.scores + at - maps.begin;
+      for_vectors(m.n_k, [&](std::int64_t j, auto part) {
+        const Vf d = load(row + j, part), l = load(dl + j, part);
+        store(ds + j, fma(vb, d, vs * l), part);
+        if (dprevious != nullptr) {
+          store(dprevious + at + j, fma(va, d, vp * l), part);
+        }
+      });
+    }
+  }
+  const Padded input = mixed(f, keys, m, block, parts);
+  sums.add(g, input.data, parts.offset, block.rows, dbias);
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET

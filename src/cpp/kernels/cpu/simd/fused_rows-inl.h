@@ -1,0 +1,178 @@
+// What the two directions of fused attention share: where maps and operands
+// lie, which cells are dropped, where gates are kept.
+#pragma once
+
+#include "kernels/cpu/simd/factors-inl.h"
+#include "kernels/cpu/simd/map_sums-inl.h"
+#include "kernels/cpu/simd/math-inl.h"
+#include "kernels/cpu/simd/philox-inl.h"
+#include "kernels/fused_attention.h"
+#include "runtime/philox.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+struct FusedSizes {
+  std::int64_t heads, d, k, r, taps;
+  explicit FusedSizes(const FusedAttention& in)
+      : heads(in.layout.heads),
+        d(in.q.shape[1] / heads),
+        k(in.c.w != 0.0 ? in.weight.shape[2] : 1),
+        r((k - 1) / 2),
+        taps(heads * k * k) {}
+};
+
+// The maps of one sequence.
+struct SequenceMaps {
+  std::int64_t heads, n_q, n_k, begin, query, key;
+  SequenceMaps(const MapLayout& layout, std::int64_t b)
+      : heads(layout.heads),
+        n_q(layout.n_q(b)),
+        n_k(layout.n_k(b)),
+        begin(layout.begin(b)),
+        query(layout.q_offsets[b]),
+        key(layout.k_offsets[b]) {}
+  // Element of cell (h, i, 0) of the flat tensor, number of row (h, i).
+  EA_INLINE std::int64_t at(std::int64_t h, std::int64_t i) const {
+    return begin + (h * n_q + i) * n_k;
+  }
+  EA_INLINE std::int64_t row(std::int64_t h, std::int64_t i) const {
+    return heads * query + h * n_q + i;
+  }
+  EA_INLINE std::uint8_t* gates(const TensorView& all, std::int64_t h,
+                                std::int64_t i) const {
+    return all.as<std::uint8_t>() + gate_byte(at(h, i), row(h, i));
+  }
+};
+
+// The lanes of a vector of cells at column j as bits: kLanes / 8 bytes, fewer
+// at the end of the row.
+EA_INLINE void store_gates(std::uint8_t* row, std::int64_t j, std::int64_t n_k,
+                           Vi open) {
+  const std::uint32_t bits = to_bits(open);
+  row[j / 8] = static_cast<std::uint8_t>(bits);
+  if (kLanes > 8 && j + 8 < n_k) {
+    row[j / 8 + 1] = static_cast<std::uint8_t>(bits >> 8);
+  }
+}
+EA_INLINE Vi load_gates(const std::uint8_t* row, std::int64_t j,
+                        std::int64_t n_k) {
+  std::uint32_t bits = row[j / 8];
+  if (kLanes > 8 && j + 8 < n_k) bits |= row[j / 8 + 1] * 256u;
+  return from_bits(bits);
+}
+
+// Which cells dropout keeps: the bits of kernels/dropout.h.
+class Dropping {
+ public:
+  explicit Dropping(const FusedAttention& in)
+      : on_(in.p > 0.0),
+        threshold_(dropout_threshold(in.p)),
+        scale_(static_cast<float>(1.0 / (1.0 - in.p))) {
+    make_philox_keys(in.seed, in.stream, keys_);
+  }
+  bool on() const { return on_; }
+  float scale() const { return scale_; }
+
+  static std::int64_t words(std::int64_t n) { return n + 2 * kPhiloxWords; }
+  // Draws for the cells at .. at + n; returns the word of the first.
+  const std::uint32_t* draw(std::int64_t at, std::int64_t n,
+                            std::uint32_t* memory) const {
+    const std::int64_t skip = at % 4;
+    for (std::int64_t i = 0; i < skip + n; i += kPhiloxWords) {
+      const PhiloxWords words =
+          philox_words(keys_, static_cast<std::uint64_t>(at - skip + i) / 4);
+      __builtin_memcpy(memory + i, &words.first, sizeof(Vu));
+      __builtin_memcpy(memory + i + kLanes, &words.second, sizeof(Vu));
+    }
+    return memory + skip;
+  }
+  EA_INLINE Vi kept(const std::uint32_t* words) const {
+    Vu w;
+    __builtin_memcpy(&w, words, sizeof(Vu));
+    return (Vi)(w >= Vu{} + threshold_);
+  }
+
+ private:
+  bool on_;
+  std::uint32_t threshold_;
+  float scale_;
+  PhiloxKeys keys_;
+};
+
+// x [tokens, heads d] packed as the right factor of a product, for every
+// sequence and head: [d, n_k] (transposed) or [n_k, d].
+template <typename T>
+class PackedHeads {
+ public:
+  PackedHeads(const TensorView& x, const MapLayout& layout, bool transposed)
+      : layout_(layout),
+        d_(x.shape[1] / layout.heads),
+        wide_(packed_size(1, d_)),
+        transposed_(transposed),
+        memory_(floats(layout) * static_cast<std::int64_t>(sizeof(float)) + 1) {
+    const std::int64_t tokens = layout.k_offsets[layout.sequences] + 1;
+    const std::int64_t each = ceil_div(tokens, layout.sequences + 1) * d_;
+    parallel_chunks(layout.sequences * layout.heads, items_per_job(each),
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t i = begin; i < end; ++i) {
+                        pack_one(x, i / layout.heads, i % layout.heads);
+                      }
+                    });
+  }
+
+  EA_INLINE const float* at(std::int64_t b, std::int64_t h) const {
+    return place(b, h);
+  }
+
+ private:
+  std::int64_t floats(const MapLayout& layout) const {
+    const std::int64_t keys = layout.k_offsets[layout.sequences];
+    return layout.heads * (transposed_ ? d_ * (keys + layout.sequences * kPanel)
+                                       : wide_ * keys);
+  }
+  EA_INLINE float* place(std::int64_t b, std::int64_t h) const {
+    const std::int64_t first = layout_.k_offsets[b], n_k = layout_.n_k(b);
+    const std::int64_t heads = layout_.heads;
+    return memory_.as<float>() +
+           (transposed_
+                ? heads * d_ * (first + b * kPanel) + h * packed_size(d_, n_k)
+                : wide_ * (heads * first + h * n_k));
+  }
+  void pack_one(const TensorView& x, std::int64_t b, std::int64_t h) const {
+    const auto rows = rows_of<const T>(x, layout_.k_offsets[b], h * d_);
+    const std::int64_t n_k = layout_.n_k(b);
+    if (transposed_) {
+      pack_transposed(rows.data, rows.stride, d_, n_k, place(b, h));
+    } else {
+      pack(rows.data, rows.stride, n_k, d_, place(b, h));
+    }
+  }
+
+  MapLayout layout_;
+  std::int64_t d_, wide_;
+  bool transposed_;
+  Scratch memory_;
+};
+
+// Rows first .. first + count of S of one head; `wide` takes the queries.
+template <typename T>
+EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
+                          std::int64_t h, std::int64_t first,
+                          std::int64_t count, const float* packed_keys,
+                          float* to, std::int64_t stride, float* wide) {
+  const std::int64_t d = in.q.shape[1] / m.heads;
+  const auto q = rows_of<const T>(in.q, m.query + first, h * d);
+  multiply(factor(q.data, q.stride, count, d, wide), packed_keys, count, d,
+           m.n_k, static_cast<float>(in.scale), to, stride);
+}
+
+// x M + y S for a vector of cells.
+template <typename T, typename P>
+EA_INLINE Vf mix(Vf x, const T* previous, Vf y, Vf scores, P part) {
+  const Vf s = y * scores;
+  return previous == nullptr ? s : fma(x, load(previous, part), s);
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET

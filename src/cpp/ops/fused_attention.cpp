@@ -1,0 +1,160 @@
+// Checks, and the two outputs of one node.
+#include "ops/fused_attention.h"
+
+#include "autograd/node.h"
+#include "kernels/fused_attention.h"
+#include "kernels/registry.h"
+#include "ops/map_conv.h"
+#include "runtime/check.h"
+#include "runtime/random.h"
+
+namespace ea {
+
+namespace {
+
+constexpr const char* kName = "fused_attention";
+
+Tensor rows_of(const char* which, const Var& x, std::int64_t rows,
+               const Var& like, std::int64_t heads) {
+  EA_CHECK(x.rank() == 2 && x.dim(0) == rows && x.dim(1) == like.dim(1) &&
+               x.dim(1) % heads == 0,
+           kName,
+           "{} has shape {}, expected {} token rows of one width for q, k and "
+           "v, a multiple of {} heads",
+           which, x.shape(), rows, heads);
+  EA_CHECK_AS(DTypeError, x.dtype() == like.dtype(), kName,
+              "{} is {}, q is {}; use .to(dtype)", which, x.dtype(),
+              like.dtype());
+  return x.data().strides()[1] == 1 ? x.data() : contiguous(x.data());
+}
+
+void check_maps(const Var& previous, const Var& weight, const Var& bias,
+                const Var& q, const EvolveCoefficients& c,
+                const PackingPtr& packing) {
+  EA_CHECK_AS(InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0),
+              kName, "a previous map is needed where a = {} or p = {} is not 0",
+              c.a, c.p);
+  if (previous.defined()) {
+    EA_CHECK(previous.numel() == packing->map_elements(), kName,
+             "previous maps have {} elements, the packing says {}",
+             previous.numel(), packing->map_elements());
+    EA_CHECK_AS(DTypeError, previous.dtype() == q.dtype(), kName,
+                "the previous map is {}, q is {}; use .to(dtype)",
+                previous.dtype(), q.dtype());
+  }
+  if (c.w == 0.0) return;
+  EA_CHECK_AS(InputError, weight.defined() && bias.defined(), kName,
+              "weight and bias are needed where w = {} is not 0", c.w);
+  check_map_weight(kName, weight, bias, packing->heads(), q.dtype());
+}
+
+// What the backward saves, in this order.
+enum Saved {
+  kQ,
+  kK,
+  kV,
+  kPrevious,
+  kWeight,
+  kBias,
+  kCarry,
+  kStatistics,
+  kGates
+};
+
+Tensor like(const Tensor& t) {
+  return t.defined() ? empty(t.shape(), t.dtype()) : Tensor();
+}
+
+Node::Gradients gradients(const Node& node, const Tensor& dy,
+                          const FusedAttention& plain,
+                          const PackingPtr& packing,
+                          const Shape& previous_shape) {
+  FusedAttention in = plain;
+  in.q = node.saved(kQ);
+  in.k = node.saved(kK);
+  in.v = node.saved(kV);
+  in.previous = node.saved(kPrevious);
+  in.weight = node.saved(kWeight);
+  in.bias = node.saved(kBias);
+  in.layout = packing->layout();
+  const Tensor& dcarry = node.second_gradient();
+  const Tensor dq = like(node.saved(kQ)), dk = like(node.saved(kK));
+  const Tensor dv = like(node.saved(kV));
+  const Tensor dm =
+      node.wants(kPrevious) ? like(node.saved(kPrevious)) : Tensor();
+  const Tensor dw = like(node.saved(kWeight)), db = like(node.saved(kBias));
+  kernels::run<FusedAttentionBackward>(
+      {in, dy.defined() ? dy : zeros(dq.shape(), dq.dtype()),
+       dcarry.defined() ? reshape_view(dcarry, {dcarry.numel()}) : dcarry,
+       node.saved(kCarry), node.saved(kStatistics), node.saved(kGates), dq, dk,
+       dv, dm, dw, db});
+  return {dq, dk, dv, dm.defined() ? reshape_view(dm, previous_shape) : dm,
+          dw, db};
+}
+
+}  // namespace
+
+FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
+                                     const Var& previous, const Var& weight,
+                                     const Var& bias, const PackingPtr& packing,
+                                     const FusedAttentionSettings& settings) {
+  const EvolveCoefficients& c = settings.c;
+  EA_CHECK(q.rank() == 2, kName, "q has shape {}, expected token rows",
+           q.shape());
+  const std::int64_t heads = packing->heads();
+  const Tensor tq = rows_of("q", q, packing->total_queries(), q, heads);
+  const Tensor tk = rows_of("k", k, packing->total_keys(), q, heads);
+  const Tensor tv = rows_of("v", v, packing->total_keys(), q, heads);
+  check_maps(previous, weight, bias, q, c, packing);
+  EA_CHECK_AS(ConfigError, settings.dropout >= 0.0 && settings.dropout < 1.0,
+              kName, "dropout {} is outside [0, 1)", settings.dropout);
+  const Var m = c.a != 0.0 || c.p != 0.0 ? previous : Var();
+  const Var w = c.w != 0.0 ? weight : Var(), b = c.w != 0.0 ? bias : Var();
+  const Tensor tm =
+      m.defined() ? reshape_view(contiguous(m.data()), {m.numel()}) : Tensor();
+  const Tensor tw = w.defined() ? contiguous(w.data()) : Tensor();
+  const Tensor tb = b.defined() ? contiguous(b.data()) : Tensor();
+  const RandomState stream =
+      settings.dropout > 0.0 ? next_random_stream() : RandomState();
+  const FusedAttention in{tq,
+                          tk,
+                          tv,
+                          tm,
+                          tw,
+                          tb,
+                          c,
+                          settings.scale,
+                          settings.softmax_scale,
+                          settings.dropout,
+                          stream.seed,
+                          stream.offset,
+                          packing->layout()};
+  const bool recorded = recording({q, k, v, m, w, b});
+  const std::int64_t cells = packing->map_elements();
+  const std::int64_t rows = heads * packing->total_queries();
+  const Tensor y = empty({packing->total_queries(), q.dim(1)}, q.dtype());
+  Tensor carry, statistics, gates;
+  if (settings.carry || (recorded && c.w != 0.0)) {
+    carry = empty({cells}, q.dtype());
+  }
+  if (recorded) {
+    const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
+    statistics = empty({rows, 2}, wide);
+    if (c.w != 0.0) gates = empty({gate_bytes(cells, rows)}, DType::u8);
+  }
+  kernels::run<FusedAttentionForward>({in, y, carry, statistics, gates});
+  FusedAttention plain = in;  // numbers alone: the tensors are saved
+  plain.q = plain.k = plain.v = plain.previous = {};
+  plain.weight = plain.bias = {};
+  const Shape shape = m.defined() ? m.shape() : Shape();
+  const Var context =
+      record(kName, y, {q, k, v, m, w, b},
+             {tq, tk, tv, tm, tw, tb, carry, statistics, gates},
+             [plain, packing, shape](const Node& node, const Tensor& dy) {
+               return gradients(node, dy, plain, packing, shape);
+             });
+  if (!settings.carry) return {context, {}};
+  return {context, second_output(context, carry)};
+}
+
+}  // namespace ea

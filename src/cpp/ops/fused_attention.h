@@ -1,0 +1,31 @@
+// Dense attention in one op: scores, evolving step, softmax, dropout, context.
+#pragma once
+
+#include "autograd/var.h"
+#include "ops/evolve.h"
+#include "ops/packing.h"
+
+namespace ea {
+
+struct FusedAttentionOutput {
+  Var context;  // [total queries, heads d]
+  Var carry;    // flat maps L; undefined unless asked for
+};
+
+struct FusedAttentionSettings {
+  EvolveCoefficients c;
+  double scale = 1.0;          // of the scores
+  double softmax_scale = 1.0;  // the softmax takes softmax_scale L
+  double dropout = 0.0;        // of the probabilities; 0 outside training
+  bool carry = true;           // whether L is an output
+};
+
+// attention_scores, evolve, map_softmax, dropout and attention_context without
+// their maps: previous, weight and bias as for evolve(), and the same cells are
+// dropped as by dropout() in their place.
+FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
+                                     const Var& previous, const Var& weight,
+                                     const Var& bias, const PackingPtr& packing,
+                                     const FusedAttentionSettings& settings);
+
+}  // namespace ea
