@@ -172,3 +172,51 @@ def test_mixed_types_are_refused(op: str):
     for first, second in ((a, b), (tensor(as_float64(a), "float64"), tensor(b))):
         with pytest.raises(errors.DTypeError, match=rf"\[{op}\]"):
             MIXED_TYPES[op](first, second)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("shape", [(5, 7), (3, 2, 33), (40, 64), (517, 259)])
+def test_fused_norm_has_the_bits_of_dropout_then_layer_norm(shape, dtype: str):
+    rng = np.random.default_rng(1)
+    draws = [rng.standard_normal(s) for s in (shape, shape, shape[-1:], shape[-1:])]
+    dy = tensor(rng.standard_normal(shape), dtype)
+
+    def run(call) -> list[np.ndarray]:
+        _core.manual_seed(5)
+        inputs = [
+            _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
+            for a in draws
+        ]
+        y = call(*inputs)
+        y.backward(dy)
+        state = np.asarray(_core.get_rng_state())
+        return [np.array(np.asarray(a)) for a in (y, *(x.grad for x in inputs))] + [
+            state
+        ]
+
+    def fused(x, r, w, b):
+        return _core.ops.dropout_layer_norm(x, r, w, b, 1e-5, 0.3, True)
+
+    def spelled(x, r, w, b):
+        return _core.ops.layer_norm(_core.ops.dropout(x, 0.3, True), w, b, 1e-5, r)
+
+    def dropout_calls() -> int:
+        return sum(n for name, _, n in _core.kernel_entries() if name == "dropout")
+
+    want, before = run(spelled), dropout_calls()
+    for got in (run(fused), run(fused)):
+        assert [a.tobytes() for a in got] == [a.tobytes() for a in want]
+    assert dropout_calls() == before  # the fused op ran no dropout of its own
+    _core.set_fast_path("fused_norm", False)
+    try:
+        got = run(fused)
+        assert dropout_calls() == before + 2  # forward and backward
+    finally:
+        _core.set_fast_path("fused_norm", True)
+    assert [a.tobytes() for a in got] == [a.tobytes() for a in want]
+
+
+def test_dropout_before_a_norm_checks_its_probability():
+    x, w = tensor(np.ones((2, 3))), tensor(np.ones(3))
+    with pytest.raises(errors.ConfigError, match="outside"):
+        _core.ops.dropout_layer_norm(x, x, w, w, 1e-5, 1.5, True)

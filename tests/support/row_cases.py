@@ -34,6 +34,18 @@ def norms() -> Iterator[Case]:
                 terms=max(shape),
                 cancels=1.0,  # of two columns the gradient is all but zero
             )
+        # Dropping has its own test in test_values.py: NumPy cannot draw these bits.
+        for p in (0.0, 0.3):
+            yield Case(
+                "dropout_layer_norm",
+                f"{label(shape)}_p{p}",
+                (shape, shape, w, w),
+                lambda x, r, w, b, p=p: ops().dropout_layer_norm(x, r, w, b, 1e-3, p),
+                None if p else lambda x, r, w, b: _layer_norm(x, w, b, r),
+                wide=shape in wide,
+                terms=max(shape),
+                cancels=1.0,
+            )
     for shape in [(4,), *rows, *wide]:
         yield Case(
             "softmax",

@@ -116,6 +116,10 @@ void bind_layers(py::module_& m) {
       py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("eps") = 1e-12,
       py::arg("residual") = py::none(), Release(),
       "layer norm of x (+ residual) over the last axis");
+  m.def("dropout_layer_norm", &dropout_layer_norm, py::arg("x"),
+        py::arg("residual"), py::arg("weight"), py::arg("bias"),
+        py::arg("eps") = 1e-12, py::arg("p") = 0.1, py::arg("training") = true,
+        Release(), "layer norm of dropout(x) + residual over the last axis");
   m.def("softmax", &softmax, py::arg("x"), Release(),
         "softmax over the last axis");
   m.def(

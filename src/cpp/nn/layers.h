@@ -29,6 +29,10 @@ class LayerNorm : public Module {
   Var operator()(const Var& x, const Var& residual = {}) const {
     return layer_norm(x, weight_, bias_, eps_, residual);
   }
+  // Of dropout(x) + residual.
+  Var operator()(const Var& x, const Var& residual, double p) const {
+    return dropout_layer_norm(x, residual, weight_, bias_, eps_, p, training());
+  }
 
  private:
   Var weight_, bias_;

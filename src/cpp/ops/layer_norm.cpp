@@ -1,15 +1,20 @@
-// Layer normalisation with the residual addition folded in.
+// Layer normalisation with dropout and the residual addition folded in.
 #include "ops/layer_norm.h"
 
 #include "autograd/node.h"
 #include "kernels/layer_norm.h"
 #include "kernels/registry.h"
+#include "ops/dropout.h"
 #include "runtime/check.h"
+#include "runtime/fast_paths.h"
+#include "runtime/random.h"
 
 namespace ea {
 
-Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
-               const Var& residual) {
+namespace {
+
+void check_arguments(const Var& x, const Var& weight, const Var& bias,
+                     const Var& residual) {
   EA_CHECK(x.rank() >= 1, "layer_norm", "expected at least one axis");
   const std::int64_t width = x.dim(-1);
   EA_CHECK(weight.shape() == Shape({width}) && bias.shape() == Shape({width}),
@@ -24,6 +29,13 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
               "input is {}, weight {}, bias {}: expected one type (and the "
               "residual's); use .to(dtype)",
               x.dtype(), weight.dtype(), bias.dtype());
+}
+
+// dropout(x) + residual -> layer norm; no dropout when p = 0, no sum without
+// a residual.
+Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
+         const Var& residual, double p, RandomState stream) {
+  const std::int64_t width = x.dim(-1);
   const std::int64_t rows = width == 0 ? 0 : x.numel() / width;
   const Shape flat{rows, width};
   const DType statistics = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -32,8 +44,9 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
   const Tensor rstd = empty({rows}, statistics);
   const Tensor y = empty(flat, x.dtype());
   Tensor sum = x2;
-  LayerNormForward::Args args{x2, {},   weight.data(), bias.data(), {},
-                              y,  mean, rstd,          eps};
+  LayerNormForward::Args args{x2,  {}, weight.data(), bias.data(),
+                              {},  y,  mean,          rstd,
+                              eps, p,  stream.seed,   stream.offset};
   if (residual.defined()) {
     sum = empty(flat, x.dtype());
     args.residual = reshape_view(contiguous(residual.data()), flat);
@@ -43,18 +56,40 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
   const Shape shape = x.shape();
   return record("layer_norm", reshape_view(y, shape),
                 {x, weight, bias, residual}, {sum, weight.data(), mean, rstd},
-                [shape](const Node& node, const Tensor& grad) {
+                [shape, p, stream](const Node& node, const Tensor& grad) {
                   const Tensor& s = node.saved(0);
                   const Tensor& w = node.saved(1);
                   const Tensor dy = reshape_view(grad, s.shape());
                   const Tensor dx = empty(s.shape(), dy.dtype());
                   const Tensor dw = empty(w.shape(), w.dtype());
                   const Tensor db = empty(w.shape(), w.dtype());
+                  const Tensor ds = p > 0.0 ? empty(s.shape(), dy.dtype()) : dx;
                   kernels::run<LayerNormBackward>(
-                      {dy, s, w, node.saved(2), node.saved(3), dx, dw, db});
-                  const Tensor dx_shaped = reshape_view(dx, shape);
-                  return Node::Gradients{dx_shaped, dw, db, dx_shaped};
+                      {dy, s, w, node.saved(2), node.saved(3), dx, dw, db,
+                       p > 0.0 ? TensorView(ds) : TensorView(), p, stream.seed,
+                       stream.offset});
+                  return Node::Gradients{reshape_view(dx, shape), dw, db,
+                                         reshape_view(ds, shape)};
                 });
+}
+
+}  // namespace
+
+Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
+               const Var& residual) {
+  check_arguments(x, weight, bias, residual);
+  return norm(x, weight, bias, eps, residual, 0.0, {});
+}
+
+Var dropout_layer_norm(const Var& x, const Var& residual, const Var& weight,
+                       const Var& bias, double eps, double p, bool training) {
+  EA_CHECK(residual.defined(), "layer_norm", "dropout needs a residual");
+  const bool drops = training && p != 0.0;
+  if (!drops || p < 0.0 || p >= 1.0 || !enabled(FastPath::fused_norm)) {
+    return layer_norm(dropout(x, p, training), weight, bias, eps, residual);
+  }
+  check_arguments(x, weight, bias, residual);
+  return norm(x, weight, bias, eps, residual, p, next_random_stream());
 }
 
 }  // namespace ea

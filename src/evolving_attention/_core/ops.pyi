@@ -19,6 +19,7 @@ __all__: list[str] = [
     "cross_entropy",
     "div",
     "dropout",
+    "dropout_layer_norm",
     "embedding",
     "evolve",
     "evolve_composite",
@@ -125,6 +126,19 @@ def dropout(
 ) -> evolving_attention._core.Tensor:
     """
     zeroes elements with probability p, scales the rest by 1 / (1 - p)
+    """
+
+def dropout_layer_norm(
+    x: evolving_attention._core.Tensor,
+    residual: evolving_attention._core.Tensor,
+    weight: evolving_attention._core.Tensor,
+    bias: evolving_attention._core.Tensor,
+    eps: typing.SupportsFloat | typing.SupportsIndex = 1e-12,
+    p: typing.SupportsFloat | typing.SupportsIndex = 0.1,
+    training: bool = True,
+) -> evolving_attention._core.Tensor:
+    """
+    layer norm of dropout(x) + residual over the last axis
     """
 
 def embedding(

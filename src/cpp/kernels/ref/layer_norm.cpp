@@ -3,10 +3,22 @@
 #include <vector>
 
 #include "kernels/ref/kernels.h"
+#include "runtime/philox.h"
 
 namespace ea::ref {
 
 namespace {
+
+// Element i of the whole tensor as dropout leaves it.
+template <typename T>
+T dropped(T x, std::int64_t i, double p, std::uint64_t seed,
+          std::uint64_t stream) {
+  using A = Accumulator<T>;
+  const auto counter = static_cast<std::uint64_t>(i / 4);
+  const bool kept =
+      philox(seed, stream, counter).v[i % 4] >= dropout_threshold(p);
+  return kept ? T(A(x) * A(1 / (1 - p))) : T(A(0));
+}
 
 template <typename T>
 void forward_of(const LayerNormForward::Args& args) {
@@ -23,7 +35,10 @@ void forward_of(const LayerNormForward::Args& args) {
       const T* residual = args.residual.as<T>() + row * width;
       T* total = args.sum.as<T>() + row * width;
       for (std::int64_t i = 0; i < width; ++i) {
-        total[i] = T(A(s[i]) + A(residual[i]));
+        const T x = args.p > 0.0 ? dropped(s[i], row * width + i, args.p,
+                                           args.seed, args.stream)
+                                 : s[i];
+        total[i] = T(A(x) + A(residual[i]));
       }
       s = total;
     }
@@ -79,7 +94,14 @@ void backward_of(const LayerNormBackward::Args& args) {
     for (std::int64_t i = 0; i < width; ++i) {
       const A h = (A(s[i]) - mean) * rstd;
       const A g = A(dy[i]) * A(weight[i]);
-      dx[i] = T(rstd * (g - mean_g - h * mean_gh));
+      const T ds = T(rstd * (g - mean_g - h * mean_gh));
+      if (args.p > 0.0) {
+        const std::int64_t at = row * width + i;
+        args.dresidual.as<T>()[at] = ds;
+        dx[i] = dropped(ds, at, args.p, args.seed, args.stream);
+      } else {
+        dx[i] = ds;
+      }
     }
   }
   for (std::int64_t i = 0; i < width; ++i) {

@@ -1,8 +1,6 @@
 // Wiring of attention and feed-forward with their residuals.
 #include "nn/blocks/encoder_layer.h"
 
-#include "ops/dropout.h"
-
 namespace ea {
 
 EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
@@ -37,12 +35,11 @@ EncoderLayerOutput EncoderLayer::forward(const Var& x, const Var& previous,
   const auto read = [&](const Var& all) {
     return rows.defined() ? gather_rows(all, rows) : all;
   };
-  const Var projected = dropout(attention_dense_(read(attention.context)),
-                                config_.hidden_dropout, training());
-  const Var h = attention_norm_(projected, read(x));
+  const double p = config_.hidden_dropout;
+  const Var h =
+      attention_norm_(attention_dense_(read(attention.context)), read(x), p);
   const Var wide = activation(intermediate_(h), config_.activation);
-  const Var narrow = dropout(output_(wide), config_.hidden_dropout, training());
-  return {output_norm_(narrow, h), std::move(attention)};
+  return {output_norm_(output_(wide), h, p), std::move(attention)};
 }
 
 }  // namespace ea

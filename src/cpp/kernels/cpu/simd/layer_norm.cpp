@@ -1,4 +1,5 @@
 // SIMD layer normalisation, forward and backward (kernels/layer_norm.h).
+#include "kernels/cpu/simd/dropout-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/targets.h"
 
@@ -25,6 +26,8 @@ void run_forward(const LayerNormForward::Args& args) {
   float* rstds = args.rstd.as<float>();
   const float inverse = 1.0f / static_cast<float>(width);
   const float eps = static_cast<float>(args.eps);
+  Drop drop;
+  if (args.p > 0.0) make_drop(args.p, args.seed, args.stream, drop);
   parallel_chunks(
       rows, items_per_job(width), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
@@ -32,6 +35,10 @@ void run_forward(const LayerNormForward::Args& args) {
           float total;
           if (args.residual.defined()) {
             T* sum = args.sum.as<T>() + r * width;
+            if (args.p > 0.0) {  // the row stays in the nearest cache
+              drop_run(drop, s, sum, r * width, width);
+              s = sum;
+            }
             total =
                 add_residual(s, args.residual.as<T>() + r * width, sum, width);
             s = sum;
@@ -98,6 +105,8 @@ void run_backward(const LayerNormBackward::Args& args) {
   const std::int64_t blocks = ceil_div(rows, block);
   // Per block: the sums of dy h, then those of dy.
   const Scratch scratch(blocks * 2 * width * 4);
+  Drop drop;
+  if (args.p > 0.0) make_drop(args.p, args.seed, args.stream, drop);
   float* partial = scratch.as<float>();
   parallel_for(blocks, [&](std::int64_t b) {
     float* dweight = partial + b * 2 * width;
@@ -105,9 +114,12 @@ void run_backward(const LayerNormBackward::Args& args) {
     __builtin_memset(dweight, 0, static_cast<std::size_t>(width) * 8);
     const std::int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
     for (std::int64_t r = b * block; r < end; ++r) {
+      T* dx = args.dx.as<T>() + r * width;
+      T* ds = args.p > 0.0 ? args.dresidual.as<T>() + r * width : dx;
       backward_row(args.dy.as<T>() + r * width, args.x.as<T>() + r * width,
-                   args.weight.as<T>(), means[r], rstds[r],
-                   args.dx.as<T>() + r * width, dweight, dbias, width);
+                   args.weight.as<T>(), means[r], rstds[r], ds, dweight, dbias,
+                   width);
+      if (args.p > 0.0) drop_run(drop, ds, dx, r * width, width);
     }
   });
   parallel_chunks(width, 256, [&](std::int64_t begin, std::int64_t end) {
