@@ -33,13 +33,13 @@ class Pass {
       // An op may hand one tensor to two inputs; a leaf's gradient is its own,
       // for the caller may change it in place.
       if (gradient.storage().use_count() > 1) gradient = clone(gradient);
-      add_to(edge.leaf->grad, std::move(gradient), /*owned=*/false);
+      RowGradient rows = std::exchange(edge.leaf->row_grad, {});
+      add_to(edge.leaf->grad, std::move(gradient));
+      if (rows.defined()) add_rows_to(rows, edge.leaf->grad);
     } else if (edge.node != nullptr) {
       auto [it, fresh] = pending_.try_emplace(edge.node.get());
       if (fresh) queue_.push(edge.node);
-      Pending& slot = it->second[edge.output];
-      add_to(slot.tensor, std::move(gradient), slot.owned);
-      slot.owned = slot.contributions++ > 0;
+      add_to(it->second[edge.output], std::move(gradient));
     }
   }
 
@@ -49,8 +49,7 @@ class Pass {
       queue_.pop();
       auto pending = std::move(pending_[node.get()]);
       pending_.erase(node.get());
-      Node::Gradients gradients =
-          node->run_backward(pending[0].tensor, pending[1].tensor);
+      Node::Gradients gradients = node->run_backward(pending[0], pending[1]);
       pending = {};
       for (std::size_t i = 0; i < gradients.size(); ++i) {
         send(node->edges()[i], std::move(gradients[i]));
@@ -59,21 +58,22 @@ class Pass {
   }
 
  private:
-  struct Pending {
-    Tensor tensor;
-    bool owned = false;  // made here by an addition: may be added to in place
-    int contributions = 0;
-  };
-
-  // A gradient tensor may be shared (an op can pass dy through to two inputs),
-  // so the first addition makes a new tensor; later ones happen in place.
-  static void add_to(Tensor& slot, Tensor gradient, bool owned) {
+  // A gradient tensor may be shared (an op can pass dy through to two inputs,
+  // the caller may hold what a leaf had): the sum takes the place of one that
+  // nobody else holds, and is a new tensor only where there is none.
+  static void add_to(Tensor& slot, Tensor gradient) {
     if (!slot.defined()) {
       slot = gradient.is_contiguous() ? std::move(gradient) : clone(gradient);
       return;
     }
     const Tensor more = contiguous(gradient);
-    const Tensor target = owned ? slot : empty(slot.shape(), slot.dtype());
+    gradient = {};
+    const auto alone = [](const Tensor& t) {
+      return t.storage().use_count() == 1;
+    };
+    const Tensor target = alone(slot)   ? slot
+                          : alone(more) ? more
+                                        : empty(slot.shape(), slot.dtype());
     kernels::run<Axpby>({1.0, slot, 1.0, more, target});
     slot = target;
   }
@@ -81,10 +81,24 @@ class Pass {
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>,
                       Younger>
       queue_;
-  std::unordered_map<Node*, std::array<Pending, 2>> pending_;  // by output
+  std::unordered_map<Node*, std::array<Tensor, 2>> pending_;  // by output
 };
 
 }  // namespace
+
+void accumulate_rows(Var::Impl& leaf, RowGradient rows) {
+  if (leaf.grad.defined()) {
+    // The caller may hold what the leaf had.
+    if (leaf.grad.storage().use_count() > 1 || !leaf.grad.is_contiguous()) {
+      leaf.grad = clone(leaf.grad);
+    }
+    add_rows_to(rows, leaf.grad);
+  } else if (leaf.row_grad.defined()) {
+    leaf.row_grad = add_rows(leaf.row_grad, rows);
+  } else {
+    leaf.row_grad = std::move(rows);
+  }
+}
 
 void accumulate(const Tensor& x, const Tensor& y) {
   kernels::run<Axpby>({1.0, y, 1.0, x, y});

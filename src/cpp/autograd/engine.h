@@ -11,6 +11,10 @@ namespace ea {
 // soon as it has run. Throws InputError when the root has no graph.
 void backward(const Var& root, const Tensor& gradient = {});
 
+// Adds rows to the gradient of a leaf that is a table [n, width]. It stays a
+// gradient of rows while nothing dense is added to it.
+void accumulate_rows(Var::Impl& leaf, RowGradient rows);
+
 // y += x for tensors of one shape and dtype.
 void accumulate(const Tensor& x, const Tensor& y);
 

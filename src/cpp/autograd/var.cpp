@@ -18,6 +18,14 @@ Var::Var(Tensor data, std::shared_ptr<Node> node)
   impl_->node = std::move(node);
 }
 
+const Tensor& Var::grad() const {
+  if (impl_->row_grad.defined()) {
+    impl_->grad = dense_of(impl_->row_grad, shape());
+    impl_->row_grad = {};
+  }
+  return impl_->grad;
+}
+
 bool Var::requires_grad() const {
   return impl_ != nullptr && impl_->requires_grad;
 }

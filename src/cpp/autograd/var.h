@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "autograd/row_gradient.h"
 #include "tensor/tensor.h"
 
 namespace ea {
@@ -29,15 +30,22 @@ class Var {
   bool is_leaf() const { return impl_->node == nullptr; }
   const std::shared_ptr<Node>& node() const { return impl_->node; }
 
-  const Tensor& grad() const { return impl_->grad; }
-  void set_grad(Tensor grad) const { impl_->grad = std::move(grad); }
+  // The whole gradient: one that holds rows is made dense first, and stays so.
+  const Tensor& grad() const;
+  // The gradient as rows, where it is held like that: look here before grad().
+  const RowGradient& row_grad() const { return impl_->row_grad; }
+  void set_grad(Tensor grad) const {
+    impl_->grad = std::move(grad);
+    impl_->row_grad = {};
+  }
   void set_data(Tensor data) const { impl_->data = std::move(data); }
   // The same data, cut from the graph.
   Var detach() const { return Var(impl_->data); }
 
   struct Impl {
     Tensor data;
-    Tensor grad;  // of leaves, after backward
+    Tensor grad;           // of leaves, after backward: this one,
+    RowGradient row_grad;  // or this one of a table, or none
     bool requires_grad = false;
     std::shared_ptr<Node> node;
     int output = 0;  // which of the node's: see second_output()

@@ -10,11 +10,14 @@ namespace ea {
 
 // One parameter and its state. For bfloat16 parameters `master` is the float32
 // value that is updated and then rounded into `param`; otherwise undefined.
-// exp_avg and exp_avg_sq: float32 (float64 for float64 parameters).
+// exp_avg and exp_avg_sq: float32 (float64 for float64 parameters). With
+// `rows`, int64 [k] and increasing, param is [n, width] and grad [k, width]: it
+// has the rows of that number, and all others are zero (but are updated).
 struct AdamWTensor {
   TensorView param, grad, exp_avg, exp_avg_sq;
   TensorView master;  // optional
   double lr, weight_decay;
+  TensorView rows = {};  // optional
 };
 
 // Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, Alg. 2):

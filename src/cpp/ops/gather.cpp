@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "autograd/engine.h"
 #include "autograd/node.h"
 #include "kernels/gather.h"
 #include "kernels/registry.h"
 #include "runtime/check.h"
+#include "runtime/fast_paths.h"
 
 namespace ea {
 
@@ -51,6 +53,13 @@ Tensor without(const Tensor& index, std::int64_t id) {
   return out;
 }
 
+// Whether the gradient of a table is worth keeping as rows, of which at most m
+// are used: decided by the shapes.
+bool few_rows(const Shape& table, std::int64_t m) {
+  return enabled(FastPath::sparse_embeddings) && table.rank() == 2 &&
+         table[1] > 0 && m < table[0];
+}
+
 // `padding_id`: the row that no gradient reaches, or -1.
 Var gather(const char* name, const Var& x, const Tensor& index,
            std::int64_t padding_id) {
@@ -70,9 +79,14 @@ Var gather(const char* name, const Var& x, const Tensor& index,
   return record(name, reshape_view(y, shape), {x},
                 {without(flat_index, padding_id)},
                 [before, m, n, width](const Node& node, const Tensor& dy) {
+                  const Tensor rows = reshape_view(dy, {m, width});
+                  Var::Impl* leaf = node.edges()[0].leaf.get();
+                  if (leaf != nullptr && few_rows(before, m)) {
+                    accumulate_rows(*leaf, collect_rows(node.saved(0), rows));
+                    return Node::Gradients(1);
+                  }
                   const Tensor dx = empty({n, width}, dy.dtype());
-                  kernels::run<ScatterAddRows>(
-                      {reshape_view(dy, {m, width}), node.saved(0), dx});
+                  kernels::run<ScatterAddRows>({rows, node.saved(0), dx});
                   return Node::Gradients{reshape_view(dx, before)};
                 });
 }

@@ -46,12 +46,14 @@ void AdamWOptimizer::step(double grad_scale) {
   std::vector<Tensor> kept;  // contiguous copies live until the kernel is done
   tensors.reserve(slots_.size());
   for (Slot& slot : slots_) {
-    if (!slot.param.grad().defined()) continue;
+    const RowGradient& rows = slot.param.row_grad();
+    const Tensor grad = rows.defined() ? rows.rows : slot.param.grad();
+    if (!grad.defined()) continue;
     make_slot_state(slot);
-    kept.push_back(contiguous(slot.param.grad()));
+    kept.push_back(contiguous(grad));
     tensors.push_back({slot.param.data(), kept.back(), slot.exp_avg,
-                       slot.exp_avg_sq, slot.master, slot.lr,
-                       slot.weight_decay});
+                       slot.exp_avg_sq, slot.master, slot.lr, slot.weight_decay,
+                       rows.defined() ? TensorView(rows.ids) : TensorView()});
   }
   kernels::run<AdamW>({&tensors, beta1_, beta2_, eps_, grad_scale, step_});
 }

@@ -10,12 +10,23 @@
 
 namespace ea {
 
+namespace {
+
+// All of a gradient that may differ from zero; undefined without one.
+const Tensor& used_part(const Var& param) {
+  const RowGradient& rows = param.row_grad();
+  return rows.defined() ? rows.rows : param.grad();
+}
+
+}  // namespace
+
 double global_norm(const std::vector<Var>& params) {
   std::vector<Tensor> kept;
   std::vector<TensorView> views;
   for (const Var& param : params) {
-    if (!param.grad().defined()) continue;
-    kept.push_back(contiguous(param.grad()));
+    const Tensor& g = used_part(param);
+    if (!g.defined()) continue;
+    kept.push_back(contiguous(g));
     views.push_back(kept.back());
   }
   double sum = 0;
@@ -30,7 +41,7 @@ double clip_grad_norm(const std::vector<Var>& params, double max_norm) {
   const double factor = max_norm / (norm + 1e-6);
   if (!std::isfinite(norm) || factor >= 1.0) return norm;
   for (const Var& param : params) {
-    const Tensor& g = param.grad();
+    const Tensor& g = used_part(param);
     if (g.defined()) kernels::run<Axpby>({factor, g, 0.0, {}, g});
   }
   return norm;

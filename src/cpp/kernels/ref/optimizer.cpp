@@ -1,4 +1,5 @@
 // Reference AdamW step over many tensors.
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/ref/kernels.h"
@@ -6,6 +7,20 @@
 namespace ea::ref {
 
 namespace {
+
+// Element i of the gradient, looked up among the rows where there are some.
+template <typename T>
+Accumulator<T> gradient_at(const AdamWTensor& t, std::int64_t i) {
+  using A = Accumulator<T>;
+  const T* grad = t.grad.as<T>();
+  if (!t.rows.defined()) return A(grad[i]);
+  const std::int64_t width = t.param.dim(1);
+  const auto* first = t.rows.as<std::int64_t>();
+  const auto* last = first + t.rows.numel();
+  const auto* found = std::lower_bound(first, last, i / width);
+  if (found == last || *found != i / width) return A(0);
+  return A(grad[(found - first) * width + i % width]);
+}
 
 // The update runs on the master copy of a bfloat16 parameter (A is float) and
 // on the parameter itself otherwise (A is T).
@@ -25,7 +40,7 @@ void adamw_of(const AdamW::Args& args, const AdamWTensor& t) {
   T* param = t.param.as<T>();
   A* master = t.master.as<A>();
   for (std::int64_t i = 0; i < t.param.numel(); ++i) {
-    const A g = A(args.grad_scale) * A(t.grad.as<T>()[i]);
+    const A g = A(args.grad_scale) * gradient_at<T>(t, i);
     m[i] += one_minus_beta1 * (g - m[i]);
     v[i] = A(args.beta2) * v[i] + one_minus_beta2 * g * g;
     const A denominator = std::sqrt(v[i]) / root_correction2 + A(args.eps);

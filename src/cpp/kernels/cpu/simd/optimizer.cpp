@@ -29,12 +29,14 @@ Step make_step(const AdamW::Args& args, const AdamWTensor& tensor) {
           f(args.grad_scale)};
 }
 
-// `value` is what is updated: the parameter itself, or its float32 master.
-template <typename T>
+// `value` is what is updated: the parameter itself, or its float32 master. The
+// gradient is zero where there is none.
+template <bool HasGrad, typename T>
 void update(const Step& step, T* param, const T* grad, float* value, float* m,
             float* v, std::int64_t n) {
   for_vectors(n, [&](std::int64_t i, auto part) {
-    const Vf g = load(grad + i, part) * step.grad_scale;
+    Vf g = set(0.0f);
+    if constexpr (HasGrad) g = load(grad + i, part) * step.grad_scale;
     const Vf old_m = load(m + i, part);
     const Vf new_m = fma(step.b1_rest, g - old_m, old_m);
     const Vf new_v = fma(step.b2_rest * g, g, step.b2 * load(v + i, part));
@@ -48,19 +50,69 @@ void update(const Step& step, T* param, const T* grad, float* value, float* m,
   });
 }
 
+// n elements from `at` on; their gradient, or none, which is zero.
+template <typename T>
+void update_span(const Step& step, const AdamWTensor& tensor, const T* grad,
+                 std::int64_t at, std::int64_t n) {
+  T* param = tensor.param.as<T>() + at;
+  float* value;
+  if constexpr (sizeof(T) == sizeof(float)) {
+    value = param;
+  } else {
+    value = tensor.master.as<float>() + at;
+  }
+  float* m = tensor.exp_avg.as<float>() + at;
+  float* v = tensor.exp_avg_sq.as<float>() + at;
+  if (grad != nullptr) {
+    update<true>(step, param, grad, value, m, v, n);
+  } else {
+    update<false>(step, param, grad, value, m, v, n);
+  }
+}
+
+// The first of `count` increasing numbers that is not below `row`.
+std::int64_t first_from(const std::int64_t* rows, std::int64_t count,
+                        std::int64_t row) {
+  std::int64_t low = 0;
+  while (low < count) {
+    const std::int64_t middle = (low + count) / 2;
+    if (rows[middle] < row) {
+      low = middle + 1;
+    } else {
+      count = middle;
+    }
+  }
+  return low;
+}
+
+template <typename T>
 void run_piece(const AdamW::Args& args, const AdamWTensor& tensor,
                const Piece& piece) {
   const Step step = make_step(args, tensor);
-  const std::int64_t at = piece.begin, n = piece.end - piece.begin;
-  float* m = tensor.exp_avg.as<float>() + at;
-  float* v = tensor.exp_avg_sq.as<float>() + at;
-  if (tensor.param.dtype == DType::bf16) {
-    update(step, tensor.param.as<bfloat16>() + at,
-           tensor.grad.as<bfloat16>() + at, tensor.master.as<float>() + at, m,
-           v, n);
-  } else {
-    float* param = tensor.param.as<float>() + at;
-    update(step, param, tensor.grad.as<float>() + at, param, m, v, n);
+  const T* grad = tensor.grad.as<T>();
+  std::int64_t at = piece.begin;
+  if (!tensor.rows.defined()) {
+    return update_span(step, tensor, grad + at, at, piece.end - at);
+  }
+  // In turn: what lies before the next listed row, and that row.
+  const std::int64_t width = tensor.param.shape[1];
+  const std::int64_t count = tensor.rows.shape[0];
+  const std::int64_t* rows = tensor.rows.as<std::int64_t>();
+  const T* const none = nullptr;
+  std::int64_t k = first_from(rows, count, at / width);
+  while (at < piece.end) {
+    const std::int64_t row = k < count ? rows[k] * width : piece.end;
+    if (at < row) {
+      const std::int64_t end = row < piece.end ? row : piece.end;
+      update_span(step, tensor, none, at, end - at);
+      at = end;
+    } else {
+      const std::int64_t end =
+          row + width < piece.end ? row + width : piece.end;
+      update_span(step, tensor, grad + k * width + (at - row), at, end - at);
+      at = end;
+      ++k;
+    }
   }
 }
 
@@ -80,7 +132,13 @@ void adamw(const AdamW::Args& args) {
     out = cut(t, tensors[t].param.numel(), out);
   }
   parallel_for(total, [&](std::int64_t job) {
-    run_piece(args, tensors[pieces[job].tensor], pieces[job]);
+    const Piece& piece = pieces[job];
+    const AdamWTensor& tensor = tensors[piece.tensor];
+    if (tensor.param.dtype == DType::bf16) {
+      run_piece<bfloat16>(args, tensor, piece);
+    } else {
+      run_piece<float>(args, tensor, piece);
+    }
   });
 }
 

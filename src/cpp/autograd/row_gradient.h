@@ -1,0 +1,25 @@
+// The gradient of a table of which few rows were used: those rows alone.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace ea {
+
+// rows[i] is the gradient of row ids[i] of the table; all others are zero. ids
+// int64 [k], increasing; rows [k, width] in the table's type.
+struct RowGradient {
+  Tensor ids, rows;
+  bool defined() const { return ids.defined(); }
+};
+
+// Sums the rows of dy [m, width] that share an id, in their order; an id of -1
+// is skipped. `index` int64 [m].
+RowGradient collect_rows(const Tensor& index, const Tensor& dy);
+// The sum of two gradients of one table.
+RowGradient add_rows(const RowGradient& a, const RowGradient& b);
+// dense += rows, in place; dense [n, width] contiguous.
+void add_rows_to(const RowGradient& rows, const Tensor& dense);
+// All rows of a table of this shape.
+Tensor dense_of(const RowGradient& rows, const Shape& shape);
+
+}  // namespace ea
