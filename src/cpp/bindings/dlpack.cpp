@@ -72,6 +72,7 @@ DType dtype_of_type(const DLDataType& type) {
 struct Exported {
   DLManagedTensor managed{};
   Tensor tensor;
+  std::unique_ptr<Loan> loan;
   Shape shape, strides;
 };
 
@@ -92,6 +93,7 @@ py::object ask_for_capsule(const py::object& object) {
 py::capsule to_dlpack(const Tensor& t) {
   auto owned = std::make_unique<Exported>();
   owned->tensor = t;
+  owned->loan = std::make_unique<Loan>(t.storage());
   owned->shape = t.shape();
   owned->strides = t.strides();
   DLTensor& out = owned->managed.dl_tensor;

@@ -117,9 +117,8 @@ py::array to_numpy(const Tensor& t) {
     shape.push_back(t.shape()[axis]);
     strides.push_back(t.strides()[axis] * size);
   }
-  auto* keep = new StoragePtr(t.storage());
-  const py::capsule owner(keep,
-                          [](void* p) { delete static_cast<StoragePtr*>(p); });
+  auto* loan = new Loan(t.storage());
+  const py::capsule owner(loan, [](void* p) { delete static_cast<Loan*>(p); });
   return py::array(numpy_dtype(t.dtype()), shape, strides, t.raw(), owner);
 }
 

@@ -156,20 +156,8 @@ py::buffer_info buffer(const Var& self) {
     throw py::buffer_error(
         "bfloat16 has no buffer format; use .numpy() or .to('float32')");
   }
-  const py::array array = to_numpy(t);
-  return visit_dtype(t.dtype(), "buffer", [&](auto tag) -> py::buffer_info {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      return {};
-    } else {
-      std::vector<py::ssize_t> shape(array.shape(),
-                                     array.shape() + array.ndim());
-      std::vector<py::ssize_t> strides(array.strides(),
-                                       array.strides() + array.ndim());
-      return {t.raw(),      sizeof(T), py::format_descriptor<T>::format(),
-              array.ndim(), shape,     strides};
-    }
-  });
+  // The array, and with it the loan, lives until the reader lets go.
+  return to_numpy(t).request(/*writable=*/true);
 }
 
 using AxisArgument = std::optional<Whole<"axis">>;

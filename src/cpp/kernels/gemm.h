@@ -1,6 +1,7 @@
 // Contract: (batched) matrix product with an optional bias.
 #pragma once
 
+#include "tensor/storage.h"
 #include "tensor/tensor_view.h"
 
 namespace ea {
@@ -10,6 +11,8 @@ namespace ea {
 // axis of each has stride 1; the row stride (strides[rank-2]) of a and b may be
 // larger than the row. y is contiguous. bias: [n], optional. One dtype for all.
 // Products accumulate in float32 (float64 for float64). k = 0 gives the bias.
+// kept_b: the storage of b, where b is a weight that many products share: what
+// an implementation makes of b it may keep there (Storage::keep).
 struct MatMul {
   static constexpr const char* name = "matmul";
   struct Args {
@@ -18,6 +21,7 @@ struct MatMul {
     TensorView y;
     bool transpose_a, transpose_b;
     double alpha;
+    const Storage* kept_b = nullptr;
   };
 };
 

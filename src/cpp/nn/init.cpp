@@ -63,9 +63,7 @@ void fill_identity(const Tensor& t) {
   });
 }
 
-}  // namespace
-
-void initialize(const Tensor& t, const Init& init) {
+void set_values(const Tensor& t, const Init& init) {
   switch (init.kind) {
     case Init::Kind::zeros:
       return fill(t, [](std::int64_t) { return 0.0; });
@@ -91,6 +89,13 @@ void initialize(const Tensor& t, const Init& init) {
     case Init::Kind::given:
       return copy_into(cast(init.values, t.dtype()), t);
   }
+}
+
+}  // namespace
+
+void initialize(const Tensor& t, const Init& init) {
+  set_values(t, init);
+  t.storage()->note_write();
 }
 
 }  // namespace ea

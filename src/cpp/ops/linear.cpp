@@ -6,19 +6,20 @@
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
 #include "runtime/check.h"
+#include "runtime/fast_paths.h"
 
 namespace ea {
 
 namespace {
 
 Tensor run_matmul(const Tensor& a, const Tensor& b, bool ta, bool tb,
-                  const Tensor& bias = {}) {
+                  const Tensor& bias = {}, const Storage* kept_b = nullptr) {
   Shape shape = a.shape();
   const int rank = shape.rank();
   shape[rank - 2] = a.shape()[ta ? rank - 1 : rank - 2];
   shape[rank - 1] = b.shape()[tb ? rank - 2 : rank - 1];
   const Tensor y = empty(shape, a.dtype());
-  kernels::run<MatMul>({a, b, bias, y, ta, tb, 1.0});
+  kernels::run<MatMul>({a, b, bias, y, ta, tb, 1.0, kept_b});
   return y;
 }
 
@@ -28,6 +29,16 @@ Tensor as_matrix(const Tensor& t) {
   std::int64_t rows = 1;
   for (int axis = 0; axis + 1 < t.rank(); ++axis) rows *= t.shape()[axis];
   return reshape_view(contiguous(t), {rows, width});
+}
+
+// Where an implementation may keep what it makes of a weight: nowhere while
+// training, when the weight changes at every step.
+const Storage* keeper_of(const Var& weight) {
+  const Storage* storage = weight.data().storage().get();
+  const bool fixed = !grad_enabled() && weight.is_leaf();
+  if (fixed && enabled(FastPath::packed_weights)) return storage;
+  storage->drop_derived();
+  return nullptr;
 }
 
 }  // namespace
@@ -48,8 +59,9 @@ Var linear(const Var& x, const Var& weight, const Var& bias) {
               ".to(dtype)",
               x.dtype(), weight.dtype());
   const Tensor x2 = as_matrix(x.data());
-  const Tensor y = run_matmul(x2, weight.data(), false, true,
-                              bias.defined() ? bias.data() : Tensor());
+  const Tensor y =
+      run_matmul(x2, weight.data(), false, true,
+                 bias.defined() ? bias.data() : Tensor(), keeper_of(weight));
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.dim(0);
   const Shape before = x.shape();

@@ -70,6 +70,7 @@ void copy_into(const Tensor& from, const Tensor& to) {
   visit_dtype(from.dtype(), "copy", [&](auto tag) {
     copy_rows<typename decltype(tag)::type>(from, to);
   });
+  to.storage()->note_write();
 }
 
 Tensor clone(const Tensor& t) {

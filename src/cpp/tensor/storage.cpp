@@ -1,9 +1,22 @@
 // Owned blocks go back to the allocator, lent ones to their owner.
 #include "tensor/storage.h"
 
+#include <mutex>
 #include <utility>
 
+#include "runtime/fork.h"
+
 namespace ea {
+
+namespace {
+
+// Guards every storage's derived_: it is held for a pointer's exchange alone.
+ForkMutex& mutex() {
+  static ForkMutex* const one = new ForkMutex(ForkMutex::Level::primitives);
+  return *one;
+}
+
+}  // namespace
 
 Storage::Storage(std::size_t bytes)
     : block_(allocate(bytes)), data_(block_.data), bytes_(bytes) {}
@@ -17,6 +30,43 @@ Storage::~Storage() {
   } else {
     deallocate(block_);
   }
+}
+
+Storage::DerivedPtr Storage::derived() const {
+  if (!has_derived_ || loans_ > 0) return nullptr;
+  const std::lock_guard lock(mutex());
+  return derived_;
+}
+
+void Storage::keep(DerivedPtr made, std::uint64_t version) const {
+  if (release_ || loans_ > 0) return;
+  const std::lock_guard lock(mutex());
+  if (version != version_) return;
+  derived_.swap(made);
+  has_derived_ = true;
+}
+
+void Storage::note_write() const {
+  ++version_;
+  drop_derived();
+}
+
+void Storage::drop_derived() const {
+  if (!has_derived_) return;
+  DerivedPtr last;  // let go after the lock
+  const std::lock_guard lock(mutex());
+  derived_.swap(last);
+  has_derived_ = false;
+}
+
+Loan::Loan(StoragePtr storage) : storage_(std::move(storage)) {
+  ++storage_->loans_;
+  storage_->drop_derived();
+}
+
+Loan::~Loan() {
+  storage_->note_write();
+  --storage_->loans_;
 }
 
 }  // namespace ea

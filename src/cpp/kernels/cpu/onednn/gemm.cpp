@@ -1,11 +1,13 @@
-// float32 products through oneDNN's sgemm: any shape and stride, nothing to
-// cache. bfloat16 goes to gemm_bf16.cpp.
+// Chooses how a product is computed: with b in panels (gemm_blocked.cpp), or in
+// float32 through oneDNN's sgemm (any shape and stride, nothing to cache), or
+// in bfloat16 by gemm_bf16.cpp.
 #include "kernels/cpu/onednn/gemm.h"
 
 #include <cstring>
 
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/gemm_bf16.h"
+#include "kernels/cpu/onednn/gemm_blocked.h"
 #include "kernels/cpu/onednn/problem.h"
 #include "kernels/cpu/onednn/transpose.h"
 #include "runtime/check.h"
@@ -114,6 +116,14 @@ void f32_product(const Problem& p) {
   f32_tiles_product(q);
 }
 
+// Panels of a kept b are free; those of one call must be earned by its rows.
+bool blocked_pays(const Problem& p, const MatMul::Args& args) {
+  if (args.kept_b != nullptr) return true;
+  static const char* e = getenv("EA_BLOCKROWS");
+  static const std::int64_t rows = e ? atoi(e) : 256;
+  return p.m >= rows;
+}
+
 // Without a sum to take, y is the bias.
 void no_depth(const Problem& p, std::size_t element) {
   char* y = static_cast<char*>(p.y);
@@ -138,6 +148,9 @@ void matmul(const MatMul::Args& args) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (p.k == 0) {
     no_depth(p, size_of(args.y.dtype));
+  } else if (blocked_pays(p, args) &&
+             blocked_product(p, args.y.dtype, args.kept_b)) {
+    return;
   } else if (args.y.dtype == DType::f32) {
     f32_product(p);
   } else {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 #include <vector>
 
 #include "kernels/cpu/onednn/engine.h"
@@ -75,10 +74,11 @@ bool make_plan(const Problem& p, std::int64_t rows, std::int64_t cols,
     key.a_stride = padded ? key.k : p.a_stride;
     key.b_stride = p.b_stride;
     key.y_stride = into_y && !padded ? p.n : cols;
-    key.transpose_b = p.transpose_b;
+    key.layout = p.transpose_b ? Layout::columns : Layout::rows;
+    key.dtype = DType::bf16;
     key.bias = into_y && p.bias != nullptr;
     key.addend = into_y && !first;
-    key.output = into_y ? Output::bf16 : first ? Output::f32 : Output::f32_add;
+    key.output = into_y ? Output::same : first ? Output::f32 : Output::f32_add;
     plan.pieces.push_back({at, key.k, find_product(key)});
     if (!plan.pieces.back().product) return false;
   }
@@ -87,36 +87,6 @@ bool make_plan(const Problem& p, std::int64_t rows, std::int64_t cols,
 
 bfloat16* bf16_scratch(Scratch slot, std::int64_t elements) {
   return static_cast<bfloat16*>(scratch(slot, elements * sizeof(bfloat16)));
-}
-
-struct Operands {
-  const bfloat16* a;
-  const bfloat16* b;
-  const bfloat16* bias;  // null: none
-  const float* addend;   // null: none
-  void* y;
-};
-
-void execute(const Product& product, const Operands& o) {
-  std::unordered_map<int, dnnl::memory> args;
-  const auto add = [&](int name, const dnnl::memory::desc& desc,
-                       const void* data) {
-    args.emplace(name, dnnl::memory(desc, engine(), const_cast<void*>(data)));
-  };
-  add(DNNL_ARG_SRC, product.a, o.a);
-  add(DNNL_ARG_WEIGHTS, product.b, o.b);
-  add(DNNL_ARG_DST, product.y, o.y);
-  if (o.bias != nullptr) add(DNNL_ARG_BIAS, product.bias, o.bias);
-  if (o.addend != nullptr) {
-    add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, product.addend,
-        o.addend);
-  }
-  const std::size_t bytes = product.scratchpad.get_size();
-  if (bytes > 0) {
-    add(DNNL_ARG_SCRATCHPAD, product.scratchpad,
-        scratch(Scratch::primitive, bytes));
-  }
-  product.primitive.execute(stream(), args);
 }
 
 // y = bf16(alpha sum + bias), for the rare product with a factor.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "kernels/cpu/onednn/engine.h"
+#include "kernels/cpu/onednn/panels.h"
 #include "runtime/fork.h"
 
 namespace ea::onednn {
@@ -23,14 +24,15 @@ constexpr std::size_t kCapacity = 2048;
 struct Hash {
   std::size_t operator()(const ProductKey& k) const {
     std::size_t h = 1469598103934665603u;
-    const std::int64_t words[] = {k.m,
-                                  k.n,
-                                  k.k,
-                                  k.a_stride,
-                                  k.b_stride,
-                                  k.y_stride,
-                                  k.transpose_b + 2 * k.bias + 4 * k.addend +
-                                      8 * static_cast<int>(k.output)};
+    const std::int64_t words[] = {
+        k.m,
+        k.n,
+        k.k,
+        k.a_stride,
+        k.b_stride,
+        k.y_stride,
+        k.bias + 2 * k.addend + 4 * static_cast<int>(k.output) +
+            16 * static_cast<int>(k.layout) + 64 * static_cast<int>(k.dtype)};
     for (const std::int64_t word : words) {
       h = (h ^ static_cast<std::size_t>(word)) * 1099511628211u;
       h ^= h >> 29;
@@ -39,18 +41,44 @@ struct Hash {
   }
 };
 
+memory::desc layout_of_b(const ProductKey& key, memory::data_type type) {
+  const dims size{key.k, key.n};
+  switch (key.layout) {
+    case Layout::rows:
+      return {size, type, dims{key.b_stride, 1}};
+    case Layout::columns:
+      return {size, type, dims{1, key.b_stride}};
+    case Layout::panels:
+      break;
+  }
+  return {size, type, memory::format_tag::any};
+}
+
+// Whether oneDNN wants b as panels.h writes it.
+bool reads_panels(const ProductKey& key, const memory::desc& b) {
+  const std::int64_t pair = key.dtype == DType::f32 ? 1 : 2;
+  dims blocks{16, kPanel, pair}, order{0, 1, 0};
+  if (pair == 1) {
+    blocks.pop_back();
+    order.pop_back();
+  }
+  return b.get_inner_blks() == blocks && b.get_inner_idxs() == order &&
+         b.get_strides() ==
+             dims{16 * kPanel * pair, panel_depth(key.k, key.dtype) * kPanel} &&
+         static_cast<std::int64_t>(b.get_size()) ==
+             panels_bytes(key.k, key.n, key.dtype);
+}
+
 ProductPtr make_product(const ProductKey& key) {
   const SingleThreaded single;  // its blocking depends on the thread count
-  const auto bf16 = memory::data_type::bf16;
   const auto f32 = memory::data_type::f32;
+  const auto type = key.dtype == DType::f32 ? f32 : memory::data_type::bf16;
   auto one = std::make_shared<Product>();
-  one->a = memory::desc({key.m, key.k}, bf16, dims{key.a_stride, 1});
-  one->b = memory::desc(
-      {key.k, key.n}, bf16,
-      key.transpose_b ? dims{1, key.b_stride} : dims{key.b_stride, 1});
-  one->y = memory::desc({key.m, key.n}, key.output == Output::bf16 ? bf16 : f32,
+  one->a = memory::desc({key.m, key.k}, type, dims{key.a_stride, 1});
+  one->b = layout_of_b(key, type);
+  one->y = memory::desc({key.m, key.n}, key.output == Output::same ? type : f32,
                         dims{key.y_stride, 1});
-  if (key.bias) one->bias = memory::desc({1, key.n}, bf16, dims{key.n, 1});
+  if (key.bias) one->bias = memory::desc({1, key.n}, type, dims{key.n, 1});
 
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -66,6 +94,10 @@ ProductPtr make_product(const ProductKey& key) {
                                           one->y, attr, /*allow_empty=*/true);
   if (!desc) return nullptr;
   if (std::strstr(desc.impl_info_str(), "ref") != nullptr) return nullptr;
+  one->b = desc.weights_desc();
+  if (key.layout == Layout::panels && !reads_panels(key, one->b)) {
+    return nullptr;
+  }
   one->scratchpad = desc.scratchpad_desc();
   one->primitive = dnnl::matmul(desc);
   return one;
@@ -105,6 +137,28 @@ Cache& cache() {
 }
 
 }  // namespace
+
+void execute(const Product& product, const Operands& o) {
+  std::unordered_map<int, dnnl::memory> args;
+  const auto add = [&](int name, const dnnl::memory::desc& desc,
+                       const void* data) {
+    args.emplace(name, dnnl::memory(desc, engine(), const_cast<void*>(data)));
+  };
+  add(DNNL_ARG_SRC, product.a, o.a);
+  add(DNNL_ARG_WEIGHTS, product.b, o.b);
+  add(DNNL_ARG_DST, product.y, o.y);
+  if (o.bias != nullptr) add(DNNL_ARG_BIAS, product.bias, o.bias);
+  if (o.addend != nullptr) {
+    add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, product.addend,
+        o.addend);
+  }
+  const std::size_t bytes = product.scratchpad.get_size();
+  if (bytes > 0) {
+    add(DNNL_ARG_SCRATCHPAD, product.scratchpad,
+        scratch(Scratch::primitive, bytes));
+  }
+  product.primitive.execute(stream(), args);
+}
 
 ProductPtr find_product(const ProductKey& key) {
   ProductPtr product;

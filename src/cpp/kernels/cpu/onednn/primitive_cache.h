@@ -1,4 +1,4 @@
-// Bounded cache of bfloat16 matrix products, oneDNN primitives of fixed shape.
+// Bounded cache of matrix products, oneDNN primitives of fixed shape.
 #pragma once
 
 #include <cstddef>
@@ -6,20 +6,27 @@
 #include <dnnl.hpp>
 #include <memory>
 
+#include "runtime/dtype.h"
+
 namespace ea::onednn {
 
-// What a product writes: bf16, or float32 on its own or added to what is there.
-enum class Output : std::uint8_t { bf16, f32, f32_add };
+// What a product writes: its own type, or float32 on its own or added to what
+// is there.
+enum class Output : std::uint8_t { same, f32, f32_add };
 
-// y [m, n] = a [m, k] b [k, n] of bfloat16. transpose_b: stored [n, k].
+// How b lies: [k, n], [n, k], or in the panels of panels.h.
+enum class Layout : std::uint8_t { rows, columns, panels };
+
+// y [m, n] = a [m, k] b [k, n] of bfloat16 or float32.
 // Strides are those of the stored rows, in elements.
 struct ProductKey {
   std::int64_t m, n, k;
   std::int64_t a_stride, b_stride, y_stride;
-  bool transpose_b;
-  bool bias;    // bf16 [n]
-  bool addend;  // y = bf16(a b + addend), addend float32 [m, n] contiguous
+  Layout layout;
+  bool bias;    // [n]
+  bool addend;  // y = a b + addend, addend float32 [m, n] contiguous
   Output output;
+  DType dtype;
 
   bool operator==(const ProductKey&) const = default;
 };
@@ -30,6 +37,16 @@ struct Product {
 };
 
 using ProductPtr = std::shared_ptr<const Product>;
+
+struct Operands {
+  const void* a;
+  const void* b;
+  const void* bias;     // null: none
+  const float* addend;  // null: none
+  void* y;
+};
+
+void execute(const Product& product, const Operands& operands);
 
 // From the cache, or made now. Null when oneDNN has no fast implementation.
 // Callable from any thread.

@@ -1,0 +1,167 @@
+// Cuts products with panels into tiles of a few heights, so that arbitrary
+// token counts do not make an endless number of primitives.
+#include "kernels/cpu/onednn/gemm_blocked.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "kernels/cpu/onednn/engine.h"
+#include "kernels/cpu/onednn/panels.h"
+#include "kernels/cpu/onednn/primitive_cache.h"
+#include "runtime/threads.h"
+
+namespace ea::onednn {
+
+namespace {
+
+// `count` stretches of nearly equal numbers of units; the longer ones first.
+struct Cut {
+  std::int64_t count, unit, length, total;  // length: units of a short one
+  std::int64_t longer;                      // how many have one unit more
+
+  Cut(std::int64_t total, std::int64_t unit, std::int64_t count)
+      : count(count), unit(unit), total(total) {
+    const std::int64_t units = (total + unit - 1) / unit;
+    length = units / count;
+    longer = units % count;
+  }
+  std::int64_t begin(std::int64_t i) const {
+    return (i * length + std::min(i, longer)) * unit;
+  }
+  std::int64_t size(std::int64_t i) const {
+    return std::min(begin(i + 1), total) - begin(i);
+  }
+};
+
+std::int64_t parts(std::int64_t n, std::int64_t most) {
+  return (n + most - 1) / most;
+}
+
+// Rows of a are padded with zeros to multiples of this.
+constexpr std::int64_t kRowStep = 16;
+
+struct Grid {
+  Cut rows, cols;
+};
+
+Grid grid_of(const Problem& p) {
+  constexpr std::int64_t kMaxRows = 128, kMaxCols = 384, kJobs = 8;
+  constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
+  const std::int64_t panels = parts(p.n, kPanel);
+  const std::int64_t down = parts(p.m, kMaxRows);
+  const std::int64_t work = p.m * p.n * p.k / kSmallTile;
+  const std::int64_t jobs = std::clamp<std::int64_t>(work, 1, kJobs);
+  const std::int64_t across =
+      std::clamp(parts(jobs, down), parts(p.n, kMaxCols), panels);
+  return {Cut(p.m, kRowStep, down), Cut(p.n, kPanel, across)};
+}
+
+ProductKey key_of(const Problem& p, DType dtype, std::int64_t rows,
+                  std::int64_t cols) {
+  ProductKey key{};
+  key.m = parts(rows, kRowStep) * kRowStep;
+  const bool padded = key.m != rows;
+  key.n = cols;
+  key.k = p.k;
+  key.a_stride = padded ? p.k : p.a_stride;
+  key.y_stride = padded ? cols : p.n;
+  key.bias = p.bias != nullptr;
+  key.dtype = dtype;
+  key.layout = Layout::panels;
+  return key;
+}
+
+// A tile is a longer one, a shorter one or the last in each direction.
+int kind(const Cut& cut, std::int64_t i) {
+  return i == cut.count - 1 ? 2 : i < cut.longer ? 0 : 1;
+}
+
+using Products = std::array<std::array<ProductPtr, 3>, 3>;
+
+bool find_products(const Problem& p, DType dtype, const Grid& grid,
+                   Products& found) {
+  const std::int64_t rows[] = {0, grid.rows.longer, grid.rows.count - 1};
+  const std::int64_t cols[] = {0, grid.cols.longer, grid.cols.count - 1};
+  for (const std::int64_t i : rows) {
+    for (const std::int64_t j : cols) {
+      if (i >= grid.rows.count || j >= grid.cols.count) continue;
+      ProductPtr& one = found[kind(grid.rows, i)][kind(grid.cols, j)];
+      one =
+          find_product(key_of(p, dtype, grid.rows.size(i), grid.cols.size(j)));
+      if (one == nullptr) return false;
+    }
+  }
+  return true;
+}
+
+struct Place {
+  const char* data;
+  std::int64_t stride;  // in bytes
+};
+
+void copy_rows(const Place& from, std::int64_t rows, std::int64_t bytes,
+               char* to, std::int64_t to_stride) {
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::memcpy(to + i * to_stride, from.data + i * from.stride, bytes);
+  }
+}
+
+void blocked_tile(const Problem& p, DType dtype, const Product& product,
+                  const char* panels, const Rectangle& r) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t rows = parts(r.rows, kRowStep) * kRowStep;
+  const char* a = static_cast<const char*>(p.a) + r.row * p.a_stride * size;
+  const char* bias = static_cast<const char*>(p.bias);
+  char* y = static_cast<char*>(p.y) + (r.row * p.n + r.col) * size;
+  char* target = y;
+  if (rows != r.rows) {
+    char* copy = static_cast<char*>(scratch(Scratch::a, rows * p.k * size));
+    copy_rows({a, p.a_stride * size}, r.rows, p.k * size, copy, p.k * size);
+    std::memset(copy + r.rows * p.k * size, 0, (rows - r.rows) * p.k * size);
+    a = copy;
+    target = static_cast<char*>(scratch(Scratch::c, rows * r.cols * size));
+  }
+  execute(product,
+          {a, panels + r.col / kPanel * panels_bytes(p.k, 1, dtype),
+           bias == nullptr ? nullptr : bias + r.col * size, nullptr, target});
+  if (target != y) {
+    copy_rows({target, r.cols * size}, r.rows, r.cols * size, y, p.n * size);
+  }
+}
+
+// Those kept with b, or new ones, kept if that is allowed.
+std::shared_ptr<const Panels> panels_of(const Problem& p, DType dtype,
+                                        const Storage* kept) {
+  if (kept == nullptr) return std::make_shared<const Panels>(p, dtype);
+  auto found = std::dynamic_pointer_cast<const Panels>(kept->derived());
+  if (found != nullptr && found->made_of(p, dtype)) return found;
+  const std::uint64_t version = kept->version();
+  found = std::make_shared<const Panels>(p, dtype);
+  kept->keep(found, version);
+  return found;
+}
+
+}  // namespace
+
+bool blocked_product(const Problem& p, DType dtype, const Storage* kept) {
+  if (p.batch != 1 || p.alpha != 1.0f || p.transpose_a) return false;
+  const Grid grid = grid_of(p);
+  Products products;
+  if (!find_products(p, dtype, grid, products)) return false;
+  const auto panels = panels_of(p, dtype, kept);
+  const auto* data = static_cast<const char*>(panels->data.data());
+  const std::int64_t across = grid.cols.count;
+  parallel_for(grid.rows.count * across, [&](std::int64_t job) {
+    const std::int64_t i = job / across, j = job % across;
+    const SingleThreaded single;
+    blocked_tile(p, dtype, *products[kind(grid.rows, i)][kind(grid.cols, j)],
+                 data,
+                 {grid.rows.begin(i), grid.cols.begin(j), grid.rows.size(i),
+                  grid.cols.size(j)});
+  });
+  return true;
+}
+
+}  // namespace ea::onednn

@@ -1,0 +1,16 @@
+// Products whose right operand lies in panels: laid out once, for all tiles of
+// a call or for all calls with one weight.
+#pragma once
+
+#include "kernels/cpu/onednn/problem.h"
+#include "runtime/dtype.h"
+#include "tensor/storage.h"
+
+namespace ea::onednn {
+
+// y = a op(b) + bias. `kept`: b's storage, if its panels may be kept there.
+// False, and nothing done, where this is not the way (oneDNN has no such
+// product on this processor, or p has a batch or a factor).
+bool blocked_product(const Problem& p, DType dtype, const Storage* kept);
+
+}  // namespace ea::onednn
