@@ -36,6 +36,8 @@ KERNEL_OPS = {
     "dropout": ("dropout",),
     "evolve_backward": ("evolve",),
     "evolve_forward": ("evolve",),
+    "fused_attention_backward": ("fused_attention",),
+    "fused_attention_forward": ("fused_attention",),
     "gather_rows": ("gather_rows", "embedding"),
     "layer_norm_backward": ("layer_norm", "dropout_layer_norm"),
     "layer_norm_forward": ("layer_norm", "dropout_layer_norm"),

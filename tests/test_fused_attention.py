@@ -1,0 +1,188 @@
+"""Fused attention equals the ops it stands for, and models take it when they may."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from helpers_models import (
+    NO_DROPOUT,
+    assert_same_bits,
+    copy_parameters,
+    draw,
+    labels_for,
+    run,
+    tiny,
+)
+from support.cases import as_float64, round_to
+from support.fused_cases import FORMS, inputs, split
+from support.map_cases import Lengths
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+PACKED = Lengths(3, (1, 2, 17, 128, 200))
+WIDTH = 16
+SCALE, SOFTMAX_SCALE = 0.25, 0.7
+
+
+@pytest.fixture(autouse=True)
+def _switch_restored() -> Iterator[None]:
+    before = dict(_core.fast_paths())
+    yield
+    for name, on in before.items():
+        _core.set_fast_path(name, on)
+
+
+def fused(q, k, v, previous, weight, bias, c, dropout):
+    return _core.ops.fused_attention(
+        q, k, v, previous, weight, bias, c, PACKED.packing,
+        SCALE, SOFTMAX_SCALE, dropout,
+    )  # fmt: skip
+
+
+def composite(q, k, v, previous, weight, bias, c, dropout):
+    ops, packing = _core.ops, PACKED.packing
+    scores = ops.attention_scores(q, k, packing, SCALE)
+    carry = ops.evolve(previous, scores, weight, bias, c, packing)
+    p = ops.dropout(ops.map_softmax(carry, packing, SOFTMAX_SCALE), dropout)
+    return ops.attention_context(p, v, packing), carry
+
+
+def results(form, arrays, c, dtype: str, dropout: float) -> list[np.ndarray]:
+    """Context, carry and the gradients of all inputs, through both outputs."""
+    ops = _core.ops
+    tensors = [
+        _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
+        for a in arrays
+    ]
+    q, k, v, *rest = tensors
+    _core.manual_seed(3)
+    outputs = form(q, k, v, *split(c, tuple(rest)), c, dropout)
+    rng = np.random.default_rng(2)
+    total = None
+    for out in outputs:
+        seed = round_to(rng.standard_normal(out.shape), dtype)
+        part = ops.sum(out * _core.Tensor(seed, dtype=dtype))
+        total = part if total is None else total + part
+    total.backward()
+    return [as_float64(x) for x in (*outputs, *(t.grad for t in tensors))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("size", [1, 3, 5])
+@pytest.mark.parametrize("kind", FORMS)
+def test_fused_equals_composite(kind: str, size: int, dropout: float, dtype: str):
+    c = FORMS[kind]
+    if c[4] == 0 and size > 1:
+        pytest.skip("a form without a convolution has no kernel size")
+    rng = np.random.default_rng(1)
+    shapes = inputs(PACKED, c, WIDTH, size)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    if c[4]:
+        arrays[-2] *= 0.2
+    got = results(fused, arrays, c, dtype, dropout)
+    want = results(composite, arrays, c, dtype, dropout)
+    assert len(got) == 2 + len(shapes)
+    if dtype == "float32":
+        for i, (ours, theirs) in enumerate(zip(got, want, strict=True)):
+            bound = 2e-6 * np.abs(theirs).max()
+            assert np.abs(ours - theirs).max() <= bound, i
+        return
+    # The composite rounds each of its maps to bfloat16, which turns some units of the
+    # ReLU: the fused op, which rounds fewer, may not be further from the truth.
+    rounded = [as_float64(round_to(a, dtype)) for a in arrays]
+    truth = results(composite, rounded, c, "float64", dropout)
+    for i, (ours, theirs, exact) in enumerate(zip(got, want, truth, strict=True)):
+        norm = np.linalg.norm(exact)
+        error = np.linalg.norm(ours - exact) / norm
+        assert error <= 1.1 * np.linalg.norm(theirs - exact) / norm + 2e-3, i
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_gradient_through_one_output(which: int):
+    c = FORMS["evolving"]
+    rng = np.random.default_rng(1)
+    arrays = [rng.standard_normal(s) for s in inputs(PACKED, c, WIDTH, 3)]
+    gradients = []
+    for form in (fused, composite):
+        tensors = [_core.Tensor(a, dtype="float32", requires_grad=True) for a in arrays]
+        out = form(*tensors[:3], *split(c, tuple(tensors[3:])), c, 0.0)[which]
+        seed = np.random.default_rng(5).standard_normal(out.shape)
+        out.backward(_core.Tensor(seed, dtype="float32"))
+        # where nothing depends on v, the composite leaves it without a gradient
+        gradients.append(
+            [0.0 if t.grad is None else as_float64(t.grad) for t in tensors]
+        )
+    for ours, theirs in zip(*gradients, strict=True):
+        bound = 2e-6 * np.abs(theirs).max()
+        assert np.abs(ours - theirs).max() <= bound
+
+
+def test_same_cells_are_dropped():
+    """With V the identity, the context is the dropped probabilities themselves."""
+    n = Lengths(1, (37,))
+    x = _core.Tensor(np.zeros((37, 37)), dtype="float32")
+    v = _core.Tensor(np.eye(37), dtype="float32")
+    _core.manual_seed(9)
+    y, _ = _core.ops.fused_attention(
+        x, x, v, None, None, None, FORMS["vanilla"], n.packing, 1.0, 1.0, 0.4
+    )
+    _core.manual_seed(9)
+    want = _core.ops.dropout(_core.Tensor(np.ones(37 * 37), dtype="float32"), 0.4)
+    zero = np.asarray(want).reshape(37, 37) == 0
+    assert 0.3 < zero.mean() < 0.5
+    np.testing.assert_array_equal(np.asarray(y) == 0, zero)
+
+
+def forward_calls() -> int:
+    return sum(
+        calls
+        for kernel, _, calls in _core.kernel_entries()
+        if kernel == "fused_attention_forward"
+    )
+
+
+@pytest.mark.parametrize(
+    "attention", [ea.attention.Vanilla(), ea.attention.Evolving(0.3, 0.4)], ids=repr
+)
+def test_models_agree_with_the_switch_off(attention):
+    model = tiny(attention=attention, hidden_dropout_prob=0.0)
+    batch = draw()
+    inputs = {**batch.packed(), "labels": labels_for(model, batch)}
+    passes, counts = [], []
+    for on in (True, False):
+        _core.set_fast_path("fused_attention", on)
+        before = forward_calls()
+        ea.manual_seed(4)
+        passes.append(run(model, **inputs))
+        counts.append(forward_calls() - before)
+    assert counts == [model.config.num_hidden_layers, 0]
+    for ours, theirs in zip(*passes, strict=True):
+        assert ours.keys() == theirs.keys()
+        for name, value in theirs.items():
+            bound = 1e-4 * max(1.0, np.abs(value).max())
+            np.testing.assert_allclose(ours[name], value, rtol=0, atol=bound)
+
+
+def test_probabilities_take_the_plain_path_of_their_layer():
+    model = tiny(attention=ea.attention.Evolving(0.3, 0.4)).eval()
+    before = forward_calls()
+    out = model(**draw().packed(), output_attentions=[1], output_attention_logits=[0])
+    assert forward_calls() - before == model.config.num_hidden_layers - 1
+    assert set(out.attentions) == {1}
+    assert np.isfinite(np.asarray(out.attention_logits[0])).all()
+
+
+def test_without_evolution_bits_are_vanilla():
+    plain = tiny(attention=ea.attention.Vanilla(), **NO_DROPOUT)
+    same = tiny(attention=ea.attention.Evolving(0.0, 0.0), **NO_DROPOUT)
+    copy_parameters(plain, same)
+    batch = draw((5, 33, 1))
+    inputs = {**batch.packed(), "labels": labels_for(plain, batch)}
+    before = forward_calls()
+    for ours, theirs in zip(run(same, **inputs), run(plain, **inputs), strict=True):
+        assert_same_bits(ours, theirs)
+    assert forward_calls() > before
