@@ -8,7 +8,7 @@ import numpy as np
 
 import evolving_attention as ea
 from evolving_attention.attention import CustomEvolve, Evolving
-from mistakes.row import IDS, Row, config, model
+from mistakes.row import IDS, Row, config, model, saved
 
 
 class Wrong(CustomEvolve):
@@ -50,6 +50,22 @@ ROWS = {
         r"is 25",
         r"hidden_size",
         r"a multiple of num_attention_heads, 3",
+    ),
+    "a classifier without the pooler it reads": Row(
+        lambda _: model("BertForSequenceClassification", add_pooling_layer=False),
+        ea.ConfigError,
+        r"add_pooling_layer = False",
+        r"BertForSequenceClassification",
+        r"expected True: this task needs its pooler; leave the option out",
+    ),
+    "a pooler for a task that has none": Row(
+        lambda folder: ea.BertForMaskedLM.from_pretrained(
+            saved(folder), add_pooling_layer=True
+        ),
+        ea.ConfigError,
+        r"add_pooling_layer = True",
+        r"BertForMaskedLM",
+        r"expected False: this task has no pooler; leave the option out",
     ),
     "a negative size": Row(
         lambda _: config(vocab_size=-1),

@@ -250,6 +250,7 @@ class _Run:
         if self.model_args.config_name:
             config = AutoConfig.from_pretrained(self.model_args.config_name)
             overrides |= {option: getattr(config, option) for option in config.defaults}
+            del overrides["add_pooling_layer"]  # the task's own
         overrides |= self.dropout
         if names is not None:
             overrides["id2label"] = {i: label for i, label in enumerate(names)}

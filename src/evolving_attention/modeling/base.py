@@ -40,6 +40,8 @@ class PreTrainedModel:
     config_class: ClassVar[type[PretrainedConfig]]
     head: ClassVar[str]
     table: ClassVar[NameTable]
+    # Whether the task reads the pooled output; None: the config decides.
+    pooler: ClassVar[bool | None] = False
 
     def __init__(self, config: PretrainedConfig, dtype: str = "float32") -> None:
         self._build(config, dtype)
@@ -56,6 +58,8 @@ class PreTrainedModel:
                 f"{type(self).__name__}: dtype={dtype!r}; expected one of "
                 f"{', '.join(_DTYPES)}"
             )
+        if self.pooler and not config.add_pooling_layer:
+            raise self._wrong_pooler(False)
         options = {**config.core_options(), "head": self.head}
         self.config, self.dtype = config, dtype
         self._core = _core.create_model(
@@ -320,6 +324,9 @@ class PreTrainedModel:
         overrides = {"attention": attention, **config_overrides}
         if num_labels is not None:
             overrides["num_labels"] = num_labels
+        given = config_overrides.get("add_pooling_layer")
+        if None not in (given, cls.pooler) and given != cls.pooler:
+            raise cls._wrong_pooler(given)
         config = cls.config_class.from_dict(folder.config, **overrides)
         model = cls.__new__(cls)
         model._build(model._adapt(config, folder.tensors), dtype)
@@ -334,10 +341,20 @@ class PreTrainedModel:
     def _adapt(
         cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
     ) -> PretrainedConfig:
-        """A base model has a pooler exactly when its checkpoint has one."""
+        """A base model has a pooler as its checkpoint, others as their task."""
         if cls.head == "base" and not any("pooler." in name for name in tensors):
             config.add_pooling_layer = False
+        elif cls.pooler:
+            config.add_pooling_layer = True
         return config
+
+    @classmethod
+    def _wrong_pooler(cls, given: Any) -> ConfigError:
+        needs = "needs its" if cls.pooler else "has no"
+        return ConfigError(
+            f"{cls.__name__}: add_pooling_layer = {given!r}, expected {cls.pooler}: "
+            f"this task {needs} pooler; leave the option out"
+        )
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors, as transformers reads them.

@@ -48,12 +48,14 @@ class BertModel(_Bert):
     """The encoder with its pooler: ``last_hidden_state`` and ``pooler_output``."""
 
     head = "base"
+    pooler = None
 
 
 class BertForSequenceClassification(_Bert):
     """A linear classifier (or regressor, ``num_labels=1``) on the pooled output."""
 
     head = "sequence_classification"
+    pooler = True
 
 
 class BertForMaskedLM(_Bert):
@@ -66,3 +68,4 @@ class BertForPreTraining(_Bert):
     """Masked tokens and next-sentence prediction."""
 
     head = "pretraining"
+    pooler = True

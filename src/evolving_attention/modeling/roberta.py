@@ -43,6 +43,7 @@ class RobertaModel(_Roberta):
     """The encoder: ``last_hidden_state`` and ``pooler_output``."""
 
     head = "base"
+    pooler = None
 
 
 class RobertaForSequenceClassification(_Roberta):
