@@ -7,8 +7,6 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any
 
-from evolving_attention import _core
-
 __all__ = ["no_grad"]
 
 
@@ -20,7 +18,9 @@ class no_grad(ContextDecorator):  # noqa: N801 - the field's own name for it
     """
 
     def __enter__(self) -> None:
-        self._before = _core.set_grad_enabled(False)
+        from evolving_attention import _core
+
+        self._core, self._before = _core, _core.set_grad_enabled(False)
 
     def __exit__(
         self,
@@ -28,7 +28,7 @@ class no_grad(ContextDecorator):  # noqa: N801 - the field's own name for it
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _core.set_grad_enabled(self._before)
+        self._core.set_grad_enabled(self._before)
 
     def _recreate_cm(self) -> no_grad:
         # A decorated function may call itself: each call needs its own memory.

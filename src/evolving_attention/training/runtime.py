@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+
+from evolving_attention.autograd import no_grad
 
 __all__ = [
     "get_random_state",
@@ -80,17 +80,6 @@ def _pack(words: np.ndarray) -> str:
 
 def _unpack(text: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.uint32)
-
-
-@contextlib.contextmanager
-def no_grad() -> Iterator[None]:
-    """Record no operations for backward inside the block."""
-    core = _core()
-    before = core.set_grad_enabled(False)
-    try:
-        yield
-    finally:
-        core.set_grad_enabled(before)
 
 
 def memory() -> dict[str, int]:
