@@ -10,6 +10,7 @@ from typing import Any
 from evolving_attention.cli.glue_arguments import DataTrainingArguments
 from evolving_attention.data.glue import load
 from evolving_attention.data.glue_tasks import GlueTask, get_task
+from evolving_attention.data.labels import Labelled
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, DataError, require
 
@@ -20,7 +21,7 @@ _NINE = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 
 
 @dataclass
-class RunData:
+class RunData(Labelled):
     """What a run trains on, evaluates on and predicts.
 
     Attributes:
@@ -36,16 +37,6 @@ class RunData:
     train: TableDataset | None = None
     evaluation: dict[str, TableDataset] = field(default_factory=dict)
     prediction: dict[str, TableDataset] = field(default_factory=dict)
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether labels are scores."""
-        return self.label_names is None
-
-    @property
-    def num_labels(self) -> int:
-        """Number of classes; 1 for regression."""
-        return 1 if self.label_names is None else len(self.label_names)
 
     @property
     def all(self) -> list[TableDataset]:

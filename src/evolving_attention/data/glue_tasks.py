@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from evolving_attention.data.labels import Labelled
 from evolving_attention.errors import ConfigError
 
 __all__ = ["TASKS", "GlueTask", "get_task"]
@@ -25,7 +26,7 @@ SPLITS = (
 
 
 @dataclass(frozen=True)
-class GlueTask:
+class GlueTask(Labelled):
     """What is particular to one task.
 
     Attributes:
@@ -56,16 +57,6 @@ class GlueTask:
     header: tuple[str, ...] | None = None
     extra: tuple[str, ...] = ()
     folders: tuple[str, ...] = field(default=())
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether the label is a score (STS-B) rather than a class."""
-        return self.label_names is None
-
-    @property
-    def num_labels(self) -> int:
-        """Number of classes; 1 for regression."""
-        return 1 if self.label_names is None else len(self.label_names)
 
 
 _DIGITS = ("0", "1")

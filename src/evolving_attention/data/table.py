@@ -8,13 +8,14 @@ from typing import Any, overload
 
 import numpy as np
 
+from evolving_attention.data.labels import Labelled
 from evolving_attention.data.report import RowReport
 from evolving_attention.errors import InputError, ShapeError
 
 __all__ = ["TableDataset"]
 
 
-class TableDataset(Sequence[dict[str, Any]]):
+class TableDataset(Labelled, Sequence[dict[str, Any]]):
     """Rows that are read; behaves as ``Sequence[dict]`` and as a table.
 
     Args:
@@ -55,16 +56,6 @@ class TableDataset(Sequence[dict[str, Any]]):
     def column_names(self) -> list[str]:
         """Names of the columns, in order."""
         return list(self._columns)
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether labels are numbers to predict rather than classes."""
-        return self.label_names is None
-
-    @property
-    def num_labels(self) -> int:
-        """Number of classes; 1 for regression."""
-        return 1 if self.label_names is None else len(self.label_names)
 
     @property
     def features(self) -> dict[str, str | tuple[str, ...]]:
