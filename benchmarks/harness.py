@@ -161,6 +161,7 @@ def machine(threads: int) -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "isa": isa,
         "threads": threads,
+        "load": os.getloadavg()[0],
         "gemm_gflops": gemm_rates(),
         "versions": versions,
         "commit": commit(),

@@ -9,6 +9,8 @@ out at the same rate; before the timing their losses without dropout are compare
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +23,21 @@ from benchmarks.models import (
     KINDS,
     SIZES,
     batch_of,
+    flops,
     our_model,
     our_step,
     shape_of,
     weights,
 )
 from benchmarks.peers.torch_bert import BertClassifier, adamw
+
+# Our cap, and those of PyTorch's own kernels, of its oneDNN and of its MKL.
+AVX2 = {
+    "EA_MAX_ISA": "avx2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+}
 
 
 def torch_step(
@@ -88,6 +99,29 @@ def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict | None]:
     return contenders, start
 
 
+def cap(isa: str | None) -> None:
+    """Start this process again with every library held to AVX2."""
+    if isa is None or os.environ.get("EA_MAX_ISA") == isa:
+        return
+    words = [sys.executable, "-m", "benchmarks.training", *sys.argv[1:]]
+    os.execve(sys.executable, words, os.environ | AVX2)
+
+
+def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
+    """Print both sides, their ratio and the share of the GEMM limit they reach."""
+    sides = [name for name in ("ours", "torch") if name in result]
+    for name in sides:
+        one = result[name]
+        print(
+            f"{kind:9s} {name:6s} {one['median_s'] * 1e3:8.1f} ms  "
+            f"{batch / one['median_s']:6.2f} sequences/s  "
+            f"spread {one['spread']:.1%}  {limit_s / one['median_s']:.0%} of GEMM"
+        )
+    if len(sides) == 2:
+        result["speedup"] = result["torch"]["median_s"] / result["ours"]["median_s"]
+        print(f"{kind:9s} ours is {result['speedup']:.2f} x torch")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -99,32 +133,27 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--side", choices=("both", "ours", "torch"), default="both")
+    parser.add_argument("--isa", choices=("avx2",), help="hold both sides to it")
     parser.add_argument("--dry", action="store_true", help="write no JSON")
     options = parser.parse_args(arguments)
-    harness.set_threads(options.threads)
-    machine = harness.machine(options.threads)
+    cap(options.isa)
+    machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
     results: dict[str, Any] = {}
     for kind in options.kinds:
         contenders, start = build(kind, options)
         times = harness.interleave(contenders, options.rounds, warmup=2)
-        results[kind] = {n: harness.summarize(s) for n, s in times.items()}
-        results[kind]["start_loss"] = start
-        for name in contenders:
-            one = results[kind][name]
-            print(
-                f"{kind:9s} {name:6s} {one['median_s'] * 1e3:8.1f} ms  "
-                f"{options.batch / one['median_s']:6.2f} sequences/s  "
-                f"spread {one['spread']:.1%}"
-            )
-        if len(contenders) == 2:
-            both = results[kind]
-            both["speedup"] = both["torch"]["median_s"] / both["ours"]["median_s"]
-            print(f"{kind:9s} ours is {both['speedup']:.2f} x torch")
+        result = results[kind] = {n: harness.summarize(s) for n, s in times.items()}
+        result["start_loss"] = start
+        lengths = [options.length] * options.batch
+        work = flops(shape_of(options.size, kind), lengths, training=True)
+        limit = harness.gemm_limit(work["total"], machine, options.dtype)
+        result["work"] = {"flops": work, "gemm_limit_s": limit}
+        show(kind, result, options.batch, limit)
     if not options.dry:
         settings = {k: v for k, v in vars(options).items() if k not in ("dry", "side")}
         name = f"training-{options.size}-{options.batch}x{options.length}"
-        name += f"-{options.dtype}"
+        name += f"-{options.dtype}" + (f"-{options.isa}" if options.isa else "")
         print(harness.write(name, machine, results, settings=settings))
 
 

@@ -1,7 +1,8 @@
-"""The benchmark harness and report, and the equations of the PyTorch peer."""
+"""The benchmarks: harness, report, each script on a tiny model, and their peers."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from dataclasses import replace
@@ -13,7 +14,9 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import harness, report
+from benchmarks import growth, harness, lengths, race, report
+from benchmarks.rows import rows_of
+from benchmarks.worker import Worker
 
 
 def test_rounds_alternate_and_warm_up_is_not_timed():
@@ -52,15 +55,19 @@ def test_results_are_written_and_the_newest_is_reported(tmp_path, monkeypatch):
     (tmp_path / "a.json").write_text(json.dumps(older))
     readme = tmp_path / "README.md"
     readme.write_text(f"# x\n{report.BEGIN}\nold\n{report.END}\nrest\n")
+    page = tmp_path / "page.md"
+    page.write_text(readme.read_text())
     arguments = ["--readme", str(readme), "--results", str(tmp_path)]
+    arguments += ["--page", str(page), "--picture", str(tmp_path / "p.png")]
     assert report.main([*arguments, "--check"]) == 1
     assert report.main(arguments) == 0
     text = readme.read_text()
     assert "| 2000 ms | 3000 ms | 1.50× |" in text
     assert "old" not in text
-    assert "A CPU, 2 cores, 2 threads, avx2, GEMM GFLOP/s: torch 170" in text
+    assert "A CPU, 2 cores, 2 threads, avx2; GEMM GFLOP/s: torch 170" in text
     assert text.startswith("# x\n")
     assert text.endswith("\nrest\n")
+    assert (tmp_path / "p.png").stat().st_size > 1000
     assert report.main([*arguments, "--check"]) == 0
 
 
@@ -72,10 +79,114 @@ def test_report_needs_its_markers():
 def test_cola_rows_compare_with_dynamic_padding():
     rates = {"ours vanilla": 150.0, "transformers": 75.0, "ours evolving": 120.0}
     results = {k: {"sentences_per_s": v} for k, v in rates.items()}
-    rows = report.cola_rows({"results": results})
+    rows = [row.markdown() for row in rows_of("cola", {"results": results})]
     assert "| 150 sentences/s | 75 sentences/s | 2.00× |" in rows[0]
     assert "1.60×" in rows[1]
     assert len(rows) == 2
+
+
+def test_inference_rows_put_the_fastest_other_first_and_name_who_is_missing():
+    sides = {
+        "ours": {"median_s": 0.2},
+        "slow": {"median_s": 0.8},
+        "fast": {"median_s": 0.1},
+        "gone": {"skipped": "gone is not installed"},
+        "work": {"gemm_limit_s": 0.15},
+    }
+    settings = {"size": "base", "batch": 8, "length": 128, "dtype": "float32"}
+    record = {"results": {"vanilla": sides}, "settings": settings}
+    rows = rows_of("inference-base", record)
+    assert [row.ratio for row in rows] == [0.5, 4.0, None]
+    assert [row.headline for row in rows] == [True, False, False]
+    assert rows[0].markdown().endswith("| 200 ms | 100 ms (fast) | 0.50× | 75% |")
+    assert "gone is not installed" in rows[2].markdown()
+
+
+def test_gemm_limit_takes_the_better_rate_of_the_same_type():
+    record = {"gemm_gflops": {"torch": 100.0, "ours": 200.0}}
+    record["gemm_gflops_bfloat16"] = {"torch": 400.0, "ours": 300.0}
+    assert harness.gemm_limit(2e11, record, "float32") == 1.0
+    assert harness.gemm_limit(2e11, record, "bfloat16") == 0.5
+
+
+def test_real_lengths_are_padded_to_the_longest_of_each_batch():
+    made = lengths.batches([3, 1, 2, 5], 2, vocabulary=50)
+    assert [ids.shape for ids, _ in made] == [(2, 3), (2, 5)]
+    assert [n.tolist() for _, n in made] == [[3, 1], [2, 5]]
+    assert np.count_nonzero(made[1][0]) == 7
+    assert lengths.padding(made) == 1 - 11 / 16
+
+
+def test_a_side_that_differs_or_fails_is_not_timed_but_named():
+    a = np.array([1.0, -2.0])
+    assert race.difference(a * [1.0, 0.95], a) == pytest.approx(0.05)
+    assert race.difference(a * np.nan, a) == np.inf
+    assert race.difference(a[:1], a) == np.inf
+    worker_error = {"ours": {"median_s": 1.0}, "x": {"skipped": "no"}}
+    assert race.ratios(worker_error) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parity
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("alpha", [None, 0.3])
+def test_the_sides_agree_in_their_own_processes(peers, padded, alpha):
+    shape = peers.Shape(2, 16, 2, 32, 40, 12, alpha=alpha, beta=0.5)
+    some = lengths.batches([5, 9, 2], 3, 40)
+    if not padded:
+        some = [(some[0][0], np.full(3, 9))]
+    settings = {"threads": 1, "rounds": 1, "padded": padded}
+    found = race.race(
+        shape,
+        "float32",
+        {"set": some},
+        sides=("ours", "torch eager", "onnxruntime", "openvino", "ctranslate2"),
+        **settings,
+    )["set"]
+    for side in ("ours", "torch eager"):
+        assert found[side]["difference"] < 1e-5
+        assert found[side]["median_s"] > 0
+    for side in ("onnxruntime", "openvino", "ctranslate2"):
+        reason = found[side].get("skipped")
+        assert reason is None or "install" in reason or "has no" in reason
+
+
+def test_a_worker_says_what_went_wrong(peers):
+    with pytest.raises(RuntimeError, match="KeyError"):
+        Worker("no such side", {"threads": 1})
+
+
+@pytest.mark.parametrize("name", ["step_memory", "growth", "import_cost", "same_bits"])
+def test_the_small_benchmarks_run(peers, name, capsys):
+    words = {
+        "step_memory": ["--size", "tiny", "--batch", "1", "--length", "8"],
+        "growth": ["--size", "tiny", "--lengths", "8", "--batches", "1"],
+        "import_cost": ["--rounds", "1"],
+        "same_bits": ["--size", "tiny", "--batch", "1", "--length", "8"],
+    }[name]
+    if name in ("growth", "same_bits"):
+        words += ["--rounds", "1"]
+    importlib.import_module(f"benchmarks.{name}").main([*words, "--dry"])
+    assert {
+        "step_memory": "ours takes",
+        "growth": "ratio",
+        "import_cost": "MiB",
+        "same_bits": "same bits cost",
+    }[name] in (out := capsys.readouterr().out) or "not measured" in out
+
+
+def test_growth_is_drawn_from_its_record(tmp_path):
+    one = {"vanilla": {"median_s": 0.1}, "evolving": {"median_s": 0.12}, "ratio": 1.2}
+    series = [one | {"batch": 2, "length": n} for n in (32, 64)]
+    record = {
+        "results": {"length": series, "batch": series},
+        "settings": {"size": "base", "dtype": "float32"},
+        "machine": machine(),
+        "date": "2026-01-01",
+    }
+    growth.plot(record, tmp_path / "g.png")
+    assert (tmp_path / "g.png").stat().st_size > 1000
+    assert "32: 1.20, 64: 1.20" in rows_of("growth-base", record)[0].ours
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ Rooms that need more than NumPy are imported when they are first used.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention import errors
@@ -40,6 +41,7 @@ _LAZY: dict[str, str] = {
     "no_grad": "evolving_attention.autograd",
     "AutoTokenizer": "evolving_attention.text",
     "doctor": "evolving_attention.diagnosis",
+    "profile": "evolving_attention.profiling",
     **dict.fromkeys(
         [
             "AutoConfig",
@@ -84,6 +86,7 @@ _ROOMS = (
     "modeling",
     "optim",
     "plots",
+    "profiling",
     "text",
     "training",
 )
@@ -105,6 +108,10 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+if os.environ.get("EA_PROFILE") == "1":  # the table of kernels when the process ends
+    importlib.import_module(f"{__name__}.profiling").report_at_exit()
+
+
 if TYPE_CHECKING:
     from evolving_attention import (
         attention,
@@ -117,6 +124,7 @@ if TYPE_CHECKING:
         modeling,
         optim,
         plots,
+        profiling,
         text,
         training,
     )
@@ -135,6 +143,7 @@ if TYPE_CHECKING:
     from evolving_attention.autograd import no_grad
     from evolving_attention.diagnosis import doctor
     from evolving_attention.modeling import *  # noqa: F403
+    from evolving_attention.profiling import profile
     from evolving_attention.text import AutoTokenizer
     from evolving_attention.training import (
         EarlyStoppingCallback,

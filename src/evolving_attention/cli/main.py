@@ -142,6 +142,45 @@ def doctor(
     command.run(as_json=json, run_self_test=not no_self_test)
 
 
+@app.command()
+def bench(
+    size: Annotated[
+        list[str] | None,
+        typer.Option("--size", help="tiny, small, base; repeatable [small, base]."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(help="float32, bfloat16; repeatable [what the CPU has]."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Begin no model after them.")] = 40.0,
+    num_threads: Annotated[
+        int | None,
+        typer.Option("--num_threads", "--num-threads", min=1, help="Default: all."),
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Also the share of each kernel.")
+    ] = False,
+    no_compare: Annotated[
+        bool, typer.Option("--no-compare", help="Leave PyTorch out if it is there.")
+    ] = False,
+    json: Annotated[
+        Path | None, typer.Option("--json", help="Write JSON to this file (-: stdout).")
+    ] = None,
+) -> None:
+    """Measure training and inference of BERT on this machine, in a minute."""
+    from evolving_attention.cli import bench as command
+
+    command.run(
+        sizes=size or ["small", "base"],
+        dtypes=dtype or [],
+        seconds=seconds,
+        num_threads=num_threads,
+        with_profile=profile,
+        compare=not no_compare,
+        json_file=json,
+    )
+
+
 def main() -> None:
     """Entry point of ``evolving-attention``."""
     app(prog_name="evolving-attention")

@@ -1,0 +1,200 @@
+"""What each benchmark's record says in rows: ours, the other side, and their ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    ``ratio`` is how many times faster (or smaller) ours is; None where there is no
+    other side. ``share`` is the share of the GEMM limit that ours reaches.
+    ``headline`` rows go into the README, all go into docs/benchmarks.md.
+    """
+
+    what: str
+    ours: str
+    other: str
+    ratio: float | None
+    share: float | None = None
+    headline: bool = True
+
+    def markdown(self) -> str:
+        """The row of a markdown table."""
+        ratio = "" if self.ratio is None else f"{self.ratio:.2f}×"
+        share = "" if self.share is None else f"{self.share:.0%}"
+        return f"| {self.what} | {self.ours} | {self.other} | {ratio} | {share} |"
+
+
+def _ms(one: Record) -> str:
+    return f"{one['median_s'] * 1e3:.0f} ms"
+
+
+def _share(result: Record) -> float | None:
+    limit = result.get("work", {}).get("gemm_limit_s")
+    return limit / result["ours"]["median_s"] if limit else None
+
+
+def _shape(settings: Record) -> str:
+    text = (
+        f"{settings['dtype']}, batch {settings['batch']}, length {settings['length']}"
+    )
+    return text + (f", {settings['isa'].upper()} only" if settings.get("isa") else "")
+
+
+def training(record: Record) -> list[Row]:
+    """The training step against eager PyTorch."""
+    settings, rows = record["settings"], []
+    for kind, result in record["results"].items():
+        if "ours" in result and "torch" in result:
+            ours, theirs = result["ours"], result["torch"]
+            what = f"{kind} BERT-{settings['size']} training step, {_shape(settings)}"
+            ratio = theirs["median_s"] / ours["median_s"]
+            rows.append(Row(what, _ms(ours), _ms(theirs), ratio, _share(result)))
+    return rows
+
+
+def cola(record: Record) -> list[Row]:
+    """Fine-tuning against transformers' Trainer."""
+    rates = {k: v["sentences_per_s"] for k, v in record["results"].items()}
+    theirs, rows = rates.get("transformers"), []
+    for kind in ("vanilla", "evolving"):
+        ours = rates.get(f"ours {kind}")
+        if ours and theirs:
+            what = (
+                f"{kind} MiniLM fine-tuned on CoLA; transformers' Trainer (vanilla, "
+                "dynamic padding)"
+            )
+            both = (f"{rate:.0f} sentences/s" for rate in (ours, theirs))
+            rows.append(Row(what, *both, ours / theirs))
+    return rows
+
+
+def _against_all(
+    what: str, result: Record, told: Callable[[Record], str], share: float | None
+) -> list[Row]:
+    """Ours against every other side; the fastest of them makes the headline."""
+    others = {
+        side: one
+        for side, one in result.items()
+        if side != "ours" and isinstance(one, dict) and "median_s" in one
+    }
+    if "median_s" not in result.get("ours", {}):
+        return []
+    ours = result["ours"]
+    rows = []
+    for side, one in sorted(others.items(), key=lambda item: item[1]["median_s"]):
+        ratio = one["median_s"] / ours["median_s"]
+        other = f"{told(one)} ({side})"
+        rows.append(Row(what, told(ours), other, ratio, share, headline=not rows))
+    for side, one in result.items():
+        if isinstance(one, dict) and "skipped" in one:
+            reason = str(one["skipped"]).splitlines()[0][:120]
+            other = f"{side}: {reason}"
+            rows.append(Row(what, told(ours), other, None, share, headline=False))
+    return rows
+
+
+def inference(record: Record) -> list[Row]:
+    """Inference against the engines, on one batch without padding."""
+    settings, rows = record["settings"], []
+    for kind, result in record["results"].items():
+        what = f"{kind} BERT-{settings['size']} inference, {_shape(settings)}"
+        if "median_s" in result.get("ours", {}):
+            rows += _against_all(what, result, _ms, _share(result))
+    return rows
+
+
+def lengths(record: Record) -> list[Row]:
+    """Inference on real lengths."""
+    settings, rows = record["settings"], []
+    names = {"cola": "CoLA's", "mrpc": "MRPC's"}
+    for kind, orders in record["results"].items():
+        for order, result in orders.items():
+            what = (
+                f"{kind} BERT-{settings['size']} inference on "
+                f"{names[settings['task']]} lengths, {order} rows "
+                f"({result['work']['padding']:.0%} padding for the others), "
+                f"{settings['dtype']}"
+            )
+            rows += _against_all(
+                what, result, lambda one: f"{one['sentences_per_s']:.0f} /s", None
+            )
+    return rows
+
+
+def memory(record: Record) -> list[Row]:
+    """Peak memory of a training process."""
+    settings, rows = record["settings"], []
+    for kind, result in record["results"].items():
+        if "ratio" in result:
+            sizes = [result[s]["peak_bytes"] / 2**30 for s in ("ours", "torch")]
+            what = f"{kind} BERT-{settings['size']} training, peak memory, "
+            both = (f"{size:.2f} GiB" for size in sizes)
+            rows.append(Row(what + _shape(settings), *both, sizes[1] / sizes[0]))
+    return rows
+
+
+def imports(record: Record) -> list[Row]:
+    """Import of the BERT class against transformers'."""
+    ours = record["results"].get("ours, BERT class", {})
+    theirs = record["results"].get("transformers, BERT class", {})
+    if "median_s" not in ours or "median_s" not in theirs:
+        return []
+    both = (f"{_ms(x)}, {x['peak_bytes'] / 2**20:.0f} MiB" for x in (ours, theirs))
+    ratio = theirs["median_s"] / ours["median_s"]
+    return [Row("import of the BERT classifier", *both, ratio)]
+
+
+def same_bits(record: Record) -> list[Row]:
+    """The price of the same bits, in the training step."""
+    settings, rows = record["settings"], []
+    for kind, result in record["results"].items():
+        what = (
+            f"{kind} BERT-{settings['size']} training step, {_shape(settings)}: same "
+            "bits for any threads, and oneDNN's own division of the work"
+        )
+        free = result["onednn_parallel"]
+        ratio = 1 / (1 + result["price"])
+        ours = _ms(result["same bits"])
+        rows.append(Row(what, ours, _ms(free), ratio, headline=False))
+    return rows
+
+
+def growth(record: Record) -> list[Row]:
+    """Evolving over vanilla attention along length and batch, ours only."""
+    settings, rows = record["settings"], []
+    for axis, points in record["results"].items():
+        told = ", ".join(f"{one[axis]}: {one['ratio']:.2f}" for one in points)
+        other = "batch" if axis == "length" else "length"
+        what = (
+            f"evolving over vanilla, BERT-{settings['size']} training step, "
+            f"{settings['dtype']}, {other} {points[0][other]}, by {axis}"
+        )
+        rows.append(Row(what, told, "", None, headline=False))
+    return rows
+
+
+# First word of a record's name: its rows.
+ROWS: dict[str, Callable[[Record], list[Row]]] = {
+    "training": training,
+    "inference": inference,
+    "lengths": lengths,
+    "cola": cola,
+    "memory": memory,
+    "import": imports,
+    "samebits": same_bits,
+    "growth": growth,
+}
+
+
+def rows_of(name: str, record: Record) -> list[Row]:
+    """The rows of a record, none for a benchmark that is not known."""
+    make = ROWS.get(name.split("-")[0])
+    return make(record) if make else []

@@ -1,0 +1,92 @@
+"""The price of the same bits for any number of threads, in the training step.
+
+Compares the product of matrices whose jobs are cut by shapes alone with oneDNN's own
+division of the work, the implementation ``matmul:onednn_parallel``, where it is built.
+
+    python -m benchmarks.same_bits [--size base] [--batch 8] [--length 128]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import harness
+from benchmarks.models import (
+    DTYPES,
+    KINDS,
+    SIZES,
+    batch_of,
+    our_model,
+    our_step,
+    shape_of,
+)
+
+OTHER = ("matmul", "onednn_parallel")
+
+
+def available() -> bool:
+    """Whether this build has the other implementation."""
+    from evolving_attention import _core
+
+    return OTHER in {(kernel, name) for kernel, name, _ in _core.kernel_entries()}
+
+
+def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The same model and batch, stepped with one product and the other in turn."""
+    from evolving_attention import _core
+
+    shape = shape_of(options.size, kind)
+    ids, labels = batch_of(shape, options.batch, options.length)
+    step = our_step(our_model(shape, options.dtype), ids, labels)
+
+    def forced(name: str) -> Callable[[], None]:
+        def run() -> None:
+            _core.force_kernel(OTHER[0], name)
+            try:
+                step()
+            finally:
+                _core.force_kernel(OTHER[0], "")
+
+        return run
+
+    runs = {"same bits": forced(""), OTHER[1]: forced(OTHER[1])}
+    times = harness.interleave(runs, options.rounds, warmup=1)
+    found: dict[str, Any] = {k: harness.summarize(s) for k, s in times.items()}
+    found["price"] = found["same bits"]["median_s"] / found[OTHER[1]]["median_s"] - 1
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", choices=SIZES, default="base")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=128)
+    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--dry", action="store_true", help="write no JSON")
+    options = parser.parse_args(arguments)
+    if not available():
+        print(f"not measured: this build has no implementation {':'.join(OTHER)}")
+        return
+    machine = harness.measured_machine(options.threads, options.dtype)
+    print(harness.machine_line(machine))
+    results = {}
+    for kind in options.kinds:
+        one = results[kind] = measure(kind, options)
+        both = (one[n]["median_s"] * 1e3 for n in ("same bits", OTHER[1]))
+        print("{:9s} {:.1f} ms, {:.1f} ms free".format(kind, *both), end="")
+        print(f": the same bits cost {one['price']:+.1%}")
+    if not options.dry:
+        settings = {k: v for k, v in vars(options).items() if k != "dry"}
+        name = f"samebits-{options.size}-{options.batch}x{options.length}"
+        name += f"-{options.dtype}"
+        print(harness.write(name, machine, results, settings=settings))
+
+
+if __name__ == "__main__":
+    main()
