@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import zipfile
 
 import numpy as np
@@ -17,7 +18,7 @@ from helpers_fake_model import FakeModel, install_fake_core
 from evolving_attention.cli import glue, glue_results
 from evolving_attention.cli import main as cli_main
 from evolving_attention.data.glue_tasks import TASKS
-from evolving_attention.errors import NonFiniteError
+from evolving_attention.errors import InputError, NonFiniteError
 
 pytest.importorskip("sklearn")
 pytest.importorskip("scipy")
@@ -321,6 +322,32 @@ def test_settings_of_the_paper_and_who_has_the_last_word(run, built, glue_dir):
     assert (made.args.learning_rate, made.args.num_train_epochs) == (2e-5, 3.0)
     assert made.args.per_device_train_batch_size == 4
     assert made.dropout["hidden_dropout_prob"] == 0.1
+
+
+def test_tokenising_is_done_in_the_background(run, glue_dir, monkeypatch):
+    from evolving_attention.data import features
+
+    real, seen = features.tokenize_dataset, []
+
+    def watched(*args, **options):
+        seen.append(threading.current_thread().name)
+        return real(*args, **options)
+
+    monkeypatch.setattr(features, "tokenize_dataset", watched)
+    options = {"task_name": "cola", "data_dir": glue_dir, "max_steps": 1}
+    assert run(*STEPS, **options)[0] == 0
+    assert len(seen) == 3
+    assert all(name.startswith("ea-tokenise") for name in seen)
+
+    def broken(*args, **options):
+        raise InputError("row 3: 'sentence' is int; expected text")
+
+    monkeypatch.setattr(features, "tokenize_dataset", broken)
+    code, _, err = run("--do_eval", **options)
+    assert code != 0
+    assert "row 3: 'sentence' is int" in err
+    names = [t.name for t in threading.enumerate()]
+    assert not any(name.startswith("ea-") for name in names), names
 
 
 # --- mistakes -------------------------------------------------------------------------

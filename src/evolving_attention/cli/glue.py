@@ -198,8 +198,9 @@ class _Run:
 
     def _trainer(self) -> Any:
         """Tokenizer, model and Trainer."""
+        from concurrent.futures import ThreadPoolExecutor
+
         from evolving_attention.data.collate import collate_padded
-        from evolving_attention.data.features import tokenize_dataset
         from evolving_attention.text import AutoTokenizer
         from evolving_attention.training.runtime import set_num_threads, set_seed
         from evolving_attention.training.trainer import Trainer
@@ -214,7 +215,10 @@ class _Run:
             length = limit
         set_num_threads(self.args.num_threads)
         set_seed(self.args.seed)
-        self.model = self._model(name)
+        with ThreadPoolExecutor(1, "ea-tokenise") as pool:
+            ready = pool.submit(self._tokenise, tokenizer, length)
+            self.model = self._model(name)
+        ready.result()  # raises what went wrong there
         collator = None
         if self.data_args.pad_to_max_length:
             collator = functools.partial(
@@ -222,13 +226,6 @@ class _Run:
                 pad_token_id=tokenizer.pad_token_id or 0,
                 pad_to_length=length,
             )
-        ready = functools.partial(
-            tokenize_dataset, tokenizer=tokenizer, max_length=length
-        )
-        data = self.data
-        self.train_rows = None if data.train is None else ready(data.train)
-        self.eval_rows = {n: ready(part) for n, part in data.evaluation.items()}
-        self.test_rows = {n: ready(part) for n, part in data.prediction.items()}
         return Trainer(
             self.model,
             self.args,
@@ -238,6 +235,18 @@ class _Run:
             processing_class=tokenizer,
             compute_metrics=self._metrics(),
         )
+
+    def _tokenise(self, tokenizer: Any, length: int) -> None:
+        """Ids of all rows; in the background, while the model is read."""
+        from evolving_attention.data.features import tokenize_dataset
+
+        ready = functools.partial(
+            tokenize_dataset, tokenizer=tokenizer, max_length=length
+        )
+        data = self.data
+        self.train_rows = None if data.train is None else ready(data.train)
+        self.eval_rows = {n: ready(part) for n, part in data.evaluation.items()}
+        self.test_rows = {n: ready(part) for n, part in data.prediction.items()}
 
     def _model(self, name: str) -> Any:
         from evolving_attention.modeling import (
