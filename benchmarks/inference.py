@@ -76,6 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
         for kind in options.kinds:
             result = results[kind] = measure(kind, size, options)
             work = result.pop("flops")
+            harness.measure_gemm_again(machine, options.dtype)
             limit = harness.gemm_limit(work["total"], machine, options.dtype)
             show(f"{kind:9s} {batch}x{length}", result, limit, batch)
             result["work"] = {"flops": work, "gemm_limit_s": limit}
@@ -84,6 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
                 k: v for k, v in vars(options).items() if k not in ("dry", "shapes")
             } | {"batch": batch, "length": length}
             name = f"inference-{options.size}-{batch}x{length}-{options.dtype}"
+            name += harness.only(options.kinds)
             print(harness.write(name, machine, results, settings=settings))
 
 

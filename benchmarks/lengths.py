@@ -135,10 +135,15 @@ def main(arguments: list[str] | None = None) -> None:
     for kind in options.kinds:
         found = results[kind] = measure(kind, lengths, options)
         work = flops(shape_of(options.size, kind), lengths)["total"]
-        show(kind, found, harness.gemm_limit(work, machine, options.dtype))
+        harness.measure_gemm_again(machine, options.dtype)
+        limit = harness.gemm_limit(work, machine, options.dtype)
+        for result in found.values():
+            result["work"]["gemm_limit_s"] = limit
+        show(kind, found, limit)
     if not options.dry:
         settings = {k: v for k, v in vars(options).items() if k not in ("dry", "data")}
         name = f"lengths-{options.task}-{options.size}-{options.dtype}"
+        name += harness.only(options.kinds)
         print(harness.write(name, machine, results, settings=settings))
 
 

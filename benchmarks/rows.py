@@ -124,7 +124,10 @@ def lengths(record: Record) -> list[Row]:
                 f"{settings['dtype']}"
             )
             rows += _against_all(
-                what, result, lambda one: f"{one['sentences_per_s']:.0f} /s", None
+                what,
+                result,
+                lambda one: f"{one['sentences_per_s']:.0f} /s",
+                _share(result) if "median_s" in result.get("ours", {}) else None,
             )
     return rows
 

@@ -147,6 +147,7 @@ def main(arguments: list[str] | None = None) -> None:
         result["start_loss"] = start
         lengths = [options.length] * options.batch
         work = flops(shape_of(options.size, kind), lengths, training=True)
+        harness.measure_gemm_again(machine, options.dtype)
         limit = harness.gemm_limit(work["total"], machine, options.dtype)
         result["work"] = {"flops": work, "gemm_limit_s": limit}
         show(kind, result, options.batch, limit)
@@ -154,6 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
         settings = {k: v for k, v in vars(options).items() if k not in ("dry", "side")}
         name = f"training-{options.size}-{options.batch}x{options.length}"
         name += f"-{options.dtype}" + (f"-{options.isa}" if options.isa else "")
+        name += harness.only(options.kinds)
         print(harness.write(name, machine, results, settings=settings))
 
 
