@@ -167,13 +167,20 @@ def test_models_agree_with_the_switch_off(attention):
             np.testing.assert_allclose(ours[name], value, rtol=0, atol=bound)
 
 
-def test_probabilities_take_the_plain_path_of_their_layer():
+def test_probabilities_and_carry_are_there_when_asked_for():
     model = tiny(attention=ea.attention.Evolving(0.3, 0.4)).eval()
-    before = forward_calls()
-    out = model(**draw().packed(), output_attentions=[1], output_attention_logits=[0])
-    assert forward_calls() - before == model.config.num_hidden_layers - 1
-    assert set(out.attentions) == {1}
-    assert np.isfinite(np.asarray(out.attention_logits[0])).all()
+    outputs = []
+    for on in (True, False):
+        _core.set_fast_path("fused_attention", on)
+        outputs.append(
+            model(**draw().packed(), output_attentions=[1], output_attention_logits=[2])
+        )
+    ours, theirs = outputs
+    for name, layer in (("attentions", 1), ("attention_logits", 2)):
+        assert set(ours[name]) == {layer}
+        np.testing.assert_allclose(
+            np.asarray(ours[name][layer]), np.asarray(theirs[name][layer]), atol=1e-5
+        )
 
 
 def test_without_evolution_bits_are_vanilla():

@@ -44,14 +44,20 @@ AttentionOutput Attention::forward(const Var& x, const Var& previous,
       static_cast<double>(config_.hidden_size / config_.heads);
   const double scale = 1.0 / std::sqrt(head_width);
   const Var q = query_(x);
-  if (enabled(FastPath::fused_attention) && scope_->dense() && !bias_ &&
-      !wanted.probabilities) {
+  if (enabled(FastPath::fused_attention) && scope_->dense() && !bias_) {
     if (const auto form = evolve_->closed_form()) {
-      const FusedAttentionOutput out = fused_attention(
-          q, key_(x), value_(x), previous, form->weight, form->bias, packing,
-          {form->c, scale, form->softmax_scale,
-           training() ? config_.dropout : 0.0, wanted.carry});
-      return {out.context, out.carry, {}};
+      const Var k = key_(x);
+      const Var v = value_(x);
+      const FusedAttentionOutput out =
+          fused_attention(q, k, v, previous, form->weight, form->bias, packing,
+                          {form->c, scale, form->softmax_scale,
+                           training() ? config_.dropout : 0.0,
+                           wanted.carry || wanted.probabilities});
+      Var probabilities;  // asking for them changes no other bit
+      if (wanted.probabilities) {
+        probabilities = map_softmax(out.carry, packing, form->softmax_scale);
+      }
+      return {out.context, out.carry, probabilities};
     }
   }
   Var scores = scope_->score(q, key_(x), scale, context);

@@ -9,7 +9,7 @@ namespace {
 
 // Cells of all heads of a group: two maps of float32 stay in the last cache.
 constexpr std::int64_t kGroupCells = 1 << 20;
-constexpr std::int64_t kBlockCells = 2048, kBlockRows = 12;
+constexpr std::int64_t kBlockCells = 2816, kBlockRows = 10;
 
 // Sums of the convolution's gradients over all groups, in their order.
 class ParameterSums {
@@ -54,9 +54,10 @@ void convolution_phase(const Backward<T>& f, const PackedHeads<T>& keys,
   const std::int64_t padded = jobs.largest([&](const MapBlock& b) {
     return padded_size(s.heads, s.r, group.n_k(b.sequence), b.rows + 2 * s.r);
   });
-  const std::int64_t conv = jobs.largest([&](const MapBlock& b) {
+  const std::int64_t convolved = jobs.largest([&](const MapBlock& b) {
     return convolved_size(s.heads, s.r, group.n_k(b.sequence), b.rows);
   });
+  const std::int64_t conv = convolved > padded ? convolved : padded;
   const std::int64_t wide =
       jobs.largest([&](const MapBlock& b) { return b.rows + 2 * s.r; }) * s.d;
   const std::int64_t sums_size = WeightSums::size(s.heads, s.taps);
@@ -64,13 +65,11 @@ void convolution_phase(const Backward<T>& f, const PackedHeads<T>& keys,
                              static_cast<std::int64_t>(sizeof(float)) +
                          1);
   parallel_for(jobs.count(), [&](std::int64_t job) {
-    const Scratch scratch((2 * padded + conv + wide + sums_size) *
-                              sizeof(float) +
+    const Scratch scratch((padded + conv + wide + sums_size) * sizeof(float) +
                           s.taps * sizeof(std::int64_t));
     BlockParts parts;
     parts.offset = scratch.as<std::int64_t>();
-    parts.input = reinterpret_cast<float*>(parts.offset + s.taps);
-    parts.gate = parts.input + padded;
+    parts.gate = reinterpret_cast<float*>(parts.offset + s.taps);
     parts.conv = parts.gate + padded;
     parts.wide = parts.conv + conv;
     WeightSums sums(parts.wide + wide, s.heads, s.taps);

@@ -190,7 +190,7 @@ struct GroupMaps {
 };
 
 struct BlockParts {
-  float *input, *gate, *conv, *wide;
+  float *gate, *conv, *wide;
   std::int64_t* offset;
 };
 
@@ -201,7 +201,7 @@ Padded mixed(const Backward<T>& f, const PackedHeads<T>& keys,
              const BlockParts& parts) {
   const FusedAttention& in = f.args.in;
   const std::int64_t r = f.s.r, top = block.row - r;
-  const Padded to(parts.input, r, m.n_k, block.rows + 2 * r);
+  const Padded to(parts.conv, r, m.n_k, block.rows + 2 * r);
   const T* const previous = in.previous.template as<const T>();
   const Vf a = set(static_cast<float>(in.c.a));
   const Vf b = set(static_cast<float>(in.c.b));
@@ -264,6 +264,7 @@ void convolution_block(const Backward<T>& f, const PackedHeads<T>& keys,
       });
     }
   }
+  // I takes the place of dI, which has done its work.
   const Padded input = mixed(f, keys, m, block, parts);
   sums.add(g, input.data, parts.offset, block.rows, dbias);
 }
