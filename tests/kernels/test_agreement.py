@@ -19,7 +19,7 @@ from support.table import CASES
 
 from evolving_attention import _core, errors, optim
 
-ACTIVATION_OPS = (*ACTIVATIONS, "leaky_relu")
+ACTIVATION_OPS = (*ACTIVATIONS, "leaky_relu", "linear_activation")
 
 # Which ops run a kernel, forward or backward.
 KERNEL_OPS = {
@@ -43,7 +43,7 @@ KERNEL_OPS = {
     "layer_norm_forward": ("layer_norm", "dropout_layer_norm"),
     "map_conv_backward": ("map_conv",),
     "map_conv_forward": ("map_conv",),
-    "matmul": ("matmul", "linear"),
+    "matmul": ("matmul", "linear", "linear_activation"),
     "scatter_add_rows": ("gather_rows", "embedding"),
     "softmax_backward": ("softmax", "map_softmax"),
     "softmax_forward": ("softmax", "map_softmax"),
@@ -124,13 +124,15 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
         if kernel_calls(kernel, implementation) == before:
             continue  # an op need not run each kernel in each case
         taken.append(str(case))
+        # Products follow the backward of the activation inside linear_activation.
+        last = kernel.endswith("backward") and case.op != "linear_activation"
         for which, (ours, theirs) in enumerate(zip(got, want, strict=True)):
             assert_agrees(
                 ours,
                 theirs,
                 dtype=dtype,
                 terms=case.sum_length,
-                downstream=which > 0 and not kernel.endswith("backward"),
+                downstream=which > 0 and not last,
                 cancels=case.cancels,
                 at=f"{case} {dtype}, " + (f"gradient {which - 1}" if which else "out"),
             )

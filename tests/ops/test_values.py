@@ -220,3 +220,34 @@ def test_dropout_before_a_norm_checks_its_probability():
     x, w = tensor(np.ones((2, 3))), tensor(np.ones(3))
     with pytest.raises(errors.ConfigError, match="outside"):
         _core.ops.dropout_layer_norm(x, x, w, w, 1e-5, 1.5, True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("kind", ["gelu", "gelu_new", "relu", "tanh"])
+@pytest.mark.parametrize("sizes", [(5, 7, 3), (2, 3, 9), (67, 33, 517)])
+def test_fused_activation_has_the_bits_of_linear_then_activation(
+    sizes, kind: str, dtype: str
+):
+    m, k, n = sizes
+    rng = np.random.default_rng(2)
+    draws = [rng.standard_normal(s) for s in ((m, k), (n, k), (n,))]
+    dy = tensor(rng.standard_normal((m, n)), dtype)
+
+    def run(on: bool) -> list[np.ndarray]:
+        _core.set_fast_path("fused_activation", on)
+        try:
+            inputs = [
+                _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
+                for a in draws
+            ]
+            y = _core.ops.linear_activation(*inputs, kind)
+            y.backward(dy)
+            plain = _core.ops.linear_activation(*(x.detach() for x in inputs), kind)
+            tensors = (y, plain, *(x.grad for x in inputs))
+            return [np.array(np.asarray(a)) for a in tensors]
+        finally:
+            _core.set_fast_path("fused_activation", True)
+
+    fused, spelled = run(True), run(False)
+    assert [a.tobytes() for a in fused] == [a.tobytes() for a in spelled]
+    assert fused[0].tobytes() == fused[1].tobytes()  # in place without a graph

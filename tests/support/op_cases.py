@@ -141,6 +141,17 @@ def products() -> Iterator[Case]:
                 wide=(m, k, n) in wide,
                 terms=max(m, k, n),
             )
+            name = "gelu" if with_bias else "relu"
+            yield Case(
+                "linear_activation",
+                f"{m}x{k}x{n}_{name}" + ("_bias" if with_bias else ""),
+                shapes,
+                lambda x, w, b=None, f=name: ops().linear_activation(x, w, b, f),
+                lambda x, w, b=0.0, f=name: ACTIVATIONS[f](x @ w.T + b),
+                wide=(m, k, n) in wide,
+                terms=max(m, k, n),
+                cancels=float(max(1, k)),
+            )
     yield Case(
         "linear",
         "three_axes",

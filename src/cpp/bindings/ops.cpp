@@ -106,6 +106,14 @@ void bind_layers(py::module_& m) {
       },
       py::arg("x"), py::arg("weight"), py::arg("bias") = py::none(), Release(),
       "x W^T + b; weight (out, in), bias (out,)");
+  m.def(
+      "linear_activation",
+      [](const Var& x, const Var& w, const OptionalVar& b,
+         const std::string& kind) {
+        return linear_activation(x, w, or_none(b), parse_activation(kind));
+      },
+      py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("activation"),
+      Release(), "activation of x W^T + b: gelu, gelu_new, relu or tanh");
   m.def("matmul", &matmul, py::arg("a"), py::arg("b"),
         py::arg("transpose_a") = false, py::arg("transpose_b") = false,
         Release(), "product of matrices, or of equal batches of them");

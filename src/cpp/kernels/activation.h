@@ -19,7 +19,7 @@ enum class Activation : std::uint8_t {
   sqrt,
 };
 
-// y = f(x); contiguous, one shape, one dtype.
+// y = f(x); contiguous, one shape, one dtype. y may be x.
 struct ActivationForward {
   static constexpr const char* name = "activation_forward";
   struct Args {
@@ -29,13 +29,15 @@ struct ActivationForward {
   };
 };
 
-// dx = dy f'(x), from the saved input x.
+// dx = dy f'(x), from the saved input x. With dbias [width], all are [rows,
+// width], and it receives the sum of the rows of dx, which are added as stored.
 struct ActivationBackward {
   static constexpr const char* name = "activation_backward";
   struct Args {
     Activation kind;
     double slope;
     TensorView dy, x, dx;
+    TensorView dbias = {};  // optional
   };
 };
 

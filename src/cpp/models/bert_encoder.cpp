@@ -112,7 +112,7 @@ EncodedText BertEncoder::forward(const TextInputs& inputs, Reads reads) {
     const Var first = first_only
                           ? out.stack.last
                           : gather_rows(out.stack.last, out.text.first_rows);
-    out.pooled = activation((*pooler_)(first), Activation::tanh);
+    out.pooled = (*pooler_)(first, Activation::tanh);
   }
   return out;
 }

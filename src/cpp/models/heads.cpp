@@ -40,7 +40,7 @@ LanguageModelHead::LanguageModelHead(const BertSizes& sizes, DType dtype,
 }
 
 Var LanguageModelHead::forward(const Var& rows, const Var& word_weight) {
-  const Var h = norm_(activation(dense_(rows), activation_));
+  const Var h = norm_(dense_(rows, activation_));
   return linear(h, word_weight, bias_);
 }
 

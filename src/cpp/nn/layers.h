@@ -15,6 +15,9 @@ class Linear : public Module {
             add_parameter("weight", {out, in}, dtype, Init::normal(init_std))),
         bias_(add_parameter("bias", {out}, dtype, {})) {}
   Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
+  Var operator()(const Var& x, Activation kind) const {
+    return linear_activation(x, weight_, bias_, kind);
+  }
 
  private:
   Var weight_, bias_;

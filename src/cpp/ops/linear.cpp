@@ -1,10 +1,13 @@
 // Affine maps and matrix products.
 #include "ops/linear.h"
 
+#include <optional>
+
 #include "autograd/node.h"
 #include "kernels/gemm.h"
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
+#include "ops/activation.h"
 #include "runtime/check.h"
 #include "runtime/fast_paths.h"
 
@@ -41,9 +44,17 @@ const Storage* keeper_of(const Var& weight) {
   return nullptr;
 }
 
-}  // namespace
+// db = sum of the rows of dy.
+Tensor sum_of_rows(const Tensor& dy) {
+  const std::int64_t width = dy.dim(1);
+  const Tensor db = empty({1, width}, dy.dtype());
+  kernels::run<Sum>({reshape_view(dy, {1, dy.dim(0), width}), db});
+  return reshape_view(db, {width});
+}
 
-Var linear(const Var& x, const Var& weight, const Var& bias) {
+// x W^T + b, and f of that where there is one.
+Var affine(const Var& x, const Var& weight, const Var& bias,
+           std::optional<Activation> f) {
   EA_CHECK(x.rank() >= 1 && weight.rank() == 2 && x.dim(-1) == weight.dim(1),
            "linear",
            "weight has shape {}, input {}: expected (out, in) and "
@@ -65,11 +76,28 @@ Var linear(const Var& x, const Var& weight, const Var& bias) {
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.dim(0);
   const Shape before = x.shape();
+  Tensor out = y;
+  if (f) {
+    // The backward reads f's argument: only without one it may be overwritten.
+    if (recording({x, weight, bias})) out = empty(y.shape(), y.dtype());
+    kernels::run<ActivationForward>({*f, 0.0, y, out});
+  }
   return record(
-      "linear", reshape_view(y, shape), {x, weight, bias}, {x2, weight.data()},
-      [before](const Node& node, const Tensor& grad) {
+      "linear", reshape_view(out, shape), {x, weight, bias},
+      {x2, weight.data(), f ? y : Tensor()},
+      [before, f](const Node& node, const Tensor& grad) {
         // dx = dy W, dW = dy^T x, db = sum of rows of dy
-        const Tensor dy = as_matrix(grad);
+        Tensor dy = as_matrix(grad);
+        Tensor db;
+        if (f) {
+          const Tensor& argument = node.saved(2);
+          const Tensor d = empty(dy.shape(), dy.dtype());
+          if (node.wants(2)) db = empty({dy.dim(1)}, dy.dtype());
+          kernels::run<ActivationBackward>({*f, 0.0, dy, argument, d, db});
+          dy = d;
+        } else if (node.wants(2)) {
+          db = sum_of_rows(dy);
+        }
         const Tensor& x2 = node.saved(0);
         const Tensor& w = node.saved(1);
         Node::Gradients grads(3);
@@ -77,14 +105,23 @@ Var linear(const Var& x, const Var& weight, const Var& bias) {
           grads[0] = reshape_view(run_matmul(dy, w, false, false), before);
         }
         if (node.wants(1)) grads[1] = run_matmul(dy, x2, true, false);
-        if (node.wants(2)) {
-          const std::int64_t width = dy.dim(1);
-          const Tensor db = empty({1, width}, dy.dtype());
-          kernels::run<Sum>({reshape_view(dy, {1, dy.dim(0), width}), db});
-          grads[2] = reshape_view(db, {width});
-        }
+        grads[2] = db;
         return grads;
       });
+}
+
+}  // namespace
+
+Var linear(const Var& x, const Var& weight, const Var& bias) {
+  return affine(x, weight, bias, {});
+}
+
+Var linear_activation(const Var& x, const Var& weight, const Var& bias,
+                      Activation kind) {
+  if (!enabled(FastPath::fused_activation)) {
+    return activation(linear(x, weight, bias), kind);
+  }
+  return affine(x, weight, bias, kind);
 }
 
 Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {

@@ -31,6 +31,7 @@ __all__: list[str] = [
     "layer_norm",
     "leaky_relu",
     "linear",
+    "linear_activation",
     "log",
     "map_conv",
     "map_softmax",
@@ -247,6 +248,16 @@ def linear(
 ) -> evolving_attention._core.Tensor:
     """
     x W^T + b; weight (out, in), bias (out,)
+    """
+
+def linear_activation(
+    x: evolving_attention._core.Tensor,
+    weight: evolving_attention._core.Tensor,
+    bias: evolving_attention._core.Tensor | None,
+    activation: str,
+) -> evolving_attention._core.Tensor:
+    """
+    activation of x W^T + b: gelu, gelu_new, relu or tanh
     """
 
 def log(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:

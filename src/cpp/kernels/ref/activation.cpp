@@ -126,6 +126,11 @@ void activation_backward(const ActivationBackward::Args& args) {
   visit_floating(args.x.dtype, ActivationBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });
+  if (!args.dbias.defined()) return;
+  TensorView rows = args.dx, total = args.dbias;
+  rows.shape = {1, args.dx.dim(0), args.dx.dim(1)};
+  total.shape = {1, args.dx.dim(1)};
+  sum({rows, total});
 }
 
 }  // namespace ea::ref

@@ -36,9 +36,9 @@ EncoderLayerOutput EncoderLayer::forward(const Var& x, const Var& previous,
     return rows.defined() ? gather_rows(all, rows) : all;
   };
   const double p = config_.hidden_dropout;
-  const Var h =
-      attention_norm_(attention_dense_(read(attention.context)), read(x), p);
-  const Var wide = activation(intermediate_(h), config_.activation);
+  const Var projected = attention_dense_(read(attention.context));
+  const Var h = attention_norm_(projected, read(x), p);
+  const Var wide = intermediate_(h, config_.activation);
   return {output_norm_(output_(wide), h, p), std::move(attention)};
 }
 

@@ -45,9 +45,6 @@ StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
   StackOutput out;
   Var hidden = x;
   Var previous;
-  // One path for all layers: what is computed does not hang on which are asked
-  // for.
-  const bool probabilities = !wanted.attentions.empty();
   const bool whole =
       !enabled(FastPath::first_tokens) || contains(wanted.hidden_states, n);
   if (contains(wanted.hidden_states, 0)) out.hidden_states[0] = hidden;
@@ -55,10 +52,11 @@ StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
     const auto at = static_cast<std::size_t>(i);
     const bool last = i + 1 == n;
     const bool taken = !last && layers_[at + 1]->takes_previous();
-    EncoderLayerOutput layer = layers_[at]->forward(
-        hidden, previous, packing,
-        {taken || contains(wanted.attention_logits, i), probabilities},
-        last && !whole ? rows : Tensor());
+    EncoderLayerOutput layer =
+        layers_[at]->forward(hidden, previous, packing,
+                             {taken || contains(wanted.attention_logits, i),
+                              contains(wanted.attentions, i)},
+                             last && !whole ? rows : Tensor());
     hidden = layer.hidden;
     previous = layer.attention.carry;
     if (contains(wanted.hidden_states, i + 1))

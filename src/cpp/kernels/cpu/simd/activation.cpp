@@ -1,6 +1,7 @@
 // SIMD functions of one element and their derivatives (kernels/activation.h).
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
+#include "kernels/cpu/simd/row_sums-inl.h"
 #include "kernels/cpu/simd/targets.h"
 
 namespace ea::simd::EA_TARGET {
@@ -93,8 +94,35 @@ void run(const ActivationForward::Args& args) {
                   });
 }
 
+// The same by blocks of rows, and their sum while they are in cache.
+template <typename F, typename T>
+void run_with_bias(const ActivationBackward::Args& args) {
+  const Vf slope = set(static_cast<float>(args.slope));
+  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
+  const std::int64_t block = rows_per_block(rows, width);
+  const std::int64_t blocks = rows > 0 ? ceil_div(rows, block) : 1;
+  const Scratch scratch(blocks * width * 4);
+  float* partial = scratch.as<float>();
+  parallel_for(blocks, [&](std::int64_t b) {
+    const std::int64_t first = b * block;
+    const std::int64_t n = rows - first < block ? rows - first : block;
+    const T* dy = args.dy.as<T>() + first * width;
+    const T* x = args.x.as<T>() + first * width;
+    T* dx = args.dx.as<T>() + first * width;
+    for_vectors(n * width, [&](std::int64_t i, auto part) {
+      const Vf d = F::derivative(load(x + i, part), slope);
+      store(dx + i, load(dy + i, part) * d, part);
+    });
+    float* sum = partial + b * width;
+    __builtin_memset(sum, 0, static_cast<std::size_t>(width) * 4);
+    add_rows(dx, n, width, sum);
+  });
+  combine_rows(partial, args.dbias.as<T>(), 1, blocks, width);
+}
+
 template <typename F, typename T>
 void run(const ActivationBackward::Args& args) {
+  if (args.dbias.defined()) return run_with_bias<F, T>(args);
   const Vf slope = set(static_cast<float>(args.slope));
   const T* dy = args.dy.as<T>();
   const T* x = args.x.as<T>();

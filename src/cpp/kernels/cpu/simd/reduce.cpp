@@ -1,28 +1,10 @@
 // SIMD sums over fixed blocks (kernels/reduce.h).
 #include "kernels/cpu/simd/pieces-inl.h"
+#include "kernels/cpu/simd/row_sums-inl.h"
 #include "kernels/cpu/simd/targets.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
-
-// acc[i] += sum of x[r * inner + i] over the rows, four rows at a time.
-template <typename T>
-void add_rows(const T* x, std::int64_t rows, std::int64_t inner, float* acc) {
-  std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4, x += 4 * inner) {
-    for_vectors(inner, [&](std::int64_t i, auto part) {
-      const Vf ab = load(x + i, part) + load(x + inner + i, part);
-      const Vf cd =
-          load(x + 2 * inner + i, part) + load(x + 3 * inner + i, part);
-      store(acc + i, load(acc + i, part) + (ab + cd), part);
-    });
-  }
-  for (; r < rows; ++r, x += inner) {
-    for_vectors(inner, [&](std::int64_t i, auto part) {
-      store(acc + i, load(acc + i, part) + load(x + i, part), part);
-    });
-  }
-}
 
 // Sums over the rows of each of `outer` matrices [n, inner].
 template <typename T>
@@ -43,20 +25,7 @@ void sum_rows(const T* x, T* y, std::int64_t outer, std::int64_t n,
           add_rows(x + (item / blocks * n + first) * inner, rows, inner, acc);
         }
       });
-  constexpr std::int64_t kColumns = 256;
-  const std::int64_t strips = ceil_div(inner, kColumns);
-  parallel_chunks(outer * strips,
-                  items_per_job((inner < kColumns ? inner : kColumns) * blocks),
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t item = begin; item < end; ++item) {
-                      const std::int64_t o = item / strips;
-                      const std::int64_t i = item % strips * kColumns;
-                      combine_blocks(
-                          partial + o * blocks * inner + i, blocks, inner,
-                          y + o * inner + i,
-                          inner - i < kColumns ? inner - i : kColumns);
-                    }
-                  });
+  combine_rows(partial, y, outer, blocks, inner);
 }
 
 // Sum of n neighbours: short float sums, added up in double.
