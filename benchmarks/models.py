@@ -75,8 +75,8 @@ def our_step(model: Any, ids: np.ndarray, labels: np.ndarray) -> Callable[[], No
     def step() -> None:
         loss = model(input_ids=ids, labels=labels).loss
         loss.backward()
-        ea.optim.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        norm = ea.optim.global_grad_norm(model.parameters())
+        optimizer.step(ea.optim.clip_scale(norm, 1.0))  # clips on the way
         optimizer.zero_grad()
 
     return step

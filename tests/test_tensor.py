@@ -233,6 +233,26 @@ def test_a_gradient_belongs_to_its_leaf_alone():
     assert np.asarray(ones).tolist() == [[1], [1]]
 
 
+def test_a_gradient_that_is_held_does_not_change_when_more_is_added():
+    x = leaf([1.0, 2.0])
+    (x * x).sum().backward()
+    held, view = x.grad, np.asarray(x.grad)
+    (x * x).sum().backward()
+    assert np.asarray(held).tolist() == view.tolist() == [2, 4]
+    assert np.asarray(x.grad).tolist() == [4, 8]
+
+
+def test_shared_gradients_are_not_added_to_in_place():
+    # add() sends one tensor two ways; each way then gets another addition of its own.
+    seed = ea.Tensor([1.0, -1.0], dtype="float64")
+    x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    a, b = x * 1.0, y * 1.0
+    ((a + b) + (a * 2.0 + b * 5.0) + a).backward(seed)
+    assert np.asarray(x.grad).tolist() == [4, -4]
+    assert np.asarray(y.grad).tolist() == [6, -6]
+    assert np.asarray(seed).tolist() == [1, -1]
+
+
 def test_backward_of_a_leaf_is_its_seed():
     x = leaf(2.0)
     x.backward()
