@@ -116,14 +116,6 @@ void f32_product(const Problem& p) {
   f32_tiles_product(q);
 }
 
-// Panels of a kept b are free; those of one call must be earned by its rows.
-bool blocked_pays(const Problem& p, const MatMul::Args& args) {
-  if (args.kept_b != nullptr) return true;
-  static const char* e = getenv("EA_BLOCKROWS");
-  static const std::int64_t rows = e ? atoi(e) : 256;
-  return p.m >= rows;
-}
-
 // Without a sum to take, y is the bias.
 void no_depth(const Problem& p, std::size_t element) {
   char* y = static_cast<char*>(p.y);
@@ -148,7 +140,7 @@ void matmul(const MatMul::Args& args) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (p.k == 0) {
     no_depth(p, size_of(args.y.dtype));
-  } else if (blocked_pays(p, args) &&
+  } else if (args.kept_b != nullptr &&
              blocked_product(p, args.y.dtype, args.kept_b)) {
     return;
   } else if (args.y.dtype == DType::f32) {

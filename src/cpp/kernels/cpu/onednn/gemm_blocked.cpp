@@ -47,14 +47,13 @@ struct Grid {
 };
 
 Grid grid_of(const Problem& p) {
-  constexpr std::int64_t kMaxRows = 128, kMaxCols = 384, kJobs = 8;
+  constexpr std::int64_t kMaxRows = 128, kJobs = 8;
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
   const std::int64_t panels = parts(p.n, kPanel);
   const std::int64_t down = parts(p.m, kMaxRows);
   const std::int64_t work = p.m * p.n * p.k / kSmallTile;
   const std::int64_t jobs = std::clamp<std::int64_t>(work, 1, kJobs);
-  const std::int64_t across =
-      std::clamp(parts(jobs, down), parts(p.n, kMaxCols), panels);
+  const std::int64_t across = std::min(parts(jobs, down), panels);
   return {Cut(p.m, kRowStep, down), Cut(p.n, kPanel, across)};
 }
 
@@ -62,11 +61,10 @@ ProductKey key_of(const Problem& p, DType dtype, std::int64_t rows,
                   std::int64_t cols) {
   ProductKey key{};
   key.m = parts(rows, kRowStep) * kRowStep;
-  const bool padded = key.m != rows;
   key.n = cols;
   key.k = p.k;
-  key.a_stride = padded ? p.k : p.a_stride;
-  key.y_stride = padded ? cols : p.n;
+  key.a_stride = p.k;  // oneDNN's blocked products have dense rows alone
+  key.y_stride = cols;
   key.bias = p.bias != nullptr;
   key.dtype = dtype;
   key.layout = Layout::panels;
@@ -116,11 +114,13 @@ void blocked_tile(const Problem& p, DType dtype, const Product& product,
   const char* bias = static_cast<const char*>(p.bias);
   char* y = static_cast<char*>(p.y) + (r.row * p.n + r.col) * size;
   char* target = y;
-  if (rows != r.rows) {
+  if (rows != r.rows || p.a_stride != p.k) {
     char* copy = static_cast<char*>(scratch(Scratch::a, rows * p.k * size));
     copy_rows({a, p.a_stride * size}, r.rows, p.k * size, copy, p.k * size);
     std::memset(copy + r.rows * p.k * size, 0, (rows - r.rows) * p.k * size);
     a = copy;
+  }
+  if (rows != r.rows || r.cols != p.n) {
     target = static_cast<char*>(scratch(Scratch::c, rows * r.cols * size));
   }
   execute(product,
