@@ -101,7 +101,12 @@ def test_other_python_threads_go_on_meanwhile(make, threads):
 def test_threads_sharing_a_model_in_eval_get_equal_results(model, threads, count):
     threads(count)
     inputs = {**BATCH.packed(), "output_attentions": True}
-    expected = arrays_of(model(**inputs))
+    # Without gradients weights are laid out for speed: other bits, but always the same.
+    expected = [arrays_of(model(**inputs))]
+    with ea.no_grad():
+        expected.append(arrays_of(model(**inputs)))
+    for key, value in expected[0].items():
+        np.testing.assert_allclose(expected[1][key], value, rtol=0, atol=2e-5)
 
     def work(number):
         results = []
@@ -114,9 +119,9 @@ def test_threads_sharing_a_model_in_eval_get_equal_results(model, threads, count
         return results
 
     with ThreadPoolExecutor(8) as pool:
-        for results in pool.map(work, range(8)):
+        for number, results in enumerate(pool.map(work, range(8))):
             for found in results:
-                assert_same_bits(found, expected)
+                assert_same_bits(found, expected[number % 2])
 
 
 def test_threads_training_their_own_models(threads):

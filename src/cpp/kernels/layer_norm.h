@@ -9,10 +9,10 @@
 namespace ea {
 
 // s = x + residual (s = x without one); with p > 0, which needs a residual,
-// s = d + residual, d the dropout of x as kernels/dropout.h makes and stores it.
-// y = (s - mean(s)) * rstd(s) * weight + bias,   rstd = 1/sqrt(var(s) + eps).
-// x, residual, sum, y: [rows, width] contiguous. mean, rstd: [rows], float32
-// (float64 for float64). `sum` receives s and is given iff residual is.
+// s = d + residual, d the dropout of x as kernels/dropout.h makes and stores
+// it. y = (s - mean(s)) * rstd(s) * weight + bias,   rstd = 1/sqrt(var(s) +
+// eps). x, residual, sum, y: [rows, width] contiguous. mean, rstd: [rows],
+// float32 (float64 for float64). `sum` receives s and is given iff residual is.
 struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
   struct Args {
