@@ -12,6 +12,7 @@ import os
 import sys
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def package_folder(package: str, inside: str) -> Path | None:
         if folder.is_dir():
             return folder
     return None
+
+
+@pytest.fixture(autouse=True)
+def fast_paths_restored() -> Iterator[None]:
+    """Leave the switches of the fast paths as they were found."""
+    core = sys.modules.get("evolving_attention._core")
+    before = core.fast_paths() if core else {}
+    yield
+    for name, on in before.items():
+        core.set_fast_path(name, on)
 
 
 @pytest.fixture(scope="session")

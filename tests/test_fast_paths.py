@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from helpers_models import MODELS, NO_DROPOUT, arrays_of, draw, labels_for, run, tiny
@@ -18,15 +16,6 @@ KINDS = {
     "residual": ea.attention.Residual(),
     "predictive": ea.attention.Predictive(0.3),
 }
-
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Leave the switches as they were."""
-    before = ea.fast_paths()
-    yield
-    for name, on in before.items():
-        ea.set_fast_path(name, on)
 
 
 def results(name: str, kind: str, **wanted: object) -> dict[str, np.ndarray]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from helpers_models import (
@@ -25,14 +23,6 @@ from evolving_attention import _core
 PACKED = Lengths(3, (1, 2, 17, 128, 200))
 WIDTH = 16
 SCALE, SOFTMAX_SCALE = 0.25, 0.7
-
-
-@pytest.fixture(autouse=True)
-def _switch_restored() -> Iterator[None]:
-    before = dict(_core.fast_paths())
-    yield
-    for name, on in before.items():
-        _core.set_fast_path(name, on)
 
 
 def fused(q, k, v, previous, weight, bias, c, dropout):

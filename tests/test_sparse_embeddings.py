@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,6 @@ import evolving_attention as ea
 from evolving_attention import _core, optim
 
 ROWS, WIDTH = 2003, 37
-
-
-@pytest.fixture(autouse=True)
-def _switch_restored() -> Iterator[None]:
-    yield
-    ea.set_fast_path("sparse_embeddings", True)
 
 
 def both(run: Callable[[], list[np.ndarray]]) -> None:

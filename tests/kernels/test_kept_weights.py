@@ -19,7 +19,6 @@ def _settings_restored() -> Iterator[None]:
     before = _core.get_num_threads()
     yield
     _core.set_num_threads(before)
-    ea.set_fast_path("packed_weights", True)
 
 
 def values(seed: int, *shape: int) -> np.ndarray:

@@ -203,16 +203,14 @@ def test_fused_norm_has_the_bits_of_dropout_then_layer_norm(shape, dtype: str):
     def dropout_calls() -> int:
         return sum(n for name, _, n in _core.kernel_entries() if name == "dropout")
 
+    _core.set_fast_path("fused_norm", True)
     want, before = run(spelled), dropout_calls()
     for got in (run(fused), run(fused)):
         assert [a.tobytes() for a in got] == [a.tobytes() for a in want]
     assert dropout_calls() == before  # the fused op ran no dropout of its own
     _core.set_fast_path("fused_norm", False)
-    try:
-        got = run(fused)
-        assert dropout_calls() == before + 2  # forward and backward
-    finally:
-        _core.set_fast_path("fused_norm", True)
+    got = run(fused)
+    assert dropout_calls() == before + 2  # forward and backward
     assert [a.tobytes() for a in got] == [a.tobytes() for a in want]
 
 
@@ -235,18 +233,15 @@ def test_fused_activation_has_the_bits_of_linear_then_activation(
 
     def run(on: bool) -> list[np.ndarray]:
         _core.set_fast_path("fused_activation", on)
-        try:
-            inputs = [
-                _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
-                for a in draws
-            ]
-            y = _core.ops.linear_activation(*inputs, kind)
-            y.backward(dy)
-            plain = _core.ops.linear_activation(*(x.detach() for x in inputs), kind)
-            tensors = (y, plain, *(x.grad for x in inputs))
-            return [np.array(np.asarray(a)) for a in tensors]
-        finally:
-            _core.set_fast_path("fused_activation", True)
+        inputs = [
+            _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
+            for a in draws
+        ]
+        y = _core.ops.linear_activation(*inputs, kind)
+        y.backward(dy)
+        plain = _core.ops.linear_activation(*(x.detach() for x in inputs), kind)
+        tensors = (y, plain, *(x.grad for x in inputs))
+        return [np.array(np.asarray(a)) for a in tensors]
 
     fused, spelled = run(True), run(False)
     assert [a.tobytes() for a in fused] == [a.tobytes() for a in spelled]
