@@ -93,9 +93,6 @@ void bind_optim(py::module_& m) {
           "step",
           [](GroupedAdamW& self, double grad_scale) {
             self.optimizer.step(grad_scale);
-            for (const AdamWOptimizer::Slot& slot : self.optimizer.slots()) {
-              slot.param.data().storage()->note_write();
-            }
           },
           py::arg("grad_scale") = 1.0, Release())
       .def(

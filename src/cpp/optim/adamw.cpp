@@ -56,6 +56,7 @@ void AdamWOptimizer::step(double grad_scale) {
                        rows.defined() ? TensorView(rows.ids) : TensorView()});
   }
   kernels::run<AdamW>({&tensors, beta1_, beta2_, eps_, grad_scale, step_});
+  for (const Slot& slot : slots_) slot.param.data().storage()->note_write();
 }
 
 void AdamWOptimizer::zero_grad() {
