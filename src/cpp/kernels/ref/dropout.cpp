@@ -1,6 +1,5 @@
-// Reference dropout: four elements share one Philox counter.
-#include "kernels/ref/kernels.h"
-#include "runtime/philox.h"
+// Reference dropout (kernels/dropout.h).
+#include "kernels/ref/dropout.h"
 
 namespace ea::ref {
 
@@ -8,16 +7,10 @@ namespace {
 
 template <typename T>
 void dropout_of(const Dropout::Args& args) {
-  using A = Accumulator<T>;
-  const std::uint32_t threshold = dropout_threshold(args.p);
-  const A scale = A(1 / (1 - args.p));
-  const std::int64_t n = args.x.numel();
   const T* x = args.x.as<T>();
   T* y = args.y.as<T>();
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto counter = static_cast<std::uint64_t>(i / 4);
-    const Philox4 words = philox(args.seed, args.stream, counter);
-    y[i] = words.v[i % 4] >= threshold ? T(A(x[i]) * scale) : T(A(0));
+  for (std::int64_t i = 0; i < args.x.numel(); ++i) {
+    y[i] = dropped(x[i], i, args.p, args.seed, args.stream);
   }
 }
 

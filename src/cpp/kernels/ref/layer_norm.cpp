@@ -2,23 +2,11 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/ref/kernels.h"
-#include "runtime/philox.h"
+#include "kernels/ref/dropout.h"
 
 namespace ea::ref {
 
 namespace {
-
-// Element i of the whole tensor as dropout leaves it.
-template <typename T>
-T dropped(T x, std::int64_t i, double p, std::uint64_t seed,
-          std::uint64_t stream) {
-  using A = Accumulator<T>;
-  const auto counter = static_cast<std::uint64_t>(i / 4);
-  const bool kept =
-      philox(seed, stream, counter).v[i % 4] >= dropout_threshold(p);
-  return kept ? T(A(x) * A(1 / (1 - p))) : T(A(0));
-}
 
 template <typename T>
 void forward_of(const LayerNormForward::Args& args) {
