@@ -77,7 +77,7 @@ void finish_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
         statistics == nullptr ? nullptr : statistics + 2 * m.row(h, row + i);
     if (f.drop.on()) {
       const std::uint32_t* const words = f.drop.draw(at, m.n_k, parts.words);
-      const Vf scale = set(f.drop.scale());
+      const Vf scale = f.drop.scale();
       softmax_row(x, m.n_k, t, carry, mine, [&](std::int64_t j, Vf p) {
         return f.drop.kept(words + j) ? p * scale : set(0.0f);
       });

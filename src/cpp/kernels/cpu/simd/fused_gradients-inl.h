@@ -115,7 +115,7 @@ void logit_gradient(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
   multiply(factor(dy.data, dy.stride, m.n_q, d, parts.wide), parts.packed,
            m.n_q, d, m.n_k, 1.0f, gradient, m.n_k);
   const float t = static_cast<float>(args.in.softmax_scale);
-  const Vf scale = set(f.drop.scale());
+  const Vf scale = f.drop.scale();
   for (std::int64_t i = 0; i < m.n_q; ++i) {
     const std::int64_t at = i * m.n_k;
     float* const kept = parts.probabilities + at;

@@ -2,12 +2,11 @@
 // lie, which cells are dropped, where gates are kept.
 #pragma once
 
+#include "kernels/cpu/simd/dropout-inl.h"
 #include "kernels/cpu/simd/factors-inl.h"
 #include "kernels/cpu/simd/map_sums-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
-#include "kernels/cpu/simd/philox-inl.h"
 #include "kernels/fused_attention.h"
-#include "runtime/philox.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -65,14 +64,11 @@ EA_INLINE Vi load_gates(const std::uint8_t* row, std::int64_t j,
 // Which cells dropout keeps: the bits of kernels/dropout.h.
 class Dropping {
  public:
-  explicit Dropping(const FusedAttention& in)
-      : on_(in.p > 0.0),
-        threshold_(dropout_threshold(in.p)),
-        scale_(static_cast<float>(1.0 / (1.0 - in.p))) {
-    make_philox_keys(in.seed, in.stream, keys_);
+  explicit Dropping(const FusedAttention& in) : on_(in.p > 0.0) {
+    make_drop(in.p, in.seed, in.stream, drop_);
   }
   bool on() const { return on_; }
-  float scale() const { return scale_; }
+  EA_INLINE Vf scale() const { return drop_.scale; }
 
   static std::int64_t words(std::int64_t n) { return n + 2 * kPhiloxWords; }
   // Draws for the cells at .. at + n; returns the word of the first.
@@ -81,7 +77,7 @@ class Dropping {
     const std::int64_t skip = at % 4;
     for (std::int64_t i = 0; i < skip + n; i += kPhiloxWords) {
       const PhiloxWords words =
-          philox_words(keys_, static_cast<std::uint64_t>(at - skip + i) / 4);
+          philox_words(drop_.keys, static_cast<std::uint64_t>(at - skip + i) / 4);
       __builtin_memcpy(memory + i, &words.first, sizeof(Vu));
       __builtin_memcpy(memory + i + kLanes, &words.second, sizeof(Vu));
     }
@@ -90,14 +86,12 @@ class Dropping {
   EA_INLINE Vi kept(const std::uint32_t* words) const {
     Vu w;
     __builtin_memcpy(&w, words, sizeof(Vu));
-    return (Vi)(w >= Vu{} + threshold_);
+    return (Vi)(w >= drop_.threshold);
   }
 
  private:
   bool on_;
-  std::uint32_t threshold_;
-  float scale_;
-  PhiloxKeys keys_;
+  Drop drop_;
 };
 
 // x [tokens, heads d] packed as the right factor of a product, for every
