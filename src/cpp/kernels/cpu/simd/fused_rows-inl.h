@@ -76,8 +76,8 @@ class Dropping {
                             std::uint32_t* memory) const {
     const std::int64_t skip = at % 4;
     for (std::int64_t i = 0; i < skip + n; i += kPhiloxWords) {
-      const PhiloxWords words =
-          philox_words(drop_.keys, static_cast<std::uint64_t>(at - skip + i) / 4);
+      const PhiloxWords words = philox_words(
+          drop_.keys, static_cast<std::uint64_t>(at - skip + i) / 4);
       __builtin_memcpy(memory + i, &words.first, sizeof(Vu));
       __builtin_memcpy(memory + i + kLanes, &words.second, sizeof(Vu));
     }
