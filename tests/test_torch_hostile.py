@@ -155,13 +155,13 @@ ROUTES = (
 
 
 def assert_refused(data: bytes, name: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with watching() as events, pytest.raises(UnsafeCheckpointError) as caught:
         read(data)
     assert events == []
     assert name in str(caught.value)
     assert "safetensors" in str(caught.value)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
     assert not os.path.exists(ARGUMENT.split()[1])
 
 
@@ -270,14 +270,14 @@ ODD = {
 @pytest.mark.parametrize("body", ODD.values(), ids=ODD)
 def test_odd_pickles_are_errors(body: bytes) -> None:
     data = tf.zip_file(tf.PROTO + body + b".", {"0": bytes(24)})
-    start = time.perf_counter()
+    start = time.process_time()
     with (
         watching() as events,
         pytest.raises(CheckpointError, match=r"model\.bin: "),
     ):
         read(data)
     assert events == []
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("number", [3, 1 << 20, (1 << 31) - 1])
