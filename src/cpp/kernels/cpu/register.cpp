@@ -91,6 +91,9 @@ void register_cpu_kernels() {
   add<FusedAttentionBackward>(a::fused_attention_backward,
                               b::fused_attention_backward, narrow_in);
   register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
+  // Takes what the one before it takes: for comparison, when it is forced.
+  register_kernel<MatMul>("onednn_parallel", onednn::matmul_parallel,
+                          onednn::matmul_parallel_supports);
 }
 
 }  // namespace ea

@@ -110,12 +110,12 @@ void* scratch(Scratch slot, std::size_t bytes) {
   return block.data;
 }
 
-SingleThreaded::SingleThreaded() : threads_(omp_get_max_threads()) {
-  if (threads_ != 1) omp_set_num_threads(1);
+OnednnThreads::OnednnThreads(int count) : before_(omp_get_max_threads()) {
+  if (before_ != count) omp_set_num_threads(count);
 }
 
-SingleThreaded::~SingleThreaded() {
-  if (threads_ != 1) omp_set_num_threads(threads_);
+OnednnThreads::~OnednnThreads() {
+  if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
 }
 
 }  // namespace onednn

@@ -28,17 +28,23 @@ enum class Scratch { primitive, a, b, c, sum };
 constexpr int kScratchSlots = 5;
 void* scratch(Scratch slot, std::size_t bytes);
 
-// Keeps oneDNN on the calling thread while it lives: libgomp's setting is one
-// value per thread, and the caller finds its own again afterwards.
-class SingleThreaded {
+// How many threads oneDNN takes for what the calling thread asks of it while
+// this lives: libgomp's setting is one value per thread, and the caller finds
+// its own again afterwards.
+class OnednnThreads {
  public:
-  SingleThreaded();
-  ~SingleThreaded();
-  SingleThreaded(const SingleThreaded&) = delete;
-  SingleThreaded& operator=(const SingleThreaded&) = delete;
+  explicit OnednnThreads(int count);
+  ~OnednnThreads();
+  OnednnThreads(const OnednnThreads&) = delete;
+  OnednnThreads& operator=(const OnednnThreads&) = delete;
 
  private:
-  int threads_;
+  int before_;
+};
+
+// Keeps oneDNN on the calling thread.
+struct SingleThreaded : OnednnThreads {
+  SingleThreaded() : OnednnThreads(1) {}
 };
 
 }  // namespace onednn

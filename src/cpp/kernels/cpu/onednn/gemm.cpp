@@ -16,8 +16,6 @@
 
 namespace ea::onednn {
 
-namespace {
-
 Problem problem_of(const MatMul::Args& args) {
   const int rank = args.a.shape.rank();
   const auto rows = [&](const TensorView& t) { return t.shape[rank - 2]; };
@@ -45,6 +43,8 @@ Problem problem_of(const MatMul::Args& args) {
   p.alpha = static_cast<float>(args.alpha);
   return p;
 }
+
+namespace {
 
 // sgemm packs b anew for every row of tiles and a for every column, and a
 // transposed b is the dearest to pack: few tall tiles then.

@@ -32,7 +32,8 @@ struct Hash {
         k.b_stride,
         k.y_stride,
         k.bias + 2 * k.addend + 4 * static_cast<int>(k.output) +
-            16 * static_cast<int>(k.layout) + 64 * static_cast<int>(k.dtype)};
+            16 * static_cast<int>(k.layout) + 64 * static_cast<int>(k.dtype),
+        k.a_columns + 2 * k.threads};
     for (const std::int64_t word : words) {
       h = (h ^ static_cast<std::size_t>(word)) * 1099511628211u;
       h ^= h >> 29;
@@ -70,11 +71,13 @@ bool reads_panels(const ProductKey& key, const memory::desc& b) {
 }
 
 ProductPtr make_product(const ProductKey& key) {
-  const SingleThreaded single;  // its blocking depends on the thread count
+  const OnednnThreads threads(key.threads);  // its blocking depends on them
   const auto f32 = memory::data_type::f32;
   const auto type = key.dtype == DType::f32 ? f32 : memory::data_type::bf16;
   auto one = std::make_shared<Product>();
-  one->a = memory::desc({key.m, key.k}, type, dims{key.a_stride, 1});
+  one->a = memory::desc(
+      {key.m, key.k}, type,
+      key.a_columns ? dims{1, key.a_stride} : dims{key.a_stride, 1});
   one->b = layout_of_b(key, type);
   one->y = memory::desc({key.m, key.n}, key.output == Output::same ? type : f32,
                         dims{key.y_stride, 1});

@@ -23,10 +23,12 @@ struct ProductKey {
   std::int64_t m, n, k;
   std::int64_t a_stride, b_stride, y_stride;
   Layout layout;
-  bool bias;    // [n]
-  bool addend;  // y = a b + addend, addend float32 [m, n] contiguous
+  bool a_columns;  // a lies as [k, m]
+  bool bias;       // [n]
+  bool addend;     // y = a b + addend, addend float32 [m, n] contiguous
   Output output;
   DType dtype;
+  int threads = 1;  // that oneDNN divides it among
 
   bool operator==(const ProductKey&) const = default;
 };

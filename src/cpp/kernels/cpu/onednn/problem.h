@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/gemm.h"
+
 namespace ea::onednn {
 
 // y [m, n] = alpha op(a) op(b) + bias, `batch` times; strides in elements.
@@ -18,6 +20,8 @@ struct Problem {
   bool transpose_a, transpose_b;
   float alpha;
 };
+
+Problem problem_of(const MatMul::Args& args);
 
 // Element offsets of the operands of output tile (row, col), and of depth d.
 inline std::int64_t a_offset(const Problem& p, std::int64_t row,

@@ -1,0 +1,45 @@
+// Whole products as one oneDNN primitive each, divided among threads by oneDNN.
+#include "kernels/cpu/onednn/engine.h"
+#include "kernels/cpu/onednn/gemm.h"
+#include "kernels/cpu/onednn/primitive_cache.h"
+#include "kernels/cpu/onednn/problem.h"
+#include "runtime/threads.h"
+
+namespace ea::onednn {
+
+namespace {
+
+ProductPtr whole_product(const Problem& p, DType dtype) {
+  ProductKey key{};
+  key.m = p.m;
+  key.n = p.n;
+  key.k = p.k;
+  key.a_stride = p.a_stride;
+  key.b_stride = p.b_stride;
+  key.y_stride = p.n;
+  key.layout = p.transpose_b ? Layout::columns : Layout::rows;
+  key.a_columns = p.transpose_a;
+  key.bias = p.bias != nullptr;
+  key.output = Output::same;
+  key.dtype = dtype;
+  key.threads = num_threads();
+  return find_product(key);
+}
+
+}  // namespace
+
+bool matmul_parallel_supports(const MatMul::Args& args) {
+  const Problem p = problem_of(args);
+  return matmul_supports(args) && p.batch == 1 && p.m > 0 && p.n > 0 &&
+         p.k > 0 && p.alpha == 1.0f &&
+         whole_product(p, args.y.dtype) != nullptr;
+}
+
+void matmul_parallel(const MatMul::Args& args) {
+  const Problem p = problem_of(args);
+  const ProductPtr product = whole_product(p, args.y.dtype);
+  const OnednnThreads threads(num_threads());
+  execute(*product, {p.a, p.b, p.bias, nullptr, p.y});
+}
+
+}  // namespace ea::onednn
