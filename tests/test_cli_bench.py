@@ -114,6 +114,21 @@ def test_shares_of_a_profile():
     assert profiling.Profile().outside == 1.0
 
 
+def test_the_profile_knows_the_registrys_names():
+    """A renamed kernel, and a new one of these families, must be named here too."""
+    from evolving_attention import _core
+
+    known = {kernel for kernel, _, _ in _core.kernel_entries()}
+    assert known >= profiling._PRODUCTS | profiling._ATTENTION
+    families = {
+        "_PRODUCTS": ("matmul", "linear", "gemm"),
+        "_ATTENTION": ("attention", "evolve", "map_conv"),
+    }
+    for which, words in families.items():
+        alike = {name for name in known if any(word in name for word in words)}
+        assert getattr(profiling, which) == alike
+
+
 def test_profile_sees_the_kernels_of_its_block_only():
     a = ea.Tensor(np.ones((64, 64), np.float32))
     with ea.profile() as found:

@@ -23,10 +23,23 @@ from evolving_attention.errors import ConfigError
 
 __all__ = ["Profile", "matrix_flops", "profile", "report", "report_at_exit"]
 
-# Kernels that are nothing but a product of matrices, and those that hold products of
-# queries, keys and values, by the beginning of their names.
-_PRODUCTS = ("matmul", "linear")
-_ATTENTION = ("attention", "fused_attention", "map_conv")
+# Kernels of the registry that are nothing but a product of matrices, and those that
+# hold products of queries, keys, values and maps.
+_PRODUCTS = frozenset({"matmul"})
+_ATTENTION = frozenset(
+    {
+        "attention_context",
+        "attention_context_backward",
+        "attention_scores",
+        "attention_scores_backward",
+        "evolve_backward",
+        "evolve_forward",
+        "fused_attention_backward",
+        "fused_attention_forward",
+        "map_conv_backward",
+        "map_conv_forward",
+    }
+)
 
 
 @dataclass
@@ -41,8 +54,8 @@ class Profile:
     seconds: float = 0.0
     kernels: list[tuple[str, int, float]] = field(default_factory=list)
 
-    def _sum(self, beginnings: tuple[str, ...]) -> float:
-        return sum(s for name, _, s in self.kernels if name.startswith(beginnings))
+    def _sum(self, names: frozenset[str]) -> float:
+        return sum(s for name, _, s in self.kernels if name in names)
 
     def _share(self, seconds: float) -> float:
         return seconds / self.seconds if self.seconds > 0 else 0.0
