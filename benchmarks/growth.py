@@ -12,16 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.models import (
-    DTYPES,
-    KINDS,
-    SIZES,
-    batch_of,
-    flops,
-    our_model,
-    our_step,
-    shape_of,
-)
+from benchmarks import options as spelled
+from benchmarks.models import KINDS, batch_of, flops, our_model, our_step, shape_of
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "growth.png"
 
@@ -87,19 +79,15 @@ def newest(size: str, dtype: str) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--size", choices=SIZES, default="base")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
+    common = ("size", "dtype", "threads", "rounds", "dry")
+    parser = spelled.parser(__doc__, *common)
     lengths, sizes = [32, 64, 128, 256, 512], [1, 2, 4, 8, 16, 32, 64]
     parser.add_argument("--lengths", nargs="+", type=int, default=lengths)
     parser.add_argument("--batches", nargs="+", type=int, default=sizes)
     parser.add_argument("--batch", type=int, default=2, help="while lengths grow")
     parser.add_argument("--length", type=int, default=32, help="while batches grow")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--plot", action="store_true", help="draw, measure nothing")
     parser.add_argument("--picture", type=Path, default=PICTURE)
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
     options = parser.parse_args(arguments)
     if options.plot:
         plot(newest(options.size, options.dtype), options.picture)
@@ -125,8 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
                 flush=True,
             )
     if not options.dry:
-        skip = ("dry", "plot", "picture")
-        settings = {k: v for k, v in vars(options).items() if k not in skip}
+        settings = spelled.settings(options, "plot", "picture")
         name = f"growth-{options.size}-{options.dtype}"
         print(harness.write(name, machine, results, settings=settings))
 

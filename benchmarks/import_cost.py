@@ -5,7 +5,6 @@ python -m benchmarks.import_cost [--rounds 7]
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import harness
+from benchmarks import options as spelled
 from benchmarks.worker import environment
 
 STATEMENTS = {
@@ -55,10 +55,7 @@ def once(statement: str, peaks: list[int]) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
-    options = parser.parse_args(arguments)
+    options = spelled.parser(__doc__, "dry", rounds=7).parse_args(arguments)
     runs: dict[str, Callable[[], float]] = {}
     peaks: dict[str, list[int]] = {}
     results: dict[str, dict[str, Any]] = {}
@@ -80,7 +77,11 @@ def main(arguments: list[str] | None = None) -> None:
         )
     if not options.dry:
         machine = harness.machine(2)
-        print(harness.write("import", machine, results, settings=vars(options)))
+        print(
+            harness.write(
+                "import", machine, results, settings=spelled.settings(options)
+            )
+        )
 
 
 if __name__ == "__main__":

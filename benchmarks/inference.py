@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from benchmarks.models import DTYPES, KINDS, SIZES, batch_of, flops, shape_of
-from benchmarks.race import SIDES, TOLERANCE, race, ratios
+from benchmarks import options as spelled
+from benchmarks.models import batch_of, flops, shape_of
+from benchmarks.race import TOLERANCE, race, ratios
 
 
 def size_of(text: str) -> tuple[int, int]:
@@ -57,15 +58,9 @@ def show(what: str, result: dict[str, Any], limit_s: float, batch: int) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--size", choices=SIZES, default="base")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    common = ("size", "kinds", "dtype", "threads", "rounds", "sides", "dry")
+    parser = spelled.parser(__doc__, *common)
     parser.add_argument("--shapes", nargs="+", type=size_of, default=[(8, 128)])
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
     options = parser.parse_args(arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
@@ -81,9 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
             show(f"{kind:9s} {batch}x{length}", result, limit, batch)
             result["work"] = {"flops": work, "gemm_limit_s": limit}
         if not options.dry:
-            settings = {
-                k: v for k, v in vars(options).items() if k not in ("dry", "shapes")
-            } | {"batch": batch, "length": length}
+            settings = spelled.settings(options, "shapes")
+            settings |= {"batch": batch, "length": length}
             name = f"inference-{options.size}-{batch}x{length}-{options.dtype}"
             name += harness.only(options.kinds)
             print(harness.write(name, machine, results, settings=settings))

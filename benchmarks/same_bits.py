@@ -13,15 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.models import (
-    DTYPES,
-    KINDS,
-    SIZES,
-    batch_of,
-    our_model,
-    our_step,
-    shape_of,
-)
+from benchmarks import options as spelled
+from benchmarks.models import batch_of, our_model, our_step, shape_of
 
 OTHER = ("matmul", "onednn_parallel")
 
@@ -60,16 +53,8 @@ def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--size", choices=SIZES, default="base")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
-    options = parser.parse_args(arguments)
+    common = ("size", "kinds", "batch", "length", "dtype", "threads", "rounds", "dry")
+    options = spelled.parser(__doc__, *common).parse_args(arguments)
     if not available():
         print(f"not measured: this build has no implementation {':'.join(OTHER)}")
         return
@@ -82,10 +67,9 @@ def main(arguments: list[str] | None = None) -> None:
         print("{:9s} {:.1f} ms, {:.1f} ms free".format(kind, *both), end="")
         print(f": the same bits cost {one['price']:+.1%}")
     if not options.dry:
-        settings = {k: v for k, v in vars(options).items() if k != "dry"}
         name = f"samebits-{options.size}-{options.batch}x{options.length}"
         name += f"-{options.dtype}"
-        print(harness.write(name, machine, results, settings=settings))
+        print(harness.write(name, machine, results, settings=spelled.settings(options)))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.models import DTYPES, KINDS, SIZES, batch_of, shape_of
+from benchmarks import options as spelled
+from benchmarks.models import batch_of, shape_of
 from benchmarks.worker import environment
 
 
@@ -77,15 +78,9 @@ def measure(side: str, kind: str, options: argparse.Namespace) -> dict[str, Any]
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--size", choices=SIZES, default="base")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
-    parser.add_argument("--threads", type=int, default=2)
+    common = ("size", "kinds", "batch", "length", "dtype", "threads", "dry")
+    parser = spelled.parser(__doc__, *common)
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -107,11 +102,10 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"{kind:9s} ours takes {ours / torch:.2f} of torch's")
             result["ratio"] = ours / torch
     if not options.dry:
-        settings = {k: v for k, v in vars(options).items() if k not in ("dry", "child")}
         name = f"memory-{options.size}-{options.batch}x{options.length}"
         machine = harness.machine(options.threads)
         name += f"-{options.dtype}"
-        print(harness.write(name, machine, results, settings=settings))
+        print(harness.write(name, machine, results, settings=spelled.settings(options)))
 
 
 if __name__ == "__main__":

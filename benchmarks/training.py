@@ -18,17 +18,8 @@ import numpy as np
 import torch
 
 from benchmarks import harness
-from benchmarks.models import (
-    DTYPES,
-    KINDS,
-    SIZES,
-    batch_of,
-    flops,
-    our_model,
-    our_step,
-    shape_of,
-    weights,
-)
+from benchmarks import options as spelled
+from benchmarks.models import batch_of, flops, our_model, our_step, shape_of, weights
 from benchmarks.peers.torch_bert import BertClassifier, adamw
 
 # Our cap, and those of PyTorch's own kernels, of its oneDNN and of its MKL.
@@ -124,17 +115,9 @@ def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--size", choices=SIZES, default="base")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=128)
-    parser.add_argument("--dtype", choices=DTYPES, default="float32")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--side", choices=("both", "ours", "torch"), default="both")
+    common = ("size", "kinds", "batch", "length", "dtype", "threads", "side", "dry")
+    parser = spelled.parser(__doc__, *common, rounds=7)
     parser.add_argument("--isa", choices=("avx2",), help="hold both sides to it")
-    parser.add_argument("--dry", action="store_true", help="write no JSON")
     options = parser.parse_args(arguments)
     cap(options.isa)
     machine = harness.measured_machine(options.threads, options.dtype)
@@ -152,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
         result["work"] = {"flops": work, "gemm_limit_s": limit}
         show(kind, result, options.batch, limit)
     if not options.dry:
-        settings = {k: v for k, v in vars(options).items() if k not in ("dry", "side")}
+        settings = spelled.settings(options, "side")
         name = f"training-{options.size}-{options.batch}x{options.length}"
         name += f"-{options.dtype}" + (f"-{options.isa}" if options.isa else "")
         name += harness.only(options.kinds)

@@ -273,15 +273,7 @@ def test_peer_is_hugging_faces_bert(peers):
 
     transformers = pytest.importorskip("transformers", reason="needs transformers")
     shape = peers.Shape(2, 8, 2, 16, 20, 10, labels=3, dropout=0.0)
-    config = transformers.BertConfig(
-        vocab_size=20,
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=10,
-        num_labels=3,
-    )
+    config = transformers.BertConfig(**shape.config())
     theirs = transformers.BertForSequenceClassification(config).double().eval()
     state = {k: v for k, v in theirs.state_dict().items() if "position_ids" not in k}
     ids, labels = torch.randint(0, 20, (4, 7)), torch.tensor([0, 1, 2, 0])

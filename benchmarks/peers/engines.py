@@ -243,14 +243,7 @@ def translated(shape: Shape, weights: dict[str, np.ndarray], folder: str) -> Non
         from ctranslate2.converters.transformers import BertLoader
     except ImportError as error:
         raise Unavailable(f"CTranslate2's converter needs it: {error}") from None
-    config = transformers.BertConfig(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.width,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.inner,
-        max_position_embeddings=shape.positions,
-    )
+    config = transformers.BertConfig(**shape.config())
     config.position_embedding_type = "absolute"
     model = transformers.BertModel(config).eval()
     inside = {k.removeprefix("bert."): v for k, v in weights.items() if "bert." in k}
