@@ -36,7 +36,6 @@ DTYPES = ("float32", "bfloat16")
 KINDS = ("vanilla", "evolving")
 WORKS = ("training", "inference")
 GEMM = (1024, 768, 3072)
-ROUNDS = 5
 _Run = Callable[[], object]
 
 
@@ -78,43 +77,52 @@ def turns(runs: dict[str, _Run], rounds: int, seconds: float) -> dict[str, list[
     return times
 
 
-def _model(size: str, dtype: str, kind: str) -> tuple[Any, dict[str, np.ndarray]]:
-    """A new classifier of ours and a batch for it."""
-    from evolving_attention import attention, manual_seed
-    from evolving_attention.modeling import BertConfig, BertForSequenceClassification
+def _config(size: str) -> dict[str, Any]:
+    """The sizes as our BertConfig and transformers' name them."""
+    layers, width, heads, inner, words, _, _ = SIZES[size]
+    return {
+        "vocab_size": words,
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": inner,
+        "num_labels": 2,
+    }
 
-    layers, width, heads, inner, words, batch, length = SIZES[size]
-    own = attention.Vanilla() if kind == "vanilla" else attention.Evolving(0.1, 0.1)
-    config = BertConfig(
-        vocab_size=words,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=inner,
-        num_labels=2,
-        attention=own,
-    )
-    manual_seed(0)
+
+def _batch(size: str) -> dict[str, np.ndarray]:
+    """Random ids without padding, and labels."""
+    words, batch, length = SIZES[size][-3:]
     random = np.random.default_rng(0)
-    inputs = {
+    return {
         "input_ids": random.integers(1, words, (batch, length)),
         "labels": random.integers(0, 2, batch),
     }
-    return BertForSequenceClassification(config, dtype=dtype), inputs
+
+
+def _model(size: str, dtype: str, kind: str) -> Any:
+    """A new classifier of ours."""
+    from evolving_attention import attention, manual_seed
+    from evolving_attention.modeling import BertConfig, BertForSequenceClassification
+
+    own = attention.Vanilla() if kind == "vanilla" else attention.Evolving(0.1, 0.1)
+    config = BertConfig(**_config(size), attention=own)
+    manual_seed(0)
+    return BertForSequenceClassification(config, dtype=dtype)
 
 
 def our_runs(size: str, dtype: str, kind: str) -> dict[str, _Run]:
     """The training step and the inference of our model."""
     from evolving_attention import no_grad, optim
 
-    model, inputs = _model(size, dtype, kind)
+    model, inputs = _model(size, dtype, kind), _batch(size)
     optimizer = optim.AdamW(model.parameters(), lr=2e-5)
 
     def step() -> None:
         model.train()
         model(**inputs).loss.backward()
-        optim.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        norm = optim.global_grad_norm(model.parameters())
+        optimizer.step(optim.clip_scale(norm, 1.0))  # clips on the way, as Trainer
         optimizer.zero_grad()
 
     def infer() -> None:
@@ -128,19 +136,9 @@ def our_runs(size: str, dtype: str, kind: str) -> dict[str, _Run]:
 def torch_runs(size: str, dtype: str) -> dict[str, _Run]:
     """The same of transformers' BERT; bfloat16 by autocast, as one trains it there."""
     torch, hf = (importlib.import_module(name) for name in ("torch", "transformers"))
-    layers, width, heads, inner, words, batch, length = SIZES[size]
-    model = hf.BertForSequenceClassification(
-        hf.BertConfig(
-            vocab_size=words,
-            hidden_size=width,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            intermediate_size=inner,
-        )
-    )
+    model = hf.BertForSequenceClassification(hf.BertConfig(**_config(size)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
-    ids = torch.randint(1, words, (batch, length))
-    labels = torch.randint(0, 2, (batch,))
+    ids, labels = (torch.from_numpy(array) for array in _batch(size).values())
     low = {"device_type": "cpu", "dtype": torch.bfloat16, "enabled": dtype != "float32"}
 
     def step() -> None:
