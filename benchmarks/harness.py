@@ -202,7 +202,10 @@ def only(kinds: list[str]) -> str:
 def write(
     name: str, record: Mapping[str, Any], results: Mapping[str, Any], **more: Any
 ) -> Path:
-    """Store one benchmark as results/<name>-<machine>-<date>.json."""
+    """Store one benchmark as results/<name>-<machine>-<date>.json, whole or not at all.
+
+    Called again in the same run with more results it replaces the file.
+    """
     slug = re.sub(r"[^a-z0-9]+", "-", record["cpu"].lower()).strip("-")
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     path = RESULTS / f"{name}-{slug}-{record['threads']}t-{date}.json"
@@ -214,7 +217,9 @@ def write(
         "results": results,
         **more,
     }
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
     return path
 
 

@@ -2,15 +2,18 @@
 
 Every side sees the same batches: "random" as a data loader draws them, "sorted" with
 the rows sorted by length first, which spares the others most of their padding. Ours
-packs both. Tokenising and building batches happen before the clock.
+packs both. Tokenising and building batches happen before the clock. The JSON of a task
+is written again after each order, so that a run cut short keeps what it has.
 
-    python -m benchmarks.lengths --task cola --kinds evolving [--size mini]
+    python -m benchmarks.lengths --task cola mrpc --kinds evolving [--size mini]
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,6 @@ from benchmarks import options as spelled
 from benchmarks.models import CHECKPOINT, flops, shape_of
 from benchmarks.race import TOLERANCE, race
 from benchmarks.worker import Batch
-
-ORDERS = ("random", "sorted")
 
 
 def token_lengths(task: str, data: Path, count: int) -> list[int]:
@@ -54,55 +55,106 @@ def padding(some: Sequence[Batch]) -> float:
     return 1.0 - sum(int(n.sum()) for _, n in some) / sum(ids.size for ids, _ in some)
 
 
-def measure(
-    kind: str, lengths: Sequence[int], options: argparse.Namespace
-) -> dict[str, Any]:
-    """All sides of one attention kind, in both orders."""
-    shape = shape_of(options.size, kind)
-    rows = {"random": list(lengths), "sorted": sorted(lengths)}
-    sets = {k: batches(v, options.batch, shape.vocabulary) for k, v in rows.items()}
-    found = race(
-        shape,
-        options.dtype,
-        sets,
-        threads=options.threads,
-        rounds=options.rounds,
-        sides=options.sides,
-        padded=True,
+def compare(result: dict[str, Any], count: int) -> None:
+    """Add the sentences per second of each side, and ours over the best other one."""
+    for one in result.values():
+        if "median_s" in one:
+            one["sentences_per_s"] = count / one["median_s"]
+    best = max(
+        (one.get("sentences_per_s", 0.0), side)
+        for side, one in {"": {}, **result}.items()
+        if side != "ours"
     )
-    for order, result in found.items():
-        for one in result.values():
-            if "median_s" in one:
-                one["sentences_per_s"] = len(lengths) / one["median_s"]
-        best = max(
-            (one.get("sentences_per_s", 0.0), side)
-            for side, one in result.items()
-            if side != "ours"
-        )
-        if best[0] and "sentences_per_s" in result.get("ours", {}):
-            ratio = result["ours"]["sentences_per_s"] / best[0]
-            result["best_peer"] = {"side": best[1], "ours_over_it": ratio}
+    if best[0] and "sentences_per_s" in result.get("ours", {}):
+        ratio = result["ours"]["sentences_per_s"] / best[0]
+        result["best_peer"] = {"side": best[1], "ours_over_it": ratio}
+
+
+def show(kind: str, order: str, result: dict[str, Any]) -> None:
+    """Print one order of one attention kind."""
+    limit_s, share = result["work"]["gemm_limit_s"], result["work"]["padding"]
+    print(f"{kind}, {order} rows: {share:.0%} padding")
+    for side, one in result.items():
+        if "sentences_per_s" in one:
+            print(
+                f"  {side:14s} {one['sentences_per_s']:8.1f} sentences/s  "
+                f"spread {one['spread']:.1%}  "
+                f"{limit_s / one['median_s']:.0%} of GEMM"
+            )
+    if "best_peer" in result:
+        best = result["best_peer"]
+        print(f"  ours is {best['ours_over_it']:.2f} x {best['side']}", flush=True)
+
+
+@dataclass
+class Record:
+    """What is known of one task so far; the file is replaced with each order timed."""
+
+    name: str
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+    dry: bool
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def keep(
+        self,
+        kind: str,
+        rows: Sequence[int],
+        sets: dict[str, list[Batch]],
+        order: str,
+        result: dict[str, Any],
+    ) -> None:
+        """Add one order of one kind, print it and store everything."""
+        dtype = self.settings["dtype"]
+        work = flops(shape_of(self.settings["size"], kind), rows)
+        compare(result, len(rows))
+        harness.measure_gemm_again(self.machine, dtype)
+        limit = harness.gemm_limit(work["total"], self.machine, dtype)
         result["work"] = {
             "padding": padding(sets[order]),
-            "flops": flops(shape, lengths),
+            "flops": work,
+            "gemm_limit_s": limit,
         }
-    return found
+        self.results.setdefault(kind, {})[order] = result
+        show(kind, order, result)
+        if not self.dry:
+            harness.write(self.name, self.machine, self.results, settings=self.settings)
 
 
-def show(kind: str, found: dict[str, Any], limit_s: float) -> None:
-    """Print both orders of one attention kind."""
-    for order, result in found.items():
-        print(f"{kind}, {order} rows: {result['work']['padding']:.0%} padding")
-        for side, one in result.items():
-            if "sentences_per_s" in one:
-                print(
-                    f"  {side:14s} {one['sentences_per_s']:8.1f} sentences/s  "
-                    f"spread {one['spread']:.1%}  "
-                    f"{limit_s / one['median_s']:.0%} of GEMM"
-                )
-        if "best_peer" in result:
-            best = result["best_peer"]
-            print(f"  ours is {best['ours_over_it']:.2f} x {best['side']}")
+def measure(task: str, options: argparse.Namespace) -> None:
+    """All kinds, orders and sides on one task."""
+    folder = options.data / {"cola": "CoLA", "mrpc": "MRPC"}[task]
+    rows = token_lengths(task, folder, options.sentences)
+    name = f"lengths-{task}-{options.size}-{options.dtype}"
+    record = Record(
+        name + harness.only(options.kinds),
+        harness.measured_machine(options.threads, options.dtype),
+        spelled.settings(options) | {"task": task},
+        options.dry,
+    )
+    print(harness.machine_line(record.machine))
+    print(
+        f"{len(rows)} rows of {task}: {min(rows)} to {max(rows)} tokens, mean "
+        f"{np.mean(rows):.1f}; batches of {options.batch}; logits agree within "
+        f"{TOLERANCE[options.dtype]:.0e} of the largest"
+    )
+    orders = {"random": rows, "sorted": sorted(rows)}
+    for kind in options.kinds:
+        shape = shape_of(options.size, kind)
+        sets = {
+            order: batches(some, options.batch, shape.vocabulary)
+            for order, some in orders.items()
+        }
+        race(
+            shape,
+            options.dtype,
+            sets,
+            threads=options.threads,
+            rounds=options.rounds,
+            sides=options.sides,
+            padded=True,
+            keep=functools.partial(record.keep, kind, rows, sets),
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -110,31 +162,11 @@ def main(arguments: list[str] | None = None) -> None:
     common = ("kinds", "dtype", "threads", "rounds", "sides", "dry")
     own = {"data": spelled.DATA, "size": "mini", "sentences": 256, "batch": 32}
     parser = spelled.parser(__doc__, *common, **own)
-    parser.add_argument("--task", choices=("cola", "mrpc"), default="cola")
+    tasks = ("cola", "mrpc")
+    parser.add_argument("--task", nargs="+", choices=tasks, default=["cola"])
     options = parser.parse_args(arguments)
-    folder = options.data / {"cola": "CoLA", "mrpc": "MRPC"}[options.task]
-    lengths = token_lengths(options.task, folder, options.sentences)
-    machine = harness.measured_machine(options.threads, options.dtype)
-    print(harness.machine_line(machine))
-    print(
-        f"{len(lengths)} rows of {options.task}: {min(lengths)} to {max(lengths)} "
-        f"tokens, mean {np.mean(lengths):.1f}; batches of {options.batch}; logits "
-        f"agree within {TOLERANCE[options.dtype]:.0e} of the largest"
-    )
-    results: dict[str, Any] = {}
-    for kind in options.kinds:
-        found = results[kind] = measure(kind, lengths, options)
-        work = flops(shape_of(options.size, kind), lengths)["total"]
-        harness.measure_gemm_again(machine, options.dtype)
-        limit = harness.gemm_limit(work, machine, options.dtype)
-        for result in found.values():
-            result["work"]["gemm_limit_s"] = limit
-        show(kind, found, limit)
-    if not options.dry:
-        settings = spelled.settings(options)
-        name = f"lengths-{options.task}-{options.size}-{options.dtype}"
-        name += harness.only(options.kinds)
-        print(harness.write(name, machine, results, settings=settings))
+    for task in options.task:
+        measure(task, options)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,7 @@ def race(
     rounds: int,
     sides: Sequence[str] = SIDES,
     padded: bool = False,
+    keep: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Results by set of batches and side; a side that cannot take part says why.
 
@@ -84,6 +85,7 @@ def race(
         batches: named lists of batches, the same for every side; with several lengths
             in one batch (``padded``) ours packs and the others pad.
         sides: names of ``engines.ENGINES``.
+        keep: called with the name and the sides of each set as soon as it is timed.
     """
     results: dict[str, dict[str, Any]] = {name: {} for name in batches}
     with contextlib.ExitStack() as stack:
@@ -118,6 +120,8 @@ def race(
             }
             for side, seconds in harness.interleave(runs, rounds, warmup=1).items():
                 results[name][side] |= harness.summarize(seconds)
+            if keep is not None:
+                keep(name, results[name])
     return results
 
 

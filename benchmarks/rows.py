@@ -95,7 +95,8 @@ def _against_all(
         rows.append(Row(what, told(ours), other, ratio, share, headline=not rows))
     for side, one in result.items():
         if isinstance(one, dict) and "skipped" in one:
-            reason = str(one["skipped"]).splitlines()[0][:120]
+            told_why = str(one["skipped"]).splitlines() or ["it failed"]
+            reason = told_why[0][:120]
             other = f"{side}: {reason}"
             rows.append(Row(what, told(ours), other, None, share, headline=False))
     return rows

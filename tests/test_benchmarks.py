@@ -158,6 +158,37 @@ def test_real_lengths_are_padded_to_the_longest_of_each_batch():
     assert lengths.padding(made) == 1 - 11 / 16
 
 
+def test_lengths_keep_each_order_when_it_is_timed(tmp_path, monkeypatch, capsys):
+    """A run that is cut short after one order leaves a record the report can read."""
+    files = []
+
+    def cut_short(shape, dtype, sets, *, keep, **settings):
+        assert list(sets) == ["random", "sorted"]
+        keep("random", {"ours": {"median_s": 0.5, "spread": 0.0}, "a": {"skipped": ""}})
+        files.extend(tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness, "RESULTS", tmp_path)
+    monkeypatch.setattr(harness, "measured_machine", lambda *all: machine())
+    monkeypatch.setattr(harness, "gemm_rates", lambda dtype: {})
+    monkeypatch.setattr(lengths, "token_lengths", lambda *all: [5, 3, 9])
+    monkeypatch.setattr(lengths, "race", cut_short)
+    words = ["--task", "mrpc", "--size", "tiny", "--batch", "2", "--kinds", "vanilla"]
+    with pytest.raises(KeyboardInterrupt):
+        lengths.main(words)
+    assert [file.suffix for file in files] == [".json"]
+    record = json.loads(files[0].read_text())
+    assert record["settings"]["task"] == "mrpc"
+    random = record["results"]["vanilla"]["random"]
+    assert random["ours"]["sentences_per_s"] == 6.0
+    assert random["work"]["padding"] == 1 - 17 / 19
+    assert "sorted" not in record["results"]["vanilla"]
+    assert "vanilla, random rows" in capsys.readouterr().out
+    (row,) = rows_of(record["name"], record)
+    assert "MRPC's lengths, random rows" in row.what
+    assert row.other == "a: it failed"
+
+
 def test_a_side_that_differs_or_fails_is_not_timed_but_named():
     a = np.array([1.0, -2.0])
     assert race.difference(a * [1.0, 0.95], a) == pytest.approx(0.05)
