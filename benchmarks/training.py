@@ -4,12 +4,17 @@ Both sides start from the same weights, see the same batch, use as many threads 
 out at the same rate; before the timing their losses without dropout are compared.
 
     python -m benchmarks.training [--size base] [--batch 8] [--length 128] [--rounds 7]
+
+--isa avx2 holds both sides, their oneDNN and PyTorch's MKL to AVX2 in one process, and
+refuses to measure when one of them says it went further.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -90,12 +95,57 @@ def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict | None]:
     return contenders, start
 
 
-def cap(isa: str | None) -> None:
-    """Start this process again with every library held to AVX2."""
-    if isa is None or os.environ.get("EA_MAX_ISA") == isa:
+def cap(isa: str | None, arguments: list[str]) -> None:
+    """Start this process again with every library held to AVX2.
+
+    Libraries read these variables when they are loaded, so it takes a new process; both
+    sides live in it, and what it starts inherits them.
+    """
+    if isa is None or all(os.environ.get(k) == v for k, v in AVX2.items()):
         return
-    words = [sys.executable, "-m", "benchmarks.training", *sys.argv[1:]]
+    words = [sys.executable, "-m", "benchmarks.training", *arguments]
     os.execve(sys.executable, words, os.environ | AVX2)
+
+
+ONEDNN_OF_TORCH = """
+import torch
+torch.relu(torch.ones(16, 16).to_mkldnn())  # the first primitive tells the set
+"""
+
+
+def reported_isa() -> dict[str, str]:
+    """The instruction set that each library says it uses, in this environment.
+
+    MKL does not tell: what it was asked to do stands for it. PyTorch's oneDNN tells in
+    its log alone, which a process of its own writes.
+    """
+    from evolving_attention import _core
+
+    info = _core.build_info()
+    found = {
+        "ours": info["isa_used"],
+        "ours, oneDNN": info["onednn_isa"],
+        "torch": torch.backends.cpu.get_cpu_capability(),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", ONEDNN_OF_TORCH],
+        env=os.environ | {"ONEDNN_VERBOSE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    line = re.search(r"cpu,isa:(.*)", done.stdout)
+    found["torch, oneDNN"] = line[1] if line else "not told"
+    asked = os.environ.get("MKL_ENABLE_INSTRUCTIONS", "nothing")
+    found["torch, MKL (asked)"] = asked
+    return found
+
+
+def check_cap(reported: dict[str, str]) -> None:
+    """Refuse to measure when a library went past AVX2 all the same."""
+    past = {k: v for k, v in reported.items() if "avx512" in re.sub("-", "", v.lower())}
+    if past:
+        raise SystemExit(f"--isa avx2: these are not held to it: {past}")
 
 
 def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
@@ -119,9 +169,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = spelled.parser(__doc__, *common, rounds=7)
     parser.add_argument("--isa", choices=("avx2",), help="hold both sides to it")
     options = parser.parse_args(arguments)
-    cap(options.isa)
+    cap(options.isa, sys.argv[1:] if arguments is None else arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
+    machine["isa_reported"] = reported_isa()
+    print("; ".join(f"{k}: {v}" for k, v in machine["isa_reported"].items()))
+    if options.isa:
+        check_cap(machine["isa_reported"])
     results: dict[str, Any] = {}
     for kind in options.kinds:
         contenders, start = build(kind, options)

@@ -260,6 +260,43 @@ def test_growth_is_drawn_from_its_record(tmp_path):
     assert "32: 1.20, 64: 1.20" in rows_of("growth-base", record)[0].ours
 
 
+def test_a_capped_run_starts_again_unless_every_library_is_capped(peers, monkeypatch):
+    from benchmarks import training
+
+    started = []
+    monkeypatch.setattr(training.os, "execve", lambda *all: started.append(all[1:]))
+    monkeypatch.setenv("EA_MAX_ISA", "avx2")  # ours alone is not enough
+    for name in set(training.AVX2) - {"EA_MAX_ISA"}:
+        monkeypatch.delenv(name, raising=False)
+    training.cap(None, [])
+    assert started == []
+    training.cap("avx2", ["--isa", "avx2"])
+    ((words, variables),) = started
+    assert words[-2:] == ["--isa", "avx2"]
+    assert variables.items() >= training.AVX2.items()
+    for name, value in training.AVX2.items():
+        monkeypatch.setenv(name, value)
+    training.cap("avx2", [])
+    assert len(started) == 1
+
+
+def test_a_library_that_goes_past_the_cap_stops_the_measurement(peers):
+    from benchmarks import training
+
+    training.check_cap({"ours": "avx2", "torch, oneDNN": "Intel AVX2"})
+    for told in ("avx512_core_bf16", "AVX512", "Intel AVX-512 with Intel DL Boost"):
+        with pytest.raises(SystemExit, match="not held to it"):
+            training.check_cap({"ours": "avx2", "other": told})
+
+
+def test_every_library_tells_its_instruction_set(peers):
+    from benchmarks import training
+
+    found = training.reported_isa()
+    assert found["torch, oneDNN"] != "not told"
+    assert all(found.values())
+
+
 @pytest.fixture(scope="module")
 def peers():
     """The peer's module, where PyTorch is installed."""
