@@ -4,25 +4,31 @@
 
 Both hold ``<!-- benchmarks:begin -->`` and ``<!-- benchmarks:end -->``; what is between
 them is replaced: in the README by the headlines, in docs/benchmarks.md by every row.
-docs/benchmarks.png shows the headlines. --check writes nothing and fails when a page is
-out of date.
+The figures of docs/figures are drawn from the same records. A benchmark without a
+record is left out. --check writes nothing and fails when a page is out of date or a
+figure missing.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import RESULTS, machine_line
-from benchmarks.rows import ROWS, Row, rows_of
+from benchmarks.rows import ROWS, Row, rows_of, title_of
 
 ROOT = Path(__file__).resolve().parent.parent
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
-PICTURE = ROOT / "docs" / "benchmarks.png"
+FIGURES = ROOT / "docs" / "figures"
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+HEAD = (
+    "| | ours | PyTorch, or as named | ours is better by | of the GEMM limit |",
+    "|---|---|---|---|---|",
+)
 
 
 def newest(folder: Path) -> dict[str, dict[str, Any]]:
@@ -72,56 +78,66 @@ def by_machine(records: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, A
     return found
 
 
-def table(records: dict[str, dict[str, Any]], every: bool = False) -> str:
-    """Results as markdown, one table per machine; ``every`` row or the headlines."""
+def tables(records: dict[str, dict[str, Any]], every: bool = False) -> str:
+    """Results as markdown by machine: the headlines, or every row under headings."""
     parts = []
     for where, some in by_machine(records).items():
-        rows = [r for one in some for r in rows_of(one["name"], one)]
-        rows = [row for row in rows if every or row.headline]
-        if not rows:
+        sections: dict[str, list[Row]] = {}
+        for one in some:
+            title = title_of(one["name"], one) if every else ""
+            rows = [r for r in rows_of(one["name"], one) if every or r.headline]
+            if rows:
+                sections.setdefault(title, []).extend(rows)
+        if not sections:
             continue
         days = sorted({one["date"] for one in some})
         date = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-        head = [
-            f"{where}; {gemm(some)}; {date}:",
-            "",
-            "| | ours | PyTorch, or as named | ours is better by | of the GEMM limit |",
-            "|---|---|---|---|---|",
-        ]
-        parts.append("\n".join([*head, *(row.markdown() for row in rows)]))
+        parts.append(f"{where}; {gemm(some)}; {date}:")
+        for title, rows in sections.items():
+            head = [f"### {title}", ""] if title else []
+            parts.append("\n".join([*head, *HEAD, *(row.markdown() for row in rows)]))
     return "\n\n".join(parts)
 
 
-def picture(records: dict[str, dict[str, Any]], path: Path) -> None:
-    """All headline ratios as bars."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    rows = [r for name, one in records.items() for r in rows_of(name, one)]
-    rows = sorted((r for r in rows if r.headline and r.ratio), key=lambda r: r.ratio)
-    if not rows:
-        return
-    figure, axes = pyplot.subplots(figsize=(11, 0.8 + 0.3 * len(rows)))
-    values = [row.ratio for row in rows]
-    colors = ["#55a868" if value >= 1 else "#c44e52" for value in values]
-    bars = axes.barh([_label(row) for row in rows], values, color=colors)
-    axes.bar_label(bars, [f"{value:.2f}×" for value in values], padding=3, fontsize=8)
-    axes.axvline(1, color="#444444", linewidth=0.8)
-    axes.set_xlabel("ours is better by")
-    axes.tick_params(axis="y", labelsize=8)
-    axes.margins(x=0.12)
-    figure.tight_layout()
-    figure.savefig(path, dpi=100, metadata={"Software": None})
-    pyplot.close(figure)
+def headlines(records: dict[str, dict[str, Any]]) -> list[Row]:
+    """The rows of the README, as the figure shows them."""
+    rows = [row for name, one in records.items() for row in rows_of(name, one)]
+    return [row for row in rows if row.headline and row.ratio and row.peer]
 
 
-def _label(row: Row) -> str:
-    """What is compared, and with whom where it is not PyTorch."""
-    _, bracket, side = row.other.partition("(")
-    text = row.what.split("; ")[0]
-    return f"{text} | {side.rstrip(')')}" if bracket else text
+def figures(records: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """What each figure that these records give shows, by its name."""
+    found = {}
+    if headlines(records):
+        found["ratios"] = "How many times better ours is than each of the others"
+    for name, one in sorted(records.items()):
+        if name.startswith("growth-") and any(one["results"].values()):
+            found[name] = "Time of a training step against length and batch"
+    return found
+
+
+def draw(records: dict[str, dict[str, Any]], folder: Path) -> None:
+    """Write every figure as SVG."""
+    from benchmarks import figures as pictures
+
+    for name in figures(records):
+        path = folder / f"{name}.svg"
+        if name == "ratios":
+            pictures.ratios(headlines(records), path)
+        else:
+            pictures.growth(records[name], path)
+
+
+def page_text(
+    records: dict[str, dict[str, Any]], page: Path, folder: Path, every: bool
+) -> str:
+    """What stands between the markers of a page: tables and figures."""
+    parts = [tables(records, every)]
+    for name, shows in figures(records).items():
+        if every or name == "ratios":
+            path = os.path.relpath(folder / f"{name}.svg", page.parent)
+            parts.append(f"![{shows}]({Path(path).as_posix()})")
+    return "\n\n".join(part for part in parts if part)
 
 
 def insert(page: str, text: str) -> str:
@@ -137,20 +153,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--readme", type=Path, default=README)
     parser.add_argument("--page", type=Path, default=PAGE)
-    parser.add_argument("--picture", type=Path, default=PICTURE)
+    parser.add_argument("--figures", type=Path, default=FIGURES)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
-    records, stale = newest(options.results), 0
+    records = newest(options.results)
+    stale = [f for f in figures(records) if not (options.figures / f"{f}.svg").exists()]
     for path, every in ((options.readme, False), (options.page, True)):
         old = path.read_text(encoding="utf-8")
-        new = insert(old, table(records, every))
-        stale |= int(new != old)
+        new = insert(old, page_text(records, path, options.figures, every))
+        if new != old:
+            stale.append(str(path))
         if not options.check:
             path.write_text(new, encoding="utf-8")
     if options.check:
-        return stale
-    picture(records, options.picture)
+        if stale:
+            print(f"out of date, run python -m benchmarks.report: {', '.join(stale)}")
+        return int(bool(stale))
+    draw(records, options.figures)
     return 0
 
 

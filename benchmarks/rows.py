@@ -15,7 +15,8 @@ class Row:
 
     ``ratio`` is how many times faster (or smaller) ours is; None where there is no
     other side. ``share`` is the share of the GEMM limit that ours reaches.
-    ``headline`` rows go into the README, all go into docs/benchmarks.md.
+    ``headline`` rows go into the README, all go into docs/benchmarks.md. ``peer`` names
+    the other side in the figure; empty where it is no peer but ourselves.
     """
 
     what: str
@@ -24,6 +25,7 @@ class Row:
     ratio: float | None
     share: float | None = None
     headline: bool = True
+    peer: str = "PyTorch eager"
 
     def markdown(self) -> str:
         """The row of a markdown table."""
@@ -63,16 +65,21 @@ def training(record: Record) -> list[Row]:
 def cola(record: Record) -> list[Row]:
     """Fine-tuning against transformers' Trainer."""
     rates = {k: v["sentences_per_s"] for k, v in record["results"].items()}
-    theirs, rows = rates.get("transformers"), []
+    dtype, rows = record.get("settings", {}).get("dtype", "float32"), []
+    peer = "transformers' Trainer"
     for kind in ("vanilla", "evolving"):
-        ours = rates.get(f"ours {kind}")
-        if ours and theirs:
-            what = (
-                f"{kind} MiniLM fine-tuned on CoLA; transformers' Trainer (vanilla, "
-                "dynamic padding)"
-            )
+        for side, padding in (
+            ("transformers", "dynamic padding"),
+            ("transformers grouped", "dynamic padding, grouped by length"),
+        ):
+            ours, theirs = rates.get(f"ours {kind}"), rates.get(side)
+            if not ours or not theirs:
+                continue
+            what = f"{kind} MiniLM fine-tuned on CoLA, {dtype}; {peer} "
+            what += f"(vanilla, {padding})"
             both = (f"{rate:.0f} sentences/s" for rate in (ours, theirs))
-            rows.append(Row(what, *both, ours / theirs))
+            headline = side == "transformers"
+            rows.append(Row(what, *both, ours / theirs, headline=headline, peer=peer))
     return rows
 
 
@@ -92,7 +99,8 @@ def _against_all(
     for side, one in sorted(others.items(), key=lambda item: item[1]["median_s"]):
         ratio = one["median_s"] / ours["median_s"]
         other = f"{told(one)} ({side})"
-        rows.append(Row(what, told(ours), other, ratio, share, headline=not rows))
+        first = not rows
+        rows.append(Row(what, told(ours), other, ratio, share, first, peer=side))
     for side, one in result.items():
         if isinstance(one, dict) and "skipped" in one:
             told_why = str(one["skipped"]).splitlines() or ["it failed"]
@@ -153,7 +161,7 @@ def imports(record: Record) -> list[Row]:
         return []
     both = (f"{_ms(x)}, {x['peak_bytes'] / 2**20:.0f} MiB" for x in (ours, theirs))
     ratio = theirs["median_s"] / ours["median_s"]
-    return [Row("import of the BERT classifier", *both, ratio)]
+    return [Row("import of the BERT classifier", *both, ratio, peer="transformers")]
 
 
 def same_bits(record: Record) -> list[Row]:
@@ -161,13 +169,12 @@ def same_bits(record: Record) -> list[Row]:
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
         what = (
-            f"{kind} BERT-{settings['size']} training step, {_shape(settings)}: same "
-            "bits for any threads, and oneDNN's own division of the work"
+            f"{kind} BERT-{settings['size']} training step, {_shape(settings)}; same "
+            f"bits for any threads cost {result['price']:+.1%}"
         )
-        free = result["onednn_parallel"]
+        other = f"{_ms(result['onednn_parallel'])} (oneDNN divides the work)"
         ratio = 1 / (1 + result["price"])
-        ours = _ms(result["same bits"])
-        rows.append(Row(what, ours, _ms(free), ratio, headline=False))
+        rows.append(Row(what, _ms(result["same bits"]), other, ratio, peer=""))
     return rows
 
 
@@ -185,7 +192,17 @@ def growth(record: Record) -> list[Row]:
     return rows
 
 
-# First word of a record's name: its rows.
+# First word of a record's name: its heading, and its rows.
+TITLES = {
+    "training": "Training step",
+    "inference": "Inference",
+    "lengths": "Inference on real lengths",
+    "cola": "Fine-tuning on CoLA",
+    "memory": "Peak memory of training",
+    "import": "Import",
+    "samebits": "Price of the same bits for any number of threads",
+    "growth": "Growth with length and batch",
+}
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "training": training,
     "inference": inference,
@@ -202,3 +219,10 @@ def rows_of(name: str, record: Record) -> list[Row]:
     """The rows of a record, none for a benchmark that is not known."""
     make = ROWS.get(name.split("-")[0])
     return make(record) if make else []
+
+
+def title_of(name: str, record: Record) -> str:
+    """The heading under which the record's rows stand."""
+    isa = record.get("settings", {}).get("isa")
+    title = TITLES.get(name.split("-")[0], name)
+    return f"{title}, every library held to {isa.upper()}" if isa else title

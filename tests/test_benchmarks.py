@@ -14,8 +14,8 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import growth, harness, lengths, race, report
-from benchmarks.rows import rows_of
+from benchmarks import harness, lengths, race, report
+from benchmarks.rows import ROWS, TITLES, rows_of, title_of
 from benchmarks.worker import Worker
 
 
@@ -58,7 +58,7 @@ def test_results_are_written_and_the_newest_is_reported(tmp_path, monkeypatch):
     page = tmp_path / "page.md"
     page.write_text(readme.read_text())
     arguments = ["--readme", str(readme), "--results", str(tmp_path)]
-    arguments += ["--page", str(page), "--picture", str(tmp_path / "p.png")]
+    arguments += ["--page", str(page), "--figures", str(tmp_path / "figures")]
     assert report.main([*arguments, "--check"]) == 1
     assert report.main(arguments) == 0
     text = readme.read_text()
@@ -67,8 +67,35 @@ def test_results_are_written_and_the_newest_is_reported(tmp_path, monkeypatch):
     assert "A CPU, 2 cores, 2 threads, avx2; GEMM GFLOP/s: torch 170" in text
     assert text.startswith("# x\n")
     assert text.endswith("\nrest\n")
-    assert (tmp_path / "p.png").stat().st_size > 1000
+    assert "](figures/ratios.svg)" in text
+    figure = (tmp_path / "figures" / "ratios.svg").read_bytes()
+    assert b"<dc:date>" not in figure
     assert report.main([*arguments, "--check"]) == 0
+    assert report.main(arguments) == 0
+    assert (tmp_path / "figures" / "ratios.svg").read_bytes() == figure
+    assert "### Training step\n\n| | ours |" in page.read_text()
+
+
+def test_the_pages_hold_what_the_committed_results_say(capsys):
+    if not any(harness.RESULTS.glob("*.json")):
+        pytest.skip("needs benchmarks/results, which the sdist leaves out")
+    assert report.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_no_results_leave_everything_out(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"{report.BEGIN}\nold\n{report.END}\n")
+    both = ["--readme", str(page), "--page", str(page), "--results", str(tmp_path)]
+    assert report.main([*both, "--figures", str(tmp_path / "figures")]) == 0
+    assert page.read_text() == f"{report.BEGIN}\n\n{report.END}\n"
+    assert not (tmp_path / "figures").exists()
+
+
+def test_every_benchmark_has_a_heading():
+    assert TITLES.keys() == ROWS.keys()
+    assert title_of("training-base", {"settings": {"isa": None}}) == "Training step"
+    capped = title_of("training-base", {"settings": {"isa": "avx2"}})
+    assert capped == "Training step, every library held to AVX2"
 
 
 def test_report_needs_its_markers():
@@ -78,11 +105,14 @@ def test_report_needs_its_markers():
 
 def test_cola_rows_compare_with_dynamic_padding():
     rates = {"ours vanilla": 150.0, "transformers": 75.0, "ours evolving": 120.0}
+    rates["transformers grouped"] = 100.0
     results = {k: {"sentences_per_s": v} for k, v in rates.items()}
-    rows = [row.markdown() for row in rows_of("cola", {"results": results})]
+    found = rows_of("cola", {"results": results})
+    rows = [row.markdown() for row in found if row.headline]
     assert "| 150 sentences/s | 75 sentences/s | 2.00× |" in rows[0]
     assert "1.60×" in rows[1]
     assert len(rows) == 2
+    assert [row.ratio for row in found if not row.headline] == [1.5, 1.2]
 
 
 def test_inference_rows_put_the_fastest_other_first_and_name_who_is_missing():
@@ -255,9 +285,16 @@ def test_growth_is_drawn_from_its_record(tmp_path):
         "machine": machine(),
         "date": "2026-01-01",
     }
-    growth.plot(record, tmp_path / "g.png")
-    assert (tmp_path / "g.png").stat().st_size > 1000
+    assert report.figures({"growth-base": record}).keys() == {"growth-base"}
+    report.draw({"growth-base": record}, tmp_path)
+    ours = (tmp_path / "growth-base.svg").read_bytes()
     assert "32: 1.20, 64: 1.20" in rows_of("growth-base", record)[0].ours
+    for point in series:
+        point |= {"torch vanilla": {"median_s": 0.2}, "torch ratio": 1.4}
+    report.draw({"growth-base": record}, tmp_path)
+    assert (tmp_path / "growth-base.svg").read_bytes().count(b"<path") > ours.count(
+        b"<path"
+    )
 
 
 def test_a_capped_run_starts_again_unless_every_library_is_capped(peers, monkeypatch):
