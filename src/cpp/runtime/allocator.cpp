@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -18,6 +19,7 @@ namespace ea {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 // Eight classes per power of two: at most 1/8 of a block is slack.
@@ -25,6 +27,42 @@ std::size_t size_class(std::size_t bytes) {
   if (bytes <= 512) return (bytes + 63) / 64 * 64 + (bytes == 0 ? 64 : 0);
   const std::size_t step = std::bit_floor(bytes - 1) / 8;
   return (bytes + step - 1) / step * step;
+}
+
+std::size_t round_up(std::size_t bytes, std::size_t step) {
+  return (bytes + step - 1) / step * step;
+}
+
+// Pages of the system, from a boundary of huge pages on. The end that fills no
+// huge page stays in small ones: a weight of 768 x 768 floats would take 4 MiB
+// for its 2.25 otherwise.
+void* map_pages(std::size_t size) {
+  const std::size_t bytes = round_up(size, kPage);
+  void* all = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(all);
+  const std::size_t before = round_up(begin, kHugePage) - begin;
+  char* const block = static_cast<char*>(all) + before;
+  if (before > 0) munmap(all, before);
+  if (before < kHugePage) munmap(block + bytes, kHugePage - before);
+  const std::size_t huge = bytes / kHugePage * kHugePage;
+  madvise(block, huge, MADV_HUGEPAGE);
+  if (huge < bytes) madvise(block + huge, bytes - huge, MADV_NOHUGEPAGE);
+  return block;
+}
+
+void* from_system(std::size_t size) {
+  if (size >= kHugePage) return map_pages(size);
+  return std::aligned_alloc(kAlignment, round_up(size, kAlignment));
+}
+
+void to_system(void* block, std::size_t size) noexcept {
+  if (size >= kHugePage) {
+    munmap(block, round_up(size, kPage));
+  } else {
+    std::free(block);
+  }
 }
 
 // Small blocks are many and alike: those are reused only for their own class.
@@ -58,7 +96,7 @@ class Pool {
       free_[block.capacity].push_back(block.data);
       statistics_.cached += static_cast<std::int64_t>(block.capacity);
     } catch (...) {
-      std::free(block.data);
+      to_system(block.data, block.capacity);
     }
   }
 
@@ -105,7 +143,7 @@ class Pool {
   void trim(std::int64_t bytes) {
     for (auto it = free_.rbegin(); it != free_.rend() && bytes > 0; ++it) {
       while (!it->second.empty() && bytes > 0) {
-        std::free(it->second.back());
+        to_system(it->second.back(), it->first);
         it->second.pop_back();
         statistics_.cached -= static_cast<std::int64_t>(it->first);
         bytes -= static_cast<std::int64_t>(it->first);
@@ -114,12 +152,10 @@ class Pool {
   }
 
   void* fresh(std::size_t size) {
-    const std::size_t alignment = size >= kHugePage ? kHugePage : kAlignment;
-    const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-    void* block = std::aligned_alloc(alignment, rounded);
+    void* block = from_system(size);
     if (block == nullptr) {
       release_locked();
-      block = std::aligned_alloc(alignment, rounded);
+      block = from_system(size);
     }
     if (block == nullptr) {
       fail<OutOfMemory>("allocate",
@@ -127,13 +163,12 @@ class Pool {
                         "package); lower the batch size or the length",
                         size, statistics_.current);
     }
-    if (size >= kHugePage) madvise(block, rounded, MADV_HUGEPAGE);
     return block;
   }
 
   void release_locked() {
     for (auto& [size, blocks] : free_) {
-      for (void* block : blocks) std::free(block);
+      for (void* block : blocks) to_system(block, size);
       blocks.clear();
     }
     statistics_.cached = 0;
