@@ -19,7 +19,7 @@ from support.table import CASES
 
 from evolving_attention import _core, errors, optim
 
-ACTIVATION_OPS = (*ACTIVATIONS, "leaky_relu", "linear_activation")
+ACTIVATION_OPS = (*ACTIVATIONS, "leaky_relu", "linear_activation", "feed_forward")
 
 # Which ops run a kernel, forward or backward.
 KERNEL_OPS = {
@@ -43,7 +43,7 @@ KERNEL_OPS = {
     "layer_norm_forward": ("layer_norm", "dropout_layer_norm"),
     "map_conv_backward": ("map_conv",),
     "map_conv_forward": ("map_conv",),
-    "matmul": ("matmul", "linear", "linear_activation"),
+    "matmul": ("matmul", "linear", "linear_activation", "feed_forward"),
     "scatter_add_rows": ("gather_rows", "embedding"),
     "softmax_backward": ("softmax", "map_softmax"),
     "softmax_forward": ("softmax", "map_softmax"),

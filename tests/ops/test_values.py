@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from support.cases import Case, as_float64, forced, round_to
@@ -246,3 +248,56 @@ def test_fused_activation_has_the_bits_of_linear_then_activation(
     fused, spelled = run(True), run(False)
     assert [a.tobytes() for a in fused] == [a.tobytes() for a in spelled]
     assert fused[0].tobytes() == fused[1].tobytes()  # in place without a graph
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("kind", ["gelu", "relu"])
+def test_feed_forward_has_the_bits_of_its_three_ops(kind: str, dtype: str):
+    rng = np.random.default_rng(3)
+    shapes = ((67, 33), (129, 33), (129,), (31, 129), (31,))
+    draws = [round_to(rng.standard_normal(s), dtype) for s in shapes]
+    dy = tensor(rng.standard_normal((67, 31)), dtype)
+
+    def run(on: bool) -> list[np.ndarray]:
+        _core.set_fast_path("fused_activation", on)
+        inputs = [_core.Tensor(a, dtype=dtype, requires_grad=True) for a in draws]
+        x, w1, b1, w2, b2 = inputs
+        y = _core.ops.feed_forward(x, w1, b1, kind, w2, b2)
+        y.backward(dy)
+        x, w1, b1, w2, b2 = (t.detach() for t in inputs)
+        plain = _core.ops.feed_forward(x, w1, b1, kind, w2, b2)
+        return [np.array(np.asarray(a)) for a in (y, plain, *(t.grad for t in inputs))]
+
+    fused, spelled = run(True), run(False)
+    assert [a.tobytes() for a in fused] == [a.tobytes() for a in spelled]
+    assert fused[0].tobytes() == fused[1].tobytes()  # in place without a graph
+
+
+def test_feed_forward_keeps_no_activation():
+    """What the graph holds: x and the weights, which live anyway, and f's argument."""
+    x, w1, w2 = (tensor(np.ones(s)) for s in ((64, 16), (512, 16), (16, 512)))
+    held = []
+    for on in (True, False):
+        _core.set_fast_path("fused_activation", on)
+        v1, v2 = (_core.Tensor(w, requires_grad=True) for w in (w1, w2))
+        _core.release_cached_memory()  # a block kept for reuse may be larger
+        before = _core.current_memory()
+        y = _core.ops.feed_forward(x, v1, None, "gelu", v2, None)
+        held.append(_core.current_memory() - before)
+        del y
+    wide, narrow = 64 * 512 * 4, 64 * 16 * 4
+    assert held == [wide + narrow, 2 * wide + narrow]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "text"),
+    [
+        (((2, 3), (4, 5), (4,), (3, 4), (3,)), "weight has shape (4, 5), input (2, 3)"),
+        (((2, 3), (4, 3), (5,), (3, 4), (3,)), "bias has shape (5,), expected (4,)"),
+        (((2, 3), (4, 3), (4,), (3, 5), (3,)), "weight has shape (3, 5), input (2, 4)"),
+    ],
+)
+def test_feed_forward_checks_its_shapes(shapes, text: str):
+    x, w1, b1, w2, b2 = (tensor(np.ones(s)) for s in shapes)
+    with pytest.raises(errors.ShapeError, match=re.escape(f"[feed_forward] {text}")):
+        _core.ops.feed_forward(x, w1, b1, "gelu", w2, b2)

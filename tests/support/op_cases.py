@@ -152,6 +152,28 @@ def products() -> Iterator[Case]:
                 terms=max(m, k, n),
                 cancels=float(max(1, k)),
             )
+    fed = ((1, 1, 1, 1), (3, 5, 2, 7), (0, 4, 3, 2), (17, 1, 9, 5), (69, 131, 67, 33))
+    for m, k, n, out in fed:
+        for f in ("gelu", "relu"):
+            yield Case(
+                "feed_forward",
+                f"{m}x{k}x{n}x{out}_{f}",
+                ((m, k), (n, k), (n,), (out, n), (out,)),
+                lambda x, w, b, v, c, f=f: ops().feed_forward(x, w, b, f, v, c),
+                lambda x, w, b, v, c, f=f: ACTIVATIONS[f](x @ w.T + b) @ v.T + c,
+                wide=m > 60,
+                terms=max(m, k, n, out),
+                cancels=float(max(1, k) * max(1, n)),
+            )
+    yield Case(
+        "feed_forward",
+        "three_axes_no_bias",
+        ((2, 3, 5), (4, 5), (3, 4)),
+        lambda x, w, v: ops().feed_forward(x, w, None, "tanh", v, None),
+        lambda x, w, v: np.tanh(x @ w.T) @ v.T,
+        terms=6,
+        cancels=4.0,  # of dW1: terms of either sign over 2 x 3 rows
+    )
     yield Case(
         "linear",
         "three_axes",

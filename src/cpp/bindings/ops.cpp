@@ -8,6 +8,7 @@
 #include "ops/attention.h"
 #include "ops/dropout.h"
 #include "ops/evolve.h"
+#include "ops/feed_forward.h"
 #include "ops/fused_attention.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
@@ -114,6 +115,16 @@ void bind_layers(py::module_& m) {
       },
       py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("activation"),
       Release(), "activation of x W^T + b: gelu, gelu_new, relu or tanh");
+  m.def(
+      "feed_forward",
+      [](const Var& x, const Var& w1, const OptionalVar& b1,
+         const std::string& kind, const Var& w2, const OptionalVar& b2) {
+        return feed_forward(x, w1, or_none(b1), parse_activation(kind), w2,
+                            or_none(b2));
+      },
+      py::arg("x"), py::arg("weight_1"), py::arg("bias_1"),
+      py::arg("activation"), py::arg("weight_2"), py::arg("bias_2"), Release(),
+      "activation of x W1^T + b1, times W2^T, plus b2");
   m.def("matmul", &matmul, py::arg("a"), py::arg("b"),
         py::arg("transpose_a") = false, py::arg("transpose_b") = false,
         Release(), "product of matrices, or of equal batches of them");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/module.h"
+#include "ops/feed_forward.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
@@ -17,6 +18,10 @@ class Linear : public Module {
   Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
   Var operator()(const Var& x, Activation kind) const {
     return linear_activation(x, weight_, bias_, kind);
+  }
+  // next(f(this(x)))
+  Var operator()(const Var& x, Activation f, const Linear& next) const {
+    return feed_forward(x, weight_, bias_, f, next.weight_, next.bias_);
   }
 
  private:

@@ -24,6 +24,7 @@ __all__: list[str] = [
     "evolve",
     "evolve_composite",
     "exp",
+    "feed_forward",
     "fused_attention",
     "gather_rows",
     "gelu",
@@ -182,6 +183,18 @@ def evolve_composite(
 def exp(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
     """
     exp(x)
+    """
+
+def feed_forward(
+    x: evolving_attention._core.Tensor,
+    weight_1: evolving_attention._core.Tensor,
+    bias_1: evolving_attention._core.Tensor | None,
+    activation: str,
+    weight_2: evolving_attention._core.Tensor,
+    bias_2: evolving_attention._core.Tensor | None,
+) -> evolving_attention._core.Tensor:
+    """
+    activation of x W1^T + b1, times W2^T, plus b2
     """
 
 def fused_attention(

@@ -38,8 +38,8 @@ EncoderLayerOutput EncoderLayer::forward(const Var& x, const Var& previous,
   const double p = config_.hidden_dropout;
   const Var projected = attention_dense_(read(attention.context));
   const Var h = attention_norm_(projected, read(x), p);
-  const Var wide = intermediate_(h, config_.activation);
-  return {output_norm_(output_(wide), h, p), std::move(attention)};
+  const Var fed = intermediate_(h, config_.activation, output_);
+  return {output_norm_(fed, h, p), std::move(attention)};
 }
 
 }  // namespace ea

@@ -1,0 +1,26 @@
+// What the ops that multiply by a weight share.
+#pragma once
+
+#include "autograd/var.h"
+
+namespace ea {
+
+// y = op(a) op(b) + bias; kept_b as in kernels/gemm.h.
+Tensor product(const Tensor& a, const Tensor& b, bool transpose_a,
+               bool transpose_b, const Tensor& bias = {},
+               const Storage* kept_b = nullptr);
+
+// All axes but the last as one: [rows, width].
+Tensor as_matrix(const Tensor& t);
+
+// Throws where x W^T + b makes no sense; `op` is named in the error.
+void check_affine(const char* op, const Shape& x, DType dtype,
+                  const Var& weight, const Var& bias);
+
+// x W^T + b of a matrix x; what W is laid out as may be kept where W is fixed.
+Tensor affine(const Tensor& x, const Var& weight, const Var& bias);
+
+// db = sum of the rows of dy.
+Tensor sum_of_rows(const Tensor& dy);
+
+}  // namespace ea
