@@ -49,6 +49,10 @@ class Pass {
       queue_.pop();
       auto pending = std::move(pending_[node.get()]);
       pending_.erase(node.get());
+      if (node->unfolds()) {
+        unfold(*node, pending);
+        continue;
+      }
       Node::Gradients gradients = node->run_backward(pending[0], pending[1]);
       pending = {};
       for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -58,6 +62,18 @@ class Pass {
   }
 
  private:
+  using Pending = std::array<Tensor, Node::kMaxOutputs>;  // by output
+
+  // The graph that takes the node's place runs in this pass, where the nodes
+  // would have run that were not kept: gradients meet in the same order.
+  void unfold(Node& node, Pending& pending) {
+    std::vector<Edge> edges;
+    for (const Var& output : node.unfold()) edges.push_back(edge_of(output));
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      send(edges[i], std::move(pending[i]));
+    }
+  }
+
   // A gradient tensor may be shared (an op can pass dy through to two inputs,
   // the caller may hold what a leaf had): the sum takes the place of one that
   // nobody else holds, and is a new tensor only where there is none.
@@ -81,7 +97,7 @@ class Pass {
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>,
                       Younger>
       queue_;
-  std::unordered_map<Node*, std::array<Tensor, 2>> pending_;  // by output
+  std::unordered_map<Node*, Pending> pending_;
 };
 
 }  // namespace
@@ -121,9 +137,7 @@ void backward(const Var& root, const Tensor& gradient) {
            seed.shape(), root.dtype(), root.shape());
   const NoGrad no_grad;
   Pass pass;
-  pass.send(
-      {root.node(), root.node() ? nullptr : root.impl(), root.impl()->output},
-      seed);
+  pass.send(edge_of(root), seed);
   pass.run();
 }
 

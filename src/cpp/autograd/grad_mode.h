@@ -6,16 +6,21 @@ namespace ea {
 bool grad_enabled();
 bool set_grad_enabled(bool enabled);  // returns what it was
 
-// Nothing is recorded while one of these lives.
-class NoGrad {
+class GradMode {
  public:
-  NoGrad() : before_(set_grad_enabled(false)) {}
-  ~NoGrad() { set_grad_enabled(before_); }
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  explicit GradMode(bool enabled) : before_(set_grad_enabled(enabled)) {}
+  ~GradMode() { set_grad_enabled(before_); }
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
 
  private:
   bool before_;
+};
+
+// Nothing is recorded while one of these lives.
+class NoGrad : public GradMode {
+ public:
+  NoGrad() : GradMode(false) {}
 };
 
 }  // namespace ea

@@ -19,6 +19,12 @@ Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
       saved_(std::move(saved)),
       backward_(std::move(backward)) {}
 
+Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
+           Unfold unfold)
+    : Node(name, std::move(edges), std::move(saved), Backward()) {
+  unfold_ = std::move(unfold);
+}
+
 // A chain of nodes is freed in a loop: destructors inside destructors would
 // need stack for every operation since the leaves. A node that someone else
 // holds is left to them.
@@ -60,6 +66,36 @@ Node::Gradients Node::run_backward(const Tensor& dy, const Tensor& second) {
   return gradients;
 }
 
+std::vector<Var> Node::unfold() {
+  std::vector<Var> inputs;
+  for (std::size_t i = 0; i < edges_.size(); ++i) {
+    const Edge& edge = edges_[i];
+    if (edge.leaf) {
+      inputs.emplace_back(edge.leaf);
+    } else if (edge.node) {
+      inputs.emplace_back(saved_[i], edge.node);
+      inputs.back().impl()->output = edge.output;
+    } else {
+      inputs.push_back(saved_[i].defined() ? Var(saved_[i]) : Var());
+    }
+  }
+  const GradMode grad(true);
+  std::vector<Var> outputs = unfold_(inputs);
+  unfold_ = nullptr;
+  saved_.clear();
+  return outputs;
+}
+
+Edge edge_of(const Var& input) {
+  Edge edge;
+  if (input.requires_grad()) {
+    edge.node = input.node();
+    if (!edge.node) edge.leaf = input.impl();
+    edge.output = input.impl()->output;
+  }
+  return edge;
+}
+
 Var second_output(const Var& first, Tensor y) {
   Var second(std::move(y), first.node());
   second.impl()->output = 1;
@@ -79,15 +115,7 @@ Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
   if (!recording(inputs)) return Var(std::move(y));
   std::vector<Edge> edges;
   edges.reserve(inputs.size());
-  for (const Var& input : inputs) {
-    Edge edge;
-    if (input.requires_grad()) {
-      edge.node = input.node();
-      if (!edge.node) edge.leaf = input.impl();
-      edge.output = input.impl()->output;
-    }
-    edges.push_back(std::move(edge));
-  }
+  for (const Var& input : inputs) edges.push_back(edge_of(input));
   return Var(std::move(y),
              std::make_shared<Node>(name, std::move(edges), std::move(saved),
                                     std::move(backward)));

@@ -22,14 +22,24 @@ struct Edge {
   bool wanted() const { return node != nullptr || leaf != nullptr; }
 };
 
+// Where the gradient of `input` goes.
+Edge edge_of(const Var& input);
+
 class Node {
  public:
+  static constexpr int kMaxOutputs = 3;
   // Gradients of the inputs, in order; an undefined tensor where not wanted.
   using Gradients = std::vector<Tensor>;
   using Backward = std::function<Gradients(const Node&, const Tensor& dy)>;
 
+  // Makes the outputs once more from the inputs, with a graph behind them.
+  using Unfold = std::function<std::vector<Var>(const std::vector<Var>&)>;
+
   Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
        Backward backward);
+  // Of recompute(): `saved` are the inputs, one an edge.
+  Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
+       Unfold unfold);
   ~Node();
 
   const char* name() const { return name_; }
@@ -48,12 +58,19 @@ class Node {
   // InputError: the graph is gone.
   Gradients run_backward(const Tensor& dy, const Tensor& second = {});
 
+  // Whether unfold() stands in the place of run_backward(); no more after it.
+  bool unfolds() const { return unfold_ != nullptr; }
+  // The outputs once more: the nodes behind them are younger than all others,
+  // lead to the same inputs, and take this one's place.
+  std::vector<Var> unfold();
+
  private:
   const char* name_;
   std::uint64_t order_;
   std::vector<Edge> edges_;
   std::vector<Tensor> saved_;
   Backward backward_;
+  Unfold unfold_;
   Tensor second_gradient_;
 };
 

@@ -16,6 +16,8 @@ class Var {
   explicit Var(Tensor data, bool requires_grad = false);
   // The output of an op: see record() in autograd/node.h.
   Var(Tensor data, std::shared_ptr<Node> node);
+  struct Impl;
+  explicit Var(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
   bool defined() const { return impl_ != nullptr; }
   const Tensor& data() const { return impl_->data; }
@@ -48,7 +50,7 @@ class Var {
     RowGradient row_grad;  // or this one of a table, or none
     bool requires_grad = false;
     std::shared_ptr<Node> node;
-    int output = 0;  // which of the node's: see second_output()
+    int output = 0;  // which of the node's
   };
   const std::shared_ptr<Impl>& impl() const { return impl_; }
 

@@ -133,6 +133,9 @@ void bind_models(py::module_& m) {
           "train", [](Model& self, bool mode) { self.train(mode); },
           py::arg("mode") = true)
       .def_property_readonly("training", &Model::training)
+      .def("set_recompute", &Model::set_recompute, py::arg("recompute"),
+           "Whether backward makes the layers' activations again.")
+      .def_property_readonly("recomputes", &Model::recomputes)
       .def("forward", &forward, py::arg("input_ids"),
            py::arg("attention_mask") = py::none(),
            py::arg("token_type_ids") = py::none(),

@@ -20,6 +20,11 @@ void Module::train(bool training) {
   for (const auto& [name, child] : children_) child->train(training);
 }
 
+void Module::set_recompute(bool recompute) {
+  recompute_ = recompute;
+  for (const auto& [name, child] : children_) child->set_recompute(recompute);
+}
+
 Var Module::add_parameter(const std::string& name, const Shape& shape,
                           DType dtype, const Init& init) {
   own_.push_back({name, Var(zeros(shape, dtype), true), init});

@@ -29,6 +29,10 @@ class Module {
   std::vector<Parameter> parameters(const std::string& prefix = "") const;
   void train(bool training);
   bool training() const { return training_; }
+  // Whether the layers of a stack keep no activations in training: see
+  // autograd/recompute.h.
+  void set_recompute(bool recompute);
+  bool recomputes() const { return recompute_; }
 
  protected:
   // Allocates a parameter; its values are set by initialize() or loading.
@@ -41,6 +45,7 @@ class Module {
   std::vector<Parameter> own_;
   std::vector<std::pair<std::string, Module*>> children_;
   bool training_ = true;
+  bool recompute_ = false;
 };
 
 }  // namespace ea

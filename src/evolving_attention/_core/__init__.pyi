@@ -156,7 +156,13 @@ class Model:
         Draws initial values for the named parameters.
         """
     def named_parameters(self) -> list: ...
+    def set_recompute(self, recompute: bool) -> None:
+        """
+        Whether backward makes the layers' activations again.
+        """
     def train(self, mode: bool = True) -> None: ...
+    @property
+    def recomputes(self) -> bool: ...
     @property
     def training(self) -> bool: ...
 

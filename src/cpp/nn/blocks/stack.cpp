@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "autograd/grad_mode.h"
+#include "autograd/recompute.h"
 #include "runtime/check.h"
 #include "runtime/fast_paths.h"
 
@@ -22,6 +24,41 @@ void check_indices(const char* name, const std::vector<int>& list, int last) {
   }
 }
 
+// Training mode while it lives: the user may have turned to evaluation between
+// the forward pass and the backward pass that runs a layer again.
+class TrainingMode {
+ public:
+  explicit TrainingMode(Module& module)
+      : module_(module), before_(module.training()) {
+    if (!before_) module_.train(true);
+  }
+  ~TrainingMode() {
+    if (!before_) module_.train(false);
+  }
+  TrainingMode(const TrainingMode&) = delete;
+  TrainingMode& operator=(const TrainingMode&) = delete;
+
+ private:
+  Module& module_;
+  bool before_;
+};
+
+EncoderLayerOutput recomputed(const std::shared_ptr<EncoderLayer>& layer,
+                              const Var& hidden, const Var& previous,
+                              const PackingPtr& packing,
+                              const AttentionWanted& wanted) {
+  const auto run = [layer, packing, wanted](const std::vector<Var>& inputs) {
+    const TrainingMode training(*layer);
+    EncoderLayerOutput y =
+        layer->forward(inputs[0], inputs[1], packing, wanted);
+    return std::vector<Var>{y.hidden, y.attention.carry,
+                            y.attention.probabilities};
+  };
+  const Var map = layer->takes_previous() ? previous : Var();
+  const std::vector<Var> y = recompute("encoder_layer", run, {hidden, map});
+  return {y[0], {Var(), y[1], y[2]}};
+}
+
 }  // namespace
 
 EncoderStack::EncoderStack(EncoderLayerConfig config, int num_layers,
@@ -29,7 +66,7 @@ EncoderStack::EncoderStack(EncoderLayerConfig config, int num_layers,
   config.attention.num_layers = num_layers;
   for (int i = 0; i < num_layers; ++i) {
     config.attention.layer = i;
-    layers_.push_back(std::make_unique<EncoderLayer>(
+    layers_.push_back(std::make_shared<EncoderLayer>(
         config, make_evolve({i, num_layers, config.attention.heads,
                              config.attention.dtype})));
     add_child("layer." + std::to_string(i), *layers_.back());
@@ -52,11 +89,16 @@ StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
     const auto at = static_cast<std::size_t>(i);
     const bool last = i + 1 == n;
     const bool taken = !last && layers_[at + 1]->takes_previous();
-    EncoderLayerOutput layer =
-        layers_[at]->forward(hidden, previous, packing,
-                             {taken || contains(wanted.attention_logits, i),
-                              contains(wanted.attentions, i)},
-                             last && !whole ? rows : Tensor());
+    const AttentionWanted maps{taken || contains(wanted.attention_logits, i),
+                               contains(wanted.attentions, i)};
+    // What a classifier's last layer keeps is needed first in backward: made
+    // again it would take the same memory at the same moment.
+    const bool again = recomputes() && training() && grad_enabled() &&
+                       !(last && rows.defined());
+    const EncoderLayerOutput layer =
+        again ? recomputed(layers_[at], hidden, previous, packing, maps)
+              : layers_[at]->forward(hidden, previous, packing, maps,
+                                     last && !whole ? rows : Tensor());
     hidden = layer.hidden;
     previous = layer.attention.carry;
     if (contains(wanted.hidden_states, i + 1))

@@ -33,7 +33,8 @@ class EncoderStack : public Module {
                       const Wanted& wanted, const Tensor& rows = {});
 
  private:
-  std::vector<std::unique_ptr<EncoderLayer>> layers_;
+  // Shared with graphs that run a layer again: they may outlive the model.
+  std::vector<std::shared_ptr<EncoderLayer>> layers_;
 };
 
 }  // namespace ea

@@ -1,0 +1,82 @@
+// The first run records too and drops its graph, rather than record nothing:
+// the same kernels run both times, and it is known which outputs have
+// gradients.
+#include "autograd/recompute.h"
+
+#include <algorithm>
+
+#include "autograd/node.h"
+#include "runtime/check.h"
+#include "runtime/random.h"
+
+namespace ea {
+
+namespace {
+
+// What f(inputs) gave the first time, to be found again.
+struct FirstRun {
+  const char* name;
+  std::vector<RandomState> streams;
+  std::vector<Shape> shapes;  // of the outputs; none where undefined
+};
+
+Shape shape_of(const Var& output) {
+  return output.defined() ? output.shape() : Shape();
+}
+
+std::vector<Var> run_again(const Recomputed& f, const std::vector<Var>& inputs,
+                           const FirstRun& first) {
+  ReplayStreams replay(first.streams);
+  std::vector<Var> outputs = f(inputs);
+  bool same = replay.finished() && outputs.size() == first.shapes.size();
+  for (std::size_t i = 0; same && i < outputs.size(); ++i) {
+    same = shape_of(outputs[i]) == first.shapes[i];
+  }
+  EA_CHECK_AS(InputError, same, first.name,
+              "the second run, for the backward pass, drew fewer random "
+              "streams or gave other shapes than the first; a step that is "
+              "recomputed must do the same each time: correct it, or turn "
+              "gradient checkpointing off");
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<Var> recompute(const char* name, Recomputed f,
+                           const std::vector<Var>& inputs) {
+  if (!grad_enabled()) return f(inputs);
+  FirstRun first{name, {}, {}};
+  std::vector<Var> outputs;
+  {
+    const NoteStreams note(first.streams);
+    outputs = f(inputs);
+  }
+  EA_CHECK(outputs.size() <= Node::kMaxOutputs, name,
+           "{} outputs, expected at most {}", outputs.size(),
+           static_cast<int>(Node::kMaxOutputs));
+  const auto has_gradient = [](const Var& v) { return v.requires_grad(); };
+  if (std::none_of(outputs.begin(), outputs.end(), has_gradient)) {
+    return outputs;
+  }
+  std::vector<Edge> edges;
+  std::vector<Tensor> saved;
+  for (const Var& input : inputs) {
+    edges.push_back(edge_of(input));
+    saved.push_back(input.defined() ? input.data() : Tensor());
+  }
+  for (const Var& v : outputs) first.shapes.push_back(shape_of(v));
+  const auto node = std::make_shared<Node>(
+      name, std::move(edges), std::move(saved),
+      Node::Unfold([f = std::move(f),
+                    first = std::move(first)](const std::vector<Var>& again) {
+        return run_again(f, again, first);
+      }));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!has_gradient(outputs[i])) continue;
+    outputs[i] = Var(outputs[i].data(), node);
+    outputs[i].impl()->output = static_cast<int>(i);
+  }
+  return outputs;
+}
+
+}  // namespace ea
