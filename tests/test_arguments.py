@@ -111,7 +111,14 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"save_strategy": "best"}, ["save_strategy='best'", "metric_for_best_model"]),
     ({"fp16": True}, ["fp16=True", "use bf16=True"]),
-    ({"gradient_checkpointing": True}, ["gradient_checkpointing=True", "memory"]),
+    (
+        {"gradient_checkpointing_kwargs": {"use_reentrant": False}},
+        ["gradient_checkpointing_kwargs={'use_reentrant'", "one way to recompute"],
+    ),
+    (
+        {"gradient_checkpointing": True, "activation_checkpointing": False},
+        ["gradient_checkpointing=True", "activation_checkpointing=False", "two names"],
+    ),
     ({"torch_compile": True}, ["torch_compile=True", "not PyTorch"]),
     ({"logging_nan_inf_filter": True}, ["logging_nan_inf_filter", "on_nonfinite"]),
     ({"dataloader_num_workers": 4}, ["dataloader_num_workers=4", "no loader workers"]),
@@ -173,6 +180,12 @@ def test_derived_values() -> None:
     assert args.train_sampling_strategy == "random"
     better = TrainingArguments("o", eval_strategy="epoch", metric_for_best_model="f1")
     assert better.greater_is_better is True
+    for spelling in ("gradient_checkpointing", "activation_checkpointing"):
+        for on in (True, False):
+            given = TrainingArguments("out", **{spelling: on})
+            assert given.gradient_checkpointing is on
+            assert given.activation_checkpointing is on
+    assert TrainingArguments("out").gradient_checkpointing is False
     assert TrainingArguments("out", bf16=True).dtype == "bfloat16"
     assert TrainingArguments("out").dtype is None
 

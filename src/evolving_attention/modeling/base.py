@@ -14,6 +14,7 @@ from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.outputs import ModelOutput
+from evolving_attention.modeling.recompute import RecomputeMixin
 
 __all__ = ["PreTrainedModel"]
 
@@ -23,7 +24,7 @@ _DTYPES = ("float32", "bfloat16", "float64")
 _CUSTOM = r"(.+\.)?layer\.\d+\.attention\.self\.evolve\..+"
 
 
-class PreTrainedModel:
+class PreTrainedModel(RecomputeMixin):
     """A model of the core with a config.
 
     Args:

@@ -11,7 +11,7 @@ __all__ = ["convert", "converted"]
 
 
 def converted(model: PreTrainedModel, dtype: str) -> Any:
-    """A new model with the same config, mode and weights, rounded to ``dtype``.
+    """A new model with the same config, modes and weights, rounded to ``dtype``.
 
     Raises:
         ConfigError: there is no such element type.
@@ -21,6 +21,8 @@ def converted(model: PreTrainedModel, dtype: str) -> Any:
     for (_, mine), (_, theirs) in zip(copy._named, model._named, strict=True):
         mine.copy_(theirs.numpy())
     copy.load_report = model.load_report
+    if model.is_gradient_checkpointing:
+        copy.gradient_checkpointing_enable()
     return copy.train(model.training)
 
 

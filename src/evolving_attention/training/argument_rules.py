@@ -242,6 +242,23 @@ def check_combinations(a: Any) -> None:
             )
 
 
+def settle_checkpointing(a: Any) -> None:
+    """The two spellings of gradient checkpointing become one truth value.
+
+    Raises:
+        ConfigError: they contradict each other.
+    """
+    given = [a.gradient_checkpointing, a.activation_checkpointing]
+    if None not in given and bool(given[0]) != bool(given[1]):
+        raise refuse(
+            "gradient_checkpointing",
+            given[0],
+            f"one of the two, activation_checkpointing={given[1]!r} is set too",
+            "they are one option under two names: give one, or the same to both",
+        )
+    a.gradient_checkpointing = a.activation_checkpointing = any(given)
+
+
 def _is_multiple(many: float, one: float) -> bool:
     """Whether many = k·one, for step counts and for fractions of the run."""
     ratio = many / one

@@ -71,6 +71,14 @@ class TrainingArguments:
     auto_find_batch_size: bool = _option(
         False, "Out of memory: split batches further, keeping the effective size."
     )
+    gradient_checkpointing: bool | None = _option(
+        None,
+        "Keep few activations: layers run again in backward. Less memory, more time, "
+        "the same bits.",
+    )
+    activation_checkpointing: bool | None = _option(
+        None, "Newer spelling of gradient_checkpointing."
+    )
     num_train_epochs: float = _option(3.0, "Passes over the training set.")
     max_steps: int = _option(-1, "Optimizer steps; > 0 overrides num_train_epochs.")
     train_sampling_strategy: str = _option(
@@ -202,6 +210,7 @@ class TrainingArguments:
             self.train_sampling_strategy = (
                 "group_by_length" if self.group_by_length else "random"
             )
+        rules.settle_checkpointing(self)
         if self.eval_strategy == "steps" and not self.eval_steps:
             self.eval_steps = self.logging_steps
         for name in ("lr_scheduler_type", "eval_strategy", "save_strategy"):

@@ -10,6 +10,9 @@ _ONE_PROCESS = "training runs in one process on one machine"
 _NO_TORCH = "the core is not PyTorch"
 _HUB = "this package does not upload; push output_dir with huggingface_hub"
 _WORKERS = "batches are made in one background thread, there are no loader workers"
+_ONE_RECOMPUTE = (
+    "there is one way to recompute here; gradient_checkpointing=True is all"
+)
 _CLASSIC = "metrics see all predictions at once"
 
 # Hugging Face name -> (values that ask for nothing, reason and what to do instead)
@@ -28,12 +31,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "jit_mode_eval": ((False,), _NO_TORCH),
     "use_liger_kernel": ((False,), "the kernels are this package's own"),
     "liger_kernel_config": ((None,), "the kernels are this package's own"),
-    "gradient_checkpointing": (
-        (False,),
-        "activations are kept; use auto_find_batch_size=True when memory is short",
-    ),
-    "gradient_checkpointing_kwargs": ((None,), "see gradient_checkpointing"),
-    "activation_checkpointing": ((None, False), "see gradient_checkpointing"),
+    "gradient_checkpointing_kwargs": ((None,), _ONE_RECOMPUTE),
     "neftune_noise_alpha": ((None,), "noise on embeddings is not implemented"),
     "optim_args": ((None,), "AdamW takes adam_beta1, adam_beta2 and adam_epsilon"),
     "optim_target_modules": ((None,), "every parameter is trained by AdamW"),
@@ -76,7 +74,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
         (False,),
         "SIGINT and SIGTERM always save a checkpoint; leave it out",
     ),
-    "activation_checkpointing_kwargs": ((None,), "see gradient_checkpointing"),
+    "activation_checkpointing_kwargs": ((None,), _ONE_RECOMPUTE),
     "use_cache": ((False,), "an encoder has no cache"),
     "log_level_replica": (("warning",), _ONE_PROCESS),
     "project": (("huggingface",), "report_to knows tensorboard only"),

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.autograd import no_grad
+from evolving_attention.errors import ConfigError
 
 __all__ = [
     "get_random_state",
     "has_fast_bfloat16",
     "memory",
     "no_grad",
+    "recompute_activations",
     "release_cached_memory",
     "set_num_threads",
     "set_random_state",
@@ -86,6 +88,21 @@ def memory() -> dict[str, int]:
     """Bytes the core's allocator holds now and held at its peak."""
     core = _core()
     return {"current": core.current_memory(), "peak": core.peak_memory()}
+
+
+def recompute_activations(model: Any) -> None:
+    """Let ``model`` keep few activations in training: gradient checkpointing.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not hasattr(model, "gradient_checkpointing_enable"):
+        raise ConfigError(
+            f"Trainer: gradient_checkpointing=True with a {type(model).__name__}, "
+            "expected a model with gradient_checkpointing_enable(), such as this "
+            "package's; leave the option out"
+        )
+    model.gradient_checkpointing_enable()
 
 
 def release_cached_memory() -> None:

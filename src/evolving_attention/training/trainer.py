@@ -127,6 +127,8 @@ class Trainer(
         wanted = resume_from_checkpoint
         if wanted is None:
             wanted = self.args.resume_from_checkpoint
+        if self.args.gradient_checkpointing:
+            runtime.recompute_activations(self.model)
         rows = self._rows(self.train_dataset, "train_dataset")
         plan = make_plan(self.args, len(self._train_loader(rows, 0, 0)))
         checkpoint = ckpt.find(self.args, wanted)

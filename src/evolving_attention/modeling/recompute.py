@@ -1,0 +1,68 @@
+"""Gradient checkpointing: the switch of a model, under Hugging Face's names."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from evolving_attention.errors import ConfigError
+
+__all__ = ["RecomputeMixin"]
+
+
+class RecomputeMixin:
+    """Less memory for more time: layers make their activations again in backward.
+
+    A training pass keeps each layer's input and the map it is carried, and runs the
+    layer once more, with the same dropout, when its gradients are due. Outputs,
+    gradients and the generator's state have the same bits either way. Evaluation and
+    passes under ``ea.no_grad()`` are not changed.
+    """
+
+    supports_gradient_checkpointing: ClassVar[bool] = True
+    _core: Any
+
+    def gradient_checkpointing_enable(
+        self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Let training passes keep few activations, from the next one on.
+
+        Args:
+            gradient_checkpointing_kwargs: None; torch's choices have no meaning here.
+
+        Raises:
+            ConfigError: ``gradient_checkpointing_kwargs`` is given.
+        """
+        self._enable("gradient_checkpointing", gradient_checkpointing_kwargs)
+
+    def gradient_checkpointing_disable(self) -> None:
+        """Let training passes keep all activations again, from the next one on."""
+        self._core.set_recompute(False)
+
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """Whether training passes make activations again in backward."""
+        return self._core.recomputes
+
+    def activation_checkpointing_enable(
+        self, activation_checkpointing_kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Newer name of :meth:`gradient_checkpointing_enable`."""
+        self._enable("activation_checkpointing", activation_checkpointing_kwargs)
+
+    def activation_checkpointing_disable(self) -> None:
+        """Newer name of :meth:`gradient_checkpointing_disable`."""
+        self.gradient_checkpointing_disable()
+
+    @property
+    def is_activation_checkpointing(self) -> bool:
+        """Newer name of :attr:`is_gradient_checkpointing`."""
+        return self.is_gradient_checkpointing
+
+    def _enable(self, name: str, options: dict[str, Any] | None) -> None:
+        if options is not None:
+            raise ConfigError(
+                f"{type(self).__name__}.{name}_enable: {name}_kwargs={options!r}, "
+                "expected None: there is one way to recompute here, none of torch's; "
+                "leave it out"
+            )
+        self._core.set_recompute(True)
