@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers_models import (
-    MODELS,
-    arrays_of,
-    assert_same_bits,
-    draw,
-    gradients,
-    labels_for,
-    tiny,
-)
+from helpers_models import MODELS, assert_same_bits, draw, gradients, tiny
+from helpers_recompute import ASKED, both, calls, inputs_of, switched, trained
 
 import evolving_attention as ea
 from evolving_attention import _core
-from evolving_attention import functional as F
 
 KINDS = {
     "vanilla": ea.attention.Vanilla(),
@@ -30,78 +20,6 @@ KINDS = {
     "predictive": ea.attention.Predictive(0.3),
     "deep predictive": ea.attention.Predictive(0.3, num_layers=2),
 }
-LENGTHS = (5, 9, 1, 17)
-ASKED = ("hidden_states", "attentions", "attention_logits")
-
-
-def calls(kernel: str) -> int:
-    return sum(n for name, _, n in _core.kernel_entries() if name == kernel)
-
-
-def softmaxes() -> int:
-    """How many layers were run, forward or in evaluation."""
-    return calls("fused_attention_forward") + calls("softmax_forward")
-
-
-def both(run: Callable[[bool], dict[str, Any]], again: int | None = None) -> None:
-    """``run`` gives the same bits and generator with and without recomputation.
-
-    Args:
-        run: called with whether to recompute.
-        again: how many layers the run with it computes more; None: any number.
-    """
-    found, states, layers = [], [], []
-    for on in (False, True):
-        ea.manual_seed(3)
-        before = softmaxes()
-        found.append(run(on))
-        layers.append(softmaxes() - before)
-        states.append(_core.get_rng_state())
-    assert_same_bits(*found)
-    assert states[0] == states[1]
-    assert layers[0] > 0
-    assert layers[1] - layers[0] == again if again is not None else layers[1]
-
-
-def switched(model: Any, on: bool) -> Any:
-    if on:
-        model.gradient_checkpointing_enable()
-    assert model.is_gradient_checkpointing == on
-    return model
-
-
-def inputs_of(model: Any, padded: bool = False, **asked: bool) -> dict[str, Any]:
-    batch = draw(LENGTHS, model.config.model_type, seed=3)
-    labels = labels_for(model, batch)
-    if padded and (labels is None or len(labels) == len(LENGTHS)):
-        given = batch.padded(3, left=True)
-    else:
-        given = batch.packed()
-    return {**given, **asked, **({} if labels is None else {"labels": labels})}
-
-
-def total(out: Any) -> Any:
-    """A loss in which every output takes part, those of the layers included."""
-    parts = [] if out.loss is None else [out.loss]
-    for name in ("pooler_output", "last_hidden_state", *ASKED):
-        value = getattr(out, name)
-        tensors = value.values() if isinstance(value, dict) else [value]
-        parts += [(t * t).sum() for t in tensors if t is not None and t.requires_grad]
-    loss = parts[0]
-    for part in parts[1:]:
-        loss = loss + part * 0.01
-    return loss
-
-
-def trained(model: Any, passes: int = 2, **inputs: Any) -> dict[str, Any]:
-    """Outputs of passes whose gradients add up, and these gradients."""
-    found: dict[str, Any] = {}
-    for i in range(passes):
-        out = model(**inputs)
-        found |= {f"{i} {k}": np.array(v) for k, v in arrays_of(out).items()}
-        total(out).backward()
-        del out
-    return found | gradients(model)
 
 
 # --- the same bits --------------------------------------------------------------------
@@ -329,102 +247,3 @@ def test_gradients_match_finite_differences(kind: str) -> None:
         tensor.copy_(at)
         found = (values[0] - values[1]) / 2e-6
         assert abs(found - expected) <= 1e-5 * max(1.0, abs(expected)), name
-
-
-# --- a step written in Python ---------------------------------------------------------
-
-
-def kind_of(step: Callable[..., Any]) -> Any:
-    """A kind that is not registered, with this step and one parameter."""
-
-    class Kind(ea.attention.CustomEvolve):
-        def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
-            return {"gain": np.full(1, 0.7)}
-
-        def step(self, scores: Any, previous: Any, context: Any) -> Any:
-            return step(scores, previous, context)
-
-    return Kind()
-
-
-def mixed(scores: Any, previous: Any, context: Any) -> Any:
-    own = scores * context.parameters["gain"]
-    return own if previous is None else F.axpby(0.5, own, 0.3, previous)
-
-
-def in_another_thread(draws: int) -> None:
-    def work() -> None:
-        for _ in range(draws):
-            F.dropout(ea.Tensor(np.ones(3, np.float32)), 0.5)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-
-
-@pytest.mark.parametrize("carries", [1, 2])
-def test_a_custom_step(carries: int) -> None:
-    """It may draw random numbers, and other threads may draw in between."""
-    steps = 0
-
-    def step(scores: Any, previous: Any, context: Any) -> Any:
-        nonlocal steps
-        steps += 1
-        if steps <= 6:  # in the forward passes only
-            in_another_thread(steps)
-        maps = F.dropout(mixed(scores, previous, context), 0.2)
-        return maps if carries == 1 else (maps * 0.9, maps)
-
-    def run(on: bool) -> dict[str, Any]:
-        nonlocal steps
-        steps = 0
-        model = switched(tiny("BertForMaskedLM", kind_of(step)), on)
-        inputs = inputs_of(model)
-        outs = [model(**inputs) for _ in range(2)]
-        for out in outs:
-            out.loss.backward()
-        assert steps == (12 if on else 6)
-        return gradients(model) | {str(i): np.array(o.loss) for i, o in enumerate(outs)}
-
-    both(run, again=6)
-
-
-def differing(how: str) -> Iterator[Callable[..., Any]]:
-    """Steps that do not do the same the second time."""
-    seen: set[int] = set()
-
-    def step(scores: Any, previous: Any, context: Any) -> Any:
-        first = context.layer not in seen
-        seen.add(context.layer)
-        maps = mixed(scores, previous, context)
-        if how == "more" and not first:
-            maps = F.dropout(F.dropout(maps, 0.1), 0.1)
-        if how == "fewer" and first:
-            maps = F.dropout(F.dropout(maps, 0.1), 0.1)
-        if how == "error" and not first:
-            raise ValueError("not again")
-        return maps
-
-    yield step
-
-
-@pytest.mark.parametrize(
-    ("how", "error", "words"),
-    [
-        ("more", ea.InputError, "random streams.*gradient checkpointing off"),
-        ("fewer", ea.InputError, "fewer random streams.*gradient checkpointing off"),
-        ("error", ValueError, "not again"),
-    ],
-)
-def test_a_custom_step_that_differs_is_noticed(
-    how: str, error: type[Exception], words: str
-) -> None:
-    model = switched(tiny("BertModel", kind_of(next(differing(how)))), True)
-    out = model(**inputs_of(model)).last_hidden_state
-    before = _core.get_rng_state()
-    with pytest.raises(error, match=words):
-        (out * out).sum().backward()
-    assert _core.get_rng_state() == before
-    assert _core.is_grad_enabled()
-    F.dropout(ea.Tensor(np.ones(3, np.float32)), 0.5)  # draws from the generator again
-    assert _core.get_rng_state() == (before[0], before[1] + 1)
