@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -75,6 +76,23 @@ def test_a_custom_step(carries: int) -> None:
         return gradients(model) | {str(i): np.array(o.loss) for i, o in enumerate(outs)}
 
     both(run, again=6)
+
+
+def test_a_custom_step_outlives_its_model() -> None:
+    """The graph's last hold on a layer ends inside backward, in native code."""
+
+    def run(on: bool) -> dict[str, Any]:
+        model = switched(tiny(attention=kind_of(mixed)), on)
+        parameters = dict(model.named_parameters())
+        loss = model(**inputs_of(model)).loss
+        del model
+        gc.collect()
+        loss.backward()
+        return {
+            k: np.array(t.grad) for k, t in parameters.items() if t.grad is not None
+        }
+
+    both(run, again=2)
 
 
 def differing(how: str) -> Iterator[Callable[..., Any]]:
