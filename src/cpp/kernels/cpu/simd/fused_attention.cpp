@@ -96,24 +96,9 @@ void plain_block(const Forward<T>& f, const MapBlock& block,
                  const Parts& parts) {
   const FusedAttention& in = f.args.in;
   const SequenceMaps m(in.layout, block.sequence);
-  const T* const previous =
-      in.c.p == 0.0 ? nullptr : in.previous.template as<const T>();
-  const Vf p = set(static_cast<float>(in.c.p));
-  const Vf s = set(static_cast<float>(in.c.s));
   for (std::int64_t h = 0; h < m.heads; ++h) {
-    score_rows<T>(in, m, h, block.row, block.rows, f.keys.at(block.sequence, h),
-                  parts.lines, m.n_k, parts.wide);
-    if (previous != nullptr || in.c.s != 1.0) {
-      const std::int64_t at = m.at(h, block.row);
-      for_vectors(block.rows * m.n_k, [&](std::int64_t j, auto part) {
-        float* const x = parts.lines + j;
-        const T* const before = previous == nullptr ? nullptr : previous + at;
-        store(x,
-              mix(p, before == nullptr ? before : before + j, s, load(x, part),
-                  part),
-              part);
-      });
-    }
+    plain_logits<T>(in, m, h, block.row, block.rows,
+                    f.keys.at(block.sequence, h), parts.lines, parts.wide);
     finish_rows(f, m, block.sequence, h, block.row, block.rows, parts.lines,
                 parts);
   }

@@ -54,30 +54,9 @@ struct HeadParts {
         words(reinterpret_cast<std::uint32_t*>(row + size.row)) {}
 };
 
-// L of one head, computed again: p M + s S, there is no convolution.
-template <typename T>
-void recompute_logits(const Backward<T>& f, const SequenceMaps& m,
-                      std::int64_t h, const HeadParts& parts) {
-  const FusedAttention& in = f.args.in;
-  const auto k = rows_of<const T>(in.k, m.key, h * f.s.d);
-  pack_transposed(k.data, k.stride, f.s.d, m.n_k, parts.packed);
-  float* const x = parts.probabilities;
-  score_rows<T>(in, m, h, 0, m.n_q, parts.packed, x, m.n_k, parts.wide);
-  const T* const previous =
-      in.c.p == 0.0 || !in.previous.defined()
-          ? nullptr
-          : in.previous.template as<const T>() + m.at(h, 0);
-  const Vf p = set(static_cast<float>(in.c.p));
-  const Vf s = set(static_cast<float>(in.c.s));
-  for_vectors(m.n_q * m.n_k, [&](std::int64_t j, auto part) {
-    const T* const cell = previous == nullptr ? nullptr : previous + j;
-    const Vf l = mix(p, cell, s, load(x + j, part), part);
-    store(x + j, as_stored(l, static_cast<const T*>(nullptr)), part);
-  });
-}
-
-// One row: P from L, what dropout leaves of it to `kept_p`, and dL from the
-// gradient g of the latter, in its place.
+// One row: P from L, rounded here where it was computed again; what dropout
+// leaves of it to `kept_p`, and dL from the gradient g of the latter, in its
+// place.
 template <typename T, typename L, typename Keep>
 EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
                                     float* g, std::int64_t n, float t,
@@ -85,7 +64,9 @@ EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
                                     Keep keep) {
   const Vf top = set(statistics[0]), inverse = set(statistics[1]);
   const Vf dot = set(sum_over(n, [&](std::int64_t j, auto part) {
-    const Vf x = exp(load(logits + j, part) * set(t) - top) * inverse;
+    const Vf l = load(logits + j, part);
+    const Vf stored = sizeof(T) < sizeof(L) ? as_stored(l, dcarry) : l;
+    const Vf x = exp(stored * set(t) - top) * inverse;
     const Vf d = keep(j, load(g + j, part));
     store(p + j, x, part);
     store(kept_p + j, keep(j, x), part);
@@ -108,7 +89,12 @@ void logit_gradient(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
       args.carry.defined() ? args.carry.as<const T>() + m.at(h, 0) : nullptr;
   const T* const dcarry =
       args.dcarry.defined() ? args.dcarry.as<const T>() + m.at(h, 0) : nullptr;
-  if (carry == nullptr) recompute_logits(f, m, h, parts);
+  if (carry == nullptr) {  // L again: there is no convolution
+    const auto k = rows_of<const T>(args.in.k, m.key, h * d);
+    pack_transposed(k.data, k.stride, d, m.n_k, parts.packed);
+    plain_logits<T>(args.in, m, h, 0, m.n_q, parts.packed, parts.probabilities,
+                    parts.wide);
+  }
   const auto dy = rows_of<const T>(args.dy, m.query, h * d);
   const auto v = rows_of<const T>(args.in.v, m.key, h * d);
   pack_transposed(v.data, v.stride, d, m.n_k, parts.packed);

@@ -168,5 +168,25 @@ EA_INLINE Vf mix(Vf x, const T* previous, Vf y, Vf scores, P part) {
   return previous == nullptr ? s : fma(x, load(previous, part), s);
 }
 
+// The same rows of p M + s S, one after another: L where there is no
+// convolution, still to be rounded to T.
+template <typename T>
+EA_INLINE void plain_logits(const FusedAttention& in, const SequenceMaps& m,
+                            std::int64_t h, std::int64_t first,
+                            std::int64_t count, const float* packed_keys,
+                            float* to, float* wide) {
+  score_rows<T>(in, m, h, first, count, packed_keys, to, m.n_k, wide);
+  const bool carried = in.c.p != 0.0 && in.previous.defined();
+  if (!carried && in.c.s == 1.0) return;
+  const T* const previous =
+      carried ? in.previous.as<const T>() + m.at(h, first) : nullptr;
+  const Vf p = set(static_cast<float>(in.c.p));
+  const Vf s = set(static_cast<float>(in.c.s));
+  for_vectors(count * m.n_k, [&](std::int64_t j, auto part) {
+    const T* const cell = previous == nullptr ? nullptr : previous + j;
+    store(to + j, mix(p, cell, s, load(to + j, part), part), part);
+  });
+}
+
 }  // namespace
 }  // namespace ea::simd::EA_TARGET
