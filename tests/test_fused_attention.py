@@ -60,11 +60,16 @@ def results(form, arrays, c, dtype: str, dropout: float) -> list[np.ndarray]:
     return [as_float64(x) for x in (*outputs, *(t.grad for t in tensors))]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "pairs"), [("float32", True), ("bfloat16", True), ("bfloat16", False)]
+)
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("size", [1, 3, 5])
 @pytest.mark.parametrize("kind", FORMS)
-def test_fused_equals_composite(kind: str, size: int, dropout: float, dtype: str):
+def test_fused_equals_composite(
+    kind: str, size: int, dropout: float, dtype: str, pairs: bool
+):
+    ea.set_fast_path("bfloat16_pairs", pairs)
     c = FORMS[kind]
     if c[4] == 0 and size > 1:
         pytest.skip("a form without a convolution has no kernel size")
@@ -89,6 +94,30 @@ def test_fused_equals_composite(kind: str, size: int, dropout: float, dtype: str
         norm = np.linalg.norm(exact)
         error = np.linalg.norm(ours - exact) / norm
         assert error <= 1.1 * np.linalg.norm(theirs - exact) / norm + 2e-3, i
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_pairs_of_bfloat16_change_only_rounding(kind: str):
+    """Within one step of bfloat16, for any number of threads; and they are taken."""
+    c = FORMS[kind]
+    rng = np.random.default_rng(4)
+    arrays = [rng.standard_normal(s) for s in inputs(PACKED, c, WIDTH, 3)]
+    threads = ea.get_num_threads()
+    passes = []
+    try:
+        for pairs, count in ((True, 1), (True, 3), (False, 3)):
+            ea.set_fast_path("bfloat16_pairs", pairs)
+            ea.set_num_threads(count)
+            passes.append(results(fused, arrays, c, "bfloat16", 0.1))
+    finally:
+        ea.set_num_threads(threads)
+    one, three, plain = passes
+    for i, (ours, theirs) in enumerate(zip(one, plain, strict=True)):
+        np.testing.assert_array_equal(ours, three[i])
+        assert np.linalg.norm(ours - theirs) <= 2.0**-7 * np.linalg.norm(theirs), i
+    info = _core.build_info()
+    taken = any((a != b).any() for a, b in zip(one, plain, strict=True))
+    assert taken == (info["avx512_bf16"] and info["isa_used"] == "avx512")
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -13,7 +13,8 @@ namespace ea {
 // What both directions are told. q [total queries, heads * d], k, v [total
 // keys, heads * d] as in kernels/attention.h: last stride 1, row strides free.
 // previous: flat maps, undefined where a = p = 0; weight, bias: those of the
-// convolution, undefined where w = 0.
+// convolution, undefined where w = 0. Both may round a map that goes into a
+// product (dropout(P), dS) to the type of the tensors, as ops that store it do.
 struct FusedAttention {
   TensorView q, k, v;
   TensorView previous;      // optional

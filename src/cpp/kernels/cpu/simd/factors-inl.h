@@ -38,15 +38,17 @@ EA_INLINE Factor factor(const bfloat16* a, std::int64_t stride,
 }
 EA_INLINE Factor transposed(Factor a) { return {a.data, a.col, a.row}; }
 
+template <typename Cells = Floats>
 EA_INLINE void multiply_into(Factor a, const float* packed, std::int64_t rows,
                              std::int64_t depth, std::int64_t cols, float scale,
                              Rows<float> c, float*) {
-  multiply(a, packed, rows, depth, cols, scale, c.data, c.stride);
+  multiply<Cells>(a, packed, rows, depth, cols, scale, c.data, c.stride);
 }
+template <typename Cells = Floats>
 EA_INLINE void multiply_into(Factor a, const float* packed, std::int64_t rows,
                              std::int64_t depth, std::int64_t cols, float scale,
                              Rows<bfloat16> c, float* wide) {
-  multiply(a, packed, rows, depth, cols, scale, wide, cols);
+  multiply<Cells>(a, packed, rows, depth, cols, scale, wide, cols);
   for (std::int64_t i = 0; i < rows; ++i) {
     for_vectors(cols, [&](std::int64_t j, auto part) {
       store(c.data + i * c.stride + j, load(wide + i * cols + j, part), part);

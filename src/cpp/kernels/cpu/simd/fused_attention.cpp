@@ -13,12 +13,13 @@ constexpr std::int64_t kPlainCells = 8192, kPlainRows = kTileRows;
 constexpr std::int64_t kStripCells = 16384, kStripRows = 48;
 constexpr std::int64_t kStepRows = 12;
 
-template <typename T>
+template <typename M>
 struct Forward {
+  using T = typename M::T;
   const FusedAttentionForward::Args& args;
   FusedSizes s;
   Dropping drop;
-  PackedHeads<T> keys, values;
+  PackedHeads<M> keys, values;
 
   explicit Forward(const FusedAttentionForward::Args& a)
       : args(a),
@@ -35,9 +36,9 @@ struct Parts {
   std::int64_t* offset;
 };
 
-// P of one row in the place of L, which goes to the carry.
-template <typename T, typename Keep>
-EA_INLINE void softmax_row(float* x, std::int64_t n, float t, T* carry,
+// P of one row from L in x, which goes to the carry. P may begin where x does.
+template <typename T, typename Map, typename Keep>
+EA_INLINE void softmax_row(float* x, Map* p, std::int64_t n, float t, T* carry,
                            float* statistics, Keep keep) {
   const float top = max_over(n, [&](std::int64_t j, auto part) {
     const Vf v = as_stored(load(x + j, part), carry);
@@ -52,8 +53,9 @@ EA_INLINE void softmax_row(float* x, std::int64_t n, float t, T* carry,
   });
   const float inverse = 1.0f / total;
   for_vectors(n, [&](std::int64_t j, auto part) {
-    store(x + j, keep(j, load(x + j, part) * set(inverse)), part);
+    store(p + j, keep(j, load(x + j, part) * set(inverse)), part);
   });
+  if (sizeof(Map) < sizeof(float) && n % 2 != 0) store_one(p + n, 0.0f);
   if (statistics != nullptr) {
     statistics[0] = top;
     statistics[1] = inverse;
@@ -62,15 +64,18 @@ EA_INLINE void softmax_row(float* x, std::int64_t n, float t, T* carry,
 
 // From L of rows row .. row + rows of one head, one after another in `lines`,
 // to y.
-template <typename T>
-void finish_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
+template <typename M>
+void finish_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
                  std::int64_t h, std::int64_t row, std::int64_t rows,
                  float* lines, const Parts& parts) {
+  using T = typename M::T;
   const float t = static_cast<float>(f.args.in.softmax_scale);
+  const std::int64_t stride = M::cells(m.n_k);
   T* const carries = f.args.carry.template as<T>();
   float* const statistics = f.args.statistics.template as<float>();
   for (std::int64_t i = 0; i < rows; ++i) {
     float* const x = lines + i * m.n_k;
+    auto* const p = reinterpret_cast<typename M::Map*>(lines + i * stride);
     const std::int64_t at = m.at(h, row + i);
     T* const carry = carries == nullptr ? nullptr : carries + at;
     float* const mine =
@@ -78,26 +83,27 @@ void finish_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
     if (f.drop.on()) {
       const std::uint32_t* const words = f.drop.draw(at, m.n_k, parts.words);
       const Vf scale = f.drop.scale();
-      softmax_row(x, m.n_k, t, carry, mine, [&](std::int64_t j, Vf p) {
+      softmax_row(x, p, m.n_k, t, carry, mine, [&](std::int64_t j, Vf p) {
         return f.drop.kept(words + j) ? p * scale : set(0.0f);
       });
     } else {
-      softmax_row(x, m.n_k, t, carry, mine,
+      softmax_row(x, p, m.n_k, t, carry, mine,
                   [](std::int64_t, Vf p) { return p; });
     }
   }
-  multiply_into({lines, m.n_k, 1}, f.values.at(b, h), rows, m.n_k, f.s.d, 1.0f,
-                rows_of<T>(f.args.y, m.query + row, h * f.s.d), parts.wide);
+  multiply_into<typename M::Cells>(
+      {lines, stride, 1}, f.values.at(b, h), rows, stride, f.s.d, 1.0f,
+      rows_of<T>(f.args.y, m.query + row, h * f.s.d), parts.wide);
 }
 
 // A block of rows without a convolution: L = p M + s S.
-template <typename T>
-void plain_block(const Forward<T>& f, const MapBlock& block,
+template <typename M>
+void plain_block(const Forward<M>& f, const MapBlock& block,
                  const Parts& parts) {
   const FusedAttention& in = f.args.in;
   const SequenceMaps m(in.layout, block.sequence);
   for (std::int64_t h = 0; h < m.heads; ++h) {
-    plain_logits<T>(in, m, h, block.row, block.rows,
+    plain_logits<M>(in, m, h, block.row, block.rows,
                     f.keys.at(block.sequence, h), parts.lines, parts.wide);
     finish_rows(f, m, block.sequence, h, block.row, block.rows, parts.lines,
                 parts);
@@ -112,8 +118,8 @@ struct Window {
 };
 
 // Computes rows first .. last of one head.
-template <typename T>
-void fill_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
+template <typename M>
+void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
                std::int64_t h, std::int64_t first, std::int64_t last,
                const Window& w, float* sums, float* wide) {
   const FusedAttention& in = f.args.in;
@@ -129,8 +135,9 @@ void fill_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
     });
   }
   if (from >= to) return;
-  score_rows<T>(in, m, h, from, to - from, f.keys.at(b, h),
+  score_rows<M>(in, m, h, from, to - from, f.keys.at(b, h),
                 rows + (from - w.top) * width, width, wide);
+  using T = typename M::T;
   const T* const previous = in.previous.template as<const T>();
   const Vf va = set(static_cast<float>(in.c.a));
   const Vf vb = set(static_cast<float>(in.c.b));
@@ -152,8 +159,8 @@ void fill_rows(const Forward<T>& f, const SequenceMaps& m, std::int64_t b,
 }
 
 // L of rows row .. row + rows of one head: adds w ReLU(Z) to the sums.
-template <typename T>
-void add_convolved(const Forward<T>& f, const SequenceMaps& m, std::int64_t h,
+template <typename M>
+void add_convolved(const Forward<M>& f, const SequenceMaps& m, std::int64_t h,
                    std::int64_t row, std::int64_t rows, const Convolved& z,
                    float* sums) {
   const Vf w = set(static_cast<float>(f.args.in.c.w));
@@ -177,8 +184,8 @@ EA_INLINE void to_front(float* front, std::int64_t from, std::int64_t count) {
 }
 
 // A block of rows with a convolution, kStepRows at a time.
-template <typename T>
-void strip(const Forward<T>& f, const TapWeights& weights,
+template <typename M>
+void strip(const Forward<M>& f, const TapWeights& weights,
            const MapBlock& block, const Parts& parts) {
   const std::int64_t b = block.sequence, r = f.s.r;
   const SequenceMaps m(f.args.in.layout, b);
@@ -212,11 +219,12 @@ void strip(const Forward<T>& f, const TapWeights& weights,
   }
 }
 
-template <typename T>
+template <typename M>
 void forward_of(const FusedAttentionForward::Args& args) {
+  using T = typename M::T;
   const bool conv = args.in.c.w != 0.0;
   const MapLayout& layout = args.in.layout;
-  const Forward<T> f(args);
+  const Forward<M> f(args);
   const FusedSizes& s = f.s;
   const MapJobs jobs(layout, conv ? kStripCells : kPlainCells,
                      conv ? kStripRows : kPlainRows);
@@ -273,10 +281,13 @@ void clear_rows(const FusedAttentionForward::Args& args) {
 void fused_attention_forward(const FusedAttentionForward::Args& args) {
   if (args.in.q.dtype == DType::f32) {
     clear_rows<float>(args);
-    return forward_of<float>(args);
+    return forward_of<FloatProducts<float>>(args);
   }
   clear_rows<bfloat16>(args);
-  forward_of<bfloat16>(args);
+#if defined(__AVX512F__)
+  if (takes_pairs(args.in)) return forward_of<PairProducts>(args);
+#endif
+  forward_of<FloatProducts<bfloat16>>(args);
 }
 
 }  // namespace ea::simd::EA_TARGET

@@ -44,8 +44,8 @@ class ParameterSums {
 };
 
 // Second phase of a group: dL to dS, dM and the convolution's gradients.
-template <typename T>
-void convolution_phase(const Backward<T>& f, const PackedHeads<T>& keys,
+template <typename M>
+void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
                        const TapWeights& turned, const MapLayout& group,
                        std::int64_t first, const GroupMaps& maps,
                        ParameterSums& total) {
@@ -87,8 +87,8 @@ void convolution_phase(const Backward<T>& f, const PackedHeads<T>& keys,
 }
 
 // Calls fn(sequence, head, scratch) for the heads of sequences first .. last.
-template <typename T, typename Fn>
-void for_group_heads(const Backward<T>& f, std::int64_t first,
+template <typename M, typename Fn>
+void for_group_heads(const Backward<M>& f, std::int64_t first,
                      std::int64_t last, bool maps, Fn&& fn) {
   const std::int64_t heads = f.s.heads, count = (last - first) * heads;
   const HeadSizes size(f, first, last, maps);
@@ -106,8 +106,8 @@ void for_group_heads(const Backward<T>& f, std::int64_t first,
 }
 
 // Without a convolution a head is a world of its own: one phase.
-template <typename T>
-void plain_backward(const Backward<T>& f) {
+template <typename M>
+void plain_backward(const Backward<M>& f) {
   for_group_heads(f, 0, f.layout().sequences, true,
                   [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
                     const SequenceMaps m(f.layout(), b);
@@ -129,11 +129,12 @@ std::int64_t group_end(const MapLayout& layout, std::int64_t first) {
   return last;
 }
 
-template <typename T>
-void convolved_backward(const Backward<T>& f) {
+template <typename M>
+void convolved_backward(const Backward<M>& f) {
+  using T = typename M::T;
   const FusedAttentionBackward::Args& args = f.args;
   const MapLayout& layout = f.layout();
-  const PackedHeads<T> keys(args.in.k, layout, true);
+  const PackedHeads<M> keys(args.in.k, layout, true);
   const TapWeights turned(args.in.weight.template as<const T>(),
                           static_cast<const T*>(nullptr), f.s.heads, f.s.k,
                           true);
@@ -166,17 +167,24 @@ void convolved_backward(const Backward<T>& f) {
   total.write(args.dweight.as<T>(), args.dbias.as<T>());
 }
 
-template <typename T>
+template <typename M>
 void backward_of(const FusedAttentionBackward::Args& args) {
-  const Backward<T> f(args);
+  const Backward<M> f(args);
   args.in.c.w != 0.0 ? convolved_backward(f) : plain_backward(f);
 }
 
 }  // namespace
 
 void fused_attention_backward(const FusedAttentionBackward::Args& args) {
-  return args.in.q.dtype == DType::f32 ? backward_of<float>(args)
-                                       : backward_of<bfloat16>(args);
+  if (args.in.q.dtype == DType::f32) {
+    return backward_of<FloatProducts<float>>(args);
+  }
+#if defined(__AVX512F__)
+  if (takes_pairs(args.in) && args.dy.strides[0] % 2 == 0) {
+    return backward_of<PairProducts>(args);
+  }
+#endif
+  backward_of<FloatProducts<bfloat16>>(args);
 }
 
 }  // namespace ea::simd::EA_TARGET

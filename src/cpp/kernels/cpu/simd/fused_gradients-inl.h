@@ -6,8 +6,9 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-template <typename T>
+template <typename M>
 struct Backward {
+  using T = typename M::T;
   const FusedAttentionBackward::Args& args;
   FusedSizes s;
   Dropping drop;
@@ -23,8 +24,8 @@ struct HeadSizes {
   std::int64_t packed = 0, wide = 0, probabilities = 0, gradient = 0, row = 0;
   std::int64_t total = 0;
 
-  template <typename T>
-  HeadSizes(const Backward<T>& f, std::int64_t first, std::int64_t last,
+  template <typename M>
+  HeadSizes(const Backward<M>& f, std::int64_t first, std::int64_t last,
             bool maps) {
     std::int64_t longest = 0;
     for (std::int64_t b = first; b < last; ++b) {
@@ -35,7 +36,7 @@ struct HeadSizes {
       if (probabilities < n_q * n_k) probabilities = n_q * n_k;
     }
     packed = (longest + kPanel) * (f.s.d + kPanel);
-    wide = sizeof(T) < sizeof(float) ? longest * f.s.d : 0;
+    wide = sizeof(typename M::T) < sizeof(float) ? longest * f.s.d : 0;
     gradient = maps ? probabilities : 0;
     total =
         packed + wide + probabilities + gradient + row + Dropping::words(row);
@@ -80,9 +81,11 @@ EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
 }
 
 // dV of one head, and its dL [n_q, n_k] to `gradient`.
-template <typename T>
-void logit_gradient(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
+template <typename M>
+void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
                     const HeadParts& parts, float* gradient) {
+  using T = typename M::T;
+  using Cells = typename M::Cells;
   const FusedAttentionBackward::Args& args = f.args;
   const std::int64_t d = f.s.d;
   const T* const carry =
@@ -91,15 +94,15 @@ void logit_gradient(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
       args.dcarry.defined() ? args.dcarry.as<const T>() + m.at(h, 0) : nullptr;
   if (carry == nullptr) {  // L again: there is no convolution
     const auto k = rows_of<const T>(args.in.k, m.key, h * d);
-    pack_transposed(k.data, k.stride, d, m.n_k, parts.packed);
-    plain_logits<T>(args.in, m, h, 0, m.n_q, parts.packed, parts.probabilities,
+    M::pack_transposed(k, d, m.n_k, parts.packed);
+    plain_logits<M>(args.in, m, h, 0, m.n_q, parts.packed, parts.probabilities,
                     parts.wide);
   }
   const auto dy = rows_of<const T>(args.dy, m.query, h * d);
   const auto v = rows_of<const T>(args.in.v, m.key, h * d);
-  pack_transposed(v.data, v.stride, d, m.n_k, parts.packed);
-  multiply(factor(dy.data, dy.stride, m.n_q, d, parts.wide), parts.packed,
-           m.n_q, d, m.n_k, 1.0f, gradient, m.n_k);
+  M::pack_transposed(v, d, m.n_k, parts.packed);
+  multiply<Cells>(M::left(dy, m.n_q, d, parts.wide), parts.packed, m.n_q,
+                  M::cells(d), m.n_k, 1.0f, gradient, m.n_k);
   const float t = static_cast<float>(args.in.softmax_scale);
   const Vf scale = f.drop.scale();
   for (std::int64_t i = 0; i < m.n_q; ++i) {
@@ -127,16 +130,17 @@ void logit_gradient(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
       run([](std::int64_t, Vf x) { return x; });
     }
   }
-  pack(dy.data, dy.stride, m.n_q, d, parts.packed);
-  multiply_into(transposed({parts.probabilities, m.n_k, 1}), parts.packed,
-                m.n_k, m.n_q, d, 1.0f, rows_of<T>(args.dv, m.key, h * d),
-                parts.wide);
+  M::pack(dy, m.n_q, d, parts.packed);
+  multiply_into<Cells>(M::left_transposed(parts.probabilities, m.n_q, m.n_k),
+                       parts.packed, m.n_k, M::cells(m.n_q), d, 1.0f,
+                       rows_of<T>(args.dv, m.key, h * d), parts.wide);
 }
 
 // Without a convolution: dM = p dL, and dS = s dL in the place of dL.
-template <typename T>
-void plain_gradients(const Backward<T>& f, const SequenceMaps& m,
+template <typename M>
+void plain_gradients(const Backward<M>& f, const SequenceMaps& m,
                      std::int64_t h, float* dl) {
+  using T = typename M::T;
   const EvolveCoefficients& c = f.args.in.c;
   T* const dprevious = f.args.dprevious.defined()
                            ? f.args.dprevious.template as<T>() + m.at(h, 0)
@@ -151,22 +155,25 @@ void plain_gradients(const Backward<T>& f, const SequenceMaps& m,
   });
 }
 
-// dQ = scale dS K, dK = scale dS^T Q of one head.
-template <typename T>
-void score_products(const Backward<T>& f, const SequenceMaps& m, std::int64_t h,
-                    const float* ds, const HeadParts& parts) {
+// dQ = scale dS K, dK = scale dS^T Q of one head; dS is lost.
+template <typename M>
+void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
+                    float* ds, const HeadParts& parts) {
+  using T = typename M::T;
+  using Cells = typename M::Cells;
   const FusedAttention& in = f.args.in;
   const float scale = static_cast<float>(in.scale);
   const std::int64_t d = f.s.d;
   const auto q = rows_of<const T>(in.q, m.query, h * d);
   const auto k = rows_of<const T>(in.k, m.key, h * d);
-  const Factor gradient{ds, m.n_k, 1};
-  pack(k.data, k.stride, m.n_k, d, parts.packed);
-  multiply_into(gradient, parts.packed, m.n_q, m.n_k, d, scale,
-                rows_of<T>(f.args.dq, m.query, h * d), parts.wide);
-  pack(q.data, q.stride, m.n_q, d, parts.packed);
-  multiply_into(transposed(gradient), parts.packed, m.n_k, m.n_q, d, scale,
-                rows_of<T>(f.args.dk, m.key, h * d), parts.wide);
+  M::pack(k, m.n_k, d, parts.packed);
+  multiply_into<Cells>(M::left(ds, m.n_q, m.n_k, parts.probabilities),
+                       parts.packed, m.n_q, M::cells(m.n_k), d, scale,
+                       rows_of<T>(f.args.dq, m.query, h * d), parts.wide);
+  M::pack(q, m.n_q, d, parts.packed);
+  multiply_into<Cells>(M::left_transposed(ds, m.n_q, m.n_k), parts.packed,
+                       m.n_k, M::cells(m.n_q), d, scale,
+                       rows_of<T>(f.args.dk, m.key, h * d), parts.wide);
 }
 
 // dL and dS of a group of sequences; `begin`: the first of its cells.
@@ -181,10 +188,11 @@ struct BlockParts {
 };
 
 // I = a M + b S of a block, with a halo of r rows; S computed again.
-template <typename T>
-Padded mixed(const Backward<T>& f, const PackedHeads<T>& keys,
+template <typename M>
+Padded mixed(const Backward<M>& f, const PackedHeads<M>& keys,
              const SequenceMaps& m, const MapBlock& block,
              const BlockParts& parts) {
+  using T = typename M::T;
   const FusedAttention& in = f.args.in;
   const std::int64_t r = f.s.r, top = block.row - r;
   const Padded to(parts.conv, r, m.n_k, block.rows + 2 * r);
@@ -194,7 +202,7 @@ Padded mixed(const Backward<T>& f, const PackedHeads<T>& keys,
   const std::int64_t from = top < 0 ? 0 : top;
   const std::int64_t end = top + to.rows < m.n_q ? top + to.rows : m.n_q;
   for (std::int64_t h = 0; h < m.heads; ++h) {
-    score_rows<T>(in, m, h, from, end - from, keys.at(block.sequence, h),
+    score_rows<M>(in, m, h, from, end - from, keys.at(block.sequence, h),
                   to.head(h) + r + (from - top) * to.width, to.width,
                   parts.wide);
   }
@@ -209,11 +217,12 @@ Padded mixed(const Backward<T>& f, const PackedHeads<T>& keys,
 }
 
 // dS, dM and the sums of the weights' gradients for a block of rows.
-template <typename T>
-void convolution_block(const Backward<T>& f, const PackedHeads<T>& keys,
+template <typename M>
+void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
                        const TapWeights& turned, const MapBlock& block,
                        const GroupMaps& maps, const BlockParts& parts,
                        WeightSums& sums, float* dbias) {
+  using T = typename M::T;
   const FusedAttentionBackward::Args& args = f.args;
   const EvolveCoefficients& c = args.in.c;
   const std::int64_t r = f.s.r;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/cpu/simd/dropout-inl.h"
-#include "kernels/cpu/simd/factors-inl.h"
+#include "kernels/cpu/simd/fused_products-inl.h"
 #include "kernels/cpu/simd/map_sums-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/fused_attention.h"
@@ -96,7 +96,7 @@ class Dropping {
 
 // x [tokens, heads d] packed as the right factor of a product, for every
 // sequence and head: [d, n_k] (transposed) or [n_k, d].
-template <typename T>
+template <typename M>
 class PackedHeads {
  public:
   PackedHeads(const TensorView& x, const MapLayout& layout, bool transposed)
@@ -134,12 +134,13 @@ class PackedHeads {
                 : wide_ * (heads * first + h * n_k));
   }
   void pack_one(const TensorView& x, std::int64_t b, std::int64_t h) const {
-    const auto rows = rows_of<const T>(x, layout_.k_offsets[b], h * d_);
+    const auto rows =
+        rows_of<const typename M::T>(x, layout_.k_offsets[b], h * d_);
     const std::int64_t n_k = layout_.n_k(b);
     if (transposed_) {
-      pack_transposed(rows.data, rows.stride, d_, n_k, place(b, h));
+      M::pack_transposed(rows, d_, n_k, place(b, h));
     } else {
-      pack(rows.data, rows.stride, n_k, d_, place(b, h));
+      M::pack(rows, n_k, d_, place(b, h));
     }
   }
 
@@ -150,15 +151,16 @@ class PackedHeads {
 };
 
 // Rows first .. first + count of S of one head; `wide` takes the queries.
-template <typename T>
+template <typename M>
 EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
                           std::int64_t h, std::int64_t first,
                           std::int64_t count, const float* packed_keys,
                           float* to, std::int64_t stride, float* wide) {
   const std::int64_t d = in.q.shape[1] / m.heads;
-  const auto q = rows_of<const T>(in.q, m.query + first, h * d);
-  multiply(factor(q.data, q.stride, count, d, wide), packed_keys, count, d,
-           m.n_k, static_cast<float>(in.scale), to, stride);
+  const auto q = rows_of<const typename M::T>(in.q, m.query + first, h * d);
+  multiply<typename M::Cells>(M::left(q, count, d, wide), packed_keys, count,
+                              M::cells(d), m.n_k, static_cast<float>(in.scale),
+                              to, stride);
 }
 
 // x M + y S for a vector of cells.
@@ -170,12 +172,13 @@ EA_INLINE Vf mix(Vf x, const T* previous, Vf y, Vf scores, P part) {
 
 // The same rows of p M + s S, one after another: L where there is no
 // convolution, still to be rounded to T.
-template <typename T>
+template <typename M>
 EA_INLINE void plain_logits(const FusedAttention& in, const SequenceMaps& m,
                             std::int64_t h, std::int64_t first,
                             std::int64_t count, const float* packed_keys,
                             float* to, float* wide) {
-  score_rows<T>(in, m, h, first, count, packed_keys, to, m.n_k, wide);
+  using T = typename M::T;
+  score_rows<M>(in, m, h, first, count, packed_keys, to, m.n_k, wide);
   const bool carried = in.c.p != 0.0 && in.previous.defined();
   if (!carried && in.c.s == 1.0) return;
   const T* const previous =

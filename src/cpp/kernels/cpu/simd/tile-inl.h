@@ -4,6 +4,9 @@
 // zeros behind the last column (whole vectors behind it are not even written);
 // a tile of C stays in registers while the whole depth runs: kTileRows x 2
 // vectors, every vector of B used kTileRows times.
+//
+// The cells of A and B have 32 bits: a float (Floats), or two bfloat16 that are
+// neighbours in depth, the first in the lower half (Pairs); depth counts cells.
 #pragma once
 
 #include "kernels/cpu/simd/vec-inl.h"
@@ -108,14 +111,37 @@ void pack_transposed(const T* b, std::int64_t stride, std::int64_t depth,
   }
 }
 
-// A [rows, depth]: element (i, k) at data[i row + k col]; one of the two is 1.
+struct Floats {
+  EA_INLINE static Vf add(Vf sum, Vf a, Vf b) { return fma(a, b, sum); }
+};
+
+#if defined(__AVX512F__)
+// Where the processor has AVX512-BF16. The instruction by name: the sources are
+// compiled for processors without it, and an intrinsic would ask for a function
+// that is compiled for those with it, which takes none of ours inline.
+struct Pairs {
+  EA_INLINE static Vf add(Vf sum, Vf a, Vf b) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+  }
+};
+#endif
+
+// A cell, wherever it lies: pairs of bfloat16 may begin at any of them.
+EA_INLINE float cell_at(const float* p) {
+  float cell;
+  __builtin_memcpy(&cell, p, sizeof(cell));
+  return cell;
+}
+
+// A [rows, depth]: cell (i, k) at data[i row + k col]; one of the two is 1.
 struct Factor {
   const float* data;
   std::int64_t row, col;
 };
 
 // kRows x kVectors tile of C; the last vector holds `last` columns.
-template <bool kTransposed, int kRows, int kVectors>
+template <typename Cells, bool kTransposed, int kRows, int kVectors>
 void tile(const float* a, std::int64_t stride, const float* b,
           std::int64_t depth, float scale, float* c, std::int64_t c_stride,
           Part last) {
@@ -133,10 +159,11 @@ void tile(const float* a, std::int64_t stride, const float* b,
     for (int v = 0; v < kVectors; ++v) column[v] = load(b + v * kLanes);
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) {
-      const float x = kTransposed ? a[i] : (a + i / 3 * three)[i % 3 * stride];
+      const Vf x = set(
+          cell_at(kTransposed ? a + i : a + i / 3 * three + i % 3 * stride));
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
-        sum[i][v] = fma(set(x), column[v], sum[i][v]);
+        sum[i][v] = Cells::add(sum[i][v], x, column[v]);
       }
     }
     b += kPanel;
@@ -157,14 +184,14 @@ void tile(const float* a, std::int64_t stride, const float* b,
   }
 }
 
-template <bool kTransposed, int kVectors>
+template <typename Cells, bool kTransposed, int kVectors>
 void tile_of(std::int64_t rows, const float* a, std::int64_t stride,
              const float* b, std::int64_t depth, float scale, float* c,
              std::int64_t c_stride, Part last) {
-#define EA_TILE(R)                                                       \
-  case R:                                                                \
-    return tile<kTransposed, R, kVectors>(a, stride, b, depth, scale, c, \
-                                          c_stride, last)
+#define EA_TILE(R)                                                           \
+  case R:                                                                    \
+    return tile<Cells, kTransposed, R, kVectors>(a, stride, b, depth, scale, \
+                                                 c, c_stride, last)
   switch (rows) {
     EA_TILE(1);
     EA_TILE(2);
@@ -187,6 +214,7 @@ void tile_of(std::int64_t rows, const float* a, std::int64_t stride,
 }
 
 // C [rows, cols] = scale A B for the packed B [depth, cols].
+template <typename Cells = Floats>
 void multiply(Factor a, const float* packed, std::int64_t rows,
               std::int64_t depth, std::int64_t cols, float scale, float* c,
               std::int64_t c_stride) {
@@ -200,11 +228,11 @@ void multiply(Factor a, const float* packed, std::int64_t rows,
       const std::int64_t left = cols - j < kPanel ? cols - j : kPanel;
       const bool wide = left > kLanes;
       const Part last(wide ? left - kLanes : left);
-      (transposed ? wide ? tile_of<true, 2> : tile_of<true, 1>
-       : wide     ? tile_of<false, 2>
-                  : tile_of<false, 1>)(count, a.data + i * a.row, stride,
-                                   packed + j * depth, depth, scale,
-                                   c + i * c_stride + j, c_stride, last);
+      (transposed ? wide ? tile_of<Cells, true, 2> : tile_of<Cells, true, 1>
+       : wide ? tile_of<Cells, false, 2>
+              : tile_of<Cells, false, 1>)(count, a.data + i * a.row, stride,
+                                          packed + j * depth, depth, scale,
+                                          c + i * c_stride + j, c_stride, last);
     }
   }
 }

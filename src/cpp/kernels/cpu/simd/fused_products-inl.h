@@ -1,0 +1,140 @@
+// How fused attention multiplies: operands and computed maps as float32, or as
+// the pairs of bfloat16 of which the processor adds up products itself.
+#pragma once
+
+#include "kernels/cpu/simd/factors-inl.h"
+#include "kernels/fused_attention.h"
+#include "runtime/cpu_info.h"
+#include "runtime/fast_paths.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Products of float32, to which bfloat16 operands are widened.
+//
+// Both this and PairProducts pack the right factor of a product, as it lies or
+// stored transposed, and make left factors: of an operand, of a map [rows,
+// cols] of scratch, of the latter transposed. The last may take the place of
+// the map; `memory` holds what the others need.
+template <typename Type>
+struct FloatProducts {
+  using T = Type;
+  using Cells = Floats;
+  using Map = float;  // of probabilities, on the way into a product
+
+  EA_INLINE static std::int64_t cells(std::int64_t depth) { return depth; }
+
+  static void pack(Rows<const T> b, std::int64_t depth, std::int64_t cols,
+                   float* packed) {
+    simd::EA_TARGET::pack(b.data, b.stride, depth, cols, packed);
+  }
+  static void pack_transposed(Rows<const T> b, std::int64_t depth,
+                              std::int64_t cols, float* packed) {
+    simd::EA_TARGET::pack_transposed(b.data, b.stride, depth, cols, packed);
+  }
+  EA_INLINE static Factor left(Rows<const T> a, std::int64_t rows,
+                               std::int64_t cols, float* memory) {
+    return factor(a.data, a.stride, rows, cols, memory);
+  }
+  EA_INLINE static Factor left(const float* map, std::int64_t,
+                               std::int64_t cols, float*) {
+    return {map, cols, 1};
+  }
+  EA_INLINE static Factor left_transposed(float* map, std::int64_t,
+                                          std::int64_t cols) {
+    return {map, 1, cols};
+  }
+};
+
+#if defined(__AVX512F__)
+// Two bfloat16, widened to floats, as the cells of a pair.
+EA_INLINE Vf pair_of(Vf first, Vf second) {
+  typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));
+  return (Vf)((Vu)second | (Vu)first >> 16);
+}
+
+struct PairProducts {
+  using T = bfloat16;
+  using Cells = Pairs;
+  using Map = bfloat16;
+
+  EA_INLINE static std::int64_t cells(std::int64_t depth) {
+    return (depth + 1) / 2;
+  }
+
+  // Rows by twos; behind the last row of an odd number comes one of zeros.
+  static void pack(Rows<const T> b, std::int64_t depth, std::int64_t cols,
+                   float* packed) {
+    for (std::int64_t col = 0; col < cols; col += kPanel) {
+      for (std::int64_t k = 0; k < depth; k += 2) {
+        const T* const row = b.data + k * b.stride + col;
+        for (int v = 0; v < kPanel; v += kLanes) {
+          const std::int64_t left = cols - col - v;
+          if (left > 0) {
+            const Part part(left < kLanes ? left : kLanes);
+            const Vf second =
+                k + 1 < depth ? load(row + b.stride + v, part) : set(0.0f);
+            store(packed, pair_of(load(row + v, part), second));
+          }
+          packed += kLanes;
+        }
+      }
+    }
+  }
+  static void pack_transposed(Rows<const T> b, std::int64_t depth,
+                              std::int64_t cols, float* packed) {
+    simd::EA_TARGET::pack_transposed(as_cells(b.data), b.stride / 2, depth / 2,
+                                     cols, packed);
+  }
+  EA_INLINE static Factor left(Rows<const T> a, std::int64_t, std::int64_t,
+                               float*) {
+    return {as_cells(a.data), a.stride / 2, 1};
+  }
+  static Factor left(const float* map, std::int64_t rows, std::int64_t cols,
+                     float* memory) {
+    const std::int64_t stride = cells(cols);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      T* const row = reinterpret_cast<T*>(memory + i * stride);
+      for_vectors(cols, [&](std::int64_t j, auto part) {
+        store(row + j, load(map + i * cols + j, part), part);
+      });
+      if (cols % 2 != 0) store_one(row + cols, 0.0f);
+    }
+    return {memory, stride, 1};
+  }
+  static Factor left_transposed(float* map, std::int64_t rows,
+                                std::int64_t cols) {
+    for (std::int64_t i = 0; i < rows; i += 2) {
+      const float* const from = map + i * cols;
+      float* const to = map + i / 2 * cols;
+      for_vectors(cols, [&](std::int64_t j, auto part) {
+        const Vf first = rounded(load(from + j, part));
+        store(to + j,
+              i + 1 < rows
+                  ? pair_of(first, rounded(load(from + cols + j, part)))
+                  : pair_of(first, set(0.0f)),
+              part);
+      });
+    }
+    return {map, 1, cols};
+  }
+
+ private:
+  EA_INLINE static const float* as_cells(const T* p) {
+    return reinterpret_cast<const float*>(p);
+  }
+  EA_INLINE static Vf rounded(Vf v) {
+    return as_stored(v, static_cast<const T*>(nullptr));
+  }
+};
+
+// Whether all heads' rows are whole pairs, and the processor multiplies these.
+bool takes_pairs(const FusedAttention& in) {
+  return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs) &&
+         in.q.shape[1] / in.layout.heads % 2 == 0 && in.q.strides[0] % 2 == 0 &&
+         in.k.strides[0] % 2 == 0 && in.v.strides[0] % 2 == 0;
+}
+#endif
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
