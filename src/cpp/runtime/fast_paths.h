@@ -10,7 +10,7 @@ namespace ea {
 
 enum class FastPath {
   fused_attention,    // scores to context in one kernel
-  fused_activation,   // an affine map and its activation in one op
+  fused_activation,   // an affine map and its activation, or two, in one op
   fused_norm,         // dropout, residual and layer norm in one op
   packed_weights,     // weights laid out once for many products (inference)
   first_tokens,       // the last layer ends with the rows a classifier reads
