@@ -8,6 +8,7 @@ The JSON is written again after each point; ``python -m benchmarks.report`` draw
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -60,11 +61,24 @@ def show(one: dict[str, Any]) -> None:
     )
 
 
+def odd_cost(axis: str, points: list[dict[str, Any]]) -> float | None:
+    """The dearest odd size: seconds per FLOP against those of a size one apart."""
+    worst = None
+    for one, other in itertools.permutations(points, 2):
+        if one[axis] % 2 == 0 or abs(one[axis] - other[axis]) != 1:
+            continue
+        for kind in KINDS:
+            cost = [p[kind]["median_s"] / p["flops"][kind] for p in (one, other)]
+            worst = max(worst or 0.0, cost[0] / cost[1])
+    return worst
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
     common = ("size", "dtype", "threads", "rounds", "dry")
     parser = spelled.parser(__doc__, *common)
-    lengths, sizes = [32, 64, 128, 256, 512], [1, 2, 4, 8, 16, 32, 64]
+    lengths = [32, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512]
+    sizes = [1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 32, 63, 64]
     parser.add_argument("--lengths", nargs="+", type=int, default=lengths)
     parser.add_argument("--batches", nargs="+", type=int, default=sizes)
     parser.add_argument("--batch", type=int, default=2, help="while lengths grow")
@@ -87,6 +101,9 @@ def main(arguments: list[str] | None = None) -> None:
             show(one)
             if not options.dry:  # what is measured is kept when the run is cut short
                 harness.write(name, machine, results, settings=settings)
+        cost = odd_cost(axis, results[axis])
+        if cost is not None:
+            print(f"odd sizes of {axis} cost at most {cost:.2f} of those beside them")
 
 
 if __name__ == "__main__":

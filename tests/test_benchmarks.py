@@ -14,7 +14,7 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import harness, lengths, race, report
+from benchmarks import growth, harness, lengths, race, report
 from benchmarks.rows import ROWS, TITLES, rows_of, title_of
 from benchmarks.worker import Worker
 
@@ -273,7 +273,19 @@ def test_the_small_benchmarks_run(peers, name, capsys):
         "growth": "ratio",
         "import_cost": "MiB",
         "same_bits": "same bits cost",
-    }[name] in (out := capsys.readouterr().out) or "not measured" in out
+    }[name] in capsys.readouterr().out
+
+
+def test_the_dearest_odd_size_is_found():
+    """Time per unit of work, against the sizes next to it and no others."""
+
+    def point(length: int, seconds: float) -> dict:
+        one = {kind: {"median_s": seconds} for kind in growth.KINDS}
+        return one | {"length": length, "flops": dict.fromkeys(growth.KINDS, length)}
+
+    points = [point(63, 6.3), point(64, 6.4), point(65, 13.0), point(127, 99.0)]
+    assert growth.odd_cost("length", points) == pytest.approx(2.0)
+    assert growth.odd_cost("length", points[3:]) is None
 
 
 def test_growth_is_drawn_from_its_record(tmp_path):
