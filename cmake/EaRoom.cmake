@@ -59,8 +59,9 @@ function(ea_simd)
   set(EA_ROOMS ${EA_ROOMS} ${target} CACHE INTERNAL "")
 endfunction()
 
-# ea_backends(names...): writes the function that registers them, in this order.
-function(ea_backends)
+# ea_backends_source(file names...): writes the source of the function that
+# registers these backends, in this order.
+function(ea_backends_source file)
   set(EA_BACKEND_DECLARATIONS "")
   set(EA_BACKEND_CALLS "")
   foreach(name IN LISTS ARGN)
@@ -68,7 +69,14 @@ function(ea_backends)
            "namespace ea { void register_${name}_kernels(); }\n")
     string(APPEND EA_BACKEND_CALLS "    register_${name}_kernels();\n")
   endforeach()
-  configure_file(${EA_SOURCE_ROOT}/kernels/backends.cpp.in
-                 ${CMAKE_BINARY_DIR}/backends.cpp @ONLY)
-  target_sources(ea_kernels PRIVATE ${CMAKE_BINARY_DIR}/backends.cpp)
+  configure_file(${EA_SOURCE_ROOT}/kernels/backends.cpp.in ${file} @ONLY)
+endfunction()
+
+# ea_backends(names...): the backends of the extension.
+function(ea_backends)
+  ea_backends_source(${CMAKE_BINARY_DIR}/backends.cpp ${ARGN})
+  add_library(ea_backends OBJECT ${CMAKE_BINARY_DIR}/backends.cpp)
+  ea_visible_rooms(view ea_backends kernels tensor runtime)
+  target_include_directories(ea_backends PRIVATE ${view})
+  target_compile_options(ea_backends PRIVATE ${EA_COMPILE_OPTIONS})
 endfunction()

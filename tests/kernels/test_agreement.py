@@ -68,14 +68,23 @@ DOWNSTREAM = {"float32": 2.0**-20, "bfloat16": 2.0**-6, "float64": 2.0**-49}
 
 
 def assert_agrees(
-    got, want, *, dtype: str, terms: int, downstream=False, cancels=0.0, at: str
+    got,
+    want,
+    *,
+    dtype: str,
+    terms: int,
+    downstream=False,
+    cancels=0.0,
+    roundings=1,
+    at: str,
 ):
     assert got.dtype == want.dtype, at
     assert got.shape == want.shape, at
     got, want = as_float64(got), as_float64(want)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want), err_msg=at)
     scale = np.max(np.abs(want), initial=cancels, where=np.isfinite(want))
-    bound = STEP[dtype] * math.sqrt(terms) * scale + RELATIVE[dtype] * np.abs(want)
+    relative = RELATIVE[dtype] * roundings
+    bound = STEP[dtype] * math.sqrt(terms) * scale + relative * np.abs(want)
     if downstream:
         bound = bound + DOWNSTREAM[dtype] * scale
     error = np.where(np.isfinite(want), np.abs(got - want), 0.0)
@@ -134,6 +143,7 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
                 terms=case.sum_length,
                 downstream=which > 0 and not last,
                 cancels=case.cancels,
+                roundings=case.roundings,
                 at=f"{case} {dtype}, " + (f"gradient {which - 1}" if which else "out"),
             )
     if dtype == "float64" and not taken:

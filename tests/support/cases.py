@@ -39,6 +39,7 @@ class Case:
     step: float = 1e-5  # of central differences
     terms: int = 0
     cancels: float = 0.0  # size of terms that may cancel to almost nothing
+    roundings: int = 1  # how often a value is stored on its way to a result
     dtypes: tuple[str, ...] = field(default=("float32", "bfloat16", "float64"))
 
     def __str__(self) -> str:

@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/host_device.h"
+
 namespace ea {
 
 struct bfloat16 {
   std::uint16_t bits = 0;
 
   bfloat16() = default;
-  explicit bfloat16(float value) {
+  EA_HOST_DEVICE explicit bfloat16(float value) {
     std::uint32_t u;
     std::memcpy(&u, &value, sizeof u);
     // A NaN must stay one: rounding could carry its mantissa into infinity.
@@ -20,7 +22,7 @@ struct bfloat16 {
       bits = static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
     }
   }
-  explicit operator float() const {
+  EA_HOST_DEVICE explicit operator float() const {
     const std::uint32_t u = static_cast<std::uint32_t>(bits) << 16;
     float value;
     std::memcpy(&value, &u, sizeof value);

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "runtime/host_device.h"
+
 namespace ea {
 
 struct Philox4 {
@@ -11,8 +13,8 @@ struct Philox4 {
 
 // Four words that depend on (seed, stream, index) alone: the same on every
 // device and for every number of threads.
-inline Philox4 philox(std::uint64_t seed, std::uint64_t stream,
-                      std::uint64_t index) {
+EA_HOST_DEVICE inline Philox4 philox(std::uint64_t seed, std::uint64_t stream,
+                                     std::uint64_t index) {
   std::uint32_t c0 = static_cast<std::uint32_t>(index);
   std::uint32_t c1 = static_cast<std::uint32_t>(index >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(stream);
@@ -35,7 +37,7 @@ inline Philox4 philox(std::uint64_t seed, std::uint64_t stream,
 }
 
 // Element i is kept iff word i%4 of philox(seed, stream, i/4) is at least this.
-inline std::uint32_t dropout_threshold(double probability) {
+EA_HOST_DEVICE inline std::uint32_t dropout_threshold(double probability) {
   const double scaled = probability * 4294967296.0;
   return scaled >= 4294967295.0 ? 0xFFFFFFFFu
                                 : static_cast<std::uint32_t>(scaled);

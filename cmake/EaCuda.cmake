@@ -1,0 +1,55 @@
+# The CUDA kernels: compiled by nvcc where EA_CUDA says so. Nothing else of the
+# build needs a CUDA toolkit.
+set(EA_CUDA OFF CACHE STRING "\
+Compile the CUDA kernels into the extension: ON, OFF, or AUTO (ON where nvcc \
+12.4 or newer is found). OFF is the default, and the kernels are not called, \
+until the runtime can hold tensors on a GPU")
+set_property(CACHE EA_CUDA PROPERTY STRINGS ON OFF AUTO)
+set(EA_CUDA_ARCHITECTURES "80;90a" CACHE STRING
+    "Targets of the CUDA kernels, as in CMAKE_CUDA_ARCHITECTURES")
+
+set(EA_WITH_CUDA OFF)
+if(EA_CUDA)
+  if(NOT CMAKE_CUDA_COMPILER)
+    find_program(EA_NVCC nvcc PATHS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda
+                 PATH_SUFFIXES bin)
+    if(EA_NVCC)
+      set(CMAKE_CUDA_COMPILER ${EA_NVCC})
+    endif()
+  endif()
+  if(CMAKE_CUDA_COMPILER OR NOT EA_CUDA STREQUAL "AUTO")
+    set(CMAKE_CUDA_ARCHITECTURES ${EA_CUDA_ARCHITECTURES})
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+    enable_language(CUDA)
+    set(EA_WITH_CUDA ON)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.4)
+      if(NOT EA_CUDA STREQUAL "AUTO")
+        message(FATAL_ERROR "EA_CUDA=ON needs nvcc 12.4 or newer; "
+                "${CMAKE_CUDA_COMPILER} is ${CMAKE_CUDA_COMPILER_VERSION}. "
+                "Point CMAKE_CUDA_COMPILER at another, or set EA_CUDA=OFF.")
+      endif()
+      set(EA_WITH_CUDA OFF)
+    endif()
+  endif()
+endif()
+message(STATUS "CUDA kernels: ${EA_WITH_CUDA} (EA_CUDA=${EA_CUDA})")
+
+# ea_cuda_room(): the sources of kernels/cuda as the object library
+# ea_kernels_cuda, linked into the extension like any other room.
+function(ea_cuda_room)
+  set(room ${EA_SOURCE_ROOT}/kernels/cuda)
+  file(GLOB sources CONFIGURE_DEPENDS ${room}/*.cu ${room}/*.cpp)
+  add_library(ea_kernels_cuda OBJECT ${sources})
+  ea_visible_rooms(view ea_kernels_cuda kernels tensor runtime)
+  target_include_directories(ea_kernels_cuda PRIVATE ${view})
+  # Warnings of the host compiler are errors here: CI has no other look at what
+  # nvcc makes of these sources. -Wno-pedantic lets its own line markers pass.
+  target_compile_options(ea_kernels_cuda PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${EA_COMPILE_OPTIONS}>
+    $<$<COMPILE_LANGUAGE:CUDA>:-O3 --Werror=all-warnings
+      --extended-lambda --expt-relaxed-constexpr
+      -Xcompiler=-Wall,-fvisibility=hidden>)
+  set(EA_ROOMS ${EA_ROOMS} ea_kernels_cuda CACHE INTERNAL "")
+endfunction()

@@ -1,0 +1,80 @@
+// Starts kernels on a stream, and spells shared memory: the one place that
+// differs between a GPU and the host emulation of tests/cuda_host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "runtime/check.h"
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+
+// Static and dynamic shared memory of a kernel, in the kernel's own body:
+//   EA_SHARED(float, partial, 32);     float partial[32]
+//   EA_DYNAMIC_SHARED(float, tile);    float* tile, as large as launch() says
+#define EA_SHARED(Type, name, count) __shared__ __align__(16) Type name[count]
+#define EA_DYNAMIC_SHARED(Type, name)                                 \
+  extern __shared__ __align__(128) unsigned char ea_dynamic_shared[]; \
+  Type* const name = reinterpret_cast<Type*>(ea_dynamic_shared)
+#endif
+
+namespace ea::cuda {
+
+// Everything runs on the default stream until the runtime hands out streams.
+inline cudaStream_t current_stream() { return nullptr; }
+
+#if defined(__CUDACC__)
+
+inline void check_cuda(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  if (status == cudaErrorMemoryAllocation) {
+    fail<OutOfMemory>(what, "{}", cudaGetErrorString(status));
+  }
+  fail<Error>(what, "CUDA: {} ({})", cudaGetErrorString(status),
+              cudaGetErrorName(status));
+}
+
+// Shared memory beyond this many bytes must be asked for kernel by kernel.
+constexpr std::size_t kPlainShared = 48 * 1024;
+
+// Starts kernel(args...) with `shared` bytes of dynamic shared memory. Blocks
+// are whole warps. An empty grid, as empty tensors give, starts nothing.
+template <typename... Params, typename... Args>
+void launch(cudaStream_t stream, dim3 grid, dim3 block, std::size_t shared,
+            void (*kernel)(Params...), Args&&... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  const void* entry = reinterpret_cast<const void*>(kernel);
+  if (shared > kPlainShared) {
+    check_cuda(
+        cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(shared)),
+        "launch");
+  }
+  std::tuple<Params...> values(std::forward<Args>(args)...);
+  std::apply(
+      [&](auto&... value) {
+        // A kernel without parameters still needs an array to point to.
+        void* pointers[] = {static_cast<void*>(&value)..., nullptr};
+        check_cuda(
+            cudaLaunchKernel(entry, grid, block, pointers, shared, stream),
+            "launch");
+      },
+      values);
+}
+
+#endif
+
+// The number of blocks that n things need, `per_block` in each. The grid's x
+// axis takes 2^31 - 1 of them, the other two only 65535: kernels use x alone.
+inline unsigned blocks_for(std::int64_t n, std::int64_t per_block) {
+  const std::int64_t blocks = (n + per_block - 1) / per_block;
+  EA_CHECK(blocks < (std::int64_t{1} << 31), "launch",
+           "{} elements need {} blocks; at most 2^31 - 1 fit one launch", n,
+           blocks);
+  return static_cast<unsigned>(blocks);
+}
+
+}  // namespace ea::cuda

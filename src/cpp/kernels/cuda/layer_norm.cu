@@ -1,0 +1,242 @@
+// LayerNorm with residual and dropout: one block per row, the row read from
+// cache after its first pass.
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/dropped.cuh"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/scratch.h"
+#include "kernels/cuda/sum_columns.h"
+#include "kernels/cuda/vec.cuh"
+
+namespace ea::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+// Rows whose dweight and dbias one block sums, in order.
+constexpr std::int64_t kRowChunk = 64;
+
+template <typename T>
+struct ForwardParams {
+  const T *x, *residual, *weight, *bias;
+  T *sum, *y;
+  float *mean, *rstd;
+  std::int64_t width;
+  float eps;
+  DropBits drop;
+  bool aligned;
+};
+
+// Calls fn(first element, count, pack) for the packs of a row that are this
+// thread's.
+template <typename T, typename Fn>
+__device__ inline void for_my_packs(std::int64_t width, Fn&& fn) {
+  for (std::int64_t i = threadIdx.x * kPack<T>; i < width;
+       i += std::int64_t{kThreads} * kPack<T>) {
+    fn(i, width - i);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
+  EA_SHARED(float, partial, kWarp);
+  const std::int64_t begin = blockIdx.x * p.width;
+  const T* s = p.x + begin;
+  float v[kPack<T>], r[kPack<T>];
+  float total = 0.0f;
+  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+    load_pack(s + i, count, p.aligned, v);
+    if (p.residual != nullptr) {
+      if (p.drop.on()) drop_pack<T>(p.drop, begin + i, v);
+      load_pack(p.residual + begin + i, count, p.aligned, r);
+#pragma unroll
+      // The statistics are those of the rounded sum: it is what the backward
+      // pass sees.
+      for (int k = 0; k < kPack<T>; ++k) v[k] = stored<T>(v[k] + r[k]);
+      store_pack(p.sum + begin + i, count, p.aligned, v);
+    }
+#pragma unroll
+    for (int k = 0; k < kPack<T>; ++k) total += v[k];
+  });
+  // Each thread reads again what it wrote itself.
+  if (p.residual != nullptr) s = p.sum + begin;
+  const float n = static_cast<float>(p.width);
+  const float mean = block_sum(total, partial) / n;
+  float squares = 0.0f;
+  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+    load_pack(s + i, count, p.aligned, v);
+#pragma unroll
+    for (int k = 0; k < kPack<T>; ++k) {
+      const float centred = k < count ? v[k] - mean : 0.0f;
+      squares += centred * centred;
+    }
+  });
+  const float variance = block_sum(squares, partial) / n;
+  const float rstd = 1.0f / sqrtf(variance + p.eps);
+  if (threadIdx.x == 0) {
+    p.mean[blockIdx.x] = mean;
+    p.rstd[blockIdx.x] = rstd;
+  }
+  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+    float b[kPack<T>];
+    load_pack(s + i, count, p.aligned, v);
+    load_pack(p.weight + i, count, p.aligned, r);
+    load_pack(p.bias + i, count, p.aligned, b);
+#pragma unroll
+    for (int k = 0; k < kPack<T>; ++k)
+      v[k] = (v[k] - mean) * rstd * r[k] + b[k];
+    store_pack(p.y + begin + i, count, p.aligned, v);
+  });
+}
+
+template <typename T>
+struct BackwardParams {
+  const T *dy, *x, *weight;
+  const float *mean, *rstd;
+  T *dx, *dresidual;
+  std::int64_t width;
+  DropBits drop;
+  bool aligned;
+};
+
+// dx = rstd (g - mean(g) - h mean(g h)), g = dy weight, h = (x - mean) rstd;
+// kernels/ref/layer_norm.cpp derives it.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(BackwardParams<T> p) {
+  EA_SHARED(float, partial, kWarp);
+  const std::int64_t begin = blockIdx.x * p.width;
+  const float mean = p.mean[blockIdx.x];
+  const float rstd = p.rstd[blockIdx.x];
+  float g[kPack<T>], h[kPack<T>], w[kPack<T>];
+  const auto load = [&](std::int64_t i, std::int64_t count) {
+    load_pack(p.dy + begin + i, count, p.aligned, g);
+    load_pack(p.x + begin + i, count, p.aligned, h);
+    load_pack(p.weight + i, count, p.aligned, w);
+#pragma unroll
+    for (int k = 0; k < kPack<T>; ++k) {
+      h[k] = (h[k] - mean) * rstd;
+      g[k] *= w[k];  // 0 behind the row's end
+    }
+  };
+  float sum_g = 0.0f, sum_gh = 0.0f;
+  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+    load(i, count);
+#pragma unroll
+    for (int k = 0; k < kPack<T>; ++k) {
+      sum_g += g[k];
+      sum_gh += g[k] * h[k];
+    }
+  });
+  const float n = static_cast<float>(p.width);
+  const float mean_g = block_sum(sum_g, partial) / n;
+  const float mean_gh = block_sum(sum_gh, partial) / n;
+  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+    load(i, count);
+#pragma unroll
+    for (int k = 0; k < kPack<T>; ++k) {
+      g[k] = rstd * (g[k] - mean_g - h[k] * mean_gh);
+    }
+    if (p.drop.on()) {
+      store_pack(p.dresidual + begin + i, count, p.aligned, g);
+#pragma unroll
+      for (int k = 0; k < kPack<T>; ++k) g[k] = stored<T>(g[k]);
+      drop_pack<T>(p.drop, begin + i, g);
+    }
+    store_pack(p.dx + begin + i, count, p.aligned, g);
+  });
+}
+
+// Row c of dweight and dbias [chunks, width]: the sums over chunk c of the
+// rows, one thread per column.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    parameters_kernel(const T* dy, const T* x, const float* mean,
+                      const float* rstd, float* dweight, float* dbias,
+                      std::int64_t rows, std::int64_t width,
+                      std::int64_t column_blocks) {
+  const std::int64_t column =
+      blockIdx.x % column_blocks * kThreads + threadIdx.x;
+  const std::int64_t chunk = blockIdx.x / column_blocks;
+  if (column >= width) return;
+  const std::int64_t begin = chunk * kRowChunk;
+  const std::int64_t end = begin + kRowChunk < rows ? begin + kRowChunk : rows;
+  float sum_w = 0.0f, sum_b = 0.0f;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float d = static_cast<float>(dy[row * width + column]);
+    const float s = static_cast<float>(x[row * width + column]);
+    sum_w += d * ((s - mean[row]) * rstd[row]);
+    sum_b += d;
+  }
+  dweight[chunk * width + column] = sum_w;
+  dbias[chunk * width + column] = sum_b;
+}
+
+template <typename T>
+void forward_of(const LayerNormForward::Args& args) {
+  const std::int64_t width = args.x.dim(1);
+  ForwardParams<T> p{args.x.as<T>(),
+                     args.residual.as<T>(),
+                     args.weight.as<T>(),
+                     args.bias.as<T>(),
+                     args.sum.as<T>(),
+                     args.y.as<T>(),
+                     args.mean.as<float>(),
+                     args.rstd.as<float>(),
+                     width,
+                     static_cast<float>(args.eps),
+                     DropBits(args.p, args.seed, args.stream),
+                     false};
+  p.aligned = packs_aligned(p.x, width) && packs_aligned(p.residual) &&
+              packs_aligned(p.weight) && packs_aligned(p.bias) &&
+              packs_aligned(p.sum) && packs_aligned(p.y);
+  launch(current_stream(), blocks_for(args.x.dim(0), 1), kThreads, 0,
+         forward_kernel<T>, p);
+}
+
+template <typename T>
+void backward_of(const LayerNormBackward::Args& args) {
+  const std::int64_t rows = args.x.dim(0);
+  const std::int64_t width = args.x.dim(1);
+  BackwardParams<T> p{args.dy.as<T>(),
+                      args.x.as<T>(),
+                      args.weight.as<T>(),
+                      args.mean.as<float>(),
+                      args.rstd.as<float>(),
+                      args.dx.as<T>(),
+                      args.dresidual.as<T>(),
+                      width,
+                      DropBits(args.p, args.seed, args.stream),
+                      false};
+  p.aligned = packs_aligned(p.dy, width) && packs_aligned(p.x) &&
+              packs_aligned(p.weight) && packs_aligned(p.dx) &&
+              packs_aligned(p.dresidual);
+  // Before dx is written, which may lie where dy does.
+  const std::int64_t chunks = (rows + kRowChunk - 1) / kRowChunk;
+  const std::int64_t column_blocks = (width + kThreads - 1) / kThreads;
+  const Scratch<float> sums(current_stream(), 2 * chunks * width);
+  float* const sums_w = sums.data();
+  float* const sums_b = sums_w + chunks * width;
+  launch(current_stream(), blocks_for(chunks * column_blocks, 1), kThreads, 0,
+         parameters_kernel<T>, p.dy, p.x, p.mean, p.rstd, sums_w, sums_b, rows,
+         width, column_blocks);
+  sum_columns(sums_w, args.dweight.as<T>(), chunks, width);
+  sum_columns(sums_b, args.dbias.as<T>(), chunks, width);
+  launch(current_stream(), blocks_for(rows, 1), kThreads, 0, backward_kernel<T>,
+         p);
+}
+
+}  // namespace
+
+void layer_norm_forward(const LayerNormForward::Args& args) {
+  visit_narrow(args.x.dtype, LayerNormForward::name, [&](auto tag) {
+    forward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+void layer_norm_backward(const LayerNormBackward::Args& args) {
+  visit_narrow(args.x.dtype, LayerNormBackward::name, [&](auto tag) {
+    backward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+}  // namespace ea::cuda

@@ -1,0 +1,90 @@
+// The tensor-core tile product D = A B + C, bfloat16 into float32, by one warp.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "runtime/bfloat16.h"
+
+namespace ea::cuda {
+
+// A 16 x 16 (rows m, columns k), B 16 x 8 (rows k, columns n), C and D 16 x 8,
+// spread over the lanes of a warp. With g = lane / 4 and t = lane % 4 a lane
+// holds, low half of a register first:
+//   a[0]: A[g, 2t..2t+1]      a[1]: A[g + 8, 2t..2t+1]
+//   a[2]: A[g, 2t+8..2t+9]    a[3]: A[g + 8, 2t+8..2t+9]
+//   b[0]: B[2t..2t+1, g]      b[1]: B[2t+8..2t+9, g]
+//   c[0..1]: C[g, 2t..2t+1]   c[2..3]: C[g + 8, 2t..2t+1]
+struct FragmentA {
+  std::uint32_t a[4];
+};
+struct FragmentB {
+  std::uint32_t b[2];
+};
+struct FragmentC {
+  float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+};
+
+inline constexpr int kTileM = 16, kTileN = 8, kTileK = 16;
+
+// Row and column of the tile of element i of this lane's FragmentC.
+__device__ inline int row_of_c(int lane, int i) { return lane / 4 + i / 2 * 8; }
+__device__ inline int column_of_c(int lane, int i) {
+  return lane % 4 * 2 + i % 2;
+}
+
+__device__ inline std::uint32_t pair_of(bfloat16 low, bfloat16 high) {
+  return low.bits | (static_cast<std::uint32_t>(high.bits) << 16);
+}
+
+// A from a row-major tile whose rows lie `stride` elements apart.
+__device__ inline FragmentA load_a(const bfloat16* tile, int stride, int lane) {
+  FragmentA f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const bfloat16* p =
+        tile + (lane / 4 + i % 2 * 8) * stride + lane % 4 * 2 + i / 2 * 8;
+    f.a[i] = pair_of(p[0], p[1]);
+  }
+  return f;
+}
+
+// B from a tile stored row-major, element (k, n) at k stride + n ...
+__device__ inline FragmentB load_b(const bfloat16* tile, int stride, int lane) {
+  FragmentB f;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const bfloat16* p = tile + (lane % 4 * 2 + i * 8) * stride + lane / 4;
+    f.b[i] = pair_of(p[0], p[stride]);
+  }
+  return f;
+}
+
+// ... or transposed, element (k, n) at n stride + k.
+__device__ inline FragmentB load_b_transposed(const bfloat16* tile, int stride,
+                                              int lane) {
+  FragmentB f;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const bfloat16* p = tile + lane / 4 * stride + lane % 4 * 2 + i * 8;
+    f.b[i] = pair_of(p[0], p[1]);
+  }
+  return f;
+}
+
+// c += a b. All 32 lanes take part; products are exact, sums in float32.
+__device__ inline void mma(FragmentC& c, const FragmentA& a,
+                           const FragmentB& b) {
+#if defined(__CUDACC__)
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c.c[0]), "+f"(c.c[1]), "+f"(c.c[2]), "+f"(c.c[3])
+      : "r"(a.a[0]), "r"(a.a[1]), "r"(a.a[2]), "r"(a.a[3]), "r"(b.b[0]),
+        "r"(b.b[1]));
+#else
+  emulation::mma_m16n8k16(c.c, a.a, b.b);
+#endif
+}
+
+}  // namespace ea::cuda

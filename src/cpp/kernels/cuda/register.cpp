@@ -1,0 +1,20 @@
+// Registers the kernels of list.h as implementation "cuda".
+#include "kernels/cuda/list.h"
+#include "kernels/registry.h"
+
+namespace ea {
+
+namespace {
+
+struct Real {
+  template <typename K, auto entry>
+  void kernel(bool (*supports)(const typename K::Args&)) const {
+    register_kernel<K>("cuda", entry, supports);
+  }
+};
+
+}  // namespace
+
+void register_cuda_kernels() { cuda::for_each_kernel(Real{}); }
+
+}  // namespace ea

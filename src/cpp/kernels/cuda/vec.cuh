@@ -1,0 +1,110 @@
+// Packs of 16 bytes: one 128-bit load or store per thread, and float values.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/launch.h"
+#include "runtime/bfloat16.h"
+
+namespace ea::cuda {
+
+// Elements of one pack: 4 floats or 8 bfloat16.
+template <typename T>
+inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
+
+// True where every pack that starts a multiple of kPack elements after p may be
+// loaded at once. `stride`: elements from one row to the next.
+template <typename T>
+inline bool packs_aligned(const T* p, std::int64_t stride = 0) {
+  return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 &&
+         stride % kPack<T> == 0;
+}
+
+__device__ inline float float_of_bits(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+__device__ inline std::uint32_t bits_of_float(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// Two floats rounded to bfloat16, `low` in the lower half.
+__device__ inline std::uint32_t bf16_pair(float low, float high) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+#else
+  return bfloat16(low).bits |
+         (static_cast<std::uint32_t>(bfloat16(high).bits) << 16);
+#endif
+}
+
+__device__ inline void unpack(const uint4& words, float (&out)[4]) {
+  out[0] = float_of_bits(words.x);
+  out[1] = float_of_bits(words.y);
+  out[2] = float_of_bits(words.z);
+  out[3] = float_of_bits(words.w);
+}
+
+// A bfloat16 is the upper half of its float.
+__device__ inline void unpack(const uint4& words, float (&out)[8]) {
+  const std::uint32_t each[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    out[2 * i] = float_of_bits(each[i] << 16);
+    out[2 * i + 1] = float_of_bits(each[i] & 0xffff0000u);
+  }
+}
+
+__device__ inline uint4 pack(const float (&in)[4]) {
+  return uint4{bits_of_float(in[0]), bits_of_float(in[1]), bits_of_float(in[2]),
+               bits_of_float(in[3])};
+}
+
+__device__ inline uint4 pack(const float (&in)[8]) {
+  return uint4{bf16_pair(in[0], in[1]), bf16_pair(in[2], in[3]),
+               bf16_pair(in[4], in[5]), bf16_pair(in[6], in[7])};
+}
+
+// Elements p[0 .. count) as floats, the rest 0. `aligned` (packs_aligned) lets
+// a full pack be one load; the values are the same either way.
+template <typename T>
+__device__ inline void load_pack(const T* p, std::int64_t count, bool aligned,
+                                 float (&out)[kPack<T>]) {
+  if (aligned && count >= kPack<T>) {
+    unpack(*reinterpret_cast<const uint4*>(p), out);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kPack<T>; ++i) {
+    out[i] = i < count ? static_cast<float>(p[i]) : 0.0f;
+  }
+}
+
+// Rounds and stores the first `count` values of a pack.
+template <typename T>
+__device__ inline void store_pack(T* p, std::int64_t count, bool aligned,
+                                  const float (&in)[kPack<T>]) {
+  if (aligned && count >= kPack<T>) {
+    *reinterpret_cast<uint4*>(p) = pack(in);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kPack<T>; ++i) {
+    if (i < count) p[i] = T(in[i]);
+  }
+}
+
+// What a value becomes when it is stored as T and read again.
+template <typename T>
+__device__ inline float stored(float value) {
+  return static_cast<float>(T(value));
+}
+
+}  // namespace ea::cuda
