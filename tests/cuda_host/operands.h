@@ -4,10 +4,49 @@
 
 #include "guarded.h"
 #include "kernels/activation.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
+#include "kernels/elementwise.h"
+#include "kernels/gather.h"
 #include "kernels/layer_norm.h"
+#include "kernels/optimizer.h"
 #include "kernels/reduce.h"
+#include "kernels/softmax.h"
 
 namespace ea::emulation {
+
+// The offsets of a layout lie on the host.
+inline void add_layout(MapLayout& layout, Operands& o) {
+  o.host("q_offsets", layout.q_offsets, layout.sequences + 1);
+  o.host("k_offsets", layout.k_offsets, layout.sequences + 1);
+  o.host("cell_offsets", layout.cell_offsets, layout.sequences + 1);
+}
+
+template <>
+struct List<Binary> {
+  static void of(Binary::Args& a, Operands& o) {
+    o.in("a", a.a);
+    o.in("b", a.b);
+    o.out("y", a.y);
+  }
+};
+
+template <>
+struct List<Axpby> {
+  static void of(Axpby::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.in("z", a.z);
+    o.out("y", a.y);
+  }
+};
+
+template <>
+struct List<Dropout> {
+  static void of(Dropout::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.out("y", a.y);
+  }
+};
 
 template <>
 struct List<Sum> {
@@ -61,6 +100,91 @@ struct List<LayerNormBackward> {
     o.out("dweight", a.dweight);
     o.out("dbias", a.dbias);
     o.out("dresidual", a.dresidual);
+  }
+};
+
+template <>
+struct List<SoftmaxForward> {
+  static void of(SoftmaxForward::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.in("key_mask", a.key_mask);
+    o.out("y", a.y);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<SoftmaxBackward> {
+  static void of(SoftmaxBackward::Args& a, Operands& o) {
+    o.in("dy", a.dy);
+    o.in("y", a.y);
+    o.out("dx", a.dx);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<GatherRows> {
+  static void of(GatherRows::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.in("index", a.index);
+    o.out("y", a.y);
+  }
+};
+
+template <>
+struct List<ScatterAddRows> {
+  static void of(ScatterAddRows::Args& a, Operands& o) {
+    o.in("dy", a.dy);
+    o.in("index", a.index);
+    o.out("dx", a.dx);
+  }
+};
+
+template <>
+struct List<CrossEntropyForward> {
+  static void of(CrossEntropyForward::Args& a, Operands& o) {
+    o.in("logits", a.logits);
+    o.in("labels", a.labels);
+    o.out("lse", a.lse);
+    o.out("loss", a.loss);
+  }
+};
+
+template <>
+struct List<CrossEntropyBackward> {
+  static void of(CrossEntropyBackward::Args& a, Operands& o) {
+    o.in("dloss", a.dloss);
+    o.in("logits", a.logits);
+    o.in("labels", a.labels);
+    o.in("lse", a.lse);
+    o.out("dlogits", a.dlogits);
+  }
+};
+
+template <>
+struct List<SumOfSquares> {
+  static void of(SumOfSquares::Args& a, Operands& o) {
+    std::vector<TensorView>& xs = o.copy(a.xs);
+    for (TensorView& x : xs) o.in("x", x);
+    o.out("result", a.result);
+    a.xs = &xs;
+  }
+};
+
+template <>
+struct List<AdamW> {
+  static void of(AdamW::Args& a, Operands& o) {
+    std::vector<AdamWTensor>& tensors = o.copy(a.tensors);
+    for (AdamWTensor& one : tensors) {
+      o.both("param", one.param);
+      o.in("grad", one.grad);
+      o.both("exp_avg", one.exp_avg);
+      o.both("exp_avg_sq", one.exp_avg_sq);
+      o.both("master", one.master);
+      o.in("rows", one.rows);
+    }
+    a.tensors = &tensors;
   }
 };
 

@@ -3,14 +3,21 @@
 #pragma once
 
 #include "kernels/activation.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
+#include "kernels/elementwise.h"
+#include "kernels/gather.h"
 #include "kernels/layer_norm.h"
+#include "kernels/optimizer.h"
 #include "kernels/reduce.h"
+#include "kernels/softmax.h"
 
 // All take float32 and bfloat16, load each element into float, compute there
 // and round once when they store. Tensors lie in device memory; lists of
 // tensors and the offsets of a MapLayout in the host's. Sums are cut by the
 // shapes alone and combined in one order, without atomics: every run gives the
 // same bits.
+// `result` of sum_of_squares is a number in device memory.
 namespace ea::cuda {
 
 // Calls fn(TypeTag<T>{}) with the C++ type of a dtype that these kernels take.
@@ -21,10 +28,21 @@ void visit_narrow(DType dtype, std::string_view op, Fn&& fn) {
   fail<DTypeError>(op, "on CUDA: expected float32 or bfloat16, got {}", dtype);
 }
 
+void binary(const Binary::Args& args);
+void axpby(const Axpby::Args& args);
 void sum(const Sum::Args& args);
+void sum_of_squares(const SumOfSquares::Args& args);
 void activation_forward(const ActivationForward::Args& args);
 void activation_backward(const ActivationBackward::Args& args);
 void layer_norm_forward(const LayerNormForward::Args& args);
 void layer_norm_backward(const LayerNormBackward::Args& args);
+void dropout(const Dropout::Args& args);
+void softmax_forward(const SoftmaxForward::Args& args);
+void softmax_backward(const SoftmaxBackward::Args& args);
+void gather_rows(const GatherRows::Args& args);
+void scatter_add_rows(const ScatterAddRows::Args& args);
+void cross_entropy_forward(const CrossEntropyForward::Args& args);
+void cross_entropy_backward(const CrossEntropyBackward::Args& args);
+void adamw(const AdamW::Args& args);
 
 }  // namespace ea::cuda

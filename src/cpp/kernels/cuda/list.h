@@ -16,14 +16,57 @@ bool narrow_x(const Args& args) {
   return narrow(args.x);
 }
 
+template <typename Args>
+bool narrow_y(const Args& args) {
+  return narrow(args.y);
+}
+
+template <typename Args>
+bool narrow_dx(const Args& args) {
+  return narrow(args.dx);
+}
+
+template <typename Args>
+bool narrow_logits(const Args& args) {
+  return narrow(args.logits);
+}
+
+inline bool any_dtype(const GatherRows::Args&) { return true; }
+
+inline bool narrow_list(const SumOfSquares::Args& args) {
+  for (const TensorView& x : *args.xs) {
+    if (!narrow(x)) return false;
+  }
+  return true;
+}
+
+inline bool narrow_parameters(const AdamW::Args& args) {
+  for (const AdamWTensor& one : *args.tensors) {
+    if (!narrow(one.param) || one.grad.dtype != one.param.dtype) return false;
+  }
+  return true;
+}
+
 // Calls to.kernel<K, entry>(supports) for each.
 template <typename To>
 void for_each_kernel(const To& to) {
+  to.template kernel<Binary, binary>(narrow_y);
+  to.template kernel<Axpby, axpby>(narrow_y);
   to.template kernel<Sum, sum>(narrow_x);
+  to.template kernel<SumOfSquares, sum_of_squares>(narrow_list);
   to.template kernel<ActivationForward, activation_forward>(narrow_x);
   to.template kernel<ActivationBackward, activation_backward>(narrow_x);
   to.template kernel<LayerNormForward, layer_norm_forward>(narrow_x);
   to.template kernel<LayerNormBackward, layer_norm_backward>(narrow_x);
+  to.template kernel<Dropout, dropout>(narrow_x);
+  to.template kernel<SoftmaxForward, softmax_forward>(narrow_x);
+  to.template kernel<SoftmaxBackward, softmax_backward>(narrow_dx);
+  to.template kernel<GatherRows, gather_rows>(any_dtype);
+  to.template kernel<ScatterAddRows, scatter_add_rows>(narrow_dx);
+  to.template kernel<CrossEntropyForward, cross_entropy_forward>(narrow_logits);
+  to.template kernel<CrossEntropyBackward, cross_entropy_backward>(
+      narrow_logits);
+  to.template kernel<AdamW, adamw>(narrow_parameters);
 }
 
 }  // namespace ea::cuda

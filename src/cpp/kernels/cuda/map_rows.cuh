@@ -1,0 +1,67 @@
+// The rows of packed attention maps for a kernel: the offsets of up to 128
+// sequences travel as a kernel parameter, so that no copy to the device waits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/map_layout.h"
+#include "runtime/host_device.h"
+
+namespace ea::cuda {
+
+// One row of one head's map: `keys` elements from `begin` on; its keys are
+// tokens first_key, first_key + 1, ... of the key side.
+struct MapRow {
+  std::int64_t begin, keys, first_key;
+};
+
+// Sequences of one launch. Kernel parameters hold 4 KB: 3 offsets each.
+struct MapRows {
+  static constexpr int kMost = 128;
+  std::int64_t heads;
+  int sequences;
+  std::int64_t q[kMost + 1];      // tokens of the query side ...
+  std::int64_t k[kMost + 1];      // ... of the key side
+  std::int64_t cells[kMost + 1];  // sums of n_q n_k
+
+  EA_HOST_DEVICE std::int64_t rows() const {
+    return heads * (q[sequences] - q[0]);
+  }
+
+  // Row number `row` of all [sequence, head, query] of this launch.
+  EA_HOST_DEVICE MapRow find(std::int64_t row) const {
+    const std::int64_t wanted = q[0] + row / heads;
+    // The last sequence whose first row, heads (q[b] - q[0]), is not behind it.
+    int low = 0, high = sequences;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (q[middle] <= wanted) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    const std::int64_t keys = k[low + 1] - k[low];
+    const std::int64_t inside = row - heads * (q[low] - q[0]);
+    return {heads * cells[low] + inside * keys, keys, k[low]};
+  }
+};
+
+// Calls fn(maps) for all sequences of a layout, kMost at a time.
+template <typename Fn>
+void for_map_rows(const MapLayout& layout, Fn&& fn) {
+  for (std::int64_t b = 0; b < layout.sequences; b += MapRows::kMost) {
+    MapRows maps;
+    maps.heads = layout.heads;
+    maps.sequences = static_cast<int>(
+        std::min<std::int64_t>(MapRows::kMost, layout.sequences - b));
+    std::copy_n(layout.q_offsets + b, maps.sequences + 1, maps.q);
+    std::copy_n(layout.k_offsets + b, maps.sequences + 1, maps.k);
+    std::copy_n(layout.cell_offsets + b, maps.sequences + 1, maps.cells);
+    if (maps.rows() > 0) fn(maps);
+  }
+}
+
+}  // namespace ea::cuda

@@ -1,0 +1,99 @@
+// Masked softmax over the keys of packed attention maps: one warp per row.
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/map_rows.cuh"
+#include "kernels/cuda/vec.cuh"
+
+namespace ea::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kRows = kThreads / kWarp;  // of one block
+
+// A row takes its keys lane by lane, 32 at a time, in three passes; after the
+// first they come from cache. The lanes of a warp share their row, so that all
+// of them leave, or none.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(MapRows maps, const T* x, const std::uint8_t* key_mask, T* y,
+                   float scale) {
+  const std::int64_t row =
+      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  if (row >= maps.rows()) return;
+  const MapRow at = maps.find(row);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  x += at.begin;
+  y += at.begin;
+  const std::uint8_t* allowed =
+      key_mask == nullptr ? nullptr : key_mask + at.first_key;
+  float largest = -INFINITY;
+  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
+    if (allowed != nullptr && allowed[j] == 0) continue;
+    largest = fmaxf(largest, scale * static_cast<float>(x[j]));
+  }
+  largest = warp_reduce(largest, Largest{});
+  // A NaN or +inf makes one term, hence the sum and the whole row, NaN.
+  float total = 0.0f;
+  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
+    if (allowed != nullptr && allowed[j] == 0) continue;
+    total += expf(scale * static_cast<float>(x[j]) - largest);
+  }
+  total = warp_reduce(total);
+  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
+    const bool masked = allowed != nullptr && allowed[j] == 0;
+    y[j] = T(masked ? 0.0f
+                    : expf(scale * static_cast<float>(x[j]) - largest) / total);
+  }
+}
+
+// dx_i = scale y_i (dy_i - sum_j dy_j y_j): kernels/ref/softmax.cpp derives it.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(MapRows maps, const T* dy, const T* y, T* dx, float scale) {
+  const std::int64_t row =
+      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  if (row >= maps.rows()) return;
+  const MapRow at = maps.find(row);
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  dy += at.begin;
+  y += at.begin;
+  dx += at.begin;
+  float dot = 0.0f;
+  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
+    dot += static_cast<float>(dy[j]) * static_cast<float>(y[j]);
+  }
+  dot = warp_reduce(dot);
+  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
+    dx[j] =
+        T(scale * static_cast<float>(y[j]) * (static_cast<float>(dy[j]) - dot));
+  }
+}
+
+}  // namespace
+
+void softmax_forward(const SoftmaxForward::Args& args) {
+  visit_narrow(args.x.dtype, SoftmaxForward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_map_rows(args.layout, [&](const MapRows& maps) {
+      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+             forward_kernel<T>, maps, args.x.as<const T>(),
+             args.key_mask.as<const std::uint8_t>(), args.y.as<T>(),
+             static_cast<float>(args.scale));
+    });
+  });
+}
+
+void softmax_backward(const SoftmaxBackward::Args& args) {
+  visit_narrow(args.y.dtype, SoftmaxBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_map_rows(args.layout, [&](const MapRows& maps) {
+      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+             backward_kernel<T>, maps, args.dy.as<const T>(),
+             args.y.as<const T>(), args.dx.as<T>(),
+             static_cast<float>(args.scale));
+    });
+  });
+}
+
+}  // namespace ea::cuda
