@@ -33,6 +33,8 @@ class Lengths:
     wide: bool = False
 
     def __str__(self) -> str:
+        if len(self.queries) > 20:
+            return f"h{self.heads}_{len(self.queries)}_sequences"
         text = f"h{self.heads}_" + "_".join(map(str, self.queries))
         return text + (
             "" if self.keys is None else "_by_" + "_".join(map(str, self.n_k))
@@ -111,6 +113,8 @@ WIDE_LENGTHS = [
     Lengths(3, (17, 0, 69), (69, 5, 33), wide=True),
     Lengths(12, (11, 9, 7, 14, 8, 23, 3, 12), wide=True),
 ]
+# More sequences than one launch of a CUDA kernel describes.
+MANY = Lengths(2, (2, 1, 0, 3, 5) * 60, wide=True)
 
 
 def attention() -> Iterator[Case]:
@@ -150,7 +154,7 @@ def attention() -> Iterator[Case]:
 
 
 def softmax() -> Iterator[Case]:
-    for n in LENGTHS + WIDE_LENGTHS:
+    for n in [*LENGTHS, *WIDE_LENGTHS, MANY]:
         rng = np.random.default_rng(n.elements)
         masks = {"": None, "_masked": (rng.random(sum(n.n_k)) < 0.6).astype(np.uint8)}
         for name, mask in masks.items():

@@ -86,7 +86,8 @@ def reductions() -> Iterator[Case]:
 def rows_by_index() -> Iterator[Case]:
     sizes = [(1, 1, 1), (5, 3, 7), (3, 2, 17), (7, 1, 0), (4, 5, 1), (2, 17, 5)]
     sizes += [(9, 4, 3), (1, 3, 6), (2, 0, 3)]
-    wide = [(69, 131, 517), (1000, 257, 300)]
+    # The last: few rows, each of them many times, more indices than are sorted at once.
+    wide = [(69, 131, 517), (1000, 257, 300), (3, 37, 2500)]
     for n, width, m in sizes + wide:
         rng = np.random.default_rng(n * 1000 + m)
         for op, low in (("gather_rows", -1), ("embedding", 0)):

@@ -15,7 +15,10 @@
 // Static and dynamic shared memory of a kernel, in the kernel's own body:
 //   EA_SHARED(float, partial, 32);     float partial[32]
 //   EA_DYNAMIC_SHARED(float, tile);    float* tile, as large as launch() says
-#define EA_SHARED(Type, name, count) __shared__ __align__(16) Type name[count]
+// Raw bytes, because __shared__ variables cannot have constructors.
+#define EA_SHARED(Type, name, count)                                           \
+  __shared__ __align__(16) unsigned char name##_bytes[sizeof(Type) * (count)]; \
+  Type(&name)[count] = reinterpret_cast<Type(&)[count]>(name##_bytes)
 #define EA_DYNAMIC_SHARED(Type, name)                                 \
   extern __shared__ __align__(128) unsigned char ea_dynamic_shared[]; \
   Type* const name = reinterpret_cast<Type*>(ea_dynamic_shared)
