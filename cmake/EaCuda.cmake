@@ -34,6 +34,32 @@ if(EA_CUDA)
     endif()
   endif()
 endif()
+# cublasLt.h: the toolkit's, or that of the nvidia-cublas package.
+if(EA_WITH_CUDA)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -c "
+import os, sys
+for entry in sys.path:
+    if entry.endswith(('site-packages', 'dist-packages')):
+        print(os.path.join(entry, 'nvidia', 'cu13', 'include'))
+        print(os.path.join(entry, 'nvidia', 'cublas', 'include'))
+"
+    OUTPUT_VARIABLE EA_CUBLAS_PLACES OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "\n" ";" EA_CUBLAS_PLACES "${EA_CUBLAS_PLACES}")
+  find_path(EA_CUBLAS_INCLUDE cublasLt.h
+            PATHS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${EA_CUBLAS_PLACES}
+            NO_DEFAULT_PATH)
+  if(NOT EA_CUBLAS_INCLUDE)
+    set(EA_WITH_CUDA OFF)
+    if(NOT EA_CUDA STREQUAL "AUTO")
+      message(FATAL_ERROR "EA_CUDA=ON needs cublasLt.h, which is in none of: "
+              "${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES};${EA_CUBLAS_PLACES}. "
+              "pip install nvidia-cublas into the environment of the build, "
+              "or set EA_CUDA=OFF.")
+    endif()
+  endif()
+endif()
 message(STATUS "CUDA kernels: ${EA_WITH_CUDA} (EA_CUDA=${EA_CUDA})")
 
 # ea_cuda_room(): the sources of kernels/cuda as the object library
@@ -44,6 +70,8 @@ function(ea_cuda_room)
   add_library(ea_kernels_cuda OBJECT ${sources})
   ea_visible_rooms(view ea_kernels_cuda kernels tensor runtime)
   target_include_directories(ea_kernels_cuda PRIVATE ${view})
+  target_include_directories(ea_kernels_cuda SYSTEM PRIVATE
+    ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${EA_CUBLAS_INCLUDE})
   # Warnings of the host compiler are errors here: CI has no other look at what
   # nvcc makes of these sources. -Wno-pedantic lets its own line markers pass.
   target_compile_options(ea_kernels_cuda PRIVATE

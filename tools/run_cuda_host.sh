@@ -32,7 +32,8 @@ targets=(_core_cuda_host ea_cuda_host_checks)
 if grep -q '^-- CUDA kernels: ON' "$build/cmake.log"; then
   targets+=(ea_kernels_cuda)
 else
-  echo "run_cuda_host: no nvcc 12.4 or newer here, so nothing is compiled for a GPU"
+  echo "run_cuda_host: no nvcc 12.4 or newer here, or no cublasLt.h (pip install" \
+    "nvidia-cublas): nothing is compiled for a GPU"
 fi
 cmake --build "$build" -j "$(nproc)" --target "${targets[@]}" > "$build/build.log" 2>&1 \
   || { grep -E "error|warning" "$build/build.log" | head -n 40; exit 1; }

@@ -8,6 +8,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/gather.h"
+#include "kernels/gemm.h"
 #include "kernels/layer_norm.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
@@ -36,6 +37,16 @@ struct List<Axpby> {
   static void of(Axpby::Args& a, Operands& o) {
     o.in("x", a.x);
     o.in("z", a.z);
+    o.out("y", a.y);
+  }
+};
+
+template <>
+struct List<MatMul> {
+  static void of(MatMul::Args& a, Operands& o) {
+    o.in("a", a.a);
+    o.in("b", a.b);
+    o.in("bias", a.bias);
     o.out("y", a.y);
   }
 };

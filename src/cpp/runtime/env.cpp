@@ -54,6 +54,11 @@ int num_threads() {
   return value;
 }
 
+const std::string& cublas_lt() {
+  static const std::string value = text("EA_CUBLASLT");
+  return value;
+}
+
 const std::string& disabled() {
   static const std::string value = text("EA_DISABLE");
   return value;

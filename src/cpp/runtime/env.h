@@ -13,6 +13,8 @@ const std::string& kernel_choice();
 int num_threads();
 // EA_DISABLE=name[,...]|all: fast paths to leave (runtime/fast_paths.h).
 const std::string& disabled();
+// EA_CUBLASLT: the file of the cuBLASLt library to use.
+const std::string& cublas_lt();
 // EA_PROFILE=1: time every op and report.
 bool profile();
 

@@ -7,6 +7,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/gather.h"
+#include "kernels/gemm.h"
 #include "kernels/layer_norm.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
@@ -44,5 +45,6 @@ void scatter_add_rows(const ScatterAddRows::Args& args);
 void cross_entropy_forward(const CrossEntropyForward::Args& args);
 void cross_entropy_backward(const CrossEntropyBackward::Args& args);
 void adamw(const AdamW::Args& args);
+void matmul(const MatMul::Args& args);
 
 }  // namespace ea::cuda

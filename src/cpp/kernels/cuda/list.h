@@ -67,6 +67,7 @@ void for_each_kernel(const To& to) {
   to.template kernel<CrossEntropyBackward, cross_entropy_backward>(
       narrow_logits);
   to.template kernel<AdamW, adamw>(narrow_parameters);
+  to.template kernel<MatMul, matmul>(narrow_y);
 }
 
 }  // namespace ea::cuda
