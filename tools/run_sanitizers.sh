@@ -17,6 +17,7 @@ package=$build/package
 selection=(
   tests/kernels tests/ops tests/test_tensor.py tests/test_interop_numpy.py
   tests/test_packing.py tests/test_adamw.py tests/test_attention_contract.py
+  tests/test_fused_attention.py tests/test_sparse_embeddings.py
 )
 if [ $# -eq 0 ]; then
   cd "$repo"
