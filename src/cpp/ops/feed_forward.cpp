@@ -51,13 +51,13 @@ Node::Gradients gradients(const Node& node, const Tensor& grad, Activation f,
 
 Var feed_forward(const Var& x, const Var& weight_1, const Var& bias_1,
                  Activation f, const Var& weight_2, const Var& bias_2) {
-  if (!enabled(FastPath::fused_activation)) {
-    return linear(activation(linear(x, weight_1, bias_1), f), weight_2, bias_2);
-  }
   check_affine("feed_forward", x.shape(), x.dtype(), weight_1, bias_1);
   Shape wide = x.shape(), shape = x.shape();
   wide[wide.rank() - 1] = weight_1.dim(0);
   check_affine("feed_forward", wide, x.dtype(), weight_2, bias_2);
+  if (!enabled(FastPath::fused_activation)) {
+    return linear(activation(linear(x, weight_1, bias_1), f), weight_2, bias_2);
+  }
   shape[shape.rank() - 1] = weight_2.dim(0);
   const Tensor x2 = as_matrix(x.data());
   const Tensor z = affine(x2, weight_1, bias_1);

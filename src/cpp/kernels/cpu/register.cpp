@@ -93,7 +93,7 @@ void register_cpu_kernels() {
   register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
   // Takes what the one before it takes: for comparison, when it is forced.
   register_kernel<MatMul>("onednn_parallel", onednn::matmul_parallel,
-                          onednn::matmul_parallel_supports);
+                          onednn::matmul_supports);
 }
 
 }  // namespace ea

@@ -9,6 +9,7 @@ namespace ea::onednn {
 
 namespace {
 
+// Null where oneDNN has no fast product of this kind.
 ProductPtr whole_product(const Problem& p, DType dtype) {
   ProductKey key{};
   key.m = p.m;
@@ -28,16 +29,12 @@ ProductPtr whole_product(const Problem& p, DType dtype) {
 
 }  // namespace
 
-bool matmul_parallel_supports(const MatMul::Args& args) {
-  const Problem p = problem_of(args);
-  return matmul_supports(args) && p.batch == 1 && p.m > 0 && p.n > 0 &&
-         p.k > 0 && p.alpha == 1.0f &&
-         whole_product(p, args.y.dtype) != nullptr;
-}
-
 void matmul_parallel(const MatMul::Args& args) {
   const Problem p = problem_of(args);
-  const ProductPtr product = whole_product(p, args.y.dtype);
+  const bool plain =
+      p.batch == 1 && p.m > 0 && p.n > 0 && p.k > 0 && p.alpha == 1.0f;
+  const ProductPtr product = plain ? whole_product(p, args.y.dtype) : nullptr;
+  if (product == nullptr) return matmul(args);
   const OnednnThreads threads(num_threads());
   execute(*product, {p.a, p.b, p.bias, nullptr, p.y});
 }
