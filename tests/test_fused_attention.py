@@ -203,6 +203,7 @@ def test_probabilities_and_carry_are_there_when_asked_for():
 
 
 def test_without_evolution_bits_are_vanilla():
+    ea.set_fast_path("fused_attention", True)
     plain = tiny(attention=ea.attention.Vanilla(), **NO_DROPOUT)
     same = tiny(attention=ea.attention.Evolving(0.0, 0.0), **NO_DROPOUT)
     copy_parameters(plain, same)
