@@ -67,7 +67,7 @@ def label(row: Row) -> str:
 
 def growth(record: Record, path: Path) -> Path:
     """Step times, and evolving over vanilla, along length and batch."""
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     measured = {axis: some for axis, some in record["results"].items() if some}
     figure = new_figure(1.3 + 4.1 * len(measured), 6.2)
@@ -85,6 +85,7 @@ def growth(record: Record, path: Path) -> Path:
         top.set_title(f"{other} {series[0][other]}", fontsize=10)
         top.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         top.yaxis.set_major_formatter("{x:g}")
+        top.yaxis.set_minor_formatter(NullFormatter())
         top.set_ylabel("training step, ms")
         top.legend(frameon=False, fontsize=8)
         x = [one[axis] for one in series]
@@ -98,7 +99,8 @@ def growth(record: Record, path: Path) -> Path:
             ratio += values
         floor, top_end = min(0.95, 0.98 * min(ratio)), max(1.2, 1.02 * max(ratio))
         below.axhline(1, color=GREY, linewidth=0.8)
-        below.set_xticks(x, [str(v) for v in x], fontsize=8)
+        round_sizes = [v for v in x if v.bit_count() == 1]  # others lie beside them
+        below.set_xticks(round_sizes, [str(v) for v in round_sizes], fontsize=8)
         below.minorticks_off()
         below.set(xlabel=axis, ylabel="evolving over vanilla", ylim=(floor, top_end))
     for one in axes.flat:
