@@ -11,7 +11,7 @@ namespace {
 constexpr int kThreads = 32;
 
 template <typename T>
-void product_kernel(LtProduct p) {
+void product_kernel(MatMulProblem p) {
   const std::int64_t at = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (at >= p.batch * p.m * p.n) return;
   const std::int64_t batch = at / (p.m * p.n);
@@ -21,24 +21,21 @@ void product_kernel(LtProduct p) {
   const T* const bias = static_cast<const T*>(p.bias);
   float sum = 0.0f;
   for (std::int64_t d = 0; d < p.k; ++d) {
-    const T left =
-        p.transpose_a ? a[d * p.a_stride + i] : a[i * p.a_stride + d];
-    const T right =
-        p.transpose_b ? b[j * p.b_stride + d] : b[d * p.b_stride + j];
+    const T left = a[a_offset(p, i, d)];
+    const T right = b[b_offset(p, d, j)];
     sum += static_cast<float>(left) * static_cast<float>(right);
   }
   const float added = bias == nullptr ? 0.0f : static_cast<float>(bias[j]);
-  T* const y = static_cast<T*>(p.y) + batch * p.y_batch;
+  T* const y = static_cast<T*>(p.y) + batch * p.m * p.n;
   y[i * p.n + j] = T(p.alpha * sum + added);
 }
 
 }  // namespace
 
-void lt_product(cudaStream_t stream, const LtProduct& p) {
-  launch(
-      stream, blocks_for(p.batch * p.m * p.n, kThreads), kThreads, 0,
-      p.dtype == DType::f32 ? product_kernel<float> : product_kernel<bfloat16>,
-      p);
+void lt_product(cudaStream_t stream, DType dtype, const MatMulProblem& p) {
+  launch(stream, blocks_for(p.batch * p.m * p.n, kThreads), kThreads, 0,
+         dtype == DType::f32 ? product_kernel<float> : product_kernel<bfloat16>,
+         p);
 }
 
 std::string cublas_report() { return "the emulation"; }

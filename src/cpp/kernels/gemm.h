@@ -25,4 +25,30 @@ struct MatMul {
   };
 };
 
+// The arguments as plain numbers: y [m, n] = alpha op(a) op(b) + bias, `batch`
+// times; strides in elements.
+struct MatMulProblem {
+  std::int64_t batch, m, n, k;
+  const void* a;
+  const void* b;
+  const void* bias;  // null: none
+  void* y;
+  std::int64_t a_stride, b_stride;  // between stored rows
+  std::int64_t a_batch, b_batch;    // between matrices
+  bool transpose_a, transpose_b;
+  float alpha;
+};
+
+MatMulProblem problem_of(const MatMul::Args& args);
+
+// Element offsets of the operands of output tile (row, col), and of depth d.
+inline std::int64_t a_offset(const MatMulProblem& p, std::int64_t row,
+                             std::int64_t d) {
+  return p.transpose_a ? d * p.a_stride + row : row * p.a_stride + d;
+}
+inline std::int64_t b_offset(const MatMulProblem& p, std::int64_t d,
+                             std::int64_t col) {
+  return p.transpose_b ? col * p.b_stride + d : d * p.b_stride + col;
+}
+
 }  // namespace ea

@@ -67,13 +67,12 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm;
 };
 
-using Key =
-    std::tuple<int, DType, std::int64_t, std::int64_t, std::int64_t,
-               std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-               std::int64_t, std::int64_t, bool, bool, bool, std::uint32_t>;
+using Key = std::tuple<int, DType, std::int64_t, std::int64_t, std::int64_t,
+                       std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                       std::int64_t, bool, bool, bool, std::uint32_t>;
 
 // The largest power of two, up to kAlignment, that divides all addresses.
-std::uint32_t alignment(const LtProduct& p) {
+std::uint32_t alignment(const MatMulProblem& p) {
   const auto bits = reinterpret_cast<std::uintptr_t>(p.a) |
                     reinterpret_cast<std::uintptr_t>(p.b) |
                     reinterpret_cast<std::uintptr_t>(p.y) |
@@ -88,9 +87,9 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
         "attribute");
 }
 
-Plan make_plan(const LtProduct& p) {
+Plan make_plan(DType dtype, const MatMulProblem& p) {
   const CublasLt& lt = cublas_lt();
-  const cudaDataType_t type = p.dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
+  const cudaDataType_t type = dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
   Plan plan;
   cublasLtMatmulDesc_t desc = nullptr;
   check(lt.desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "descriptor");
@@ -108,7 +107,7 @@ Plan make_plan(const LtProduct& p) {
                      p.a_stride, p.batch, p.a_batch);
   plan.b = layout_of(type, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n,
                      p.b_stride, p.batch, p.b_batch);
-  plan.y = layout_of(type, p.m, p.n, p.n, p.batch, p.y_batch);
+  plan.y = layout_of(type, p.m, p.n, p.n, p.batch, p.m * p.n);
 
   cublasLtMatmulPreference_t made = nullptr;
   check(lt.preference_create(&made), "preference");
@@ -146,10 +145,10 @@ int current_device() {
 }
 
 // Plans are small and a run has some hundreds of shapes: kept until the end.
-const Plan& find_plan(const LtProduct& p) {
+const Plan& find_plan(DType dtype, const MatMulProblem& p) {
   static std::map<Key, Plan> plans;
   const Key key{current_device(),
-                p.dtype,
+                dtype,
                 p.batch,
                 p.m,
                 p.n,
@@ -158,13 +157,12 @@ const Plan& find_plan(const LtProduct& p) {
                 p.b_stride,
                 p.a_batch,
                 p.b_batch,
-                p.y_batch,
                 p.transpose_a,
                 p.transpose_b,
                 p.bias != nullptr,
                 alignment(p)};
   auto at = plans.find(key);
-  if (at == plans.end()) at = plans.emplace(key, make_plan(p)).first;
+  if (at == plans.end()) at = plans.emplace(key, make_plan(dtype, p)).first;
   if (p.bias != nullptr) {
     set(at->second.desc.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   }
@@ -173,14 +171,14 @@ const Plan& find_plan(const LtProduct& p) {
 
 }  // namespace
 
-void lt_product(cudaStream_t stream, const LtProduct& p) {
+void lt_product(cudaStream_t stream, DType dtype, const MatMulProblem& p) {
   const Scratch<unsigned char> workspace(stream, kWorkspace);
   const float beta = 0.0f;
   // A plan names the bias of one product at a time; starting one takes some
   // microseconds.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const Plan& plan = find_plan(p);
+  const Plan& plan = find_plan(dtype, p);
   check(cublas_lt().matmul(handle(), plan.desc.get(), &p.alpha, p.b,
                            plan.b.get(), p.a, plan.a.get(), &beta, p.y,
                            plan.y.get(), p.y, plan.y.get(), &plan.algorithm,

@@ -1,6 +1,4 @@
 // Matrix products: what the contract says, handed to cuBLASLt.
-#include <algorithm>
-
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/vec.cuh"
@@ -27,42 +25,12 @@ void no_depth(const MatMul::Args& args) {
          args.y.dim(-1));
 }
 
-LtProduct product_of(const MatMul::Args& args) {
-  const int rank = args.a.shape.rank();
-  const auto rows = [&](const TensorView& t) { return t.shape[rank - 2]; };
-  const auto cols = [&](const TensorView& t) { return t.shape[rank - 1]; };
-  // A single row has no stride worth the name; BLAS wants one all the same.
-  const auto stride = [&](const TensorView& t) {
-    return std::max({rows(t) > 1 ? t.strides[rank - 2] : cols(t), cols(t),
-                     std::int64_t{1}});
-  };
-  LtProduct p{};
-  p.dtype = args.y.dtype;
-  p.batch = rank == 3 ? args.y.shape[0] : 1;
-  p.m = rows(args.y);
-  p.n = cols(args.y);
-  p.k = args.transpose_a ? rows(args.a) : cols(args.a);
-  p.a = args.a.data;
-  p.b = args.b.data;
-  p.bias = args.bias.data;
-  p.y = args.y.data;
-  p.a_stride = stride(args.a);
-  p.b_stride = stride(args.b);
-  p.a_batch = rank == 3 ? args.a.strides[0] : 0;
-  p.b_batch = rank == 3 ? args.b.strides[0] : 0;
-  p.y_batch = p.m * p.n;
-  p.transpose_a = args.transpose_a;
-  p.transpose_b = args.transpose_b;
-  p.alpha = static_cast<float>(args.alpha);
-  return p;
-}
-
 }  // namespace
 
 void matmul(const MatMul::Args& args) {
-  const LtProduct p = product_of(args);
+  const MatMulProblem p = problem_of(args);
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
-  if (p.k > 0) return lt_product(current_stream(), p);
+  if (p.k > 0) return lt_product(current_stream(), args.y.dtype, p);
   visit_narrow(args.y.dtype, MatMul::name,
                [&](auto tag) { no_depth<typename decltype(tag)::type>(args); });
 }

@@ -1,4 +1,4 @@
-// One matrix product as plain numbers, and how it is cut into tiles.
+// How one matrix product is cut into tiles.
 #pragma once
 
 #include <algorithm>
@@ -8,30 +8,7 @@
 
 namespace ea::onednn {
 
-// y [m, n] = alpha op(a) op(b) + bias, `batch` times; strides in elements.
-struct Problem {
-  std::int64_t batch, m, n, k;
-  const void* a;
-  const void* b;
-  const void* bias;  // null: none
-  void* y;
-  std::int64_t a_stride, b_stride;  // between stored rows
-  std::int64_t a_batch, b_batch;    // between matrices
-  bool transpose_a, transpose_b;
-  float alpha;
-};
-
-Problem problem_of(const MatMul::Args& args);
-
-// Element offsets of the operands of output tile (row, col), and of depth d.
-inline std::int64_t a_offset(const Problem& p, std::int64_t row,
-                             std::int64_t d) {
-  return p.transpose_a ? d * p.a_stride + row : row * p.a_stride + d;
-}
-inline std::int64_t b_offset(const Problem& p, std::int64_t d,
-                             std::int64_t col) {
-  return p.transpose_b ? col * p.b_stride + d : d * p.b_stride + col;
-}
+using Problem = MatMulProblem;
 
 // A grid of equal tiles over the output (the last row and column of tiles may
 // be smaller). It depends on the shapes alone: never on the thread count.
