@@ -36,17 +36,11 @@ if(EA_CUDA)
 endif()
 # cublasLt.h: the toolkit's, or that of the nvidia-cublas package.
 if(EA_WITH_CUDA)
-  execute_process(
-    COMMAND ${Python_EXECUTABLE} -c "
-import os, sys
-for entry in sys.path:
-    if entry.endswith(('site-packages', 'dist-packages')):
-        print(os.path.join(entry, 'nvidia', 'cu13', 'include'))
-        print(os.path.join(entry, 'nvidia', 'cublas', 'include'))
-"
-    OUTPUT_VARIABLE EA_CUBLAS_PLACES OUTPUT_STRIP_TRAILING_WHITESPACE
-    COMMAND_ERROR_IS_FATAL ANY)
-  string(REPLACE "\n" ";" EA_CUBLAS_PLACES "${EA_CUBLAS_PLACES}")
+  set(EA_CUBLAS_PLACES ${EA_SITE_PACKAGES})
+  list(TRANSFORM EA_CUBLAS_PLACES APPEND /nvidia/cu13/include)
+  set(older ${EA_SITE_PACKAGES})
+  list(TRANSFORM older APPEND /nvidia/cublas/include)
+  list(APPEND EA_CUBLAS_PLACES ${older})
   find_path(EA_CUBLAS_INCLUDE cublasLt.h
             PATHS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${EA_CUBLAS_PLACES}
             NO_DEFAULT_PATH)

@@ -3,20 +3,23 @@
 find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 find_package(Threads REQUIRED)
 
-# A wheel's data files lie three folders above its site-packages folder
-# (PREFIX/lib/pythonX.Y/site-packages); Eigen's below cmeel.prefix in it.
+# EA_SITE_PACKAGES: the folders of installed packages. A wheel's data files lie
+# three folders above (PREFIX/lib/pythonX.Y/site-packages); Eigen's below
+# cmeel.prefix in it.
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "
-import os, sys
+import sys
 for entry in sys.path:
     if entry.endswith(('site-packages', 'dist-packages')):
-        print(os.path.join(entry, 'cmeel.prefix'))
-        print(os.path.normpath(os.path.join(entry, '..', '..', '..')))
+        print(entry)
 "
-  OUTPUT_VARIABLE EA_PREFIXES OUTPUT_STRIP_TRAILING_WHITESPACE
+  OUTPUT_VARIABLE EA_SITE_PACKAGES OUTPUT_STRIP_TRAILING_WHITESPACE
   COMMAND_ERROR_IS_FATAL ANY)
-string(REPLACE "\n" ";" EA_PREFIXES "${EA_PREFIXES}")
-list(APPEND CMAKE_PREFIX_PATH ${EA_PREFIXES})
+string(REPLACE "\n" ";" EA_SITE_PACKAGES "${EA_SITE_PACKAGES}")
+foreach(site IN LISTS EA_SITE_PACKAGES)
+  get_filename_component(prefix ${site}/../../.. ABSOLUTE)
+  list(APPEND CMAKE_PREFIX_PATH ${site}/cmeel.prefix ${prefix})
+endforeach()
 
 find_package(pybind11 CONFIG QUIET)
 if(NOT pybind11_FOUND)
