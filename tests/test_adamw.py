@@ -1,8 +1,9 @@
-"""AdamW and clipping on the core: equal to torch, restorable, clear about mistakes."""
+"""AdamW, RAdam and clipping on the core: restorable, clear about mistakes."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,11 +95,23 @@ def test_gradients_that_are_not_finite_stay_as_they_are() -> None:
     np.testing.assert_array_equal(parameters[1].grad.numpy(), before)
 
 
+OPTIMIZERS = {
+    "AdamW": optim.AdamW,
+    "RAdam": optim.RAdam,
+    "RAdam, decoupled": partial(optim.RAdam, decoupled_weight_decay=True),
+}
+
+
+@pytest.mark.parametrize("stop", [3, 7])  # before RAdam rectifies, and after
+@pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_restored_optimizer_goes_on_bit_for_bit(dtype: str) -> None:
+def test_a_restored_optimizer_goes_on_bit_for_bit(
+    dtype: str, name: str, stop: int
+) -> None:
     whole, stopped = tensors(dtype), tensors(dtype)
-    one, two = optim.AdamW(whole, lr=0.01), optim.AdamW(stopped, lr=0.01)
-    for step in range(3):
+    make = partial(OPTIMIZERS[name], lr=0.01, weight_decay=0.1)
+    one, two = make(whole), make(stopped)
+    for step in range(stop):
         give_gradients(whole, step, dtype)
         one.step()
         give_gradients(stopped, step, dtype)
@@ -109,9 +122,9 @@ def test_a_restored_optimizer_goes_on_bit_for_bit(dtype: str) -> None:
     }
     assert ("master.0" in saved) == (dtype == "bfloat16")
     fresh = [core.Tensor(p.numpy(), dtype, requires_grad=True) for p in stopped]
-    three = optim.AdamW(fresh, lr=0.01)
+    three = make(fresh)
     three.load_state_dict(saved)
-    for step in range(3, 6):
+    for step in range(stop, stop + 4):
         give_gradients(whole, step, dtype)
         one.step()
         give_gradients(fresh, step, dtype)

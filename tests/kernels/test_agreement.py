@@ -49,7 +49,7 @@ KERNEL_OPS = {
     "softmax_forward": ("softmax", "map_softmax"),
     "sum": ("sum", "linear", "add", "mul"),
 }
-OWN_TEST = {"adamw", "sum_of_squares"}  # optimizer kernels, below
+OWN_TEST = {"adamw", "radam", "sum_of_squares"}  # optimizer kernels, below
 
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
 FAST = [(kernel, one) for kernel, one in ENTRIES if one != "ref"]
@@ -153,8 +153,13 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("tables", [False, True])
-@pytest.mark.parametrize("implementation", [i for k, i in FAST if k == "adamw"])
-def test_adamw_agrees_with_ref(implementation: str, tables: bool, dtype: str):
+@pytest.mark.parametrize(
+    ("kernel", "implementation"), [e for e in FAST if e[0] in ("adamw", "radam")]
+)
+@pytest.mark.parametrize("steps", [5, 9])  # RAdam's are rectified from the sixth on
+def test_optimizers_agree_with_ref(
+    kernel: str, implementation: str, steps: int, tables: bool, dtype: str
+):
     # More tensors than the parameters of one launch of a CUDA kernel describe.
     shapes = [(1,), (3,), (17, 5), (0, 4), (69, 131), (300, 517), *[(7,)] * 40]
 
@@ -166,8 +171,9 @@ def test_adamw_agrees_with_ref(implementation: str, tables: bool, dtype: str):
             )
             for s in shapes
         ]
-        optimizer = optim.AdamW(params, lr=1e-2, weight_decay=0.1)
-        for _ in range(5):
+        make = optim.AdamW if kernel == "adamw" else optim.RAdam
+        optimizer = make(params, lr=1e-2, weight_decay=0.1)
+        for _ in range(steps):
             for p in params:
                 if tables and len(p.shape) == 2 and p.shape[0] > 9:
                     # Rows alone have a gradient: runs of them, and single ones.
@@ -186,19 +192,19 @@ def test_adamw_agrees_with_ref(implementation: str, tables: bool, dtype: str):
 
     with forced(("*", "ref")):
         want = train()
-    before = kernel_calls("adamw", implementation)
+    before = kernel_calls(kernel, implementation)
     try:
-        with forced(("*", "ref"), ("adamw", implementation)):
+        with forced(("*", "ref"), (kernel, implementation)):
             got = train()
     except errors.KernelNotFound:
         assert dtype == "float64", f"{implementation} does not take {dtype}"
         pytest.skip("float64 is computed by ref alone")
-    assert kernel_calls("adamw", implementation) - before == 5
+    assert kernel_calls(kernel, implementation) - before == steps
     for i, (ours, theirs) in enumerate(zip(got, want, strict=True)):
         of = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
         kind = of.get(theirs.dtype, "bfloat16")
-        # Five steps, a few roundings each.
-        assert_agrees(ours, theirs, dtype=kind, terms=25, at=f"{i}")
+        # A few roundings each step.
+        assert_agrees(ours, theirs, dtype=kind, terms=5 * steps, at=f"{i}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

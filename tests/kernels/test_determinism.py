@@ -48,15 +48,16 @@ def test_op_does_not_depend_on_threads(case: Case, dtype: str):
     assert_same_bits(lambda: run_case(case, dtype))
 
 
+@pytest.mark.parametrize("make", [optim.AdamW, optim.RAdam])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_optimizer_does_not_depend_on_threads(dtype: str):
+def test_optimizer_does_not_depend_on_threads(dtype: str, make):
     def run() -> list[np.ndarray]:
         rng = np.random.default_rng(5)
         params = []
         for shape in [(3,), (69, 131), (1031, 259), (17,)]:
             values = round_to(rng.standard_normal(shape), dtype)
             params.append(_core.Tensor(values, dtype=dtype, requires_grad=True))
-        optimizer = optim.AdamW(params, lr=1e-2)
+        optimizer = make(params, lr=1e-2)
         norms = []
         for _ in range(2):
             for p in params:

@@ -1,4 +1,4 @@
-"""AdamW and gradient clipping against torch's."""
+"""AdamW, RAdam and gradient clipping against torch's."""
 
 from __future__ import annotations
 
@@ -50,17 +50,23 @@ def distance(tensors, truth):
     )
 
 
-def compare(make_groups, change=lambda optimizer, step: None, steps=20, **options):
+def compare(
+    make_groups,
+    change=lambda optimizer, step: None,
+    steps=20,
+    name="AdamW",
+    **options,
+):
     """Ours, torch's float32 and torch's float64 side by side: ours errs no more.
 
     Returns our tensors and optimizer, and torch's.
     """
     mine, others = pairs()
     exact = [t.detach().double().requires_grad_() for t in others]
-    runs = [(mine, ea.optim.AdamW(make_groups(mine), **options))]
+    runs = [(mine, getattr(ea.optim, name)(make_groups(mine), **options))]
     for tensors in (others, exact):
-        adamw = torch.optim.AdamW(make_groups(tensors), **options, foreach=False)
-        runs.append((tensors, adamw))
+        make = getattr(torch.optim, name)
+        runs.append((tensors, make(make_groups(tensors), **options, foreach=False)))
     for step in range(steps):
         set_gradients(mine, others, step)
         for theirs, truth in zip(others, exact, strict=True):
@@ -95,7 +101,52 @@ def test_adamw_over_twenty_steps(case):
             assert np.allclose(state[f"{name}.{i}"], moment, rtol=2e-6, atol=1e-9)
 
 
-def test_groups_and_changing_rates():
+# With beta_2 = 0.999 the sixth step is the first rectified one; up to 2/3 none is.
+RECTIFIED = {
+    "defaults": {},
+    "the paper's": {"betas": (0.9, 0.99), "lr": 3e-3},
+    "never rectified": {"betas": (0.9, 0.6)},
+    "first steps": {"steps": 5},
+    "decay in the gradient": {"weight_decay": 0.3, "lr": 0.05},
+    "decoupled decay": {"weight_decay": 0.3, "decoupled_weight_decay": True},
+    "large eps": {"eps": 1e-2, "lr": 3e-3},
+}
+
+
+@pytest.mark.parametrize("case", RECTIFIED)
+def test_radam(case):
+    (_, ours), (others, theirs) = compare(list, name="RAdam", **RECTIFIED[case])
+    state = ours.state_dict()
+    assert state["step"] == RECTIFIED[case].get("steps", 20)
+    for i, other in enumerate(others):
+        for name in ("exp_avg", "exp_avg_sq"):
+            moment = theirs.state[other][name].numpy()
+            assert distance([state[f"{name}.{i}"]], [moment]) <= 8, name
+
+
+def test_radam_of_groups_in_bfloat16():
+    mine, others = pairs("bfloat16")
+    runs = []
+    for tensors, module in ((mine, ea.optim), (others, torch.optim)):
+        groups = [
+            {"params": tensors[:2], "weight_decay": 0.2},
+            {"params": tensors[2:], "lr": 5e-3},
+        ]
+        options = {} if module is ea.optim else {"foreach": False}
+        runs.append(module.RAdam(groups, lr=1e-2, **options))
+    for step in range(20):
+        set_gradients(mine, others, step)
+        for optimizer in runs:
+            for group in optimizer.param_groups:
+                group["lr"] *= 0.97
+            optimizer.step()
+    for i, other in enumerate(others):
+        master = np.asarray(runs[0].state_dict()[f"master.{i}"])
+        assert np.allclose(master, other.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["AdamW", "RAdam"])
+def test_groups_and_changing_rates(name):
     def groups(tensors):
         return [
             {"params": tensors[:2], "weight_decay": 0.2},
@@ -106,7 +157,7 @@ def test_groups_and_changing_rates():
         for group in optimizer.param_groups:
             group["lr"] *= 1 + 0.1 * math.sin(step)
 
-    compare(groups, change, lr=1e-2)
+    compare(groups, change, name=name, lr=1e-2)
 
 
 def test_a_parameter_without_gradient_stays():

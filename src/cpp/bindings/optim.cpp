@@ -1,12 +1,14 @@
-// The optimizer and clipping for Python.
+// The optimizers and clipping for Python.
 #include "optim/adamw.h"
 
 #include <pybind11/stl.h>
 
+#include <memory>
 #include <string>
 
 #include "bindings/numpy.h"
 #include "optim/clip.h"
+#include "optim/radam.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -16,41 +18,55 @@ namespace {
 using Release = py::call_guard<py::gil_scoped_release>;
 
 // An optimizer whose parameters are numbered into groups of one rate each.
-struct GroupedAdamW {
-  AdamWOptimizer optimizer;
+struct Grouped {
+  std::unique_ptr<MomentOptimizer> optimizer;
   std::vector<int> groups;
+
+  Grouped(std::unique_ptr<MomentOptimizer> made, std::vector<int> numbers,
+          double lr, double weight_decay)
+      : optimizer(std::move(made)), groups(std::move(numbers)) {
+    EA_CHECK(groups.size() == optimizer->slots().size(), optimizer->name(),
+             "{} group numbers for {} parameters", groups.size(),
+             optimizer->slots().size());
+    for (MomentOptimizer::Slot& slot : optimizer->slots()) {
+      slot.lr = lr;
+      slot.weight_decay = weight_decay;
+    }
+  }
 
   void set_group(int group, double lr, double weight_decay) {
     for (std::size_t i = 0; i < groups.size(); ++i) {
       if (groups[i] != group) continue;
-      optimizer.slots()[i].lr = lr;
-      optimizer.slots()[i].weight_decay = weight_decay;
+      optimizer->slots()[i].lr = lr;
+      optimizer->slots()[i].weight_decay = weight_decay;
     }
   }
 };
 
-std::unique_ptr<GroupedAdamW> make(std::vector<Var> params, double lr,
-                                   std::pair<double, double> betas, double eps,
-                                   double weight_decay,
-                                   std::vector<int> groups) {
-  EA_CHECK(groups.size() == params.size(), "adamw",
-           "{} group numbers for {} parameters", groups.size(), params.size());
-  auto made = std::make_unique<GroupedAdamW>(GroupedAdamW{
-      AdamWOptimizer(std::move(params), betas.first, betas.second, eps),
-      std::move(groups)});
-  for (AdamWOptimizer::Slot& slot : made->optimizer.slots()) {
-    slot.lr = lr;
-    slot.weight_decay = weight_decay;
-  }
-  return made;
-}
+struct GroupedAdamW : Grouped {
+  GroupedAdamW(std::vector<Var> params, double lr,
+               std::pair<double, double> betas, double eps, double weight_decay,
+               std::vector<int> numbers)
+      : Grouped(std::make_unique<AdamWOptimizer>(std::move(params), betas.first,
+                                                 betas.second, eps),
+                std::move(numbers), lr, weight_decay) {}
+};
 
-py::dict state_dict(GroupedAdamW& self) {
-  self.optimizer.make_state();
+struct GroupedRAdam : Grouped {
+  GroupedRAdam(std::vector<Var> params, double lr,
+               std::pair<double, double> betas, double eps, double weight_decay,
+               std::vector<int> numbers, bool decoupled)
+      : Grouped(std::make_unique<RAdamOptimizer>(std::move(params), betas.first,
+                                                 betas.second, eps, decoupled),
+                std::move(numbers), lr, weight_decay) {}
+};
+
+py::dict state_dict(Grouped& self) {
+  self.optimizer->make_state();
   py::dict state;
-  state["step"] = self.optimizer.steps_done();
+  state["step"] = self.optimizer->steps_done();
   std::size_t i = 0;
-  for (const AdamWOptimizer::Slot& slot : self.optimizer.slots()) {
+  for (const MomentOptimizer::Slot& slot : self.optimizer->slots()) {
     const std::string number = "." + std::to_string(i++);
     state[py::str("exp_avg" + number)] = Var(slot.exp_avg);
     state[py::str("exp_avg_sq" + number)] = Var(slot.exp_avg_sq);
@@ -61,47 +77,63 @@ py::dict state_dict(GroupedAdamW& self) {
   return state;
 }
 
-void restore(const py::dict& state, const std::string& name, const Tensor& to) {
-  EA_CHECK_AS(InputError, state.contains(name.c_str()), "adamw",
+void restore(const char* optimizer, const py::dict& state,
+             const std::string& name, const Tensor& to) {
+  EA_CHECK_AS(InputError, state.contains(name.c_str()), optimizer,
               "the saved state has no '{}'", name);
   copy_into(from_python(state[name.c_str()], to.dtype()), to);
 }
 
-void load_state_dict(GroupedAdamW& self, const py::dict& state) {
-  EA_CHECK_AS(InputError, state.contains("step"), "adamw",
+void load_state_dict(Grouped& self, const py::dict& state) {
+  const char* name = self.optimizer->name();
+  EA_CHECK_AS(InputError, state.contains("step"), name,
               "the saved state has no 'step'");
-  self.optimizer.make_state();
+  self.optimizer->make_state();
   std::size_t i = 0;
-  for (const AdamWOptimizer::Slot& slot : self.optimizer.slots()) {
+  for (const MomentOptimizer::Slot& slot : self.optimizer->slots()) {
     const std::string number = "." + std::to_string(i++);
-    restore(state, "exp_avg" + number, slot.exp_avg);
-    restore(state, "exp_avg_sq" + number, slot.exp_avg_sq);
-    if (slot.master.defined()) restore(state, "master" + number, slot.master);
+    restore(name, state, "exp_avg" + number, slot.exp_avg);
+    restore(name, state, "exp_avg_sq" + number, slot.exp_avg_sq);
+    if (slot.master.defined()) {
+      restore(name, state, "master" + number, slot.master);
+    }
   }
-  self.optimizer.set_steps_done(state["step"].cast<std::int64_t>());
+  self.optimizer->set_steps_done(state["step"].cast<std::int64_t>());
 }
 
 }  // namespace
 
 void bind_optim(py::module_& m) {
-  py::class_<GroupedAdamW>(m, "AdamW", "AdamW with one rate and decay a group.")
-      .def(py::init(&make), py::arg("params"), py::arg("lr"), py::arg("betas"),
-           py::arg("eps"), py::arg("weight_decay"), py::arg("groups"))
-      .def("set_group", &GroupedAdamW::set_group, py::arg("group"),
-           py::arg("lr"), py::arg("weight_decay"))
+  py::class_<Grouped>(m, "MomentOptimizer",
+                      "What AdamW and RAdam share: one rate and decay a group.")
+      .def("set_group", &Grouped::set_group, py::arg("group"), py::arg("lr"),
+           py::arg("weight_decay"))
       .def(
           "step",
-          [](GroupedAdamW& self, double grad_scale) {
-            self.optimizer.step(grad_scale);
+          [](Grouped& self, double grad_scale) {
+            self.optimizer->step(grad_scale);
           },
           py::arg("grad_scale") = 1.0, Release())
       .def(
-          "zero_grad", [](GroupedAdamW& self) { self.optimizer.zero_grad(); },
+          "zero_grad", [](Grouped& self) { self.optimizer->zero_grad(); },
           Release())
       .def("state_dict", &state_dict,
            "step, and per parameter i exp_avg.i, exp_avg_sq.i and, for "
            "bfloat16, master.i: the tensors themselves.")
       .def("load_state_dict", &load_state_dict, py::arg("state"));
+  using Betas = std::pair<double, double>;
+  using Numbers = std::vector<int>;
+  py::class_<GroupedAdamW, Grouped>(m, "AdamW",
+                                    "AdamW with one rate and decay a group.")
+      .def(py::init<std::vector<Var>, double, Betas, double, double, Numbers>(),
+           py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
+           py::arg("weight_decay"), py::arg("groups"));
+  py::class_<GroupedRAdam, Grouped>(m, "RAdam",
+                                    "RAdam with one rate and decay a group.")
+      .def(py::init<std::vector<Var>, double, Betas, double, double, Numbers,
+                    bool>(),
+           py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
+           py::arg("weight_decay"), py::arg("groups"), py::arg("decoupled"));
   m.def("clip_grad_norm", &clip_grad_norm, py::arg("params"),
         py::arg("max_norm"), Release(),
         "Scales gradients to a global norm of at most max_norm; returns the "

@@ -8,8 +8,9 @@
 
 namespace ea {
 
-// One parameter and its state. For bfloat16 parameters `master` is the float32
-// value that is updated and then rounded into `param`; otherwise undefined.
+// One parameter and its state, for AdamW and for RAdam. For bfloat16 parameters
+// `master` is the float32 value that is updated and then rounded into `param`;
+// otherwise undefined.
 // exp_avg and exp_avg_sq: float32 (float64 for float64 parameters). With
 // `rows`, int64 [k] and increasing, param is [n, width] and grad [k, width]: it
 // has the rows of that number, and all others are zero (but are updated).
@@ -31,6 +32,23 @@ struct AdamW {
     double beta1, beta2, eps;
     double grad_scale;
     std::int64_t step;  // t, from 1
+  };
+};
+
+// Rectified Adam (Liu et al., ICLR 2020, Alg. 2). g and the moments as above,
+// but weight decay is added to the gradient, g += wd x, unless `decoupled`
+// (then x -= lr wd x first). Where the variance is known well enough, r > 0:
+// x -= lr / (1 - b1^t) m r sqrt(1 - b2^t) / (sqrt(v) + eps);
+// with r = 0, in the first steps: x -= lr / (1 - b1^t) m.
+struct RAdam {
+  static constexpr const char* name = "radam";
+  struct Args {
+    const std::vector<AdamWTensor>* tensors;
+    double beta1, beta2, eps;
+    double grad_scale;
+    std::int64_t step;     // t, from 1
+    double rectification;  // r
+    bool decoupled;
   };
 };
 

@@ -1,66 +1,13 @@
-// Keeps moments and masters, and hands them to the kernel in one call.
+// One call of the kernel for all parameters.
 #include "optim/adamw.h"
 
 #include "kernels/registry.h"
-#include "runtime/check.h"
 
 namespace ea {
 
-namespace {
-
-void make_slot_state(AdamWOptimizer::Slot& slot) {
-  if (slot.exp_avg.defined()) return;
-  const DType dtype = slot.param.dtype();
-  const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-  slot.exp_avg = zeros(slot.param.shape(), wide);
-  slot.exp_avg_sq = zeros(slot.param.shape(), wide);
-  if (dtype == DType::bf16) slot.master = cast(slot.param.data(), DType::f32);
-}
-
-}  // namespace
-
-AdamWOptimizer::AdamWOptimizer(std::vector<Var> params, double beta1,
-                               double beta2, double eps)
-    : beta1_(beta1), beta2_(beta2), eps_(eps) {
-  EA_CHECK_AS(ConfigError, beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1,
-              "adamw", "betas ({}, {}) are outside [0, 1)", beta1, beta2);
-  EA_CHECK_AS(ConfigError, eps >= 0, "adamw", "eps {} is negative", eps);
-  for (Var& param : params) {
-    EA_CHECK_AS(InputError,
-                param.defined() && param.is_leaf() && param.requires_grad(),
-                "adamw", "parameter {} is not a leaf that requires a gradient",
-                slots_.size());
-    EA_CHECK(param.data().is_contiguous(), "adamw",
-             "parameter {} is not contiguous", slots_.size());
-    slots_.push_back({std::move(param), 0.0, 0.0, {}, {}, {}});
-  }
-}
-
-void AdamWOptimizer::make_state() {
-  for (Slot& slot : slots_) make_slot_state(slot);
-}
-
-void AdamWOptimizer::step(double grad_scale) {
-  ++step_;
-  std::vector<AdamWTensor> tensors;
-  std::vector<Tensor> kept;  // contiguous copies live until the kernel is done
-  tensors.reserve(slots_.size());
-  for (Slot& slot : slots_) {
-    const RowGradient& rows = slot.param.row_grad();
-    const Tensor grad = rows.defined() ? rows.rows : slot.param.grad();
-    if (!grad.defined()) continue;
-    make_slot_state(slot);
-    kept.push_back(contiguous(grad));
-    tensors.push_back({slot.param.data(), kept.back(), slot.exp_avg,
-                       slot.exp_avg_sq, slot.master, slot.lr, slot.weight_decay,
-                       rows.defined() ? TensorView(rows.ids) : TensorView()});
-  }
-  kernels::run<AdamW>({&tensors, beta1_, beta2_, eps_, grad_scale, step_});
-  for (const Slot& slot : slots_) slot.param.data().storage()->note_write();
-}
-
-void AdamWOptimizer::zero_grad() {
-  for (Slot& slot : slots_) slot.param.set_grad({});
+void AdamWOptimizer::update(const std::vector<AdamWTensor>& tensors,
+                            double grad_scale, std::int64_t step) {
+  kernels::run<AdamW>({&tensors, beta1_, beta2_, eps_, grad_scale, step});
 }
 
 }  // namespace ea

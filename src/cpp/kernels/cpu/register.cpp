@@ -42,7 +42,7 @@ bool narrow_list(const SumOfSquares::Args& args) {
   return true;
 }
 
-bool narrow_parameters(const AdamW::Args& args) {
+bool narrow_parameters(const auto& args) {
   for (const AdamWTensor& one : *args.tensors) {
     if (!narrow(one.param) || one.grad.dtype != one.param.dtype) return false;
   }
@@ -75,6 +75,7 @@ void register_cpu_kernels() {
   add<CrossEntropyBackward>(a::cross_entropy_backward,
                             b::cross_entropy_backward, narrow_logits);
   add<AdamW>(a::adamw, b::adamw, narrow_parameters);
+  add<RAdam>(a::radam, b::radam, narrow_parameters);
   add<AttentionScores>(a::attention_scores, b::attention_scores, narrow_q);
   add<AttentionScoresBackward>(a::attention_scores_backward,
                                b::attention_scores_backward, narrow_q);

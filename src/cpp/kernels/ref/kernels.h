@@ -49,5 +49,6 @@ void evolve_backward(const EvolveBackward::Args& args);
 void fused_attention_forward(const FusedAttentionForward::Args& args);
 void fused_attention_backward(const FusedAttentionBackward::Args& args);
 void adamw(const AdamW::Args& args);
+void radam(const RAdam::Args& args);
 
 }  // namespace ea::ref

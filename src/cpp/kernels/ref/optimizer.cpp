@@ -1,4 +1,4 @@
-// Reference AdamW step over many tensors.
+// Reference AdamW and RAdam steps over many tensors.
 #include <algorithm>
 #include <cmath>
 
@@ -51,12 +51,50 @@ void adamw_of(const AdamW::Args& args, const AdamWTensor& t) {
   }
 }
 
+template <typename T>
+void radam_of(const RAdam::Args& args, const AdamWTensor& t) {
+  using A = Accumulator<T>;
+  const double step = static_cast<double>(args.step);
+  const A rate = A(t.lr / (1 - std::pow(args.beta1, step)));
+  const A rectified =
+      A(t.lr / (1 - std::pow(args.beta1, step)) * args.rectification *
+        std::sqrt(1 - std::pow(args.beta2, step)));
+  const A shrink = A(args.decoupled ? 1 - t.lr * t.weight_decay : 1.0);
+  const A decay = A(args.decoupled ? 0.0 : t.weight_decay);
+  const A one_minus_beta1 = A(1 - args.beta1);
+  const A one_minus_beta2 = A(1 - args.beta2);
+  A* m = t.exp_avg.as<A>();
+  A* v = t.exp_avg_sq.as<A>();
+  T* param = t.param.as<T>();
+  A* master = t.master.as<A>();
+  for (std::int64_t i = 0; i < t.param.numel(); ++i) {
+    const A x = t.master.defined() ? master[i] : A(param[i]);
+    const A g = A(args.grad_scale) * gradient_at<T>(t, i) + decay * x;
+    m[i] += one_minus_beta1 * (g - m[i]);
+    v[i] = A(args.beta2) * v[i] + one_minus_beta2 * g * g;
+    const A move = args.rectification > 0
+                       ? rectified * m[i] / (std::sqrt(v[i]) + A(args.eps))
+                       : rate * m[i];
+    const A updated = x * shrink - move;
+    if (t.master.defined()) master[i] = updated;
+    param[i] = T(updated);
+  }
+}
+
 }  // namespace
 
 void adamw(const AdamW::Args& args) {
   for (const AdamWTensor& t : *args.tensors) {
     visit_floating(t.param.dtype, AdamW::name, [&](auto tag) {
       adamw_of<typename decltype(tag)::type>(args, t);
+    });
+  }
+}
+
+void radam(const RAdam::Args& args) {
+  for (const AdamWTensor& t : *args.tensors) {
+    visit_floating(t.param.dtype, RAdam::name, [&](auto tag) {
+      radam_of<typename decltype(tag)::type>(args, t);
     });
   }
 }

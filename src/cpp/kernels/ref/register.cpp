@@ -34,6 +34,7 @@ void register_ref_kernels() {
   register_kernel<FusedAttentionForward>("ref", ref::fused_attention_forward);
   register_kernel<FusedAttentionBackward>("ref", ref::fused_attention_backward);
   register_kernel<AdamW>("ref", ref::adamw);
+  register_kernel<RAdam>("ref", ref::radam);
 }
 
 }  // namespace ea

@@ -24,6 +24,7 @@ void layer_norm_backward(const LayerNormBackward::Args& args);
 void layer_norm_forward(const LayerNormForward::Args& args);
 void map_conv_backward(const MapConvBackward::Args& args);
 void map_conv_forward(const MapConvForward::Args& args);
+void radam(const RAdam::Args& args);
 void scatter_add_rows(const ScatterAddRows::Args& args);
 void softmax_backward(const SoftmaxBackward::Args& args);
 void softmax_forward(const SoftmaxForward::Args& args);

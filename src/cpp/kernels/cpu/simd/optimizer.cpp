@@ -1,4 +1,4 @@
-// SIMD AdamW in one pass over all tensors (kernels/optimizer.h).
+// SIMD AdamW and RAdam in one pass over all tensors (kernels/optimizer.h).
 #include <cmath>
 
 #include "kernels/cpu/simd/pieces-inl.h"
@@ -7,42 +7,80 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// What is the same for all elements of a tensor.
-struct Step {
+EA_INLINE Vf number(double x) { return set(static_cast<float>(x)); }
+
+// What is the same for all elements of a tensor, and the rule of one vector:
+// the next value of a parameter x with gradient g, and its moments in place.
+struct AdamWRule {
   Vf decay;    // 1 - lr wd
   Vf rate;     // lr / (1 - b1^t)
   Vf root;     // 1 / sqrt(1 - b2^t)
   Vf b1_rest;  // 1 - b1
   Vf b2, b2_rest, eps, grad_scale;
+
+  AdamWRule(const AdamW::Args& args, const AdamWTensor& tensor) {
+    const auto t = static_cast<double>(args.step);
+    decay = number(1.0 - tensor.lr * tensor.weight_decay);
+    rate = number(tensor.lr / (1.0 - std::pow(args.beta1, t)));
+    root = number(1.0 / std::sqrt(1.0 - std::pow(args.beta2, t)));
+    b1_rest = number(1.0 - args.beta1);
+    b2 = number(args.beta2);
+    b2_rest = number(1.0 - args.beta2);
+    eps = number(args.eps);
+    grad_scale = number(args.grad_scale);
+  }
+
+  EA_INLINE Vf next(Vf x, Vf g, Vf& m, Vf& v) const {
+    m = fma(b1_rest, g - m, m);
+    v = fma(b2_rest * g, g, b2 * v);
+    const Vf denominator = fma(sqrt(v), root, eps);
+    return fnma(rate, m / denominator, x * decay);
+  }
 };
 
-Step make_step(const AdamW::Args& args, const AdamWTensor& tensor) {
-  const auto t = static_cast<double>(args.step);
-  const auto f = [](double x) { return set(static_cast<float>(x)); };
-  return {f(1.0 - tensor.lr * tensor.weight_decay),
-          f(tensor.lr / (1.0 - std::pow(args.beta1, t))),
-          f(1.0 / std::sqrt(1.0 - std::pow(args.beta2, t))),
-          f(1.0 - args.beta1),
-          f(args.beta2),
-          f(1.0 - args.beta2),
-          f(args.eps),
-          f(args.grad_scale)};
-}
+struct RAdamRule {
+  Vf shrink;  // 1 - lr wd where decoupled, else 1
+  Vf decay;   // wd where it is added to the gradient, else 0
+  Vf rate;    // of m, or of m / (sqrt(v) + eps) where rectified
+  Vf b1_rest, b2, b2_rest, eps, grad_scale;
+  bool rectified;
+
+  RAdamRule(const RAdam::Args& args, const AdamWTensor& tensor) {
+    const auto t = static_cast<double>(args.step);
+    const double lr = tensor.lr / (1.0 - std::pow(args.beta1, t));
+    rectified = args.rectification > 0.0;
+    rate = number(rectified ? lr * args.rectification *
+                                  std::sqrt(1.0 - std::pow(args.beta2, t))
+                            : lr);
+    shrink =
+        number(args.decoupled ? 1.0 - tensor.lr * tensor.weight_decay : 1.0);
+    decay = number(args.decoupled ? 0.0 : tensor.weight_decay);
+    b1_rest = number(1.0 - args.beta1);
+    b2 = number(args.beta2);
+    b2_rest = number(1.0 - args.beta2);
+    eps = number(args.eps);
+    grad_scale = number(args.grad_scale);
+  }
+
+  EA_INLINE Vf next(Vf x, Vf g, Vf& m, Vf& v) const {
+    g = fma(decay, x, g);
+    m = fma(b1_rest, g - m, m);
+    v = fma(b2_rest * g, g, b2 * v);
+    const Vf direction = rectified ? m / (sqrt(v) + eps) : m;
+    return fnma(rate, direction, x * shrink);
+  }
+};
 
 // `value` is what is updated: the parameter itself, or its float32 master. The
 // gradient is zero where there is none.
-template <bool HasGrad, typename T>
-void update(const Step& step, T* param, const T* grad, float* value, float* m,
+template <bool HasGrad, typename Rule, typename T>
+void update(const Rule& rule, T* param, const T* grad, float* value, float* m,
             float* v, std::int64_t n) {
   for_vectors(n, [&](std::int64_t i, auto part) {
     Vf g = set(0.0f);
-    if constexpr (HasGrad) g = load(grad + i, part) * step.grad_scale;
-    const Vf old_m = load(m + i, part);
-    const Vf new_m = fma(step.b1_rest, g - old_m, old_m);
-    const Vf new_v = fma(step.b2_rest * g, g, step.b2 * load(v + i, part));
-    const Vf denominator = fma(sqrt(new_v), step.root, step.eps);
-    const Vf x = fnma(step.rate, new_m / denominator,
-                      load(value + i, part) * step.decay);
+    if constexpr (HasGrad) g = load(grad + i, part) * rule.grad_scale;
+    Vf new_m = load(m + i, part), new_v = load(v + i, part);
+    const Vf x = rule.next(load(value + i, part), g, new_m, new_v);
     store(m + i, new_m, part);
     store(v + i, new_v, part);
     store(value + i, x, part);
@@ -51,8 +89,8 @@ void update(const Step& step, T* param, const T* grad, float* value, float* m,
 }
 
 // n elements from `at` on; their gradient, or none, which is zero.
-template <typename T>
-void update_span(const Step& step, const AdamWTensor& tensor, const T* grad,
+template <typename Rule, typename T>
+void update_span(const Rule& rule, const AdamWTensor& tensor, const T* grad,
                  std::int64_t at, std::int64_t n) {
   T* param = tensor.param.as<T>() + at;
   float* value;
@@ -64,9 +102,9 @@ void update_span(const Step& step, const AdamWTensor& tensor, const T* grad,
   float* m = tensor.exp_avg.as<float>() + at;
   float* v = tensor.exp_avg_sq.as<float>() + at;
   if (grad != nullptr) {
-    update<true>(step, param, grad, value, m, v, n);
+    update<true>(rule, param, grad, value, m, v, n);
   } else {
-    update<false>(step, param, grad, value, m, v, n);
+    update<false>(rule, param, grad, value, m, v, n);
   }
 }
 
@@ -85,14 +123,13 @@ std::int64_t first_from(const std::int64_t* rows, std::int64_t count,
   return low;
 }
 
-template <typename T>
-void run_piece(const AdamW::Args& args, const AdamWTensor& tensor,
+template <typename T, typename Rule>
+void run_piece(const Rule& rule, const AdamWTensor& tensor,
                const Piece& piece) {
-  const Step step = make_step(args, tensor);
   const T* grad = tensor.grad.as<T>();
   std::int64_t at = piece.begin;
   if (!tensor.rows.defined()) {
-    return update_span(step, tensor, grad + at, at, piece.end - at);
+    return update_span(rule, tensor, grad + at, at, piece.end - at);
   }
   // In turn: what lies before the next listed row, and that row.
   const std::int64_t width = tensor.param.shape[1];
@@ -104,21 +141,20 @@ void run_piece(const AdamW::Args& args, const AdamWTensor& tensor,
     const std::int64_t row = k < count ? rows[k] * width : piece.end;
     if (at < row) {
       const std::int64_t end = row < piece.end ? row : piece.end;
-      update_span(step, tensor, none, at, end - at);
+      update_span(rule, tensor, none, at, end - at);
       at = end;
     } else {
       const std::int64_t end =
           row + width < piece.end ? row + width : piece.end;
-      update_span(step, tensor, grad + k * width + (at - row), at, end - at);
+      update_span(rule, tensor, grad + k * width + (at - row), at, end - at);
       at = end;
       ++k;
     }
   }
 }
 
-}  // namespace
-
-void adamw(const AdamW::Args& args) {
+template <typename Rule, typename Args>
+void run_all(const Args& args) {
   const AdamWTensor* tensors = args.tensors->data();
   const auto count = static_cast<std::int64_t>(args.tensors->size());
   std::int64_t total = 0;
@@ -134,12 +170,19 @@ void adamw(const AdamW::Args& args) {
   parallel_for(total, [&](std::int64_t job) {
     const Piece& piece = pieces[job];
     const AdamWTensor& tensor = tensors[piece.tensor];
+    const Rule rule(args, tensor);
     if (tensor.param.dtype == DType::bf16) {
-      run_piece<bfloat16>(args, tensor, piece);
+      run_piece<bfloat16>(rule, tensor, piece);
     } else {
-      run_piece<float>(args, tensor, piece);
+      run_piece<float>(rule, tensor, piece);
     }
   });
 }
+
+}  // namespace
+
+void adamw(const AdamW::Args& args) { run_all<AdamWRule>(args); }
+
+void radam(const RAdam::Args& args) { run_all<RAdamRule>(args); }
 
 }  // namespace ea::simd::EA_TARGET

@@ -1,0 +1,24 @@
+// Rectified Adam over groups of parameters (Liu et al., ICLR 2020).
+#pragma once
+
+#include "optim/moments.h"
+
+namespace ea {
+
+class RAdamOptimizer : public MomentOptimizer {
+ public:
+  // decoupled: weight decay shrinks the parameters as AdamW's does, and is not
+  // added to their gradients.
+  RAdamOptimizer(std::vector<Var> params, double beta1, double beta2,
+                 double eps, bool decoupled)
+      : MomentOptimizer("radam", std::move(params), beta1, beta2, eps),
+        decoupled_(decoupled) {}
+
+ private:
+  void update(const std::vector<AdamWTensor>& tensors, double grad_scale,
+              std::int64_t step) override;
+
+  bool decoupled_;
+};
+
+}  // namespace ea
