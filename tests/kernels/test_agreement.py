@@ -31,6 +31,8 @@ KERNEL_OPS = {
     "attention_scores_backward": ("attention_scores",),
     "axpby": ("axpby", "scale"),
     "binary": ("add", "sub", "mul", "div"),
+    "conv1d_backward": ("conv1d",),
+    "conv1d_forward": ("conv1d",),
     "cross_entropy_backward": ("cross_entropy",),
     "cross_entropy_forward": ("cross_entropy",),
     "dropout": ("dropout",),
@@ -47,7 +49,7 @@ KERNEL_OPS = {
     "scatter_add_rows": ("gather_rows", "embedding"),
     "softmax_backward": ("softmax", "map_softmax"),
     "softmax_forward": ("softmax", "map_softmax"),
-    "sum": ("sum", "linear", "add", "mul"),
+    "sum": ("sum", "linear", "add", "mul", "conv1d"),
 }
 OWN_TEST = {"adamw", "radam", "sum_of_squares"}  # optimizer kernels, below
 

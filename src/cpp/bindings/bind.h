@@ -14,6 +14,8 @@ void bind_errors(py::module_& m);
 void bind_runtime(py::module_& m);
 void bind_tensor(py::module_& m);
 void bind_ops(py::module_& m);
+// Called by bind_ops, with the module of the ops.
+void bind_sequence_ops(py::module_& ops);
 void bind_attention(py::module_& m);
 void bind_models(py::module_& m);
 void bind_optim(py::module_& m);

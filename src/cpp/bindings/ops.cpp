@@ -277,6 +277,7 @@ void bind_ops(py::module_& m) {
   bind_layers(ops);
   bind_maps(ops);
   bind_fused_attention(ops);
+  bind_sequence_ops(ops);
   m.def("op_names", [ops] {
     py::list names;
     for (const auto& item : ops.attr("__dict__").cast<py::dict>()) {

@@ -3,6 +3,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/conv1d.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -42,6 +43,8 @@ void attention_scores(const AttentionScores::Args& args);
 void attention_scores_backward(const AttentionScoresBackward::Args& args);
 void attention_context(const AttentionContext::Args& args);
 void attention_context_backward(const AttentionContextBackward::Args& args);
+void conv1d_forward(const Conv1dForward::Args& args);
+void conv1d_backward(const Conv1dBackward::Args& args);
 void map_conv_forward(const MapConvForward::Args& args);
 void map_conv_backward(const MapConvBackward::Args& args);
 void evolve_forward(const EvolveForward::Args& args);

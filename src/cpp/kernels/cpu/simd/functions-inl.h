@@ -12,6 +12,8 @@ void attention_scores(const AttentionScores::Args& args);
 void attention_scores_backward(const AttentionScoresBackward::Args& args);
 void axpby(const Axpby::Args& args);
 void binary(const Binary::Args& args);
+void conv1d_backward(const Conv1dBackward::Args& args);
+void conv1d_forward(const Conv1dForward::Args& args);
 void cross_entropy_backward(const CrossEntropyBackward::Args& args);
 void cross_entropy_forward(const CrossEntropyForward::Args& args);
 void dropout(const Dropout::Args& args);

@@ -47,12 +47,6 @@ struct FloatProducts {
 };
 
 #if defined(__AVX512F__)
-// Two bfloat16, widened to floats, as the cells of a pair.
-EA_INLINE Vf pair_of(Vf first, Vf second) {
-  typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));
-  return (Vf)((Vu)second | (Vu)first >> 16);
-}
-
 struct PairProducts {
   using T = bfloat16;
   using Cells = Pairs;

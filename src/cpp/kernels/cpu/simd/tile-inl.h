@@ -125,6 +125,12 @@ struct Pairs {
     return sum;
   }
 };
+
+// Two bfloat16, widened to floats, as the cells of a pair.
+EA_INLINE Vf pair_of(Vf first, Vf second) {
+  typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));
+  return (Vf)((Vu)second | (Vu)first >> 16);
+}
 #endif
 
 // A cell, wherever it lies: pairs of bfloat16 may begin at any of them.

@@ -1,0 +1,35 @@
+// Functions on the rows of packed sequences, for Python: one entry an op.
+#include <pybind11/stl.h>
+
+#include "bindings/arguments.h"
+#include "bindings/numpy.h"
+#include "ops/conv1d.h"
+
+namespace ea {
+
+namespace {
+
+using Release = py::call_guard<py::gil_scoped_release>;
+using OptionalVar = std::optional<Var>;
+
+Var or_none(const OptionalVar& v) { return v ? *v : Var(); }
+
+}  // namespace
+
+void bind_sequence_ops(py::module_& ops) {
+  ops.def(
+      "conv1d",
+      [](const Var& x, const Var& weight, const OptionalVar& bias,
+         const PackingPtr& packing, Whole<"conv1d: dilation"> dilation,
+         bool causal) {
+        return conv1d(x, weight, or_none(bias), packing, dilation.value,
+                      causal);
+      },
+      py::arg("x"), py::arg("weight"), py::arg("bias"),
+      py::arg("packing").none(false), py::arg("dilation") = 1,
+      py::arg("causal") = false, Release(),
+      "convolution along each sequence, zeros beyond its ends; x (tokens, in), "
+      "weight (out, in, kernel), bias (out,) or None");
+}
+
+}  // namespace ea

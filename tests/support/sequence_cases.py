@@ -1,0 +1,96 @@
+"""The table of operations on the rows of packed sequences, with NumPy oracles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from support.cases import Case
+from support.op_cases import ops
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution along sequences of the given lengths."""
+
+    lengths: tuple[int, ...]
+    channels: int
+    out: int
+    kernel: int
+    dilation: int
+    causal: bool
+    wide: bool = False
+
+    def __str__(self) -> str:
+        sizes = f"{self.channels}x{self.out}k{self.kernel}d{self.dilation}"
+        where = "causal" if self.causal else "centred"
+        return f"{sizes}_{where}_" + "_".join(map(str, self.lengths))
+
+    @cached_property
+    def packing(self):
+        from evolving_attention import _core
+
+        return _core.Packing(1, np.cumsum([0, *self.lengths]).tolist())
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        weight = (self.out, self.channels, self.kernel)
+        return ((sum(self.lengths), self.channels), weight, (self.out,))
+
+    def call(self, x, weight, bias=None):
+        return ops().conv1d(
+            x, weight, bias, self.packing, self.dilation, causal=self.causal
+        )
+
+    def oracle(self, x, weight, bias=0.0):
+        """Each sequence by itself, with zeros around it."""
+        span = (self.kernel - 1) * self.dilation
+        before = span if self.causal else span // 2
+        rows, begin = [], 0
+        for n in self.lengths:
+            padded = np.pad(x[begin : begin + n], ((before, span - before), (0, 0)))
+            taps = [padded[j * self.dilation :][:n] for j in range(self.kernel)]
+            rows.append(np.einsum("jtc,ocj->to", np.array(taps), weight) + bias)
+            begin += n
+        return np.concatenate(rows) if rows else np.zeros((0, self.out))
+
+
+CONVOLUTIONS = [
+    Convolution((1,), 1, 1, 1, 1, False),
+    Convolution((5,), 2, 3, 3, 1, False),
+    Convolution((5, 1, 0, 7), 3, 2, 3, 1, True),
+    Convolution((7, 3), 2, 5, 3, 2, True),
+    Convolution((7, 3), 2, 5, 5, 2, False),
+    Convolution((4, 2, 1), 1, 17, 3, 16, True),  # most taps reach beyond
+    Convolution((4, 29), 17, 3, 3, 4, False),
+    Convolution((6, 5), 3, 2, 2, 3, True),  # an even kernel
+    Convolution((13,), 33, 34, 1, 1, True),
+    Convolution((0, 0), 3, 2, 3, 1, False),
+    Convolution((23, 7, 40), 48, 96, 3, 8, True, wide=True),
+    Convolution((300, 1, 69, 517), 33, 65, 3, 4, True, wide=True),
+    Convolution((300, 1, 69, 2048), 17, 31, 5, 32, False, wide=True),
+    Convolution((2100, 2500), 16, 50, 3, 1, True, wide=True),  # blocks of tokens
+]
+
+
+def convolutions() -> Iterator[Case]:
+    for one in CONVOLUTIONS:
+        for with_bias in (True, False):
+            yield Case(
+                "conv1d",
+                f"{one}" + ("_bias" if with_bias else ""),
+                one.shapes[: 3 if with_bias else 2],
+                one.call,
+                one.oracle,
+                wide=one.wide,
+                terms=max(1, one.kernel * max(one.channels, one.out), *one.shapes[0]),
+            )
+
+
+def sequence_cases() -> list[Case]:
+    """Every case of an op that works on the rows of packed sequences."""
+    makers = (convolutions,)
+    return [case for maker in makers for case in maker()]
