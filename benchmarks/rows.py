@@ -192,6 +192,20 @@ def growth(record: Record) -> list[Row]:
     return rows
 
 
+def conv1d(record: Record) -> list[Row]:
+    """The convolution along sequences, forward and backward, by shape."""
+    rows = []
+    for shape, result in record["results"].items():
+        for part in ("forward", "backward"):
+            ours, theirs = (
+                result[part][side]["median_s"] for side in ("ours", "torch")
+            )
+            what = f"conv1d {part}, {shape}, {record['settings']['dtype']}"
+            both = (f"{1e3 * seconds:.2f} ms" for seconds in (ours, theirs))
+            rows.append(Row(what, *both, theirs / ours, headline=False, peer=""))
+    return rows
+
+
 # First word of a record's name: its heading, and its rows.
 TITLES = {
     "training": "Training step",
@@ -202,6 +216,7 @@ TITLES = {
     "import": "Import",
     "samebits": "Price of the same bits for any number of threads",
     "growth": "Growth with length and batch",
+    "conv1d": "Convolution along sequences",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "training": training,
@@ -212,6 +227,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "import": imports,
     "samebits": same_bits,
     "growth": growth,
+    "conv1d": conv1d,
 }
 
 

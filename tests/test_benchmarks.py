@@ -257,12 +257,15 @@ def test_a_worker_says_what_went_wrong(peers):
         Worker("no such side", {"threads": 1})
 
 
-@pytest.mark.parametrize("name", ["step_memory", "growth", "import_cost", "same_bits"])
+@pytest.mark.parametrize(
+    "name", ["step_memory", "growth", "import_cost", "same_bits", "conv1d"]
+)
 def test_the_small_benchmarks_run(peers, name, capsys):
     words = {
         "step_memory": ["--size", "tiny", "--batch", "1", "--length", "8"],
         "growth": ["--size", "tiny", "--lengths", "8", "--batches", "1"],
         "import_cost": ["--rounds", "1"],
+        "conv1d": ["--tiny", "--rounds", "1"],
         "same_bits": ["--size", "tiny", "--batch", "1", "--length", "8"],
     }[name]
     if name in ("growth", "same_bits"):
@@ -272,6 +275,7 @@ def test_the_small_benchmarks_run(peers, name, capsys):
         "step_memory": "ours takes",
         "growth": "ratio",
         "import_cost": "MiB",
+        "conv1d": "backward",
         "same_bits": "same bits cost",
     }[name] in capsys.readouterr().out
 
