@@ -50,6 +50,8 @@ KERNEL_OPS = {
     "softmax_backward": ("softmax", "map_softmax"),
     "softmax_forward": ("softmax", "map_softmax"),
     "sum": ("sum", "linear", "add", "mul", "conv1d"),
+    "weight_norm_backward": ("weight_norm",),
+    "weight_norm_forward": ("weight_norm",),
 }
 OWN_TEST = {"adamw", "radam", "sum_of_squares"}  # optimizer kernels, below
 

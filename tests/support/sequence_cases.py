@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +91,33 @@ def convolutions() -> Iterator[Case]:
             )
 
 
+def _weight_norm(v, g):
+    flat = v.reshape(len(v), -1)
+    return (g.reshape(-1, 1) * flat / np.linalg.norm(flat, axis=1)[:, None]).reshape(
+        v.shape
+    )
+
+
+def weight_norms() -> Iterator[Case]:
+    shapes = [(1, 1), (3, 2), (5, 7), (2, 3, 5), (3, 17, 3), (4, 1, 1), (2, 3, 2, 2)]
+    shapes += [(1, 69)]
+    wide = [(517, 259), (130, 128, 3)]
+    for shape in shapes + wide:
+        for lengths in (shape[:1], (shape[0], *(1 for _ in shape[1:]))):
+            yield Case(
+                "weight_norm",
+                "x".join(map(str, shape)) + f"_g{len(lengths)}",
+                (shape, lengths),
+                lambda v, g: ops().weight_norm(v, g),
+                _weight_norm,
+                wide=shape in wide,
+                positive=True,  # away from zero, where there is no direction
+                terms=math.prod(shape[1:]),
+                cancels=2.0,  # dw - u (dw u): of one column nothing is left
+            )
+
+
 def sequence_cases() -> list[Case]:
     """Every case of an op that works on the rows of packed sequences."""
-    makers = (convolutions,)
+    makers = (convolutions, weight_norms)
     return [case for maker in makers for case in maker()]

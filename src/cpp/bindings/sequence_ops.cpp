@@ -4,6 +4,7 @@
 #include "bindings/arguments.h"
 #include "bindings/numpy.h"
 #include "ops/conv1d.h"
+#include "ops/weight_norm.h"
 
 namespace ea {
 
@@ -30,6 +31,8 @@ void bind_sequence_ops(py::module_& ops) {
       py::arg("causal") = false, Release(),
       "convolution along each sequence, zeros beyond its ends; x (tokens, in), "
       "weight (out, in, kernel), bias (out,) or None");
+  ops.def("weight_norm", &weight_norm, py::arg("v"), py::arg("g"), Release(),
+          "g v / |v|, the norm over all axes but the first");
 }
 
 }  // namespace ea

@@ -82,6 +82,10 @@ void register_cpu_kernels() {
   add<AttentionContext>(a::attention_context, b::attention_context, narrow_v);
   add<AttentionContextBackward>(a::attention_context_backward,
                                 b::attention_context_backward, narrow_v);
+  add<WeightNormForward>(a::weight_norm_forward, b::weight_norm_forward,
+                         narrow_v);
+  add<WeightNormBackward>(a::weight_norm_backward, b::weight_norm_backward,
+                          narrow_v);
   add<Conv1dForward>(a::conv1d_forward, b::conv1d_forward, narrow_weight);
   add<Conv1dBackward>(a::conv1d_backward, b::conv1d_backward, narrow_weight);
   add<MapConvForward>(a::map_conv_forward, b::map_conv_forward, narrow_weight);

@@ -16,6 +16,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
+#include "kernels/weight_norm.h"
 
 // All take float32, bfloat16 and float64, load each element into the wider
 // Accumulator<T>, compute there and round once when they store. All run on the
@@ -43,6 +44,8 @@ void attention_scores(const AttentionScores::Args& args);
 void attention_scores_backward(const AttentionScoresBackward::Args& args);
 void attention_context(const AttentionContext::Args& args);
 void attention_context_backward(const AttentionContextBackward::Args& args);
+void weight_norm_forward(const WeightNormForward::Args& args);
+void weight_norm_backward(const WeightNormBackward::Args& args);
 void conv1d_forward(const Conv1dForward::Args& args);
 void conv1d_backward(const Conv1dBackward::Args& args);
 void map_conv_forward(const MapConvForward::Args& args);

@@ -27,6 +27,8 @@ void register_ref_kernels() {
   register_kernel<AttentionContext>("ref", ref::attention_context);
   register_kernel<AttentionContextBackward>("ref",
                                             ref::attention_context_backward);
+  register_kernel<WeightNormForward>("ref", ref::weight_norm_forward);
+  register_kernel<WeightNormBackward>("ref", ref::weight_norm_backward);
   register_kernel<Conv1dForward>("ref", ref::conv1d_forward);
   register_kernel<Conv1dBackward>("ref", ref::conv1d_backward);
   register_kernel<MapConvForward>("ref", ref::map_conv_forward);

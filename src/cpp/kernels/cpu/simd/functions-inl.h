@@ -32,5 +32,7 @@ void softmax_backward(const SoftmaxBackward::Args& args);
 void softmax_forward(const SoftmaxForward::Args& args);
 void sum(const Sum::Args& args);
 void sum_of_squares(const SumOfSquares::Args& args);
+void weight_norm_backward(const WeightNormBackward::Args& args);
+void weight_norm_forward(const WeightNormForward::Args& args);
 
 }  // namespace ea::simd::EA_TARGET

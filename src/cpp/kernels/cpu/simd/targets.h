@@ -18,6 +18,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
+#include "kernels/weight_norm.h"
 
 #if defined(EA_TARGET)
 #include "kernels/cpu/simd/functions-inl.h"

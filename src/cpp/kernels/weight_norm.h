@@ -1,0 +1,27 @@
+// Contract: rows of a weight as a length times a direction.
+#pragma once
+
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// w[r] = g[r] v[r] / |v[r]|. v, w [rows, width] contiguous, g [rows]; norm
+// [rows] receives |v[r]|, float32 (float64 for float64). A row of zeros has no
+// direction and gives NaN.
+struct WeightNormForward {
+  static constexpr const char* name = "weight_norm_forward";
+  struct Args {
+    TensorView v, g, w, norm;
+  };
+};
+
+// With u = v / |v|: dg = dw u; dv = g / |v| (dw - u (dw u)).
+struct WeightNormBackward {
+  static constexpr const char* name = "weight_norm_backward";
+  struct Args {
+    TensorView dw, v, g, norm;
+    TensorView dv, dg;
+  };
+};
+
+}  // namespace ea
