@@ -14,13 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mistakes import files, inputs, settings, tensors
+from mistakes import files, inputs, sequences, settings, tensors
 from mistakes.row import IDS, Row, model
 
 import evolving_attention as ea
 from evolving_attention.cli.main import app
 
-ROOMS = {"inputs": inputs, "tensors": tensors, "settings": settings, "files": files}
+ROOMS = {
+    "inputs": inputs,
+    "tensors": tensors,
+    "sequences": sequences,
+    "settings": settings,
+    "files": files,
+}
 TABLE = {
     f"{room}: {name}": row
     for room, module in ROOMS.items()

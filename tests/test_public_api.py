@@ -22,9 +22,11 @@ BertForPreTraining BertForSequenceClassification RobertaConfig RobertaModel
 RobertaForMaskedLM RobertaForSequenceClassification Tensor from_dlpack no_grad
 manual_seed set_num_threads get_num_threads set_memory_limit doctor
 Trainer TrainingArguments EarlyStoppingCallback TrainerCallback EvalPrediction
-optim.AdamW glue.load glue.metrics glue.TASKS attention.Vanilla attention.Evolving
+optim.AdamW optim.RAdam
+glue.load glue.metrics glue.TASKS attention.Vanilla attention.Evolving
 attention.Residual attention.Predictive attention.CustomEvolve attention.register
-functional.evolving_attention functional.linear functional.map_conv
+functional.evolving_attention functional.linear functional.map_conv functional.conv1d
+functional.weight_norm functional.batch_norm
 callbacks.TensorBoard
 Error ConfigError InputError ShapeError DTypeError DataError CheckpointError
 UnsafeCheckpointError BackendUnavailable MissingExtraError KernelNotFound OutOfMemory

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from support.cases import Case
+from support.cases import Case, as_float64
 from support.op_cases import ops
 
 
@@ -117,7 +117,50 @@ def weight_norms() -> Iterator[Case]:
             )
 
 
+def _running(width: int, dtype: str):
+    """Some statistics, new for each call: training changes them."""
+    from evolving_attention import _core
+
+    values = np.linspace(-0.5, 1.5, width), np.linspace(0.2, 3.0, width)
+    wide = "float64" if dtype == "float64" else "float32"
+    return [_core.Tensor(a, dtype=wide) for a in values]
+
+
+def _batch_norm(training: bool):
+    def call(x, weight, bias):
+        running = _running(x.shape[1], x.dtype)
+        return ops().batch_norm(x, weight, bias, *running, training, 0.1, 1e-3)
+
+    def oracle(x, weight, bias):
+        mean, variance = (as_float64(a) for a in _running(x.shape[1], "float64"))
+        if training:
+            mean, variance = x.mean(0), x.var(0)
+        return (x - mean) / np.sqrt(variance + 1e-3) * weight + bias
+
+    return call, oracle
+
+
+def batch_norms() -> Iterator[Case]:
+    sizes = [(2, 1), (3, 2), (5, 7), (17, 3), (2, 16), (9, 33), (4, 5), (31, 1)]
+    wide = [(69, 131), (2517, 129)]
+    for shape in [*sizes, (1, 3), (0, 4), *wide]:
+        for training in (False, True):
+            if training and shape[0] < 2:
+                continue  # refused: see mistakes/sequences.py
+            call, oracle = _batch_norm(training)
+            yield Case(
+                "batch_norm",
+                f"{shape[0]}x{shape[1]}_{'training' if training else 'evaluation'}",
+                (shape, shape[1:], shape[1:]),
+                call,
+                oracle,
+                wide=shape in wide,
+                terms=max(shape),
+                cancels=1.0,  # of two rows the gradient is all but zero
+            )
+
+
 def sequence_cases() -> list[Case]:
     """Every case of an op that works on the rows of packed sequences."""
-    makers = (convolutions, weight_norms)
+    makers = (convolutions, weight_norms, batch_norms)
     return [case for maker in makers for case in maker()]

@@ -13,6 +13,20 @@ namespace ea {
 
 namespace {
 
+thread_local bool second_run = false;
+
+// This thread's second run lasts as long as one of these; they may nest.
+class SecondRun {
+ public:
+  SecondRun() : outer_(second_run) { second_run = true; }
+  ~SecondRun() { second_run = outer_; }
+  SecondRun(const SecondRun&) = delete;
+  SecondRun& operator=(const SecondRun&) = delete;
+
+ private:
+  bool outer_;
+};
+
 // What f(inputs) gave the first time, to be found again.
 struct FirstRun {
   const char* name;
@@ -27,6 +41,7 @@ Shape shape_of(const Var& output) {
 std::vector<Var> run_again(const Recomputed& f, const std::vector<Var>& inputs,
                            const FirstRun& first) {
   ReplayStreams replay(first.streams);
+  const SecondRun second;
   std::vector<Var> outputs = f(inputs);
   bool same = replay.finished() && outputs.size() == first.shapes.size();
   for (std::size_t i = 0; same && i < outputs.size(); ++i) {
@@ -41,6 +56,8 @@ std::vector<Var> run_again(const Recomputed& f, const std::vector<Var>& inputs,
 }
 
 }  // namespace
+
+bool recomputing() { return second_run; }
 
 std::vector<Var> recompute(const char* name, Recomputed f,
                            const std::vector<Var>& inputs) {

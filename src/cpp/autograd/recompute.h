@@ -19,4 +19,8 @@ using Recomputed = std::function<std::vector<Var>(const std::vector<Var>&)>;
 std::vector<Var> recompute(const char* name, Recomputed f,
                            const std::vector<Var>& inputs);
 
+// Whether this thread runs such a function for the second time: what it does
+// beside its outputs (a batch norm's running statistics) is done already.
+bool recomputing();
+
 }  // namespace ea

@@ -3,6 +3,7 @@
 
 #include "bindings/arguments.h"
 #include "bindings/numpy.h"
+#include "ops/batch_norm.h"
 #include "ops/conv1d.h"
 #include "ops/weight_norm.h"
 
@@ -33,6 +34,20 @@ void bind_sequence_ops(py::module_& ops) {
       "weight (out, in, kernel), bias (out,) or None");
   ops.def("weight_norm", &weight_norm, py::arg("v"), py::arg("g"), Release(),
           "g v / |v|, the norm over all axes but the first");
+  ops.def(
+      "batch_norm",
+      [](const Var& x, const Var& weight, const Var& bias,
+         const OptionalVar& mean, const OptionalVar& variance, bool training,
+         double momentum, double eps) {
+        return batch_norm(x, weight, bias, {or_none(mean), or_none(variance)},
+                          training, momentum, eps);
+      },
+      py::arg("x"), py::arg("weight"), py::arg("bias"),
+      py::arg("running_mean") = py::none(),
+      py::arg("running_variance") = py::none(), py::arg("training") = false,
+      py::arg("momentum") = 0.1, py::arg("eps") = 1e-5, Release(),
+      "normalises channels over all tokens; x (tokens, channels); the running "
+      "statistics, float32 (channels,), change in place in training");
 }
 
 }  // namespace ea

@@ -82,6 +82,10 @@ void register_cpu_kernels() {
   add<AttentionContext>(a::attention_context, b::attention_context, narrow_v);
   add<AttentionContextBackward>(a::attention_context_backward,
                                 b::attention_context_backward, narrow_v);
+  add<BatchStatistics>(a::batch_statistics, b::batch_statistics, narrow_x);
+  add<BatchNormForward>(a::batch_norm_forward, b::batch_norm_forward, narrow_x);
+  add<BatchNormBackward>(a::batch_norm_backward, b::batch_norm_backward,
+                         narrow_x);
   add<WeightNormForward>(a::weight_norm_forward, b::weight_norm_forward,
                          narrow_v);
   add<WeightNormBackward>(a::weight_norm_backward, b::weight_norm_backward,

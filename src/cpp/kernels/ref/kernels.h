@@ -3,6 +3,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/batch_norm.h"
 #include "kernels/conv1d.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
@@ -44,6 +45,9 @@ void attention_scores(const AttentionScores::Args& args);
 void attention_scores_backward(const AttentionScoresBackward::Args& args);
 void attention_context(const AttentionContext::Args& args);
 void attention_context_backward(const AttentionContextBackward::Args& args);
+void batch_statistics(const BatchStatistics::Args& args);
+void batch_norm_forward(const BatchNormForward::Args& args);
+void batch_norm_backward(const BatchNormBackward::Args& args);
 void weight_norm_forward(const WeightNormForward::Args& args);
 void weight_norm_backward(const WeightNormBackward::Args& args);
 void conv1d_forward(const Conv1dForward::Args& args);

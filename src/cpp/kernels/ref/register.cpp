@@ -27,6 +27,9 @@ void register_ref_kernels() {
   register_kernel<AttentionContext>("ref", ref::attention_context);
   register_kernel<AttentionContextBackward>("ref",
                                             ref::attention_context_backward);
+  register_kernel<BatchStatistics>("ref", ref::batch_statistics);
+  register_kernel<BatchNormForward>("ref", ref::batch_norm_forward);
+  register_kernel<BatchNormBackward>("ref", ref::batch_norm_backward);
   register_kernel<WeightNormForward>("ref", ref::weight_norm_forward);
   register_kernel<WeightNormBackward>("ref", ref::weight_norm_backward);
   register_kernel<Conv1dForward>("ref", ref::conv1d_forward);

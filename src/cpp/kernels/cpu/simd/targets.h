@@ -6,6 +6,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/batch_norm.h"
 #include "kernels/conv1d.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"

@@ -1,0 +1,41 @@
+// Contract: normalisation of channels over the rows of a batch.
+#pragma once
+
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// mean[c], variance[c] of the rows of x [rows, width], rows >= 1; the variance
+// is the biased one, mean (x - mean)^2. Both float32 (float64 for float64);
+// fixed blocks of rows combine in order.
+struct BatchStatistics {
+  static constexpr const char* name = "batch_statistics";
+  struct Args {
+    TensorView x, mean, variance;
+  };
+};
+
+// y = (x - mean) rstd weight + bias, rstd = 1/sqrt(variance + eps). x, y [rows,
+// width] contiguous; weight, bias [width] of their type; mean, variance, rstd
+// [width] as above. rstd is written.
+struct BatchNormForward {
+  static constexpr const char* name = "batch_norm_forward";
+  struct Args {
+    TensorView x, weight, bias, mean, variance, y, rstd;
+    double eps;
+  };
+};
+
+// With h = (x - mean) rstd: dbias = sum_rows dy; dweight = sum_rows dy h; dx =
+// weight rstd (dy - dbias / rows - h dweight / rows) where mean and variance
+// are those of x (of_batch), else weight rstd dy. Sums as above.
+struct BatchNormBackward {
+  static constexpr const char* name = "batch_norm_backward";
+  struct Args {
+    TensorView dy, x, weight, mean, rstd;
+    TensorView dx, dweight, dbias;
+    bool of_batch;
+  };
+};
+
+}  // namespace ea

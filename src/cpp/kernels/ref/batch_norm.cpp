@@ -1,0 +1,102 @@
+// Reference batch normalisation: statistics in two passes, channel by channel.
+#include <cmath>
+#include <vector>
+
+#include "kernels/ref/kernels.h"
+
+namespace ea::ref {
+
+namespace {
+
+template <typename T>
+void statistics_of(const BatchStatistics::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = args.x.dim(0);
+  const std::int64_t width = args.x.dim(1);
+  const T* x = args.x.as<T>();
+  for (std::int64_t c = 0; c < width; ++c) {
+    A mean = 0;
+    for (std::int64_t r = 0; r < rows; ++r) mean += A(x[r * width + c]);
+    mean /= A(rows);
+    A variance = 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const A centred = A(x[r * width + c]) - mean;
+      variance += centred * centred;
+    }
+    args.mean.as<A>()[c] = mean;
+    args.variance.as<A>()[c] = variance / A(rows);
+  }
+}
+
+template <typename T>
+void forward_of(const BatchNormForward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t width = args.x.dim(1);
+  const A* mean = args.mean.as<A>();
+  const A* variance = args.variance.as<A>();
+  A* rstd = args.rstd.as<A>();
+  for (std::int64_t c = 0; c < width; ++c) {
+    rstd[c] = 1 / std::sqrt(variance[c] + A(args.eps));
+  }
+  const T* x = args.x.as<T>();
+  for (std::int64_t i = 0; i < args.x.numel(); ++i) {
+    const std::int64_t c = i % width;
+    args.y.as<T>()[i] =
+        T((A(x[i]) - mean[c]) * rstd[c] * A(args.weight.as<T>()[c]) +
+          A(args.bias.as<T>()[c]));
+  }
+}
+
+// As in ref/layer_norm.cpp, with rows in the place of columns: of the batch's
+// own statistics dh_j/dx_i = rstd ([i = j] - 1/n - h_i h_j / n), and with g =
+// dy weight, which a channel has in common,
+//   dx_i = rstd (g_i - mean(g) - h_i mean(g h)).
+template <typename T>
+void backward_of(const BatchNormBackward::Args& args) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = args.x.dim(0);
+  const std::int64_t width = args.x.dim(1);
+  const T* x = args.x.as<T>();
+  const T* dy = args.dy.as<T>();
+  for (std::int64_t c = 0; c < width; ++c) {
+    const A mean = args.mean.as<A>()[c];
+    const A rstd = args.rstd.as<A>()[c];
+    A sum = 0;
+    A sum_h = 0;
+    for (std::int64_t i = c; i < rows * width; i += width) {
+      sum += A(dy[i]);
+      sum_h += A(dy[i]) * ((A(x[i]) - mean) * rstd);
+    }
+    args.dbias.as<T>()[c] = T(sum);
+    args.dweight.as<T>()[c] = T(sum_h);
+    const A scale = A(args.weight.as<T>()[c]) * rstd;
+    const A mean_dy = args.of_batch ? sum / A(rows) : A(0);
+    const A mean_dyh = args.of_batch ? sum_h / A(rows) : A(0);
+    for (std::int64_t i = c; i < rows * width; i += width) {
+      const A h = (A(x[i]) - mean) * rstd;
+      args.dx.as<T>()[i] = T(scale * (A(dy[i]) - mean_dy - h * mean_dyh));
+    }
+  }
+}
+
+}  // namespace
+
+void batch_statistics(const BatchStatistics::Args& args) {
+  visit_floating(args.x.dtype, BatchStatistics::name, [&](auto tag) {
+    statistics_of<typename decltype(tag)::type>(args);
+  });
+}
+
+void batch_norm_forward(const BatchNormForward::Args& args) {
+  visit_floating(args.x.dtype, BatchNormForward::name, [&](auto tag) {
+    forward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+void batch_norm_backward(const BatchNormBackward::Args& args) {
+  visit_floating(args.x.dtype, BatchNormBackward::name, [&](auto tag) {
+    backward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+}  // namespace ea::ref

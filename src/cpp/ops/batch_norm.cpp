@@ -1,0 +1,122 @@
+// Batch normalisation: statistics, running averages, and the affine map.
+#include "ops/batch_norm.h"
+
+#include "autograd/node.h"
+#include "autograd/recompute.h"
+#include "kernels/batch_norm.h"
+#include "kernels/elementwise.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+void check_settings(double momentum, double eps) {
+  EA_CHECK_AS(ConfigError, momentum >= 0 && momentum <= 1, "batch_norm",
+              "momentum {} is outside [0, 1]", momentum);
+  EA_CHECK_AS(ConfigError, eps >= 0, "batch_norm",
+              "eps {} is negative, expected 0 or more", eps);
+}
+
+void check_running(const RunningStatistics& running, const Shape& expected,
+                   DType dtype, bool training) {
+  const bool given = running.mean.defined();
+  EA_CHECK_AS(InputError, given == running.variance.defined(), "batch_norm",
+              "running_{} is None, expected both running statistics or none",
+              given ? "variance" : "mean");
+  EA_CHECK_AS(InputError, given || training, "batch_norm",
+              "running_mean and running_variance are None, but evaluation "
+              "reads them; pass them, or training=True");
+  if (!given) return;
+  EA_CHECK(
+      running.mean.shape() == expected && running.variance.shape() == expected,
+      "batch_norm",
+      "running_mean has shape {}, running_variance {}, "
+      "expected {}",
+      running.mean.shape(), running.variance.shape(), expected);
+  EA_CHECK_AS(
+      DTypeError,
+      running.mean.dtype() == dtype && running.variance.dtype() == dtype,
+      "batch_norm", "running_mean is {}, running_variance {}, expected {}",
+      running.mean.dtype(), running.variance.dtype(), dtype);
+  EA_CHECK(running.mean.data().is_contiguous() &&
+               running.variance.data().is_contiguous(),
+           "batch_norm", "the running statistics are not contiguous");
+}
+
+void check_arguments(const Var& x, const Var& weight, const Var& bias,
+                     bool training) {
+  EA_CHECK(x.rank() == 2, "batch_norm",
+           "input has shape {}, expected packed tokens (tokens, channels)",
+           x.shape());
+  const std::int64_t width = x.dim(1);
+  EA_CHECK(weight.shape() == Shape({width}) && bias.shape() == Shape({width}),
+           "batch_norm", "weight has shape {}, bias {}, expected ({},)",
+           weight.shape(), bias.shape(), width);
+  EA_CHECK_AS(DTypeError,
+              weight.dtype() == x.dtype() && bias.dtype() == x.dtype(),
+              "batch_norm",
+              "input is {}, weight {}, bias {}: expected one type; use "
+              ".to(dtype)",
+              x.dtype(), weight.dtype(), bias.dtype());
+  EA_CHECK_AS(InputError, !training || x.dim(0) >= 2, "batch_norm",
+              "the batch has {} token{}, training expected at least 2, because "
+              "one has no variance; use a larger batch, or evaluation mode",
+              x.dim(0), x.dim(0) == 1 ? "" : "s");
+}
+
+// running = (1 - momentum) running + momentum now
+void move_towards(const Tensor& now, double momentum, double factor,
+                  const Tensor& running) {
+  kernels::run<Axpby>(
+      {momentum * factor, now, 1.0 - momentum, running, running});
+  running.storage()->note_write();
+}
+
+}  // namespace
+
+Var batch_norm(const Var& x, const Var& weight, const Var& bias,
+               const RunningStatistics& running, bool training, double momentum,
+               double eps) {
+  const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  check_settings(momentum, eps);
+  check_arguments(x, weight, bias, training);
+  const Shape channels{x.dim(1)};
+  check_running(running, channels, wide, training);
+  const Tensor rows = contiguous(x.data());
+  const Tensor w = contiguous(weight.data());
+  Tensor mean, variance;
+  if (training) {
+    mean = empty(channels, wide);
+    variance = empty(channels, wide);
+    kernels::run<BatchStatistics>({rows, mean, variance});
+    if (running.mean.defined() && !recomputing()) {
+      const auto n = static_cast<double>(x.dim(0));
+      move_towards(mean, momentum, 1.0, running.mean.data());
+      move_towards(variance, momentum, n / (n - 1.0), running.variance.data());
+    }
+  } else {
+    // A copy, for the backward: training may move them until then.
+    mean = clone(running.mean.data());
+    variance = running.variance.data();
+  }
+  const Tensor rstd = empty(channels, wide);
+  const Tensor y = empty(x.shape(), x.dtype());
+  kernels::run<BatchNormForward>(
+      {rows, w, contiguous(bias.data()), mean, variance, y, rstd, eps});
+  return record(
+      "batch_norm", y, {x, weight, bias}, {rows, w, mean, rstd},
+      [training](const Node& node, const Tensor& grad) {
+        const Tensor& x = node.saved(0);
+        const Tensor& w = node.saved(1);
+        const Tensor dx = empty(x.shape(), x.dtype());
+        const Tensor dw = empty(w.shape(), w.dtype());
+        const Tensor db = empty(w.shape(), w.dtype());
+        kernels::run<BatchNormBackward>({contiguous(grad), x, w, node.saved(2),
+                                         node.saved(3), dx, dw, db, training});
+        return Node::Gradients{dx, dw, db};
+      });
+}
+
+}  // namespace ea
