@@ -17,6 +17,8 @@ void bind_ops(py::module_& m);
 // Called by bind_ops, with the module of the ops.
 void bind_sequence_ops(py::module_& ops);
 void bind_attention(py::module_& m);
+// Before bind_models: models are modules.
+void bind_modules(py::module_& m);
 void bind_models(py::module_& m);
 void bind_optim(py::module_& m);
 

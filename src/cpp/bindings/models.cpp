@@ -1,10 +1,9 @@
-// Models for Python: build from a config, name parameters, run forward.
+// Models for Python: build from a config, run forward.
 #include "models/model.h"
 
 #include <pybind11/stl.h>
 
 #include <memory>
-#include <set>
 
 #include "bindings/arguments.h"
 #include "bindings/attention.h"
@@ -38,22 +37,6 @@ std::unique_ptr<Model> create(const std::string& architecture,
               "dtype must be float32, bfloat16 or float64, got {}", dtype);
   c.make_evolve = evolve_maker(config, slot);
   return create_model(architecture, c);
-}
-
-// Draws the initial values of the named parameters, in the model's order.
-void initialize_parameters(Model& model, const std::set<std::string>& names) {
-  const py::gil_scoped_release release;
-  for (const Module::Parameter& p : model.parameters()) {
-    if (names.count(p.name) > 0) initialize(p.var.data(), p.init);
-  }
-}
-
-py::list named_parameters(const Model& model) {
-  py::list all;
-  for (const Module::Parameter& p : model.parameters()) {
-    all.append(py::make_tuple(p.name, p.var));
-  }
-  return all;
 }
 
 void put(py::dict& out, const char* name, const Var& value) {
@@ -125,17 +108,7 @@ py::dict forward(Model& model, const py::object& input_ids,
 }  // namespace
 
 void bind_models(py::module_& m) {
-  py::class_<Model>(m, "Model", "An architecture with its parameters.")
-      .def("named_parameters", &named_parameters)
-      .def("initialize", &initialize_parameters, py::arg("names"),
-           "Draws initial values for the named parameters.")
-      .def(
-          "train", [](Model& self, bool mode) { self.train(mode); },
-          py::arg("mode") = true)
-      .def_property_readonly("training", &Model::training)
-      .def("set_recompute", &Model::set_recompute, py::arg("recompute"),
-           "Whether backward makes the layers' activations again.")
-      .def_property_readonly("recomputes", &Model::recomputes)
+  py::class_<Model, Module>(m, "Model", "An architecture with its parameters.")
       .def("forward", &forward, py::arg("input_ids"),
            py::arg("attention_mask") = py::none(),
            py::arg("token_type_ids") = py::none(),

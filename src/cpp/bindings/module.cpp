@@ -18,6 +18,7 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_tensor(m);
   ea::bind_ops(m);
   ea::bind_attention(m);
+  ea::bind_modules(m);
   ea::bind_models(m);
   ea::bind_optim(m);
 }

@@ -1,7 +1,8 @@
-// Small modules: affine map, layer norm, embedding table.
+// Small modules: affine map, layer norm, batch norm, embedding table.
 #pragma once
 
 #include "nn/module.h"
+#include "ops/batch_norm.h"
 #include "ops/feed_forward.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
@@ -45,6 +46,33 @@ class LayerNorm : public Module {
  private:
   Var weight_, bias_;
   double eps_;
+};
+
+// Over the tokens of a packed batch: the batch's own statistics in training,
+// the running ones, which are buffers, in evaluation.
+class BatchNorm : public Module {
+ public:
+  BatchNorm(std::int64_t channels, DType dtype, double momentum = 0.1,
+            double eps = 1e-5)
+      : weight_(add_parameter("weight", {channels}, dtype, Init::ones())),
+        bias_(add_parameter("bias", {channels}, dtype, {})),
+        running_{
+            add_buffer("running_mean", {channels}, wide(dtype), {}),
+            add_buffer("running_var", {channels}, wide(dtype), Init::ones())},
+        momentum_(momentum),
+        eps_(eps) {}
+  Var operator()(const Var& x) const {
+    return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_);
+  }
+
+ private:
+  static DType wide(DType dtype) {
+    return dtype == DType::f64 ? DType::f64 : DType::f32;
+  }
+
+  Var weight_, bias_;
+  RunningStatistics running_;
+  double momentum_, eps_;
 };
 
 class Embedding : public Module {

@@ -1,4 +1,4 @@
-// Walking of the parameter tree.
+// Walking of the tree of parameters and buffers.
 #include "nn/module.h"
 
 namespace ea {
@@ -11,6 +11,16 @@ std::vector<Module::Parameter> Module::parameters(
   for (const auto& [name, child] : children_) {
     const std::string below = name.empty() ? prefix : prefix + name + ".";
     for (Parameter& p : child->parameters(below)) all.push_back(std::move(p));
+  }
+  return all;
+}
+
+std::vector<Module::Buffer> Module::buffers(const std::string& prefix) const {
+  std::vector<Buffer> all;
+  for (const Buffer& b : own_buffers_) all.push_back({prefix + b.name, b.var});
+  for (const auto& [name, child] : children_) {
+    const std::string below = name.empty() ? prefix : prefix + name + ".";
+    for (Buffer& b : child->buffers(below)) all.push_back(std::move(b));
   }
   return all;
 }
@@ -29,6 +39,13 @@ Var Module::add_parameter(const std::string& name, const Shape& shape,
                           DType dtype, const Init& init) {
   own_.push_back({name, Var(zeros(shape, dtype), true), init});
   return own_.back().var;
+}
+
+Var Module::add_buffer(const std::string& name, const Shape& shape, DType dtype,
+                       const Init& init) {
+  own_buffers_.push_back({name, Var(empty(shape, dtype))});
+  initialize(own_buffers_.back().var.data(), init);
+  return own_buffers_.back().var;
 }
 
 void Module::add_child(const std::string& name, Module& child) {

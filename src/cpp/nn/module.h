@@ -1,4 +1,4 @@
-// A tree of named parameters.
+// A tree of named parameters and buffers.
 #pragma once
 
 #include <string>
@@ -20,6 +20,13 @@ class Module {
     Init init;
   };
 
+  // State that is saved and loaded with the parameters, and that training
+  // changes, but no optimizer: the running statistics of a batch norm.
+  struct Buffer {
+    std::string name;
+    Var var;
+  };
+
   Module() = default;
   virtual ~Module() = default;
   Module(const Module&) = delete;
@@ -27,6 +34,7 @@ class Module {
 
   // All parameters below this module, depth first, with dotted names.
   std::vector<Parameter> parameters(const std::string& prefix = "") const;
+  std::vector<Buffer> buffers(const std::string& prefix = "") const;
   void train(bool training);
   bool training() const { return training_; }
   // Whether the layers of a stack keep no activations in training: see
@@ -38,11 +46,15 @@ class Module {
   // Allocates a parameter; its values are set by initialize() or loading.
   Var add_parameter(const std::string& name, const Shape& shape, DType dtype,
                     const Init& init);
+  // Allocates a buffer and sets its values: they need no drawing.
+  Var add_buffer(const std::string& name, const Shape& shape, DType dtype,
+                 const Init& init);
   // An empty name makes the child's names appear as the parent's own.
   void add_child(const std::string& name, Module& child);
 
  private:
   std::vector<Parameter> own_;
+  std::vector<Buffer> own_buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
   bool training_ = true;
   bool recompute_ = false;

@@ -67,6 +67,7 @@ class PreTrainedModel(RecomputeMixin):
             config.model_type, options, dtype, config.attention.core_slot()
         )
         self._named: list[tuple[str, Tensor]] = self._core.named_parameters()
+        self._buffers: list[tuple[str, Tensor]] = self._core.named_buffers()
         self.load_report: Any | None = None
 
     def _initialize(self, names: Iterable[str]) -> None:
@@ -183,6 +184,13 @@ class PreTrainedModel(RecomputeMixin):
         """(name, tensor) of every parameter, tied ones once; Hugging Face's names."""
         return iter(self._named)
 
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """(name, tensor) of what training changes, but no optimizer.
+
+        Running statistics of batch norms; saved and loaded with the parameters.
+        """
+        return iter(self._buffers)
+
     def parameters(self) -> Iterator[Tensor]:
         """Every parameter once."""
         return (tensor for _, tensor in self._named)
@@ -197,8 +205,14 @@ class PreTrainedModel(RecomputeMixin):
             tensor.grad = None
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Name to array, on the parameters' own memory (copy what you want to keep)."""
-        return {name: tensor.numpy() for name, tensor in self._named}
+        """Name to array, of parameters and buffers, on their own memory.
+
+        Copy what you want to keep.
+        """
+        return {name: tensor.numpy() for name, tensor in self._state()}
+
+    def _state(self) -> list[tuple[str, Tensor]]:
+        return [*self._named, *self._buffers]
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Any:
         """Copy values in by name; returns the :class:`LoadReport`.
@@ -229,7 +243,7 @@ class PreTrainedModel(RecomputeMixin):
     ) -> Any:
         from evolving_attention.interop.load_report import match
 
-        shapes = {name: tensor.shape for name, tensor in self._named}
+        shapes = {name: tensor.shape for name, tensor in self._state()}
         assigned, report = match(
             shapes,
             arrays,
@@ -240,7 +254,7 @@ class PreTrainedModel(RecomputeMixin):
             source=source,
         )
         self._check_finite(assigned, source)
-        for name, tensor in self._named:
+        for name, tensor in self._state():
             if name in assigned:
                 tensor.copy_(assigned[name])
         return report

@@ -18,7 +18,7 @@ def converted(model: PreTrainedModel, dtype: str) -> Any:
     """
     copy = type(model).__new__(type(model))
     copy._build(model.config, dtype)
-    for (_, mine), (_, theirs) in zip(copy._named, model._named, strict=True):
+    for (_, mine), (_, theirs) in zip(copy._state(), model._state(), strict=True):
         mine.copy_(theirs.numpy())
     copy.load_report = model.load_report
     if model.is_gradient_checkpointing:

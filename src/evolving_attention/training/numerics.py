@@ -54,14 +54,19 @@ def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
     Raises:
         NonFiniteError: names the first such tensor.
     """
-    tensors: Iterable[tuple[str, Any]] = model.named_parameters()
-    for name, value in tensors:
-        if not all_finite(value):
-            raise NonFiniteError(
-                f"{what}: parameter {name} holds NaN or infinity, expected finite "
-                "weights; nothing was saved, go on from the last checkpoint",
-                {"tensor": name, "kind": "parameter"},
-            )
+    buffers = getattr(model, "named_buffers", tuple)  # running statistics, if any
+    tensors: dict[str, Iterable[tuple[str, Any]]] = {
+        "parameter": model.named_parameters(),
+        "buffer": buffers(),
+    }
+    for kind, named in tensors.items():
+        for name, value in named:
+            if not all_finite(value):
+                raise NonFiniteError(
+                    f"{what}: {kind} {name} holds NaN or infinity, expected finite "
+                    "weights; nothing was saved, go on from the last checkpoint",
+                    {"tensor": name, "kind": kind},
+                )
     if optimizer is None:
         return
     for name, value in optimizer_tensors(optimizer, parameter_names(optimizer)):
