@@ -13,8 +13,12 @@ from . import ops
 
 __all__: list[str] = [
     "AdamW",
+    "BatchNorm",
     "Model",
+    "Module",
+    "MomentOptimizer",
     "Packing",
+    "RAdam",
     "Tensor",
     "attention_kinds",
     "build_info",
@@ -124,7 +128,43 @@ class Packing:
     @property
     def offsets(self) -> list[int]: ...
 
-class Model:
+class Module:
+    """
+    A tree of named parameters and buffers.
+    """
+    def initialize(self, names: collections.abc.Set[str]) -> None:
+        """
+        Draws initial values for the named parameters.
+        """
+    def named_buffers(self) -> list:
+        """
+        State that is saved with the parameters, but not optimized.
+        """
+    def named_parameters(self) -> list: ...
+    def set_recompute(self, recompute: bool) -> None:
+        """
+        Whether backward makes the layers' activations again.
+        """
+    def train(self, mode: bool = True) -> None: ...
+    @property
+    def recomputes(self) -> bool: ...
+    @property
+    def training(self) -> bool: ...
+
+class BatchNorm(Module):
+    """
+    Batch norm over packed tokens; its parameters are zero until initialize() or loading.
+    """
+    def __call__(self, x: Tensor) -> Tensor: ...
+    def __init__(
+        self,
+        channels: int,
+        dtype: str = "float32",
+        momentum: typing.SupportsFloat | typing.SupportsIndex = 0.1,
+        eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05,
+    ) -> None: ...
+
+class Model(Module):
     """
     An architecture with its parameters.
     """
@@ -151,37 +191,11 @@ class Model:
         ]
         | None = None,
     ) -> dict: ...
-    def initialize(self, names: collections.abc.Set[str]) -> None:
-        """
-        Draws initial values for the named parameters.
-        """
-    def named_parameters(self) -> list: ...
-    def set_recompute(self, recompute: bool) -> None:
-        """
-        Whether backward makes the layers' activations again.
-        """
-    def train(self, mode: bool = True) -> None: ...
-    @property
-    def recomputes(self) -> bool: ...
-    @property
-    def training(self) -> bool: ...
 
-class AdamW:
+class MomentOptimizer:
     """
-    AdamW with one rate and decay a group.
+    What AdamW and RAdam share: one rate and decay a group.
     """
-    def __init__(
-        self,
-        params: collections.abc.Sequence[Tensor],
-        lr: typing.SupportsFloat | typing.SupportsIndex,
-        betas: tuple[
-            typing.SupportsFloat | typing.SupportsIndex,
-            typing.SupportsFloat | typing.SupportsIndex,
-        ],
-        eps: typing.SupportsFloat | typing.SupportsIndex,
-        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
-        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-    ) -> None: ...
     def load_state_dict(self, state: dict) -> None: ...
     def set_group(
         self,
@@ -197,6 +211,41 @@ class AdamW:
         self, grad_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0
     ) -> None: ...
     def zero_grad(self) -> None: ...
+
+class AdamW(MomentOptimizer):
+    """
+    AdamW with one rate and decay a group.
+    """
+    def __init__(
+        self,
+        params: collections.abc.Sequence[Tensor],
+        lr: typing.SupportsFloat | typing.SupportsIndex,
+        betas: tuple[
+            typing.SupportsFloat | typing.SupportsIndex,
+            typing.SupportsFloat | typing.SupportsIndex,
+        ],
+        eps: typing.SupportsFloat | typing.SupportsIndex,
+        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
+        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
+class RAdam(MomentOptimizer):
+    """
+    RAdam with one rate and decay a group.
+    """
+    def __init__(
+        self,
+        params: collections.abc.Sequence[Tensor],
+        lr: typing.SupportsFloat | typing.SupportsIndex,
+        betas: tuple[
+            typing.SupportsFloat | typing.SupportsIndex,
+            typing.SupportsFloat | typing.SupportsIndex,
+        ],
+        eps: typing.SupportsFloat | typing.SupportsIndex,
+        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
+        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        decoupled: bool,
+    ) -> None: ...
 
 def attention_kinds() -> dict:
     """

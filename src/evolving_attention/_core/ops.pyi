@@ -14,8 +14,10 @@ __all__: list[str] = [
     "attention_context",
     "attention_scores",
     "axpby",
+    "batch_norm",
     "cast",
     "concat",
+    "conv1d",
     "cross_entropy",
     "div",
     "dropout",
@@ -51,6 +53,7 @@ __all__: list[str] = [
     "sum",
     "tanh",
     "transpose",
+    "weight_norm",
 ]
 
 def add(
@@ -89,6 +92,20 @@ def axpby(
     alpha x + beta z, equal shapes
     """
 
+def batch_norm(
+    x: evolving_attention._core.Tensor,
+    weight: evolving_attention._core.Tensor,
+    bias: evolving_attention._core.Tensor,
+    running_mean: evolving_attention._core.Tensor | None = None,
+    running_variance: evolving_attention._core.Tensor | None = None,
+    training: bool = False,
+    momentum: typing.SupportsFloat | typing.SupportsIndex = 0.1,
+    eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05,
+) -> evolving_attention._core.Tensor:
+    """
+    normalises channels over all tokens; x (tokens, channels); the running statistics, float32 (channels,), change in place in training
+    """
+
 def cast(
     x: evolving_attention._core.Tensor, dtype: str
 ) -> evolving_attention._core.Tensor:
@@ -102,6 +119,18 @@ def concat(
 ) -> evolving_attention._core.Tensor:
     """
     tensors one after another along an axis
+    """
+
+def conv1d(
+    x: evolving_attention._core.Tensor,
+    weight: evolving_attention._core.Tensor,
+    bias: evolving_attention._core.Tensor | None,
+    packing: evolving_attention._core.Packing,
+    dilation: int = 1,
+    causal: bool = False,
+) -> evolving_attention._core.Tensor:
+    """
+    convolution along each sequence, zeros beyond its ends; x (tokens, in), weight (out, in, kernel), bias (out,) or None
     """
 
 def cross_entropy(
@@ -405,4 +434,11 @@ def transpose(
 ) -> evolving_attention._core.Tensor:
     """
     x with two axes exchanged
+    """
+
+def weight_norm(
+    v: evolving_attention._core.Tensor, g: evolving_attention._core.Tensor
+) -> evolving_attention._core.Tensor:
+    """
+    g v / |v|, the norm over all axes but the first
     """
