@@ -17,6 +17,7 @@ __all__ = [
     "ConfigError",
     "DTypeError",
     "DataError",
+    "DeviceError",
     "Error",
     "InputError",
     "Interrupted",
@@ -48,6 +49,10 @@ class ShapeError(InputError):
 
 class DTypeError(InputError, TypeError):
     """An array has an element type the operation does not take."""
+
+
+class DeviceError(InputError):
+    """Tensors lie on devices that do not go together, or where NumPy cannot read."""
 
 
 class DataError(InputError):

@@ -22,6 +22,8 @@ void translate(std::exception_ptr pointer) {
     raise("ShapeError", e.what());
   } catch (const DTypeError& e) {
     raise("DTypeError", e.what());
+  } catch (const DeviceError& e) {
+    raise("DeviceError", e.what());
   } catch (const InputError& e) {
     raise("InputError", e.what());
   } catch (const ConfigError& e) {

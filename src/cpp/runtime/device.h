@@ -1,11 +1,35 @@
-// Where data lives. The CPU is the one device so far; kernels are listed per
-// device.
+// Where data lives: the CPU's memory, or that of a numbered device. Kernels are
+// listed per type of device.
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace ea {
 
-enum class Device : std::uint8_t { cpu };
+enum class DeviceType : std::uint8_t { cpu, cuda };
+inline constexpr int kDeviceTypes = 2;
+
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  std::int32_t index = 0;
+
+  bool is_cpu() const { return type == DeviceType::cpu; }
+  bool operator==(const Device&) const = default;
+};
+
+inline constexpr Device kCpu{};
+
+std::string_view name_of(DeviceType type);  // "cpu", "cuda"
+std::string name_of(Device device);         // "cpu", "cuda:0"
+std::ostream& operator<<(std::ostream& out, Device device);
+
+// "cpu", "cuda" (the first one) and "cuda:1"; nothing for "auto". Throws
+// ConfigError for all else. Whether there is such a device is the business of
+// runtime/device_backend.h.
+std::optional<Device> parse_device(std::string_view name);
 
 }  // namespace ea

@@ -33,6 +33,12 @@ class DTypeError : public InputError {
   using InputError::InputError;
 };
 
+// Tensors lie on devices that do not go together.
+class DeviceError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 // A device or library that was asked for is not there.
 class BackendUnavailable : public Error {
  public:

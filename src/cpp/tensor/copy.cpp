@@ -1,8 +1,11 @@
-// Copies between layouts and element types: whole rows where memory allows.
+// Copies between layouts, element types and devices: whole rows where memory
+// allows.
 #include <cstring>
 
 #include "runtime/check.h"
+#include "runtime/device_backend.h"
 #include "runtime/threads.h"
+#include "tensor/device_copies.h"
 #include "tensor/tensor.h"
 
 namespace ea {
@@ -60,6 +63,21 @@ To convert(From value) {
   }
 }
 
+// Bytes where both sides are contiguous. Strides are the business of the device
+// that has them: the other one sees a contiguous copy.
+void copy_on_devices(const Tensor& from, const Tensor& to) {
+  if (from.numel() == 0) return;
+  if (from.is_contiguous() && to.is_contiguous()) {
+    copy_bytes(to.device(), to.raw(), from.device(), from.raw(),
+               static_cast<std::size_t>(from.numel()) * size_of(from.dtype()));
+  } else if (from.device() == to.device()) {
+    device_copies().copy(from, to);
+  } else {
+    const Tensor there = to_device(contiguous(from), to.device());
+    copy_into(there, to);
+  }
+}
+
 }  // namespace
 
 void copy_into(const Tensor& from, const Tensor& to) {
@@ -67,14 +85,18 @@ void copy_into(const Tensor& from, const Tensor& to) {
            from.shape(), to.shape());
   EA_CHECK_AS(DTypeError, from.dtype() == to.dtype(), "copy", "{} into {}",
               from.dtype(), to.dtype());
-  visit_dtype(from.dtype(), "copy", [&](auto tag) {
-    copy_rows<typename decltype(tag)::type>(from, to);
-  });
+  if (from.device().is_cpu() && to.device().is_cpu()) {
+    visit_dtype(from.dtype(), "copy", [&](auto tag) {
+      copy_rows<typename decltype(tag)::type>(from, to);
+    });
+  } else {
+    copy_on_devices(from, to);
+  }
   to.storage()->note_write();
 }
 
 Tensor clone(const Tensor& t) {
-  Tensor out = empty(t.shape(), t.dtype());
+  Tensor out = empty_like(t);
   copy_into(t, out);
   return out;
 }
@@ -84,7 +106,11 @@ Tensor contiguous(const Tensor& t) { return t.is_contiguous() ? t : clone(t); }
 Tensor cast(const Tensor& t, DType dtype) {
   if (t.dtype() == dtype) return t;
   const Tensor source = contiguous(t);
-  Tensor out = empty(t.shape(), dtype);
+  Tensor out = empty(t.shape(), dtype, t.device());
+  if (!t.device().is_cpu()) {
+    device_copies().cast(source, out);
+    return out;
+  }
   visit_dtype(source.dtype(), "cast", [&](auto from_tag) {
     using From = typename decltype(from_tag)::type;
     visit_dtype(dtype, "cast", [&](auto to_tag) {
@@ -99,6 +125,13 @@ Tensor cast(const Tensor& t, DType dtype) {
                       });
     });
   });
+  return out;
+}
+
+Tensor to_device(const Tensor& t, Device device) {
+  if (t.device() == device) return t;
+  Tensor out = empty(t.shape(), t.dtype(), device);
+  copy_into(contiguous(t), out);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/device_backend.h"
 #include "runtime/fork.h"
 
 namespace ea {
@@ -18,17 +19,28 @@ ForkMutex& mutex() {
 
 }  // namespace
 
-Storage::Storage(std::size_t bytes)
-    : block_(allocate(bytes)), data_(block_.data), bytes_(bytes) {}
+Storage::Storage(std::size_t bytes, Device device)
+    : device_(device),
+      block_(device.is_cpu()
+                 ? allocate(bytes)
+                 : device_backend(device).allocate(device.index, bytes)),
+      data_(block_.data),
+      bytes_(bytes) {}
 
-Storage::Storage(void* data, std::size_t bytes, std::function<void()> release)
-    : data_(data), bytes_(bytes), release_(std::move(release)) {}
+Storage::Storage(void* data, std::size_t bytes, std::function<void()> release,
+                 Device device)
+    : device_(device),
+      data_(data),
+      bytes_(bytes),
+      release_(std::move(release)) {}
 
 Storage::~Storage() {
   if (release_) {
     release_();
-  } else {
+  } else if (device_.is_cpu()) {
     deallocate(block_);
+  } else {
+    device_backend(device_).deallocate(device_.index, block_);
   }
 }
 

@@ -8,20 +8,24 @@
 #include <memory>
 
 #include "runtime/allocator.h"
+#include "runtime/device.h"
 
 namespace ea {
 
 class Storage {
  public:
-  explicit Storage(std::size_t bytes);  // from the allocator, uninitialised
+  // From the device's allocator, uninitialised. Throws BackendUnavailable.
+  explicit Storage(std::size_t bytes, Device device = kCpu);
   // Memory of somebody else; `release` is called when the last user is gone.
-  Storage(void* data, std::size_t bytes, std::function<void()> release);
+  Storage(void* data, std::size_t bytes, std::function<void()> release,
+          Device device = kCpu);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
 
   // Something made of the contents (a weight in the layout of products), kept
   // beside them for as long as they are what they were.
@@ -41,6 +45,7 @@ class Storage {
 
  private:
   friend class Loan;
+  Device device_;
   MemoryBlock block_;  // of the allocator; empty for lent memory
   void* data_;
   std::size_t bytes_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/check.h"
+#include "tensor/device_copies.h"
 
 namespace ea {
 
@@ -29,8 +30,16 @@ void* Tensor::raw() const {
          offset_ * static_cast<std::int64_t>(size_of(dtype_));
 }
 
+void Tensor::not_on_host() const {
+  fail<DeviceError>("tensor",
+                    "the values lie on {}, where the host cannot read them; "
+                    "use .to(\"cpu\")",
+                    device());
+}
+
 double Tensor::item() const {
   EA_CHECK(numel() == 1, "item", "expected one element, got shape {}", shape_);
+  if (!device().is_cpu()) return to_device(*this, kCpu).item();
   return visit_dtype(dtype_, "item", [&](auto tag) -> double {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_same_v<T, bfloat16>) {
@@ -43,23 +52,32 @@ double Tensor::item() const {
 
 Tensor::operator TensorView() const {
   if (!defined()) return {};
-  return {raw(), shape_, strides_, dtype_};
+  return {raw(), shape_, strides_, dtype_, device()};
 }
 
-Tensor empty(const Shape& shape, DType dtype) {
+Tensor empty(const Shape& shape, DType dtype, Device device) {
   const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  return {std::make_shared<Storage>(bytes), 0, shape, contiguous_strides(shape),
-          dtype};
+  return {std::make_shared<Storage>(bytes, device), 0, shape,
+          contiguous_strides(shape), dtype};
 }
 
-Tensor zeros(const Shape& shape, DType dtype) {
+Tensor empty_like(const Tensor& t) {
+  return empty(t.shape(), t.dtype(), t.device());
+}
+
+Tensor zeros(const Shape& shape, DType dtype, Device device) {
+  if (!device.is_cpu()) return full(shape, dtype, 0.0, device);
   Tensor t = empty(shape, dtype);
   std::memset(t.raw(), 0, static_cast<std::size_t>(t.numel()) * size_of(dtype));
   return t;
 }
 
-Tensor full(const Shape& shape, DType dtype, double value) {
-  Tensor t = empty(shape, dtype);
+Tensor full(const Shape& shape, DType dtype, double value, Device device) {
+  Tensor t = empty(shape, dtype, device);
+  if (!device.is_cpu()) {
+    device_copies().fill(t, value);
+    return t;
+  }
   visit_dtype(dtype, "full", [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* out = t.data<T>();

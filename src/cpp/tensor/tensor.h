@@ -26,20 +26,30 @@ class Tensor {
   DType dtype() const { return dtype_; }
   const StoragePtr& storage() const { return storage_; }
   std::int64_t offset() const { return offset_; }  // in elements
+  Device device() const { return storage_ ? storage_->device() : kCpu; }
   bool is_contiguous() const;
 
+  // The first element, on device(): nothing that the host may read elsewhere.
   void* raw() const;
+  // The same for readers on the host. Throws DeviceError unless it is there.
   template <typename T>
   T* data() const {
+    check_on_host();
     return static_cast<T*>(raw());
   }
-  // Reads the only element of a one-element tensor as a double.
+  // Reads the only element of a one-element tensor as a double, on any device:
+  // one that works at its own pace is waited for.
   double item() const;
 
   // Implicit on purpose: kernels take views, callers hold tensors.
   operator TensorView() const;  // NOLINT(google-explicit-constructor)
 
  private:
+  void check_on_host() const {
+    if (!device().is_cpu()) not_on_host();
+  }
+  [[noreturn]] void not_on_host() const;
+
   StoragePtr storage_;
   std::int64_t offset_ = 0;
   Shape shape_;
@@ -48,10 +58,12 @@ class Tensor {
 };
 
 // Makers. `empty` is uninitialised.
-Tensor empty(const Shape& shape, DType dtype);
-Tensor zeros(const Shape& shape, DType dtype);
-Tensor full(const Shape& shape, DType dtype, double value);
-Tensor from_values(std::span<const std::int64_t> values);  // i64, 1-D
+Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
+Tensor empty_like(const Tensor& t);  // contiguous; shape, dtype and device
+Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
+Tensor full(const Shape& shape, DType dtype, double value,
+            Device device = kCpu);
+Tensor from_values(std::span<const std::int64_t> values);  // i64, 1-D, CPU
 
 // Views: metadata only, never a copy.
 Tensor reshape_view(const Tensor& t, const Shape& shape);  // contiguous only
@@ -63,7 +75,9 @@ Tensor expand_view(const Tensor& t, const Shape& shape);
 // Copies.
 Tensor contiguous(const Tensor& t);  // t itself when it already is
 Tensor clone(const Tensor& t);       // always new memory, contiguous
-void copy_into(const Tensor& from, const Tensor& to);  // same shape and dtype
+void copy_into(const Tensor& from, const Tensor& to);  // same shape and dtype,
+                                                       // any two devices
 Tensor cast(const Tensor& t, DType dtype);             // t itself when equal
+Tensor to_device(const Tensor& t, Device device);      // t itself when there
 
 }  // namespace ea

@@ -1,8 +1,10 @@
-// Non-owning pointer, shape, strides and type: the only thing a kernel sees.
+// Non-owning pointer, shape, strides, type and place: the only thing a kernel
+// sees.
 #pragma once
 
 #include <cstdint>
 
+#include "runtime/device.h"
 #include "runtime/dtype.h"
 #include "tensor/shape.h"
 
@@ -13,6 +15,7 @@ struct TensorView {
   Shape shape;
   Shape strides;  // in elements
   DType dtype = DType::f32;
+  Device device = {};  // chooses the list of kernels
 
   // A default-made view stands for an argument that was left out.
   bool defined() const { return data != nullptr; }

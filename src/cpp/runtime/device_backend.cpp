@@ -1,0 +1,130 @@
+// The table of backends, and the CPU as one of them.
+#include "runtime/device_backend.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/cpu_info.h"
+
+namespace ea {
+
+namespace {
+
+class Cpu final : public DeviceBackend {
+ public:
+  int count() const override { return 1; }
+  std::string description(int) const override { return cpu_name(); }
+  MemoryBlock allocate(int, std::size_t bytes) override {
+    return ea::allocate(bytes);
+  }
+  void deallocate(int, MemoryBlock block) noexcept override {
+    ea::deallocate(block);
+  }
+  MemoryStatistics statistics(int) const override {
+    return memory_statistics();
+  }
+  void reset_peak(int) override { reset_peak_memory(); }
+  void release_cached(int) override { release_cached_memory(); }
+  void set_limit(int, std::int64_t bytes) override { set_memory_limit(bytes); }
+  void copy_from_host(int, void* to, const void* from,
+                      std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void copy_to_host(int, void* to, const void* from,
+                    std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void copy(int, void* to, int, const void* from, std::size_t bytes) override {
+    std::memcpy(to, from, bytes);
+  }
+  void synchronize(int) override {}
+};
+
+struct Entry {
+  std::unique_ptr<DeviceBackend> backend;
+  std::string reason;  // without one
+};
+
+// Never destroyed: tensors held by Python may outlive static destructors.
+std::array<Entry, kDeviceTypes>& table() {
+  static auto* const all = [] {
+    auto* made = new std::array<Entry, kDeviceTypes>;
+    (*made)[0].backend = std::make_unique<Cpu>();
+    (*made)[1].reason =
+        "this build of evolving-attention has no CUDA kernels; install or "
+        "build one that has them (nvcc 12.4 or newer, see the installation "
+        "chapter of the README), or use device=\"cpu\"";
+    return made;
+  }();
+  return *all;
+}
+
+Entry& entry(DeviceType type) {
+  return table()[static_cast<std::size_t>(type)];
+}
+
+}  // namespace
+
+void register_device_backend(DeviceType type,
+                             std::unique_ptr<DeviceBackend> backend) {
+  entry(type) = {std::move(backend), ""};
+}
+
+void register_unusable_backend(DeviceType type, std::string reason) {
+  entry(type) = {nullptr, std::move(reason)};
+}
+
+DeviceBackend& device_backend(Device device) {
+  const Entry& one = entry(device.type);
+  EA_CHECK_AS(BackendUnavailable, one.backend != nullptr, "device",
+              "{} is not available: {}", device, one.reason);
+  const int count = one.backend->count();
+  EA_CHECK_AS(BackendUnavailable, device.index >= 0 && device.index < count,
+              "device", "{} is not available: this machine has {} to {}",
+              device, Device{device.type, 0}, Device{device.type, count - 1});
+  return *one.backend;
+}
+
+void check_available(Device device) { (void)device_backend(device); }
+
+std::string unusable_reason(DeviceType type) {
+  return entry(type).backend ? "" : entry(type).reason;
+}
+
+Device default_device() {
+  const bool cuda = entry(DeviceType::cuda).backend != nullptr;
+  return cuda ? Device{DeviceType::cuda, 0} : kCpu;
+}
+
+std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> all;
+  for (int t = 0; t < kDeviceTypes; ++t) {
+    const auto type = static_cast<DeviceType>(t);
+    const Entry& one = entry(type);
+    if (!one.backend) continue;
+    for (int i = 0; i < one.backend->count(); ++i) {
+      all.push_back({{type, i}, one.backend->description(i)});
+    }
+  }
+  return all;
+}
+
+void copy_bytes(Device to_device, void* to, Device from_device,
+                const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  if (from_device.is_cpu()) {
+    device_backend(to_device).copy_from_host(to_device.index, to, from, bytes);
+  } else if (to_device.is_cpu()) {
+    device_backend(from_device)
+        .copy_to_host(from_device.index, to, from, bytes);
+  } else {
+    EA_CHECK_AS(DeviceError, to_device.type == from_device.type, "copy",
+                "from {} to {}: copy through the CPU", from_device, to_device);
+    device_backend(to_device).copy(to_device.index, to, from_device.index, from,
+                                   bytes);
+  }
+}
+
+}  // namespace ea

@@ -1,0 +1,73 @@
+// What a device must be able to do, and the table of those that there are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+
+namespace ea {
+
+// All devices of one type; `index` numbers them from 0. Work runs in the order
+// in which it was handed over, per device: what a kernel was started on may be
+// freed, copied or read right after.
+class DeviceBackend {
+ public:
+  virtual ~DeviceBackend() = default;
+
+  virtual int count() const = 0;  // at least 1
+  virtual std::string description(int index) const = 0;
+
+  // At least `bytes`, never null, 64-byte aligned. Throws OutOfMemory.
+  virtual MemoryBlock allocate(int index, std::size_t bytes) = 0;
+  virtual void deallocate(int index, MemoryBlock block) noexcept = 0;
+  virtual MemoryStatistics statistics(int index) const = 0;
+  virtual void reset_peak(int index) = 0;
+  virtual void release_cached(int index) = 0;
+  virtual void set_limit(int index, std::int64_t bytes) = 0;  // 0: none
+
+  // Bytes between the host and a device, and between devices of this type. The
+  // host's side may be changed or freed as soon as a copy has returned, and
+  // holds its bytes after copy_to_host.
+  virtual void copy_from_host(int index, void* to, const void* from,
+                              std::size_t bytes) = 0;
+  virtual void copy_to_host(int index, void* to, const void* from,
+                            std::size_t bytes) = 0;
+  virtual void copy(int to_index, void* to, int from_index, const void* from,
+                    std::size_t bytes) = 0;
+  // Returns when all work handed over so far is done.
+  virtual void synchronize(int index) = 0;
+};
+
+// At the start of the process, from register_all_backends(). A backend that is
+// built in and cannot be used says why instead: what was looked for, where, and
+// what to do. The last call for a type counts.
+void register_device_backend(DeviceType type,
+                             std::unique_ptr<DeviceBackend> backend);
+void register_unusable_backend(DeviceType type, std::string reason);
+
+// Throws BackendUnavailable with the reason where there is no such device.
+DeviceBackend& device_backend(Device device);
+void check_available(Device device);
+
+// Why no device of this type can be used; empty where one can.
+std::string unusable_reason(DeviceType type);
+// The best device there is: a GPU before the CPU.
+Device default_device();
+
+struct DeviceInfo {
+  Device device;
+  std::string description;
+};
+// Every device that can be used, the CPU first.
+std::vector<DeviceInfo> devices();
+
+// Between any two devices; see DeviceBackend for when the bytes are there.
+void copy_bytes(Device to_device, void* to, Device from_device,
+                const void* from, std::size_t bytes);
+
+}  // namespace ea
