@@ -1,4 +1,5 @@
-// Fills the registry with the kernels of every backend of this build.
+// Fills the registry with the kernels and devices of every backend of this
+// build.
 #pragma once
 
 namespace ea {

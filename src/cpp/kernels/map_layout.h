@@ -9,7 +9,8 @@ namespace ea {
 // and k_offsets[b] .. k_offsets[b+1] on the key side. Its maps, [heads, n_q,
 // n_k] row-major, begin at element heads * cell_offsets[b] of a flat tensor:
 // one sequence after another, without padding. With equal lengths this is the
-// familiar contiguous [B, H, T, S].
+// familiar contiguous [B, H, T, S]. The offsets lie on the CPU for every
+// device.
 struct MapLayout {
   std::int64_t heads = 0;
   std::int64_t sequences = 0;

@@ -18,7 +18,8 @@ struct Sum {
 
 // *result = sum of squares of every element of every tensor, in double, over
 // fixed blocks combined in order: the same for any number of threads. It is
-// infinite or NaN iff an element is (up to overflow of the square).
+// infinite or NaN iff an element is (up to overflow of the square). `result`
+// points to memory of the tensors' device.
 struct SumOfSquares {
   static constexpr const char* name = "sum_of_squares";
   struct Args {

@@ -12,12 +12,33 @@ std::vector<detail::KernelListBase*>& lists() {
   return all;
 }
 
-std::string joined_names(const detail::KernelListBase& list) {
+std::string joined_names(const detail::ImplementationList& list) {
   std::string names;
   for (const auto& one : list.implementations) {
     names += (names.empty() ? "" : ", ") + one->name;
   }
   return names.empty() ? "none" : names;
+}
+
+// "ref, simd on cpu; none on cuda".
+std::string names_by_device(const detail::KernelListBase& list) {
+  std::string all;
+  for (int t = 0; t < kDeviceTypes; ++t) {
+    all += format("{}{} on {}", t == 0 ? "" : "; ",
+                  joined_names(list.devices[static_cast<std::size_t>(t)]),
+                  name_of(static_cast<DeviceType>(t)));
+  }
+  return all;
+}
+
+// Forces the implementation of that name where a list has it.
+bool force_in(detail::ImplementationList& list, const std::string& name) {
+  for (const auto& one : list.implementations) {
+    if (one->name != name) continue;
+    list.forced = one.get();
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -28,15 +49,23 @@ KernelListBase::KernelListBase(const char* kernel_name) : kernel(kernel_name) {
   lists().push_back(this);
 }
 
-void KernelListBase::append(const char* implementation) {
+void KernelListBase::append(DeviceType device, const char* implementation) {
   auto one = std::make_unique<Implementation>();
   one->name = implementation;
-  implementations.push_back(std::move(one));
+  devices[static_cast<std::size_t>(device)].implementations.push_back(
+      std::move(one));
 }
 
-void KernelListBase::not_found(const std::string& why) const {
-  fail<KernelNotFound>(kernel, "{}; implementations of this build: {}", why,
-                       joined_names(*this));
+void KernelListBase::not_found(Device device, const std::string& why) const {
+  fail<KernelNotFound>(kernel, "{} on {}; implementations of this build: {}",
+                       why, device, names_by_device(*this));
+}
+
+void KernelListBase::mixed(const Places& places) const {
+  fail<DeviceError>(kernel,
+                    "its arguments lie on {} and on {}, expected one device; "
+                    "move tensors, or the model, with .to(device)",
+                    places.first, places.other);
 }
 
 }  // namespace detail
@@ -44,8 +73,12 @@ void KernelListBase::not_found(const std::string& why) const {
 std::vector<KernelEntry> kernel_entries() {
   std::vector<KernelEntry> entries;
   for (const detail::KernelListBase* list : lists()) {
-    for (const auto& one : list->implementations) {
-      entries.push_back({list->kernel, one->name, one->calls.load()});
+    for (int t = 0; t < kDeviceTypes; ++t) {
+      const auto& here = list->devices[static_cast<std::size_t>(t)];
+      for (const auto& one : here.implementations) {
+        entries.push_back({list->kernel, one->name, static_cast<DeviceType>(t),
+                           one->calls.load()});
+      }
     }
   }
   std::stable_sort(
@@ -59,19 +92,18 @@ void force_kernel(const std::string& kernel,
   bool known = false;
   for (detail::KernelListBase* list : lists()) {
     if (kernel != "*" && kernel != list->kernel) continue;
-    if (implementation.empty()) {
-      list->forced = nullptr;
-      known = true;
-      continue;
-    }
-    for (const auto& one : list->implementations) {
-      if (one->name == implementation) {
-        list->forced = one.get();
+    for (detail::ImplementationList& here : list->devices) {
+      if (implementation.empty()) {
+        here.forced = nullptr;
+        known = true;
+      } else if (force_in(here, implementation)) {
         known = true;
       }
     }
     if (!known && kernel != "*") {
-      list->not_found("no implementation '" + implementation + "'");
+      fail<KernelNotFound>(
+          kernel, "no implementation '{}'; implementations of this build: {}",
+          implementation, names_by_device(*list));
     }
   }
   if (!known) {

@@ -1,7 +1,9 @@
-// Typed kernel registry: for each kernel an ordered list of implementations;
-// the first whose supports(args) holds runs, unless one is forced by name.
+// Typed kernel registry: for each kernel and type of device an ordered list of
+// implementations. The arguments choose the device; the first whose
+// supports(args) holds runs, unless one is forced by name.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -9,7 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/arguments.h"
 #include "runtime/check.h"
+#include "runtime/device.h"
 #include "runtime/profiler.h"
 
 namespace ea {
@@ -18,6 +22,7 @@ namespace ea {
 struct KernelEntry {
   std::string kernel;
   std::string implementation;
+  DeviceType device;
   std::int64_t calls;  // since the process started
 };
 
@@ -28,20 +33,26 @@ struct Implementation {
   std::atomic<std::int64_t> calls{0};
 };
 
-// Position-independent part of a kernel's list; registered by name.
+// The names of a kernel's implementations for one type of device.
+struct ImplementationList {
+  std::vector<std::unique_ptr<Implementation>> implementations;
+  std::atomic<const Implementation*> forced{nullptr};
+};
+
+// Position-independent part of a kernel's lists; registered by name.
 struct KernelListBase {
   explicit KernelListBase(const char* kernel_name);
   std::string kernel;
-  std::vector<std::unique_ptr<Implementation>> implementations;
-  std::atomic<const Implementation*> forced{nullptr};
+  std::array<ImplementationList, kDeviceTypes> devices;
 
-  void append(const char* implementation);
-  [[noreturn]] void not_found(const std::string& why) const;
+  void append(DeviceType device, const char* implementation);
+  [[noreturn]] void not_found(Device device, const std::string& why) const;
+  [[noreturn]] void mixed(const Places& places) const;
 };
 
 }  // namespace detail
 
-// The list of one kernel K, a struct with `name` and `Args`.
+// The lists of one kernel K, a struct with `name` and `Args`.
 template <typename K>
 class KernelList : public detail::KernelListBase {
  public:
@@ -54,27 +65,36 @@ class KernelList : public detail::KernelListBase {
     return list;
   }
 
-  void add(const char* implementation, Run run, Supports supports) {
-    append(implementation);
-    entries_.push_back({run, supports});
+  void add(DeviceType device, const char* implementation, Run run,
+           Supports supports) {
+    append(device, implementation);
+    entries_[static_cast<std::size_t>(device)].push_back({run, supports});
   }
 
   void run(const Args& args) {
-    const detail::Implementation* forced_one = forced.load();
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      detail::Implementation* one = implementations[i].get();
+    detail::Places places;
+    detail::find_places(args, places);
+    if (places.mixed) mixed(places);
+    const auto device = static_cast<std::size_t>(places.first.type);
+    const detail::ImplementationList& list = devices[device];
+    const std::vector<Entry>& entries = entries_[device];
+    const detail::Implementation* forced_one = list.forced.load();
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      detail::Implementation* one = list.implementations[i].get();
       if (forced_one != nullptr && forced_one != one) continue;
-      const Entry& entry = entries_[i];
+      const Entry& entry = entries[i];
       if (entry.supports != nullptr && !entry.supports(args)) continue;
       one->calls.fetch_add(1, std::memory_order_relaxed);
       const ProfileScope scope(K::name);
       entry.run(args);
       return;
     }
-    not_found(forced_one != nullptr
-                  ? "the forced implementation '" + forced_one->name +
-                        "' does not take these arguments"
-                  : "none takes these arguments");
+    not_found(places.first, forced_one != nullptr
+                                ? "the forced implementation '" +
+                                      forced_one->name +
+                                      "' does not take these arguments"
+                            : entries.empty() ? "none is registered"
+                                              : "none takes these arguments");
   }
 
  private:
@@ -83,19 +103,30 @@ class KernelList : public detail::KernelListBase {
     Supports supports;
   };
   KernelList() : KernelListBase(K::name) {}
-  std::vector<Entry> entries_;
+  std::array<std::vector<Entry>, kDeviceTypes> entries_;
 };
 
-// Appends an implementation to the list of K: call in order of preference.
+// Appends an implementation to the list of K for a type of device: call in
+// order of preference.
+template <typename K>
+void register_kernel(DeviceType device, const char* implementation,
+                     typename KernelList<K>::Run run,
+                     typename KernelList<K>::Supports supports = nullptr) {
+  KernelList<K>::instance().add(device, implementation, run, supports);
+}
+
+// The same for the CPU.
 template <typename K>
 void register_kernel(const char* implementation,
                      typename KernelList<K>::Run run,
                      typename KernelList<K>::Supports supports = nullptr) {
-  KernelList<K>::instance().add(implementation, run, supports);
+  register_kernel<K>(DeviceType::cpu, implementation, run, supports);
 }
 
 namespace kernels {
 
+// Throws DeviceError unless all tensors lie on one device, and KernelNotFound
+// where that has no implementation for them.
 template <typename K>
 void run(const typename K::Args& args) {
   KernelList<K>::instance().run(args);
@@ -103,10 +134,12 @@ void run(const typename K::Args& args) {
 
 }  // namespace kernels
 
+// By kernel, then device, then order of preference.
 std::vector<KernelEntry> kernel_entries();
 
-// Forces `implementation` of `kernel` ("*": of every kernel that has it);
-// an empty implementation lifts it. Throws KernelNotFound for unknown names.
+// Forces `implementation` of `kernel` ("*": of every kernel that has it), on
+// the devices that have it; an empty implementation lifts it. Throws
+// KernelNotFound for unknown names.
 void force_kernel(const std::string& kernel, const std::string& implementation);
 // Applies a list "name:implementation,..." (the form of EA_KERNEL).
 void force_kernels(std::string_view choices);

@@ -5,6 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/batch_norm.h"
 #include "kernels/conv1d.h"
+#include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -60,5 +61,8 @@ void fused_attention_forward(const FusedAttentionForward::Args& args);
 void fused_attention_backward(const FusedAttentionBackward::Args& args);
 void adamw(const AdamW::Args& args);
 void radam(const RAdam::Args& args);
+void copy(const Copy::Args& args);
+void cast(const Cast::Args& args);
+void fill(const Fill::Args& args);
 
 }  // namespace ea::ref
