@@ -89,7 +89,7 @@ class Pass {
     };
     const Tensor target = alone(slot)   ? slot
                           : alone(more) ? more
-                                        : empty(slot.shape(), slot.dtype());
+                                        : empty_like(slot);
     kernels::run<Axpby>({1.0, slot, 1.0, more, target});
     slot = target;
   }
@@ -130,11 +130,14 @@ void backward(const Var& root, const Tensor& gradient) {
              "a gradient is needed for shape {}: only one-element tensors "
              "have an implicit one",
              root.shape());
-    seed = full(root.shape(), root.dtype(), 1.0);
+    seed = full(root.shape(), root.dtype(), 1.0, root.device());
   }
   EA_CHECK(seed.shape() == root.shape() && seed.dtype() == root.dtype(),
            "backward", "gradient is {} {}, the tensor {} {}", seed.dtype(),
            seed.shape(), root.dtype(), root.shape());
+  EA_CHECK_AS(DeviceError, seed.device() == root.device(), "backward",
+              "gradient lies on {}, the tensor on {}; use .to(device)",
+              seed.device(), root.device());
   const NoGrad no_grad;
   Pass pass;
   pass.send(edge_of(root), seed);

@@ -26,8 +26,9 @@ RowGradient collect_rows(const Tensor& index, const Tensor& dy) {
         std::lower_bound(ids.begin(), ids.end(), values[i]) - ids.begin();
   }
   const auto k = static_cast<std::int64_t>(ids.size());
-  const Tensor rows = empty({k, dy.dim(1)}, dy.dtype());
-  kernels::run<ScatterAddRows>({dy, from_values(places), rows});
+  const Tensor rows = empty({k, dy.dim(1)}, dy.dtype(), dy.device());
+  kernels::run<ScatterAddRows>(
+      {dy, to_device(from_values(places), dy.device()), rows});
   return {from_values(ids), rows};
 }
 
@@ -35,7 +36,8 @@ RowGradient add_rows(const RowGradient& a, const RowGradient& b) {
   const std::int64_t first = a.ids.numel();
   const std::int64_t both = first + b.ids.numel();
   const Tensor ids = empty({both}, DType::i64);
-  const Tensor rows = empty({both, a.rows.dim(1)}, a.rows.dtype());
+  const Tensor rows =
+      empty({both, a.rows.dim(1)}, a.rows.dtype(), a.rows.device());
   copy_into(a.ids, slice_view(ids, 0, 0, first));
   copy_into(b.ids, slice_view(ids, 0, first, both));
   copy_into(a.rows, slice_view(rows, 0, 0, first));
@@ -44,8 +46,8 @@ RowGradient add_rows(const RowGradient& a, const RowGradient& b) {
 }
 
 void add_rows_to(const RowGradient& rows, const Tensor& dense) {
-  const Tensor sum = empty(rows.rows.shape(), rows.rows.dtype());
-  kernels::run<GatherRows>({dense, rows.ids, sum});
+  const Tensor sum = empty_like(rows.rows);
+  kernels::run<GatherRows>({dense, to_device(rows.ids, dense.device()), sum});
   kernels::run<Axpby>({1.0, sum, 1.0, rows.rows, sum});
   const auto* ids = rows.ids.data<std::int64_t>();
   for (std::int64_t i = 0; i < rows.ids.numel(); ++i) {
@@ -55,8 +57,9 @@ void add_rows_to(const RowGradient& rows, const Tensor& dense) {
 }
 
 Tensor dense_of(const RowGradient& rows, const Shape& shape) {
-  const Tensor dense = empty(shape, rows.rows.dtype());
-  kernels::run<ScatterAddRows>({rows.rows, rows.ids, dense});
+  const Device device = rows.rows.device();
+  const Tensor dense = empty(shape, rows.rows.dtype(), device);
+  kernels::run<ScatterAddRows>({rows.rows, to_device(rows.ids, device), dense});
   return dense;
 }
 

@@ -6,14 +6,15 @@
 namespace ea {
 
 // rows[i] is the gradient of row ids[i] of the table; all others are zero. ids
-// int64 [k], increasing; rows [k, width] in the table's type.
+// int64 [k], increasing, on the CPU; rows [k, width] in the table's type and on
+// its device.
 struct RowGradient {
   Tensor ids, rows;
   bool defined() const { return ids.defined(); }
 };
 
 // Sums the rows of dy [m, width] that share an id, in their order; an id of -1
-// is skipped. `index` int64 [m].
+// is skipped. `index` int64 [m], on the CPU.
 RowGradient collect_rows(const Tensor& index, const Tensor& dy);
 // The sum of two gradients of one table.
 RowGradient add_rows(const RowGradient& a, const RowGradient& b);

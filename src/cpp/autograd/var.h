@@ -23,6 +23,7 @@ class Var {
   const Tensor& data() const { return impl_->data; }
   const Shape& shape() const { return impl_->data.shape(); }
   DType dtype() const { return impl_->data.dtype(); }
+  Device device() const { return impl_->data.device(); }
   std::int64_t dim(int axis) const { return impl_->data.dim(axis); }
   int rank() const { return impl_->data.rank(); }
   std::int64_t numel() const { return impl_->data.numel(); }

@@ -41,7 +41,7 @@ void check_next_sentence(const Tensor& labels, std::int64_t rows) {
   EA_CHECK(labels.rank() == 1 && labels.dim(0) == rows, "forward",
            "next_sentence_label has shape {}, expected ({},): one for each row",
            labels.shape(), rows);
-  const Tensor values = contiguous(labels);
+  const Tensor values = to_device(contiguous(labels), kCpu);
   for (std::int64_t i = 0; i < rows; ++i) {
     const std::int64_t value = values.data<std::int64_t>()[i];
     EA_CHECK_AS(InputError, value == 0 || value == 1 || value == kIgnoreIndex,

@@ -17,7 +17,8 @@ Var sequence_loss(const Var& logits, const TextInputs& inputs) {
   if (logits.dim(1) == 1) {
     EA_CHECK_AS(ConfigError, inputs.label_smoothing == 0.0, "forward",
                 "label smoothing is for classes; num_labels = 1 is regression");
-    const Var target(cast(contiguous(labels), logits.dtype()));
+    const Var target(
+        to_device(cast(contiguous(labels), logits.dtype()), logits.device()));
     return mse_loss(reshape(logits, {rows}), reshape(target, {rows}));
   }
   EA_CHECK_AS(DTypeError, labels.dtype() == DType::i64, "forward",

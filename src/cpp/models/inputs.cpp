@@ -151,7 +151,7 @@ PackedText pack(const TextInputs& given, std::int64_t heads,
   check_integers("sequence_offsets", in.sequence_offsets);
   for (Tensor* t : {&in.input_ids, &in.attention_mask, &in.token_type_ids,
                     &in.position_ids, &in.sequence_offsets}) {
-    if (t->defined()) *t = contiguous(*t);
+    if (t->defined()) *t = to_device(contiguous(*t), kCpu);
   }
   const bool padded = !in.sequence_offsets.defined();
   EA_CHECK(in.input_ids.rank() == (padded ? 2 : 1), "forward",
@@ -246,7 +246,8 @@ Tensor pack_labels(const Tensor& labels, const PackedText& text) {
            "labels have shape {}, expected one for each of {} input_ids",
            labels.shape(), expected);
   check_integers("labels", labels);
-  const Tensor flat = reshape_view(contiguous(labels), {expected});
+  const Tensor flat =
+      reshape_view(to_device(contiguous(labels), kCpu), {expected});
   if (!text.padded) return flat;
   Tensor out = empty(text.input_ids.shape(), DType::i64);
   for (std::int64_t i = 0; i < out.numel(); ++i) {

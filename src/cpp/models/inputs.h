@@ -10,7 +10,8 @@
 namespace ea {
 
 // As the caller has it: either padded [B, T] arrays with an optional mask, or
-// packed [total] arrays with offsets. Undefined tensors were left out.
+// packed [total] arrays with offsets. Undefined tensors were left out. On any
+// device; they are read, checked and packed on the CPU.
 struct TextInputs {
   Tensor input_ids;         // int64
   Tensor attention_mask;    // int64 [B, T], 1: a token, 0: padding
@@ -23,7 +24,8 @@ struct TextInputs {
   Wanted wanted;
 };
 
-// As the model computes: one row a token, no padding.
+// As the model computes: one row a token, no padding. All on the CPU: the ops
+// that take indices bring them to the device of the weights.
 struct PackedText {
   Tensor input_ids, token_type_ids, position_ids;  // int64 [total]
   PackingPtr packing;

@@ -94,7 +94,10 @@ void set_values(const Tensor& t, const Init& init) {
 }  // namespace
 
 void initialize(const Tensor& t, const Init& init) {
-  set_values(t, init);
+  // Drawn on the CPU, so that every device starts with the same bits.
+  const Tensor here = t.device().is_cpu() ? t : empty(t.shape(), t.dtype());
+  set_values(here, init);
+  if (!t.device().is_cpu()) copy_into(here, t);
   t.storage()->note_write();
 }
 

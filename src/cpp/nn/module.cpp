@@ -25,6 +25,36 @@ std::vector<Module::Buffer> Module::buffers(const std::string& prefix) const {
   return all;
 }
 
+void Module::to(Device device) {
+  const std::vector<Parameter> all = parameters();
+  const std::vector<Buffer> kept = buffers();
+  std::vector<Var::Impl> moved;
+  for (const Parameter& p : all) {
+    const Var::Impl& from = *p.var.impl();
+    Var::Impl there;
+    there.data = to_device(from.data, device);
+    if (from.grad.defined()) there.grad = to_device(from.grad, device);
+    if (from.row_grad.defined()) {
+      there.row_grad = {from.row_grad.ids,
+                        to_device(from.row_grad.rows, device)};
+    }
+    moved.push_back(std::move(there));
+  }
+  std::vector<Tensor> moved_buffers;
+  for (const Buffer& b : kept) {
+    moved_buffers.push_back(to_device(b.var.data(), device));
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Var::Impl& target = *all[i].var.impl();
+    target.data = std::move(moved[i].data);
+    target.grad = std::move(moved[i].grad);
+    target.row_grad = std::move(moved[i].row_grad);
+  }
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    kept[i].var.impl()->data = std::move(moved_buffers[i]);
+  }
+}
+
 void Module::train(bool training) {
   training_ = training;
   for (const auto& [name, child] : children_) child->train(training);

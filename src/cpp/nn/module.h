@@ -35,6 +35,9 @@ class Module {
   // All parameters below this module, depth first, with dotted names.
   std::vector<Parameter> parameters(const std::string& prefix = "") const;
   std::vector<Buffer> buffers(const std::string& prefix = "") const;
+  // Moves all parameters, their gradients and the buffers; all of them, or none
+  // where one throws.
+  void to(Device device);
   void train(bool training);
   bool training() const { return training_; }
   // Whether the layers of a stack keep no activations in training: see

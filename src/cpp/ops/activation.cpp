@@ -9,12 +9,12 @@ namespace ea {
 
 Var activation(const Var& x, Activation kind, double slope) {
   const Tensor input = contiguous(x.data());
-  const Tensor y = empty(x.shape(), x.dtype());
+  const Tensor y = empty_like(input);
   kernels::run<ActivationForward>({kind, slope, input, y});
   return record(
       "activation", y, {x}, {input},
       [kind, slope](const Node& node, const Tensor& dy) {
-        const Tensor dx = empty(dy.shape(), dy.dtype());
+        const Tensor dx = empty_like(dy);
         kernels::run<ActivationBackward>({kind, slope, dy, node.saved(0), dx});
         return Node::Gradients{dx};
       });

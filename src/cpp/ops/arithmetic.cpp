@@ -13,13 +13,13 @@ namespace {
 
 Tensor run_binary(BinaryOp op, const Tensor& a, const Tensor& b,
                   const Shape& shape) {
-  Tensor y = empty(shape, a.dtype());
+  Tensor y = empty(shape, a.dtype(), a.device());
   kernels::run<Binary>({op, expand_view(a, shape), expand_view(b, shape), y});
   return y;
 }
 
 Tensor run_scale(const Tensor& x, double alpha) {
-  Tensor y = empty(x.shape(), x.dtype());
+  Tensor y = empty_like(x);
   kernels::run<Axpby>({alpha, x, 0.0, {}, y});
   return y;
 }
@@ -39,7 +39,7 @@ Tensor sum_to(Tensor g, const Shape& shape) {
     for (int i = axis + 1; i < current.rank(); ++i) inner *= current[i];
     const Tensor view =
         reshape_view(contiguous(g), {outer, current[axis], inner});
-    g = empty({outer, inner}, g.dtype());
+    g = empty({outer, inner}, g.dtype(), g.device());
     kernels::run<Sum>({view, g});
     current[axis] = 1;
     g = reshape_view(g, current);
@@ -128,7 +128,7 @@ Var axpby(double alpha, const Var& x, double beta, const Var& z) {
   check_pair("axpby", x, z);
   EA_CHECK(x.shape() == z.shape(), "axpby", "shapes {} and {} differ",
            x.shape(), z.shape());
-  Tensor y = empty(x.shape(), x.dtype());
+  Tensor y = empty_like(x.data());
   kernels::run<Axpby>(
       {alpha, contiguous(x.data()), beta, contiguous(z.data()), y});
   return record("axpby", y, {x, z}, {},
@@ -146,6 +146,15 @@ Var cast(const Var& x, DType dtype) {
   return record("cast", cast(x.data(), dtype), {x}, {},
                 [from](const Node&, const Tensor& dy) {
                   return Node::Gradients{cast(dy, from)};
+                });
+}
+
+Var to_device(const Var& x, Device device) {
+  if (x.device() == device) return x;
+  const Device from = x.device();
+  return record("to_device", to_device(x.data(), device), {x}, {},
+                [from](const Node&, const Tensor& dy) {
+                  return Node::Gradients{to_device(dy, from)};
                 });
 }
 

@@ -15,5 +15,6 @@ Var scale(const Var& x, double alpha);
 Var axpby(double alpha, const Var& x, double beta, const Var& z);
 // x in another floating type; the gradient comes back in x's own type
 Var cast(const Var& x, DType dtype);
+Var to_device(const Var& x, Device device);
 
 }  // namespace ea

@@ -34,14 +34,14 @@ Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
               "q is {}, k is {}; use .to(dtype)", q.dtype(), k.dtype());
   const Tensor tq = contiguous(q.data());
   const Tensor tk = contiguous(k.data());
-  const Tensor s = empty({packing->map_elements()}, q.dtype());
+  const Tensor s = empty({packing->map_elements()}, q.dtype(), q.device());
   kernels::run<AttentionScores>({tq, tk, s, scale, packing->layout()});
   return record("attention_scores", s, {q, k}, {tq, tk},
                 [packing, scale](const Node& node, const Tensor& ds) {
                   const Tensor& q = node.saved(0);
                   const Tensor& k = node.saved(1);
-                  const Tensor dq = empty(q.shape(), q.dtype());
-                  const Tensor dk = empty(k.shape(), k.dtype());
+                  const Tensor dq = empty_like(q);
+                  const Tensor dk = empty_like(k);
                   kernels::run<AttentionScoresBackward>(
                       {ds, q, k, dq, dk, scale, packing->layout()});
                   return Node::Gradients{dq, dk};
@@ -58,15 +58,16 @@ Var attention_context(const Var& p, const Var& v, const PackingPtr& packing) {
               "maps are {}, v is {}; use .to(dtype)", p.dtype(), v.dtype());
   const Tensor tp = reshape_view(contiguous(p.data()), {p.numel()});
   const Tensor tv = contiguous(v.data());
-  const Tensor y = empty({packing->total_queries(), v.dim(1)}, v.dtype());
+  const Tensor y =
+      empty({packing->total_queries(), v.dim(1)}, v.dtype(), v.device());
   kernels::run<AttentionContext>({tp, tv, y, packing->layout()});
   const Shape map_shape = p.shape();
   return record("attention_context", y, {p, v}, {tp, tv},
                 [packing, map_shape](const Node& node, const Tensor& dy) {
                   const Tensor& p = node.saved(0);
                   const Tensor& v = node.saved(1);
-                  const Tensor dp = empty(p.shape(), p.dtype());
-                  const Tensor dv = empty(v.shape(), v.dtype());
+                  const Tensor dp = empty_like(p);
+                  const Tensor dv = empty_like(v);
                   kernels::run<AttentionContextBackward>(
                       {dy, p, v, dp, dv, packing->layout()});
                   return Node::Gradients{reshape_view(dp, map_shape), dv};

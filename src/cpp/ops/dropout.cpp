@@ -14,12 +14,12 @@ Var dropout(const Var& x, double p, bool training) {
               "probability {} is outside [0, 1)", p);
   if (!training || p == 0.0) return x;
   const RandomState stream = next_random_stream();
-  const Tensor y = empty(x.shape(), x.dtype());
+  const Tensor y = empty_like(x.data());
   kernels::run<Dropout>(
       {contiguous(x.data()), y, p, stream.seed, stream.offset});
   return record(
       "dropout", y, {x}, {}, [p, stream](const Node&, const Tensor& dy) {
-        const Tensor dx = empty(dy.shape(), dy.dtype());
+        const Tensor dx = empty_like(dy);
         kernels::run<Dropout>({dy, dx, p, stream.seed, stream.offset});
         return Node::Gradients{dx};
       });

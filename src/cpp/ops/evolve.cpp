@@ -47,7 +47,7 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
   const Var m = carried ? previous : Var();
   const Tensor tm = carried ? flat_of(previous) : Tensor();
   const Tensor ts = flat_of(scores);
-  const Tensor out = empty(ts.shape(), ts.dtype());
+  const Tensor out = empty_like(ts);
   kernels::run<EvolveForward>(
       {tm, ts, weight.data(), bias.data(), out, c, packing->layout()});
   const Shape shape = scores.shape();
@@ -58,10 +58,10 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
                   const Tensor& s = node.saved(1);
                   const Tensor& w = node.saved(2);
                   Tensor dm;
-                  if (m.defined()) dm = empty(m.shape(), m.dtype());
-                  const Tensor ds = empty(s.shape(), s.dtype());
-                  const Tensor dw = empty(w.shape(), w.dtype());
-                  const Tensor db = empty({w.dim(0)}, w.dtype());
+                  if (m.defined()) dm = empty_like(m);
+                  const Tensor ds = empty_like(s);
+                  const Tensor dw = empty_like(w);
+                  const Tensor db = empty({w.dim(0)}, w.dtype(), w.device());
                   kernels::run<EvolveBackward>({reshape_view(dy, s.shape()), m,
                                                 s, w, node.saved(3), dm, ds, dw,
                                                 db, c, packing->layout()});

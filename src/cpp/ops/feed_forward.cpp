@@ -24,7 +24,7 @@ Node::Gradients gradients(const Node& node, const Tensor& grad, Activation f,
   Node::Gradients grads(5);
   if (node.wants(kBias2)) grads[kBias2] = sum_of_rows(dy);
   if (node.wants(kWeight2)) {
-    const Tensor a = empty(z.shape(), z.dtype());
+    const Tensor a = empty_like(z);
     kernels::run<ActivationForward>({f, 0.0, z, a});
     grads[kWeight2] = product(dy, a, true, false);
   }
@@ -32,11 +32,11 @@ Node::Gradients gradients(const Node& node, const Tensor& grad, Activation f,
     return grads;
   }
   Tensor db;
-  if (node.wants(kBias1)) db = empty({z.dim(1)}, z.dtype());
+  if (node.wants(kBias1)) db = empty({z.dim(1)}, z.dtype(), z.device());
   Tensor dz;
   {
     const Tensor da = product(dy, node.saved(3), false, false);
-    dz = empty(z.shape(), z.dtype());
+    dz = empty_like(z);
     kernels::run<ActivationBackward>({f, 0.0, da, z, dz, db});
   }
   grads[kBias1] = db;
@@ -63,7 +63,7 @@ Var feed_forward(const Var& x, const Var& weight_1, const Var& bias_1,
   const Tensor z = affine(x2, weight_1, bias_1);
   // The backward reads f's argument: only without one it may be overwritten.
   const bool recorded = recording({x, weight_1, bias_1, weight_2, bias_2});
-  const Tensor a = recorded ? empty(z.shape(), z.dtype()) : z;
+  const Tensor a = recorded ? empty_like(z) : z;
   kernels::run<ActivationForward>({f, 0.0, z, a});
   const Tensor y = affine(a, weight_2, bias_2);
   return record("feed_forward", reshape_view(y, shape),

@@ -61,9 +61,7 @@ enum Saved {
   kGates
 };
 
-Tensor like(const Tensor& t) {
-  return t.defined() ? empty(t.shape(), t.dtype()) : Tensor();
-}
+Tensor like(const Tensor& t) { return t.defined() ? empty_like(t) : Tensor(); }
 
 Node::Gradients gradients(const Node& node, const Tensor& dy,
                           const FusedAttention& plain,
@@ -84,7 +82,7 @@ Node::Gradients gradients(const Node& node, const Tensor& dy,
       node.wants(kPrevious) ? like(node.saved(kPrevious)) : Tensor();
   const Tensor dw = like(node.saved(kWeight)), db = like(node.saved(kBias));
   kernels::run<FusedAttentionBackward>(
-      {in, dy.defined() ? dy : zeros(dq.shape(), dq.dtype()),
+      {in, dy.defined() ? dy : zeros(dq.shape(), dq.dtype(), dq.device()),
        dcarry.defined() ? reshape_view(dcarry, {dcarry.numel()}) : dcarry,
        node.saved(kCarry), node.saved(kStatistics), node.saved(kGates), dq, dk,
        dv, dm, dw, db});
@@ -132,15 +130,18 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   const bool recorded = recording({q, k, v, m, w, b});
   const std::int64_t cells = packing->map_elements();
   const std::int64_t rows = heads * packing->total_queries();
-  const Tensor y = empty({packing->total_queries(), q.dim(1)}, q.dtype());
+  const Tensor y =
+      empty({packing->total_queries(), q.dim(1)}, q.dtype(), q.device());
   Tensor carry, statistics, gates;
   if (settings.carry || (recorded && c.w != 0.0)) {
-    carry = empty({cells}, q.dtype());
+    carry = empty({cells}, q.dtype(), q.device());
   }
   if (recorded) {
     const DType wide = q.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    statistics = empty({rows, 2}, wide);
-    if (c.w != 0.0) gates = empty({gate_bytes(cells, rows)}, DType::u8);
+    statistics = empty({rows, 2}, wide, q.device());
+    if (c.w != 0.0) {
+      gates = empty({gate_bytes(cells, rows)}, DType::u8, q.device());
+    }
   }
   kernels::run<FusedAttentionForward>({in, y, carry, statistics, gates});
   FusedAttention plain = in;  // numbers alone: the tensors are saved

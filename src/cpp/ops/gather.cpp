@@ -60,6 +60,7 @@ bool few_rows(const Shape& table, std::int64_t m) {
          table[1] > 0 && m < table[0];
 }
 
+// `index`: on the CPU, checked. The kernels read a copy on the device of x.
 // `padding_id`: the row that no gradient reaches, or -1.
 Var gather(const char* name, const Var& x, const Tensor& index,
            std::int64_t padding_id) {
@@ -72,9 +73,10 @@ Var gather(const char* name, const Var& x, const Tensor& index,
   }
   const std::int64_t m = index.numel();
   const Tensor flat_index = reshape_view(index, {m});
-  const Tensor y = empty({m, width}, x.dtype());
+  const Tensor on_device = to_device(flat_index, x.device());
+  const Tensor y = empty({m, width}, x.dtype(), x.device());
   kernels::run<GatherRows>(
-      {reshape_view(contiguous(x.data()), {n, width}), flat_index, y});
+      {reshape_view(contiguous(x.data()), {n, width}), on_device, y});
   const Shape before = x.shape();
   return record(name, reshape_view(y, shape), {x},
                 {without(flat_index, padding_id)},
@@ -85,8 +87,9 @@ Var gather(const char* name, const Var& x, const Tensor& index,
                     accumulate_rows(*leaf, collect_rows(node.saved(0), rows));
                     return Node::Gradients(1);
                   }
-                  const Tensor dx = empty({n, width}, dy.dtype());
-                  kernels::run<ScatterAddRows>({rows, node.saved(0), dx});
+                  const Tensor dx = empty({n, width}, dy.dtype(), dy.device());
+                  kernels::run<ScatterAddRows>(
+                      {rows, to_device(node.saved(0), dy.device()), dx});
                   return Node::Gradients{reshape_view(dx, before)};
                 });
 }
@@ -95,7 +98,7 @@ Var gather(const char* name, const Var& x, const Tensor& index,
 
 Var gather_rows(const Var& x, const Tensor& index) {
   EA_CHECK(x.rank() >= 1, "gather_rows", "expected at least one axis");
-  const Tensor i = contiguous(index);
+  const Tensor i = to_device(contiguous(index), kCpu);
   check_range("gather_rows", "index", i, -1, x.dim(0));
   return gather("gather_rows", x, i, -1);
 }
@@ -104,7 +107,7 @@ Var embedding(const Var& weight, const Tensor& ids, std::string_view what,
               std::int64_t padding_id) {
   EA_CHECK(weight.rank() == 2, "embedding",
            "weight has shape {}, expected (rows, width)", weight.shape());
-  const Tensor i = contiguous(ids);
+  const Tensor i = to_device(contiguous(ids), kCpu);
   check_range("embedding", what, i, 0, weight.dim(0));
   return gather("embedding", weight, i, padding_id);
 }

@@ -40,15 +40,15 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
   const Shape flat{rows, width};
   const DType statistics = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor x2 = reshape_view(contiguous(x.data()), flat);
-  const Tensor mean = empty({rows}, statistics);
-  const Tensor rstd = empty({rows}, statistics);
-  const Tensor y = empty(flat, x.dtype());
+  const Tensor mean = empty({rows}, statistics, x.device());
+  const Tensor rstd = empty_like(mean);
+  const Tensor y = empty_like(x2);
   Tensor sum = x2;
   LayerNormForward::Args args{x2,  {}, weight.data(), bias.data(),
                               {},  y,  mean,          rstd,
                               eps, p,  stream.seed,   stream.offset};
   if (residual.defined()) {
-    sum = empty(flat, x.dtype());
+    sum = empty_like(x2);
     args.residual = reshape_view(contiguous(residual.data()), flat);
     args.sum = sum;
   }
@@ -60,10 +60,10 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
                   const Tensor& s = node.saved(0);
                   const Tensor& w = node.saved(1);
                   const Tensor dy = reshape_view(grad, s.shape());
-                  const Tensor dx = empty(s.shape(), dy.dtype());
-                  const Tensor dw = empty(w.shape(), w.dtype());
-                  const Tensor db = empty(w.shape(), w.dtype());
-                  const Tensor ds = p > 0.0 ? empty(s.shape(), dy.dtype()) : dx;
+                  const Tensor dx = empty_like(s);
+                  const Tensor dw = empty_like(w);
+                  const Tensor db = empty_like(w);
+                  const Tensor ds = p > 0.0 ? empty_like(s) : dx;
                   kernels::run<LayerNormBackward>(
                       {dy, s, w, node.saved(2), node.saved(3), dx, dw, db,
                        p > 0.0 ? TensorView(ds) : TensorView(), p, stream.seed,

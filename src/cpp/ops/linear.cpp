@@ -26,7 +26,7 @@ Var linear_node(const Var& x, const Var& weight, const Var& bias,
   Tensor out = y;
   if (f) {
     // The backward reads f's argument: only without one it may be overwritten.
-    if (recording({x, weight, bias})) out = empty(y.shape(), y.dtype());
+    if (recording({x, weight, bias})) out = empty_like(y);
     kernels::run<ActivationForward>({*f, 0.0, y, out});
   }
   return record(
@@ -38,8 +38,8 @@ Var linear_node(const Var& x, const Var& weight, const Var& bias,
         Tensor db;
         if (f) {
           const Tensor& argument = node.saved(2);
-          const Tensor d = empty(dy.shape(), dy.dtype());
-          if (node.wants(2)) db = empty({dy.dim(1)}, dy.dtype());
+          const Tensor d = empty_like(dy);
+          if (node.wants(2)) db = empty({dy.dim(1)}, dy.dtype(), dy.device());
           kernels::run<ActivationBackward>({*f, 0.0, dy, argument, d, db});
           dy = d;
         } else if (node.wants(2)) {

@@ -39,20 +39,21 @@ Var cross_entropy(const Var& logits, const Tensor& labels,
   EA_CHECK_AS(ConfigError, label_smoothing >= 0.0 && label_smoothing < 1.0,
               "cross_entropy", "label_smoothing {} is outside [0, 1)",
               label_smoothing);
-  const Tensor flat_labels = contiguous(labels);
-  check_labels(flat_labels, logits.dim(0), logits.dim(1), ignore_index);
+  const Tensor given = to_device(contiguous(labels), kCpu);
+  check_labels(given, logits.dim(0), logits.dim(1), ignore_index);
+  const Tensor flat_labels = to_device(given, logits.device());
   const DType statistics =
       logits.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor x = contiguous(logits.data());
-  const Tensor lse = empty({x.dim(0)}, statistics);
-  const Tensor loss = empty({}, statistics);
+  const Tensor lse = empty({x.dim(0)}, statistics, x.device());
+  const Tensor loss = empty({}, statistics, x.device());
   kernels::run<CrossEntropyForward>(
       {x, flat_labels, lse, loss, label_smoothing, ignore_index});
   return record(
       "cross_entropy", loss, {logits}, {x, flat_labels, lse},
       [label_smoothing, ignore_index](const Node& node, const Tensor& dy) {
         const Tensor& x = node.saved(0);
-        const Tensor dx = empty(x.shape(), x.dtype());
+        const Tensor dx = empty_like(x);
         kernels::run<CrossEntropyBackward>({dy, x, node.saved(1), node.saved(2),
                                             dx, label_smoothing, ignore_index});
         return Node::Gradients{dx};

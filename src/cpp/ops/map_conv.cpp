@@ -31,7 +31,7 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
            packing->map_elements());
   const Shape shape = x.shape();
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
-  const Tensor y = empty(flat.shape(), x.dtype());
+  const Tensor y = empty_like(flat);
   kernels::run<MapConvForward>(
       {flat, weight.data(), bias.data(), y, packing->layout()});
   return record(
@@ -42,10 +42,10 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
         const Tensor& w = node.saved(1);
         const bool parameters = node.wants(1) || node.wants(2);
         Tensor dx, dw, db;
-        if (node.wants(0)) dx = empty(x.shape(), x.dtype());
+        if (node.wants(0)) dx = empty_like(x);
         if (parameters) {
-          dw = empty(w.shape(), w.dtype());
-          db = empty({w.dim(0)}, w.dtype());
+          dw = empty_like(w);
+          db = empty({w.dim(0)}, w.dtype(), w.device());
         }
         kernels::run<MapConvBackward>(
             {reshape_view(dy, x.shape()), x, w, dx, dw, db, packing->layout()});

@@ -30,7 +30,7 @@ Tensor product(const Tensor& a, const Tensor& b, bool ta, bool tb,
   const int rank = shape.rank();
   shape[rank - 2] = a.shape()[ta ? rank - 1 : rank - 2];
   shape[rank - 1] = b.shape()[tb ? rank - 2 : rank - 1];
-  const Tensor y = empty(shape, a.dtype());
+  const Tensor y = empty(shape, a.dtype(), a.device());
   kernels::run<MatMul>({a, b, bias, y, ta, tb, 1.0, kept_b});
   return y;
 }
@@ -65,7 +65,7 @@ Tensor affine(const Tensor& x, const Var& weight, const Var& bias) {
 
 Tensor sum_of_rows(const Tensor& dy) {
   const std::int64_t width = dy.dim(1);
-  const Tensor db = empty({1, width}, dy.dtype());
+  const Tensor db = empty({1, width}, dy.dtype(), dy.device());
   kernels::run<Sum>({reshape_view(dy, {1, dy.dim(0), width}), db});
   return reshape_view(db, {width});
 }

@@ -39,7 +39,7 @@ Extent extent_of(const Shape& shape, std::optional<int> axis) {
 
 Var sum(const Var& x, std::optional<int> axis, bool keepdims) {
   const Extent e = extent_of(x.shape(), axis);
-  const Tensor y = empty({e.outer, e.inner}, x.dtype());
+  const Tensor y = empty({e.outer, e.inner}, x.dtype(), x.device());
   kernels::run<Sum>(
       {reshape_view(contiguous(x.data()), {e.outer, e.n, e.inner}), y});
   const Shape before = x.shape();

@@ -56,7 +56,7 @@ Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end) {
   const Shape before = x.shape();
   return record("slice", y, {x}, {},
                 [before, axis, begin, end](const Node&, const Tensor& dy) {
-                  const Tensor dx = zeros(before, dy.dtype());
+                  const Tensor dx = zeros(before, dy.dtype(), dy.device());
                   copy_into(dy, slice_view(dx, axis, begin, end));
                   return Node::Gradients{dx};
                 });
@@ -81,7 +81,10 @@ Var concat(const std::vector<Var>& xs, int axis) {
            right.shape(), a);
   EA_CHECK_AS(DTypeError, left.dtype() == right.dtype(), "concat",
               "expected one dtype, got {} and {}", left.dtype(), right.dtype());
-  const Tensor y = empty(shape, left.dtype());
+  EA_CHECK_AS(DeviceError, left.device() == right.device(), "concat",
+              "expected one device, got {} and {}; use .to(device)",
+              left.device(), right.device());
+  const Tensor y = empty(shape, left.dtype(), left.device());
   const std::int64_t cut = left.shape()[a];
   const std::int64_t end = shape[a];
   copy_into(left.data(), slice_view(y, a, 0, cut));

@@ -13,12 +13,12 @@ namespace {
 Var run_softmax(const char* name, const Var& x, const Tensor& flat,
                 const PackingPtr& packing, double scale,
                 const Tensor& key_mask) {
-  const Tensor y = empty(flat.shape(), flat.dtype());
+  const Tensor y = empty_like(flat);
   kernels::run<SoftmaxForward>({flat, key_mask, y, scale, packing->layout()});
   const Shape shape = x.shape();
   return record(name, reshape_view(y, shape), {x}, {y},
                 [packing, scale, shape](const Node& node, const Tensor& dy) {
-                  const Tensor dx = empty(node.saved(0).shape(), dy.dtype());
+                  const Tensor dx = empty_like(node.saved(0));
                   kernels::run<SoftmaxBackward>({reshape_view(dy, dx.shape()),
                                                  node.saved(0), dx, scale,
                                                  packing->layout()});
@@ -51,7 +51,9 @@ Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
            key_mask.dtype(), key_mask.shape(), packing->total_keys());
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
   return run_softmax("map_softmax", x, flat, packing, scale,
-                     key_mask.defined() ? contiguous(key_mask) : Tensor());
+                     key_mask.defined()
+                         ? to_device(contiguous(key_mask), x.device())
+                         : Tensor());
 }
 
 }  // namespace ea

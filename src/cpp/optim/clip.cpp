@@ -29,9 +29,10 @@ double global_norm(const std::vector<Var>& params) {
     kept.push_back(contiguous(g));
     views.push_back(kept.back());
   }
-  double sum = 0;
-  kernels::run<SumOfSquares>({&views, &sum});
-  return std::sqrt(sum);
+  if (views.empty()) return 0.0;
+  const Tensor sum = empty({}, DType::f64, kept.front().device());
+  kernels::run<SumOfSquares>({&views, static_cast<double*>(sum.raw())});
+  return std::sqrt(sum.item());
 }
 
 double clip_grad_norm(const std::vector<Var>& params, double max_norm) {

@@ -8,11 +8,17 @@ namespace ea {
 namespace {
 
 void make_slot_state(MomentOptimizer::Slot& slot) {
-  if (slot.exp_avg.defined()) return;
+  const Device device = slot.param.device();
+  if (slot.exp_avg.defined()) {  // the parameter may have moved since
+    slot.exp_avg = to_device(slot.exp_avg, device);
+    slot.exp_avg_sq = to_device(slot.exp_avg_sq, device);
+    if (slot.master.defined()) slot.master = to_device(slot.master, device);
+    return;
+  }
   const DType dtype = slot.param.dtype();
   const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-  slot.exp_avg = zeros(slot.param.shape(), wide);
-  slot.exp_avg_sq = zeros(slot.param.shape(), wide);
+  slot.exp_avg = zeros(slot.param.shape(), wide, device);
+  slot.exp_avg_sq = zeros(slot.param.shape(), wide, device);
   if (dtype == DType::bf16) slot.master = cast(slot.param.data(), DType::f32);
 }
 
@@ -42,17 +48,20 @@ void MomentOptimizer::make_state() {
 void MomentOptimizer::step(double grad_scale) {
   ++step_;
   std::vector<AdamWTensor> tensors;
-  std::vector<Tensor> kept;  // contiguous copies live until the kernel is done
+  std::vector<Tensor> kept;  // copies live until the kernel is done
   tensors.reserve(slots_.size());
   for (Slot& slot : slots_) {
     const RowGradient& rows = slot.param.row_grad();
     const Tensor grad = rows.defined() ? rows.rows : slot.param.grad();
     if (!grad.defined()) continue;
     make_slot_state(slot);
-    kept.push_back(contiguous(grad));
-    tensors.push_back({slot.param.data(), kept.back(), slot.exp_avg,
-                       slot.exp_avg_sq, slot.master, slot.lr, slot.weight_decay,
-                       rows.defined() ? TensorView(rows.ids) : TensorView()});
+    const Tensor g = contiguous(grad);
+    const Tensor ids =
+        rows.defined() ? to_device(rows.ids, slot.param.device()) : Tensor();
+    kept.push_back(g);
+    kept.push_back(ids);
+    tensors.push_back({slot.param.data(), g, slot.exp_avg, slot.exp_avg_sq,
+                       slot.master, slot.lr, slot.weight_decay, ids});
   }
   update(tensors, grad_scale, step_);
   for (const Slot& slot : slots_) slot.param.data().storage()->note_write();
