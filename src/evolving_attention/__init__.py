@@ -38,6 +38,7 @@ _LAZY: dict[str, str] = {
         ],
         "evolving_attention._core",
     ),
+    "devices": "evolving_attention.device_names",
     "no_grad": "evolving_attention.autograd",
     "AutoTokenizer": "evolving_attention.text",
     "doctor": "evolving_attention.diagnosis",
@@ -141,6 +142,7 @@ if TYPE_CHECKING:
         set_rng_state,
     )
     from evolving_attention.autograd import no_grad
+    from evolving_attention.device_names import devices
     from evolving_attention.diagnosis import doctor
     from evolving_attention.modeling import *  # noqa: F403
     from evolving_attention.profiling import profile

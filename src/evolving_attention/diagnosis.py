@@ -58,6 +58,7 @@ def doctor(*, run_self_test: bool = True) -> dict[str, Any]:
 
     Returns:
         ``package``, ``libraries``, ``optional``, ``system``, ``core``, ``runtimes``,
+        ``devices`` (``usable`` by name, ``unusable`` by type with the reason),
         ``cuda``, ``disk``, ``checks`` (a list of ``{name, ok, detail}``), and ``ok``,
         true when every check passed.
     """
@@ -77,7 +78,8 @@ def doctor(*, run_self_test: bool = True) -> dict[str, Any]:
         "system": _system(),
         "core": dict(core.build_info()) if core else {"error": reason},
         "runtimes": loaded_runtimes(),
-        "cuda": _cuda(),
+        "devices": _devices(core),
+        "cuda": _cuda(core),
         "disk": _disk(),
     }
     report["checks"] = _checks(report, core, run_self_test)
@@ -146,7 +148,14 @@ def loaded_runtimes() -> list[dict[str, str]]:
     return found
 
 
-def _cuda() -> dict[str, Any]:
+def _devices(core: Any) -> dict[str, dict[str, str]]:
+    """What the core can compute on, and why there is not more."""
+    if core is None:
+        return {"usable": {}, "unusable": {}}
+    return {"usable": dict(core.devices()), "unusable": core.unusable_devices()}
+
+
+def _cuda(core: Any = None) -> dict[str, Any]:
     """Whether an NVIDIA driver or CUDA libraries lie where they usually do."""
     folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
     tried = [
@@ -155,9 +164,12 @@ def _cuda() -> dict[str, Any]:
         for name in _CUDA_LIBRARIES
     ]
     tried += ["/proc/driver/nvidia/version", "/dev/nvidiactl"]
+    reason = "the core is not loaded"
+    if core is not None:
+        reason = core.unusable_devices().get("cuda", "")
     return {
-        "available": False,
-        "reason": "this build has no CUDA backend; models run on the CPU",
+        "available": not reason,
+        "reason": reason,
         "found": [path for path in tried if os.path.exists(path)],
         "looked_for": tried,
         "nvidia_smi": shutil.which("nvidia-smi"),

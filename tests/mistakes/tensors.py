@@ -36,6 +36,34 @@ def step_with(**values: object) -> None:
 
 
 ROWS = {
+    "a tensor on a GPU where there is none": Row(
+        lambda f: ea.Tensor([1.0], device="cuda"),
+        ea.BackendUnavailable,
+        r"cuda:0 is not available",
+        r"no CUDA kernels",
+        r'use device="cpu"',
+    ),
+    "a tensor on a device that is no name": Row(
+        lambda f: ea.Tensor([1.0], device=0),
+        ea.ConfigError,
+        r"an int 0",
+        r"device",
+        r"expected a name such as 'cpu' or 'cuda:0'",
+    ),
+    "a tensor to two devices": Row(
+        lambda f: ea.Tensor([1.0]).to("cpu", device="cuda"),
+        ea.ConfigError,
+        r"'cpu' too",
+        r"to",
+        r"one dtype and one device at most",
+    ),
+    "a tensor to nothing": Row(
+        lambda f: ea.Tensor([1.0]).to(),
+        ea.ConfigError,
+        r"to",
+        r"expected a dtype such as 'float32'",
+        r"or a device such as 'cpu'",
+    ),
     "tensor of text": Row(
         lambda _: ea.Tensor("x"), ea.DTypeError, r"a str 'x'", r"\[tensor\]", NUMBERS
     ),

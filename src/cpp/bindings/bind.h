@@ -12,6 +12,7 @@ void raise_from_import();
 
 void bind_errors(py::module_& m);
 void bind_runtime(py::module_& m);
+void bind_devices(py::module_& m);
 void bind_tensor(py::module_& m);
 void bind_ops(py::module_& m);
 // Called by bind_ops, with the module of the ops.

@@ -5,6 +5,7 @@
 
 #include "bindings/numpy.h"
 #include "runtime/check.h"
+#include "runtime/device_backend.h"
 
 namespace ea {
 
@@ -34,7 +35,7 @@ struct DLManagedTensor {
   void (*deleter)(DLManagedTensor* self);
 };
 
-constexpr std::int32_t kDLCPU = 1;
+constexpr std::int32_t kDLCPU = 1, kDLCUDA = 2;
 enum : std::uint8_t { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4 };
 
 DLDataType type_of(DType dtype) {
@@ -76,6 +77,18 @@ struct Exported {
   Shape shape, strides;
 };
 
+// Throws BackendUnavailable for devices that this build or machine lacks.
+Device device_of(const DLDevice& in) {
+  if (in.device_type == kDLCPU) return kCpu;
+  EA_CHECK_AS(BackendUnavailable, in.device_type == kDLCUDA, "from_dlpack",
+              "the tensor lies on a device of type {}; expected the CPU ({}) "
+              "or CUDA ({}): move it to the CPU first",
+              in.device_type, kDLCPU, kDLCUDA);
+  const Device device{DeviceType::cuda, in.device_id};
+  check_available(device);
+  return device;
+}
+
 py::object ask_for_capsule(const py::object& object) {
   try {
     return object.attr("__dlpack__")();
@@ -90,6 +103,10 @@ py::object ask_for_capsule(const py::object& object) {
 
 }  // namespace
 
+std::int32_t dlpack_type(DeviceType type) {
+  return type == DeviceType::cpu ? kDLCPU : kDLCUDA;
+}
+
 py::capsule to_dlpack(const Tensor& t) {
   auto owned = std::make_unique<Exported>();
   owned->tensor = t;
@@ -98,7 +115,7 @@ py::capsule to_dlpack(const Tensor& t) {
   owned->strides = t.strides();
   DLTensor& out = owned->managed.dl_tensor;
   out.data = t.raw();
-  out.device = {kDLCPU, 0};
+  out.device = {dlpack_type(t.device().type), t.device().index};
   out.ndim = t.rank();
   out.dtype = type_of(t.dtype());
   out.shape = const_cast<std::int64_t*>(owned->shape.begin());
@@ -127,11 +144,7 @@ Tensor from_dlpack(const py::object& object) {
       PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (managed == nullptr) throw py::error_already_set();
   const DLTensor& in = managed->dl_tensor;
-  EA_CHECK_AS(BackendUnavailable, in.device.device_type == kDLCPU,
-              "from_dlpack",
-              "the tensor lies on a device of type {}; this build reads CPU "
-              "memory: move it to the CPU first",
-              in.device.device_type);
+  const Device device = device_of(in.device);
   const DType dtype = dtype_of_type(in.dtype);
   const Shape shape(std::span<const std::int64_t>(
       in.shape, static_cast<std::size_t>(in.ndim)));
@@ -147,7 +160,7 @@ Tensor from_dlpack(const py::object& object) {
   };
   const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   auto storage = std::make_shared<Storage>(
-      static_cast<char*>(in.data) + in.byte_offset, bytes, release);
+      static_cast<char*>(in.data) + in.byte_offset, bytes, release, device);
   return contiguous(Tensor(storage, 0, shape, strides, dtype));
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "bindings/arguments.h"
+#include "bindings/devices.h"
 #include "bindings/numpy.h"
 #include "runtime/check.h"
 
@@ -59,6 +60,15 @@ void bind_modules(py::module_& m) {
       .def("initialize", &initialize_parameters, py::arg("names"), Release(),
            "Draws initial values for the named parameters.")
       .def("train", &Module::train, py::arg("mode") = true)
+      .def(
+          "to",
+          [](Module& self, const py::object& device) {
+            const Device target = device_of_python(device);
+            const py::gil_scoped_release release;
+            self.to(target);
+          },
+          py::arg("device"),
+          "Moves parameters, gradients and buffers to a device.")
       .def_property_readonly("training", &Module::training)
       .def("set_recompute", &Module::set_recompute, py::arg("recompute"),
            "Whether backward makes the layers' activations again.")

@@ -60,7 +60,7 @@ Tensor labels_of(const py::object& labels) {
                      "of values where num_labels is 1; got {}",
                      described(labels));
   }
-  return is_floating(t.dtype()) ? t : cast(t, DType::i64);
+  return is_floating(t.dtype()) ? t : cast(to_device(t, kCpu), DType::i64);
 }
 
 using Indices = std::optional<std::vector<int>>;

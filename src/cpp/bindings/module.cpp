@@ -15,6 +15,7 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_errors(m);
   ea::register_all_backends();
   ea::bind_runtime(m);
+  ea::bind_devices(m);
   ea::bind_tensor(m);
   ea::bind_ops(m);
   ea::bind_attention(m);

@@ -110,6 +110,10 @@ DType dtype_of_python(const py::handle& dtype) {
 }
 
 py::array to_numpy(const Tensor& t) {
+  EA_CHECK_AS(DeviceError, t.device().is_cpu(), "tensor",
+              "the values lie on {}, where NumPy cannot read them; use "
+              ".to('cpu')",
+              t.device());
   std::vector<py::ssize_t> shape;
   std::vector<py::ssize_t> strides;
   const auto size = static_cast<py::ssize_t>(size_of(t.dtype()));
@@ -167,6 +171,7 @@ Tensor optional_integers(const py::handle& object, const char* name) {
     fail<DTypeError>("forward", "{} must be integers, got {}", name,
                      described(object));
   }
+  t = to_device(t, kCpu);
   if (t.numel() == 0) t = cast(t, DType::i64);  // [] has no type of its own
   EA_CHECK_AS(DTypeError, !is_floating(t.dtype()), "forward",
               "{} must be integers, got {}", name, t.dtype());

@@ -10,7 +10,8 @@
 
 namespace ea {
 
-// A NumPy array on the tensor's own memory; bfloat16 by ml_dtypes.
+// A NumPy array on the tensor's own memory; bfloat16 by ml_dtypes. Throws
+// DeviceError unless that is the CPU's.
 py::array to_numpy(const Tensor& t);
 
 // Any array-like, tensor or DLPack object. Shares memory with C-contiguous,
@@ -19,10 +20,11 @@ py::array to_numpy(const Tensor& t);
 Tensor from_python(const py::handle& object);
 // The same, cast to a dtype.
 Tensor from_python(const py::handle& object, DType dtype);
-// None gives an undefined tensor; integers of any width become int64.
+// Token ids, labels: None gives an undefined tensor; integers of any width and
+// on any device become int64 on the CPU.
 Tensor optional_integers(const py::handle& object, const char* name);
 
-// Token ids, labels: see optional_integers.
+std::int32_t dlpack_type(DeviceType type);
 py::capsule to_dlpack(const Tensor& t);
 Tensor from_dlpack(const py::object& object);
 

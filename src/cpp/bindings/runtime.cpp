@@ -6,8 +6,8 @@
 #include "bindings/arguments.h"
 #include "bindings/bind.h"
 #include "kernels/registry.h"
-#include "runtime/allocator.h"
 #include "runtime/cpu_info.h"
+#include "runtime/device.h"
 #include "runtime/fast_paths.h"
 #include "runtime/profiler.h"
 #include "runtime/random.h"
@@ -34,9 +34,13 @@ py::dict build_info() {
   return info;
 }
 
-py::list entries() {
+py::list entries(const std::string& device) {
+  const auto asked = parse_device(device);
+  EA_CHECK_AS(ConfigError, asked.has_value(), "kernel_entries",
+              "device is '{}', expected cpu or cuda", device);
   py::list all;
   for (const KernelEntry& e : kernel_entries()) {
+    if (e.device != asked->type) continue;
     all.append(py::make_tuple(e.kernel, e.implementation, e.calls));
   }
   return all;
@@ -110,9 +114,9 @@ void bind_runtime(py::module_& m) {
       py::arg("state"), "Restores what get_rng_state() returned.");
   m.def("build_info", &build_info,
         "Returns versions, instruction sets and threads of this build.");
-  m.def("kernel_entries", &entries,
-        "Returns (kernel, implementation, calls so far) in order of "
-        "preference.");
+  m.def("kernel_entries", &entries, py::arg("device") = "cpu",
+        "Returns (kernel, implementation, calls so far) for a type of device, "
+        "in order of preference.");
   m.def("force_kernel", &force_kernel, py::arg("kernel"),
         py::arg("implementation"),
         "Forces an implementation of a kernel ('*': of all that have it); an "
@@ -129,25 +133,6 @@ void bind_runtime(py::module_& m) {
   m.def("set_fast_path", &set_fast_path, py::arg("name"), py::arg("on"),
         "Switches a fast path ('all': every one) on or off; what stands behind "
         "it runs instead, with the same results within rounding.");
-  m.def(
-      "current_memory", [] { return memory_statistics().current; },
-      "Returns the bytes held by tensors.");
-  m.def(
-      "peak_memory", [] { return memory_statistics().peak; },
-      "Returns the most bytes held since reset_peak_memory().");
-  m.def("reset_peak_memory", &reset_peak_memory,
-        "Starts the count of peak_memory() anew.");
-  m.def(
-      "set_memory_limit",
-      [](Whole<"set_memory_limit: bytes"> bytes) {
-        EA_CHECK_AS(ConfigError, bytes.value >= 0, "set_memory_limit: bytes",
-                    "expected 0 (no limit) or more, got {}", bytes.value);
-        set_memory_limit(bytes.value);
-      },
-      py::arg("bytes"),
-      "Refuses allocations beyond so many bytes (0: no limit).");
-  m.def("release_cached_memory", &release_cached_memory,
-        "Gives freed blocks that were kept for reuse back to the system.");
   m.def("set_profiling", &set_profiling, py::arg("on"),
         "Switches the timing of kernels on or off.");
   m.def("profile", &profile,

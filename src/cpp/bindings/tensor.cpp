@@ -7,6 +7,7 @@
 #include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "bindings/arguments.h"
+#include "bindings/devices.h"
 #include "bindings/numpy.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
@@ -46,16 +47,38 @@ Shape shape_of(const py::args& args) {
   return shape;
 }
 
-Var make(const py::object& data, const py::object& dtype, bool requires_grad) {
+Var make(const py::object& data, const py::object& dtype, bool requires_grad,
+         const py::object& device) {
   Tensor t = dtype.is_none() ? from_python(data)
                              : from_python(data, dtype_of_python(dtype));
+  if (!device.is_none()) t = to_device(t, device_of_python(device));
   return Var(std::move(t), requires_grad);
 }
 
-// The other operand: a tensor, or a number or array in this one's dtype.
+// .to("float32"), .to("cuda"), .to("cuda", "float32") and by name.
+Var to(const Var& self, const py::args& targets, const py::object& dtype,
+       const py::object& device) {
+  py::object type = dtype, place = device;
+  for (const py::handle target : targets) {
+    py::object& which = names_device(target) ? place : type;
+    EA_CHECK_AS(ConfigError, which.is_none(), "to",
+                "expected one dtype and one device at most, got {} too",
+                described(target));
+    which = py::reinterpret_borrow<py::object>(target);
+  }
+  EA_CHECK_AS(ConfigError, !type.is_none() || !place.is_none(), "to",
+              "expected a dtype such as 'float32' or a device such as 'cpu'");
+  Var out = self;
+  if (!type.is_none()) out = cast(out, dtype_of_python(type));
+  if (!place.is_none()) out = to_device(out, device_of_python(place));
+  return out;
+}
+
+// The other operand: a tensor, or a number or array in this one's dtype and on
+// its device.
 Var operand(const py::object& other, const Var& self) {
   if (py::isinstance<Var>(other)) return other.cast<Var>();
-  return Var(from_python(other, self.dtype()));
+  return Var(to_device(from_python(other, self.dtype()), self.device()));
 }
 
 using BinaryFn = Var (*)(const Var&, const Var&);
@@ -106,7 +129,7 @@ Var index(const Var& self, const py::object& key) {
 std::string repr(const Var& v) {
   std::ostringstream out;
   const py::module_ np = py::module_::import("numpy");
-  py::object values = to_numpy(v.data());
+  py::object values = to_numpy(to_device(v.data(), kCpu));
   if (v.dtype() == DType::bf16) values = values.attr("astype")("float32");
   out << "Tensor("
       << py::str(np.attr("array2string")(values, py::arg("separator") = ", ",
@@ -114,6 +137,7 @@ std::string repr(const Var& v) {
                                          py::arg("threshold") = 64))
              .cast<std::string>()
       << ", dtype=" << v.dtype();
+  if (!v.device().is_cpu()) out << ", device='" << v.device() << "'";
   if (v.requires_grad()) out << ", requires_grad=True";
   out << ")";
   return out.str();
@@ -135,16 +159,31 @@ py::array as_numpy_array(const Var& self, const py::object& dtype,
   return array;
 }
 
+// (type, number) as DLPack has them.
+py::tuple dlpack_device(const Var& self) {
+  const Device device = self.device();
+  return py::make_tuple(dlpack_type(device.type), device.index);
+}
+
 py::capsule lend(const Var& self, const py::kwargs& options) {
   const auto option = [&](const char* name) -> py::object {
     return options.contains(name) ? py::object(options[name]) : py::none();
   };
   const py::object device = option("dl_device");
-  if (!device.is_none() && !device.equal(py::make_tuple(1, 0))) {
-    throw py::buffer_error("[tensor] lies in CPU memory: dl_device is (1, 0)");
-  }
+  const py::tuple here = dlpack_device(self);
   const py::object copy = option("copy");
   const bool copies = !copy.is_none() && copy.cast<bool>();
+  if (!device.is_none() && !device.equal(here)) {
+    // A copy on the CPU is the one that the protocol asks us to make.
+    const bool to_host = device.equal(py::make_tuple(1, 0));
+    if (!to_host || (!copy.is_none() && !copies)) {
+      throw py::buffer_error(
+          format("[tensor] lies in {} memory: dl_device is {}",
+                 self.device().is_cpu() ? "CPU" : name_of(self.device()),
+                 py::str(here).cast<std::string>()));
+    }
+    return to_dlpack(to_device(self.data(), kCpu));
+  }
   return to_dlpack(copies ? clone(self.data()) : self.data());
 }
 
@@ -155,6 +194,10 @@ py::buffer_info buffer(const Var& self) {
   if (t.dtype() == DType::bf16) {
     throw py::buffer_error(
         "bfloat16 has no buffer format; use .numpy() or .to('float32')");
+  }
+  if (!t.device()
+           .is_cpu()) {  // np.asarray() goes on to __array__, which says so
+    throw py::buffer_error("the values lie on a device; use .to('cpu')");
   }
   // The array, and with it the loan, lives until the reader lets go.
   return to_numpy(t).request(/*writable=*/true);
@@ -216,12 +259,9 @@ void bind_arithmetic(py::class_<Var>& c) {
           },
           py::arg("axis_a"), py::arg("axis_b"),
           py::call_guard<py::gil_scoped_release>())
-      .def(
-          "to",
-          [](const Var& self, const py::object& dtype) {
-            return cast(self, dtype_of_python(dtype));
-          },
-          py::arg("dtype"));
+      .def("to", &to, py::arg("dtype") = py::none(),
+           py::arg("device") = py::none(),
+           "The tensor as a dtype, on a device, or both, in any order.");
 }
 
 void bind_interchange(py::class_<Var>& c) {
@@ -229,7 +269,7 @@ void bind_interchange(py::class_<Var>& c) {
       .def("__array__", &as_numpy_array, py::arg("dtype") = py::none(),
            py::arg("copy") = py::none())
       .def("__dlpack__", &lend)
-      .def("__dlpack_device__", [](const Var&) { return py::make_tuple(1, 0); })
+      .def("__dlpack_device__", &dlpack_device)
       .def_buffer(&buffer);
 }
 
@@ -239,12 +279,14 @@ void bind_tensor(py::module_& m) {
   py::class_<Var> c(m, "Tensor", py::buffer_protocol(),
                     "A typed array with a gradient, on the core's memory.");
   c.def(py::init(&make), py::arg("data"), py::arg("dtype") = py::none(),
-        py::arg("requires_grad") = false)
+        py::arg("requires_grad") = false, py::arg("device") = py::none())
       .def_property_readonly(
           "shape", [](const Var& self) { return shape_tuple(self.shape()); })
       .def_property_readonly(
           "dtype",
           [](const Var& self) { return std::string(name_of(self.dtype())); })
+      .def_property_readonly(
+          "device", [](const Var& self) { return name_of(self.device()); })
       .def_property_readonly("ndim", &Var::rank)
       .def_property_readonly("size", &Var::numel)
       .def_property("requires_grad", &Var::requires_grad,
@@ -268,6 +310,10 @@ void bind_tensor(py::module_& m) {
                 grad->shape() == self.shape() && grad->dtype() == self.dtype(),
                 "grad", "gradient is {} {}, the tensor {} {}", grad->dtype(),
                 grad->shape(), self.dtype(), self.shape());
+            EA_CHECK_AS(DeviceError, grad->device() == self.device(), "grad",
+                        "gradient lies on {}, the tensor on {}; use "
+                        ".to(device)",
+                        grad->device(), self.device());
             self.set_grad(contiguous(grad->data()));
           })
       .def("item", [](const Var& self) { return self.data().item(); })

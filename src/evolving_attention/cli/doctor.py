@@ -96,7 +96,11 @@ def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     cuda = report["cuda"]
     found = ", ".join(cuda["found"]) or f"none of {len(cuda['looked_for'])} usual files"
     smi = cuda["nvidia_smi"] or "no nvidia-smi"
-    lines.append(("CUDA", f"absent: {cuda['reason']}; found on disk: {found}; {smi}"))
+    state = "usable" if cuda["available"] else f"absent: {cuda['reason']}"
+    usable = report["devices"]["usable"].items()
+    named = "\n".join(f"{name}: {what}" for name, what in usable)
+    lines.append(("devices", named or "none"))
+    lines.append(("CUDA", f"{state}; found on disk: {found}; {smi}"))
     for disk in report["disk"]:
         lines.append((disk["what"], f"{size(disk['free'])} free on {disk['path']}"))
     return lines

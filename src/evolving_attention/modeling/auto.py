@@ -73,7 +73,11 @@ class _Auto:
 
     @classmethod
     def from_config(
-        cls, config: PretrainedConfig, dtype: str = "float32"
+        cls,
+        config: PretrainedConfig,
+        dtype: str = "float32",
+        *,
+        device: str = "cpu",
     ) -> PreTrainedModel:
         """A new model with random weights."""
         if not isinstance(config, PretrainedConfig):
@@ -83,7 +87,7 @@ class _Auto:
             )
         if config.model_type not in cls.classes:
             raise ConfigError(_unknown("config", config.model_type, cls.classes))
-        return cls.classes[config.model_type](config, dtype)
+        return cls.classes[config.model_type](config, dtype, device=device)
 
 
 def _unknown(place: str, kind: object, known: Any) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from evolving_attention import _core
 from evolving_attention._core import Tensor
+from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.config import PretrainedConfig
@@ -30,9 +31,11 @@ class PreTrainedModel(RecomputeMixin):
     Args:
         config: sizes and attention; see the config class of the architecture.
         dtype: ``"float32"``, ``"bfloat16"`` or ``"float64"`` (reference kernels).
+        device: where it computes: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"``.
 
     Raises:
         ConfigError: the config does not suit the architecture.
+        BackendUnavailable: there is no such device.
 
     New models are in training mode, with random weights drawn from the generator that
     ``ea.manual_seed`` seeds.
@@ -44,9 +47,17 @@ class PreTrainedModel(RecomputeMixin):
     # Whether the task reads the pooled output; None: the config decides.
     pooler: ClassVar[bool | None] = False
 
-    def __init__(self, config: PretrainedConfig, dtype: str = "float32") -> None:
+    def __init__(
+        self,
+        config: PretrainedConfig,
+        dtype: str = "float32",
+        *,
+        device: str = "cpu",
+    ) -> None:
+        where = resolve_device(device)
         self._build(config, dtype)
         self._initialize(name for name, _ in self._named)
+        self._core.to(where)
 
     def _build(self, config: PretrainedConfig, dtype: str) -> None:
         if not isinstance(config, self.config_class):
@@ -174,6 +185,11 @@ class PreTrainedModel(RecomputeMixin):
         return self.train(False)
 
     @property
+    def device(self) -> str:
+        """Where the parameters lie: ``"cpu"``, ``"cuda:0"``."""
+        return self._named[0][1].device
+
+    @property
     def training(self) -> bool:
         """Whether the model is in training mode."""
         return self._core.training
@@ -207,9 +223,10 @@ class PreTrainedModel(RecomputeMixin):
     def state_dict(self) -> dict[str, np.ndarray]:
         """Name to array, of parameters and buffers, on their own memory.
 
-        Copy what you want to keep.
+        Copy what you want to keep. Of a model on another device than the CPU the
+        arrays are copies.
         """
-        return {name: tensor.numpy() for name, tensor in self._state()}
+        return {name: host_array(tensor) for name, tensor in self._state()}
 
     def _state(self) -> list[tuple[str, Tensor]]:
         return [*self._named, *self._buffers]
@@ -228,7 +245,7 @@ class PreTrainedModel(RecomputeMixin):
                 f"load_state_dict: state is a {type(state).__name__}, expected a dict "
                 "of names and arrays, as state_dict() returns"
             )
-        arrays = {name: np.asarray(value) for name, value in state.items()}
+        arrays = {name: host_array(value) for name, value in state.items()}
         allowed = () if strict else None
         report = self._assign(arrays, strict, "state_dict", allowed, allowed)
         return report
@@ -270,18 +287,22 @@ class PreTrainedModel(RecomputeMixin):
                     "comes from a run that diverged"
                 )
 
-    def to(self: _Self, dtype: str) -> _Self:
-        """Turn the model into another element type, in place; returns the model.
+    def to(
+        self: _Self, *targets: str, dtype: str | None = None, device: str | None = None
+    ) -> _Self:
+        """Another element type, another device, or both, in place; returns the model.
 
-        Weights are rounded to the nearest value of ``dtype``; gradients are forgotten.
-        The parameters are new tensors: make optimizers afterwards.
+        ``model.to("cuda")`` moves weights and gradients; optimizers go on with them.
+        ``model.to("bfloat16")`` rounds weights to the nearest value and forgets
+        gradients; the parameters are new tensors: make optimizers afterwards.
 
         Raises:
-            ConfigError: ``dtype`` is not float32, bfloat16 or float64.
+            ConfigError: a target is no device and not float32, bfloat16 or float64.
+            BackendUnavailable: there is no such device.
         """
-        from evolving_attention.modeling.element_type import convert
+        from evolving_attention.modeling.placement import place, sorted_targets
 
-        convert(self, dtype)
+        place(self, *sorted_targets(targets, dtype, device))
         return self
 
     def copy(self: _Self, dtype: str | None = None) -> _Self:
@@ -304,6 +325,7 @@ class PreTrainedModel(RecomputeMixin):
         num_labels: int | None = None,
         attention: Any = None,
         dtype: str = "float32",
+        device: str = "cpu",
         strict: bool = True,
         local_files_only: bool = False,
         **config_overrides: Any,
@@ -317,6 +339,7 @@ class PreTrainedModel(RecomputeMixin):
             attention: evolve kind, default what config.json says, else vanilla. New
                 convolutions are drawn at random and listed in ``load_report.new``.
             dtype: of parameters and computation.
+            device: where it computes: "cpu", "cuda", "cuda:1" or "auto".
             strict: refuse missing, left-over and mismatched tensors.
             local_files_only: do not ask the Hub.
             config_overrides: further options of the config.
@@ -325,7 +348,9 @@ class PreTrainedModel(RecomputeMixin):
             CheckpointError: it is not there, damaged, or of another model.
             UnsafeCheckpointError: a .bin file asks for more than weights need.
             ConfigError: config.json or an option cannot be used.
+            BackendUnavailable: there is no such device.
         """
+        where = resolve_device(device)  # before a long read
         from evolving_attention.interop.hf import load_folder
         from evolving_attention.interop.resolve import resolve
 
@@ -350,6 +375,7 @@ class PreTrainedModel(RecomputeMixin):
         mismatched = [item.name for item in report.mismatched]
         model._initialize([*report.new, *report.missing, *mismatched])
         model.load_report = report
+        model._core.to(where)
         return model.eval()
 
     @classmethod
@@ -392,9 +418,10 @@ class PreTrainedModel(RecomputeMixin):
         save_safetensors(root, self.state_dict())
 
     def __repr__(self) -> str:
+        where = "" if self.device == "cpu" else f"{self.device}, "
         return (
             f"{type(self).__name__}({self.num_parameters():,} parameters, "
-            f"{self.dtype}, attention={self.config.attention!r})"
+            f"{self.dtype}, {where}attention={self.config.attention!r})"
         )
 
 

@@ -11,7 +11,9 @@ __all__ = ["convert", "converted"]
 
 
 def converted(model: PreTrainedModel, dtype: str) -> Any:
-    """A new model with the same config, modes and weights, rounded to ``dtype``.
+    """A new model with the same config, modes, device and weights, in ``dtype``.
+
+    Weights are rounded to the nearest value.
 
     Raises:
         ConfigError: there is no such element type.
@@ -19,7 +21,9 @@ def converted(model: PreTrainedModel, dtype: str) -> Any:
     copy = type(model).__new__(type(model))
     copy._build(model.config, dtype)
     for (_, mine), (_, theirs) in zip(copy._state(), model._state(), strict=True):
-        mine.copy_(theirs.numpy())
+        mine.copy_(theirs.to("cpu"))
+    if model.device != "cpu":
+        copy._core.to(model.device)
     copy.load_report = model.load_report
     if model.is_gradient_checkpointing:
         copy.gradient_checkpointing_enable()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from typing import Any
 
 from evolving_attention.errors import ConfigError
@@ -32,8 +33,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "include_num_input_tokens_seen": TOKEN_COUNTS,
     "on_nonfinite": ("stop", "skip", "warn"),
     "on_save_error": ("stop", "continue"),
-    "device": ("auto", "cpu"),
 }
+
+
+DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,4})?")
 
 
 def refuse(field: str, value: Any, expected: str, fix: str) -> ConfigError:
@@ -155,6 +158,15 @@ def check_choices(a: Any) -> None:
             near = difflib.get_close_matches(str(value), allowed, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "choose one of them"
             raise refuse(field, value, " or ".join(map(repr, allowed)), hint)
+    if not isinstance(a.device, str) or not DEVICES.fullmatch(a.device):
+        raise refuse(
+            "device",
+            a.device,
+            "'auto', 'cpu', 'cuda' or 'cuda:1'",
+            "ea.devices() lists those of this machine",
+        )
+    if a.use_cpu and a.device not in ("auto", "cpu"):
+        raise refuse("device", a.device, "'cpu' beside use_cpu=True", "drop one")
     if a.precision not in (None, "float32", "bfloat16", "auto"):
         raise refuse(
             "precision",

@@ -187,7 +187,11 @@ class TrainingArguments:
         "float32, bfloat16, or auto: time three steps of each on the first batches, "
         "train in the faster one and say which; default: the model's own type.",
     )
-    device: str = _option("auto", "auto or cpu.")
+    device: str = _option(
+        "auto",
+        "Where to train: cpu, cuda, cuda:1, or auto, the first GPU there is, else the "
+        "CPU; the Trainer moves the model there.",
+    )
     use_cpu: bool = _option(False, "Stay on the CPU.")
     num_threads: int | None = _option(None, "Threads of the core; default: as it is.")
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import durable
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.safetensors_io import load_safetensors
 from evolving_attention.training import fingerprint, numerics, runtime
@@ -162,7 +163,7 @@ def save(
     numerics.check_finite(parts.model, optimizer, f"saving {final.name}")
     tensors = _optimizer_arrays(optimizer)
     need = sum(array.nbytes for array in tensors.values())
-    need += sum(np.asarray(p).nbytes for _, p in parts.model.named_parameters())
+    need += sum(host_array(p).nbytes for _, p in parts.model.named_parameters())
 
     def write(folder: pathlib.Path) -> None:
         import safetensors.numpy
@@ -249,7 +250,7 @@ def _optimizer_arrays(optimizer: Any | None) -> dict[str, np.ndarray]:
     if optimizer is None:
         return {}
     return {
-        name: np.ascontiguousarray(np.asarray(value))
+        name: np.ascontiguousarray(host_array(value))
         for name, value in optimizer.state_dict().items()
         if name != "step"
     }

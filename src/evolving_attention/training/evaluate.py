@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training import batches as b
@@ -68,7 +69,7 @@ def evaluation_loop(
                     loss_sum += float(out.loss.item()) * count
                 with_loss = with_loss and labelled
                 if not loss_only:
-                    found.add(batch, np.asarray(out.logits), rows)
+                    found.add(batch, host_array(out.logits), rows)
                 rows += count
                 done += 1
                 if on_batch is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import NonFiniteError
 from evolving_attention.training import runtime
 from evolving_attention.training.batches import (
@@ -26,7 +27,7 @@ __all__ = ["check_finite", "nonfinite_report", "optimizer_tensors"]
 
 def all_finite(value: Any) -> bool:
     """Whether an array of any type holds no NaN and no infinity."""
-    array = np.asarray(value)
+    array = host_array(value)
     if array.dtype.kind in "iubSU":
         return True
     return bool(np.isfinite(array).all())

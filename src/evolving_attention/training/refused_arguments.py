@@ -23,7 +23,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
         (False,),
         "evaluation uses the model's own type; use bf16=True for both",
     ),
-    "tf32": ((None, False), "there is no CUDA device in this build"),
+    "tf32": ((None, False), "products are never rounded to TF32 here"),
     "torch_compile": ((False,), _NO_TORCH),
     "torch_compile_backend": ((None,), _NO_TORCH),
     "torch_compile_mode": ((None,), _NO_TORCH),

@@ -39,6 +39,9 @@ class ReportingMixin:
         if not self.args.skip_memory_metrics:
             for name, value in runtime.memory().items():
                 metrics[f"train_mem_cpu_{name}"] = value
+            if self.device != "cpu":
+                for name, value in runtime.memory(self.device).items():
+                    metrics[f"train_mem_gpu_{name}"] = value
         return metrics
 
     def add_callback(self, callback: Any) -> None:

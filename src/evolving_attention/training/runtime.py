@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.autograd import no_grad
+from evolving_attention.device_names import devices, resolve_device
 from evolving_attention.errors import ConfigError
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "has_fast_bfloat16",
     "memory",
     "no_grad",
+    "place_model",
     "recompute_activations",
     "release_cached_memory",
     "set_num_threads",
@@ -84,10 +86,34 @@ def _unpack(text: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(text), dtype="<u4").astype(np.uint32)
 
 
-def memory() -> dict[str, int]:
-    """Bytes the core's allocator holds now and held at its peak."""
+def memory(device: str = "cpu") -> dict[str, int]:
+    """Bytes the core's allocator holds now on a device, and held at its peak."""
     core = _core()
-    return {"current": core.current_memory(), "peak": core.peak_memory()}
+    return {"current": core.current_memory(device), "peak": core.peak_memory(device)}
+
+
+def place_model(model: Any, name: str) -> str:
+    """Move ``model`` to the device of that name; return where it is then.
+
+    ``auto`` leaves a model where somebody has moved it, and one that cannot be moved.
+
+    Raises:
+        BackendUnavailable: there is no such device.
+        ConfigError: the model cannot be moved.
+    """
+    at = str(getattr(model, "device", "cpu"))
+    where = resolve_device(name)
+    movable = hasattr(model, "device") and hasattr(model, "to")
+    if where == at or (name == "auto" and (at != "cpu" or not movable)):
+        return at
+    if not movable:
+        raise ConfigError(
+            f"Trainer: device={name!r} with a {type(model).__name__} on {at}, expected "
+            "a model with .device and .to(device=...), such as this package's; leave "
+            "the option out"
+        )
+    model.to(device=where)
+    return where
 
 
 def recompute_activations(model: Any) -> None:
@@ -106,8 +132,9 @@ def recompute_activations(model: Any) -> None:
 
 
 def release_cached_memory() -> None:
-    """Give memory that the allocator keeps for reuse back to the system."""
-    _core().release_cached_memory()
+    """Give memory that the allocators keep for reuse back to the system."""
+    for name in devices():
+        _core().release_cached_memory(name)
 
 
 def has_fast_bfloat16() -> bool:
@@ -117,6 +144,6 @@ def has_fast_bfloat16() -> bool:
     return bool(found and info["isa_used"] != "avx2")
 
 
-def reset_peak_memory() -> None:
+def reset_peak_memory(device: str = "cpu") -> None:
     """Start a new measurement of the peak."""
-    _core().reset_peak_memory()
+    _core().reset_peak_memory(device)

@@ -66,6 +66,7 @@ class Trainer(
 
     Raises:
         ConfigError: model and arguments do not fit.
+        BackendUnavailable: ``args.device`` is not there.
     """
 
     def __init__(
@@ -92,6 +93,9 @@ class Trainer(
                 "both or none; pass optimizers=(optimizer, schedule)"
             )
         self._check_dtype()
+        self.device = runtime.place_model(
+            model, "cpu" if self.args.use_cpu else self.args.device
+        )
         self.state, self.control = TrainerState(), TrainerControl()
         self._prepared: dict[int, tuple[Any, Any]] = {}
         self._guard: InterruptGuard | None = None
@@ -145,6 +149,7 @@ class Trainer(
         )
         if not self.args.skip_memory_metrics:
             runtime.reset_peak_memory()
+            runtime.reset_peak_memory(self.device)
         began, first_step, self._rows_seen = time.monotonic(), self.state.global_step, 0
         with InterruptGuard() as guard:
             self._guard = guard

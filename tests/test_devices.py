@@ -1,0 +1,100 @@
+"""Devices of a build for the CPU: their names, where things lie, and what is refused.
+
+tests/fake_device/ has the same for a build with a device beside the CPU.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from mistakes.row import IDS, config
+
+import evolving_attention as ea
+from evolving_attention import _core, device_names
+
+cpu_only = pytest.mark.skipif(len(ea.devices()) > 1, reason="there is a device here")
+
+
+def test_the_cpu_is_a_device():
+    name, description = next(iter(ea.devices().items()))
+    assert name == "cpu"
+    assert description == _core.build_info()["cpu_name"]
+    assert _core.resolve_device("cpu") == "cpu"
+    _core.synchronize("cpu")
+    assert _core.current_memory("cpu") == _core.current_memory()
+
+
+@cpu_only
+def test_why_there_is_no_gpu_is_said():
+    assert list(_core.unusable_devices()) == ["cuda"]
+    with pytest.raises(ea.BackendUnavailable, match="no CUDA kernels"):
+        _core.resolve_device("cuda:7")
+    report = ea.doctor(run_self_test=False)
+    assert report["devices"]["usable"] == ea.devices()
+    assert report["devices"]["unusable"]["cuda"] == report["cuda"]["reason"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "gpu", "CPU", "cpu:1", "cuda:", "cuda:-1", "cuda:x", "cuda:1 ", "cuda1"],
+)
+def test_names_that_are_none(name: str):
+    with pytest.raises(ea.ConfigError, match="cpu, cuda, cuda:N"):
+        _core.resolve_device(name)
+
+
+@cpu_only
+def test_auto_is_the_cpu_and_says_so_once(caplog):
+    device_names._say_why_cpu.cache_clear()
+    with caplog.at_level(logging.INFO, "evolving_attention"):
+        assert device_names.resolve_device("auto") == "cpu"
+        assert device_names.resolve_device("auto") == "cpu"
+    lines = [r.getMessage() for r in caplog.records if "auto" in r.getMessage()]
+    assert len(lines) == 1
+    assert "no CUDA kernels" in lines[0]
+
+
+def test_tensors_say_where_they_are():
+    t = ea.Tensor([1.0, 2.0], device="cpu")
+    assert t.device == "cpu"
+    assert t.to("cpu").device == "cpu"
+    assert (t.to("cpu", "float64").dtype, t.to("float64", "cpu").dtype) == (
+        "float64",
+        "float64",
+    )
+    assert t.to(dtype="int64", device="cpu").dtype == "int64"
+    assert "device" not in repr(t)
+
+
+def test_a_move_to_the_same_place_copies_nothing():
+    t = ea.Tensor([1.0, 2.0], requires_grad=True)
+    (3.0 * t.to("cpu")).sum().backward()
+    assert t.grad is not None
+    assert np.asarray(t.grad).tolist() == [3, 3]
+    assert np.shares_memory(t.to("cpu").numpy(), t.numpy())
+
+
+def test_models_say_where_they_are(tmp_path):
+    model = ea.BertForSequenceClassification(config(), device="cpu")
+    assert model.device == "cpu"
+    tensors = [id(t) for t in model.parameters()]
+    assert [id(t) for t in model.to("cpu").parameters()] == tensors
+    both = model.to(device="cpu", dtype="bfloat16")
+    assert (both.device, both.dtype) == ("cpu", "bfloat16")
+    model.save_pretrained(tmp_path)
+    again = ea.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, device="auto", dtype="bfloat16"
+    )
+    assert again.device in ea.devices()
+    assert again(IDS).logits.device == again.device
+
+
+def test_the_registry_names_the_kernels_of_a_device():
+    assert {"ref"} <= {one for _, one, _ in _core.kernel_entries("cpu")}
+    assert _core.kernel_entries("cpu") == _core.kernel_entries()
+    with pytest.raises(ea.KernelNotFound, match=r"ref.* on cpu; .* on cuda"):
+        _core.force_kernel("binary", "none")
+    if len(ea.devices()) == 1:
+        assert _core.kernel_entries("cuda") == []
