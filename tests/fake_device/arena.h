@@ -1,0 +1,51 @@
+// Memory that faults unless it is open: who reads a tensor of the fake device
+// on the host, by whatever mistake, ends the process there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "runtime/allocator.h"
+
+namespace ea::fake {
+
+class Arena {
+ public:
+  static constexpr std::size_t kBytes = std::size_t{256} << 20;
+
+  Arena();
+  // Filled with NaN, as what is given back is. Throws OutOfMemory.
+  MemoryBlock take(std::size_t bytes);
+  void give(MemoryBlock block) noexcept;
+  bool holds(const void* p) const;
+  void protect(int rights);  // of Open alone
+
+  // While one of these lives, the memory of all arenas can be read and written.
+  class Open {
+   public:
+    Open();
+    ~Open();
+    Open(const Open&) = delete;
+    Open& operator=(const Open&) = delete;
+  };
+
+  MemoryStatistics statistics() const;
+  void reset_peak();
+  void set_limit(std::int64_t bytes);
+
+ private:
+  mutable std::mutex mutex_;
+  unsigned char* base_;
+  std::map<std::size_t, std::size_t> free_;  // offset: bytes
+  MemoryStatistics statistics_;
+  std::int64_t limit_ = 0;
+};
+
+inline constexpr int kDevices = 2;
+Arena& arena(int index);
+// Whether a pointer is into the memory of one of the devices.
+bool on_device(const void* p);
+
+}  // namespace ea::fake

@@ -1,0 +1,102 @@
+// The fake device: registered as CUDA, with the reference kernels as its own.
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+#include "arena.h"
+#include "kernels/ref/list.h"
+#include "kernels/registry.h"
+#include "runtime/device_backend.h"
+
+namespace ea {
+
+namespace {
+
+using fake::Arena;
+
+class FakeDevice final : public DeviceBackend {
+ public:
+  int count() const override { return fake::kDevices; }
+  std::string description(int index) const override {
+    return format("fake device {} for tests", index);
+  }
+  MemoryBlock allocate(int index, std::size_t bytes) override {
+    return fake::arena(index).take(bytes);
+  }
+  void deallocate(int index, MemoryBlock block) noexcept override {
+    fake::arena(index).give(block);
+  }
+  MemoryStatistics statistics(int index) const override {
+    return fake::arena(index).statistics();
+  }
+  void reset_peak(int index) override { fake::arena(index).reset_peak(); }
+  void release_cached(int) override {}
+  void set_limit(int index, std::int64_t bytes) override {
+    fake::arena(index).set_limit(bytes);
+  }
+  void copy_from_host(int, void* to, const void* from,
+                      std::size_t bytes) override {
+    copy_checked(to, from, bytes, fake::on_device(to), !fake::on_device(from));
+  }
+  void copy_to_host(int, void* to, const void* from,
+                    std::size_t bytes) override {
+    copy_checked(to, from, bytes, !fake::on_device(to), fake::on_device(from));
+  }
+  void copy(int to_index, void* to, int from_index, const void* from,
+            std::size_t bytes) override {
+    copy_checked(to, from, bytes, fake::arena(to_index).holds(to),
+                 fake::arena(from_index).holds(from));
+  }
+  void synchronize(int) override {}
+
+ private:
+  static void copy_checked(void* to, const void* from, std::size_t bytes,
+                           bool right_target, bool right_source) {
+    EA_CHECK_AS(DeviceError, right_target && right_source, "fake_device",
+                "a copy of {} bytes between the wrong places", bytes);
+    const Arena::Open open;
+    std::memcpy(to, from, bytes);
+  }
+};
+
+// Every tensor must lie where its view says.
+template <typename Field>
+void check_places(const Field& field, const char* kernel) {
+  if constexpr (std::is_same_v<Field, TensorView>) {
+    EA_CHECK_AS(
+        DeviceError,
+        !field.defined() || fake::arena(field.device.index).holds(field.data),
+        kernel, "an argument is said to lie on {} and does not", field.device);
+  } else if constexpr (std::is_class_v<Field>) {
+    detail::for_each_field(field,
+                           [&](const auto& one) { check_places(one, kernel); });
+  }
+}
+
+template <typename K, auto entry>
+void opened(const typename K::Args& args) {
+  check_places(args, K::name);
+  if constexpr (std::is_same_v<K, SumOfSquares>) {
+    EA_CHECK_AS(DeviceError, fake::on_device(args.result), K::name,
+                "the result is not to be left on the device");
+  }
+  const Arena::Open open;
+  entry(args);
+}
+
+struct Fake {
+  template <typename K, auto entry>
+  void kernel() const {
+    register_kernel<K>(DeviceType::cuda, "fake", opened<K, entry>);
+  }
+};
+
+}  // namespace
+
+void register_fake_device_kernels() {
+  ref::for_each_kernel(Fake{});
+  ref::for_each_copy(Fake{});
+  register_device_backend(DeviceType::cuda, std::make_unique<FakeDevice>());
+}
+
+}  // namespace ea
