@@ -52,13 +52,23 @@ class FakeCore(types.ModuleType):
         before, self.grad_enabled = self.grad_enabled, enabled
         return before
 
-    def current_memory(self) -> int:
+    def resolve_device(self, name: str) -> str:
+        assert name in ("auto", "cpu")
+        return "cpu"
+
+    def devices(self) -> list[tuple[str, str]]:
+        return [("cpu", "a fake")]
+
+    def unusable_devices(self) -> dict[str, str]:
+        return {"cuda": "a fake has none"}
+
+    def current_memory(self, device: str) -> int:
         return 1000
 
-    def peak_memory(self) -> int:
+    def peak_memory(self, device: str) -> int:
         return 2000
 
-    def reset_peak_memory(self) -> None:
+    def reset_peak_memory(self, device: str = "cpu") -> None:
         pass
 
     def global_grad_norm(self, params: list[Any]) -> float:

@@ -23,10 +23,11 @@ from support.table import CASES
 import evolving_attention as ea
 from evolving_attention import _core, optim
 
-pytestmark = pytest.mark.skipif(
-    not any("fake device" in what for what in ea.devices().values()),
-    reason="needs the extension of tools/run_fake_device.sh",
-)
+if not any("fake device" in what for what in ea.devices().values()):
+    pytest.skip(
+        "no fake device in this build (tools/run_fake_device.sh makes one)",
+        allow_module_level=True,
+    )
 
 SIZES = {
     "vocab_size": 40,
@@ -148,6 +149,27 @@ def test_dlpack_says_its_device():
     assert np.from_dlpack(t, device="cpu").tolist() == [1, 2]
     with pytest.raises(BufferError, match="cuda:1"):
         t.__dlpack__(dl_device=(2, 0))
+
+
+class Foreign:
+    """A tensor of another library, on a device."""
+
+    def __init__(self, tensor: ea.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+def test_tensors_of_other_libraries_stay_where_they_are():
+    t = on("cuda:1", [1.0, 2.0])
+    taken = ea.Tensor(Foreign(t), dtype="float64")
+    assert (taken.device, taken.to("cpu").numpy().tolist()) == ("cuda:1", [1, 2])
+    assert bits(t + Foreign(t)) == bits(ea.Tensor([2.0, 4.0]))
+    assert ea.Tensor(Foreign(t.to("cpu"))).device == "cpu"
 
 
 def test_devices_do_not_mix():

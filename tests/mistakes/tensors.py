@@ -46,7 +46,7 @@ ROWS = {
     "a tensor on a device that is no name": Row(
         lambda f: ea.Tensor([1.0], device=0),
         ea.ConfigError,
-        r"an int 0",
+        r"a int 0",
         r"device",
         r"expected a name such as 'cpu' or 'cuda:0'",
     ),

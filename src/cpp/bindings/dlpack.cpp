@@ -101,8 +101,6 @@ py::object ask_for_capsule(const py::object& object) {
   }
 }
 
-}  // namespace
-
 std::int32_t dlpack_type(DeviceType type) {
   return type == DeviceType::cpu ? kDLCPU : kDLCUDA;
 }
@@ -134,6 +132,35 @@ py::capsule to_dlpack(const Tensor& t) {
       });
   if (capsule == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::capsule>(capsule);
+}
+
+}  // namespace
+
+std::pair<int, int> dlpack_device(const Var& self) {
+  const Device device = self.device();
+  return {dlpack_type(device.type), device.index};
+}
+
+py::capsule lend_dlpack(const Var& self, const py::kwargs& options) {
+  const auto option = [&](const char* name) -> py::object {
+    return options.contains(name) ? py::object(options[name]) : py::none();
+  };
+  const py::object device = option("dl_device");
+  const py::object here = py::cast(dlpack_device(self));
+  const py::object copy = option("copy");
+  const bool copies = !copy.is_none() && copy.cast<bool>();
+  if (!device.is_none() && !device.equal(here)) {
+    // A copy on the CPU is the one that the protocol asks us to make.
+    const bool to_host = device.equal(py::make_tuple(1, 0));
+    if (!to_host || (!copy.is_none() && !copies)) {
+      throw py::buffer_error(
+          format("[tensor] lies in {} memory: dl_device is {}",
+                 self.device().is_cpu() ? "CPU" : name_of(self.device()),
+                 py::str(here).cast<std::string>()));
+    }
+    return to_dlpack(to_device(self.data(), kCpu));
+  }
+  return to_dlpack(copies ? clone(self.data()) : self.data());
 }
 
 Tensor from_dlpack(const py::object& object) {

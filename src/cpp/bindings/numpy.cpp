@@ -55,6 +55,16 @@ Tensor share(const py::array& array, DType dtype) {
   return {storage, 0, shape, contiguous_strides(shape), dtype};
 }
 
+// Whether another library's tensor is out of NumPy's reach.
+bool lies_on_device(const py::handle& object) {
+  if (py::isinstance<py::array>(object)) return false;
+  if (!py::hasattr(object, "__dlpack_device__")) return false;
+  const py::object device = object.attr("__dlpack_device__")();
+  if (!py::isinstance<py::tuple>(device) || py::len(device) != 2) return false;
+  const py::object type = device[py::int_(0)];
+  return !type.equal(py::int_(1));  // the number of the CPU
+}
+
 py::array as_array(const py::handle& object) {
   const py::module_ np = py::module_::import("numpy");
   const bool is_array = py::isinstance<py::array>(object);
@@ -128,6 +138,9 @@ py::array to_numpy(const Tensor& t) {
 
 Tensor from_python(const py::handle& object) {
   if (py::isinstance<Var>(object)) return object.cast<Var>().data();
+  if (lies_on_device(object)) {
+    return from_dlpack(py::reinterpret_borrow<py::object>(object));
+  }
   py::array array = as_array(object);
   std::optional<DType> dtype = shared_dtype(array.dtype());
   if (!dtype) {

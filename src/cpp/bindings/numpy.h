@@ -4,6 +4,7 @@
 #include <pybind11/numpy.h>
 
 #include <string>
+#include <utility>
 
 #include "autograd/var.h"
 #include "bindings/bind.h"
@@ -24,8 +25,9 @@ Tensor from_python(const py::handle& object, DType dtype);
 // on any device become int64 on the CPU.
 Tensor optional_integers(const py::handle& object, const char* name);
 
-std::int32_t dlpack_type(DeviceType type);
-py::capsule to_dlpack(const Tensor& t);
+// (type, number) as DLPack has them, and __dlpack__ with its options.
+std::pair<int, int> dlpack_device(const Var& self);
+py::capsule lend_dlpack(const Var& self, const py::kwargs& options);
 Tensor from_dlpack(const py::object& object);
 
 // The operand of an op: a tensor, or anything from_python() takes. Throws what

@@ -68,10 +68,8 @@ Var to(const Var& self, const py::args& targets, const py::object& dtype,
   }
   EA_CHECK_AS(ConfigError, !type.is_none() || !place.is_none(), "to",
               "expected a dtype such as 'float32' or a device such as 'cpu'");
-  Var out = self;
-  if (!type.is_none()) out = cast(out, dtype_of_python(type));
-  if (!place.is_none()) out = to_device(out, device_of_python(place));
-  return out;
+  const Var out = type.is_none() ? self : cast(self, dtype_of_python(type));
+  return place.is_none() ? out : to_device(out, device_of_python(place));
 }
 
 // The other operand: a tensor, or a number or array in this one's dtype and on
@@ -159,34 +157,6 @@ py::array as_numpy_array(const Var& self, const py::object& dtype,
   return array;
 }
 
-// (type, number) as DLPack has them.
-py::tuple dlpack_device(const Var& self) {
-  const Device device = self.device();
-  return py::make_tuple(dlpack_type(device.type), device.index);
-}
-
-py::capsule lend(const Var& self, const py::kwargs& options) {
-  const auto option = [&](const char* name) -> py::object {
-    return options.contains(name) ? py::object(options[name]) : py::none();
-  };
-  const py::object device = option("dl_device");
-  const py::tuple here = dlpack_device(self);
-  const py::object copy = option("copy");
-  const bool copies = !copy.is_none() && copy.cast<bool>();
-  if (!device.is_none() && !device.equal(here)) {
-    // A copy on the CPU is the one that the protocol asks us to make.
-    const bool to_host = device.equal(py::make_tuple(1, 0));
-    if (!to_host || (!copy.is_none() && !copies)) {
-      throw py::buffer_error(
-          format("[tensor] lies in {} memory: dl_device is {}",
-                 self.device().is_cpu() ? "CPU" : name_of(self.device()),
-                 py::str(here).cast<std::string>()));
-    }
-    return to_dlpack(to_device(self.data(), kCpu));
-  }
-  return to_dlpack(copies ? clone(self.data()) : self.data());
-}
-
 py::buffer_info buffer(const Var& self) {
   const Tensor& t = self.data();
   // The buffer protocol has no letter for bfloat16; np.asarray() goes on to
@@ -268,7 +238,7 @@ void bind_interchange(py::class_<Var>& c) {
   c.def("numpy", [](const Var& self) { return to_numpy(self.data()); })
       .def("__array__", &as_numpy_array, py::arg("dtype") = py::none(),
            py::arg("copy") = py::none())
-      .def("__dlpack__", &lend)
+      .def("__dlpack__", &lend_dlpack)
       .def("__dlpack_device__", &dlpack_device)
       .def_buffer(&buffer);
 }

@@ -26,6 +26,7 @@ __all__: list[str] = [
     "clip_grad_norm",
     "create_model",
     "current_memory",
+    "devices",
     "fast_paths",
     "force_kernel",
     "from_dlpack",
@@ -42,12 +43,15 @@ __all__: list[str] = [
     "release_cached_memory",
     "reset_peak_memory",
     "reset_profile",
+    "resolve_device",
     "set_fast_path",
     "set_grad_enabled",
     "set_memory_limit",
     "set_num_threads",
     "set_profiling",
     "set_rng_state",
+    "synchronize",
+    "unusable_devices",
 ]
 
 class Tensor:
@@ -65,7 +69,11 @@ class Tensor:
     def __float__(self) -> float: ...
     def __getitem__(self, arg0: typing.Any) -> Tensor: ...
     def __init__(
-        self, data: typing.Any, dtype: typing.Any = None, requires_grad: bool = False
+        self,
+        data: typing.Any,
+        dtype: typing.Any = None,
+        requires_grad: bool = False,
+        device: typing.Any = None,
     ) -> None: ...
     def __len__(self) -> int: ...
     def __matmul__(self, arg0: Tensor) -> Tensor: ...
@@ -89,8 +97,13 @@ class Tensor:
     def numpy(self) -> numpy.ndarray: ...
     def reshape(self, *args) -> Tensor: ...
     def sum(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
-    def to(self, dtype: typing.Any) -> Tensor: ...
+    def to(self, *args, dtype: typing.Any = None, device: typing.Any = None) -> Tensor:
+        """
+        The tensor as a dtype, on a device, or both, in any order.
+        """
     def transpose(self, axis_a: int, axis_b: int) -> Tensor: ...
+    @property
+    def device(self) -> str: ...
     @property
     def dtype(self) -> str: ...
     @property
@@ -277,9 +290,14 @@ def create_model(
     Builds a model; parameters are zero until initialize() or loading.
     """
 
-def current_memory() -> int:
+def current_memory(device: typing.Any = "cpu") -> int:
     """
-    Returns the bytes held by tensors.
+    Returns the bytes held by tensors on a device.
+    """
+
+def devices() -> list:
+    """
+    Returns (name, description) of every device that can be used.
     """
 
 def fast_paths() -> dict:
@@ -313,9 +331,9 @@ def global_grad_norm(params: collections.abc.Sequence[Tensor]) -> float:
     """
 
 def is_grad_enabled() -> bool: ...
-def kernel_entries() -> list:
+def kernel_entries(device: str = "cpu") -> list:
     """
-    Returns (kernel, implementation, calls so far) in order of preference.
+    Returns (kernel, implementation, calls so far) for a type of device, in order of preference.
     """
 
 def manual_seed(seed: int) -> None:
@@ -324,7 +342,7 @@ def manual_seed(seed: int) -> None:
     """
 
 def op_names() -> list: ...
-def peak_memory() -> int:
+def peak_memory(device: typing.Any = "cpu") -> int:
     """
     Returns the most bytes held since reset_peak_memory().
     """
@@ -334,12 +352,12 @@ def profile() -> list:
     Returns (kernel, calls, seconds), longest first.
     """
 
-def release_cached_memory() -> None:
+def release_cached_memory(device: typing.Any = "cpu") -> None:
     """
     Gives freed blocks that were kept for reuse back to the system.
     """
 
-def reset_peak_memory() -> None:
+def reset_peak_memory(device: typing.Any = "cpu") -> None:
     """
     Starts the count of peak_memory() anew.
     """
@@ -347,6 +365,11 @@ def reset_peak_memory() -> None:
 def reset_profile() -> None:
     """
     Forgets the timings.
+    """
+
+def resolve_device(name: typing.Any) -> str:
+    """
+    Returns the full name of a device; of 'auto', the best one there is.
     """
 
 def set_fast_path(name: str, on: bool) -> None:
@@ -359,7 +382,7 @@ def set_grad_enabled(enabled: bool) -> bool:
     Switches recording for this thread; returns what it was.
     """
 
-def set_memory_limit(bytes: int) -> None:
+def set_memory_limit(bytes: int, device: typing.Any = "cpu") -> None:
     """
     Refuses allocations beyond so many bytes (0: no limit).
     """
@@ -377,4 +400,14 @@ def set_profiling(on: bool) -> None:
 def set_rng_state(state: typing.Any) -> None:
     """
     Restores what get_rng_state() returned.
+    """
+
+def synchronize(device: typing.Any = "cpu") -> None:
+    """
+    Returns when all work given to the device is done.
+    """
+
+def unusable_devices() -> dict:
+    """
+    Returns, by type of device, why none of it can be used.
     """
