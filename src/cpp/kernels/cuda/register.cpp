@@ -1,4 +1,4 @@
-// Registers the kernels of list.h as implementation "cuda".
+// Registers the kernels of list.h as implementation "cuda" of that device.
 #include "kernels/cuda/list.h"
 #include "kernels/registry.h"
 
@@ -9,7 +9,7 @@ namespace {
 struct Real {
   template <typename K, auto entry>
   void kernel(bool (*supports)(const typename K::Args&)) const {
-    register_kernel<K>("cuda", entry, supports);
+    register_kernel<K>(DeviceType::cuda, "cuda", entry, supports);
   }
 };
 
