@@ -21,6 +21,7 @@ from evolving_attention.cli.common import (
     note,
     print_json,
 )
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError, MissingExtraError, require
 
 __all__ = ["MODEL", "SENTENCE", "run"]
@@ -184,7 +185,7 @@ def _fine_tune(
     scores["train_sentences_per_second"] = float(metrics["train_samples_per_second"])
     scores["test_seconds"] = time.perf_counter() - began
     scores["train_loss"] = float(metrics["train_loss"])
-    scores["parameters"] = int(sum(np.asarray(p).size for p in model.parameters()))
+    scores["parameters"] = model.num_parameters()
     encoded = tokenizer(SENTENCE, return_tensors="np")
     output = model(**encoded, output_attentions=True)
     tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
@@ -194,7 +195,7 @@ def _fine_tune(
 def _layers(attentions: Any) -> list[np.ndarray]:
     """Maps ``[heads, T, T]`` of all layers in order."""
     values = attentions.values() if isinstance(attentions, dict) else attentions
-    return [np.array(value)[0] for value in values]
+    return [np.array(host_array(value))[0] for value in values]
 
 
 def _callback(name: str, bar: Any) -> Any:
