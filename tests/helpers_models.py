@@ -11,6 +11,7 @@ import numpy as np
 
 import evolving_attention as ea
 from evolving_attention import _core, modeling
+from evolving_attention.device_names import host_array
 
 SIZES = {
     "vocab_size": 40,
@@ -142,16 +143,16 @@ def arrays_of(out: Any) -> dict[str, Any]:
     for name in out:
         value = out[name]
         if isinstance(value, dict):
-            arrays |= {f"{name}.{i}": np.asarray(v) for i, v in value.items()}
+            arrays |= {f"{name}.{i}": host_array(v) for i, v in value.items()}
         else:
-            arrays[name] = np.asarray(value)
+            arrays[name] = host_array(value)
     return arrays
 
 
 def gradients(model: Any) -> dict[str, np.ndarray]:
     """Name to a copy of the gradient; parameters without one are left out."""
     return {
-        name: np.array(tensor.grad)
+        name: np.array(host_array(tensor.grad))
         for name, tensor in model.named_parameters()
         if tensor.grad is not None
     }
