@@ -88,8 +88,8 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
   const Tensor w = contiguous(weight.data());
   Tensor mean, variance;
   if (training) {
-    mean = empty(channels, wide);
-    variance = empty(channels, wide);
+    mean = empty(channels, wide, x.device());
+    variance = empty(channels, wide, x.device());
     kernels::run<BatchStatistics>({rows, mean, variance});
     if (running.mean.defined() && !recomputing()) {
       const auto n = static_cast<double>(x.dim(0));
@@ -101,8 +101,8 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
     mean = clone(running.mean.data());
     variance = running.variance.data();
   }
-  const Tensor rstd = empty(channels, wide);
-  const Tensor y = empty(x.shape(), x.dtype());
+  const Tensor rstd = empty(channels, wide, x.device());
+  const Tensor y = empty_like(rows);
   kernels::run<BatchNormForward>(
       {rows, w, contiguous(bias.data()), mean, variance, y, rstd, eps});
   return record(
@@ -110,9 +110,9 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
       [training](const Node& node, const Tensor& grad) {
         const Tensor& x = node.saved(0);
         const Tensor& w = node.saved(1);
-        const Tensor dx = empty(x.shape(), x.dtype());
-        const Tensor dw = empty(w.shape(), w.dtype());
-        const Tensor db = empty(w.shape(), w.dtype());
+        const Tensor dx = empty_like(x);
+        const Tensor dw = empty_like(w);
+        const Tensor db = empty_like(w);
         kernels::run<BatchNormBackward>({contiguous(grad), x, w, node.saved(2),
                                          node.saved(3), dx, dw, db, training});
         return Node::Gradients{dx, dw, db};

@@ -64,7 +64,7 @@ Var conv1d(const Var& x, const Var& weight, const Var& bias,
   };
   const Tensor rows = contiguous(x.data());
   const Tensor w = contiguous(weight.data());
-  const Tensor y = empty({x.dim(0), weight.dim(0)}, x.dtype());
+  const Tensor y = empty({x.dim(0), weight.dim(0)}, x.dtype(), x.device());
   kernels::run<Conv1dForward>(
       {rows, w, bias.defined() ? contiguous(bias.data()) : Tensor(), y,
        taps(*packing)});
@@ -74,8 +74,8 @@ Var conv1d(const Var& x, const Var& weight, const Var& bias,
                   const Tensor& w = node.saved(1);
                   const Tensor dy = contiguous(grad);
                   Node::Gradients grads(3);
-                  if (node.wants(0)) grads[0] = empty(x.shape(), x.dtype());
-                  if (node.wants(1)) grads[1] = empty(w.shape(), w.dtype());
+                  if (node.wants(0)) grads[0] = empty_like(x);
+                  if (node.wants(1)) grads[1] = empty_like(w);
                   if (node.wants(0) || node.wants(1)) {
                     kernels::run<Conv1dBackward>(
                         {dy, x, w, grads[0], grads[1], taps(*packing)});

@@ -34,16 +34,16 @@ Var weight_norm(const Var& v, const Var& g) {
   const Shape flat{rows, rows == 0 ? 0 : v.numel() / rows};
   const Tensor v2 = reshape_view(contiguous(v.data()), flat);
   const Tensor g1 = reshape_view(contiguous(g.data()), {rows});
-  const Tensor norm =
-      empty({rows}, v.dtype() == DType::f64 ? DType::f64 : DType::f32);
-  const Tensor w = empty(flat, v.dtype());
+  const Tensor norm = empty(
+      {rows}, v.dtype() == DType::f64 ? DType::f64 : DType::f32, v.device());
+  const Tensor w = empty_like(v2);
   kernels::run<WeightNormForward>({v2, g1, w, norm});
   return record("weight_norm", reshape_view(w, shape), {v, g}, {v2, g1, norm},
                 [shape, lengths](const Node& node, const Tensor& grad) {
                   const Tensor& v = node.saved(0);
                   const Tensor& g = node.saved(1);
-                  const Tensor dv = empty(v.shape(), v.dtype());
-                  const Tensor dg = empty(g.shape(), g.dtype());
+                  const Tensor dv = empty_like(v);
+                  const Tensor dg = empty_like(g);
                   kernels::run<WeightNormBackward>(
                       {reshape_view(contiguous(grad), v.shape()), v, g,
                        node.saved(2), dv, dg});

@@ -158,6 +158,10 @@ class Module:
         """
         Whether backward makes the layers' activations again.
         """
+    def to(self, device: typing.Any) -> None:
+        """
+        Moves parameters, gradients and buffers to a device.
+        """
     def train(self, mode: bool = True) -> None: ...
     @property
     def recomputes(self) -> bool: ...
