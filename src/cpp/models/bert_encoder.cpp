@@ -9,24 +9,14 @@ namespace ea {
 
 namespace {
 
-std::int64_t positive(const Options& options, const char* key) {
-  const std::int64_t value = options.integer(key);
-  EA_CHECK_AS(ConfigError, value > 0, "config", "{} = {} must be positive", key,
-              value);
-  return value;
-}
-
-double rate(const Options& options, const char* key, double otherwise) {
-  const double value = options.number(key, otherwise);
-  EA_CHECK_AS(ConfigError, value >= 0.0 && value < 1.0, "config",
-              "{} = {} is outside [0, 1)", key, value);
-  return value;
-}
-
 EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
   EncoderLayerConfig config;
-  config.attention = {s.hidden, s.heads, s.attention_dropout, s.init_std, dtype,
-                      0,        1};
+  config.attention.hidden_size = s.hidden;
+  config.attention.inner_size = s.hidden;
+  config.attention.heads = s.heads;
+  config.attention.dropout = s.attention_dropout;
+  config.attention.init = AffineInit::normal(s.init_std);
+  config.attention.dtype = dtype;
   config.intermediate_size = s.intermediate;
   config.activation = s.activation;
   config.hidden_dropout = s.hidden_dropout;

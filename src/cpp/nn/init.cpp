@@ -63,6 +63,17 @@ void fill_identity(const Tensor& t) {
   });
 }
 
+void fill_row_norms(const Tensor& of, const Tensor& t) {
+  const Tensor rows = cast(contiguous(of), DType::f64);
+  const std::int64_t width = of.numel() / of.dim(0);
+  fill(t, [&](std::int64_t i) {
+    const double* row = rows.data<double>() + i * width;
+    double sum = 0.0;
+    for (std::int64_t k = 0; k < width; ++k) sum += row[k] * row[k];
+    return std::sqrt(sum);
+  });
+}
+
 void set_values(const Tensor& t, const Init& init) {
   switch (init.kind) {
     case Init::Kind::zeros:
@@ -84,6 +95,16 @@ void set_values(const Tensor& t, const Init& init) {
         return deviation * truncated_normal(s, static_cast<std::uint64_t>(i));
       });
     }
+    case Init::Kind::uniform: {
+      const RandomState s = next_random_stream();
+      return fill(t, [&](std::int64_t i) {
+        const Philox4 bits =
+            philox(s.seed, s.offset, static_cast<std::uint64_t>(i));
+        return init.scale * (2.0 * uniform(bits.v[0]) - 1.0);
+      });
+    }
+    case Init::Kind::row_norms:
+      return fill_row_norms(init.values, t);
     case Init::Kind::identity_conv:
       return fill_identity(t);
     case Init::Kind::given:

@@ -11,7 +11,9 @@ struct Init {
     ones,
     normal,            // N(0, scale^2)
     truncated_fan_in,  // N(0, 1/fan_in), cut at two standard deviations
+    uniform,           // U(-scale, scale)
     identity_conv,     // centre tap of the diagonal 1, all else 0
+    row_norms,         // of `values`, a parameter that comes before
     given,             // `values`
   };
   Kind kind = Kind::zeros;
@@ -21,6 +23,8 @@ struct Init {
   static Init normal(double standard_deviation) {
     return {Kind::normal, standard_deviation, {}};
   }
+  static Init uniform(double bound) { return {Kind::uniform, bound, {}}; }
+  static Init row_norms(const Tensor& of) { return {Kind::row_norms, 0.0, of}; }
   static Init ones() { return {Kind::ones, 0.0, {}}; }
 };
 

@@ -1,21 +1,41 @@
-// Small modules: affine map, layer norm, batch norm, embedding table.
+// Small modules: affine map, convolution, norms, embedding table.
 #pragma once
+
+#include <cmath>
 
 #include "nn/module.h"
 #include "ops/batch_norm.h"
+#include "ops/conv1d.h"
 #include "ops/feed_forward.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/weight_norm.h"
 
 namespace ea {
 
+// How an affine map or a convolution starts.
+struct AffineInit {
+  Init weight, bias;
+  // BERT's: N(0, standard_deviation^2), no bias.
+  static AffineInit normal(double standard_deviation) {
+    return {Init::normal(standard_deviation), {}};
+  }
+  // PyTorch's: both in U(-1 / sqrt(fan_in), 1 / sqrt(fan_in)).
+  static AffineInit uniform(std::int64_t fan_in) {
+    const Init init =
+        Init::uniform(1.0 / std::sqrt(static_cast<double>(fan_in)));
+    return {init, init};
+  }
+};
+
 class Linear : public Module {
  public:
+  Linear(std::int64_t in, std::int64_t out, DType dtype, const AffineInit& init)
+      : weight_(add_parameter("weight", {out, in}, dtype, init.weight)),
+        bias_(add_parameter("bias", {out}, dtype, init.bias)) {}
   Linear(std::int64_t in, std::int64_t out, DType dtype, double init_std)
-      : weight_(
-            add_parameter("weight", {out, in}, dtype, Init::normal(init_std))),
-        bias_(add_parameter("bias", {out}, dtype, {})) {}
+      : Linear(in, out, dtype, AffineInit::normal(init_std)) {}
   Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
   Var operator()(const Var& x, Activation kind) const {
     return linear_activation(x, weight_, bias_, kind);
@@ -27,6 +47,29 @@ class Linear : public Module {
 
  private:
   Var weight_, bias_;
+};
+
+// Along packed sequences, its weight being g v / |v|; starts as the plain
+// convolution with the weight v.
+class WeightNormConv1d : public Module {
+ public:
+  WeightNormConv1d(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                   std::int64_t dilation, bool causal, DType dtype,
+                   const AffineInit& init)
+      : v_(add_parameter("weight_v", {out, in, kernel}, dtype, init.weight)),
+        g_(add_parameter("weight_g", {out, 1, 1}, dtype,
+                         Init::row_norms(v_.data()))),
+        bias_(add_parameter("bias", {out}, dtype, init.bias)),
+        dilation_(dilation),
+        causal_(causal) {}
+  Var operator()(const Var& x, const PackingPtr& packing) const {
+    return conv1d(x, weight_norm(v_, g_), bias_, packing, dilation_, causal_);
+  }
+
+ private:
+  Var v_, g_, bias_;
+  std::int64_t dilation_;
+  bool causal_;
 };
 
 class LayerNorm : public Module {
@@ -78,11 +121,13 @@ class BatchNorm : public Module {
 class Embedding : public Module {
  public:
   // No gradient reaches the row `padding_id`, if it is not negative.
+  Embedding(std::int64_t rows, std::int64_t width, DType dtype,
+            const Init& init, std::int64_t padding_id = -1)
+      : weight_(add_parameter("weight", {rows, width}, dtype, init)),
+        padding_id_(padding_id) {}
   Embedding(std::int64_t rows, std::int64_t width, DType dtype, double init_std,
             std::int64_t padding_id = -1)
-      : weight_(add_parameter("weight", {rows, width}, dtype,
-                              Init::normal(init_std))),
-        padding_id_(padding_id) {}
+      : Embedding(rows, width, dtype, Init::normal(init_std), padding_id) {}
   Var operator()(const Tensor& ids, const char* what) const {
     return embedding(weight_, ids, what, padding_id_);
   }

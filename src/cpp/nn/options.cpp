@@ -83,6 +83,20 @@ std::string Options::text(const std::string& key) const {
   fail<ConfigError>("config", "'{}' must be a string", key);
 }
 
+std::int64_t positive(const Options& options, const char* key) {
+  const std::int64_t value = options.integer(key);
+  EA_CHECK_AS(ConfigError, value > 0, "config", "{} = {} must be positive", key,
+              value);
+  return value;
+}
+
+double rate(const Options& options, const char* key, double otherwise) {
+  const double value = options.number(key, otherwise);
+  EA_CHECK_AS(ConfigError, value >= 0.0 && value < 1.0, "config",
+              "{} = {} is outside [0, 1)", key, value);
+  return value;
+}
+
 Options validate_options(const std::string& where, const Options& given,
                          const std::vector<OptionSpec>& specs) {
   std::vector<std::string> names;

@@ -44,6 +44,11 @@ class Options {
   std::map<std::string, Value> values_;
 };
 
+// A size, at least 1, and the probability of a dropout, in [0, 1). Throw
+// ConfigError.
+std::int64_t positive(const Options& options, const char* key);
+double rate(const Options& options, const char* key, double otherwise);
+
 // One declared option of a variant: the single source of its name, type, range
 // and meaning; Python's dataclasses are tested against it.
 struct OptionSpec {

@@ -26,10 +26,11 @@ Activation parse_activation(std::string_view name) {
     return Activation::gelu_tanh;
   }
   if (name == "relu") return Activation::relu;
+  if (name == "leaky_relu") return Activation::leaky_relu;
   if (name == "tanh") return Activation::tanh;
   fail<ConfigError>("hidden_act",
                     "unknown activation '{}'; expected gelu, gelu_new, "
-                    "gelu_pytorch_tanh, relu or tanh",
+                    "gelu_pytorch_tanh, relu, leaky_relu or tanh",
                     name);
 }
 

@@ -8,8 +8,12 @@
 
 namespace ea {
 
-Var activation(const Var& x, Activation kind, double slope = 0.01);
-// "gelu", "gelu_new" (tanh form), "relu", "tanh"; throws ConfigError
+// Of leaky_relu, for x < 0, where nothing else is said (PyTorch's).
+inline constexpr double kLeakySlope = 0.01;
+
+Var activation(const Var& x, Activation kind, double slope = kLeakySlope);
+// "gelu", "gelu_new" (tanh form), "relu", "leaky_relu", "tanh"; throws
+// ConfigError
 Activation parse_activation(std::string_view name);
 
 }  // namespace ea

@@ -25,7 +25,7 @@ Node::Gradients gradients(const Node& node, const Tensor& grad, Activation f,
   if (node.wants(kBias2)) grads[kBias2] = sum_of_rows(dy);
   if (node.wants(kWeight2)) {
     const Tensor a = empty_like(z);
-    kernels::run<ActivationForward>({f, 0.0, z, a});
+    kernels::run<ActivationForward>({f, kLeakySlope, z, a});
     grads[kWeight2] = product(dy, a, true, false);
   }
   if (!node.wants(kX) && !node.wants(kWeight1) && !node.wants(kBias1)) {
@@ -37,7 +37,7 @@ Node::Gradients gradients(const Node& node, const Tensor& grad, Activation f,
   {
     const Tensor da = product(dy, node.saved(3), false, false);
     dz = empty_like(z);
-    kernels::run<ActivationBackward>({f, 0.0, da, z, dz, db});
+    kernels::run<ActivationBackward>({f, kLeakySlope, da, z, dz, db});
   }
   grads[kBias1] = db;
   if (node.wants(kWeight1)) grads[kWeight1] = product(dz, x, true, false);
@@ -64,7 +64,7 @@ Var feed_forward(const Var& x, const Var& weight_1, const Var& bias_1,
   // The backward reads f's argument: only without one it may be overwritten.
   const bool recorded = recording({x, weight_1, bias_1, weight_2, bias_2});
   const Tensor a = recorded ? empty_like(z) : z;
-  kernels::run<ActivationForward>({f, 0.0, z, a});
+  kernels::run<ActivationForward>({f, kLeakySlope, z, a});
   const Tensor y = affine(a, weight_2, bias_2);
   return record("feed_forward", reshape_view(y, shape),
                 {x, weight_1, bias_1, weight_2, bias_2},

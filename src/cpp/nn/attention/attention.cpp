@@ -16,19 +16,16 @@ Attention::Attention(const AttentionConfig& config,
                      std::unique_ptr<Scope> scope, std::unique_ptr<Bias> bias,
                      std::unique_ptr<Evolve> evolve)
     : config_(config),
-      query_(config.hidden_size, config.hidden_size, config.dtype,
-             config.init_std),
-      key_(config.hidden_size, config.hidden_size, config.dtype,
-           config.init_std),
-      value_(config.hidden_size, config.hidden_size, config.dtype,
-             config.init_std),
+      query_(config.hidden_size, config.inner_size, config.dtype, config.init),
+      key_(config.hidden_size, config.inner_size, config.dtype, config.init),
+      value_(config.hidden_size, config.inner_size, config.dtype, config.init),
       scope_(std::move(scope)),
       bias_(std::move(bias)),
       evolve_(std::move(evolve)) {
   EA_CHECK_AS(
-      ConfigError, config.heads > 0 && config.hidden_size % config.heads == 0,
-      "attention", "hidden_size {} is not a multiple of num_attention_heads {}",
-      config.hidden_size, config.heads);
+      ConfigError, config.heads > 0 && config.inner_size % config.heads == 0,
+      "attention", "a width of {} is not a multiple of num_attention_heads {}",
+      config.inner_size, config.heads);
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
@@ -39,9 +36,10 @@ Attention::Attention(const AttentionConfig& config,
 AttentionOutput Attention::forward(const Var& x, const Var& previous,
                                    const PackingPtr& packing,
                                    const AttentionWanted& wanted) {
-  const AttentionContext context{config_.layer, config_.num_layers, packing};
+  const AttentionContext context{config_.layer, config_.num_layers, packing,
+                                 config_.carry_dropout};
   const double head_width =
-      static_cast<double>(config_.hidden_size / config_.heads);
+      static_cast<double>(config_.inner_size / config_.heads);
   const double scale = 1.0 / std::sqrt(head_width);
   const Var q = query_(x);
   if (enabled(FastPath::fused_attention) && scope_->dense() && !bias_) {

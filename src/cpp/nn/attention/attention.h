@@ -13,17 +13,19 @@ namespace ea {
 using EvolveMaker = std::function<std::unique_ptr<Evolve>(const EvolveSite&)>;
 
 struct AttentionConfig {
-  std::int64_t hidden_size = 0;
+  std::int64_t hidden_size = 0;  // of the input
+  std::int64_t inner_size = 0;   // of all heads together, in and out
   std::int64_t heads = 0;
-  double dropout = 0.0;  // of the probabilities
-  double init_std = 0.02;
+  double dropout = 0.0;        // of the probabilities
+  double carry_dropout = 0.0;  // of carried maps: see AttentionContext
+  AffineInit init;
   DType dtype = DType::f32;
   int layer = 0;
   int num_layers = 1;
 };
 
 struct AttentionOutput {
-  Var context;        // [tokens, hidden]
+  Var context;        // [tokens, inner]
   Var carry;          // maps for the next layer
   Var probabilities;  // after softmax, before dropout
 };

@@ -13,9 +13,10 @@ namespace ea {
 
 // What a slot may know of where it stands.
 struct AttentionContext {
-  int layer = 0;       // 0-based index in its chain
-  int num_layers = 1;  // length of the chain
-  PackingPtr packing;  // heads, sequences, places of the maps
+  int layer = 0;               // 0-based index in its chain
+  int num_layers = 1;          // length of the chain
+  PackingPtr packing;          // heads, sequences, places of the maps
+  double carry_dropout = 0.0;  // in training, for kinds that have such
 };
 
 // Where attention looks: logits from queries and keys, and context from
