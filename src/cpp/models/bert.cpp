@@ -24,7 +24,7 @@ class BertForSequenceClassification final : public Model {
 
   ModelOutput forward(const TextInputs& inputs) override {
     const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
-    ModelOutput out = common_output(encoded);
+    ModelOutput out = common_output(encoded.stack, encoded.text);
     out.logits = classifier_(
         dropout(encoded.pooled, sizes_.classifier_dropout, training()));
     if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
@@ -71,7 +71,7 @@ class BertForLanguageModel final : public Model {
 
   ModelOutput forward(const TextInputs& inputs) override {
     const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
-    ModelOutput out = common_output(encoded);
+    ModelOutput out = common_output(encoded.stack, encoded.text);
     add_language_model(
         out, predictions_.forward(encoded.stack.last, encoder_.word_weight()),
         encoded, inputs);

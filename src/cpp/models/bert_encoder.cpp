@@ -115,23 +115,9 @@ BertModel::BertModel(const ModelConfig& config, std::int64_t padding_id)
 
 ModelOutput BertModel::forward(const TextInputs& inputs) {
   const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
-  ModelOutput out = common_output(encoded);
+  ModelOutput out = common_output(encoded.stack, encoded.text);
   out.last_hidden_state = pad_rows(encoded.stack.last, encoded.text);
   out.pooler_output = encoded.pooled;
-  return out;
-}
-
-ModelOutput common_output(const EncodedText& encoded) {
-  ModelOutput out;
-  for (const auto& [i, state] : encoded.stack.hidden_states) {
-    out.hidden_states[i] = pad_rows(state, encoded.text);
-  }
-  for (const auto& [i, maps] : encoded.stack.attentions) {
-    out.attentions[i] = pad_maps(maps, encoded.text);
-  }
-  for (const auto& [i, maps] : encoded.stack.attention_logits) {
-    out.attention_logits[i] = pad_maps(maps, encoded.text);
-  }
   return out;
 }
 

@@ -69,7 +69,4 @@ class BertModel final : public Model {
   BertEncoder encoder_;
 };
 
-// The parts of an output that every task returns: chosen states and maps.
-ModelOutput common_output(const EncodedText& encoded);
-
 }  // namespace ea

@@ -1,8 +1,6 @@
 // The door of text models: padding ends here.
 #include "models/inputs.h"
 
-#include "ops/gather.h"
-#include "ops/shape_ops.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -21,12 +19,6 @@ void check_same(const char* name, const Tensor& t, const Tensor& ids) {
            "{} has shape {}, input_ids {}: they must be equal", name, t.shape(),
            ids.shape());
 }
-
-struct Rows {
-  std::vector<std::int64_t> offsets{0};
-  std::vector<std::int64_t> places;   // flat place of each kept token
-  std::vector<std::int64_t> columns;  // its column
-};
 
 Rows rows_of_padded(const TextInputs& in) {
   const std::int64_t batch = in.input_ids.dim(0);
@@ -52,32 +44,6 @@ Rows rows_of_padded(const TextInputs& in) {
                 "row {} has no token: its attention_mask is all 0 (or the "
                 "length is 0); leave the row out of the batch",
                 b);
-  }
-  return rows;
-}
-
-Rows rows_of_packed(const TextInputs& in) {
-  const Tensor& offsets = in.sequence_offsets;
-  EA_CHECK(offsets.rank() == 1 && offsets.numel() >= 1, "forward",
-           "sequence_offsets has shape {}, expected (sequences + 1,)",
-           offsets.shape());
-  Rows rows;
-  rows.offsets.assign(values(offsets), values(offsets) + offsets.numel());
-  EA_CHECK(
-      rows.offsets.front() == 0 && rows.offsets.back() == in.input_ids.numel(),
-      "forward",
-      "sequence_offsets run from {} to {}, expected 0 to {} (the number "
-      "of input_ids)",
-      rows.offsets.front(), rows.offsets.back(), in.input_ids.numel());
-  for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
-    EA_CHECK_AS(InputError, rows.offsets[b] > rows.offsets[b - 1], "forward",
-                "sequence {} has no token: sequence_offsets[{}] = {} is not "
-                "above {}",
-                b - 1, b, rows.offsets[b], rows.offsets[b - 1]);
-    for (std::int64_t i = rows.offsets[b - 1]; i < rows.offsets[b]; ++i) {
-      rows.places.push_back(i);
-      rows.columns.push_back(i - rows.offsets[b - 1]);
-    }
   }
   return rows;
 }
@@ -164,28 +130,19 @@ PackedText pack(const TextInputs& given, std::int64_t heads,
   check_same("attention_mask", in.attention_mask, in.input_ids);
   check_same("token_type_ids", in.token_type_ids, in.input_ids);
   check_same("position_ids", in.position_ids, in.input_ids);
-  const Rows rows = padded ? rows_of_padded(in) : rows_of_packed(in);
+  const Rows rows = padded ? rows_of_padded(in)
+                           : rows_of_packed(in.sequence_offsets,
+                                            in.input_ids.numel(), "input_ids");
   PackedText text;
-  text.padded = padded;
+  static_cast<PackedRows&>(text) =
+      padded
+          ? packed_rows(rows, heads, in.input_ids.dim(0), in.input_ids.dim(1))
+          : packed_rows(rows, heads);
   text.input_ids = pick(in.input_ids, rows);
   text.token_type_ids = pick(in.token_type_ids, rows);
   text.position_ids = positions(in, rows, padded, rule);
   if (!in.position_ids.defined()) check_length(text.position_ids, rule);
-  text.packing = std::make_shared<const Packing>(heads, rows.offsets);
-  text.places = from_values(rows.places);
   text.first_rows = from_values({rows.offsets.data(), rows.offsets.size() - 1});
-  if (padded) {
-    text.length = in.input_ids.dim(1);
-    std::vector<std::int64_t> index(
-        static_cast<std::size_t>(in.input_ids.numel()), -1);
-    for (std::size_t i = 0; i < rows.places.size(); ++i) {
-      index[static_cast<std::size_t>(rows.places[i])] =
-          static_cast<std::int64_t>(i);
-    }
-    text.pad_index = reshape_view(from_values(index), in.input_ids.shape());
-  } else {
-    text.length = text.packing->longest_query();
-  }
   return text;
 }
 
@@ -201,42 +158,6 @@ void check_ids(const PackedText& text, const char* name, const Tensor& ids,
     fail<InputError>("forward", "{}[{}] = {}: expected 0 to {} ({} is {})",
                      name, where, id, size - 1, limit, size);
   }
-}
-
-Var pad_rows(const Var& rows, const PackedText& text) {
-  return text.padded ? gather_rows(rows, text.pad_index) : rows;
-}
-
-Var pad_maps(const Var& maps, const PackedText& text) {
-  const Packing& packing = *text.packing;
-  const std::int64_t n = text.length;
-  const std::int64_t heads = packing.heads();
-  const MapLayout layout = packing.layout();
-  std::vector<std::int64_t> index(
-      static_cast<std::size_t>(packing.sequences() * heads * n * n), -1);
-  for (std::int64_t b = 0; b < packing.sequences(); ++b) {
-    // Columns of the padded array that this sequence's tokens stand in.
-    std::vector<std::int64_t> columns;
-    for (std::int64_t i = layout.q_offsets[b]; i < layout.q_offsets[b + 1];
-         ++i) {
-      columns.push_back(text.padded ? values(text.places)[i] % n
-                                    : i - layout.q_offsets[b]);
-    }
-    const auto width = static_cast<std::int64_t>(columns.size());
-    for (std::int64_t h = 0; h < heads; ++h) {
-      for (std::int64_t i = 0; i < width; ++i) {
-        const std::int64_t row = ((b * heads + h) * n + columns[i]) * n;
-        const std::int64_t from = layout.begin(b) + (h * width + i) * width;
-        for (std::int64_t j = 0; j < width; ++j) {
-          index[static_cast<std::size_t>(row + columns[j])] = from + j;
-        }
-      }
-    }
-  }
-  const Tensor shaped =
-      reshape_view(from_values(index), {packing.sequences(), heads, n, n});
-  return reshape(gather_rows(reshape(maps, {maps.numel(), 1}), shaped),
-                 {packing.sequences(), heads, n, n});
 }
 
 Tensor pack_labels(const Tensor& labels, const PackedText& text) {

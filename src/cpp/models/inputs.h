@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "autograd/var.h"
-#include "nn/blocks/stack.h"
-#include "ops/packing.h"
+#include "models/packed_rows.h"
+#include "nn/blocks/chain.h"
 
 namespace ea {
 
@@ -26,15 +26,9 @@ struct TextInputs {
 
 // As the model computes: one row a token, no padding. All on the CPU: the ops
 // that take indices bring them to the device of the weights.
-struct PackedText {
+struct PackedText : PackedRows {
   Tensor input_ids, token_type_ids, position_ids;  // int64 [total]
-  PackingPtr packing;
-  bool padded = false;  // the caller gave (and expects) [B, T] arrays
-  // For a padded [B * T] array, the packed row of each place, or -1; and the
-  // other way round, the flat place of each packed row.
-  Tensor pad_index, places;
-  Tensor first_rows;        // int64 [B]: each sequence's first token
-  std::int64_t length = 0;  // T (the longest sequence, for packed input)
+  Tensor first_rows;  // int64 [B]: each sequence's first token
 };
 
 // How a model numbers positions when the caller does not.
@@ -56,11 +50,6 @@ PackedText pack(const TextInputs& inputs, std::int64_t heads,
 void check_ids(const PackedText& text, const char* name, const Tensor& ids,
                std::int64_t size, const char* limit, std::int64_t ignored = 0);
 
-// [B, T, ...] from packed rows, zeros outside; the input itself when the caller
-// gave packed arrays.
-Var pad_rows(const Var& rows, const PackedText& text);
-// [B, heads, T, T] from flat maps, zeros outside.
-Var pad_maps(const Var& maps, const PackedText& text);
 // Labels of tokens as the packed [total] array.
 Tensor pack_labels(const Tensor& labels, const PackedText& text);
 

@@ -1,4 +1,4 @@
-// The list of architectures.
+// The list of architectures, and what their outputs share.
 #include "models/model.h"
 
 #include "runtime/check.h"
@@ -13,6 +13,20 @@ std::map<std::string, ModelFactory>& factories() {
 }
 
 }  // namespace
+
+ModelOutput common_output(const StackOutput& stack, const PackedRows& rows) {
+  ModelOutput out;
+  for (const auto& [i, state] : stack.hidden_states) {
+    out.hidden_states[i] = pad_rows(state, rows);
+  }
+  for (const auto& [i, maps] : stack.attentions) {
+    out.attentions[i] = pad_maps(maps, rows);
+  }
+  for (const auto& [i, maps] : stack.attention_logits) {
+    out.attention_logits[i] = pad_maps(maps, rows);
+  }
+  return out;
+}
 
 RegisterModel::RegisterModel(const std::string& name, ModelFactory factory) {
   factories()[name] = std::move(factory);

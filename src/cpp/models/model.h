@@ -18,6 +18,10 @@ struct ModelOutput {
   std::map<int, Var> hidden_states, attentions, attention_logits;
 };
 
+// The parts of an output that every task returns: chosen states and maps, as
+// the caller's arrays lie.
+ModelOutput common_output(const StackOutput& stack, const PackedRows& rows);
+
 class Model : public Module {
  public:
   virtual ModelOutput forward(const TextInputs& inputs) = 0;

@@ -23,7 +23,7 @@ class RobertaForSequenceClassification final : public Model {
 
   ModelOutput forward(const TextInputs& inputs) override {
     const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
-    ModelOutput out = common_output(encoded);
+    ModelOutput out = common_output(encoded.stack, encoded.text);
     const double p = sizes_.classifier_dropout;
     const Var h = activation(dense_(dropout(encoded.stack.last, p, training())),
                              Activation::tanh);
@@ -51,7 +51,7 @@ class RobertaForMaskedLM final : public Model {
 
   ModelOutput forward(const TextInputs& inputs) override {
     const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
-    ModelOutput out = common_output(encoded);
+    ModelOutput out = common_output(encoded.stack, encoded.text);
     add_language_model(
         out, lm_head_.forward(encoded.stack.last, encoder_.word_weight()),
         encoded, inputs);

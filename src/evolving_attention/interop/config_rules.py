@@ -1,16 +1,35 @@
-"""Which values the keys of a config.json may have: one table."""
+"""Which values the keys of a config.json may have: tables, and their check."""
 
 from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["check_config"]
+__all__ = ["Rules", "check_config", "check_rules"]
 
-# key: (least, most), both allowed. Keys that are absent are not checked here.
+
+@dataclass(frozen=True)
+class Rules:
+    """Types and ranges by key; keys that are absent are not checked.
+
+    Attributes:
+        integers: (least, most), both allowed.
+        numbers: (least, most), both allowed.
+        strings, flags, objects: names of keys with such values.
+    """
+
+    integers: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    strings: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    objects: tuple[str, ...] = ()
+
+
 _INTEGERS: dict[str, tuple[int, int]] = {
     "vocab_size": (1, 10_000_000),
     "hidden_size": (1, 65_536),
@@ -28,8 +47,51 @@ _NUMBERS: dict[str, tuple[float, float]] = {
     "layer_norm_eps": (0.0, 1.0),
     "initializer_range": (0.0, 1_000.0),
 }
-_STRINGS = ("model_type", "hidden_act", "position_embedding_type", "problem_type")
-_OBJECTS = ("attention", "id2label", "label2id")
+_COMMON = Rules(
+    _INTEGERS,
+    _NUMBERS,
+    strings=("model_type", "hidden_act", "position_embedding_type", "problem_type"),
+    objects=("attention", "id2label", "label2id"),
+)
+
+
+def _fail(config: Mapping[str, Any], source: str, key: str, expected: str) -> None:
+    found = reprlib.repr(config[key])
+    raise ConfigError(
+        f"{source}: {key} is {found}, expected {expected}; correct it there"
+    )
+
+
+def check_rules(config: Mapping[str, Any], source: str, rules: Rules) -> None:
+    """Check keys by ``rules`` where they are present; ``None`` is absent.
+
+    Raises:
+        ConfigError: a value has the wrong type or is out of range; names both.
+    """
+
+    def fail(key: str, expected: str) -> None:
+        _fail(config, source, key, expected)
+
+    for key, (low, high) in rules.integers.items():
+        value = config.get(key)
+        if value is not None and not (type(value) is int and low <= value <= high):
+            fail(key, f"an integer from {low} to {high}")
+    for key, (least, most) in rules.numbers.items():
+        value = config.get(key)
+        if value is None:
+            continue
+        if type(value) not in (int, float) or not least <= value <= most:
+            fail(key, f"a number from {least:g} to {most:g}")
+        if isinstance(value, float) and not math.isfinite(value):
+            fail(key, "a finite number")
+    for keys, kind, expected in (
+        (rules.strings, str, "a string"),
+        (rules.flags, bool, "true or false"),
+        (rules.objects, dict, "an object {...}"),
+    ):
+        for key in keys:
+            if config.get(key) is not None and not isinstance(config[key], kind):
+                fail(key, expected)
 
 
 def check_config(config: dict[str, Any], source: str) -> None:
@@ -44,31 +106,11 @@ def check_config(config: dict[str, Any], source: str) -> None:
     Raises:
         ConfigError: a value has the wrong type or is out of range; names file and key.
     """
+    check_rules(config, source, _COMMON)
 
     def fail(key: str, expected: str) -> None:
-        found = reprlib.repr(config[key])
-        raise ConfigError(
-            f"{source}: {key} is {found}, expected {expected}; correct it there"
-        )
+        _fail(config, source, key, expected)
 
-    for key, (low, high) in _INTEGERS.items():
-        value = config.get(key)
-        if value is not None and not (type(value) is int and low <= value <= high):
-            fail(key, f"an integer from {low} to {high}")
-    for key, (least, most) in _NUMBERS.items():
-        value = config.get(key)
-        if value is None:
-            continue
-        if type(value) not in (int, float) or not least <= value <= most:
-            fail(key, f"a number from {least:g} to {most:g}")
-        if isinstance(value, float) and not math.isfinite(value):
-            fail(key, "a finite number")
-    for key in _STRINGS:
-        if config.get(key) is not None and not isinstance(config[key], str):
-            fail(key, "a string")
-    for key in _OBJECTS:
-        if config.get(key) is not None and not isinstance(config[key], dict):
-            fail(key, "an object {...}")
     names = config.get("architectures")
     if names is not None and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)

@@ -1,4 +1,4 @@
-"""PreTrainedModel: load, save and call a C++ model the way users of transformers do."""
+"""PreTrainedModel: load, save and train a C++ model as users of transformers do."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from evolving_attention import _core
 from evolving_attention._core import Tensor
 from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.config import PretrainedConfig
-from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.recompute import RecomputeMixin
 
 __all__ = ["PreTrainedModel"]
@@ -26,7 +24,7 @@ _CUSTOM = r"(.+\.)?layer\.\d+\.attention\.self\.evolve\..+"
 
 
 class PreTrainedModel(RecomputeMixin):
-    """A model of the core with a config.
+    """A model of the core with a config; the classes below it are called.
 
     Args:
         config: sizes and attention; see the config class of the architecture.
@@ -44,8 +42,6 @@ class PreTrainedModel(RecomputeMixin):
     config_class: ClassVar[type[PretrainedConfig]]
     head: ClassVar[str]
     table: ClassVar[NameTable]
-    # Whether the task reads the pooled output; None: the config decides.
-    pooler: ClassVar[bool | None] = False
 
     def __init__(
         self,
@@ -70,13 +66,8 @@ class PreTrainedModel(RecomputeMixin):
                 f"{type(self).__name__}: dtype={dtype!r}; expected one of "
                 f"{', '.join(_DTYPES)}"
             )
-        if self.pooler and not config.add_pooling_layer:
-            raise self._wrong_pooler(False)
-        options = {**config.core_options(), "head": self.head}
         self.config, self.dtype = config, dtype
-        self._core = _core.create_model(
-            config.model_type, options, dtype, config.attention.core_slot()
-        )
+        self._core = self._make_core({**config.core_options(), "head": self.head})
         self._named: list[tuple[str, Tensor]] = self._core.named_parameters()
         self._buffers: list[tuple[str, Tensor]] = self._core.named_buffers()
         self.load_report: Any | None = None
@@ -84,92 +75,9 @@ class PreTrainedModel(RecomputeMixin):
     def _initialize(self, names: Iterable[str]) -> None:
         self._core.initialize(set(names))
 
-    # --- calling ---------------------------------------------------------------
-
-    def __call__(
-        self,
-        input_ids: Any = None,
-        attention_mask: Any = None,
-        token_type_ids: Any = None,
-        position_ids: Any = None,
-        labels: Any = None,
-        *,
-        sequence_offsets: Any = None,
-        next_sentence_label: Any = None,
-        label_smoothing: float = 0.0,
-        output_hidden_states: bool | list[int] = False,
-        output_attentions: bool | list[int] = False,
-        output_attention_logits: bool | list[int] = False,
-    ) -> ModelOutput:
-        """Run the model on padded or packed input.
-
-        Args:
-            input_ids: token ids [B, T]; or packed [total] with ``sequence_offsets``.
-            attention_mask: [B, T], 1 for tokens, 0 for padding; all 1 by default.
-                Masked tokens are left out of the computation altogether.
-            token_type_ids: segments, shape of input_ids; 0 by default.
-            position_ids: positions, shape of input_ids; as the architecture counts by
-                default.
-            labels: [B] classes or values; of language models the shape of input_ids,
-                -100 where nothing is to be predicted.
-            sequence_offsets: [B + 1], where each packed sequence begins; ends with
-                total.
-            next_sentence_label: [B], 0 if the second text follows the first.
-            label_smoothing: in [0, 1).
-            output_hidden_states, output_attentions, output_attention_logits: True, or
-                a list of indices, to return them, padded to [B, …, T], zeros outside;
-                of packed input the hidden states stay packed, [total, hidden].
-
-        Raises:
-            InputError, ShapeError, DTypeError: an input cannot be used; says which one,
-                where, and what was expected.
-        """
-        if input_ids is None:
-            raise InputError(
-                "input_ids is missing; pass the output of the tokenizer: "
-                'model(**tokenizer("a text", return_tensors="np"))'
-            )
-        self._check_arguments(labels, next_sentence_label, label_smoothing)
-        layers = self.config.num_hidden_layers
-        return ModelOutput(
-            **self._core.forward(
-                input_ids,
-                attention_mask,
-                token_type_ids,
-                position_ids,
-                sequence_offsets,
-                labels,
-                next_sentence_label,
-                label_smoothing,
-                _indices("output_hidden_states", output_hidden_states, layers + 1),
-                _indices("output_attentions", output_attentions, layers),
-                _indices("output_attention_logits", output_attention_logits, layers),
-            )
-        )
-
-    def _check_arguments(
-        self, labels: Any, next_sentence_label: Any, label_smoothing: Any
-    ) -> None:
-        """Refuse what this head would ignore, and what is no number."""
-        name = type(self).__name__
-        if labels is not None and self.head == "base":
-            raise InputError(
-                f"{name}: labels are given, but a model without a task has no loss; "
-                "expected none; use a class with a task, such as "
-                "ea.AutoModelForSequenceClassification"
-            )
-        if next_sentence_label is not None and self.head != "pretraining":
-            raise InputError(
-                f"{name}: next_sentence_label is given, expected only by models for "
-                "pre-training; leave it out, or use ea.AutoModelForPreTraining"
-            )
-        if isinstance(label_smoothing, bool) or not isinstance(
-            label_smoothing, (int, float, np.number)
-        ):
-            raise ConfigError(
-                f"{name}: label_smoothing={label_smoothing!r}, expected a number in "
-                "[0, 1)"
-            )
+    def _make_core(self, options: dict[str, Any]) -> Any:
+        """The core's model for the flat settings ``options``."""
+        raise NotImplementedError
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Training mode: dropout is on. Returns the model."""
@@ -364,9 +272,7 @@ class PreTrainedModel(RecomputeMixin):
         overrides = {"attention": attention, **config_overrides}
         if num_labels is not None:
             overrides["num_labels"] = num_labels
-        given = config_overrides.get("add_pooling_layer")
-        if None not in (given, cls.pooler) and given != cls.pooler:
-            raise cls._wrong_pooler(given)
+        cls._check_overrides(config_overrides)
         config = cls.config_class.from_dict(folder.config, **overrides)
         model = cls.__new__(cls)
         model._build(model._adapt(config, folder.tensors), dtype)
@@ -379,23 +285,15 @@ class PreTrainedModel(RecomputeMixin):
         return model.eval()
 
     @classmethod
+    def _check_overrides(cls, overrides: Mapping[str, Any]) -> None:
+        """Refuse options that this class cannot have."""
+
+    @classmethod
     def _adapt(
         cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
     ) -> PretrainedConfig:
-        """A base model has a pooler as its checkpoint, others as their task."""
-        if cls.head == "base" and not any("pooler." in name for name in tensors):
-            config.add_pooling_layer = False
-        elif cls.pooler:
-            config.add_pooling_layer = True
+        """The config as this class needs it for the tensors of a checkpoint."""
         return config
-
-    @classmethod
-    def _wrong_pooler(cls, given: Any) -> ConfigError:
-        needs = "needs its" if cls.pooler else "has no"
-        return ConfigError(
-            f"{cls.__name__}: add_pooling_layer = {given!r}, expected {cls.pooler}: "
-            f"this task {needs} pooler; leave the option out"
-        )
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors, as transformers reads them.
@@ -423,26 +321,3 @@ class PreTrainedModel(RecomputeMixin):
             f"{type(self).__name__}({self.num_parameters():,} parameters, "
             f"{self.dtype}, {where}attention={self.config.attention!r})"
         )
-
-
-def _indices(name: str, wanted: Any, count: int) -> list[int] | None:
-    """True: all; a list of indices, from the end if negative: those; False: none."""
-    if wanted is None or wanted is False:
-        return None
-    if wanted is True:
-        return list(range(count))
-    if not isinstance(wanted, Iterable):
-        raise InputError(
-            f"{name}={wanted!r}: expected True or a list of integers; one layer is "
-            f"[{wanted!r}]"
-        )
-    chosen = []
-    for index in wanted:
-        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-            raise InputError(f"{name}={wanted!r}: expected True or a list of integers")
-        if not -count <= index < count:
-            raise InputError(
-                f"{name}: index {index} is outside 0 to {count - 1} of this model"
-            )
-        chosen.append(int(index) % count)
-    return chosen

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from evolving_attention.interop.bert import BERT
-from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.text import TextModel
 
 __all__ = [
     "BertConfig",
@@ -39,7 +39,7 @@ class BertConfig(PretrainedConfig):
     }
 
 
-class _Bert(PreTrainedModel):
+class _Bert(TextModel):
     config_class = BertConfig
     table = BERT
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from evolving_attention.interop.roberta import ROBERTA
-from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.bert import BertConfig
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.text import TextModel
 
 __all__ = [
     "RobertaConfig",
@@ -34,7 +34,7 @@ class RobertaConfig(PretrainedConfig):
     }
 
 
-class _Roberta(PreTrainedModel):
+class _Roberta(TextModel):
     config_class = RobertaConfig
     table = ROBERTA
 

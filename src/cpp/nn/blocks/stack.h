@@ -1,25 +1,13 @@
 // N encoder layers with the carried maps threaded through them.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "nn/blocks/chain.h"
 #include "nn/blocks/encoder_layer.h"
 
 namespace ea {
-
-// Which intermediate results to keep, by index.
-struct Wanted {
-  std::vector<int> hidden_states;     // 0: embeddings, i: after layer i
-  std::vector<int> attentions;        // 0-based layers: probabilities
-  std::vector<int> attention_logits;  // 0-based layers: the carried maps
-};
-
-struct StackOutput {
-  Var last;  // of all tokens, or of the rows that were asked for
-  std::map<int, Var> hidden_states, attentions, attention_logits;
-};
 
 class EncoderStack : public Module {
  public:

@@ -1,0 +1,98 @@
+// Index arithmetic between the two layouts.
+#include "models/packed_rows.h"
+
+#include "ops/gather.h"
+#include "ops/shape_ops.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
+
+}  // namespace
+
+Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
+                    const char* what) {
+  EA_CHECK(offsets.rank() == 1 && offsets.numel() >= 1, "forward",
+           "sequence_offsets has shape {}, expected (sequences + 1,)",
+           offsets.shape());
+  Rows rows;
+  rows.offsets.assign(values(offsets), values(offsets) + offsets.numel());
+  EA_CHECK(rows.offsets.front() == 0 && rows.offsets.back() == total, "forward",
+           "sequence_offsets run from {} to {}, expected 0 to {} (the number "
+           "of {})",
+           rows.offsets.front(), rows.offsets.back(), total, what);
+  for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
+    EA_CHECK_AS(InputError, rows.offsets[b] > rows.offsets[b - 1], "forward",
+                "sequence {} has no token: sequence_offsets[{}] = {} is not "
+                "above {}",
+                b - 1, b, rows.offsets[b], rows.offsets[b - 1]);
+    for (std::int64_t i = rows.offsets[b - 1]; i < rows.offsets[b]; ++i) {
+      rows.places.push_back(i);
+      rows.columns.push_back(i - rows.offsets[b - 1]);
+    }
+  }
+  return rows;
+}
+
+PackedRows packed_rows(const Rows& rows, std::int64_t heads) {
+  PackedRows packed;
+  packed.packing = std::make_shared<const Packing>(heads, rows.offsets);
+  packed.places = from_values(rows.places);
+  packed.length = packed.packing->longest_query();
+  return packed;
+}
+
+PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,
+                       std::int64_t length) {
+  PackedRows packed = packed_rows(rows, heads);
+  packed.padded = true;
+  packed.length = length;
+  std::vector<std::int64_t> index(static_cast<std::size_t>(batch * length), -1);
+  for (std::size_t i = 0; i < rows.places.size(); ++i) {
+    index[static_cast<std::size_t>(rows.places[i])] =
+        static_cast<std::int64_t>(i);
+  }
+  packed.pad_index = reshape_view(from_values(index), {batch, length});
+  return packed;
+}
+
+Var pad_rows(const Var& rows, const PackedRows& packed) {
+  return packed.padded ? gather_rows(rows, packed.pad_index) : rows;
+}
+
+Var pad_maps(const Var& maps, const PackedRows& packed) {
+  const Packing& packing = *packed.packing;
+  const std::int64_t n = packed.length;
+  const std::int64_t heads = packing.heads();
+  const MapLayout layout = packing.layout();
+  std::vector<std::int64_t> index(
+      static_cast<std::size_t>(packing.sequences() * heads * n * n), -1);
+  for (std::int64_t b = 0; b < packing.sequences(); ++b) {
+    // Columns of the padded array that this sequence's tokens stand in.
+    std::vector<std::int64_t> columns;
+    for (std::int64_t i = layout.q_offsets[b]; i < layout.q_offsets[b + 1];
+         ++i) {
+      columns.push_back(packed.padded ? values(packed.places)[i] % n
+                                      : i - layout.q_offsets[b]);
+    }
+    const auto width = static_cast<std::int64_t>(columns.size());
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t i = 0; i < width; ++i) {
+        const std::int64_t row = ((b * heads + h) * n + columns[i]) * n;
+        const std::int64_t from = layout.begin(b) + (h * width + i) * width;
+        for (std::int64_t j = 0; j < width; ++j) {
+          index[static_cast<std::size_t>(row + columns[j])] = from + j;
+        }
+      }
+    }
+  }
+  const Tensor shaped =
+      reshape_view(from_values(index), {packing.sequences(), heads, n, n});
+  return reshape(gather_rows(reshape(maps, {maps.numel(), 1}), shaped),
+                 {packing.sequences(), heads, n, n});
+}
+
+}  // namespace ea
