@@ -27,10 +27,13 @@ MODELS = {
     name: cls
     for name, cls in vars(modeling).items()
     if isinstance(cls, type)
-    and issubclass(cls, modeling.PreTrainedModel)
+    and issubclass(cls, modeling.TextModel)
     and hasattr(cls, "head")
 }
-"""Every task class by name: a new architecture or head is tested by existing."""
+"""Every task class of text by name: a new architecture or head is tested by existing.
+
+Time series have helpers_series.SERIES.
+"""
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mistakes import files, inputs, sequences, settings, tensors
+from mistakes import files, inputs, sequences, series, settings, tensors
 from mistakes.row import IDS, Row, model
 
 import evolving_attention as ea
@@ -24,6 +24,7 @@ ROOMS = {
     "inputs": inputs,
     "tensors": tensors,
     "sequences": sequences,
+    "series": series,
     "settings": settings,
     "files": files,
 }

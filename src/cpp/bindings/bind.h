@@ -21,6 +21,7 @@ void bind_attention(py::module_& m);
 // Before bind_models: models are modules.
 void bind_modules(py::module_& m);
 void bind_models(py::module_& m);
+void bind_series_models(py::module_& m);
 void bind_optim(py::module_& m);
 
 }  // namespace ea

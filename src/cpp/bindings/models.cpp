@@ -1,5 +1,5 @@
 // Models for Python: build from a config, run forward.
-#include "models/model.h"
+#include "bindings/models.h"
 
 #include <pybind11/stl.h>
 
@@ -27,18 +27,6 @@ EvolveMaker evolve_maker(const py::dict& config, const py::object& slot) {
   };
 }
 
-std::unique_ptr<Model> create(const std::string& architecture,
-                              const py::dict& config, const std::string& dtype,
-                              const py::object& slot) {
-  ModelConfig c;
-  c.options = options_of(config);
-  c.dtype = parse_dtype(dtype);
-  EA_CHECK_AS(ConfigError, is_floating(c.dtype), "model",
-              "dtype must be float32, bfloat16 or float64, got {}", dtype);
-  c.make_evolve = evolve_maker(config, slot);
-  return create_model(architecture, c);
-}
-
 void put(py::dict& out, const char* name, const Var& value) {
   if (value.defined()) out[name] = value;
 }
@@ -47,6 +35,19 @@ void put(py::dict& out, const char* name, const std::map<int, Var>& values) {
   py::dict d;
   for (const auto& [i, value] : values) d[py::int_(i)] = value;
   if (!values.empty()) out[name] = d;
+}
+
+}  // namespace
+
+ModelConfig model_config(const py::dict& config, const std::string& dtype,
+                         const py::object& slot) {
+  ModelConfig c;
+  c.options = options_of(config);
+  c.dtype = parse_dtype(dtype);
+  EA_CHECK_AS(ConfigError, is_floating(c.dtype), "model",
+              "dtype must be float32, bfloat16 or float64, got {}", dtype);
+  c.make_evolve = evolve_maker(config, slot);
+  return c;
 }
 
 Tensor labels_of(const py::object& labels) {
@@ -63,7 +64,33 @@ Tensor labels_of(const py::object& labels) {
   return is_floating(t.dtype()) ? t : cast(to_device(t, kCpu), DType::i64);
 }
 
-using Indices = std::optional<std::vector<int>>;
+Wanted wanted_of(const Indices& hidden_states, const Indices& attentions,
+                 const Indices& attention_logits) {
+  return {hidden_states.value_or(std::vector<int>{}),
+          attentions.value_or(std::vector<int>{}),
+          attention_logits.value_or(std::vector<int>{})};
+}
+
+py::dict results_of(const ModelOutput& out) {
+  py::dict result;
+  put(result, "loss", out.loss);
+  put(result, "logits", out.logits);
+  put(result, "seq_relationship_logits", out.seq_relationship_logits);
+  put(result, "last_hidden_state", out.last_hidden_state);
+  put(result, "pooler_output", out.pooler_output);
+  put(result, "hidden_states", out.hidden_states);
+  put(result, "attentions", out.attentions);
+  put(result, "attention_logits", out.attention_logits);
+  return result;
+}
+
+namespace {
+
+std::unique_ptr<Model> create(const std::string& architecture,
+                              const py::dict& config, const std::string& dtype,
+                              const py::object& slot) {
+  return create_model(architecture, model_config(config, dtype, slot));
+}
 
 py::dict forward(Model& model, const py::object& input_ids,
                  const py::object& attention_mask,
@@ -85,24 +112,13 @@ py::dict forward(Model& model, const py::object& input_ids,
   in.next_sentence_label =
       optional_integers(next_sentence_label, "next_sentence_label");
   in.label_smoothing = label_smoothing;
-  in.wanted = {hidden_states.value_or(std::vector<int>{}),
-               attentions.value_or(std::vector<int>{}),
-               attention_logits.value_or(std::vector<int>{})};
+  in.wanted = wanted_of(hidden_states, attentions, attention_logits);
   ModelOutput out;
   {
     const py::gil_scoped_release release;
     out = model.forward(in);
   }
-  py::dict result;
-  put(result, "loss", out.loss);
-  put(result, "logits", out.logits);
-  put(result, "seq_relationship_logits", out.seq_relationship_logits);
-  put(result, "last_hidden_state", out.last_hidden_state);
-  put(result, "pooler_output", out.pooler_output);
-  put(result, "hidden_states", out.hidden_states);
-  put(result, "attentions", out.attentions);
-  put(result, "attention_logits", out.attention_logits);
-  return result;
+  return results_of(out);
 }
 
 }  // namespace

@@ -21,5 +21,6 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_attention(m);
   ea::bind_modules(m);
   ea::bind_models(m);
+  ea::bind_series_models(m);
   ea::bind_optim(m);
 }

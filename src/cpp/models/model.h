@@ -1,4 +1,5 @@
-// Base of every architecture: parameters by name, and one forward contract.
+// Bases of the architectures: parameters by name, and one forward contract for
+// each kind of input.
 #pragma once
 
 #include <functional>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "models/inputs.h"
+#include "models/series_inputs.h"
 #include "nn/attention/attention.h"
 #include "nn/module.h"
 #include "nn/options.h"
@@ -27,6 +29,11 @@ class Model : public Module {
   virtual ModelOutput forward(const TextInputs& inputs) = 0;
 };
 
+class SeriesModel : public Module {
+ public:
+  virtual ModelOutput forward(const SeriesInputs& inputs) = 0;
+};
+
 // Settings of a model: Hugging Face's names, flat; `make_evolve` fills the
 // evolve slot of each layer.
 struct ModelConfig {
@@ -45,5 +52,8 @@ struct RegisterModel {
 // Throws ConfigError for an unknown architecture, listing the known ones.
 std::unique_ptr<Model> create_model(const std::string& architecture,
                                     const ModelConfig& config);
+
+// EA-DC-Transformer with the head that the options name. Throws ConfigError.
+std::unique_ptr<SeriesModel> create_series_model(const ModelConfig& config);
 
 }  // namespace ea

@@ -19,12 +19,14 @@ __all__: list[str] = [
     "MomentOptimizer",
     "Packing",
     "RAdam",
+    "SeriesModel",
     "Tensor",
     "attention_kinds",
     "build_info",
     "check_attention",
     "clip_grad_norm",
     "create_model",
+    "create_series_model",
     "current_memory",
     "devices",
     "fast_paths",
@@ -209,6 +211,32 @@ class Model(Module):
         | None = None,
     ) -> dict: ...
 
+class SeriesModel(Module):
+    """
+    A model of time series with its parameters.
+    """
+    def forward(
+        self,
+        values: typing.Any,
+        lengths: typing.Any = None,
+        labels: typing.Any = None,
+        sequence_offsets: typing.Any = None,
+        masked: typing.Any = None,
+        label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        output_hidden_states: collections.abc.Sequence[
+            typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+        output_attentions: collections.abc.Sequence[
+            typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+        output_attention_logits: collections.abc.Sequence[
+            typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+    ) -> dict: ...
+
 class MomentOptimizer:
     """
     What AdamW and RAdam share: one rate and decay a group.
@@ -290,6 +318,13 @@ def clip_grad_norm(
 def create_model(
     architecture: str, config: dict, dtype: str = "float32", evolve: typing.Any = None
 ) -> Model:
+    """
+    Builds a model; parameters are zero until initialize() or loading.
+    """
+
+def create_series_model(
+    config: dict, dtype: str = "float32", evolve: typing.Any = None
+) -> SeriesModel:
     """
     Builds a model; parameters are zero until initialize() or loading.
     """

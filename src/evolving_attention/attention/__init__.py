@@ -14,6 +14,7 @@ from evolving_attention.attention.base import (
     register,
 )
 from evolving_attention.attention.evolving import Evolving
+from evolving_attention.attention.evolving_released import EvolvingReleased
 from evolving_attention.attention.predictive import Predictive
 from evolving_attention.attention.residual import Residual
 from evolving_attention.attention.vanilla import Vanilla
@@ -26,6 +27,7 @@ __all__ = [
     "CustomEvolve",
     "Evolve",
     "Evolving",
+    "EvolvingReleased",
     "Predictive",
     "Residual",
     "StepContext",

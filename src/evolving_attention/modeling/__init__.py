@@ -23,6 +23,15 @@ from evolving_attention.modeling.roberta import (
     RobertaForSequenceClassification,
     RobertaModel,
 )
+from evolving_attention.modeling.series import (
+    EADCTransformerConfig,
+    EADCTransformerForClassification,
+    EADCTransformerForPretraining,
+    EADCTransformerForRegression,
+    EADCTransformerModel,
+)
+from evolving_attention.modeling.span_masks import mask_spans
+from evolving_attention.modeling.text import TextModel
 
 __all__ = [
     "AutoConfig",
@@ -35,6 +44,11 @@ __all__ = [
     "BertForPreTraining",
     "BertForSequenceClassification",
     "BertModel",
+    "EADCTransformerConfig",
+    "EADCTransformerForClassification",
+    "EADCTransformerForPretraining",
+    "EADCTransformerForRegression",
+    "EADCTransformerModel",
     "ModelOutput",
     "PreTrainedModel",
     "PretrainedConfig",
@@ -42,4 +56,6 @@ __all__ = [
     "RobertaForMaskedLM",
     "RobertaForSequenceClassification",
     "RobertaModel",
+    "TextModel",
+    "mask_spans",
 ]

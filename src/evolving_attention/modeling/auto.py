@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evolving_attention.errors import CheckpointError, ConfigError
-from evolving_attention.modeling import bert, roberta
+from evolving_attention.modeling import bert, roberta, series
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 
@@ -21,6 +21,7 @@ __all__ = [
 _CONFIGS: dict[str, type[PretrainedConfig]] = {
     "bert": bert.BertConfig,
     "roberta": roberta.RobertaConfig,
+    "ea_dc_transformer": series.EADCTransformerConfig,
 }
 
 
@@ -100,7 +101,11 @@ def _unknown(place: str, kind: object, known: Any) -> str:
 class AutoModel(_Auto):
     """The base model: hidden states."""
 
-    classes: ClassVar = {"bert": bert.BertModel, "roberta": roberta.RobertaModel}
+    classes: ClassVar = {
+        "bert": bert.BertModel,
+        "roberta": roberta.RobertaModel,
+        "ea_dc_transformer": series.EADCTransformerModel,
+    }
 
 
 class AutoModelForSequenceClassification(_Auto):

@@ -1,0 +1,141 @@
+// Settings and wiring of the body.
+#include "models/series.h"
+
+#include <cmath>
+
+#include "nn/attention/bias/relative.h"
+#include "ops/arithmetic.h"
+#include "ops/dropout.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+// The released program's bound of new position embeddings.
+constexpr double kPositionBound = 0.02;
+
+bool chosen(const Options& o, const char* key, const char* otherwise,
+            const char* other) {
+  const std::string value = o.text(key, otherwise);
+  EA_CHECK_AS(ConfigError, value == otherwise || value == other, "config",
+              "{} = '{}'; expected {} or {}", key, value, otherwise, other);
+  return value == other;
+}
+
+std::int64_t attention_width(const Options& o, std::int64_t hidden,
+                             std::int64_t heads) {
+  const double ratio = o.number("attention_ratio", 0.25);
+  EA_CHECK_AS(ConfigError, ratio >= 0.0 && ratio <= 1.0, "config",
+              "attention_ratio = {} is outside [0, 1]", ratio);
+  const double width = ratio * static_cast<double>(hidden);
+  const auto whole = static_cast<std::int64_t>(std::llround(width));
+  EA_CHECK_AS(
+      ConfigError,
+      std::abs(width - static_cast<double>(whole)) < 1e-6 && whole % heads == 0,
+      "config",
+      "attention_ratio {} of hidden_size {} is a width of {}; expected "
+      "a multiple of num_attention_heads {}",
+      ratio, hidden, width, heads);
+  return whole;
+}
+
+AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
+  AugmentedLayerConfig c;
+  c.attention.hidden_size = s.hidden;
+  c.attention.inner_size = s.inner;
+  c.attention.heads = s.heads;
+  c.attention.dropout = s.attention_dropout;
+  c.attention.carry_dropout = s.hidden_dropout;
+  c.attention.init = AffineInit::uniform(s.hidden);
+  c.attention.dtype = dtype;
+  c.convolution_size = s.hidden - s.inner;
+  c.kernel_size = s.kernel_size;
+  c.causal = s.causal;
+  c.intermediate_size = s.intermediate;
+  c.activation = s.activation;
+  c.hidden_dropout = s.hidden_dropout;
+  c.layer_norm = s.layer_norm;
+  c.output_projection = !s.released;
+  c.convolution_first = s.released;
+  return c;
+}
+
+BiasMaker bias_maker(const SeriesSizes& s, DType dtype) {
+  return [s, dtype]() -> std::unique_ptr<Bias> {
+    if (!s.relative) return nullptr;
+    return make_relative_bias(s.max_length, s.inner / s.heads, dtype);
+  };
+}
+
+}  // namespace
+
+SeriesSizes::SeriesSizes(const Options& o)
+    : channels(positive(o, "channels")),
+      max_length(positive(o, "max_length")),
+      hidden(positive(o, "hidden_size")),
+      blocks(positive(o, "num_blocks")),
+      heads(positive(o, "num_attention_heads")),
+      inner(attention_width(o, hidden, heads)),
+      intermediate(positive(o, "intermediate_size")),
+      kernel_size(positive(o, "kernel_size")),
+      dilation_base(positive(o, "dilation_base")),
+      num_labels(o.integer("num_labels", 2)),
+      num_targets(o.integer("num_targets", 1)),
+      causal(o.flag("causal", true)),
+      layer_norm(chosen(o, "norm", "batch", "layer")),
+      learned_positions(!chosen(o, "position", "learned", "none")),
+      relative(chosen(o, "relative", "none", "learned")),
+      mean_pooling(chosen(o, "pooling", "flatten", "mean")),
+      released(o.flag("released_behaviour", false)),
+      hidden_dropout(rate(o, "hidden_dropout_prob", 0.1)),
+      attention_dropout(
+          rate(o, "attention_probs_dropout_prob", released ? 0.0 : 0.1)),
+      classifier_dropout(rate(o, "classifier_dropout", hidden_dropout)),
+      activation(parse_activation(
+          o.text("hidden_act", released ? "leaky_relu" : "relu"))) {
+  EA_CHECK_AS(ConfigError, causal || kernel_size % 2 == 1, "config",
+              "kernel_size = {} with causal = False: a centred kernel has a "
+              "middle, expected an odd number",
+              kernel_size);
+}
+
+SeriesEmbedding::SeriesEmbedding(const SeriesSizes& s, DType dtype)
+    : scale_(std::sqrt(static_cast<double>(s.hidden))),
+      dropout_(s.hidden_dropout),
+      projection_(s.channels, s.hidden, dtype,
+                  AffineInit::uniform(s.channels)) {
+  add_child("projection", projection_);
+  if (s.learned_positions) {
+    positions_ = std::make_unique<Embedding>(s.max_length, s.hidden, dtype,
+                                             Init::uniform(kPositionBound));
+    add_child("positions", *positions_);
+  }
+}
+
+Var SeriesEmbedding::forward(const PackedSeries& series) const {
+  Var x = scale(projection_(series.values), scale_);
+  if (positions_) x = add(x, (*positions_)(series.positions, "positions"));
+  return dropout(x, dropout_, training());
+}
+
+SeriesEncoder::SeriesEncoder(const SeriesSizes& sizes,
+                             const ModelConfig& config)
+    : limits_{sizes.channels, sizes.max_length, sizes.heads, config.dtype},
+      embedding_(sizes, config.dtype),
+      stack_(layer_config(sizes, config.dtype), static_cast<int>(sizes.blocks),
+             sizes.dilation_base, bias_maker(sizes, config.dtype),
+             config.make_evolve) {
+  add_child("embeddings", embedding_);
+  add_child("encoder", stack_);
+}
+
+EncodedSeries SeriesEncoder::forward(const SeriesInputs& inputs) {
+  EncodedSeries out;
+  out.series = pack(inputs, limits_);
+  out.stack = stack_.forward(embedding_.forward(out.series), out.series.packing,
+                             inputs.wanted);
+  return out;
+}
+
+}  // namespace ea

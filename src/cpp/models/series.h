@@ -1,0 +1,47 @@
+// The body of EA-DC-Transformer: embedding and the stack of augmented layers.
+#pragma once
+
+#include "models/model.h"
+#include "nn/blocks/augmented_stack.h"
+
+namespace ea {
+
+// Sizes and rates read once from the options, checked.
+struct SeriesSizes {
+  explicit SeriesSizes(const Options& options);
+  std::int64_t channels, max_length, hidden, blocks, heads, inner, intermediate;
+  std::int64_t kernel_size, dilation_base, num_labels, num_targets;
+  bool causal, layer_norm, learned_positions, relative, mean_pooling, released;
+  double hidden_dropout, attention_dropout, classifier_dropout;
+  Activation activation;
+};
+
+// x -> sqrt(d) W x + b sqrt(d) + e_t, with dropout.
+class SeriesEmbedding : public Module {
+ public:
+  SeriesEmbedding(const SeriesSizes& sizes, DType dtype);
+  Var forward(const PackedSeries& series) const;
+
+ private:
+  double scale_, dropout_;
+  Linear projection_;
+  std::unique_ptr<Embedding> positions_;
+};
+
+struct EncodedSeries {
+  PackedSeries series;
+  StackOutput stack;
+};
+
+class SeriesEncoder : public Module {
+ public:
+  SeriesEncoder(const SeriesSizes& sizes, const ModelConfig& config);
+  EncodedSeries forward(const SeriesInputs& inputs);
+
+ private:
+  SeriesLimits limits_;
+  SeriesEmbedding embedding_;
+  AugmentedStack stack_;
+};
+
+}  // namespace ea

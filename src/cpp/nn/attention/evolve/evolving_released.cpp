@@ -1,0 +1,106 @@
+// Evolving Attention as the authors' program for time series has it: LeakyReLU
+// in place of ReLU, on the carried map too, and nothing in the first block.
+#include <string>
+
+#include "nn/attention/evolve/closed_form.h"
+#include "nn/layers.h"
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/dropout.h"
+#include "ops/map_conv.h"
+
+namespace ea {
+
+namespace {
+
+// Layers of the first block of two, which have neither skip nor convolution.
+constexpr int kPlainLayers = 2;
+
+// M = dropout(LeakyReLU(L')), I = alpha M + (1 - alpha) S,
+// L = beta LeakyReLU(Conv(I)) + (1 - beta) I.
+class EvolvingReleased final : public Evolve {
+ public:
+  EvolvingReleased(double alpha, double beta, std::int64_t kernel_size,
+                   const EvolveSite& site)
+      : alpha_(alpha),
+        beta_(beta),
+        evolves_(site.layer >= kPlainLayers && (alpha != 0.0 || beta != 0.0)) {
+    if (!evolves_ || beta == 0.0) return;
+    const std::string name = kConvName;
+    const AffineInit init =
+        AffineInit::uniform(site.heads * kernel_size * kernel_size);
+    weight_ = add_parameter(name + ".weight",
+                            {site.heads, site.heads, kernel_size, kernel_size},
+                            site.dtype, init.weight);
+    bias_ = add_parameter(name + ".bias", {site.heads}, site.dtype, {});
+  }
+
+  Evolved step(const Var& scores, const Var& previous,
+               const AttentionContext& context) override {
+    if (!evolves_) return {scores, scores};
+    Var map = scores;
+    if (alpha_ != 0.0) {
+      const Var carried = dropout(activation(previous, Activation::leaky_relu),
+                                  context.carry_dropout, training());
+      map = axpby(alpha_, carried, 1 - alpha_, scores);
+    }
+    if (beta_ != 0.0) {
+      const Var convolved =
+          activation(map_conv(map, weight_, bias_, context.packing),
+                     Activation::leaky_relu);
+      map = axpby(beta_, convolved, 1 - beta_, map);
+    }
+    return {map, map};
+  }
+
+  std::optional<ClosedFormView> closed_form() const override {
+    if (evolves_) return {};
+    return ClosedFormView{{0, 0, 0, 1, 0}, 1.0, {}, {}};  // vanilla
+  }
+
+ private:
+  double alpha_, beta_;
+  bool evolves_;
+  Var weight_, bias_;
+};
+
+const RegisterEvolve kEvolvingReleased({
+    "evolving_released",
+    "The program released with \"Convolution-enhanced Evolving Attention "
+    "Networks\"",
+    {
+        {"alpha",
+         "float",
+         {},
+         0,
+         1,
+         {},
+         false,
+         "the weight of the previous layer's map (skip), from 0 to 1"},
+        {"beta",
+         "float",
+         {},
+         0,
+         1,
+         {},
+         false,
+         "the weight of the convolution, from 0 to 1"},
+        {"kernel_size",
+         "int",
+         Options::Value(std::int64_t{3}),
+         1,
+         15,
+         {},
+         true,
+         "the side of the convolution's square kernel, odd, from 1 to 15"},
+    },
+    [](const Options& options, const EvolveSite& site) {
+      return std::make_unique<EvolvingReleased>(
+          options.number("alpha"), options.number("beta"),
+          options.integer("kernel_size"), site);
+    },
+});
+
+}  // namespace
+
+}  // namespace ea

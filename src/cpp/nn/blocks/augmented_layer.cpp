@@ -1,0 +1,99 @@
+// Wiring of the two branches, the feed-forward and the block's end.
+#include "nn/blocks/augmented_layer.h"
+
+#include "ops/arithmetic.h"
+#include "ops/dropout.h"
+#include "ops/shape_ops.h"
+
+namespace ea {
+
+StepNorm::StepNorm(std::int64_t width, bool layer_norm, DType dtype) {
+  constexpr double kEps = 1e-5;
+  if (layer_norm) {
+    layer_ = std::make_unique<LayerNorm>(width, kEps, dtype);
+    add_child("", *layer_);
+  } else {
+    batch_ = std::make_unique<BatchNorm>(width, dtype);
+    add_child("", *batch_);
+  }
+}
+
+Var StepNorm::operator()(const Var& x) const {
+  return layer_ ? (*layer_)(x) : (*batch_)(x);
+}
+
+AugmentedLayer::AugmentedLayer(const AugmentedLayerConfig& config,
+                               std::unique_ptr<Bias> bias,
+                               std::unique_ptr<Evolve> evolve)
+    : config_(config),
+      norm_(config.attention.hidden_size, config.layer_norm,
+            config.attention.dtype),
+      intermediate_(config.attention.hidden_size, config.intermediate_size,
+                    config.attention.dtype,
+                    AffineInit::uniform(config.attention.hidden_size)),
+      output_(config.intermediate_size, config.attention.hidden_size,
+              config.attention.dtype,
+              AffineInit::uniform(config.intermediate_size)) {
+  const AttentionConfig& a = config.attention;
+  if (a.inner_size > 0) {
+    attention_ = std::make_unique<Attention>(
+        a, make_dense_scope(), std::move(bias), std::move(evolve));
+    add_child("attention.self", *attention_);
+    if (config.output_projection) {
+      attention_dense_ =
+          std::make_unique<Linear>(a.inner_size, a.inner_size, a.dtype,
+                                   AffineInit::uniform(a.inner_size));
+      add_child("attention.output.dense", *attention_dense_);
+    }
+  }
+  if (config.convolution_size > 0) {
+    convolution_ = std::make_unique<WeightNormConv1d>(
+        a.hidden_size, config.convolution_size, config.kernel_size,
+        config.dilation, config.causal, a.dtype,
+        AffineInit::uniform(a.hidden_size * config.kernel_size));
+    add_child("convolution", *convolution_);
+  }
+  add_child("norm", norm_);
+  add_child("intermediate.dense", intermediate_);
+  add_child("output.dense", output_);
+  if (config.ends_block) {
+    block_norm_ =
+        std::make_unique<StepNorm>(a.hidden_size, config.layer_norm, a.dtype);
+    add_child("block_norm", *block_norm_);
+  }
+}
+
+Var AugmentedLayer::feed_forward(const Var& x) const {
+  const double p = training() ? config_.hidden_dropout : 0.0;
+  if (p == 0.0) return intermediate_(x, config_.activation, output_);
+  return output_(dropout(intermediate_(x, config_.activation), p, true));
+}
+
+AugmentedLayerOutput AugmentedLayer::forward(const Var& x,
+                                             const Var& block_input,
+                                             const Var& previous,
+                                             const PackingPtr& packing,
+                                             const AttentionWanted& wanted) {
+  AugmentedLayerOutput out;
+  Var joined;
+  if (attention_) {
+    out.attention = attention_->forward(x, previous, packing, wanted);
+    joined = attention_dense_ ? (*attention_dense_)(out.attention.context)
+                              : out.attention.context;
+  }
+  if (convolution_) {
+    const Var convolved = (*convolution_)(x, packing);
+    if (!joined.defined()) {
+      joined = convolved;
+    } else if (config_.convolution_first) {
+      joined = concat({convolved, joined}, 1);
+    } else {
+      joined = concat({joined, convolved}, 1);
+    }
+  }
+  out.hidden = feed_forward(norm_(joined));
+  if (block_norm_) out.hidden = (*block_norm_)(add(out.hidden, block_input));
+  return out;
+}
+
+}  // namespace ea

@@ -1,0 +1,75 @@
+// Attention beside a dilated convolution, concatenated, before a feed-forward.
+#pragma once
+
+#include <memory>
+
+#include "nn/attention/attention.h"
+#include "nn/layers.h"
+#include "ops/activation.h"
+
+namespace ea {
+
+struct AugmentedLayerConfig {
+  AttentionConfig attention;  // inner_size p d; 0: no attention
+  // Of the convolution, (1 - p) d; 0: no convolution.
+  std::int64_t convolution_size = 0;
+  std::int64_t kernel_size = 3;
+  std::int64_t dilation = 1;
+  bool causal = true;
+  std::int64_t intermediate_size = 0;
+  Activation activation = Activation::relu;
+  double hidden_dropout = 0.0;
+  bool layer_norm = false;         // instead of batch norm
+  bool output_projection = true;   // W_O behind the heads
+  bool convolution_first = false;  // in the concatenation
+  bool ends_block = false;         // adds the block's input, with a norm
+};
+
+// Of the valid steps of a batch, or of each step by itself.
+class StepNorm : public Module {
+ public:
+  StepNorm(std::int64_t width, bool layer_norm, DType dtype);
+  Var operator()(const Var& x) const;
+
+ private:
+  std::unique_ptr<BatchNorm> batch_;
+  std::unique_ptr<LayerNorm> layer_;
+};
+
+struct AugmentedLayerOutput {
+  Var hidden;
+  AttentionOutput attention;  // undefined without attention
+};
+
+// R = concat(W_O attention(x), conv(x)); y = W_2 dropout(act(W_1 norm(R)));
+// at the end of a block whose input was z: norm(y + z).
+// "Convolution-enhanced Evolving Attention Networks", Eq. 6; the norms and the
+// residual, which it leaves out, stand where the released program has them.
+class AugmentedLayer : public Module {
+ public:
+  // `evolve` may be null where there is no attention, `bias` anyway.
+  AugmentedLayer(const AugmentedLayerConfig& config, std::unique_ptr<Bias> bias,
+                 std::unique_ptr<Evolve> evolve);
+
+  // `block_input` is read by the layer that ends a block.
+  AugmentedLayerOutput forward(const Var& x, const Var& block_input,
+                               const Var& previous, const PackingPtr& packing,
+                               const AttentionWanted& wanted);
+  bool takes_previous() const {
+    return attention_ && attention_->takes_previous();
+  }
+  bool ends_block() const { return config_.ends_block; }
+
+ private:
+  Var feed_forward(const Var& x) const;
+
+  AugmentedLayerConfig config_;
+  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<Linear> attention_dense_;
+  std::unique_ptr<WeightNormConv1d> convolution_;
+  StepNorm norm_;
+  Linear intermediate_, output_;
+  std::unique_ptr<StepNorm> block_norm_;
+};
+
+}  // namespace ea

@@ -1,0 +1,63 @@
+// Pooling by gathering: a step that is not there is a row of zeros.
+#include "nn/blocks/pooled_head.h"
+
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/dropout.h"
+#include "ops/gather.h"
+#include "ops/reduce.h"
+#include "ops/shape_ops.h"
+
+namespace ea {
+
+namespace {
+
+std::int64_t length_of(const Packing& packing, std::int64_t sequence) {
+  const auto at = static_cast<std::size_t>(sequence);
+  return packing.q_offsets()[at + 1] - packing.q_offsets()[at];
+}
+
+// [sequences, steps]: the row of each step, -1 after a sequence's end.
+Tensor places(const Packing& packing, std::int64_t steps) {
+  const std::int64_t n = packing.sequences();
+  std::vector<std::int64_t> index(static_cast<std::size_t>(n * steps), -1);
+  for (std::int64_t b = 0; b < n; ++b) {
+    const std::int64_t begin = packing.q_offsets()[static_cast<std::size_t>(b)];
+    for (std::int64_t i = 0; i < length_of(packing, b); ++i) {
+      index[static_cast<std::size_t>(b * steps + i)] = begin + i;
+    }
+  }
+  return reshape_view(from_values(index), {n, steps});
+}
+
+// [sequences, 1]: 1 / length.
+Tensor shares(const Packing& packing, DType dtype) {
+  const Tensor share = empty({packing.sequences(), 1}, DType::f64);
+  for (std::int64_t b = 0; b < packing.sequences(); ++b) {
+    share.data<double>()[b] = 1.0 / static_cast<double>(length_of(packing, b));
+  }
+  return cast(share, dtype);
+}
+
+}  // namespace
+
+PooledHead::PooledHead(const PooledHeadConfig& config)
+    : config_(config),
+      width_(config.hidden_size * (config.mean ? 1 : config.max_length)),
+      output_(width_, config.outputs, config.dtype,
+              AffineInit::uniform(width_)) {
+  add_child("", output_);
+}
+
+Var PooledHead::forward(const Var& steps, const Packing& packing) const {
+  const Var h =
+      dropout(activation(steps, Activation::gelu), config_.dropout, training());
+  if (config_.mean) {
+    const Var rows = gather_rows(h, places(packing, packing.longest_query()));
+    return output_(mul(sum(rows, 1), Var(shares(packing, h.dtype()))));
+  }
+  const Var rows = gather_rows(h, places(packing, config_.max_length));
+  return output_(reshape(rows, {packing.sequences(), width_}));
+}
+
+}  // namespace ea

@@ -1,0 +1,32 @@
+// From the steps of each sequence to one vector of outputs.
+#pragma once
+
+#include "nn/layers.h"
+
+namespace ea {
+
+struct PooledHeadConfig {
+  std::int64_t hidden_size = 0;
+  std::int64_t max_length = 0;  // of a sequence, for the flat form
+  std::int64_t outputs = 0;
+  bool mean = false;
+  double dropout = 0.0;
+  DType dtype = DType::f32;
+};
+
+// y = W z + b, z being all steps side by side, zeros after a sequence's end, or
+// their mean; each step goes through GELU and dropout first.
+class PooledHead : public Module {
+ public:
+  explicit PooledHead(const PooledHeadConfig& config);
+
+  // [sequences, outputs] from packed steps [total, hidden]
+  Var forward(const Var& steps, const Packing& packing) const;
+
+ private:
+  PooledHeadConfig config_;
+  std::int64_t width_;
+  Linear output_;
+};
+
+}  // namespace ea

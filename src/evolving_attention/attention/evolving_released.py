@@ -1,0 +1,41 @@
+"""Evolving Attention as the authors' released program for time series has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evolving_attention.attention.base import Evolve, check_in_core, register
+
+__all__ = ["EvolvingReleased"]
+
+
+@register("evolving_released")
+@dataclass(frozen=True)
+class EvolvingReleased(Evolve):
+    """From the third layer on, with the previous map L' and this layer's scores S:
+
+        M = dropout(LeakyReLU(L')),   I = α M + (1 − α) S
+        L = β LeakyReLU(Conv(I) + b) + (1 − β) I
+
+    The first two layers are L = S. :class:`Evolving` is what the paper prints; this is
+    what its program computes, chosen by ``released_behaviour=True`` of
+    ``ea.EADCTransformerConfig``, which also sets the dropout (0 in other models).
+
+    Args:
+        alpha: α, weight of the previous map (skip), in [0, 1]; ``beta`` in the program.
+        beta: β, weight of the convolution, in [0, 1]; ``alpha`` in the program.
+        kernel_size: side of the kernel, odd.
+
+    Raises:
+        ConfigError: a value is out of its range.
+
+    Source: the program released with Wang et al., Convolution-enhanced Evolving
+    Attention Networks, TPAMI 2023; slope of LeakyReLU 0.01.
+    """
+
+    alpha: float
+    beta: float
+    kernel_size: int = 3
+
+    def __post_init__(self) -> None:
+        check_in_core(self)

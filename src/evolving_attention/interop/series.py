@@ -1,0 +1,20 @@
+"""The names of EA-DC-Transformer checkpoints: this library's own."""
+
+from __future__ import annotations
+
+from evolving_attention.interop.bert import EVOLVING
+from evolving_attention.interop.rules import NameTable
+
+__all__ = ["EA_DC_TRANSFORMER"]
+
+_HEADS = (r"classifier\..+", r"regressor\..+", r"reconstruction\..+")
+
+EA_DC_TRANSFORMER = NameTable(
+    architecture="ea_dc_transformer",
+    prefix="transformer.",
+    renames=(),
+    ignored=(),
+    ties=(),
+    allowed_new=(*_HEADS, EVOLVING),
+    allowed_unexpected=_HEADS,
+)
