@@ -206,6 +206,18 @@ def conv1d(record: Record) -> list[Row]:
     return rows
 
 
+def series(record: Record) -> list[Row]:
+    """EA-DC-Transformer and its settings, an epoch of training and of inference."""
+    rows = []
+    for kind, result in record["results"].items():
+        for part, found in result.items():
+            ours, theirs = (found[side]["median_s"] for side in ("ours", "torch"))
+            what = f"time series, {kind}, an epoch of {part}"
+            both = (f"{1e3 * seconds:.0f} ms" for seconds in (ours, theirs))
+            rows.append(Row(what, *both, theirs / ours, headline=False, peer=""))
+    return rows
+
+
 # First word of a record's name: its heading, and its rows.
 TITLES = {
     "training": "Training step",
@@ -217,6 +229,7 @@ TITLES = {
     "samebits": "Price of the same bits for any number of threads",
     "growth": "Growth with length and batch",
     "conv1d": "Convolution along sequences",
+    "series": "Time series",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "training": training,
@@ -228,6 +241,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "samebits": same_bits,
     "growth": growth,
     "conv1d": conv1d,
+    "series": series,
 }
 
 

@@ -258,7 +258,7 @@ def test_a_worker_says_what_went_wrong(peers):
 
 
 @pytest.mark.parametrize(
-    "name", ["step_memory", "growth", "import_cost", "same_bits", "conv1d"]
+    "name", ["step_memory", "growth", "import_cost", "same_bits", "conv1d", "series"]
 )
 def test_the_small_benchmarks_run(peers, name, capsys):
     words = {
@@ -266,6 +266,7 @@ def test_the_small_benchmarks_run(peers, name, capsys):
         "growth": ["--size", "tiny", "--lengths", "8", "--batches", "1"],
         "import_cost": ["--rounds", "1"],
         "conv1d": ["--tiny", "--rounds", "1"],
+        "series": ["--tiny", "--rounds", "1"],
         "same_bits": ["--size", "tiny", "--batch", "1", "--length", "8"],
     }[name]
     if name in ("growth", "same_bits"):
@@ -276,6 +277,7 @@ def test_the_small_benchmarks_run(peers, name, capsys):
         "growth": "ratio",
         "import_cost": "MiB",
         "conv1d": "backward",
+        "series": "inference",
         "same_bits": "same bits cost",
     }[name] in capsys.readouterr().out
 
