@@ -29,6 +29,18 @@ def own_kind(repo):
     return module.__dict__
 
 
+def test_the_time_series_model_runs(repo):
+    pytest.importorskip("evolving_attention._core", reason="needs the built core")
+    text = (repo / "docs" / "timeseries.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/timeseries.md", "exec", dont_inherit=True), names)
+    assert names["out"].logits.shape == (8, 2)
+    assert names["out"].attentions[3].shape == (8, 4, 20, 20)
+    assert names["loss"].item() < 0.6
+    assert 0 < names["masked"].mean() < 0.5
+
+
 def test_a_kind_of_your_own_trains(own_kind):
     first = own_kind["ea"].BertForSequenceClassification(own_kind["config"])
     ids, labels = own_kind["ids"], own_kind["labels"]
