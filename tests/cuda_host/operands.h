@@ -4,6 +4,7 @@
 
 #include "guarded.h"
 #include "kernels/activation.h"
+#include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -130,6 +131,50 @@ struct List<SoftmaxBackward> {
     o.in("dy", a.dy);
     o.in("y", a.y);
     o.out("dx", a.dx);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<AttentionScores> {
+  static void of(AttentionScores::Args& a, Operands& o) {
+    o.in("q", a.q);
+    o.in("k", a.k);
+    o.out("scores", a.scores);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<AttentionScoresBackward> {
+  static void of(AttentionScoresBackward::Args& a, Operands& o) {
+    o.in("dscores", a.dscores);
+    o.in("q", a.q);
+    o.in("k", a.k);
+    o.out("dq", a.dq);
+    o.out("dk", a.dk);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<AttentionContext> {
+  static void of(AttentionContext::Args& a, Operands& o) {
+    o.in("p", a.p);
+    o.in("v", a.v);
+    o.out("y", a.y);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<AttentionContextBackward> {
+  static void of(AttentionContextBackward::Args& a, Operands& o) {
+    o.in("dy", a.dy);
+    o.in("p", a.p);
+    o.in("v", a.v);
+    o.out("dp", a.dp);
+    o.out("dv", a.dv);
     add_layout(a.layout, o);
   }
 };

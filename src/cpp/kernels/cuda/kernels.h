@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/activation.h"
+#include "kernels/attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -44,6 +45,10 @@ void gather_rows(const GatherRows::Args& args);
 void scatter_add_rows(const ScatterAddRows::Args& args);
 void cross_entropy_forward(const CrossEntropyForward::Args& args);
 void cross_entropy_backward(const CrossEntropyBackward::Args& args);
+void attention_scores(const AttentionScores::Args& args);
+void attention_scores_backward(const AttentionScoresBackward::Args& args);
+void attention_context(const AttentionContext::Args& args);
+void attention_context_backward(const AttentionContextBackward::Args& args);
 void adamw(const AdamW::Args& args);
 void matmul(const MatMul::Args& args);
 

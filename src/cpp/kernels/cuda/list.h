@@ -27,6 +27,16 @@ bool narrow_dx(const Args& args) {
 }
 
 template <typename Args>
+bool narrow_q(const Args& args) {
+  return narrow(args.q);
+}
+
+template <typename Args>
+bool narrow_p(const Args& args) {
+  return narrow(args.p);
+}
+
+template <typename Args>
 bool narrow_logits(const Args& args) {
   return narrow(args.logits);
 }
@@ -66,6 +76,12 @@ void for_each_kernel(const To& to) {
   to.template kernel<CrossEntropyForward, cross_entropy_forward>(narrow_logits);
   to.template kernel<CrossEntropyBackward, cross_entropy_backward>(
       narrow_logits);
+  to.template kernel<AttentionScores, attention_scores>(narrow_q);
+  to.template kernel<AttentionScoresBackward, attention_scores_backward>(
+      narrow_q);
+  to.template kernel<AttentionContext, attention_context>(narrow_p);
+  to.template kernel<AttentionContextBackward, attention_context_backward>(
+      narrow_p);
   to.template kernel<AdamW, adamw>(narrow_parameters);
   to.template kernel<MatMul, matmul>(narrow_y);
 }

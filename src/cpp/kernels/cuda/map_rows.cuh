@@ -49,17 +49,23 @@ struct MapRows {
   }
 };
 
+// Sequences b, b + 1, ... of a layout, at most kMost.
+inline MapRows map_rows_from(const MapLayout& layout, std::int64_t b) {
+  MapRows maps;
+  maps.heads = layout.heads;
+  maps.sequences = static_cast<int>(
+      std::min<std::int64_t>(MapRows::kMost, layout.sequences - b));
+  std::copy_n(layout.q_offsets + b, maps.sequences + 1, maps.q);
+  std::copy_n(layout.k_offsets + b, maps.sequences + 1, maps.k);
+  std::copy_n(layout.cell_offsets + b, maps.sequences + 1, maps.cells);
+  return maps;
+}
+
 // Calls fn(maps) for all sequences of a layout, kMost at a time.
 template <typename Fn>
 void for_map_rows(const MapLayout& layout, Fn&& fn) {
   for (std::int64_t b = 0; b < layout.sequences; b += MapRows::kMost) {
-    MapRows maps;
-    maps.heads = layout.heads;
-    maps.sequences = static_cast<int>(
-        std::min<std::int64_t>(MapRows::kMost, layout.sequences - b));
-    std::copy_n(layout.q_offsets + b, maps.sequences + 1, maps.q);
-    std::copy_n(layout.k_offsets + b, maps.sequences + 1, maps.k);
-    std::copy_n(layout.cell_offsets + b, maps.sequences + 1, maps.cells);
+    const MapRows maps = map_rows_from(layout, b);
     if (maps.rows() > 0) fn(maps);
   }
 }

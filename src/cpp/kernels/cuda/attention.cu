@@ -1,0 +1,65 @@
+// Attention scores and context and their gradients: six products of one kernel.
+#include "kernels/cuda/attention_forms.cuh"
+#include "kernels/cuda/kernels.h"
+
+namespace ea::cuda {
+
+void attention_scores(const AttentionScores::Args& args) {
+  visit_narrow(args.q.dtype, AttentionScores::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const std::int64_t heads = args.layout.heads;
+    run_products<T>(args.layout,
+                    MapForm<T, StoreScaled<T>>{
+                        {args.q, heads},
+                        {args.k, heads},
+                        {args.scores.as<T>(), static_cast<float>(args.scale)}});
+  });
+}
+
+// S = scale Q K^T, so dQ = scale dS K and dK = scale dS^T Q.
+void attention_scores_backward(const AttentionScoresBackward::Args& args) {
+  visit_narrow(args.q.dtype, AttentionScoresBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Maps = StoredMaps<T>;
+    const std::int64_t heads = args.layout.heads;
+    const Maps ds{args.dscores.as<T>()};
+    const auto scale = static_cast<float>(args.scale);
+    run_products<T>(
+        args.layout,
+        QueryForm<T, Maps>{ds, {args.k, heads}, {args.dq, heads}, scale});
+    run_products<T>(
+        args.layout,
+        KeyForm<T, Maps>{ds, {args.q, heads}, {args.dk, heads}, scale});
+  });
+}
+
+void attention_context(const AttentionContext::Args& args) {
+  visit_narrow(args.p.dtype, AttentionContext::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Maps = StoredMaps<T>;
+    const std::int64_t heads = args.layout.heads;
+    run_products<T>(
+        args.layout,
+        QueryForm<T, Maps>{
+            {args.p.as<T>()}, {args.v, heads}, {args.y, heads}, 1.0f});
+  });
+}
+
+// Y = P V, so dP = dY V^T and dV = P^T dY.
+void attention_context_backward(const AttentionContextBackward::Args& args) {
+  visit_narrow(args.p.dtype, AttentionContextBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Maps = StoredMaps<T>;
+    const std::int64_t heads = args.layout.heads;
+    run_products<T>(
+        args.layout,
+        MapForm<T, StoreScaled<T>>{
+            {args.dy, heads}, {args.v, heads}, {args.dp.as<T>(), 1.0f}});
+    run_products<T>(
+        args.layout,
+        KeyForm<T, Maps>{
+            {args.p.as<T>()}, {args.dy, heads}, {args.dv, heads}, 1.0f});
+  });
+}
+
+}  // namespace ea::cuda

@@ -1,0 +1,70 @@
+// Blocks that each work on a part of one sequence's maps: which part is found
+// from the block's number alone.
+#pragma once
+
+#include "kernels/cuda/map_rows.cuh"
+#include "runtime/check.h"
+
+namespace ea::cuda {
+
+// The sequence of a block, and the block's number within it.
+struct MapBlock {
+  std::int64_t queries, keys;           // its lengths
+  std::int64_t first_query, first_key;  // its first tokens
+  std::int64_t begin;                   // the first cell of its maps
+  std::int64_t number;
+
+  // First cell of row i of head h.
+  EA_HOST_DEVICE std::int64_t row(std::int64_t h, std::int64_t i) const {
+    return begin + (h * queries + i) * keys;
+  }
+};
+
+// Sequences of one launch, and how many blocks come before each.
+struct MapBlocks {
+  MapRows maps;
+  std::int32_t first[MapRows::kMost + 1];
+
+  EA_HOST_DEVICE MapBlock find(unsigned block) const {
+    const auto wanted = static_cast<std::int32_t>(block);
+    int low = 0, high = maps.sequences;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (first[middle] <= wanted) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return {maps.q[low + 1] - maps.q[low],
+            maps.k[low + 1] - maps.k[low],
+            maps.q[low],
+            maps.k[low],
+            maps.heads * maps.cells[low],
+            wanted - first[low]};
+  }
+};
+
+// Calls fn(blocks, their number) for all sequences of a layout, kMost at a
+// time; count(queries, keys) says how many blocks a sequence of these lengths
+// needs.
+template <typename Count, typename Fn>
+void for_map_blocks(const MapLayout& layout, Count&& count, Fn&& fn) {
+  for (std::int64_t b = 0; b < layout.sequences; b += MapRows::kMost) {
+    MapBlocks blocks;
+    blocks.maps = map_rows_from(layout, b);
+    std::int64_t total = 0;
+    for (int i = 0; i < blocks.maps.sequences; ++i) {
+      blocks.first[i] = static_cast<std::int32_t>(total);
+      total += count(layout.n_q(b + i), layout.n_k(b + i));
+      EA_CHECK(total < (std::int64_t{1} << 31), "launch",
+               "the attention maps need {} blocks; at most 2^31 - 1 fit one "
+               "launch",
+               total);
+    }
+    blocks.first[blocks.maps.sequences] = static_cast<std::int32_t>(total);
+    if (total > 0) fn(blocks, static_cast<unsigned>(total));
+  }
+}
+
+}  // namespace ea::cuda
