@@ -8,9 +8,11 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
+#include "kernels/evolve.h"
 #include "kernels/gather.h"
 #include "kernels/gemm.h"
 #include "kernels/layer_norm.h"
+#include "kernels/map_conv.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
@@ -175,6 +177,58 @@ struct List<AttentionContextBackward> {
     o.in("v", a.v);
     o.out("dp", a.dp);
     o.out("dv", a.dv);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<MapConvForward> {
+  static void of(MapConvForward::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.in("weight", a.weight);
+    o.in("bias", a.bias);
+    o.out("y", a.y);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<MapConvBackward> {
+  static void of(MapConvBackward::Args& a, Operands& o) {
+    o.in("dy", a.dy);
+    o.in("x", a.x);
+    o.in("weight", a.weight);
+    o.out("dx", a.dx);
+    o.out("dweight", a.dweight);
+    o.out("dbias", a.dbias);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<EvolveForward> {
+  static void of(EvolveForward::Args& a, Operands& o) {
+    o.in("previous", a.previous);
+    o.in("scores", a.scores);
+    o.in("weight", a.weight);
+    o.in("bias", a.bias);
+    o.out("out", a.out);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<EvolveBackward> {
+  static void of(EvolveBackward::Args& a, Operands& o) {
+    o.in("dout", a.dout);
+    o.in("previous", a.previous);
+    o.in("scores", a.scores);
+    o.in("weight", a.weight);
+    o.in("bias", a.bias);
+    o.out("dprevious", a.dprevious);
+    o.out("dscores", a.dscores);
+    o.out("dweight", a.dweight);
+    o.out("dbias", a.dbias);
     add_layout(a.layout, o);
   }
 };

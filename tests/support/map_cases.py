@@ -115,11 +115,14 @@ WIDE_LENGTHS = [
 ]
 # More sequences than one launch of a CUDA kernel describes.
 MANY = Lengths(2, (2, 1, 0, 3, 5) * 60, wide=True)
+# More heads than a tensor-core tile has rows.
+TALL = Lengths(20, (9, 4), wide=True)
 
 
 def attention() -> Iterator[Case]:
-    for n in LENGTHS + WIDE_LENGTHS:
-        for d in (1, 3, 32) if not n.wide else (17, 32, 64):
+    for n in [*LENGTHS, *WIDE_LENGTHS, MANY]:
+        widths = (17,) if n is MANY else (17, 32, 64, 80)
+        for d in widths if n.wide else (1, 3, 32):
             width = n.heads * d
             q_shape, k_shape = (sum(n.queries), width), (sum(n.n_k), width)
 
@@ -181,8 +184,8 @@ def softmax() -> Iterator[Case]:
 
 
 def convolutions() -> Iterator[Case]:
-    for n in LENGTHS + WIDE_LENGTHS:
-        for size in (1, 3, 5):
+    for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL]:
+        for size in (3,) if n is MANY else (1, 3, 5):
             shapes = (
                 (n.elements,),
                 (n.heads, n.heads, size, size),
@@ -223,11 +226,12 @@ def evolve_oracle(n: Lengths, c: tuple[float, ...]):
 
 def evolving() -> Iterator[Case]:
     for op in ("evolve", "evolve_composite"):
-        for n in LENGTHS + WIDE_LENGTHS:
+        for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL]:
             for kind, c in CLOSED_FORMS.items():
                 if n.wide and kind in ("no_convolution", "residual"):
                     continue
-                for size in (1, 3, 5) if kind == "evolving" else (3,):
+                sizes = (1, 3, 5) if kind == "evolving" and n is not MANY else (3,)
+                for size in sizes:
                     parameters = ((n.heads, n.heads, size, size), (n.heads,))
                     # Without a convolution there are no parameters; without a and p
                     # the previous map is left out.

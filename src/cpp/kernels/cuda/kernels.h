@@ -7,9 +7,11 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
+#include "kernels/evolve.h"
 #include "kernels/gather.h"
 #include "kernels/gemm.h"
 #include "kernels/layer_norm.h"
+#include "kernels/map_conv.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
@@ -49,7 +51,15 @@ void attention_scores(const AttentionScores::Args& args);
 void attention_scores_backward(const AttentionScoresBackward::Args& args);
 void attention_context(const AttentionContext::Args& args);
 void attention_context_backward(const AttentionContextBackward::Args& args);
+void map_conv_forward(const MapConvForward::Args& args);
+void map_conv_backward(const MapConvBackward::Args& args);
+void evolve_forward(const EvolveForward::Args& args);
+void evolve_backward(const EvolveBackward::Args& args);
 void adamw(const AdamW::Args& args);
 void matmul(const MatMul::Args& args);
+
+// Whether the shared memory of a block holds what a convolution over so many
+// heads needs.
+bool conv_fits(std::int64_t heads, const TensorView& weight);
 
 }  // namespace ea::cuda

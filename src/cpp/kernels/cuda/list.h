@@ -41,6 +41,11 @@ bool narrow_logits(const Args& args) {
   return narrow(args.logits);
 }
 
+template <typename Args>
+bool narrow_conv(const Args& args) {
+  return narrow(args.weight) && conv_fits(args.layout.heads, args.weight);
+}
+
 inline bool any_dtype(const GatherRows::Args&) { return true; }
 
 inline bool narrow_list(const SumOfSquares::Args& args) {
@@ -82,6 +87,10 @@ void for_each_kernel(const To& to) {
   to.template kernel<AttentionContext, attention_context>(narrow_p);
   to.template kernel<AttentionContextBackward, attention_context_backward>(
       narrow_p);
+  to.template kernel<MapConvForward, map_conv_forward>(narrow_conv);
+  to.template kernel<MapConvBackward, map_conv_backward>(narrow_conv);
+  to.template kernel<EvolveForward, evolve_forward>(narrow_conv);
+  to.template kernel<EvolveBackward, evolve_backward>(narrow_conv);
   to.template kernel<AdamW, adamw>(narrow_parameters);
   to.template kernel<MatMul, matmul>(narrow_y);
 }

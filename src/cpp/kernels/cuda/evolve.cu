@@ -1,0 +1,133 @@
+// The evolving step in its closed form, forward and backward.
+#include "kernels/cuda/conv_weights.cuh"
+#include "kernels/cuda/evolve_numbers.h"
+#include "kernels/cuda/kernels.h"
+
+namespace ea::cuda {
+
+namespace {
+
+// I = a M + b S.
+template <typename T>
+struct MixedCells {
+  const T* previous;  // or null
+  const T* scores;
+  EvolveNumbers c;
+
+  __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
+                              std::int64_t j) const {
+    const std::int64_t cell = at.row(h, i) + j;
+    const float s = c.b * static_cast<float>(scores[cell]);
+    return previous == nullptr ? s
+                               : c.a * static_cast<float>(previous[cell]) + s;
+  }
+};
+
+template <typename T>
+using MixedWindow = FromCells<kFloatParts, MixedCells<T>>;
+
+// Both directions begin with Z = Conv(I).
+template <typename T>
+struct MixedWork {
+  static constexpr int kCount = kFloatParts;
+  static constexpr bool kGates = false;
+  MixedWindow<T> input;
+
+  __device__ void fill(const MapBlock& at, const ConvShape&,
+                       const Window& window, float* to, float*) const {
+    input.fill(at, window, to);
+  }
+  __device__ float meet(float z, float) const { return z; }
+};
+
+// L = p M + s S + w ReLU(Z).
+template <typename T>
+struct ForwardWork : MixedWork<T> {
+  T* out;
+
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float z) const {
+    const MixedCells<T>& in = this->input.value;
+    const std::int64_t cell = at.row(h, i) + j;
+    const float kept = in.previous == nullptr
+                           ? 0.0f
+                           : in.c.p * static_cast<float>(in.previous[cell]);
+    const float s = in.c.s * static_cast<float>(in.scores[cell]);
+    out[cell] = T(kept + s + in.c.w * (z < 0.0f ? 0.0f : z));
+  }
+};
+
+// G = w dL [Z > 0].
+template <typename T>
+struct GateWork : MixedWork<T> {
+  const T* dout;
+  float* g;
+
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float z) const {
+    const std::int64_t cell = at.row(h, i) + j;
+    g[cell] = z <= 0.0f
+                  ? 0.0f
+                  : this->input.value.c.w * static_cast<float>(dout[cell]);
+  }
+};
+
+// dI = Conv^T(G), dS = s dL + b dI, dM = p dL + a dI.
+template <typename T>
+struct GradientWork {
+  static constexpr int kCount = kFloatParts;
+  static constexpr bool kGates = false;
+  PlainWindow<float> g;
+  EvolveNumbers c;
+  const T* dout;
+  T* dscores;
+  T* dprevious;  // or null
+
+  __device__ void fill(const MapBlock& at, const ConvShape&,
+                       const Window& window, float* to, float*) const {
+    g.fill(at, window, to);
+  }
+  __device__ float meet(float z, float) const { return z; }
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float di) const {
+    const std::int64_t cell = at.row(h, i) + j;
+    const auto dl = static_cast<float>(dout[cell]);
+    dscores[cell] = T(c.s * dl + c.b * di);
+    if (dprevious != nullptr) dprevious[cell] = T(c.p * dl + c.a * di);
+  }
+};
+
+}  // namespace
+
+void evolve_forward(const EvolveForward::Args& args) {
+  visit_narrow(args.scores.dtype, EvolveForward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const MixedWindow<T> input{
+        {args.previous.as<T>(), args.scores.as<T>(), args.c}};
+    run_conv<T>(args.layout, args.weight.dim(-1),
+                {args.weight.as<T>(), args.bias.as<T>(), false},
+                ForwardWork<T>{{input}, args.out.as<T>()});
+  });
+}
+
+// G lies between the two convolutions as float32: of bfloat16 it would be
+// rounded, which dweight sums over all cells.
+void evolve_backward(const EvolveBackward::Args& args) {
+  visit_narrow(args.scores.dtype, EvolveBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const MixedWindow<T> input{
+        {args.previous.as<T>(), args.scores.as<T>(), args.c}};
+    const std::int64_t kernel = args.weight.dim(-1);
+    const Scratch<float> g(current_stream(), args.layout.numel());
+    run_conv<T>(args.layout, kernel,
+                {args.weight.as<T>(), args.bias.as<T>(), false},
+                GateWork<T>{{input}, args.dout.as<T>(), g.data()});
+    const PlainWindow<float> gated{{g.data()}};
+    run_conv<T>(args.layout, kernel, {args.weight.as<T>(), nullptr, true},
+                GradientWork<T>{gated, args.c, args.dout.as<T>(),
+                                args.dscores.as<T>(), args.dprevious.as<T>()});
+    run_weights<T>(args.layout, kernel, gated, input, args.dweight, args.dbias);
+  });
+}
+
+}  // namespace ea::cuda

@@ -1,0 +1,65 @@
+// The convolution over the heads of attention maps, and its gradients.
+#include "kernels/cuda/conv_weights.cuh"
+#include "kernels/cuda/kernels.h"
+
+namespace ea::cuda {
+
+namespace {
+
+// y = Conv(x).
+template <typename T>
+struct PlainWork {
+  static constexpr int kCount = kParts<T>;
+  static constexpr bool kGates = false;
+  PlainWindow<T> x;
+  T* y;
+
+  __device__ void fill(const MapBlock& at, const ConvShape&,
+                       const Window& window, float* to, float*) const {
+    x.fill(at, window, to);
+  }
+  __device__ float meet(float z, float) const { return z; }
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float z) const {
+    y[at.row(h, i) + j] = T(z);
+  }
+};
+
+}  // namespace
+
+bool conv_fits(std::int64_t heads, const TensorView& weight) {
+  if (!weight.defined()) return false;
+  const auto fits = [&](auto&& bytes) {
+    return conv_shape(heads, weight.dim(-1), bytes).columns > 0;
+  };
+  return fits(weights_bytes) &&
+         (weight.dtype == DType::f32 ? fits(conv_bytes<float>)
+                                     : fits(conv_bytes<bfloat16>));
+}
+
+void map_conv_forward(const MapConvForward::Args& args) {
+  visit_narrow(args.weight.dtype, MapConvForward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    run_conv<T>(args.layout, args.weight.dim(-1),
+                {args.weight.as<T>(), args.bias.as<T>(), false},
+                PlainWork<T>{{{args.x.as<T>()}}, args.y.as<T>()});
+  });
+}
+
+void map_conv_backward(const MapConvBackward::Args& args) {
+  visit_narrow(args.weight.dtype, MapConvBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const PlainWindow<T> dy{{args.dy.as<T>()}};
+    const std::int64_t kernel = args.weight.dim(-1);
+    if (args.dx.defined()) {
+      run_conv<T>(args.layout, kernel, {args.weight.as<T>(), nullptr, true},
+                  PlainWork<T>{dy, args.dx.as<T>()});
+    }
+    if (args.dweight.defined() || args.dbias.defined()) {
+      run_weights<T>(args.layout, kernel, dy, PlainWindow<T>{{args.x.as<T>()}},
+                     args.dweight, args.dbias);
+    }
+  });
+}
+
+}  // namespace ea::cuda
