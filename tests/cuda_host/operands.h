@@ -9,6 +9,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/evolve.h"
+#include "kernels/fused_attention.h"
 #include "kernels/gather.h"
 #include "kernels/gemm.h"
 #include "kernels/layer_norm.h"
@@ -230,6 +231,45 @@ struct List<EvolveBackward> {
     o.out("dweight", a.dweight);
     o.out("dbias", a.dbias);
     add_layout(a.layout, o);
+  }
+};
+
+inline void add_fused(FusedAttention& in, Operands& o) {
+  o.in("q", in.q);
+  o.in("k", in.k);
+  o.in("v", in.v);
+  o.in("previous", in.previous);
+  o.in("weight", in.weight);
+  o.in("bias", in.bias);
+  add_layout(in.layout, o);
+}
+
+template <>
+struct List<FusedAttentionForward> {
+  static void of(FusedAttentionForward::Args& a, Operands& o) {
+    add_fused(a.in, o);
+    o.out("y", a.y);
+    o.out("carry", a.carry);
+    o.out("statistics", a.statistics);
+    o.out("gates", a.gates);
+  }
+};
+
+template <>
+struct List<FusedAttentionBackward> {
+  static void of(FusedAttentionBackward::Args& a, Operands& o) {
+    add_fused(a.in, o);
+    o.in("dy", a.dy);
+    o.in("dcarry", a.dcarry);
+    o.in("carry", a.carry);
+    o.in("statistics", a.statistics);
+    o.in("gates", a.gates);
+    o.out("dq", a.dq);
+    o.out("dk", a.dk);
+    o.out("dv", a.dv);
+    o.out("dprevious", a.dprevious);
+    o.out("dweight", a.dweight);
+    o.out("dbias", a.dbias);
   }
 };
 

@@ -40,6 +40,9 @@ class Case:
     terms: int = 0
     cancels: float = 0.0  # size of terms that may cancel to almost nothing
     roundings: int = 1  # how often a value is stored on its way to a result
+    # Where a result follows from another that is stored on the way: takes inputs, a
+    # result and that of ref, and returns what ref makes of what the first had stored.
+    follows: Callable[[list, np.ndarray, np.ndarray], np.ndarray] | None = None
     dtypes: tuple[str, ...] = field(default=("float32", "bfloat16", "float64"))
 
     def __str__(self) -> str:
@@ -59,6 +62,15 @@ class Case:
         if self.step >= 0.125:  # exactly representable, also in few bits
             arrays = [np.asarray(np.round(a * 4) / 4) for a in arrays]
         return arrays
+
+    def tensors(self, dtype: str) -> list:
+        """The inputs as tensors of a type."""
+        from evolving_attention import _core
+
+        return [
+            _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
+            for a in self.draw()
+        ]
 
     def cotangent(self, shape: Sequence[int]) -> np.ndarray:
         """The gradient that flows in from above, float64."""
@@ -84,10 +96,7 @@ def run_case(case: Case, dtype: str) -> list[np.ndarray]:
     from evolving_attention import _core
 
     _core.manual_seed(7)
-    inputs = [
-        _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
-        for a in case.draw()
-    ]
+    inputs = case.tensors(dtype)
     out = case.call(*inputs)
     dy = round_to(case.cotangent(out.shape), out.dtype)
     out.backward(_core.Tensor(dy, dtype=out.dtype))
@@ -97,6 +106,17 @@ def run_case(case: Case, dtype: str) -> list[np.ndarray]:
         assert tensor.grad.shape == shape
         results.append(np.array(np.asarray(tensor.grad)))
     return results
+
+
+def followed(case: Case, dtype: str, got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """What ref makes of what ``got`` stored on its way, with run_case's random bits."""
+    import evolving_attention as ea
+
+    if case.follows is None or np.array_equal(got, want):
+        return want
+    ea.manual_seed(7)
+    with forced(("*", "ref")), ea.no_grad():
+        return case.follows(case.tensors(dtype), got, want)
 
 
 @contextlib.contextmanager

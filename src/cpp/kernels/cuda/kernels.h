@@ -8,6 +8,7 @@
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
 #include "kernels/evolve.h"
+#include "kernels/fused_attention.h"
 #include "kernels/gather.h"
 #include "kernels/gemm.h"
 #include "kernels/layer_norm.h"
@@ -55,6 +56,8 @@ void map_conv_forward(const MapConvForward::Args& args);
 void map_conv_backward(const MapConvBackward::Args& args);
 void evolve_forward(const EvolveForward::Args& args);
 void evolve_backward(const EvolveBackward::Args& args);
+void fused_attention_forward(const FusedAttentionForward::Args& args);
+void fused_attention_backward(const FusedAttentionBackward::Args& args);
 void adamw(const AdamW::Args& args);
 void matmul(const MatMul::Args& args);
 

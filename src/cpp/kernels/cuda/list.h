@@ -46,6 +46,13 @@ bool narrow_conv(const Args& args) {
   return narrow(args.weight) && conv_fits(args.layout.heads, args.weight);
 }
 
+template <typename Args>
+bool narrow_fused(const Args& args) {
+  const FusedAttention& in = args.in;
+  return narrow(in.q) &&
+         (in.c.w == 0.0 || conv_fits(in.layout.heads, in.weight));
+}
+
 inline bool any_dtype(const GatherRows::Args&) { return true; }
 
 inline bool narrow_list(const SumOfSquares::Args& args) {
@@ -91,6 +98,10 @@ void for_each_kernel(const To& to) {
   to.template kernel<MapConvBackward, map_conv_backward>(narrow_conv);
   to.template kernel<EvolveForward, evolve_forward>(narrow_conv);
   to.template kernel<EvolveBackward, evolve_backward>(narrow_conv);
+  to.template kernel<FusedAttentionForward, fused_attention_forward>(
+      narrow_fused);
+  to.template kernel<FusedAttentionBackward, fused_attention_backward>(
+      narrow_fused);
   to.template kernel<AdamW, adamw>(narrow_parameters);
   to.template kernel<MatMul, matmul>(narrow_y);
 }

@@ -1,0 +1,188 @@
+// Fused attention, forward: logits with the evolving step, softmax and context.
+#include "kernels/cuda/fused_scores.cuh"
+#include "kernels/cuda/fused_tiles.cuh"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/scratch.h"
+
+namespace ea::cuda {
+
+namespace {
+
+// L = p M + s S + w ReLU(Conv(a M + b S)): S and I never leave the block.
+template <typename T>
+struct LogitsWork {
+  static constexpr int kCount = kFloatParts;
+  static constexpr bool kGates = true;
+  ScoredWindow<T> input;
+  T* logits;
+  std::uint8_t* bits;  // or null
+  std::int64_t heads;
+
+  __device__ void fill(const MapBlock& at, const ConvShape& shape,
+                       const Window& window, float* to, float* results) const {
+    const EvolveNumbers& c = input.c;
+    input.fill(
+        at, window, to, [&](int h, int row, int column, float m, float s) {
+          const int i = row - shape.radius();
+          const int j = column - shape.radius();
+          if (i < 0 || i >= shape.rows() || j < 0 || j >= shape.columns) {
+            return;
+          }
+          results[(h * shape.rows() + i) * shape.columns + j] =
+              c.p * m + c.s * s;
+        });
+  }
+  __device__ float meet(float z, float kept) const {
+    return kept + input.c.w * (z < 0.0f ? 0.0f : z);
+  }
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float l) const {
+    logits[at.row(h, i) + j] = T(l);
+  }
+  __device__ void gate(const MapBlock& at, int h, std::int64_t i,
+                       std::int64_t j, std::uint8_t byte) const {
+    if (bits != nullptr) bits[gate_of(at, heads, h, i, j)] = byte;
+  }
+};
+
+template <typename T>
+struct Context {
+  TokenRows<T> v, y;
+  float* statistics;  // or null
+  std::int64_t heads;
+  float softmax_scale;
+  DropBits drop;
+};
+
+// A block walks along the keys of its rows twice: for the greatest t L of each
+// row, then for sum_j exp(t L - greatest) and the same sum with dropout and V,
+// whose quotient is y.
+template <typename T, typename Logits>
+__global__ void __launch_bounds__(kProductThreads)
+    context_kernel(MapBlocks blocks, Context<T> c, Logits logits) {
+  EA_DYNAMIC_SHARED(float, memory);
+  EA_SHARED(float, inverse, kSide);
+  const TileSpace<T> space(memory);
+  const MapBlock at = blocks.find(blockIdx.x);
+  const TileJob job(at, at.queries, c.v.width);
+  const std::int64_t h = job.head;
+  const bool first = job.column == 0;  // of the blocks of these rows
+  float greatest[kFours], total[kFours];
+  for (int i = 0; i < kFours; ++i) {
+    greatest[i] = -INFINITY;
+    total[i] = 0.0f;
+  }
+  for (std::int64_t j = 0; j < at.keys; j += kSide) {
+    const SquareTile tile(at, job.row, j);
+    logits.fill(at, h, tile, space, first);
+    each_four([&](int i, int row, int column) {
+#pragma unroll
+      for (int k = 0; k < kFour; ++k) {
+        if (column + k >= tile.columns) break;
+        greatest[i] = fmaxf(
+            greatest[i],
+            c.softmax_scale * space.logits[row * kSquareStride + column + k]);
+      }
+    });
+    __syncthreads();
+  }
+#pragma unroll
+  for (int i = 0; i < kFours; ++i) {
+    greatest[i] = over_row(greatest[i], Largest{});
+  }
+  Share<T> y;
+  const int columns = of_side(c.v.width - job.column);
+  for (std::int64_t j = 0; j < at.keys; j += kSide) {
+    const SquareTile tile(at, job.row, j);
+    logits.fill(at, h, tile, space, false);
+    each_four([&](int i, int row, int column) {
+      float* const cells = space.logits + row * kSquareStride + column;
+      float e[kFour];
+#pragma unroll
+      for (int k = 0; k < kFour; ++k) {
+        e[k] = row < tile.rows && column + k < tile.columns
+                   ? expf(c.softmax_scale * cells[k] - greatest[i])
+                   : 0.0f;
+        total[i] += e[k];
+      }
+      if (c.drop.on()) {
+        drop_pack<float>(c.drop, at.row(h, job.row + row) + j + column, e);
+      }
+#pragma unroll
+      for (int k = 0; k < kFour; ++k) cells[k] = e[k];
+    });
+    __syncthreads();
+    space.add(TileOperand<true>{space.logits}, 0,
+              c.v.template operand<false>(at.first_key + j, tile.columns, h),
+              job.column, tile.columns, tile.rows, columns, y);
+  }
+  const SquareTile rows(at, job.row, 0);
+  each_four([&](int i, int row, int column) {
+    const float sum = over_row(total[i], Plus{});
+    if (column != 0 || row >= rows.rows) return;
+    inverse[row] = at.keys == 0 ? 0.0f : 1.0f / sum;
+    if (!first || c.statistics == nullptr) return;
+    float* const to =
+        c.statistics + 2 * row_number(at, c.heads, h, job.row + row);
+    to[0] = greatest[i];
+    to[1] = 1.0f / sum;
+  });
+  __syncthreads();
+  y.each([&](int i, int e, float sum) {
+    if (i >= rows.rows || e >= columns) return;
+    c.y.row(at.first_query + job.row + i, h)[job.column + e] =
+        T(sum * inverse[i]);
+  });
+}
+
+template <typename T, typename Logits>
+void run_context(const FusedAttentionForward::Args& args,
+                 const Logits& logits) {
+  const FusedAttention& in = args.in;
+  const MapLayout& layout = in.layout;
+  const Context<T> context{{in.v, layout.heads},
+                           {args.y, layout.heads},
+                           args.statistics.as<float>(),
+                           layout.heads,
+                           static_cast<float>(in.softmax_scale),
+                           DropBits(in.p, in.seed, in.stream)};
+  for_map_blocks(
+      layout,
+      [&](std::int64_t queries, std::int64_t) {
+        return layout.heads * ProductSize{queries, context.v.width, 0}.tiles();
+      },
+      [&](const MapBlocks& blocks, unsigned count) {
+        launch(current_stream(), count, kProductThreads,
+               TileSpace<T>::kOneSquare, context_kernel<T, Logits>, blocks,
+               context, logits);
+      });
+}
+
+template <typename T>
+void forward_of(const FusedAttentionForward::Args& args) {
+  const FusedAttention& in = args.in;
+  const MapLayout& layout = in.layout;
+  if (in.c.w == 0.0) {
+    return run_context<T>(args, made_logits<T>(in, args.carry.as<T>()));
+  }
+  const Scratch<T> own(current_stream(),
+                       args.carry.defined() ? 0 : layout.numel());
+  T* const logits = args.carry.defined() ? args.carry.as<T>() : own.data();
+  run_conv<T>(in.layout, in.weight.dim(-1),
+              {in.weight.as<T>(), in.bias.as<T>(), false},
+              LogitsWork<T>{scored_window<T>(in), logits,
+                            args.gates.as<std::uint8_t>(), layout.heads});
+  run_context<T>(args, StoredLogits<T>{logits});
+}
+
+}  // namespace
+
+// Without a convolution one kernel does all. With one, the logits of all heads
+// come first, as the carry, or through scratch memory where nobody wants it.
+void fused_attention_forward(const FusedAttentionForward::Args& args) {
+  visit_narrow(args.in.q.dtype, FusedAttentionForward::name, [&](auto tag) {
+    forward_of<typename decltype(tag)::type>(args);
+  });
+}
+
+}  // namespace ea::cuda

@@ -1,0 +1,120 @@
+// Fused attention, backward: through context, softmax and the evolving step to
+// queries, keys, values and the convolution.
+#include "kernels/cuda/conv_weights.cuh"
+#include "kernels/cuda/fused_gradients.cuh"
+#include "kernels/cuda/fused_scores.cuh"
+#include "kernels/cuda/kernels.h"
+
+namespace ea::cuda {
+
+namespace {
+
+// G = w dL where the gate is open.
+struct GatedCells {
+  const float* dl;
+  const std::uint8_t* gates;
+  std::int64_t heads;
+  float w;
+
+  __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
+                              std::int64_t j) const {
+    const unsigned byte = gates[gate_of(at, heads, h, i, j)];
+    return (byte >> (j % 8) & 1u) != 0 ? w * dl[at.row(h, i) + j] : 0.0f;
+  }
+};
+
+using GatedWindow = FromCells<kFloatParts, GatedCells>;
+
+// dI = Conv^T(G), dS = s dL + b dI, dM = p dL + a dI.
+template <typename T>
+struct GradientWork {
+  static constexpr int kCount = kFloatParts;
+  static constexpr bool kGates = false;
+  GatedWindow g;
+  EvolveNumbers c;
+  float* ds;
+  T* dprevious;  // or null
+
+  __device__ void fill(const MapBlock& at, const ConvShape&,
+                       const Window& window, float* to, float*) const {
+    g.fill(at, window, to);
+  }
+  __device__ float meet(float z, float) const { return z; }
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float di) const {
+    const std::int64_t cell = at.row(h, i) + j;
+    const float dl = g.value.dl[cell];
+    ds[cell] = c.s * dl + c.b * di;
+    if (dprevious != nullptr) dprevious[cell] = T(c.p * dl + c.a * di);
+  }
+};
+
+// dS, dM and the gradients of the convolution, from dL.
+template <typename T>
+void evolve_gradients(const FusedAttentionBackward::Args& args, const float* dl,
+                      float* ds) {
+  const FusedAttention& in = args.in;
+  const std::int64_t kernel = in.weight.dim(-1);
+  const EvolveNumbers c(in.c);
+  const GatedWindow g{
+      {dl, args.gates.as<std::uint8_t>(), in.layout.heads, c.w}};
+  run_conv<T>(in.layout, kernel, {in.weight.as<T>(), nullptr, true},
+              GradientWork<T>{g, c, ds, args.dprevious.as<T>()});
+  run_weights<T>(in.layout, kernel, g, scored_window<T>(in), args.dweight,
+                 args.dbias);
+}
+
+// kConvolved: dL and dS lie between the kernels as float32, because rounded to
+// bfloat16 the sums in dweight, dq and dk would show it.
+template <typename T, bool kConvolved, typename Logits>
+void backward_of(const FusedAttentionBackward::Args& args,
+                 const Logits& logits) {
+  const FusedAttention& in = args.in;
+  const MapLayout& layout = in.layout;
+  const std::int64_t heads = layout.heads;
+  const std::int64_t cells = kConvolved ? layout.numel() : 0;
+  const Scratch<float> dl(current_stream(), cells), ds(current_stream(), cells);
+  const Scratch<float> dots(
+      current_stream(),
+      kConvolved ? 0 : heads * layout.q_offsets[layout.sequences]);
+  const LogitGradient<T> gradient{{args.dy, heads},
+                                  {in.v, heads},
+                                  args.statistics.as<float>(),
+                                  args.dcarry.as<T>(),
+                                  dots.data(),
+                                  heads,
+                                  static_cast<float>(in.softmax_scale),
+                                  DropBits(in.p, in.seed, in.stream)};
+  const TokenRows<T> q(in.q, heads), k(in.k, heads), dq(args.dq, heads);
+  // Without a convolution dS = s dL, and s goes into the scale.
+  const auto scale =
+      static_cast<float>(kConvolved ? in.scale : in.scale * in.c.s);
+  run_rows<T, kConvolved>(
+      layout, gradient,
+      RowGradient<T>{dl.data(), k, dq, args.dprevious.as<T>(),
+                     static_cast<float>(in.c.p), scale},
+      logits);
+  if constexpr (kConvolved) {
+    evolve_gradients<T>(args, dl.data(), ds.data());
+    using Maps = StoredMaps<float>;
+    run_products<T>(layout, QueryForm<T, Maps>{{ds.data()}, k, dq, scale});
+  }
+  run_keys<T, kConvolved>(
+      layout, gradient,
+      KeyGradient<T>{ds.data(), q, {args.dk, heads}, {args.dv, heads}, scale},
+      logits);
+}
+
+}  // namespace
+
+void fused_attention_backward(const FusedAttentionBackward::Args& args) {
+  visit_narrow(args.in.q.dtype, FusedAttentionBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const StoredLogits<T> stored{args.carry.as<T>()};
+    if (args.in.c.w != 0.0) return backward_of<T, true>(args, stored);
+    if (args.carry.defined()) return backward_of<T, false>(args, stored);
+    backward_of<T, false>(args, made_logits<T>(args.in, nullptr));
+  });
+}
+
+}  // namespace ea::cuda
