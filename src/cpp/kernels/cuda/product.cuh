@@ -78,15 +78,23 @@ __device__ inline void stage(const Operand& from, std::int64_t first,
 #pragma unroll
       for (int i = 0; i < kSpan; ++i) at[i * kStep] = v[i];
     } else {
+      std::uint32_t pairs[kSpan / 2][Operand::kCount];
 #pragma unroll
-      for (int i = 0; i < kSpan; i += 2) {
-        std::uint32_t parts[Operand::kCount];
-        split_pair(v[i], v[i + 1], parts);
+      for (int i = 0; i < kSpan / 2; ++i) {
+        split_pair(v[2 * i], v[2 * i + 1], pairs[i]);
+      }
 #pragma unroll
-        for (int q = 0; q < Operand::kCount; ++q) {
-          T* pair = at + q * kStage<T> + i * kStep;
-          pair[0].bits = static_cast<std::uint16_t>(parts[q] & 0xffffu);
-          pair[kStep].bits = static_cast<std::uint16_t>(parts[q] >> 16);
+      for (int q = 0; q < Operand::kCount; ++q) {
+        T* const part = at + q * kStage<T>;
+        if constexpr (Operand::kAlongDepth) {
+          *reinterpret_cast<uint4*>(part) =
+              uint4{pairs[0][q], pairs[1][q], pairs[2][q], pairs[3][q]};
+        } else {
+#pragma unroll
+          for (int i = 0; i < kSpan; ++i) {
+            part[i * kStep].bits =
+                static_cast<std::uint16_t>(pairs[i / 2][q] >> (i % 2 * 16));
+          }
         }
       }
     }
@@ -101,7 +109,8 @@ struct PlainShare {
   int y = static_cast<int>(threadIdx.x) / 16;
 
   template <int kA, int kB>
-  __device__ void add(const float* a, const float* b, int, int) {
+  __device__ void add(const float* a, const float* b, int rows, int columns) {
+    if (y >= rows || x >= columns) return;
     for (int k = 0; k < kDepth; ++k) {
       float right[kColumns];
 #pragma unroll
@@ -110,6 +119,7 @@ struct PlainShare {
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
+        if (y + 8 * i >= rows) break;
         const float left = a[(y + 8 * i) * kStageStride<float> + k];
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) sums[i][j] += left * right[j];
