@@ -53,6 +53,7 @@ struct alignas(16) Deposit {
 // Waits until all lanes of `mask` have come with the same mask, then returns
 // what each of the 32 put down; valid until this lane's next exchange.
 const Deposit* exchange(unsigned mask, const void* mine, std::size_t bytes);
+std::uint64_t exchange_number();  // of the last that is complete
 void wait_for_block();
 int lane();
 

@@ -90,6 +90,7 @@ struct Block {
 
 Block block;
 bool in_kernel = false;
+std::uint64_t exchanges = 0;  // that are complete
 
 unsigned char* stacks() {
   static unsigned char* const all = [] {
@@ -177,6 +178,7 @@ bool release_exchanges(Fiber* lanes, Warp& warp) {
     lanes[i].state = State::ready;
     warp.shown[i] = warp.put[i];
   }
+  ++exchanges;
   return any;
 }
 
@@ -278,6 +280,8 @@ const Deposit* exchange(unsigned mask, const void* mine, std::size_t bytes) {
   return warp.shown;
 }
 
+std::uint64_t exchange_number() { return exchanges; }
+
 void wait_for_block() {
   block.running->state = State::at_barrier;
   to_scheduler();
@@ -332,32 +336,6 @@ void run_grid(dim3 grid, dim3 shape, std::size_t shared, void (*thread)(void*),
   if (block.dynamic != nullptr) arena->free(block.dynamic->data());
   for (const StaticArray& one : block.statics) arena->free(one.buffer->data());
   arena->for_host();
-}
-
-void mma_m16n8k16(float (&c)[4], const std::uint32_t (&a)[4],
-                  const std::uint32_t (&b)[2]) {
-  std::uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-  const Deposit* all = exchange(0xffffffffu, mine, sizeof mine);
-  // Half `half` of register `i` of a lane: a bfloat16 is a float's upper half.
-  const auto element = [&](int from, int i, int half) {
-    std::uint32_t word;
-    std::memcpy(&word, all[from].bytes + 4 * i, sizeof word);
-    word = half == 0 ? word << 16 : word & 0xffff0000u;
-    float value;
-    std::memcpy(&value, &word, sizeof value);
-    return value;
-  };
-  for (int i = 0; i < 4; ++i) {
-    const int row = lane() / 4 + i / 2 * 8;
-    const int column = lane() % 4 * 2 + i % 2;
-    float sum = c[i];
-    for (int k = 0; k < 16; ++k) {
-      const int t = k % 8 / 2, half = k % 2;
-      sum += element(row % 8 * 4 + t, row / 8 + k / 8 * 2, half) *
-             element(column * 4 + t, 4 + k / 8, half);
-    }
-    c[i] = sum;
-  }
 }
 
 }  // namespace ea::emulation
