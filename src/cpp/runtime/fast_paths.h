@@ -15,7 +15,7 @@ enum class FastPath {
   packed_weights,     // weights laid out once for many products (inference)
   first_tokens,       // the last layer ends with the rows a classifier reads
   sparse_embeddings,  // gradients of tables hold the rows in use alone
-  bfloat16_pairs,     // fused attention multiplies bfloat16 as it is
+  bfloat16_pairs,     // fused attention and conv1d multiply bfloat16 as it is
 };
 
 // On unless EA_DISABLE names it (EA_DISABLE=all: every one).
