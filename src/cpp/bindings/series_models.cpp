@@ -29,7 +29,9 @@ Var values_of(const py::object& values) {
                      "lengths and pass lengths",
                      described(values));
   }
-  return is_floating(x.dtype()) ? x : Var(cast(x.data(), DType::f32));
+  return is_floating(x.dtype())
+             ? x
+             : Var(cast(to_device(x.data(), kCpu), DType::f32));
 }
 
 py::dict forward(SeriesModel& model, const py::object& values,

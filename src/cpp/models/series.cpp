@@ -121,7 +121,8 @@ Var SeriesEmbedding::forward(const PackedSeries& series) const {
 
 SeriesEncoder::SeriesEncoder(const SeriesSizes& sizes,
                              const ModelConfig& config)
-    : limits_{sizes.channels, sizes.max_length, sizes.heads, config.dtype},
+    : sizes_(sizes),
+      dtype_(config.dtype),
       embedding_(sizes, config.dtype),
       stack_(layer_config(sizes, config.dtype), static_cast<int>(sizes.blocks),
              sizes.dilation_base, bias_maker(sizes, config.dtype),
@@ -132,7 +133,8 @@ SeriesEncoder::SeriesEncoder(const SeriesSizes& sizes,
 
 EncodedSeries SeriesEncoder::forward(const SeriesInputs& inputs) {
   EncodedSeries out;
-  out.series = pack(inputs, limits_);
+  out.series = pack(inputs, {sizes_.channels, sizes_.max_length, sizes_.heads,
+                             dtype_, embedding_.device()});
   out.stack = stack_.forward(embedding_.forward(out.series), out.series.packing,
                              inputs.wanted);
   return out;

@@ -21,6 +21,7 @@ class SeriesEmbedding : public Module {
  public:
   SeriesEmbedding(const SeriesSizes& sizes, DType dtype);
   Var forward(const PackedSeries& series) const;
+  Device device() const { return projection_.device(); }
 
  private:
   double scale_, dropout_;
@@ -39,7 +40,8 @@ class SeriesEncoder : public Module {
   EncodedSeries forward(const SeriesInputs& inputs);
 
  private:
-  SeriesLimits limits_;
+  SeriesSizes sizes_;
+  DType dtype_;
   SeriesEmbedding embedding_;
   AugmentedStack stack_;
 };

@@ -17,7 +17,7 @@ Tensor integers(const char* name, const Tensor& t) {
   if (!t.defined()) return t;
   EA_CHECK_AS(DTypeError, t.dtype() == DType::i64, "forward",
               "{} must be integers (int64), got {}", name, t.dtype());
-  return contiguous(t);
+  return to_device(contiguous(t), kCpu);
 }
 
 Rows rows_of_padded(const Shape& shape, const Tensor& lengths) {
@@ -77,7 +77,8 @@ void check_lengths(const Rows& rows, const SeriesLimits& limits) {
 }
 
 void check_finite(const PackedSeries& series) {
-  const Tensor x = cast(contiguous(series.values.data()), DType::f64);
+  const Tensor x =
+      cast(to_device(contiguous(series.values.data()), kCpu), DType::f64);
   const auto* value = x.data<double>();
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     if (std::isfinite(value[i])) continue;
@@ -99,12 +100,11 @@ void hide(const Tensor& masked, PackedSeries& series) {
   EA_CHECK_AS(DTypeError, !is_floating(masked.dtype()), "forward",
               "masked is {}, expected booleans: True for hidden cells",
               masked.dtype());
-  const Tensor flags = cast(contiguous(masked), DType::i64);
+  const Tensor flags = cast(to_device(contiguous(masked), kCpu), DType::i64);
   const std::int64_t channels = series.values.dim(1);
-  const Tensor seen = empty(series.values.shape(), series.values.dtype());
   std::vector<std::int64_t> cells;
   const Tensor shown = zeros(series.values.shape(), DType::i64);
-  for (std::int64_t i = 0; i < seen.numel(); ++i) {
+  for (std::int64_t i = 0; i < shown.numel(); ++i) {
     const std::int64_t place =
         series.places.data<std::int64_t>()[i / channels] * channels +
         i % channels;
@@ -120,7 +120,9 @@ void hide(const Tensor& masked, PackedSeries& series) {
       gather_rows(reshape(series.values, {series.values.numel(), 1}),
                   series.masked_cells)
           .detach();
-  series.values = mul(series.values, Var(cast(shown, series.values.dtype())));
+  series.values =
+      mul(series.values, Var(to_device(cast(shown, series.values.dtype()),
+                                       series.values.device())));
 }
 
 }  // namespace
@@ -147,6 +149,7 @@ PackedSeries pack(const SeriesInputs& given, const SeriesLimits& limits) {
   series.values = x.dtype() == limits.dtype ? x : cast(x, limits.dtype);
   series.positions = from_values(rows.columns);
   check_finite(series);
+  series.values = to_device(series.values, limits.device);
   if (in.masked.defined()) hide(in.masked, series);
   return series;
 }

@@ -20,7 +20,9 @@ struct SeriesInputs {
 
 // As the model computes: one row a step, no padding.
 struct PackedSeries : PackedRows {
-  Var values;        // [total, C] of the model's type; masked cells are 0
+  // [total, C] of the model's type, on its device; masked cells are 0. All else
+  // is on the CPU: the ops that take indices bring them to the weights.
+  Var values;
   Tensor positions;  // int64 [total]: the step in its own series
   // Where cells are masked: their flat places in [total, C], and what they hold
   // unmasked; both undefined without `masked`.
@@ -33,6 +35,7 @@ struct SeriesLimits {
   std::int64_t max_length = 0;
   std::int64_t heads = 1;  // of the maps
   DType dtype = DType::f32;
+  Device device = kCpu;  // of the weights
 };
 
 // Checks shapes, lengths and that every step is finite, and packs; padding is

@@ -63,7 +63,8 @@ Var target_loss(const Var& predictions, const Tensor& labels) {
            "labels have shape {}, expected {}: num_targets values "
            "for each series",
            labels.shape(), shape);
-  const Var target(cast(contiguous(labels), predictions.dtype()));
+  const Var target(to_device(cast(contiguous(labels), predictions.dtype()),
+                             predictions.device()));
   return mse_loss(predictions, reshape(target, shape));
 }
 

@@ -64,7 +64,7 @@ void fill_identity(const Tensor& t) {
 }
 
 void fill_row_norms(const Tensor& of, const Tensor& t) {
-  const Tensor rows = cast(contiguous(of), DType::f64);
+  const Tensor rows = cast(to_device(contiguous(of), kCpu), DType::f64);
   const std::int64_t width = of.numel() / of.dim(0);
   fill(t, [&](std::int64_t i) {
     const double* row = rows.data<double>() + i * width;
@@ -104,7 +104,7 @@ void set_values(const Tensor& t, const Init& init) {
       });
     }
     case Init::Kind::row_norms:
-      return fill_row_norms(init.values, t);
+      return fill_row_norms(init.source.data(), t);
     case Init::Kind::identity_conv:
       return fill_identity(t);
     case Init::Kind::given:

@@ -1,7 +1,7 @@
 // Initial values of parameters.
 #pragma once
 
-#include "tensor/tensor.h"
+#include "autograd/var.h"
 
 namespace ea {
 
@@ -13,19 +13,22 @@ struct Init {
     truncated_fan_in,  // N(0, 1/fan_in), cut at two standard deviations
     uniform,           // U(-scale, scale)
     identity_conv,     // centre tap of the diagonal 1, all else 0
-    row_norms,         // of `values`, a parameter that comes before
+    row_norms,         // of `source`, a parameter that comes before
     given,             // `values`
   };
   Kind kind = Kind::zeros;
   double scale = 0.0;
   Tensor values = {};
+  Var source = {};
 
   static Init normal(double standard_deviation) {
-    return {Kind::normal, standard_deviation, {}};
+    return {Kind::normal, standard_deviation};
   }
-  static Init uniform(double bound) { return {Kind::uniform, bound, {}}; }
-  static Init row_norms(const Tensor& of) { return {Kind::row_norms, 0.0, of}; }
-  static Init ones() { return {Kind::ones, 0.0, {}}; }
+  static Init uniform(double bound) { return {Kind::uniform, bound}; }
+  static Init row_norms(const Var& of) {
+    return {Kind::row_norms, 0.0, {}, of};
+  }
+  static Init ones() { return {Kind::ones}; }
 };
 
 // Fills a tensor; random kinds draw one stream of the process's generator.

@@ -36,6 +36,7 @@ class Linear : public Module {
         bias_(add_parameter("bias", {out}, dtype, init.bias)) {}
   Linear(std::int64_t in, std::int64_t out, DType dtype, double init_std)
       : Linear(in, out, dtype, AffineInit::normal(init_std)) {}
+  Device device() const { return weight_.device(); }
   Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
   Var operator()(const Var& x, Activation kind) const {
     return linear_activation(x, weight_, bias_, kind);
@@ -57,8 +58,7 @@ class WeightNormConv1d : public Module {
                    std::int64_t dilation, bool causal, DType dtype,
                    const AffineInit& init)
       : v_(add_parameter("weight_v", {out, in, kernel}, dtype, init.weight)),
-        g_(add_parameter("weight_g", {out, 1, 1}, dtype,
-                         Init::row_norms(v_.data()))),
+        g_(add_parameter("weight_g", {out, 1, 1}, dtype, Init::row_norms(v_))),
         bias_(add_parameter("bias", {out}, dtype, init.bias)),
         dilation_(dilation),
         causal_(causal) {}

@@ -31,12 +31,12 @@ Tensor places(const Packing& packing, std::int64_t steps) {
 }
 
 // [sequences, 1]: 1 / length.
-Tensor shares(const Packing& packing, DType dtype) {
+Tensor shares(const Packing& packing, const Var& like) {
   const Tensor share = empty({packing.sequences(), 1}, DType::f64);
   for (std::int64_t b = 0; b < packing.sequences(); ++b) {
     share.data<double>()[b] = 1.0 / static_cast<double>(length_of(packing, b));
   }
-  return cast(share, dtype);
+  return to_device(cast(share, like.dtype()), like.device());
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ Var PooledHead::forward(const Var& steps, const Packing& packing) const {
       dropout(activation(steps, Activation::gelu), config_.dropout, training());
   if (config_.mean) {
     const Var rows = gather_rows(h, places(packing, packing.longest_query()));
-    return output_(mul(sum(rows, 1), Var(shares(packing, h.dtype()))));
+    return output_(mul(sum(rows, 1), Var(shares(packing, h))));
   }
   const Var rows = gather_rows(h, places(packing, config_.max_length));
   return output_(reshape(rows, {packing.sequences(), width_}));
