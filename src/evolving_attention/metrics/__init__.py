@@ -1,6 +1,15 @@
-"""Metrics of tasks, computed by scikit-learn and scipy; keys as Hugging Face's."""
+"""Metrics of tasks, by scikit-learn and scipy; comparisons of models over data sets."""
 
+from evolving_attention.metrics.comparison import (
+    average_rank,
+    average_relative_difference,
+)
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.metrics.registry import compute_metrics
 
-__all__ = ["EvalPrediction", "compute_metrics"]
+__all__ = [
+    "EvalPrediction",
+    "average_rank",
+    "average_relative_difference",
+    "compute_metrics",
+]
