@@ -1,0 +1,246 @@
+"""Data sets of time series: .ts files read by aeon, found by path or by name."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import DataError, InputError, require
+
+__all__ = ["SeriesDataset", "SeriesPart", "check_parts", "load", "read_ts"]
+
+_WHY = "to read .ts files"
+_ENCODING = "utf-8"
+
+
+@dataclass(frozen=True)
+class SeriesPart:
+    """Series with their targets, as aeon gives them.
+
+    Attributes:
+        X: array [n, channels, length], or a list of arrays [channels, length].
+        y: labels [n] as text, or values [n] as float64.
+        is_regression: whether the targets are values.
+        source: the file.
+    """
+
+    X: Any
+    y: np.ndarray[Any, Any]
+    is_regression: bool
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def longest(self) -> int:
+        """Time steps of the longest series."""
+        return max(int(np.shape(one)[-1]) for one in self.X)
+
+    @property
+    def channels(self) -> int:
+        """Variables of the first series."""
+        return int(np.shape(self.X[0])[0])
+
+
+@dataclass(frozen=True)
+class SeriesDataset:
+    """A training and a test part under one name."""
+
+    name: str
+    train: SeriesPart
+    test: SeriesPart
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the targets are values."""
+        return self.train.is_regression
+
+    @property
+    def longest(self) -> int:
+        """Time steps of the longest series of both parts."""
+        return max(self.train.longest, self.test.longest)
+
+
+def read_ts(file: str | Path) -> SeriesPart:
+    """Read one .ts file with its targets.
+
+    Raises:
+        DataError: it is missing, empty, cut short, no .ts file, or has no targets; says
+            the line where that can be told.
+        MissingExtraError: aeon is not installed.
+    """
+    path = Path(file)
+    if not path.is_file():
+        raise DataError(
+            "no such file, expected a .ts file of time series; check the path",
+            str(path),
+        )
+    loaders = require("aeon.datasets", extra="timeseries", why=_WHY)
+    try:
+        found = loaders.load_from_ts_file(
+            str(path), return_meta_data=True, encoding=_ENCODING
+        )
+    except (OSError, ValueError, IndexError, KeyError, TypeError) as error:
+        line, reason = _first_bad_line(path)
+        raise DataError(
+            f"{reason or error}, expected the .ts format: @ lines, @data, then one "
+            "series a line, channels and the target between colons; is the file cut "
+            "short? Download it again",
+            str(path),
+            line,
+        ) from error
+    X, y, header = found
+    if len(X) == 0:
+        raise DataError(
+            "has no series, expected at least one after @data; is the file cut short? "
+            "Download it again",
+            str(path),
+        )
+    if not header["classlabel"] and not header["targetlabel"]:
+        raise DataError(
+            "has no targets (@classLabel false), expected class labels or values; "
+            "add them to the file",
+            str(path),
+        )
+    if header["classlabel"]:
+        _check_labels(y, header["class_values"], path)
+    return SeriesPart(X, y, bool(header["targetlabel"]), str(path))
+
+
+def _check_labels(y: Any, known: Sequence[str], path: Path) -> None:
+    """Every label is one that the header names: half a line ends in half a label."""
+    allowed = {str(value) for value in known}
+    for case, label in enumerate(y):
+        if allowed and str(label) not in allowed:
+            raise DataError(
+                f"series {case + 1} has the label {str(label)!r}, expected one of "
+                f"{', '.join(known)} as in @classLabel; is the file cut short?",
+                str(path),
+            )
+
+
+def _first_bad_line(path: Path) -> tuple[int | None, str]:
+    """(number, what is wrong) of the first line that is no series; (None, "")."""
+    try:
+        lines = path.read_text(encoding=_ENCODING).splitlines()
+    except UnicodeDecodeError as error:
+        return None, f"is not UTF-8 text ({error.reason} at byte {error.start})"
+    begin = next((i for i, x in enumerate(lines) if x.strip().lower() == "@data"), None)
+    if begin is None:
+        return None, "has no @data line"
+    fields = 0
+    for number, line in enumerate(lines[begin + 1 :], start=begin + 2):
+        parts = line.strip().split(":")
+        fields = fields or len(parts)
+        if len(parts) != fields:
+            return number, f"{len(parts)} parts between colons, {fields} before"
+        if len(parts) < 2:
+            return number, "no target after the last colon"
+        for channel, part in enumerate(parts[:-1]):
+            for value in part.split(","):
+                if not _is_value(value):
+                    shown = value.strip()[:40]
+                    return number, f"{shown!r} in channel {channel} is no number"
+        if len({part.count(",") for part in parts[:-1]}) > 1:
+            return number, "channels that differ in length"
+    return None, ""
+
+
+def _is_value(text: str) -> bool:
+    if text.strip() in ("?", ""):
+        return text.strip() == "?"
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:
+    """A data set ``NAME_TRAIN.ts`` and ``NAME_TEST.ts`` by its name; no network.
+
+    Looked for in ``data_dir`` and its folders ``NAME`` and ``timeseries/NAME``, then
+    among the data sets that come with aeon.
+
+    Args:
+        name: such as "JapaneseVowels".
+        data_dir: a folder of data sets; None: aeon's only.
+
+    Raises:
+        DataError: it is nowhere, or a file cannot be read; names the places searched.
+        InputError: the two parts do not belong together.
+        MissingExtraError: aeon is not installed.
+    """
+    name = str(name)
+    places = _places(name, data_dir)
+    for folder in places:
+        files = [folder / f"{name}_{part}.ts" for part in ("TRAIN", "TEST")]
+        if all(file.is_file() for file in files):
+            train, test = map(read_ts, files)
+            check_parts(train, test)
+            return SeriesDataset(name, train, test)
+    near = difflib.get_close_matches(name, _names(places), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else "check the name or data_dir"
+    raise DataError(
+        f"data set {name!r}: no {name}_TRAIN.ts with {name}_TEST.ts in "
+        f"{', '.join(map(str, places))}; {hint}"
+    )
+
+
+def _places(name: str, data_dir: str | Path | None) -> list[Path]:
+    """Folders that may hold the data set, in the order they are searched."""
+    if os.sep in name or name in ("", ".", ".."):
+        raise DataError(
+            f"data set {name!r}: expected a name such as JapaneseVowels; give files by "
+            "their paths, and a folder as data_dir"
+        )
+    places = []
+    if data_dir is not None:
+        root = Path(data_dir)
+        if not root.is_dir():
+            raise DataError(
+                "no such folder, expected one with data sets; check data_dir", str(root)
+            )
+        places += [root, root / name, root / "timeseries" / name]
+    spec = importlib.util.find_spec("aeon")
+    if spec is not None:
+        for folder in spec.submodule_search_locations or []:
+            places.append(Path(folder) / "datasets" / "data" / name)
+    else:
+        require("aeon", extra="timeseries", why=_WHY)
+    return places
+
+
+def _names(places: Sequence[Path]) -> list[str]:
+    """Data sets beside those places, to guess what was meant."""
+    found: set[str] = set()
+    for place in places:
+        if place.parent.is_dir():
+            found |= {one.parent.name for one in place.parent.glob("*/*_TRAIN.ts")}
+    return sorted(found)
+
+
+def check_parts(train: SeriesPart, test: SeriesPart) -> None:
+    """Refuse two parts that are not of one data set.
+
+    Raises:
+        InputError: they differ in channels or in the kind of targets.
+    """
+    if train.channels != test.channels:
+        raise InputError(
+            f"{test.source}: {test.channels} channels, expected {train.channels} as in "
+            f"{train.source}; are they of one data set?"
+        )
+    if train.is_regression != test.is_regression:
+        raise InputError(
+            f"{test.source}: targets of another kind, expected those of {train.source}"
+            "; are they of one data set?"
+        )

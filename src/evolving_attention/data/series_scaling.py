@@ -1,0 +1,174 @@
+"""What is done to series before a model sees them: missing values, standard scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.series import SeriesRows
+from evolving_attention.errors import ConfigError, InputError
+
+__all__ = ["MISSING", "SCALES", "SeriesScaler", "fill_missing"]
+
+Array = np.ndarray[Any, Any]
+MISSING = ("interpolate", "refuse")
+SCALES = ("channel", "series", "none")
+_TINY = 1e-12  # a deviation below it, relative to the mean, is rounding
+
+
+class SeriesScaler:
+    """Fills missing values and brings every channel to mean 0 and deviation 1.
+
+    Per channel, m and s over all values of the training series that are there:
+
+        x ← (x − m) / s      (s = 1 for a constant channel)
+
+    A missing value (NaN) becomes the straight line between its neighbours in time, the
+    nearest value before the first and after the last one; a channel that one series
+    lacks altogether becomes 0, the training mean.
+
+    Args:
+        scale: ``"channel"``: m and s of the training set, per channel; ``"series"``: m
+            and s of each series' own channels; ``"none"``: the values as they are.
+        missing: ``"interpolate"``, as above, or ``"refuse"``: NaN is an error.
+
+    Raises:
+        ConfigError: another word.
+    """
+
+    def __init__(self, scale: str = "channel", missing: str = "interpolate") -> None:
+        for option, value, allowed in (
+            ("scale", scale, SCALES),
+            ("missing", missing, MISSING),
+        ):
+            if value not in allowed:
+                raise ConfigError(
+                    f"{option}={value!r}, expected one of {', '.join(allowed)}; choose "
+                    "one of them"
+                )
+        self.scale, self.missing = scale, missing
+        self.mean: Array | None = None
+        self.deviation: Array | None = None
+
+    def fit(self, collection: Sequence[Array], name: str = "X") -> SeriesScaler:
+        """Learn m and s from training series [channels, length].
+
+        Raises:
+            InputError: a channel has no value in any series, or NaN is refused.
+        """
+        self._refuse_missing(collection, name)
+        every = np.concatenate([one.T for one in collection])
+        there = ~np.isnan(every)
+        count = there.sum(axis=0)
+        if not count.all():
+            raise InputError(
+                f"{name}: channel {int(np.argmin(count > 0))} is missing (NaN) in "
+                "every series, expected at least one value; leave the channel out"
+            )
+        known = np.where(there, every, 0.0)
+        self.mean = known.sum(axis=0) / count
+        spread = np.where(there, every - self.mean, 0.0)
+        deviation = np.sqrt((spread**2).sum(axis=0) / count)
+        self.deviation = _without_zeros(deviation, self.mean)
+        return self
+
+    def transform(
+        self,
+        collection: Sequence[Array],
+        labels: Array | None = None,
+        name: str = "X",
+    ) -> SeriesRows:
+        """The series as a data set of scaled values, packed, without gaps.
+
+        Raises:
+            InputError: NaN where it is refused, or a scaled value beyond float32.
+        """
+        self._refuse_missing(collection, name)
+        offsets = np.zeros(len(collection) + 1, dtype=np.int64)
+        np.cumsum([one.shape[1] for one in collection], out=offsets[1:])
+        parts = [self._scaled(one) for one in collection]
+        with np.errstate(over="ignore"):
+            values = np.concatenate(parts).astype(np.float32)
+        if not np.isfinite(values).all():
+            step, channel = np.argwhere(~np.isfinite(values))[0]
+            row = int(np.searchsorted(offsets, step, side="right")) - 1
+            raise InputError(
+                f"{name}[{row}][{channel}, {step - offsets[row]}] (channel, time) is "
+                f"{parts[row][step - offsets[row], channel]:.3g} after scaling, "
+                "expected the range of float32; correct or clip it"
+            )
+        return SeriesRows(values, offsets, labels)
+
+    def _scaled(self, series: Array) -> Array:
+        """One series as [length, channels], scaled and filled."""
+        values = series.T
+        there = ~np.isnan(values)
+        mean, deviation = self.mean, self.deviation
+        if mean is None or deviation is None:
+            raise ConfigError("SeriesScaler: transform before fit; call fit first")
+        if self.scale == "series":
+            count = np.maximum(there.sum(axis=0), 1)
+            mean = np.where(there, values, 0.0).sum(axis=0) / count
+            spread = np.where(there, values - mean, 0.0)
+            deviation = _without_zeros(np.sqrt((spread**2).sum(axis=0) / count), mean)
+        scaled = values if self.scale == "none" else (values - mean) / deviation
+        if there.all():
+            return np.asarray(scaled)
+        lacking = mean if self.scale == "none" else np.zeros(len(mean))
+        return fill_missing(scaled, lacking)
+
+    def _refuse_missing(self, collection: Sequence[Array], name: str) -> None:
+        if self.missing != "refuse":
+            return
+        for i, one in enumerate(collection):
+            gaps = np.isnan(one)
+            if gaps.any():
+                channel, step = np.argwhere(gaps)[0]
+                raise InputError(
+                    f"{name}[{i}][{channel}, {step}] (channel, time) is NaN, expected a"
+                    " value; fill it, or set missing='interpolate'"
+                )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Options and what was learnt, as plain values."""
+        return {
+            "scale": self.scale,
+            "missing": self.missing,
+            "mean": None if self.mean is None else self.mean.tolist(),
+            "deviation": None if self.deviation is None else self.deviation.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> SeriesScaler:
+        """From what :meth:`to_dict` gave."""
+        scaler = cls(values["scale"], values["missing"])
+        if values["mean"] is not None:
+            scaler.mean = np.asarray(values["mean"], dtype=np.float64)
+            scaler.deviation = np.asarray(values["deviation"], dtype=np.float64)
+        return scaler
+
+
+def _without_zeros(deviation: Array, mean: Array) -> Array:
+    """Deviations, 1 where a channel is constant but for rounding."""
+    constant = deviation <= _TINY * np.abs(mean)
+    return np.where(constant, 1.0, deviation)
+
+
+def fill_missing(values: Array, lacking: Array) -> Array:
+    """Fill NaN in [length, channels] along time; ``lacking`` [channels] where all are.
+
+    Between two known values lies a straight line; before the first and after the last
+    known value that value is held.
+    """
+    filled = np.array(values, dtype=np.float64)
+    time = np.arange(len(filled))
+    for channel in np.flatnonzero(np.isnan(filled).any(axis=0)):
+        column = filled[:, channel]
+        known = ~np.isnan(column)
+        if known.any():
+            column[~known] = np.interp(time[~known], time[known], column[known])
+        else:
+            column[:] = lacking[channel]
+    return filled
