@@ -1,7 +1,8 @@
 """Packed batches: what the model takes of them, their rows, and cutting them up.
 
 A batch is a dict of NumPy arrays: ``input_ids`` [total] and other token arrays
-[total], ``sequence_offsets`` [B+1], ``labels`` [B] or [total], ``row_ids`` [B].
+[total], or ``values`` [total, channels] of series; ``sequence_offsets`` [B+1],
+``labels`` [B] or [total], ``row_ids`` [B].
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 Batch = dict[str, Any]
+_BY_TOKEN = ("input_ids", "values", "masked")  # and any other array as long as they
 
 
 def groups_of(batches: Any, size: int) -> Iterator[list[Batch]]:
@@ -51,8 +53,10 @@ def row_count(batch: Batch) -> int:
 
 
 def token_count(batch: Batch) -> int:
-    """Number of tokens that are not padding."""
-    if "sequence_offsets" in batch or "attention_mask" not in batch:
+    """Number of tokens or time steps that are not padding."""
+    if "sequence_offsets" in batch:
+        return int(batch["sequence_offsets"][-1])
+    if "attention_mask" not in batch:
         return int(np.size(batch["input_ids"]))
     return int(np.sum(batch["attention_mask"]))
 
@@ -81,7 +85,7 @@ def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
         if key == "sequence_offsets":
             continue
         by_token = key not in ("row_ids", "next_sentence_label") and (
-            len(value) == total and (total != rows or key == "input_ids")
+            len(value) == total and (total != rows or key in _BY_TOKEN)
         )
         part[key] = value[first:last] if by_token else value[start:stop]
     return part

@@ -61,7 +61,7 @@ def evaluation_loop(
     try:
         with runtime.no_grad():
             for batch in iterator:
-                labelled = "labels" in batch
+                labelled = "labels" in batch or "masked" in batch
                 extra = (options or {}) if labelled else {}
                 out = model(**b.inputs_of(batch), **extra)
                 count = b.row_count(batch)

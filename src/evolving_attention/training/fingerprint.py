@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.features import Features
+from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import CheckpointError
 
 __all__ = ["compare", "data_fingerprint", "run_fingerprint"]
 
-KEYS = ("input_ids", "offsets", "token_type_ids", "labels", "label")
+KEYS = ("input_ids", "values", "offsets", "token_type_ids", "labels", "label")
 
 # Arguments that change which rows meet in a step; others change only how they are used.
 ORDER_ARGUMENTS = (
@@ -35,7 +36,8 @@ def data_fingerprint(dataset: Sequence[dict[str, Any]]) -> str:
     """blake2b over ids and labels of every row, with their keys, types and lengths."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(str(len(dataset)).encode())
-    rows = [vars(dataset)] if isinstance(dataset, Features) else dataset
+    flat = isinstance(dataset, (Features, SeriesRows))
+    rows = [vars(dataset)] if flat else dataset
     for row in rows:
         for key in KEYS:
             if key in row and row[key] is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from evolving_attention.data.features import Features, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
+from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training.arguments import TrainingArguments
 
@@ -20,7 +21,7 @@ Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
 
 
 def prepared(dataset: Any, role: str, processing_class: Any) -> Any:
-    """The data set as rows with ``input_ids``; raw text is tokenized.
+    """The data set as rows with ``input_ids`` or as series; raw text is tokenized.
 
     Args:
         dataset: a sequence of dicts.
@@ -52,7 +53,7 @@ def prepared(dataset: Any, role: str, processing_class: Any) -> Any:
             f"Trainer: {role}[0] is a {type(first).__name__}, expected a dict with "
             "input_ids and label; convert the rows"
         )
-    if "input_ids" in first:
+    if isinstance(dataset, SeriesRows) or "input_ids" in first:
         return dataset
     if processing_class is None:
         raise ConfigError(
@@ -77,7 +78,7 @@ def _collate(collator: Collator | None) -> Any:
 
 def _is_plain(rows: Rows) -> bool:
     """Whether taking rows runs no code of the caller's, which may draw or be slow."""
-    return isinstance(rows, Features) or type(rows) in (list, tuple)
+    return isinstance(rows, (Features, SeriesRows)) or type(rows) in (list, tuple)
 
 
 def _ahead(args: TrainingArguments, rows: Rows, collator: Collator | None) -> int:

@@ -94,11 +94,11 @@ class StepRunner:
         return outcome
 
     def _clip_and_update(self, norm: float) -> None:
-        """Run the optimizer; AdamW of ours clips on the way, without a pass more."""
+        """Run the optimizer; one of ours clips on the way, without a pass more."""
         limit = self.args.max_grad_norm
         if not limit or not math.isfinite(norm):
             self.optimizer.step()
-        elif isinstance(self.optimizer, optim.AdamW):
+        elif isinstance(self.optimizer, (optim.AdamW, optim.RAdam)):
             self.optimizer.step(optim.clip_scale(norm, limit))
         else:
             optim.clip_grad_norm_(self.parameters, limit)
