@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mistakes import files, inputs, sequences, series, settings, tensors
+from mistakes import files, inputs, sequences, series, settings, tensors, time_series
 from mistakes.row import IDS, Row, model
 
 import evolving_attention as ea
@@ -25,6 +25,7 @@ ROOMS = {
     "tensors": tensors,
     "sequences": sequences,
     "series": series,
+    "time series": time_series,
     "settings": settings,
     "files": files,
 }

@@ -72,6 +72,10 @@ _LAZY: dict[str, str] = {
         "evolving_attention.modeling",
     ),
     **dict.fromkeys(
+        ["TimeSeriesClassifier", "TimeSeriesRegressor"],
+        "evolving_attention.estimators",
+    ),
+    **dict.fromkeys(
         [
             "EarlyStoppingCallback",
             "EvalPrediction",
@@ -86,6 +90,7 @@ _ROOMS = (
     "attention",
     "callbacks",
     "data",
+    "estimators",
     "functional",
     "glue",
     "interop",
@@ -95,6 +100,7 @@ _ROOMS = (
     "plots",
     "profiling",
     "text",
+    "timeseries",
     "training",
 )
 
@@ -124,6 +130,7 @@ if TYPE_CHECKING:
         attention,
         callbacks,
         data,
+        estimators,
         functional,
         glue,
         interop,
@@ -133,6 +140,7 @@ if TYPE_CHECKING:
         plots,
         profiling,
         text,
+        timeseries,
         training,
     )
     from evolving_attention._core import (
@@ -150,6 +158,7 @@ if TYPE_CHECKING:
     from evolving_attention.autograd import no_grad
     from evolving_attention.device_names import devices
     from evolving_attention.diagnosis import doctor
+    from evolving_attention.estimators import TimeSeriesClassifier, TimeSeriesRegressor
     from evolving_attention.modeling import *  # noqa: F403
     from evolving_attention.profiling import profile
     from evolving_attention.text import AutoTokenizer

@@ -1,0 +1,292 @@
+"""What the estimators of time series share: options, reading series, fitting, files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evolving_attention.attention import Evolving
+from evolving_attention.data.series import SeriesRows, as_series, given_lengths
+from evolving_attention.data.series_scaling import SeriesScaler
+from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.estimators import files, fitting, rules, targets
+
+__all__ = ["DEFAULT_ATTENTION", "SeriesEstimator"]
+
+#: The paper's best setting on time series (section 5.6).
+DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
+
+Array = np.ndarray[Any, Any]
+_Self = TypeVar("_Self", bound="SeriesEstimator")
+
+
+class SeriesEstimator:
+    """Options and steps of both estimators; the classes that derive say what differs.
+
+    aeon's base classes own ``fit`` and ``predict``; they call the methods with an
+    underscore below.
+    """
+
+    _tags = {  # noqa: RUF012
+        "X_inner_type": ["np-list", "numpy3D"],
+        "capability:multivariate": True,
+        "capability:unequal_length": True,
+        "capability:missing_values": True,
+        "algorithm_type": "deeplearning",
+    }
+
+    def __init__(
+        self,
+        *,
+        attention: Any = None,
+        hidden_size: int = 64,
+        num_blocks: int = 3,
+        num_attention_heads: int = 8,
+        attention_ratio: float = 0.25,
+        dropout: float = 0.1,
+        model_options: Any = None,
+        max_length: int | None = None,
+        scale: str = "channel",
+        missing: str = "interpolate",
+        n_epochs: int = 100,
+        batch_size: int = 16,
+        learning_rate: float = 1e-3,
+        lr_schedule: str = "constant",
+        weight_decay: float = 0.0,
+        validation_fraction: float = 0.2,
+        patience: int | None = None,
+        pretrained: Any = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.attention = attention
+        self.hidden_size = hidden_size
+        self.num_blocks = num_blocks
+        self.num_attention_heads = num_attention_heads
+        self.attention_ratio = attention_ratio
+        self.dropout = dropout
+        self.model_options = model_options
+        self.max_length = max_length
+        self.scale = scale
+        self.missing = missing
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.lr_schedule = lr_schedule
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.pretrained = pretrained
+        self.random_state = random_state
+        self.verbose = verbose
+        super().__init__()
+
+    # --- what aeon's fit and predict call -----------------------------------------
+
+    def _fit_setup(self, X: Any, y: Any) -> tuple[list[Array], Array]:
+        """Forget an earlier fit and check everything before any work is done."""
+        self.reset()  # type: ignore[attr-defined]
+        rules.check(self)
+        series = self._preprocess_collection(X)
+        return series, self._check_y(y, len(series))
+
+    def _preprocess_collection(
+        self, X: Any, store_metadata: bool = True
+    ) -> list[Array]:
+        """Any collection as checked arrays [channels, length] with NaN for gaps."""
+        X = _plain(X)
+        series = as_series(X)
+        if store_metadata:
+            self._longest, table = given_lengths(X)
+            lengths = {one.shape[1] for one in series}
+            self.metadata_ = {
+                "multivariate": series[0].shape[0] > 1,
+                "missing_values": any(np.isnan(one).any() for one in series),
+                "unequal_length": len(lengths) > 1,
+                "n_cases": len(series),
+                "n_channels": series[0].shape[0],
+                "n_timepoints": None if len(lengths) > 1 else lengths.pop(),
+            }
+            if table is not None:
+                self.n_features_in_ = table
+        return series
+
+    def _check_shape(self, X: list[Array]) -> None:
+        """Refuse series with other channels or longer than the model was made for."""
+        channels, limit = self.metadata_["n_channels"], self.model_.config.max_length
+        if X[0].shape[0] != channels:
+            raise ShapeError(
+                f"X: {X[0].shape[0]} channels, expected {channels} as in training; a "
+                "series is [channels, length]"
+            )
+        for i, one in enumerate(X):
+            if one.shape[1] > limit:
+                raise InputError(
+                    f"X[{i}]: {one.shape[1]} time steps, expected at most {limit}, "
+                    "what the model was made for; cut the series, or fit again with "
+                    f"max_length={one.shape[1]}"
+                )
+
+    # --- fitting ------------------------------------------------------------------
+
+    def _fit(self, X: list[Array], y: Array) -> Any:
+        """Split, scale, build and train; keeps the global random state."""
+        seed = self._seed()
+        numbers = self._class_numbers(y)
+        training, validation = targets.split(
+            len(X), self.validation_fraction, seed, numbers
+        )
+        self.scaler_ = SeriesScaler(self.scale, self.missing)
+        self.scaler_.fit([X[i] for i in training])
+        labels = self._model_targets(y, training)
+        rows = self.scaler_.transform(X, labels)
+        held_out = rows.take(validation) if len(validation) else None
+        with fitting.kept_randomness():
+            self.model_ = self._make_model(rows, seed)
+            self.result_ = fitting.train(
+                self.model_,
+                rows.take(training) if held_out is not None else rows,
+                held_out,
+                self._settings(seed),
+            )
+        self.history_, self.best_epoch_ = self.result_.history, self.result_.best_epoch
+        return self
+
+    def _seed(self) -> int:
+        """A number drawn from ``random_state``."""
+        from sklearn.utils import check_random_state
+
+        state = check_random_state(self.random_state)
+        return int(state.randint(np.iinfo(np.int32).max))
+
+    def _settings(self, seed: int) -> fitting.FitSettings:
+        return fitting.FitSettings(
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            lr_schedule=self.lr_schedule,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            seed=seed,
+            verbose=bool(self.verbose),
+        )
+
+    def model_settings(self) -> dict[str, Any]:
+        """The options of ``ea.EADCTransformerConfig`` that this estimator's make.
+
+        Raises:
+            ConfigError: ``attention`` is no kind that there is.
+        """
+        chosen = self.attention
+        if chosen is None or chosen == "evolving":
+            chosen = DEFAULT_ATTENTION
+        return {
+            "attention": chosen,
+            "hidden_size": self.hidden_size,
+            "num_blocks": self.num_blocks,
+            "num_attention_heads": self.num_attention_heads,
+            "attention_ratio": self.attention_ratio,
+            "hidden_dropout_prob": self.dropout,
+            **(self.model_options or {}),
+        }
+
+    def _make_model(self, rows: SeriesRows, seed: int) -> Any:
+        """A new model, or the pre-trained one with a new head."""
+        import evolving_attention as ea
+
+        options = {**self.model_settings(), **self._head()}
+        ea.manual_seed(seed)
+        model_class = getattr(ea, self._model_class)
+        longest = int(rows.lengths.max())
+        if self.pretrained is not None:
+            return files.from_pretraining(
+                model_class, self.pretrained, rows.channels, longest, options, self
+            )
+        limit = self.max_length or self._longest
+        if longest > limit:
+            raise InputError(
+                f"X: the longest series has {longest} time steps, expected at most "
+                f"max_length={limit}; leave max_length out or raise it"
+            )
+        config = ea.EADCTransformerConfig(
+            channels=rows.channels, max_length=limit, **options
+        )
+        return model_class(config)
+
+    def _outputs(self, X: list[Array]) -> Array:
+        """The model's outputs for checked series."""
+        return fitting.outputs(self.model_, self.scaler_.transform(X))
+
+    # --- files --------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator: the model's files and ``estimator.json``.
+
+        Nothing is pickled; ``random_state`` is kept where it is a number.
+
+        Raises:
+            NotFittedError: it is not fitted.
+            CheckpointError: the folder cannot be written.
+        """
+        self._check_is_fitted()  # type: ignore[attr-defined]
+        files.save(self, Path(folder))
+
+    @classmethod
+    def load(cls: type[_Self], folder: str | Path) -> _Self:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            CheckpointError: it is missing, damaged, or another estimator's.
+        """
+        return files.load(cls, Path(folder))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())  # type: ignore[misc]
+        if "model_" in state:
+            state["model_"] = files.packed(state["model_"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state.get("model_"), dict):
+            state = {**state, "model_": files.unpacked(state["model_"])}
+        super().__setstate__(state)  # type: ignore[misc]
+
+    @classmethod
+    def _get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+        """Small settings for aeon's checks."""
+        return {
+            "hidden_size": 16,
+            "num_blocks": 1,
+            "num_attention_heads": 2,
+            "model_options": {"intermediate_size": 16},
+            "max_length": 32,  # the checks' test series are longer than the training's
+            "n_epochs": 3,
+        }
+
+    # --- what differs -------------------------------------------------------------
+
+    _model_class: str
+
+    def _check_y(self, y: Any, n_cases: int, *args: Any, **kwargs: Any) -> Array:
+        raise NotImplementedError
+
+    def _class_numbers(self, y: Array) -> Array | None:
+        raise NotImplementedError
+
+    def _model_targets(self, y: Array, training: Array) -> Array:
+        raise NotImplementedError
+
+    def _head(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+def _plain(X: Any) -> Any:
+    """aeon's tables of many series as a list of arrays; anything else as it is."""
+    index = getattr(X, "index", None)
+    if getattr(index, "nlevels", 1) > 1:
+        from aeon.utils.conversion import convert_collection
+
+        return convert_collection(X, "np-list")
+    return X

@@ -1,0 +1,154 @@
+"""Fitted estimators on the disk and in pickles; weights of a pre-training."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.attention import Evolve, from_config
+from evolving_attention.data.series_scaling import SeriesScaler
+from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.interop.json_file import parse_object
+from evolving_attention.training.state import plain
+
+__all__ = ["from_pretraining", "load", "packed", "save", "unpacked"]
+
+FILE = "estimator.json"
+FORMAT = 1
+_Class = TypeVar("_Class")
+
+
+def packed(model: Any) -> dict[str, Any]:
+    """A model as plain values and arrays, for pickles and copies."""
+    return {
+        "class": type(model).__name__,
+        "config": model.config.to_dict(),
+        "dtype": model.dtype,
+        "state": {name: value.copy() for name, value in model.state_dict().items()},
+    }
+
+
+def unpacked(values: dict[str, Any]) -> Any:
+    """The model that :func:`packed` took apart, in evaluation mode."""
+    import evolving_attention as ea
+    from evolving_attention.estimators.fitting import kept_randomness
+
+    with kept_randomness():
+        config = ea.EADCTransformerConfig.from_dict(values["config"])
+        model = getattr(ea, values["class"])(config, values["dtype"])
+    model.load_state_dict(values["state"])
+    return model.eval()
+
+
+def save(estimator: Any, folder: Path) -> None:
+    """Write the model and ``estimator.json`` (options, classes, scaling, history)."""
+    estimator.model_.save_pretrained(folder)
+    options = {
+        name: value.to_dict() if isinstance(value, Evolve) else value
+        for name, value in estimator.get_params(deep=False).items()
+    }
+    if not isinstance(options["random_state"], (int, np.integer)):
+        options["random_state"] = None
+    if options["pretrained"] is not None:
+        options["pretrained"] = str(options["pretrained"])
+    record = {
+        "format": FORMAT,
+        "estimator": type(estimator).__name__,
+        "options": options,
+        "metadata": estimator.metadata_,
+        "scaler": estimator.scaler_.to_dict(),
+        "history": estimator.history_,
+        "best_epoch": estimator.best_epoch_,
+        **estimator._own_state(),
+    }
+    durable.write_json(folder / FILE, plain(record))
+
+
+def load(estimator_class: type[_Class], folder: Path) -> _Class:
+    """Read what :func:`save` wrote.
+
+    Raises:
+        CheckpointError: a file is missing, damaged or of another estimator.
+    """
+    import evolving_attention as ea
+
+    path = folder / FILE
+    name = estimator_class.__name__
+    if not path.is_file():
+        raise CheckpointError(
+            f"{folder}: has no {FILE}, expected the folder of a fitted {name}; make "
+            "one by fit and save"
+        )
+    record = parse_object(path.read_bytes(), str(path), CheckpointError)
+    if record.get("format") != FORMAT or record.get("estimator") != name:
+        raise CheckpointError(
+            f"{path}: of a {record.get('estimator')!r} in format "
+            f"{record.get('format')!r}, expected {name} in format {FORMAT}; load it "
+            "with its own class"
+        )
+    try:
+        estimator: Any = estimator_class(**_known_options(estimator_class, record))
+        estimator.metadata_ = record["metadata"]
+        estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
+        estimator.history_ = record["history"]
+        estimator.best_epoch_ = record["best_epoch"]
+        estimator._set_own_state(record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: cannot be used ({error!r}), expected what save() wrote; save it "
+            "again"
+        ) from error
+    model_class = getattr(ea, estimator._model_class)
+    estimator.model_ = model_class.from_pretrained(folder)
+    estimator.is_fitted = True
+    return estimator
+
+
+def _known_options(estimator_class: type, record: dict[str, Any]) -> dict[str, Any]:
+    options = dict(record["options"])
+    known = set(inspect.signature(estimator_class.__init__).parameters)
+    if unknown := sorted(set(options) - known):
+        raise KeyError(f"unknown options {', '.join(unknown)}")
+    if isinstance(options.get("attention"), dict):
+        options["attention"] = from_config(options["attention"])
+    return options
+
+
+def from_pretraining(
+    model_class: Any,
+    folder: Any,
+    channels: int,
+    longest: int,
+    options: dict[str, Any],
+    estimator: Any,
+) -> Any:
+    """A model with pre-trained weights and a new head.
+
+    Raises:
+        InputError, ConfigError: the series or the options do not fit the weights.
+        CheckpointError: the folder cannot be used.
+    """
+    import evolving_attention as ea
+
+    config = ea.EADCTransformerConfig.from_pretrained(str(folder))
+    if config.channels != channels:
+        raise InputError(
+            f"X: {channels} channels, expected {config.channels} as in the "
+            f"pre-training {folder}; pre-train on series with the same channels"
+        )
+    if longest > config.max_length:
+        raise InputError(
+            f"X: the longest series has {longest} time steps, expected at most "
+            f"{config.max_length} as in the pre-training {folder}; pre-train with "
+            f"max_length={longest}"
+        )
+    if estimator.max_length not in (None, config.max_length):
+        raise ConfigError(
+            f"{type(estimator).__name__}: max_length={estimator.max_length}, expected "
+            f"{config.max_length} as in the pre-training {folder}; leave it out"
+        )
+    return model_class.from_pretrained(str(folder), **options)

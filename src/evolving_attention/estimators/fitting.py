@@ -1,0 +1,237 @@
+"""Training without files: the Trainer in memory, with the best epoch's weights kept."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.series import SeriesRows
+from evolving_attention.errors import Interrupted
+from evolving_attention.optim import RAdam, decay_groups
+from evolving_attention.training import (
+    EvalPrediction,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+    runtime,
+)
+from evolving_attention.training.evaluate import evaluation_loop
+from evolving_attention.training.loaders import eval_loader
+from evolving_attention.training.logging import ConsoleCallback
+from evolving_attention.training.progress import progress_callback
+
+__all__ = ["FitResult", "FitSettings", "kept_randomness", "outputs", "train"]
+
+BETAS = (0.9, 0.99)  # RAdam's, and the limit of the gradient's norm: as in the paper
+MAX_GRAD_NORM = 4.0  # and in its released program
+_MAP_CELLS = 1 << 23  # cells of one layer's attention maps in a batch of evaluation
+_ROWS = 256
+NOWHERE = Path(tempfile.gettempdir()) / "evolving-attention-writes-nothing"
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How a model is trained; the estimators' documentation has the meanings."""
+
+    n_epochs: int
+    batch_size: int
+    learning_rate: float
+    lr_schedule: str
+    weight_decay: float
+    patience: int | None
+    seed: int
+    verbose: bool
+
+
+@dataclass
+class FitResult:
+    """What training came to.
+
+    Attributes:
+        history: one dict per epoch: ``epoch``, ``loss``, ``learning_rate``, and with a
+            validation set ``validation_loss`` and, of classifiers,
+            ``validation_accuracy``.
+        best_epoch: the epoch whose weights were kept, from 1.
+        seconds: time of training.
+    """
+
+    history: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    seconds: float = 0.0
+
+
+def train(
+    model: Any, rows: SeriesRows, validation: SeriesRows | None, settings: FitSettings
+) -> FitResult:
+    """Train ``model`` in place; with a validation set it ends with the best weights.
+
+    The best epoch has the highest validation accuracy (of classifiers) and among equal
+    ones the lowest validation loss; it alone decides what is kept.
+
+    Raises:
+        NonFiniteError: the loss or a gradient became NaN or infinite.
+        Interrupted: a signal came; nothing is saved.
+    """
+    best = _KeepBest(model, settings.patience)
+    trainer = _MemoryTrainer(
+        model,
+        _arguments(model, rows, validation, settings),
+        train_dataset=rows,
+        eval_dataset=validation,
+        compute_metrics=_accuracy if _is_classifier(rows) else None,
+        callbacks=[best] if validation is not None else [],
+        optimizers=(
+            RAdam(
+                decay_groups(model.named_parameters(), settings.weight_decay),
+                lr=settings.learning_rate,
+                betas=BETAS,
+                weight_decay=settings.weight_decay,
+            ),
+            None,
+        ),
+    )
+    metrics = trainer.train().metrics
+    history = _history(trainer.state.log_history)
+    best_epoch = best.restore() if validation is not None else len(history)
+    model.eval()
+    return FitResult(history, best_epoch, metrics["train_runtime"])
+
+
+def outputs(model: Any, rows: SeriesRows) -> np.ndarray[Any, Any]:
+    """The model's logits of every series, in their order: float32 [N, …]."""
+    arguments = TrainingArguments(
+        per_device_eval_batch_size=_evaluation_batch(model, int(rows.lengths.max()))
+    )
+    found = evaluation_loop(model, eval_loader(arguments, rows, None))
+    return np.asarray(found.predictions)
+
+
+@contextlib.contextmanager
+def kept_randomness() -> Iterator[None]:
+    """Leave all global random generators as they were before the block."""
+    before = runtime.get_random_state()
+    try:
+        yield
+    finally:
+        runtime.set_random_state(before)
+
+
+def _is_classifier(rows: SeriesRows) -> bool:
+    return rows.labels is not None and rows.labels.dtype.kind == "i"
+
+
+def _evaluation_batch(model: Any, longest: int) -> int:
+    """Series per batch so that the maps of a layer stay small."""
+    heads = max(1, int(model.config.num_attention_heads))
+    return max(1, min(_ROWS, _MAP_CELLS // (heads * longest * longest)))
+
+
+def _arguments(
+    model: Any, rows: SeriesRows, validation: SeriesRows | None, settings: FitSettings
+) -> TrainingArguments:
+    longest = int(rows.lengths.max())
+    # A last batch of one series of one step would leave batch norm without a variance.
+    alone = len(rows) > settings.batch_size and len(rows) % settings.batch_size == 1
+    return TrainingArguments(
+        str(NOWHERE),
+        num_train_epochs=settings.n_epochs,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=_evaluation_batch(model, longest),
+        dataloader_drop_last=bool(alone and rows.lengths.min() == 1),
+        train_sampling_strategy="random",
+        lr_scheduler_type=settings.lr_schedule,
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=MAX_GRAD_NORM,
+        eval_strategy="no" if validation is None else "epoch",
+        prediction_loss_only=rows.labels is None,
+        logging_strategy="epoch",
+        save_strategy="no",
+        disable_tqdm=not settings.verbose,
+        seed=settings.seed,
+    )
+
+
+class _MemoryTrainer(Trainer):
+    """The Trainer without its files: no log, no report, no checkpoint on a signal."""
+
+    def _reporters(self) -> list[Any]:
+        if self.args.disable_tqdm:
+            return []
+        return [progress_callback(False) or ConsoleCallback()]
+
+    def _write_report(self, report: dict[str, Any]) -> None:
+        """The error carries the report."""
+
+    def _save_and_leave(self) -> None:
+        guard = self._guard
+        raise Interrupted(
+            f"{guard.name} after step {self.state.global_step} of "
+            f"{self.state.max_steps}: the model is not fitted, nothing was saved; fit "
+            "again",
+            guard.received,
+        )
+
+
+class _KeepBest(TrainerCallback):
+    """Remembers the weights of the best epoch, and stops after ``patience`` worse ones.
+
+    Args:
+        model: what is trained.
+        patience: epochs in a row without improvement to bear; None: all.
+    """
+
+    def __init__(self, model: Any, patience: int | None) -> None:
+        self.model, self.patience = model, patience
+        self.best: tuple[float, float] | None = None
+        self.epoch, self.waited = 0, 0
+        self.weights: dict[str, np.ndarray[Any, Any]] = {}
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Compare with the best epoch so far."""
+        metrics = kwargs["metrics"]
+        found = (metrics.get("eval_accuracy", 0.0), -metrics["eval_loss"])
+        if self.best is None or found > self.best:
+            self.best, self.epoch, self.waited = found, round(state.epoch), 0
+            state_now = self.model.state_dict().items()
+            self.weights = {name: value.copy() for name, value in state_now}
+        else:
+            self.waited += 1
+        if self.patience is not None and self.waited >= self.patience:
+            control.should_training_stop = True
+
+    def restore(self) -> int:
+        """Put the best weights into the model; returns their epoch."""
+        self.model.load_state_dict(self.weights)
+        return self.epoch
+
+
+def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
+    return {"accuracy": float((logits.argmax(axis=1) == labels).mean())}
+
+
+_NAMES = {
+    "loss": "loss",
+    "learning_rate": "learning_rate",
+    "eval_loss": "validation_loss",
+    "eval_accuracy": "validation_accuracy",
+}
+
+
+def _history(log: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """The Trainer's log as one dict per epoch."""
+    epochs: dict[int, dict[str, float]] = {}
+    for entry in log:
+        if "train_runtime" in entry:
+            continue
+        epoch = round(entry["epoch"])
+        row = epochs.setdefault(epoch, {"epoch": epoch})
+        row.update({new: entry[old] for old, new in _NAMES.items() if old in entry})
+    return list(epochs.values())

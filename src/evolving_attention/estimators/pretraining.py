@@ -1,0 +1,137 @@
+"""Pre-training on series without labels: hide spans of values, predict them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.collate import Batch
+from evolving_attention.data.series import SeriesRows, as_series, given_lengths
+from evolving_attention.data.series_scaling import SeriesScaler
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.estimators import fitting, rules, targets
+
+__all__ = ["MaskedRows", "pretrain"]
+
+Array = np.ndarray[Any, Any]
+_MASKS = 0x4D41534B  # random stream of the masks
+
+
+class MaskedRows(SeriesRows):
+    """Series with hidden cells: new ones at every look, or the same ones always.
+
+    Args:
+        rows: the series.
+        ratio: share of the cells to hide, in (0, 1).
+        mean_span: mean length of a hidden span, in steps of one channel.
+        seed: of the masks.
+        fixed: hide the same cells always, for validation.
+    """
+
+    def __init__(
+        self,
+        rows: SeriesRows,
+        *,
+        ratio: float,
+        mean_span: float,
+        seed: int,
+        fixed: bool = False,
+    ) -> None:
+        super().__init__(rows.values, rows.offsets)
+        self._ratio, self._mean_span = ratio, mean_span
+        key = np.array([seed, _MASKS + fixed], dtype=np.uint64)
+        self._generator = np.random.Generator(np.random.Philox(key=key))
+        self._fixed = self._draw(np.arange(len(self))) if fixed else None
+
+    def gather(self, indices: Any) -> Batch:
+        """The packed batch of these series with ``masked`` [total, channels]."""
+        batch = super().gather(indices)
+        if self._fixed is None:
+            masks = self._draw(batch["row_ids"])
+        else:
+            masks = [self._fixed[i] for i in batch["row_ids"]]
+        batch["masked"] = np.concatenate(masks)
+        return batch
+
+    def _draw(self, indices: Array) -> list[Array]:
+        """Masks [length, channels] of these series."""
+        import evolving_attention as ea
+
+        lengths = self.lengths[indices]
+        masks = ea.mask_spans(
+            lengths,
+            self.channels,
+            ratio=self._ratio,
+            mean_span=self._mean_span,
+            rng=self._generator,
+        )
+        return [mask[:n] for mask, n in zip(masks, lengths, strict=True)]
+
+
+def pretrain(
+    estimator: Any, X: Any, *, ratio: float = 0.15, mean_span: float = 3.0
+) -> tuple[Any, fitting.FitResult]:
+    """Train an ``EADCTransformerForPretraining`` on series without targets.
+
+    The loss is the mean squared error of the hidden cells alone, in units of the scaled
+    channels: 1 is what predicting the mean would give. Save the model with
+    ``save_pretrained(folder)``; ``TimeSeriesClassifier(pretrained=folder)`` begins with
+    it.
+
+    Args:
+        estimator: a ``TimeSeriesClassifier`` or ``TimeSeriesRegressor``, fitted or not:
+            its options say how the model is made and trained.
+        X: series, in any form the estimators take.
+        ratio: share of the cells to hide, in (0, 1).
+        mean_span: mean length of a hidden span, in steps of one channel, >= 1.
+
+    Returns:
+        The model with the weights of the best epoch, and what training came to.
+
+    Raises:
+        ConfigError, InputError: an option or the series cannot be used.
+
+    Source: Wang et al., Convolution-enhanced Evolving Attention Networks, Eq. 7 and 8.
+    """
+    import evolving_attention as ea
+
+    rules.check(estimator)
+    if not 0 < ratio < 1 or not mean_span >= 1:
+        raise ConfigError(
+            f"pretrain: ratio={ratio!r} and mean_span={mean_span!r}, expected a ratio "
+            "in (0, 1) and a span of 1 or more; 0.15 and 3 are the paper's"
+        )
+    if estimator.pretrained is not None:
+        raise ConfigError(
+            f"pretrain: the estimator has pretrained={str(estimator.pretrained)!r}, "
+            "expected none: this is the pre-training; leave it out"
+        )
+    series = as_series(X)
+    longest = estimator.max_length or given_lengths(X)[0]
+    for i, one in enumerate(series):
+        if one.shape[1] > longest:
+            raise InputError(
+                f"X[{i}]: {one.shape[1]} time steps, expected at most max_length="
+                f"{longest}; leave max_length out or raise it"
+            )
+    seed = estimator._seed()
+    settings = estimator._settings(seed)
+    training, validation = targets.split(
+        len(series), estimator.validation_fraction, seed
+    )
+    scaler = SeriesScaler(estimator.scale, estimator.missing)
+    rows = scaler.fit([series[i] for i in training]).transform(series)
+    hide = {"ratio": ratio, "mean_span": mean_span, "seed": seed}
+    with fitting.kept_randomness():
+        ea.manual_seed(seed)
+        config = ea.EADCTransformerConfig(
+            channels=rows.channels, max_length=longest, **estimator.model_settings()
+        )
+        model = ea.EADCTransformerForPretraining(config)
+        held_out = None
+        if len(validation):
+            held_out = MaskedRows(rows.take(validation), **hide, fixed=True)
+        shown = MaskedRows(rows.take(training), **hide)
+        result = fitting.train(model, shown, held_out, settings)
+    return model, result

@@ -1,0 +1,159 @@
+"""Targets of series: checks of labels and values, and the validation split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import DTypeError, InputError, ShapeError, require
+
+__all__ = [
+    "class_numbers",
+    "class_targets",
+    "one_dimensional",
+    "split",
+    "value_targets",
+]
+
+Array = np.ndarray[Any, Any]
+_SPLIT = 0x53504C4954  # a random stream of its own
+_WHY = "for the estimators of time series"
+
+
+def one_dimensional(y: Any, count: int, name: str = "y") -> Array:
+    """One target per series: [N]; a column [N, 1] is taken with a warning.
+
+    Raises:
+        InputError: there is none.
+        ShapeError: another shape, or another number of targets than series.
+    """
+    if y is None:
+        raise InputError(
+            f"requires {name} to be passed, but the target {name} is None: expected "
+            f"one target for each of the {count} series; pass fit(X, {name})"
+        )
+    validation = require("sklearn.utils.validation", extra="timeseries", why=_WHY)
+    try:
+        array = validation.column_or_1d(y, warn=True)
+    except ValueError as error:
+        raise ShapeError(
+            f"{name}: {error}; expected one target per series, [{count}]"
+        ) from None
+    if len(array) != count:
+        raise ShapeError(
+            f"{name}: {len(array)} targets for {count} series (inconsistent numbers of "
+            "samples), expected one each; check the selection"
+        )
+    return np.asarray(array)
+
+
+def class_targets(y: Any, count: int) -> Array:
+    """Class labels [N] of at least two classes, of one kind.
+
+    Raises:
+        InputError, ShapeError, DTypeError: they are no such labels.
+    """
+    labels = one_dimensional(y, count)
+    _refuse_nonfinite(labels)
+    multiclass = require("sklearn.utils.multiclass", extra="timeseries", why=_WHY)
+    try:
+        multiclass.check_classification_targets(labels)
+        classes = np.unique(labels)
+    except (TypeError, ValueError) as error:
+        raise DTypeError(
+            f"y: {error}; expected class labels, all text or all whole numbers; for "
+            "values of a scale use ea.TimeSeriesRegressor"
+        ) from None
+    if len(classes) < 2:
+        raise InputError(
+            f"y: {len(labels)} series (n_samples = {len(labels)}) of one class, "
+            f"{classes.tolist()}, expected at least 2 classes to tell apart; check "
+            "the selection"
+        )
+    return labels
+
+
+def value_targets(y: Any, count: int) -> Array:
+    """Values [N] to regress, float64.
+
+    Raises:
+        InputError, ShapeError, DTypeError: they are no finite numbers, or too few.
+    """
+    values = one_dimensional(y, count)
+    try:
+        values = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DTypeError(
+            f"y: {error}; expected real numbers; for class labels use "
+            "ea.TimeSeriesClassifier"
+        ) from None
+    _refuse_nonfinite(values)
+    if count < 2:
+        raise InputError(
+            "X: 1 series (n_samples = 1), expected at least 2 to learn from; add more"
+        )
+    return values
+
+
+def _refuse_nonfinite(y: Array) -> None:
+    if y.dtype.kind == "O":  # NaN among text: pandas' way of a missing label
+        bad = np.array([value != value or value is None for value in y])
+    elif y.dtype.kind == "f":
+        bad = ~np.isfinite(y)
+    else:
+        return
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"y[{row}] = {y[row]}: contains NaN or infinity, expected a target for "
+            "every series; leave series without one out"
+        )
+
+
+def class_numbers(labels: Array, classes: Array, name: str = "y") -> Array:
+    """The index of every label among ``classes``: int64 [N].
+
+    Raises:
+        InputError: a label is not one of them.
+    """
+    known = {label: number for number, label in enumerate(classes.tolist())}
+    found = np.array([known.get(label, -1) for label in labels.tolist()], np.int64)
+    if (found < 0).any():
+        row = int(np.argmax(found < 0))
+        raise InputError(
+            f"{name}[{row}] = {labels[row]!s}: a label unseen in training, expected "
+            f"one of {', '.join(map(str, classes))}; leave the series out or train "
+            "with that class"
+        )
+    return found
+
+
+def split(
+    count: int, fraction: float, seed: int, numbers: Array | None = None
+) -> tuple[Array, Array]:
+    """Indices of a training and a validation part, each in rising order.
+
+    Args:
+        count: number of series.
+        fraction: share of the validation part, in [0, 1).
+        seed: chooses the split.
+        numbers: class of each series, to keep their shares; None: at random.
+
+    Every class keeps at least one series in the training part, so that the validation
+    part of a tiny set may be empty.
+    """
+    generator = np.random.Generator(
+        np.random.Philox(key=np.array([seed, _SPLIT], dtype=np.uint64))
+    )
+    groups = [np.arange(count)]
+    if numbers is not None:
+        groups = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+    chosen = [
+        generator.permutation(group)[
+            : min(round(fraction * len(group)), len(group) - 1)
+        ]
+        for group in groups
+    ]
+    validation = np.sort(np.concatenate(chosen))
+    return np.setdiff1d(np.arange(count), validation), validation

@@ -1,0 +1,176 @@
+"""Classifier and regressor of time series over the EA-DC-Transformer.
+
+They are scikit-learn estimators and aeon estimators at once: aeon's base classes derive
+from scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import require
+from evolving_attention.estimators import targets
+from evolving_attention.estimators.base import SeriesEstimator
+
+__all__ = ["TimeSeriesClassifier", "TimeSeriesRegressor"]
+
+_WHY = "for the estimators of time series"
+_Classifier: Any = require(
+    "aeon.classification.base", extra="timeseries", why=_WHY
+).BaseClassifier
+_Regressor: Any = require(
+    "aeon.regression.base", extra="timeseries", why=_WHY
+).BaseRegressor
+Array = np.ndarray[Any, Any]
+
+_OPTIONS = """
+
+    Series are given as [n, channels, length], as [n, length] with one channel, or as a
+    list of arrays [channels, length] that may differ in length. NaN is a missing value
+    (``missing`` says what becomes of it; time steps at the end of a series at which all
+    channels are NaN are cut off as padding), infinity an error. A series may be shorter
+    than those of training, but not longer than ``max_length``.
+
+    Args:
+        attention: how maps evolve: an object of ``ea.attention``, its dict or name;
+            None: ``Evolving(alpha=0.5, beta=0.3)``, the paper's best on time series.
+            ``Vanilla()`` is the DC-Transformer.
+        hidden_size: d, features of every time step.
+        num_blocks: blocks of two layers each; the dilation doubles from block to block.
+        num_attention_heads: K; ``attention_ratio * hidden_size`` is a multiple of it.
+        attention_ratio: p in [0, 1], the share of features that attention makes, the
+            rest is the dilated convolution's; 0: convolution only, 1: attention only.
+        dropout: in [0, 1).
+        model_options: dict of further options of ``ea.EADCTransformerConfig``.
+        max_length: longest series the model will take; None: the longest in training.
+        scale: ``"channel"``: to mean 0 and deviation 1 of the training set;
+            ``"series"``: of each series itself; ``"none"``.
+        missing: ``"interpolate"``: straight lines between known values, held at the
+            ends, the training mean where a series lacks a channel; ``"refuse"``.
+        n_epochs: passes over the training part.
+        batch_size: series in a step.
+        learning_rate: of RAdam.
+        lr_schedule: ``"constant"``, or another schedule of ``ea.TrainingArguments``.
+        weight_decay: decoupled, >= 0.
+        validation_fraction: share of the series held out to choose the best epoch,
+            whose weights are kept; 0: all series train, the last weights are kept.
+        patience: stop after so many epochs without a better one; None: never.
+        pretrained: folder of ``evolving-attention timeseries pretrain`` to begin with.
+        random_state: int, RandomState or None: split, weights, dropout and order. The
+            same number gives the same bits for any number of threads.
+        verbose: 1 shows progress.
+
+    Attributes:
+        model_: the fitted model.
+        history_: one dict per epoch: losses, learning rate, validation scores.
+        best_epoch_: the epoch whose weights were kept.
+        scaler_: what was learnt for scaling.
+"""
+
+
+class TimeSeriesClassifier(SeriesEstimator, _Classifier):  # type: ignore[misc]
+    __doc__ = (
+        """Classifies time series by an EA-DC-Transformer."""
+        + _OPTIONS
+        + """        classes_: the labels, in the order of ``predict_proba``'s columns.
+
+    Raises:
+        ConfigError: an option is out of range.
+        InputError, ShapeError, DTypeError: series or labels cannot be used; says which.
+        MissingExtraError: aeon or scikit-learn is not installed.
+
+    Example::
+
+        clf = ea.TimeSeriesClassifier(n_epochs=50, random_state=0).fit(X, y)
+        clf.predict_proba(X2); clf.save("ts/")
+
+    Source: Wang et al., Convolution-enhanced Evolving Attention Networks, section 3.3.
+    """
+    )
+
+    _model_class = "EADCTransformerForClassification"
+
+    def _check_y(
+        self, y: Any, n_cases: int, update_classes: bool = True, **kwargs: Any
+    ) -> Array:
+        """Labels; of training at least two classes, of scoring any."""
+        if not update_classes:
+            return targets.one_dimensional(y, n_cases)
+        labels = targets.class_targets(y, n_cases)
+        self.classes_ = np.unique(labels)
+        self.n_classes_ = len(self.classes_)
+        self._class_dictionary = {c: i for i, c in enumerate(self.classes_)}
+        return labels
+
+    def _class_numbers(self, y: Array) -> Array | None:
+        return targets.class_numbers(y, self.classes_)
+
+    def _model_targets(self, y: Array, training: Array) -> Array:
+        return targets.class_numbers(y, self.classes_)
+
+    def _head(self) -> dict[str, Any]:
+        names = {i: str(label) for i, label in enumerate(self.classes_.tolist())}
+        return {"num_labels": self.n_classes_, "id2label": names}
+
+    def _predict(self, X: list[Array]) -> Array:
+        return self.classes_[self._outputs(X).argmax(axis=1)]
+
+    def _predict_proba(self, X: list[Array]) -> Array:
+        logits = self._outputs(X).astype(np.float64)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"classes": self.classes_.tolist(), "kind": self.classes_.dtype.str}
+
+    def _set_own_state(self, record: dict[str, Any]) -> None:
+        self.classes_ = np.array(record["classes"], dtype=np.dtype(record["kind"]))
+        self.n_classes_ = len(self.classes_)
+        self._class_dictionary = {c: i for i, c in enumerate(self.classes_)}
+
+
+class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
+    __doc__ = (
+        """Predicts a value for each time series by an EA-DC-Transformer.
+
+    Targets are brought to mean 0 and deviation 1 for training; the loss is their mean
+    squared error."""
+        + _OPTIONS
+        + """
+    Raises:
+        ConfigError: an option is out of range.
+        InputError, ShapeError, DTypeError: series or values cannot be used; says which.
+        MissingExtraError: aeon or scikit-learn is not installed.
+
+    Source: Wang et al., Convolution-enhanced Evolving Attention Networks, section 3.3.
+    """
+    )
+
+    _model_class = "EADCTransformerForRegression"
+
+    def _check_y(self, y: Any, n_cases: int) -> Array:
+        return targets.value_targets(y, n_cases)
+
+    def _class_numbers(self, y: Array) -> Array | None:
+        return None
+
+    def _model_targets(self, y: Array, training: Array) -> Array:
+        self.target_mean_ = float(y[training].mean())
+        self.target_deviation_ = float(y[training].std()) or 1.0
+        scaled = (y - self.target_mean_) / self.target_deviation_
+        return scaled.astype(np.float32)
+
+    def _head(self) -> dict[str, Any]:
+        return {"num_targets": 1}
+
+    def _predict(self, X: list[Array]) -> Array:
+        values = self._outputs(X).astype(np.float64).reshape(len(X))
+        return values * self.target_deviation_ + self.target_mean_
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"target": [self.target_mean_, self.target_deviation_]}
+
+    def _set_own_state(self, record: dict[str, Any]) -> None:
+        self.target_mean_, self.target_deviation_ = map(float, record["target"])

@@ -1,0 +1,328 @@
+"""The estimators of time series: the checks of aeon and scikit-learn, and what they do.
+
+Every check that does not pass is listed in EXPECTED with its reason; one more, or one
+less, is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from series_data import TINY, levels, waves
+
+import evolving_attention as ea
+
+pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+
+from aeon.testing.estimator_checking import parametrize_with_checks
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.utils.estimator_checks import check_estimator
+
+from evolving_attention.estimators import fitting, targets
+
+CLASSES = [ea.TimeSeriesClassifier, ea.TimeSeriesRegressor]
+
+# --- the checks of others -------------------------------------------------------------
+
+#: scikit-learn's checks that fail, and why they must.
+EXPECTED = {
+    "check_no_attributes_set_in_init": "aeon's base class sets is_fitted and classes_ "
+    "there, and its own check_constructor demands it",
+    "check_dont_overwrite_parameters": "fit sets is_fitted, aeon's public mark of a "
+    "fitted estimator",
+    "check_n_features_in_after_fitting": "the second axis of [n, length] is time: a "
+    "shorter series is valid input",
+}
+#: Checks that scikit-learn itself leaves out here, and why.
+SKIPPED = {"check_array_api_input": "needs SCIPY_ARRAY_API=1 in the environment"}
+
+
+@parametrize_with_checks(CLASSES)
+def test_aeon(check) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CLASSES)
+def test_scikit_learn(kind) -> None:
+    estimator = kind(
+        **{**kind._get_test_params(), "n_epochs": 40, "learning_rate": 1e-2}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator, on_fail=None, on_skip=None)
+    found = {
+        status: {r["check_name"] for r in results if r["status"] == status}
+        for status in ("failed", "skipped")
+    }
+    told = {
+        r["check_name"]: repr(r["exception"])
+        for r in results
+        if r["status"] == "failed"
+    }
+    assert found["failed"] == set(EXPECTED), told
+    assert found["skipped"] <= set(SKIPPED), told
+    assert len(results) >= 45
+
+
+# --- learning -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ea.TimeSeriesClassifier:
+    return ea.TimeSeriesClassifier(**TINY, max_length=20).fit(*waves())
+
+
+def test_unequal_series_are_told_apart(fitted) -> None:
+    X, y = waves(40, seed=1)
+    assert fitted.score(X, y) >= 0.9
+    odds = fitted.predict_proba(X)
+    np.testing.assert_allclose(odds.sum(axis=1), 1)
+    np.testing.assert_array_equal(fitted.classes_[odds.argmax(1)], fitted.predict(X))
+    assert fitted.classes_.tolist() == ["fast", "slow"]
+
+
+def test_values_are_regressed_in_their_own_units() -> None:
+    model = ea.TimeSeriesRegressor(**{**TINY, "n_epochs": 30}).fit(*levels())
+    X, y = levels(40, seed=1)
+    assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 2.5
+    assert model.score(X, y) > 0.8  # R²
+
+
+def test_every_form_of_the_same_series_gives_the_same_bits(fitted) -> None:
+    X, _ = waves(6, seed=2)
+    longest = max(one.shape[1] for one in X)
+    table = np.full((6, 2, longest), np.nan)  # NaN at the end is padding
+    for row, one in zip(table, X, strict=True):
+        row[:, : one.shape[1]] = one
+    expected = fitted.predict_proba(X)
+    np.testing.assert_array_equal(fitted.predict_proba(table), expected)
+    np.testing.assert_array_equal(fitted.predict_proba(tuple(X)), expected)
+
+
+def test_missing_values_are_filled(fitted) -> None:
+    X, y = waves(40, seed=3)
+    for one in X:
+        one[0, 3] = np.nan
+    assert fitted.score(X, y) >= 0.85
+    refusing = ea.TimeSeriesClassifier(**TINY, missing="refuse")
+    with pytest.raises(ea.InputError, match=r"X\[0\]\[0, 3\]"):
+        refusing.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attention": ea.attention.Vanilla()},
+        {"attention": {"kind": "residual"}},
+        {"attention_ratio": 0.0},
+        {"attention_ratio": 1.0},
+        {"scale": "series"},
+        {"scale": "none"},
+        {"lr_schedule": "cosine", "weight_decay": 0.01},
+        {"validation_fraction": 0.0},
+        {"model_options": {"pooling": "mean", "causal": False, "norm": "layer"}},
+    ],
+    ids=str,
+)
+def test_every_option_trains(options) -> None:
+    X, y = waves()
+    options = {**TINY, "n_epochs": 40, **options}
+    model = ea.TimeSeriesClassifier(**options).fit(X, y)
+    assert model.score(X, y) >= 0.8
+
+
+# --- what training keeps --------------------------------------------------------------
+
+
+def test_the_best_epochs_weights_are_kept() -> None:
+    X, y = waves(60)
+    model = ea.TimeSeriesClassifier(**{**TINY, "validation_fraction": 0.3}).fit(X, y)
+    history = model.history_
+    assert [row["epoch"] for row in history] == list(range(1, TINY["n_epochs"] + 1))
+    keys = [(-row["validation_accuracy"], row["validation_loss"]) for row in history]
+    assert model.best_epoch_ == 1 + keys.index(min(keys))
+    numbers = targets.class_numbers(y, model.classes_)
+    _, held_out = targets.split(60, 0.3, seed_of(model), numbers)
+    accuracy = np.mean(model.predict([X[i] for i in held_out]) == y[held_out])
+    best = history[model.best_epoch_ - 1]
+    assert accuracy == pytest.approx(best["validation_accuracy"])
+
+
+def seed_of(model) -> int:
+    return np.random.RandomState(model.random_state).randint(np.iinfo(np.int32).max)
+
+
+def test_patience_ends_training() -> None:
+    options = {**TINY, "n_epochs": 200, "patience": 2, "learning_rate": 0.03}
+    model = ea.TimeSeriesClassifier(**options).fit(*waves())
+    assert len(model.history_) == model.best_epoch_ + 2 < 200
+
+
+def test_without_validation_the_last_weights_are_kept() -> None:
+    model = ea.TimeSeriesClassifier(**{**TINY, "validation_fraction": 0}).fit(*waves())
+    assert model.best_epoch_ == len(model.history_) == TINY["n_epochs"]
+    assert "validation_loss" not in model.history_[0]
+
+
+def test_the_split_keeps_the_classes() -> None:
+    numbers = np.array([0] * 30 + [1] * 10 + [2])
+    training, held_out = targets.split(41, 0.2, 0, numbers)
+    assert sorted([*training, *held_out]) == list(range(41))
+    assert np.bincount(numbers[held_out]).tolist() == [6, 2]
+    assert 2 in numbers[training]
+    assert not np.array_equal(held_out, targets.split(41, 0.2, 1, numbers)[1])
+
+
+# --- randomness -----------------------------------------------------------------------
+
+
+def test_one_seed_gives_the_same_bits_for_any_threads(fitted) -> None:
+    X, _ = waves(10, seed=4)
+    before = ea.get_num_threads()
+    try:
+        ea.set_num_threads(1)
+        again = ea.TimeSeriesClassifier(**TINY, max_length=20).fit(*waves())
+    finally:
+        ea.set_num_threads(before)
+    np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
+    other = clone(fitted).set_params(random_state=1).fit(*waves())
+    assert not np.array_equal(other.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_the_callers_random_numbers_stay() -> None:
+    ea.manual_seed(5)
+    np.random.seed(5)
+    expected = (np.random.rand(), ea.get_rng_state())
+    ea.manual_seed(5)
+    np.random.seed(5)
+    ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1}).fit(*waves())
+    assert (np.random.rand(), ea.get_rng_state()) == expected
+
+
+# --- files and the habits of scikit-learn ---------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["folder", "pickle"])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_kept_estimators_give_the_same_bits(kind, way, tmp_path) -> None:
+    X, y = waves() if kind is ea.TimeSeriesClassifier else levels()
+    options = {**TINY, "n_epochs": 2, "attention": ea.attention.Evolving(0.3, 0.5)}
+    model = kind(**options).fit(X, y)
+    if way == "pickle":
+        again = pickle.loads(pickle.dumps(model))
+    else:
+        model.save(tmp_path / "kept")
+        again = kind.load(tmp_path / "kept")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.get_params() == model.get_params()
+    assert again.history_ == model.history_
+    assert again.predict(X).dtype == model.predict(X).dtype
+
+
+def test_a_folder_of_another_estimator(tmp_path) -> None:
+    ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1}).fit(*waves()).save(tmp_path)
+    with pytest.raises(ea.CheckpointError, match=r"'TimeSeriesClass.*its own cla"):
+        ea.TimeSeriesRegressor.load(tmp_path)
+    (tmp_path / "estimator.json").write_text('{"format": 1, "estimator": ')
+    with pytest.raises(ea.CheckpointError, match="not valid JSON"):
+        ea.TimeSeriesClassifier.load(tmp_path)
+
+
+def test_grid_search_over_attention() -> None:
+    grid = {
+        "attention": [ea.attention.Vanilla(), ea.attention.Evolving(0.5, 0.3)],
+        "learning_rate": [1e-2],
+    }
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 4})
+    found = GridSearchCV(model, grid, cv=2).fit(
+        np.stack(equal(*waves())[0]), waves()[1]
+    )
+    assert found.best_params_["attention"] in grid["attention"]
+    assert found.best_score_ > 0.4
+
+
+def equal(X, y):
+    return [one[:, :12] for one in X], y
+
+
+def test_predictions_by_cross_validation() -> None:
+    X, y = equal(*waves(24))
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 4})
+    assert model.fit_predict(X, y, cv_size=2).shape == (24,)
+
+
+def test_a_signal_ends_the_fit(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 100_000})
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(ea.Interrupted, match=r"SIGINT after step .*fit again"):
+        model.fit(*waves())
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(Exception, match="not been fitted"):
+        model.predict(waves()[0])
+
+
+def test_a_fit_writes_nothing(tmp_path, monkeypatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 2}).fit(*waves())
+    assert not list(tmp_path.iterdir())
+    assert not fitting.NOWHERE.exists()
+    assert capfd.readouterr() == ("", "")
+    ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 2, "verbose": 1}).fit(*waves())
+    assert "loss" in capfd.readouterr().err
+
+
+# --- pre-training ---------------------------------------------------------------------
+
+
+def test_pretraining_is_what_fine_tuning_begins_with(tmp_path) -> None:
+    X, y = waves(60)
+    options = {**TINY, "max_length": 20}
+    model, result = ea.estimators.pretrain(ea.TimeSeriesClassifier(**options), X)
+    losses = [row["validation_loss"] for row in result.history]
+    assert min(losses) < 0.9 * losses[0]
+    assert min(losses) < 1  # the mean would give 1
+    model.save_pretrained(tmp_path)
+    options = {**options, "max_length": None, "pretrained": tmp_path, "n_epochs": 1}
+    options["learning_rate"] = 0.0
+    tuned = ea.TimeSeriesClassifier(**options).fit(X, y)
+    mine, theirs = tuned.model_.state_dict(), model.state_dict()
+    shared = [n for n in mine if n in theirs and "running" not in n]
+    assert len(shared) > 10
+    for name in shared:
+        np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)
+    with pytest.raises(ea.InputError, match="1 channels, expected 2 as in the pre-tr"):
+        ea.TimeSeriesClassifier(**options).fit([one[:1] for one in X], y)
+    with pytest.raises(ea.InputError, match="at most 20 as in the pre-training"):
+        ea.TimeSeriesClassifier(**options).fit([np.ones((2, 21))] * 60, y)
+
+
+def test_hidden_cells_are_fixed_in_validation_alone() -> None:
+    from evolving_attention.data.series_scaling import SeriesScaler
+    from evolving_attention.estimators.pretraining import MaskedRows
+
+    X, _ = waves(40)
+    rows = SeriesScaler().fit(X).transform(X)
+    hide = {"ratio": 0.15, "mean_span": 3.0, "seed": 1}
+    fixed = MaskedRows(rows, **hide, fixed=True)
+    fresh = MaskedRows(rows, **hide)
+    every = np.arange(40)
+    first, second = (part.gather(every)["masked"] for part in (fixed, fixed))
+    np.testing.assert_array_equal(first, second)
+    assert first.shape == rows.values.shape
+    assert 0.08 < first.mean() < 0.25
+    shown, again = (part.gather(every)["masked"] for part in (fresh, fresh))
+    assert (shown != again).any()
+    np.testing.assert_array_equal(
+        fixed.gather([3])["masked"], first[slice(*rows.offsets[3:5])]
+    )
