@@ -129,6 +129,46 @@ def glue_submit(
     )
 
 
+timeseries = typer.Typer(
+    name="timeseries",
+    help="Classify and regress time series: train, evaluate, pretrain, reproduce.",
+    no_args_is_help=True,
+)
+app.add_typer(timeseries)
+
+
+@timeseries.command(context_settings=_HF, add_help_option=False)
+def train(context: typer.Context) -> None:
+    """Train on labelled series, once per seed, and test."""
+    from evolving_attention.cli.timeseries import train as run
+
+    run(context.args)
+
+
+@timeseries.command(context_settings=_HF, add_help_option=False)
+def evaluate(context: typer.Context) -> None:
+    """Test a fitted estimator."""
+    from evolving_attention.cli.timeseries import evaluate as run
+
+    run(context.args)
+
+
+@timeseries.command(context_settings=_HF, add_help_option=False)
+def pretrain(context: typer.Context) -> None:
+    """Pre-train on series without labels."""
+    from evolving_attention.cli.timeseries import pretrain as run
+
+    run(context.args)
+
+
+@timeseries.command(context_settings=_HF, add_help_option=False)
+def reproduce(context: typer.Context) -> None:
+    """Compare the paper's models over seeds and data sets, resumable."""
+    from evolving_attention.cli.timeseries_reproduce import main as run
+
+    run(context.args)
+
+
 @app.command()
 def doctor(
     json: _Json = False,

@@ -1,0 +1,284 @@
+"""``evolving-attention timeseries``: train, evaluate and pre-train on time series.
+
+The comparison with other models is in :mod:`.timeseries_reproduce`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from evolving_attention import durable
+from evolving_attention.cli import timeseries_arguments as arguments
+from evolving_attention.cli.common import json_output, print_json, set_up_logging
+from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.timeseries_results import (
+    align,
+    one_line,
+    run_record,
+    scores,
+    table,
+)
+from evolving_attention.errors import ConfigError
+
+__all__ = ["evaluate", "pretrain", "train"]
+
+_LOGGER = logging.getLogger("evolving_attention")
+RUN, RESULTS = "run.json", "results.json"
+
+_MODEL = [
+    (arguments.SeriesModelArguments, "Model"),
+    (arguments.SeriesAttentionArguments, "Attention"),
+]
+_DATA = (arguments.SeriesDataArguments, "Data")
+_TRAINING = (arguments.SeriesTrainingArguments, "Training")
+
+
+def _command(
+    words: Sequence[str],
+    name: str,
+    groups: list[tuple[type, str]],
+    help: str,
+    run: Callable[..., dict[str, Any]],
+) -> None:
+    """Parse the words into the groups' dataclasses, run, and print the results."""
+    fields = Fields(groups)
+
+    def start(given: dict[str, Any]) -> None:
+        with json_output(bool(given.get("json"))):
+            split = fields.split(given)
+            made = [owner(**split[owner]) for owner, _ in groups]
+            set_up_logging()
+            _set_threads(made)
+            results = run(*made)
+            if given.get("json"):
+                print_json(results)
+            else:
+                print(results["table"])
+
+    build_app(fields, start, help=help)(words, name)
+
+
+def _set_threads(made: Sequence[Any]) -> None:
+    from evolving_attention.training.runtime import set_num_threads
+
+    for one in made:
+        set_num_threads(getattr(one, "num_threads", None))
+
+
+# ------------------------------------------------------------------------------- data
+
+
+def _parts(data: Any, *, needs: str) -> tuple[Any, Any]:
+    """(training part, test part) that the options name; the other one may be None.
+
+    Raises:
+        ConfigError: there is no ``needs`` part among them.
+    """
+    from evolving_attention import timeseries
+
+    if data.dataset:
+        found = timeseries.load(data.dataset, data.data_dir)
+        return found.train, found.test
+    files = {"train": data.train_file, "test": data.test_file}
+    if not files[needs]:
+        raise ConfigError(
+            f"no data: expected --dataset NAME, or --{needs}_file FILE.ts; choose one"
+        )
+    parts = [timeseries.read_ts(file) if file else None for file in files.values()]
+    if all(parts):
+        timeseries.check_parts(*parts)
+    return parts[0], parts[1]
+
+
+def _longest(train: Any, test: Any) -> int:
+    """The longest series of both parts: lengths, unlike labels, choose nothing."""
+    return max(part.longest for part in (train, test) if part is not None)
+
+
+# ------------------------------------------------------------------------------ train
+
+
+def train(
+    words: Sequence[str], name: str = "evolving-attention timeseries train"
+) -> None:
+    """Parse the words of the command line and train."""
+    help = """Train on labelled time series, once per seed, and test where there is a
+    test set.
+
+    A seed that is already in the folder with the same options is not trained again.
+
+    Example: evolving-attention timeseries train --dataset JapaneseVowels --seeds 1 2 3
+    --output_dir out/vowels
+    """
+    _command(words, name, [_DATA, *_MODEL, _TRAINING], help, _train)
+
+
+def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, Any]:
+    import evolving_attention as ea
+
+    train_part, test_part = _parts(data, needs="train")
+    options = {
+        **model.estimator_options(),
+        "attention": attention.config(),
+        **training.estimator_options(),
+    }
+    options["max_length"] = options["max_length"] or _longest(train_part, test_part)
+    if options["pretrained"] and model.max_length is None:
+        options["max_length"] = None  # the pre-training's
+    _LOGGER.info(
+        "%d series to train on, %s to test on; %d channels, up to %d time steps",
+        len(train_part),
+        "none" if test_part is None else len(test_part),
+        train_part.channels,
+        _longest(train_part, test_part),
+    )
+    kind = (
+        ea.TimeSeriesRegressor if train_part.is_regression else ea.TimeSeriesClassifier
+    )
+    runs = []
+    for seed in training.seeds:
+        folder = Path(training.output_dir) / f"seed-{seed}"
+        record = _kept(folder, {**options, "random_state": seed}, training)
+        if record is None:
+            record = _one_run(kind, folder, options, seed, train_part, test_part)
+        runs.append(record)
+        _LOGGER.info("seed %d: %s", seed, one_line(record))
+    results = {"runs": runs, "table": table(runs)}
+    durable.write_json(Path(training.output_dir) / RESULTS, results)
+    return results
+
+
+def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
+    """The record of an earlier run with the same options; None: train.
+
+    Raises:
+        ConfigError: there is a run with other options.
+    """
+    from evolving_attention.training.state import plain
+
+    file = folder / RUN
+    if training.overwrite_output_dir or not file.is_file():
+        return None
+    record = json.loads(file.read_text("utf-8"))
+    mine = plain({k: v for k, v in options.items() if k != "verbose"})
+    theirs = {k: v for k, v in record.get("options", {}).items() if k != "verbose"}
+    if mine != theirs:
+        changed = sorted(k for k in mine if mine[k] != theirs.get(k))
+        raise ConfigError(
+            f"{file}: a run with other options ({', '.join(changed)}), expected the "
+            "same; choose another --output_dir or add --overwrite_output_dir"
+        )
+    return record
+
+
+def _one_run(
+    kind: Any, folder: Path, options: dict[str, Any], seed: int, train: Any, test: Any
+) -> dict[str, Any]:
+    """Fit one estimator, test and save it."""
+    estimator = kind(**options, random_state=seed).fit(train.X, train.y)
+    record = run_record(estimator.result_, estimator.model_, seed, options)
+    if test is not None:
+        record["test"] = scores(estimator, test)
+    estimator.save(folder)
+    durable.write_json(folder / RUN, record)
+    return record
+
+
+# --------------------------------------------------------------------------- evaluate
+
+
+def evaluate(
+    words: Sequence[str], name: str = "evolving-attention timeseries evaluate"
+) -> None:
+    """Parse the words of the command line and evaluate."""
+    help = """Test a fitted estimator on a .ts file or the test part of a data set.
+
+    Example: evolving-attention timeseries evaluate --model_dir out/vowels/seed-1
+    --dataset JapaneseVowels
+    """
+    groups = [(arguments.EvaluateArguments, "Model"), _DATA]
+    _command(words, name, groups, help, _evaluate)
+
+
+def _evaluate(model: Any, data: Any) -> dict[str, Any]:
+    estimator = load_estimator(Path(model.model_dir))
+    part = _parts(data, needs="test")[1]
+    results: dict[str, Any] = {"model": model.model_dir, "data": part.source}
+    results["test"] = scores(estimator, part)
+    if model.predictions:
+        found = estimator.predict(part.X)
+        rows = "\n".join(f"{i},{value},{part.y[i]}" for i, value in enumerate(found))
+        text = f"index,prediction,target\n{rows}\n"
+        durable.write_bytes(Path(model.predictions), text.encode("utf-8"))
+    results["table"] = align([[k, f"{v:.6g}"] for k, v in results["test"].items()])
+    return results
+
+
+def load_estimator(folder: Path) -> Any:
+    """The classifier or regressor that a folder holds."""
+    import evolving_attention as ea
+
+    file = folder / "estimator.json"
+    kind = ea.TimeSeriesClassifier
+    if file.is_file() and '"TimeSeriesRegressor"' in file.read_text("utf-8"):
+        kind = ea.TimeSeriesRegressor
+    return kind.load(folder)
+
+
+# --------------------------------------------------------------------------- pretrain
+
+
+def pretrain(
+    words: Sequence[str], name: str = "evolving-attention timeseries pretrain"
+) -> None:
+    """Parse the words of the command line and pre-train."""
+    help = """Pre-train on series without their labels: hide spans, predict them.
+
+    The folder is what --pretrained of `timeseries train` takes.
+
+    Example: evolving-attention timeseries pretrain --dataset JapaneseVowels
+    --output_dir out/vowels-pre
+    """
+    groups = [_DATA, *_MODEL, (arguments.MaskArguments, "Masks"), _TRAINING]
+    _command(words, name, groups, help, _pretrain)
+
+
+def _pretrain(
+    data: Any, model: Any, attention: Any, mask: Any, training: Any
+) -> dict[str, Any]:
+    import evolving_attention as ea
+
+    if len(training.seeds) > 1 or training.pretrained:
+        raise ConfigError(
+            f"--seeds {' '.join(map(str, training.seeds))} --pretrained "
+            f"{training.pretrained}: expected one seed and no other pre-training; "
+            "leave the rest out"
+        )
+    folder = Path(training.output_dir)
+    if (folder / RUN).is_file() and not training.overwrite_output_dir:
+        raise ConfigError(
+            f"--output_dir {folder}: holds a pre-training, expected another folder; "
+            "choose one or add --overwrite_output_dir"
+        )
+    train_part, test_part = _parts(data, needs="train")
+    options = {
+        **model.estimator_options(),
+        "attention": attention.config(),
+        **training.estimator_options(),
+    }
+    options["max_length"] = options["max_length"] or _longest(train_part, test_part)
+    options.pop("pretrained")
+    seed = training.seeds[0]
+    estimator = ea.TimeSeriesRegressor(**options, random_state=seed)
+    fitted, result = ea.estimators.pretrain(
+        estimator, train_part.X, ratio=mask.mask_ratio, mean_span=mask.mean_span
+    )
+    fitted.save_pretrained(folder)
+    record = run_record(result, fitted, seed, {**options, **vars(mask)})
+    durable.write_json(folder / RUN, record)
+    _LOGGER.info("%s", one_line(record))
+    return {"runs": [record], "table": table([record])}

@@ -1,0 +1,266 @@
+"""What ``evolving-attention timeseries`` takes: data, model, attention, training."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from evolving_attention.cli.attention_arguments import (
+    AttentionOptions,
+    option,
+    refuse,
+)
+from evolving_attention.errors import ConfigError
+
+__all__ = [
+    "EvaluateArguments",
+    "MaskArguments",
+    "ReproduceArguments",
+    "SeriesAttentionArguments",
+    "SeriesDataArguments",
+    "SeriesModelArguments",
+    "SeriesTrainingArguments",
+]
+
+
+@dataclass
+class SeriesDataArguments:
+    """Which series."""
+
+    dataset: str | None = option(
+        None,
+        "Name of a data set, such as JapaneseVowels: from --data_dir, or of those that "
+        "come with aeon.",
+    )
+    data_dir: str | None = option(
+        None, "Folder with NAME_TRAIN.ts and NAME_TEST.ts, or with folders of them."
+    )
+    train_file: str | None = option(None, "A .ts file to train on, instead of a name.")
+    test_file: str | None = option(None, "A .ts file to test on.")
+
+    def __post_init__(self) -> None:
+        if self.dataset and (self.train_file or self.test_file):
+            raise refuse(
+                "dataset",
+                self.dataset,
+                "either a name or files",
+                "drop --dataset, or --train_file and --test_file",
+            )
+        if self.data_dir and not self.dataset:
+            raise refuse(
+                "data_dir", self.data_dir, "--dataset beside it", "add --dataset NAME"
+            )
+
+
+@dataclass
+class SeriesModelArguments:
+    """The EA-DC-Transformer; what is left out has the model's default."""
+
+    hidden_size: int = option(64, "Features of every time step; the paper: 64, 128.")
+    num_blocks: int = option(3, "Blocks of two layers each; the paper: 2 to 5.")
+    num_attention_heads: int = option(8, "Attention heads.")
+    attention_ratio: float = option(
+        0.25,
+        "Share of features that attention makes, 0 to 1; 0 is the dilated convolution, "
+        "1 the EA-Transformer.",
+    )
+    dropout: float = option(0.1, "Dropout, 0 to below 1.")
+    intermediate_size: int | None = option(None, "Width of the feed-forward; 256.")
+    conv_kernel_size: int | None = option(None, "Taps of the dilated convolution; 3.")
+    dilation_base: int | None = option(
+        None, "Block b has this to the power b as its dilation; 2."
+    )
+    causal: bool | None = option(None, "Convolve the past only; true.")
+    norm: str | None = option(None, "batch or layer; batch.")
+    position: str | None = option(None, "learned or none; learned.")
+    relative: str | None = option(None, "Relative positions: none or learned; none.")
+    pooling: str | None = option(None, "flatten or mean; flatten.")
+    released_behaviour: bool | None = option(
+        None, "As the authors' released program computes, not as the paper; false."
+    )
+    max_length: int | None = option(
+        None, "Longest series the model takes; default: the longest of the data."
+    )
+
+    _CORE: ClassVar[dict[str, str]] = {
+        "conv_kernel_size": "kernel_size",
+        **{
+            name: name
+            for name in (
+                "intermediate_size",
+                "dilation_base",
+                "causal",
+                "norm",
+                "position",
+                "relative",
+                "pooling",
+                "released_behaviour",
+            )
+        },
+    }
+
+    def estimator_options(self) -> dict[str, Any]:
+        """The options of the estimators that these make."""
+        further = {
+            theirs: getattr(self, ours)
+            for ours, theirs in self._CORE.items()
+            if getattr(self, ours) is not None
+        }
+        names = (
+            "hidden_size",
+            "num_blocks",
+            "num_attention_heads",
+            "attention_ratio",
+            "dropout",
+            "max_length",
+        )
+        options = {name: getattr(self, name) for name in names}
+        return {**options, "model_options": further or None}
+
+
+@dataclass
+class SeriesAttentionArguments(AttentionOptions):
+    """The attention options, with the paper's best values on time series."""
+
+    defaults: ClassVar[dict[str, float]] = {"alpha": 0.5, "beta": 0.3}
+
+    attention: str | None = option(
+        None, "vanilla, evolving, residual or predictive; evolving."
+    )
+    alpha: float | None = option(
+        None, "Weight of the previous map, 0 to 1: evolving, predictive; 0.5."
+    )
+    beta: float | None = option(
+        None, "Weight of the convolution, 0 to 1: evolving; 0.3."
+    )
+
+    def __post_init__(self) -> None:
+        self.attention = self.attention or "evolving"
+        super().__post_init__()
+
+
+@dataclass
+class SeriesTrainingArguments:
+    """How to train, and where the results go."""
+
+    output_dir: str | None = option(None, "Folder for models and results.")
+    overwrite_output_dir: bool = option(False, "Train seeds again that are there.")
+    n_epochs: int = option(100, "Passes over the training part.")
+    batch_size: int = option(16, "Series in a step.")
+    learning_rate: float = option(1e-3, "Learning rate of RAdam.")
+    lr_schedule: str = option("constant", "constant, linear, cosine, …")
+    weight_decay: float = option(0.0, "Decoupled weight decay.")
+    validation_fraction: float = option(
+        0.2,
+        "Share of the training set held out to choose the best epoch; 0: none. The "
+        "test set chooses nothing.",
+    )
+    patience: int | None = option(
+        None, "Stop after so many epochs without a better one; default: never."
+    )
+    scale: str = option("channel", "Standard scores by channel, by series, or none.")
+    missing: str = option("interpolate", "Missing values: interpolate or refuse.")
+    pretrained: str | None = option(None, "Begin with this pre-training's folder.")
+    seeds: str | list[str] | None = option(  # noqa: RUF009
+        None, "One run each: --seeds 1 2 3; default: 1."
+    )
+    num_threads: int | None = option(None, "Threads; default: all.")
+    verbose: bool | None = option(
+        None, "Show every epoch; default: where stderr is a terminal."
+    )
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        if not self.output_dir:
+            raise ConfigError(
+                "--output_dir is missing: expected a folder for models and results; "
+                "add --output_dir out/series"
+            )
+        self.seeds = whole_numbers("seeds", self.seeds or [1])
+        if self.verbose is None:
+            self.verbose = sys.stderr.isatty()
+
+    def estimator_options(self) -> dict[str, Any]:
+        """The options of the estimators that these make."""
+        names = (
+            "n_epochs",
+            "batch_size",
+            "learning_rate",
+            "lr_schedule",
+            "weight_decay",
+            "validation_fraction",
+            "patience",
+            "scale",
+            "missing",
+            "pretrained",
+            "verbose",
+        )
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass
+class MaskArguments:
+    """What pre-training hides."""
+
+    mask_ratio: float = option(0.15, "Share of the values to hide.")
+    mean_span: float = option(3.0, "Mean length of a hidden span, in time steps.")
+
+
+@dataclass
+class EvaluateArguments:
+    """Which fitted model to evaluate."""
+
+    model_dir: str | None = option(None, "Folder of a fitted estimator.")
+    predictions: str | None = option(None, "Write the predictions to this .csv file.")
+    num_threads: int | None = option(None, "Threads; default: all.")
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        if not self.model_dir:
+            raise ConfigError(
+                "--model_dir is missing: expected the folder of a fitted estimator, "
+                "such as out/series/seed-1; add it"
+            )
+
+
+@dataclass
+class ReproduceArguments:
+    """Which runs of the comparison."""
+
+    datasets: str | list[str] | None = option(  # noqa: RUF009
+        None, "Data sets; default: those of the documentation."
+    )
+    models: str | list[str] | None = option(  # noqa: RUF009
+        None,
+        "ea-dc-t, dc-t, transformer, dilated-conv, minirocket, multirocket-hydra, "
+        "1nn-dtw; default: all.",
+    )
+    seeds: int = option(10, "Runs of each model: seeds 1 to this.")
+    output_dir: str = option("out/timeseries", "Folder for one JSON file per run.")
+    data_dir: str | None = option(None, "Folder of data sets; default: aeon's.")
+    n_epochs: int | None = option(
+        None, "Other epochs than the chosen ones, for a quick look."
+    )
+    num_threads: int | None = option(None, "Threads; default: all.")
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise refuse("seeds", self.seeds, "1 or more", "10 is what the table has")
+        if self.n_epochs is not None and self.n_epochs < 1:
+            raise refuse("n_epochs", self.n_epochs, "1 or more", "leave it out")
+
+
+def whole_numbers(name: str, given: list[Any]) -> list[int]:
+    """The numbers of a list option.
+
+    Raises:
+        ConfigError: one of them is none.
+    """
+    try:
+        return [int(value) for value in given]
+    except (TypeError, ValueError):
+        raise refuse(
+            name, " ".join(map(str, given)), "whole numbers", "for example 1 2 3"
+        ) from None

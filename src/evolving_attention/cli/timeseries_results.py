@@ -1,0 +1,111 @@
+"""What a run on time series comes to: its scores, its record, and tables of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import InputError
+
+__all__ = ["align", "one_line", "run_record", "scores", "table"]
+
+
+def scores(estimator: Any, part: Any) -> dict[str, float]:
+    """Accuracy of a classifier; root mean squared and mean absolute error.
+
+    Raises:
+        InputError: a label was not seen in training, or the targets are of another
+            kind than the estimator's.
+    """
+    from evolving_attention.estimators.targets import class_numbers
+
+    is_classifier = hasattr(estimator, "classes_")
+    if is_classifier == part.is_regression:
+        found, wanted = ("values", "labels") if is_classifier else ("labels", "values")
+        raise InputError(
+            f"{part.source}: its targets are {found}, expected {wanted} for a "
+            f"{type(estimator).__name__}; use a model of the other kind"
+        )
+    if is_classifier:
+        truth = class_numbers(part.y, estimator.classes_, f"labels of {part.source}")
+        found = estimator.predict_proba(part.X).argmax(axis=1)
+        return {"accuracy": float((found == truth).mean()), "series": len(truth)}
+    error = estimator.predict(part.X) - part.y
+    return {
+        "rmse": float(np.sqrt((error**2).mean())),
+        "mae": float(np.abs(error).mean()),
+        "series": len(error),
+    }
+
+
+def run_record(
+    result: Any, model: Any, seed: int, options: dict[str, Any]
+) -> dict[str, Any]:
+    """What run.json holds of one training."""
+    from evolving_attention.training.state import plain
+
+    best = result.history[result.best_epoch - 1]
+    return plain(
+        {
+            "seed": seed,
+            "options": {**options, "random_state": seed},
+            "best_epoch": result.best_epoch,
+            "epochs": len(result.history),
+            "parameters": model.num_parameters(),
+            "fit_seconds": result.seconds,
+            "validation": {
+                name.removeprefix("validation_"): value
+                for name, value in sorted(best.items())
+                if name.startswith("validation_")
+            },
+            "history": result.history,
+        }
+    )
+
+
+def one_line(record: dict[str, Any]) -> str:
+    """A run in short."""
+    parts = [f"epoch {record['best_epoch']} of {record['epochs']} kept"]
+    for where in ("validation", "test"):
+        for name, value in record.get(where, {}).items():
+            if name != "series":
+                parts.append(f"{where} {name} {value:.4f}")
+    return ", ".join([*parts, f"{record['fit_seconds']:.1f} s"])
+
+
+def table(runs: Sequence[dict[str, Any]]) -> str:
+    """Every seed's scores as aligned text, with mean and standard deviation."""
+    rows = []
+    for record in runs:
+        row = {"seed": str(record["seed"]), "epoch": float(record["best_epoch"])}
+        for where in ("validation", "test"):
+            for name, value in record.get(where, {}).items():
+                if name != "series":
+                    row[f"{where} {name}"] = float(value)
+        row["seconds"] = record["fit_seconds"]
+        rows.append(row)
+    names = list(rows[0])
+    digits = {"epoch": 0, "seconds": 1}
+    lines = [names]
+    lines += [
+        [r["seed"], *(f"{r[n]:.{digits.get(n, 4)}f}" for n in names[1:])] for r in rows
+    ]
+    if len(rows) > 1:
+        spread = {n: np.array([r[n] for r in rows]) for n in names[1:]}
+        for title, of in (("mean", np.mean), ("sd", lambda v: np.std(v, ddof=1))):
+            cells = [f"{of(spread[n]):.{digits.get(n, 4)}f}" for n in names[1:]]
+            lines.append([title, *cells])
+    return align(lines)
+
+
+def align(lines: Sequence[Sequence[str]]) -> str:
+    """Columns of text: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = [
+        [row[0].ljust(widths[0])]
+        + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        for row in lines
+    ]
+    return "\n".join("  ".join(row).rstrip() for row in shown)
