@@ -78,6 +78,27 @@ def test_panels_do_not_overlap_and_stay_inside():
             assert 0 <= box.y0 < box.y1 <= whole.y1, text.get_text()
 
 
+def test_a_series_stands_over_the_columns_of_its_maps():
+    values = np.random.default_rng(0).normal(size=(10, 3))
+    figure = plots.attention_evolution(
+        {"a": maps(8), "b": maps(8)}, range(10), series=values
+    )
+    figure.canvas.draw()
+    strips = [axes for axes in figure.axes if axes.lines and not axes.images]
+    assert len(strips) == 8
+    for strip, column in zip(strips, panels(figure)[::2], strict=True):
+        for line, channel in zip(strip.lines, values.T, strict=True):
+            np.testing.assert_array_equal(line.get_ydata(), channel)
+        above, below = strip.get_position(), column.get_position()
+        assert (above.x0, above.x1) == pytest.approx((below.x0, below.x1))
+        assert below.y1 < above.y0 < above.y1 <= 1
+    boxes = [axes.get_position() for axes in strips + panels(figure)]
+    for a, b in itertools.combinations(boxes, 2):
+        assert min(a.x1, b.x1) <= max(a.x0, b.x0) or min(a.y1, b.y1) <= max(a.y0, b.y0)
+    with pytest.raises(errors.ShapeError, match=r"\(3, 10\).*give series.T"):
+        plots.attention_evolution(maps(), range(10), series=values.T)
+
+
 def test_chosen_layers_keep_their_numbers():
     some = maps(6)
     figure = plots.attention_evolution({0: some[0], 4: some[4], 5: some[5]}, TOKENS)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evolving_attention.errors import InputError, ShapeError
 from evolving_attention.plots.figures import GREY, INK, new_figure
+from evolving_attention.plots.strips import HEIGHT, draw_strip, series_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -135,8 +136,9 @@ def attention_evolution(
     head: int | None = None,
     title: str | None = None,
     highest: float | None = None,
+    series: ArrayLike | None = None,
 ) -> Figure:
-    """Draw the attention maps of one sentence, layer by layer.
+    """Draw the attention maps of one sentence or series, layer by layer.
 
     Rows of a map are the tokens that look (queries), columns the tokens looked at
     (keys); every row sums to 1. The number above a map is its correlation with the map
@@ -146,10 +148,11 @@ def attention_evolution(
         attentions: probabilities of one model, or ``{"vanilla": …, "evolving": …}`` for
             several, drawn below one another. Per model ``{layer: array}`` or a list of
             arrays; an array is ``[heads, T, T]``, ``[1, heads, T, T]`` or ``[T, T]``.
-        tokens: the T tokens, special ones included.
+        tokens: the T tokens, special ones included; of a series its time steps.
         head: one head, from 0; None draws the mean over heads.
         title: line above the figure; None writes one.
         highest: probability at the dark end of the colours; None takes the largest.
+        series: values [T, channels] to draw over the columns.
 
     Returns:
         A matplotlib figure; :func:`evolving_attention.plots.save` writes it.
@@ -167,6 +170,8 @@ def attention_evolution(
     if not tokens:
         raise InputError("[attention_evolution] tokens is empty: pass the T tokens")
     models = _collect(attentions, head, len(tokens))
+    values = series_values(series, len(tokens))
+    strip = 0.0 if values is None else HEIGHT
     layers = sorted({i for maps in models.values() for i in maps})
     columns = min(_COLUMNS, len(layers))
     bands = -(-len(layers) // columns)  # long stacks go on below
@@ -174,7 +179,7 @@ def attention_evolution(
     room = _label_room(tokens, panel)
     name_width = 0.42 if list(models) != [""] else 0.12
     step = panel + _CAPTION + _GAP
-    band_height = len(models) * step + room
+    band_height = strip + len(models) * step + room
     width = name_width + room + columns * (panel + _GAP) + _MARGIN_RIGHT
     height = _TITLE_HEIGHT + bands * band_height
     figure = new_figure(width, height)
@@ -187,11 +192,13 @@ def attention_evolution(
         for row, (name, maps) in enumerate(models.items()):
             if layer not in maps:
                 continue
-            y = height - _TITLE_HEIGHT - band * band_height - row * step
+            y = height - _TITLE_HEIGHT - band * band_height - strip - row * step
+            if values is not None and row == 0:
+                box = (x / width, y / height, panel / width, 0.8 * strip / height)
+                draw_strip(figure, box, values)
             y -= _CAPTION + panel
-            axes = figure.add_axes(
-                (x / width, y / height, panel / width, panel / height)
-            )
+            box = (x / width, y / height, panel / width, panel / height)
+            axes = figure.add_axes(box)
             image = axes.imshow(
                 maps[layer], cmap=_COLOUR_MAP, norm=norm, interpolation="nearest"
             )
