@@ -70,7 +70,9 @@ PUBLISHED: dict[str, dict[str, float]] = {
 _COMMON: dict[str, Any] = {
     "hidden_size": 64,
     "num_blocks": 3,
+    "attention_ratio": 0.25,
     "dropout": 0.1,
+    "model_options": None,
     "n_epochs": 100,
     "batch_size": 16,
     "learning_rate": 1e-3,
