@@ -41,6 +41,16 @@ def test_the_time_series_model_runs(repo):
     assert 0 < names["masked"].mean() < 0.5
 
 
+def test_the_time_series_estimators_run(repo):
+    pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+    text = (repo / "docs" / "timeseries_results.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "timeseries_results.md", "exec", dont_inherit=True), names)
+    assert names["odds"].shape == (150, 2)
+    assert np.allclose(names["odds"].sum(axis=1), 1)
+
+
 def test_a_kind_of_your_own_trains(own_kind):
     first = own_kind["ea"].BertForSequenceClassification(own_kind["config"])
     ids, labels = own_kind["ids"], own_kind["labels"]
