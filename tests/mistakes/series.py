@@ -127,6 +127,13 @@ ROWS = {
         "causal = False",
         "expected an odd number",
     ),
+    "dilation beyond every series": Row(
+        lambda _: call(settings={"num_blocks": 70, "dilation_base": 64}),
+        ea.ConfigError,
+        "block 6 would have a dilation above 1073741824",
+        "num_blocks = 70 with dilation_base = 64",
+        "fewer blocks or a smaller base",
+    ),
     "released residual attention": Row(
         lambda _: config(released_behaviour=True, attention=ea.attention.Residual()),
         ea.ConfigError,
@@ -286,9 +293,23 @@ ROWS = {
     "smoothing of a regressor": Row(
         lambda _: call(labels=[1.0, 2.0], name=REGRESSOR, label_smoothing=0.1),
         ea.ConfigError,
-        "label smoothing",
-        "forward",
-        "is for classes",
+        r"label_smoothing 0\.1",
+        "regression",
+        "is for classes, .* leave it out",
+    ),
+    "smoothing of pre-training": Row(
+        lambda _: call(name=PRETRAINING, masked=VALUES > 0, label_smoothing=0.5),
+        ea.ConfigError,
+        r"label_smoothing 0\.5",
+        "pre-training",
+        "is for classes, .* leave it out",
+    ),
+    "missing target": Row(
+        lambda _: call(labels=[0.0, np.nan], name=REGRESSOR),
+        ea.InputError,
+        "is nan",
+        r"labels\[1\]",
+        "expected finite values",
     ),
     "labels of pre-training": Row(
         lambda _: call(labels=[1, 0], name=PRETRAINING),

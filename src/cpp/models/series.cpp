@@ -14,6 +14,8 @@ namespace {
 
 // The released program's bound of new position embeddings.
 constexpr double kPositionBound = 0.02;
+// No series is longer, and conv1d takes no larger dilation.
+constexpr std::int64_t kMaxDilation = std::int64_t{1} << 30;
 
 bool chosen(const Options& o, const char* key, const char* otherwise,
             const char* other) {
@@ -68,6 +70,17 @@ BiasMaker bias_maker(const SeriesSizes& s, DType dtype) {
   };
 }
 
+void check_dilations(std::int64_t blocks, std::int64_t base) {
+  std::int64_t dilation = 1;
+  for (std::int64_t block = 1; block < blocks && base > 1; ++block) {
+    EA_CHECK_AS(ConfigError, dilation <= kMaxDilation / base, "config",
+                "num_blocks = {} with dilation_base = {}: block {} would have "
+                "a dilation above {}; take fewer blocks or a smaller base",
+                blocks, base, block, kMaxDilation);
+    dilation *= base;
+  }
+}
+
 }  // namespace
 
 SeriesSizes::SeriesSizes(const Options& o)
@@ -98,6 +111,7 @@ SeriesSizes::SeriesSizes(const Options& o)
               "kernel_size = {} with causal = False: a centred kernel has a "
               "middle, expected an odd number",
               kernel_size);
+  check_dilations(blocks, dilation_base);
 }
 
 SeriesEmbedding::SeriesEmbedding(const SeriesSizes& s, DType dtype)

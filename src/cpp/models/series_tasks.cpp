@@ -1,5 +1,7 @@
 // EA-DC-Transformer ("Convolution-enhanced Evolving Attention Networks", 3.3)
 // with its tasks: classification, regression, prediction of masked values.
+#include <cmath>
+
 #include "models/series.h"
 #include "nn/blocks/pooled_head.h"
 #include "ops/arithmetic.h"
@@ -17,6 +19,13 @@ void refuse(const char* name, const Tensor& given, const char* reason) {
               "{} is given, expected none: {}; leave it out", name, reason);
 }
 
+void refuse_smoothing(const SeriesInputs& inputs, const char* task) {
+  EA_CHECK_AS(
+      ConfigError, inputs.label_smoothing == 0.0, "forward",
+      "label_smoothing {} is for classes, which {} has not; leave it out",
+      inputs.label_smoothing, task);
+}
+
 class SeriesEncoderModel final : public SeriesModel {
  public:
   explicit SeriesEncoderModel(const ModelConfig& config)
@@ -26,6 +35,7 @@ class SeriesEncoderModel final : public SeriesModel {
 
   ModelOutput forward(const SeriesInputs& inputs) override {
     refuse("labels", inputs.labels, "a model without a task has no loss");
+    refuse_smoothing(inputs, "a model without a task");
     refuse("masked", inputs.masked, "only models for pre-training mask values");
     const EncodedSeries encoded = encoder_.forward(inputs);
     ModelOutput out = common_output(encoded.stack, encoded.series);
@@ -63,6 +73,13 @@ Var target_loss(const Var& predictions, const Tensor& labels) {
            "labels have shape {}, expected {}: num_targets values "
            "for each series",
            labels.shape(), shape);
+  const Tensor given = cast(to_device(contiguous(labels), kCpu), DType::f64);
+  for (std::int64_t i = 0; i < given.numel(); ++i) {
+    EA_CHECK_AS(InputError, std::isfinite(given.data<double>()[i]), "forward",
+                "labels[{}] is {}: expected finite values; leave series "
+                "without one out",
+                i / shape[1], given.data<double>()[i]);
+  }
   const Var target(to_device(cast(contiguous(labels), predictions.dtype()),
                              predictions.device()));
   return mse_loss(predictions, reshape(target, shape));
@@ -89,8 +106,7 @@ class SeriesForLabels final : public SeriesModel {
 
   ModelOutput forward(const SeriesInputs& inputs) override {
     refuse("masked", inputs.masked, "only models for pre-training mask values");
-    EA_CHECK_AS(ConfigError, !regression_ || inputs.label_smoothing == 0.0,
-                "forward", "label smoothing is for classes, not regression");
+    if (regression_) refuse_smoothing(inputs, "regression");
     const EncodedSeries encoded = encoder_.forward(inputs);
     ModelOutput out = common_output(encoded.stack, encoded.series);
     out.logits = head_.forward(encoded.stack.last, *encoded.series.packing);
@@ -124,6 +140,7 @@ class SeriesForPretraining final : public SeriesModel {
 
   ModelOutput forward(const SeriesInputs& inputs) override {
     refuse("labels", inputs.labels, "pre-training predicts masked values");
+    refuse_smoothing(inputs, "pre-training");
     const EncodedSeries encoded = encoder_.forward(inputs);
     ModelOutput out = common_output(encoded.stack, encoded.series);
     const Var values = reconstruction_(encoded.stack.last);
