@@ -32,16 +32,11 @@ AXES: dict[str, list[Any]] = {
     "num_blocks": [2, 3, 4],
     "attention": [
         {"kind": "evolving", "alpha": alpha, "beta": beta}
-        for alpha, beta in ((0.5, 0.3), (0.3, 0.5), (0.1, 0.1), (0.5, 0.1), (0.9, 0.3))
+        for alpha, beta in ((0.5, 0.3), (0.3, 0.5), (0.1, 0.1))
     ],
     "attention_ratio": [0.25, 0.125, 0.5],
     "dropout": [0.1, 0.3],
-    "model_options": [
-        None,
-        {"pooling": "mean"},
-        {"causal": False},
-        {"pooling": "mean", "causal": False},
-    ],
+    "model_options": [None, {"pooling": "mean"}, {"causal": False}],
 }
 
 
