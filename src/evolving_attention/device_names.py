@@ -56,7 +56,8 @@ def resolve_device(name: str) -> str:
 def _say_why_cpu() -> None:
     from evolving_attention import _core
 
-    reasons = "; ".join(f"{k}: {why}" for k, why in _core.unusable_devices().items())
+    why = _core.unusable_devices().items()
+    reasons = "; ".join(f"{kind}: {' '.join(text.split())}" for kind, text in why)
     LOGGER.info("device auto is the CPU: %s", reasons or "no GPU is there")
 
 

@@ -96,7 +96,9 @@ struct Fake {
 void register_fake_device_kernels() {
   ref::for_each_kernel(Fake{});
   ref::for_each_copy(Fake{});
-  register_device_backend(DeviceType::cuda, std::make_unique<FakeDevice>());
+  register_device_probe(DeviceType::cuda, [] {
+    return ProbedBackend{std::make_unique<FakeDevice>(), ""};
+  });
 }
 
 }  // namespace ea

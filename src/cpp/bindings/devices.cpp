@@ -71,9 +71,14 @@ void bind_devices(py::module_& m) {
   m.def(
       "synchronize",
       [](const py::object& name) {
-        on(name, [](DeviceBackend& b, int i) { b.synchronize(i); });
+        const Device device = device_of_python(name);
+        const py::gil_scoped_release release;
+        synchronize(device);
       },
       device(), "Returns when all work given to the device is done.");
+  m.def("host_waits", &host_waits,
+        "Returns how often this process has waited for a device: copies to "
+        "the CPU, and synchronize().");
   m.def(
       "current_memory",
       [](const py::object& name) {

@@ -2,7 +2,9 @@
 #include "runtime/device_backend.h"
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "runtime/check.h"
@@ -43,16 +45,19 @@ class Cpu final : public DeviceBackend {
 };
 
 struct Entry {
-  std::unique_ptr<DeviceBackend> backend;
-  std::string reason;  // without one
+  ProbedBackend (*probe)() = nullptr;
+  std::once_flag once;
+  ProbedBackend found;
 };
+
+std::atomic<std::int64_t> waits{0};
 
 // Never destroyed: tensors held by Python may outlive static destructors.
 std::array<Entry, kDeviceTypes>& table() {
   static auto* const all = [] {
     auto* made = new std::array<Entry, kDeviceTypes>;
-    (*made)[0].backend = std::make_unique<Cpu>();
-    (*made)[1].reason =
+    (*made)[0].found.backend = std::make_unique<Cpu>();
+    (*made)[1].found.reason =
         "this build of evolving-attention has no CUDA kernels; install or "
         "build one that has them (nvcc 12.4 or newer, see the installation "
         "chapter of the README), or use device=\"cpu\"";
@@ -61,23 +66,22 @@ std::array<Entry, kDeviceTypes>& table() {
   return *all;
 }
 
-Entry& entry(DeviceType type) {
-  return table()[static_cast<std::size_t>(type)];
+const ProbedBackend& entry(DeviceType type) {
+  Entry& one = table()[static_cast<std::size_t>(type)];
+  std::call_once(one.once, [&one] {
+    if (one.probe != nullptr) one.found = one.probe();
+  });
+  return one.found;
 }
 
 }  // namespace
 
-void register_device_backend(DeviceType type,
-                             std::unique_ptr<DeviceBackend> backend) {
-  entry(type) = {std::move(backend), ""};
-}
-
-void register_unusable_backend(DeviceType type, std::string reason) {
-  entry(type) = {nullptr, std::move(reason)};
+void register_device_probe(DeviceType type, ProbedBackend (*probe)()) {
+  table()[static_cast<std::size_t>(type)].probe = probe;
 }
 
 DeviceBackend& device_backend(Device device) {
-  const Entry& one = entry(device.type);
+  const ProbedBackend& one = entry(device.type);
   EA_CHECK_AS(BackendUnavailable, one.backend != nullptr, "device",
               "{} is not available: {}", device, one.reason);
   const int count = one.backend->count();
@@ -102,7 +106,7 @@ std::vector<DeviceInfo> devices() {
   std::vector<DeviceInfo> all;
   for (int t = 0; t < kDeviceTypes; ++t) {
     const auto type = static_cast<DeviceType>(t);
-    const Entry& one = entry(type);
+    const ProbedBackend& one = entry(type);
     if (!one.backend) continue;
     for (int i = 0; i < one.backend->count(); ++i) {
       all.push_back({{type, i}, one.backend->description(i)});
@@ -117,6 +121,7 @@ void copy_bytes(Device to_device, void* to, Device from_device,
   if (from_device.is_cpu()) {
     device_backend(to_device).copy_from_host(to_device.index, to, from, bytes);
   } else if (to_device.is_cpu()) {
+    ++waits;
     device_backend(from_device)
         .copy_to_host(from_device.index, to, from, bytes);
   } else {
@@ -126,5 +131,12 @@ void copy_bytes(Device to_device, void* to, Device from_device,
                                    bytes);
   }
 }
+
+void synchronize(Device device) {
+  if (!device.is_cpu()) ++waits;
+  device_backend(device).synchronize(device.index);
+}
+
+std::int64_t host_waits() { return waits; }
 
 }  // namespace ea

@@ -43,12 +43,18 @@ class DeviceBackend {
   virtual void synchronize(int index) = 0;
 };
 
-// At the start of the process, from register_all_backends(). A backend that is
-// built in and cannot be used says why instead: what was looked for, where, and
-// what to do. The last call for a type counts.
-void register_device_backend(DeviceType type,
-                             std::unique_ptr<DeviceBackend> backend);
-void register_unusable_backend(DeviceType type, std::string reason);
+// What a look for devices found: a backend, or why there is none: what was
+// looked for, where, and what to do.
+struct ProbedBackend {
+  std::unique_ptr<DeviceBackend> backend;
+  std::string reason;
+};
+
+// At the start of the process, from register_all_backends(). `probe` is called
+// once, when a device of that type is first asked for: looking takes time, and
+// some drivers do not live through a fork after it. The last registration of a
+// type counts.
+void register_device_probe(DeviceType type, ProbedBackend (*probe)());
 
 // Throws BackendUnavailable with the reason where there is no such device.
 DeviceBackend& device_backend(Device device);
@@ -69,5 +75,12 @@ std::vector<DeviceInfo> devices();
 // Between any two devices; see DeviceBackend for when the bytes are there.
 void copy_bytes(Device to_device, void* to, Device from_device,
                 const void* from, std::size_t bytes);
+
+// Returns when all work handed to the device so far is done.
+void synchronize(Device device);
+
+// How often the host has waited for a device since the process started: copies
+// to the host, and synchronize().
+std::int64_t host_waits();
 
 }  // namespace ea

@@ -36,6 +36,7 @@ __all__: list[str] = [
     "get_rng_state",
     "global_grad_norm",
     "is_grad_enabled",
+    "host_waits",
     "kernel_entries",
     "manual_seed",
     "op_names",
@@ -404,6 +405,11 @@ def reset_peak_memory(device: typing.Any = "cpu") -> None:
 def reset_profile() -> None:
     """
     Forgets the timings.
+def host_waits() -> int:
+    """
+    Returns how often this process has waited for a device: copies to the CPU, and synchronize().
+    """
+
     """
 
 def resolve_device(name: typing.Any) -> str:
