@@ -283,7 +283,8 @@ class FakeCoreAdamW:
     def set_group(self, group: int, lr: float, weight_decay: float) -> None:
         self.settings[group] = (lr, weight_decay)
 
-    def step(self, grad_scale: float = 1.0) -> None:
+    def step(self, grad_scale: float = 1.0, scale: Any = None) -> None:
+        assert scale is None, "on a CPU the host knows the factor"
         self.count += 1
         one, two = self.betas
         for i, p in enumerate(self.params):

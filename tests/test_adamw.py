@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evolving_attention import optim
-from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.errors import CheckpointError, ConfigError, DTypeError
 
 core = pytest.importorskip("evolving_attention._core", reason="the core is not built")
 
@@ -131,6 +131,39 @@ def test_a_restored_optimizer_goes_on_bit_for_bit(
         three.step()
     for a, b in zip(whole, fresh, strict=True):
         np.testing.assert_array_equal(np.asarray(a.numpy()), np.asarray(b.numpy()))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_a_factor_beside_the_parameters(dtype: str, name: str) -> None:
+    def factor(value: float) -> Any:
+        return core.Tensor(np.array(value), dtype="float64")
+
+    numbers, given = tensors(dtype), tensors(dtype)
+    one, two = (
+        OPTIMIZERS[name](p, lr=0.01, weight_decay=0.1) for p in (numbers, given)
+    )
+
+    def held(parameters: list[Any], optimizer: Any) -> list[bytes]:
+        state = [v for k, v in optimizer.state_dict().items() if k != "step"]
+        return [np.asarray(t).tobytes() for t in [*parameters, *state]]
+
+    for step in range(7):
+        give_gradients(numbers, step, dtype)
+        give_gradients(given, step, dtype)
+        one.step(0.5 * 0.3)
+        two.step(0.5, scale=factor(0.3))
+    assert held(given, two) == held(numbers, one)
+    before = held(given, two)
+    for value in (math.nan, math.inf, -math.inf):
+        give_gradients(given, 7, dtype)
+        two.step(scale=factor(value))
+        assert held(given, two) == before
+    two.step(scale=factor(0.0))
+    assert held(given, two) != before
+    for wrong in (core.Tensor(np.float32(1.0)), core.Tensor(np.ones(2), "float64")):
+        with pytest.raises(DTypeError, match="expected one float64 number"):
+            two.step(scale=wrong)
 
 
 def test_parameters_without_gradient_rest() -> None:

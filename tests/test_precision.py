@@ -24,7 +24,7 @@ OTHER = {"float32": "bfloat16", "bfloat16": "float32"}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
-    monkeypatch.setattr(runtime, "has_fast_bfloat16", lambda: True)
+    monkeypatch.setattr(runtime, "has_fast_bfloat16", lambda device="cpu": True)
 
 
 def let_win(monkeypatch: pytest.MonkeyPatch, winner: str) -> list[str]:
@@ -121,7 +121,7 @@ def test_few_rows_are_gone_through_again(
 def test_without_instructions_nothing_is_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "has_fast_bfloat16", lambda: False)
+    monkeypatch.setattr(runtime, "has_fast_bfloat16", lambda device="cpu": False)
     monkeypatch.setattr(precision, "seconds_of_steps", never)
     model = tiny_bert("bfloat16")
     trainer = make_trainer(tmp_path, model, precision="auto")

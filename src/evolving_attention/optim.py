@@ -66,12 +66,15 @@ class _MomentOptimizer:
         """The core's optimizer."""
         raise NotImplementedError
 
-    def step(self, grad_scale: float = 1.0) -> None:
+    def step(self, grad_scale: float = 1.0, scale: Any = None) -> None:
         """Update every parameter that has a gradient.
 
         Args:
             grad_scale: factor for all gradients, which stay as they are; clipping by
                 it costs no pass over them.
+            scale: a further factor, one float64 number on the parameters' device, so
+                that nobody waits for it; where it is not finite, no parameter and no
+                moment changes.
         """
         for number, group in enumerate(self.param_groups):
             check_number(self._name, f"param_groups[{number}]['lr']", group["lr"])
@@ -83,7 +86,7 @@ class _MomentOptimizer:
             self._core.set_group(
                 number, float(group["lr"]), float(group["weight_decay"])
             )
-        self._core.step(grad_scale)
+        self._core.step(grad_scale, scale)
 
     def zero_grad(self) -> None:
         """Forget all gradients."""

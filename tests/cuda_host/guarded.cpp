@@ -72,13 +72,6 @@ void Operands::add_host(const char* name, const void** pointer,
                   Access::host});
 }
 
-void Operands::out(const char* name, double*& number) {
-  all_.push_back({name, nullptr,
-                  const_cast<const void**>(reinterpret_cast<void**>(&number)),
-                  reinterpret_cast<const unsigned char*>(number),
-                  sizeof(double), Access::write});
-}
-
 void Operands::find_spans() {
   std::vector<One*> order;
   for (One& one : all_) order.push_back(&one);

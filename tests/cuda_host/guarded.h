@@ -31,8 +31,6 @@ class Operands {
     add_host(name, reinterpret_cast<const void**>(&array),
              static_cast<std::size_t>(count) * sizeof(T));
   }
-  // One number that the kernel leaves in device memory.
-  void out(const char* name, double*& number);
   // A copy of a list of views that lives as long as this, for pointers to it.
   template <typename List>
   List& copy(const List* list) {
@@ -53,7 +51,7 @@ class Operands {
  private:
   struct One {
     std::string name;
-    TensorView* view;      // or null, for a host array or a number
+    TensorView* view;      // or null, for a host array
     const void** pointer;  // then
     const unsigned char* begin;
     std::size_t bytes;

@@ -12,6 +12,7 @@
 #include "kernels/layer_norm.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
+#include "kernels/step_log.h"
 #include "operands_maps.h"
 
 namespace ea::emulation {
@@ -169,6 +170,25 @@ struct List<AdamW> {
       o.in("rows", one.rows);
     }
     a.tensors = &tensors;
+    o.in("scale", a.scale);
+  }
+};
+
+template <>
+struct List<RecordLoss> {
+  static void of(RecordLoss::Args& a, Operands& o) {
+    o.in("loss", a.loss);
+    o.both("total", a.total);
+  }
+};
+
+template <>
+struct List<StepScale> {
+  static void of(StepScale::Args& a, Operands& o) {
+    o.in("loss", a.loss);
+    o.in("sum_of_squares", a.sum_of_squares);
+    o.in("previous", a.previous);
+    o.out("scale", a.scale);
   }
 };
 

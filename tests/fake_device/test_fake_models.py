@@ -6,6 +6,7 @@ runs there has the bits of the CPU's reference kernels.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,8 @@ from helpers_models import (
 from support.cases import forced
 
 import evolving_attention as ea
+from evolving_attention import _core, optim
 from evolving_attention import functional as F
-from evolving_attention import optim
 
 if not any("fake device" in what for what in ea.devices().values()):
     pytest.skip(
@@ -170,3 +171,58 @@ def test_the_trainer(options: dict[str, Any], tmp_path: Path):
     assert_same_bits(found[0], weights)
     assert found[1] == logs
     assert np.array_equal(found[2], predictions)
+
+
+class Waits(ea.TrainerCallback):
+    """How often the host has waited for a device, after each step."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.seen.append(_core.host_waits())
+
+
+def short_run(folder: Path, device: str, kind: type, **options: Any) -> ea.Trainer:
+    arguments = ea.TrainingArguments(
+        str(folder),
+        device=device,
+        num_train_epochs=1,
+        per_device_train_batch_size=4,
+        save_strategy="no",
+        log_level="error",
+        **options,
+    )
+    rows = [{"input_ids": [3 + i % 30, 4, 5], "label": i % 2} for i in range(40)]
+    model = tiny("BertForSequenceClassification", EVOLVING)
+    return kind(model, arguments, train_dataset=rows)
+
+
+def test_steps_wait_for_the_device_only_to_log(tmp_path: Path):
+    waits = Waits()
+    trainer = short_run(tmp_path, "cuda", ea.Trainer, logging_steps=4)
+    trainer.add_callback(waits)
+    trainer.train()
+    assert np.diff(waits.seen).tolist() == [0, 0, 0, 1, 0, 0, 0, 1, 0]
+    assert _core.host_waits() == waits.seen[-1] + 1
+
+
+class Spoiled(ea.Trainer):
+    """A loss without bound in the fourth step."""
+
+    def compute_loss(self, model: Any, inputs: Any) -> Any:
+        loss = super().compute_loss(model, inputs)
+        return loss * float("inf") if self.state.global_step == 3 else loss
+
+
+def test_a_spoiled_step_is_found_at_the_next_look(tmp_path: Path):
+    found = []
+    for device in ("cpu", "cuda"):
+        with forced(("*", "ref")):
+            trainer = short_run(tmp_path / device, device, Spoiled, logging_steps=50)
+            with pytest.raises(ea.NonFiniteError, match="step 4") as error:
+                trainer.train()
+        report = json.loads((tmp_path / device / "nonfinite-report.json").read_text())
+        found.append((str(error.value), report, trainer.model.state_dict()))
+    assert found[1][:2] == found[0][:2]
+    assert_same_bits(found[1][2], found[0][2])

@@ -64,7 +64,8 @@ KERNEL_OPS = {
     "weight_norm_backward": ("weight_norm",),
     "weight_norm_forward": ("weight_norm",),
 }
-OWN_TEST = {"adamw", "radam", "sum_of_squares"}  # optimizer kernels, below
+# Kernels of steps, below.
+OWN_TEST = {"adamw", "radam", "record_loss", "step_scale", "sum_of_squares"}
 
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
 FAST = [(kernel, one) for kernel, one in ENTRIES if one != "ref"]
@@ -256,3 +257,60 @@ def test_gradient_norm_agrees_with_ref(implementation: str, dtype: str, bad):
         pytest.skip("float64 is computed by ref alone")
     assert kernel_calls("sum_of_squares", implementation) == before + 1
     np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", ["record_loss", "step_scale"])
+def test_a_step_log_is_what_it_says(kernel: str, dtype: str):
+    for implementation in (one for k, one in ENTRIES if k == kernel):
+        before = kernel_calls(kernel, implementation)
+        try:
+            with forced(("*", "ref"), (kernel, implementation)):
+                check_step_log(dtype)
+        except errors.KernelNotFound:
+            assert dtype == "float64", f"{implementation} does not take {dtype}"
+            continue
+        assert kernel_calls(kernel, implementation) > before
+
+
+def check_step_log(dtype: str) -> None:
+    """Six steps, the fourth spoiled: losses, norms and factors as in Python."""
+    rng = np.random.default_rng(3)
+    log, params = _core.StepLog(), []
+    for shape in ((3, 17), (5,)):
+        zeros = np.zeros(shape, np.float32)
+        params.append(_core.Tensor(zeros, dtype=dtype, requires_grad=True))
+    for spoil in ("loss", "gradient"):
+        want, fine = [], True
+        for step in range(6):
+            loss = 0.0
+            for share in (0.75, 0.25):
+                part = _core.Tensor(rng.standard_normal(()), dtype=dtype)
+                if step == 3 and spoil == "loss":
+                    part = _core.Tensor(np.float32(np.inf), dtype=dtype)
+                log.add_loss(part, share)
+                loss += share * part.item()
+            squares = 0.0
+            for p in params:
+                g = round_to(rng.standard_normal(p.shape), dtype)
+                if step == 3 and spoil == "gradient":
+                    g.flat[2] = np.nan
+                p.grad = _core.Tensor(g, dtype=dtype)
+                squares += float((g.astype(np.float64) ** 2).sum())
+            fine = fine and math.isfinite(loss) and math.isfinite(squares)
+            max_norm = (0.0, 2.0, 1e9)[step % 3]
+            scale = log.finish(params, max_norm).item()
+            norm = math.sqrt(squares)
+            if fine:
+                expected = min(1.0, max_norm / (norm + 1e-6)) if max_norm else 1.0
+                assert scale == pytest.approx(expected, rel=1e-14)
+            else:
+                assert math.isnan(scale)
+            want.append((loss, norm, fine))
+        assert log.steps == 6
+        for found, expected in zip(log.look(), want, strict=True):
+            assert found[0] == expected[0] or spoil == "loss"
+            assert math.isnan(found[1]) == math.isnan(expected[1])
+            assert found[2] == expected[2]
+        assert log.steps == 0
+        assert log.look() == []

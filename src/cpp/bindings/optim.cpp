@@ -4,11 +4,13 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bindings/numpy.h"
 #include "optim/clip.h"
 #include "optim/radam.h"
+#include "optim/step_log.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -101,6 +103,50 @@ void load_state_dict(Grouped& self, const py::dict& state) {
   self.optimizer->set_steps_done(state["step"].cast<std::int64_t>());
 }
 
+void bind_step_log(py::module_& m) {
+  py::class_<StepLog>(m, "StepLog",
+                      "Losses and gradient norms of steps, kept on their "
+                      "device until the host looks.")
+      .def(py::init<>())
+      .def(
+          "add_loss",
+          [](StepLog& self, const Var& loss, double share) {
+            self.add_loss(loss.data(), share);
+          },
+          py::arg("loss"), py::arg("share"), Release(),
+          "Adds share times the loss to the step that is under way.")
+      .def("restart_step", &StepLog::restart_step, Release(),
+           "Forgets the losses of the step that is under way.")
+      .def(
+          "finish",
+          [](StepLog& self, const std::vector<Var>& params, double max_norm) {
+            return Var(self.finish(params, max_norm));
+          },
+          py::arg("params"), py::arg("max_norm"), Release(),
+          "Ends the step: returns the factor, one number on the device, that "
+          "clips its gradients to max_norm (0: not at all); NaN from a step "
+          "that is not finite until the next look().")
+      .def_property_readonly("steps", &StepLog::steps)
+      .def_property_readonly_static(
+          "capacity", [](const py::object&) { return StepLog::kRows; })
+      .def(
+          "look",
+          [](StepLog& self) {
+            std::vector<StepLog::Row> rows;
+            {
+              const py::gil_scoped_release release;
+              rows = self.look();
+            }
+            py::list all;
+            for (const StepLog::Row& row : rows) {
+              all.append(py::make_tuple(row.loss, row.norm, row.applied));
+            }
+            return all;
+          },
+          "Waits for the device; returns (loss, gradient norm, applied) of "
+          "each step since the last look.");
+}
+
 }  // namespace
 
 void bind_optim(py::module_& m) {
@@ -110,10 +156,11 @@ void bind_optim(py::module_& m) {
            py::arg("weight_decay"))
       .def(
           "step",
-          [](Grouped& self, double grad_scale) {
-            self.optimizer->step(grad_scale);
+          [](Grouped& self, double grad_scale,
+             const std::optional<Var>& scale) {
+            self.optimizer->step(grad_scale, scale ? scale->data() : Tensor());
           },
-          py::arg("grad_scale") = 1.0, Release())
+          py::arg("grad_scale") = 1.0, py::arg("scale") = py::none(), Release())
       .def(
           "zero_grad", [](Grouped& self) { self.optimizer->zero_grad(); },
           Release())
@@ -134,6 +181,7 @@ void bind_optim(py::module_& m) {
                     bool>(),
            py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
            py::arg("weight_decay"), py::arg("groups"), py::arg("decoupled"));
+  bind_step_log(m);
   m.def("clip_grad_norm", &clip_grad_norm, py::arg("params"),
         py::arg("max_norm"), Release(),
         "Scales gradients to a global norm of at most max_norm; returns the "

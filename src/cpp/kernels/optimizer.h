@@ -24,14 +24,16 @@ struct AdamWTensor {
 // Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, Alg. 2):
 // x -= lr wd x; m = m + (1 - b1)(g - m); v = b2 v + (1 - b2) g^2;
 // x -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), in this order.
-// g = grad_scale * grad.
+// g = grad_scale * scale * grad, scale being one float64 number beside the
+// tensors, 1 where it is left out; where it is not finite, nothing changes.
 struct AdamW {
   static constexpr const char* name = "adamw";
   struct Args {
     const std::vector<AdamWTensor>* tensors;
     double beta1, beta2, eps;
     double grad_scale;
-    std::int64_t step;  // t, from 1
+    std::int64_t step;      // t, from 1
+    TensorView scale = {};  // optional
   };
 };
 
@@ -49,6 +51,7 @@ struct RAdam {
     std::int64_t step;     // t, from 1
     double rectification;  // r
     bool decoupled;
+    TensorView scale = {};  // optional, as above
   };
 };
 

@@ -16,15 +16,14 @@ struct Sum {
   };
 };
 
-// *result = sum of squares of every element of every tensor, in double, over
-// fixed blocks combined in order: the same for any number of threads. It is
-// infinite or NaN iff an element is (up to overflow of the square). `result`
-// points to memory of the tensors' device.
+// result = sum of squares of every element of every tensor: one float64 number,
+// over fixed blocks combined in order: the same for any number of threads. It
+// is infinite or NaN iff an element is (up to overflow of the square).
 struct SumOfSquares {
   static constexpr const char* name = "sum_of_squares";
   struct Args {
     const std::vector<TensorView>* xs;
-    double* result;
+    TensorView result;
   };
 };
 

@@ -6,8 +6,10 @@
 namespace ea {
 
 void AdamWOptimizer::update(const std::vector<AdamWTensor>& tensors,
-                            double grad_scale, std::int64_t step) {
-  kernels::run<AdamW>({&tensors, beta1_, beta2_, eps_, grad_scale, step});
+                            double grad_scale, const TensorView& scale,
+                            std::int64_t step) {
+  kernels::run<AdamW>(
+      {&tensors, beta1_, beta2_, eps_, grad_scale, step, scale});
 }
 
 }  // namespace ea

@@ -13,7 +13,7 @@ class AdamWOptimizer : public MomentOptimizer {
 
  private:
   void update(const std::vector<AdamWTensor>& tensors, double grad_scale,
-              std::int64_t step) override;
+              const TensorView& scale, std::int64_t step) override;
 };
 
 }  // namespace ea

@@ -20,7 +20,7 @@ const Tensor& used_part(const Var& param) {
 
 }  // namespace
 
-double global_norm(const std::vector<Var>& params) {
+void sum_of_squares(const std::vector<Var>& params, const Tensor& result) {
   std::vector<Tensor> kept;
   std::vector<TensorView> views;
   for (const Var& param : params) {
@@ -29,10 +29,18 @@ double global_norm(const std::vector<Var>& params) {
     kept.push_back(contiguous(g));
     views.push_back(kept.back());
   }
-  if (views.empty()) return 0.0;
-  const Tensor sum = empty({}, DType::f64, kept.front().device());
-  kernels::run<SumOfSquares>({&views, static_cast<double*>(sum.raw())});
-  return std::sqrt(sum.item());
+  kernels::run<SumOfSquares>({&views, result});
+}
+
+double global_norm(const std::vector<Var>& params) {
+  for (const Var& param : params) {
+    const Tensor& g = used_part(param);
+    if (!g.defined()) continue;
+    const Tensor sum = empty({}, DType::f64, g.device());
+    sum_of_squares(params, sum);
+    return std::sqrt(sum.item());
+  }
+  return 0.0;
 }
 
 double clip_grad_norm(const std::vector<Var>& params, double max_norm) {

@@ -7,6 +7,10 @@
 
 namespace ea {
 
+// result = sum of squares of all gradients: one float64 number beside them.
+// Without any gradient, 0.
+void sum_of_squares(const std::vector<Var>& params, const Tensor& result);
+
 // sqrt of the sum of squares of all gradients; parameters without one count 0.
 double global_norm(const std::vector<Var>& params);
 

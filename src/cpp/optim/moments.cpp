@@ -45,7 +45,12 @@ void MomentOptimizer::make_state() {
   for (Slot& slot : slots_) make_slot_state(slot);
 }
 
-void MomentOptimizer::step(double grad_scale) {
+void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
+  EA_CHECK_AS(
+      DTypeError,
+      !scale.defined() || (scale.dtype() == DType::f64 && scale.numel() == 1),
+      name_, "scale is {} {}, expected one float64 number", scale.dtype(),
+      scale.shape());
   ++step_;
   std::vector<AdamWTensor> tensors;
   std::vector<Tensor> kept;  // copies live until the kernel is done
@@ -63,7 +68,8 @@ void MomentOptimizer::step(double grad_scale) {
     tensors.push_back({slot.param.data(), g, slot.exp_avg, slot.exp_avg_sq,
                        slot.master, slot.lr, slot.weight_decay, ids});
   }
-  update(tensors, grad_scale, step_);
+  update(tensors, grad_scale,
+         scale.defined() ? TensorView(scale) : TensorView(), step_);
   for (const Slot& slot : slots_) slot.param.data().storage()->note_write();
 }
 

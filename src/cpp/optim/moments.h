@@ -24,8 +24,10 @@ class MomentOptimizer {
   MomentOptimizer(const MomentOptimizer&) = delete;
   MomentOptimizer& operator=(const MomentOptimizer&) = delete;
 
-  // Updates every parameter that has a gradient, grad_scale times the gradient.
-  void step(double grad_scale = 1.0);
+  // Updates every parameter that has a gradient, grad_scale times the gradient,
+  // and `scale` times, one float64 number beside the parameters, where it is
+  // given: where it is not finite, nothing changes but steps_done().
+  void step(double grad_scale = 1.0, const Tensor& scale = {});
   void zero_grad();
   const char* name() const { return name_; }
   std::int64_t steps_done() const { return step_; }
@@ -42,7 +44,8 @@ class MomentOptimizer {
 
   // Runs the kernel for step number `step`, from 1.
   virtual void update(const std::vector<AdamWTensor>& tensors,
-                      double grad_scale, std::int64_t step) = 0;
+                      double grad_scale, const TensorView& scale,
+                      std::int64_t step) = 0;
 
   const double beta1_, beta2_, eps_;
 

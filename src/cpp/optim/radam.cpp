@@ -27,9 +27,10 @@ double rectification(double beta2, std::int64_t step) {
 }  // namespace
 
 void RAdamOptimizer::update(const std::vector<AdamWTensor>& tensors,
-                            double grad_scale, std::int64_t step) {
+                            double grad_scale, const TensorView& scale,
+                            std::int64_t step) {
   kernels::run<RAdam>({&tensors, beta1_, beta2_, eps_, grad_scale, step,
-                       rectification(beta2_, step), decoupled_});
+                       rectification(beta2_, step), decoupled_, scale});
 }
 
 }  // namespace ea

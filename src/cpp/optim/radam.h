@@ -16,7 +16,7 @@ class RAdamOptimizer : public MomentOptimizer {
 
  private:
   void update(const std::vector<AdamWTensor>& tensors, double grad_scale,
-              std::int64_t step) override;
+              const TensorView& scale, std::int64_t step) override;
 
   bool decoupled_;
 };

@@ -20,6 +20,7 @@ __all__: list[str] = [
     "Packing",
     "RAdam",
     "SeriesModel",
+    "StepLog",
     "Tensor",
     "attention_kinds",
     "build_info",
@@ -35,8 +36,8 @@ __all__: list[str] = [
     "get_num_threads",
     "get_rng_state",
     "global_grad_norm",
-    "is_grad_enabled",
     "host_waits",
+    "is_grad_enabled",
     "kernel_entries",
     "manual_seed",
     "op_names",
@@ -254,7 +255,9 @@ class MomentOptimizer:
         step, and per parameter i exp_avg.i, exp_avg_sq.i and, for bfloat16, master.i: the tensors themselves.
         """
     def step(
-        self, grad_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0
+        self,
+        grad_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
+        scale: Tensor | None = None,
     ) -> None: ...
     def zero_grad(self) -> None: ...
 
@@ -292,6 +295,38 @@ class RAdam(MomentOptimizer):
         groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
         decoupled: bool,
     ) -> None: ...
+
+class StepLog:
+    """
+    Losses and gradient norms of steps, kept on their device until the host looks.
+    """
+
+    capacity: typing.ClassVar[int] = 4096
+    def __init__(self) -> None: ...
+    def add_loss(
+        self, loss: Tensor, share: typing.SupportsFloat | typing.SupportsIndex
+    ) -> None:
+        """
+        Adds share times the loss to the step that is under way.
+        """
+    def finish(
+        self,
+        params: collections.abc.Sequence[Tensor],
+        max_norm: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> Tensor:
+        """
+        Ends the step: returns the factor, one number on the device, that clips its gradients to max_norm (0: not at all); NaN from a step that is not finite until the next look().
+        """
+    def look(self) -> list:
+        """
+        Waits for the device; returns (loss, gradient norm, applied) of each step since the last look.
+        """
+    def restart_step(self) -> None:
+        """
+        Forgets the losses of the step that is under way.
+        """
+    @property
+    def steps(self) -> int: ...
 
 def attention_kinds() -> dict:
     """
@@ -370,6 +405,11 @@ def global_grad_norm(params: collections.abc.Sequence[Tensor]) -> float:
     Returns the global norm of the gradients.
     """
 
+def host_waits() -> int:
+    """
+    Returns how often this process has waited for a device: copies to the CPU, and synchronize().
+    """
+
 def is_grad_enabled() -> bool: ...
 def kernel_entries(device: str = "cpu") -> list:
     """
@@ -405,11 +445,6 @@ def reset_peak_memory(device: typing.Any = "cpu") -> None:
 def reset_profile() -> None:
     """
     Forgets the timings.
-def host_waits() -> int:
-    """
-    Returns how often this process has waited for a device: copies to the CPU, and synchronize().
-    """
-
     """
 
 def resolve_device(name: typing.Any) -> str:

@@ -86,7 +86,9 @@ class PrecisionMixin:
                 choice = _saved_choice(path)
             else:
                 own = str(self.model.dtype)
-                choice = choose(own, lambda dtype: self._seconds_of(dtype, rows))
+                choice = choose(
+                    own, lambda dtype: self._seconds_of(dtype, rows), self.device
+                )
             self.model.to(choice["chosen"])
         finally:
             runtime.set_random_state(before)
@@ -144,18 +146,21 @@ def seconds_of_steps(
     return seconds
 
 
-def choose(own: str, seconds_of: Callable[[str], float]) -> dict[str, Any]:
+def choose(
+    own: str, seconds_of: Callable[[str], float], device: str = "cpu"
+) -> dict[str, Any]:
     """Which element type to train in, and why, as the training state keeps it.
 
     Args:
         own: the model's type, kept when neither type could be timed.
         seconds_of: times one type; may raise NonFiniteError or OutOfMemory.
+        device: where the run is.
 
     Returns:
         ``chosen``, ``reason``, and where they were timed ``float32_seconds`` and
         ``bfloat16_seconds``.
     """
-    if not runtime.has_fast_bfloat16():
+    if not runtime.has_fast_bfloat16(device):
         return {
             "chosen": "float32",
             "reason": "this CPU has no bfloat16 instructions in use; nothing was timed",

@@ -6,6 +6,7 @@ from typing import Any
 
 from evolving_attention.training import logging, progress, runtime
 from evolving_attention.training.evaluate import speed_metrics
+from evolving_attention.training.step import StepOutcome, StepRunner
 
 __all__ = ["ReportingMixin"]
 
@@ -20,6 +21,31 @@ class ReportingMixin:
             logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen
         self.state.log_history.append({**logs, "step": self.state.global_step})
         self._event("on_log", logs=logs)
+
+    def _take(self, outcome: StepOutcome) -> None:
+        """Count what a step came to."""
+        state = self.state
+        state.last_step["grad_norm"] = outcome.grad_norm
+        if outcome.applied:
+            state.total_loss += outcome.loss
+            state.loss_steps += 1
+            state.loss_since_log += outcome.loss
+            state.steps_since_log += 1
+
+    def _look(self, runner: StepRunner) -> None:
+        """Count the steps that a device was still busy with."""
+        for outcome in runner.look(self.state):
+            self._take(outcome)
+
+    def _reads_results(self) -> bool:
+        """Whether what follows this step logs, evaluates, saves or leaves."""
+        control = self.control
+        return (
+            control.should_log
+            or control.should_evaluate
+            or control.should_save
+            or (self._guard is not None and self._guard.received is not None)
+        )
 
     def _log_step(self) -> None:
         """Log the mean loss since the last time, gradient norm and learning rate."""

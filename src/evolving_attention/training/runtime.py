@@ -137,8 +137,10 @@ def release_cached_memory() -> None:
         _core().release_cached_memory(name)
 
 
-def has_fast_bfloat16() -> bool:
-    """Whether matrix products in bfloat16 have instructions of their own here."""
+def has_fast_bfloat16(device: str = "cpu") -> bool:
+    """Whether a device has instructions for matrix products in bfloat16."""
+    if device != "cpu":
+        return True  # all GPUs that the CUDA kernels run on
     info = _core().build_info()
     found = info["avx512_bf16"] or info["amx_bf16"]
     return bool(found and info["isa_used"] != "avx2")

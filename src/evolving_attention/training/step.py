@@ -28,6 +28,7 @@ class StepOutcome:
     grad_norm: float
     tokens: int
     applied: bool = True
+    known: bool = True  # False: a device still works on it, see deferred.py
 
 
 @dataclass
@@ -92,6 +93,13 @@ class StepRunner:
         self.event("on_optimizer_step")
         self.optimizer.zero_grad()
         return outcome
+
+    is_full = False
+    """Whether a look has to come before the next step."""
+
+    def look(self, state: TrainerState) -> list[StepOutcome]:
+        """What the steps came to whose outcome was not known: here none."""
+        return []
 
     def _clip_and_update(self, norm: float) -> None:
         """Run the optimizer; one of ours clips on the way, without a pass more."""

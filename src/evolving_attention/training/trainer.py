@@ -23,6 +23,7 @@ from evolving_attention.training import (
 )
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
+from evolving_attention.training.deferred import step_runner
 from evolving_attention.training.evaluate import EvaluationMixin
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
@@ -139,7 +140,7 @@ class Trainer(
         choice = self._settle_precision(rows, checkpoint)
         self._begin(plan, rows, checkpoint)
         self.state.precision = choice or self.state.precision
-        runner = StepRunner(
+        runner = step_runner(self.device, self.optimizer, self.args)(
             self.model,
             self.optimizer,
             self.args,
@@ -212,6 +213,7 @@ class Trainer(
                 self._step(runner, plan, group)
                 if self.control.should_epoch_stop or self.control.should_training_stop:
                     break
+        self._look(runner)
         self.control.should_epoch_stop = False
 
     def _step(self, runner: StepRunner, plan: RunPlan, group: list[b.Batch]) -> None:
@@ -222,7 +224,9 @@ class Trainer(
         self.lr_scheduler.step()
         self._count(group, outcome, float(rate), plan)
         self._event("on_step_end")
-        self._leave_on_signal()
+        if runner.is_full or self._reads_results():
+            self._look(runner)
+            self._leave_on_signal()
         self._log_evaluate_save()
 
     def _count(
@@ -237,11 +241,8 @@ class Trainer(
         self._rows_seen += sum(map(b.row_count, group))
         if self.args.include_num_input_tokens_seen != "no":
             state.num_input_tokens_seen += outcome.tokens
-        if outcome.applied:
-            state.total_loss += outcome.loss
-            state.loss_steps += 1
-            state.loss_since_log += outcome.loss
-            state.steps_since_log += 1
+        if outcome.known:
+            self._take(outcome)
 
     def _next_epoch(self) -> None:
         """Stand at the beginning of the next epoch."""

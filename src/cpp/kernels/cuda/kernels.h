@@ -16,13 +16,13 @@
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
+#include "kernels/step_log.h"
 
 // All take float32 and bfloat16, load each element into float, compute there
 // and round once when they store. Tensors lie in device memory; lists of
 // tensors and the offsets of a MapLayout in the host's. Sums are cut by the
 // shapes alone and combined in one order, without atomics: every run gives the
 // same bits.
-// `result` of sum_of_squares is a number in device memory.
 namespace ea::cuda {
 
 // Calls fn(TypeTag<T>{}) with the C++ type of a dtype that these kernels take.
@@ -59,6 +59,8 @@ void evolve_backward(const EvolveBackward::Args& args);
 void fused_attention_forward(const FusedAttentionForward::Args& args);
 void fused_attention_backward(const FusedAttentionBackward::Args& args);
 void adamw(const AdamW::Args& args);
+void record_loss(const RecordLoss::Args& args);
+void step_scale(const StepScale::Args& args);
 void matmul(const MatMul::Args& args);
 
 // Whether the shared memory of a block holds what a convolution over so many

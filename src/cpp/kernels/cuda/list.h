@@ -53,6 +53,10 @@ bool narrow_fused(const Args& args) {
          (in.c.w == 0.0 || conv_fits(in.layout.heads, in.weight));
 }
 
+inline bool narrow_loss(const RecordLoss::Args& args) {
+  return narrow(args.loss);
+}
+
 inline bool any_dtype(const GatherRows::Args&) { return true; }
 
 inline bool narrow_list(const SumOfSquares::Args& args) {
@@ -104,6 +108,8 @@ void for_each_kernel(const To& to) {
       narrow_fused);
   to.template kernel<AdamW, adamw>(narrow_parameters);
   to.template kernel<MatMul, matmul>(narrow_y);
+  to.template kernel<RecordLoss, record_loss>(narrow_loss);
+  to.template kernel<StepScale, step_scale>(nullptr);
 }
 
 }  // namespace ea::cuda

@@ -97,7 +97,7 @@ void sum_of_squares(const SumOfSquares::Args& args) {
   double* const next = sum_chunks<float>(*args.xs, sums.data());
   sum_chunks<bfloat16>(*args.xs, next);
   launch(current_stream(), 1, kThreads, 0, total_kernel, sums.data(),
-         args.result, chunks);
+         args.result.as<double>(), chunks);
 }
 
 }  // namespace ea::cuda

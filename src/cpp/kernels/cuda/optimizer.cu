@@ -34,8 +34,9 @@ struct Batch {
 };
 
 struct Coefficients {
-  float one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps,
-      grad_scale;
+  float one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps;
+  double grad_scale;
+  const double* scale;  // or null
 };
 
 // count floats from p on into a pack of N, in loads of four.
@@ -94,7 +95,8 @@ __device__ inline void load_gradient(const One<T>& one, std::int64_t i,
 
 template <typename T>
 __device__ inline void update(const One<T>& one, const Coefficients& c,
-                              std::int64_t i, std::int64_t count) {
+                              float grad_scale, std::int64_t i,
+                              std::int64_t count) {
   constexpr int kN = kPack<T>;
   float g[kN], m[kN], v[kN], x[kN];
   load_gradient(one, i, count, g);
@@ -107,7 +109,7 @@ __device__ inline void update(const One<T>& one, const Coefficients& c,
   }
 #pragma unroll
   for (int k = 0; k < kN; ++k) {
-    g[k] *= c.grad_scale;
+    g[k] *= grad_scale;
     m[k] += c.one_minus_beta1 * (g[k] - m[k]);
     v[k] = c.beta2 * v[k] + c.one_minus_beta2 * g[k] * g[k];
     const float denominator = sqrtf(v[k]) / c.root_correction2 + c.eps;
@@ -124,6 +126,9 @@ __device__ inline void update(const One<T>& one, const Coefficients& c,
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(Batch<T> batch, Coefficients c) {
+  const double scale = c.scale != nullptr ? *c.scale : 1.0;
+  if (0.0 * scale != 0.0) return;  // NaN or infinite
+  const float grad_scale = static_cast<float>(c.grad_scale * scale);
   int which = 0;
   while (blockIdx.x >= batch.first_block[which + 1]) ++which;
   const One<T>& one = batch.all[which];
@@ -133,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
       begin + kChunk < one.numel ? begin + kChunk : one.numel;
   for (std::int64_t i = begin + threadIdx.x * kPack<T>; i < end;
        i += kThreads * kPack<T>) {
-    update(one, c, i, end - i);
+    update(one, c, grad_scale, i, end - i);
   }
 }
 
@@ -168,7 +173,8 @@ void update_all(const AdamW::Args& args) {
                        static_cast<float>(1.0 - args.beta2),
                        static_cast<float>(std::sqrt(correction2)),
                        static_cast<float>(args.eps),
-                       static_cast<float>(args.grad_scale)};
+                       args.grad_scale,
+                       args.scale.as<const double>()};
   Batch<T> batch;
   batch.first_block[0] = 0;
   const auto flush = [&] {

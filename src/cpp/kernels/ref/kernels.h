@@ -18,6 +18,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
+#include "kernels/step_log.h"
 #include "kernels/weight_norm.h"
 
 // All take float32, bfloat16 and float64, load each element into the wider
@@ -61,6 +62,8 @@ void fused_attention_forward(const FusedAttentionForward::Args& args);
 void fused_attention_backward(const FusedAttentionBackward::Args& args);
 void adamw(const AdamW::Args& args);
 void radam(const RAdam::Args& args);
+void record_loss(const RecordLoss::Args& args);
+void step_scale(const StepScale::Args& args);
 void copy(const Copy::Args& args);
 void cast(const Cast::Args& args);
 void fill(const Fill::Args& args);

@@ -44,6 +44,8 @@ void for_each_kernel(const To& to) {
   to.template kernel<FusedAttentionBackward, fused_attention_backward>();
   to.template kernel<AdamW, adamw>();
   to.template kernel<RAdam, radam>();
+  to.template kernel<RecordLoss, record_loss>();
+  to.template kernel<StepScale, step_scale>();
 }
 
 // Those that the CPU has no list for: see kernels/copy.h.

@@ -22,10 +22,17 @@ Accumulator<T> gradient_at(const AdamWTensor& t, std::int64_t i) {
   return A(grad[(found - first) * width + i % width]);
 }
 
+// What all gradients are multiplied by.
+template <typename Args>
+double gradient_factor(const Args& args) {
+  if (!args.scale.defined()) return args.grad_scale;
+  return args.grad_scale * *args.scale.template as<const double>();
+}
+
 // The update runs on the master copy of a bfloat16 parameter (A is float) and
 // on the parameter itself otherwise (A is T).
 template <typename T>
-void adamw_of(const AdamW::Args& args, const AdamWTensor& t) {
+void adamw_of(const AdamW::Args& args, const AdamWTensor& t, double factor) {
   using A = Accumulator<T>;
   const double step = static_cast<double>(args.step);
   const double correction1 = 1 - std::pow(args.beta1, step);
@@ -40,7 +47,7 @@ void adamw_of(const AdamW::Args& args, const AdamWTensor& t) {
   T* param = t.param.as<T>();
   A* master = t.master.as<A>();
   for (std::int64_t i = 0; i < t.param.numel(); ++i) {
-    const A g = A(args.grad_scale) * gradient_at<T>(t, i);
+    const A g = A(factor) * gradient_at<T>(t, i);
     m[i] += one_minus_beta1 * (g - m[i]);
     v[i] = A(args.beta2) * v[i] + one_minus_beta2 * g * g;
     const A denominator = std::sqrt(v[i]) / root_correction2 + A(args.eps);
@@ -52,7 +59,7 @@ void adamw_of(const AdamW::Args& args, const AdamWTensor& t) {
 }
 
 template <typename T>
-void radam_of(const RAdam::Args& args, const AdamWTensor& t) {
+void radam_of(const RAdam::Args& args, const AdamWTensor& t, double factor) {
   using A = Accumulator<T>;
   const double step = static_cast<double>(args.step);
   const A rate = A(t.lr / (1 - std::pow(args.beta1, step)));
@@ -69,7 +76,7 @@ void radam_of(const RAdam::Args& args, const AdamWTensor& t) {
   A* master = t.master.as<A>();
   for (std::int64_t i = 0; i < t.param.numel(); ++i) {
     const A x = t.master.defined() ? master[i] : A(param[i]);
-    const A g = A(args.grad_scale) * gradient_at<T>(t, i) + decay * x;
+    const A g = A(factor) * gradient_at<T>(t, i) + decay * x;
     m[i] += one_minus_beta1 * (g - m[i]);
     v[i] = A(args.beta2) * v[i] + one_minus_beta2 * g * g;
     const A move = args.rectification > 0
@@ -84,17 +91,21 @@ void radam_of(const RAdam::Args& args, const AdamWTensor& t) {
 }  // namespace
 
 void adamw(const AdamW::Args& args) {
+  const double factor = gradient_factor(args);
+  if (!std::isfinite(factor)) return;
   for (const AdamWTensor& t : *args.tensors) {
     visit_floating(t.param.dtype, AdamW::name, [&](auto tag) {
-      adamw_of<typename decltype(tag)::type>(args, t);
+      adamw_of<typename decltype(tag)::type>(args, t, factor);
     });
   }
 }
 
 void radam(const RAdam::Args& args) {
+  const double factor = gradient_factor(args);
+  if (!std::isfinite(factor)) return;
   for (const AdamWTensor& t : *args.tensors) {
     visit_floating(t.param.dtype, RAdam::name, [&](auto tag) {
-      radam_of<typename decltype(tag)::type>(args, t);
+      radam_of<typename decltype(tag)::type>(args, t, factor);
     });
   }
 }

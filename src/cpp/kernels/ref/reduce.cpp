@@ -66,7 +66,7 @@ void sum_of_squares(const SumOfSquares::Args& args) {
       return squares<typename decltype(tag)::type>(x);
     });
   }
-  *args.result = total;
+  *args.result.as<double>() = total;
 }
 
 }  // namespace ea::ref

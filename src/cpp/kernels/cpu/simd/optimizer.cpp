@@ -154,7 +154,13 @@ void run_piece(const Rule& rule, const AdamWTensor& tensor,
 }
 
 template <typename Rule, typename Args>
-void run_all(const Args& args) {
+void run_all(const Args& given) {
+  Args args = given;
+  if (given.scale.defined()) {
+    const double scale = *given.scale.template as<const double>();
+    if (!__builtin_isfinite(scale)) return;
+    args.grad_scale *= scale;
+  }
   const AdamWTensor* tensors = args.tensors->data();
   const auto count = static_cast<std::int64_t>(args.tensors->size());
   std::int64_t total = 0;

@@ -119,7 +119,7 @@ void sum_of_squares(const SumOfSquares::Args& args) {
   });
   double sum = 0;
   for (std::int64_t job = 0; job < total; ++job) sum += partial[job];
-  *args.result = sum;
+  *args.result.as<double>() = sum;
 }
 
 }  // namespace ea::simd::EA_TARGET

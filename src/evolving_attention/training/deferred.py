@@ -1,0 +1,130 @@
+"""Optimizer steps on a device that the host does not wait for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from evolving_attention import optim
+from evolving_attention.errors import NonFiniteError
+from evolving_attention.training import batches as b
+from evolving_attention.training import runtime
+from evolving_attention.training.state import TrainerState
+from evolving_attention.training.step import StepOutcome, StepRunner
+
+__all__ = ["DeferredStepRunner", "step_runner"]
+
+
+@dataclass
+class _Pending:
+    """A step that was started: what it takes to do it again."""
+
+    batches: list[b.Batch]
+    random_state: tuple[int, int]
+    step: int
+    epoch: float
+    splits: int
+    tokens: int
+
+
+class DeferredStepRunner(StepRunner):
+    """Starts steps, and learns what they came to when somebody asks.
+
+    Loss, norm and clipping stay on the device, in a log that :meth:`look` reads. From a
+    step that is not finite on the optimizer changes nothing; the look finds out, does
+    that step again as :class:`StepRunner` would, from the same weights with the same
+    dropout, and raises what that raises.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from evolving_attention import _core
+
+        super().__init__(*args, **kwargs)
+        self._log = _core.StepLog()
+        self._pending: list[_Pending] = []
+
+    def run(self, batches: list[b.Batch], state: TrainerState) -> StepOutcome:
+        """Start the step ``state.global_step + 1``; its outcome is not known yet."""
+        self.optimizer.zero_grad()
+        before = runtime.core_random_state()
+        self._accumulate_within_memory(batches, state)
+        self.event("on_pre_optimizer_step")
+        scale = self._log.finish(self.parameters, self.args.max_grad_norm or 0.0)
+        self.optimizer.step(scale=scale)
+        self.event("on_optimizer_step")
+        self.optimizer.zero_grad()
+        tokens = sum(map(b.token_count, batches))
+        self._pending.append(
+            _Pending(
+                batches,
+                before,
+                state.global_step,
+                state.epoch,
+                state.batch_splits,
+                tokens,
+            )
+        )
+        self.is_full = self._log.steps >= self._log.capacity
+        return StepOutcome(math.nan, math.nan, tokens, known=False)
+
+    def look(self, state: TrainerState) -> list[StepOutcome]:
+        """Wait for all steps since the last look, and say what they came to.
+
+        Raises:
+            NonFiniteError: one was not finite; it and those after it changed nothing.
+        """
+        done, self._pending, self.is_full = self._pending, [], False
+        outcomes = []
+        for one, (loss, norm, applied) in zip(done, self._log.look(), strict=True):
+            if not applied:
+                self._repeat(one, state)
+            outcomes.append(StepOutcome(loss, norm, one.tokens))
+        return outcomes
+
+    def _accumulate(self, batches: list[b.Batch], splits: int) -> Any:
+        """Sum gradients of the mean loss; the log gets the losses."""
+        self._log.restart_step()
+        for index, batch in enumerate(batches):
+            rows = b.row_count(batch)
+            for part in b.split_rows(batch, splits):
+                share = b.row_count(part) / rows / len(batches)
+                loss = self.loss_of(b.inputs_of(part))
+                self._log.add_loss(loss, share)
+                (loss if share == 1.0 else loss * share).backward()
+            if index + 1 < len(batches):
+                self.event("on_substep_end")
+
+    def _repeat(self, one: _Pending, state: TrainerState) -> None:
+        """Do a step that was not finite again, to find out where and report it."""
+        state.global_step, state.epoch = one.step, one.epoch
+        state.batch_splits = one.splits
+        runtime.set_core_random_state(one.random_state)
+        StepRunner(
+            self.model,
+            self.optimizer,
+            self.args,
+            loss_of=self.loss_of,
+            event=lambda name: None,
+            on_report=self.on_report,
+        ).run(one.batches, state)
+        raise NonFiniteError(
+            f"step {one.step + 1}: the loss or the gradient was not finite, and was "
+            "when the step was done again; the first time nothing was changed. This "
+            "should not happen: check the device's memory, and please report it",
+            {"step": one.step + 1},
+        )
+
+
+def step_runner(device: str, optimizer: Any, args: Any) -> type[StepRunner]:
+    """The runner for steps there: on a GPU one that does not wait for it.
+
+    That needs an optimizer of this package, which can leave a step out by itself, and
+    ``on_nonfinite="stop"``: to skip a step and go on takes a look at each.
+    """
+    waits = (
+        device == "cpu"
+        or args.on_nonfinite != "stop"
+        or not isinstance(optimizer, (optim.AdamW, optim.RAdam))
+    )
+    return StepRunner if waits else DeferredStepRunner
