@@ -80,3 +80,21 @@ function(ea_backends)
   target_include_directories(ea_backends PRIVATE ${view})
   target_compile_options(ea_backends PRIVATE ${EA_COMPILE_OPTIONS})
 endfunction()
+
+# ea_package(target folder): the extension as _core in a folder with links to
+# the package's Python files, for PYTHONPATH=FOLDER/.. beside other builds.
+function(ea_package target folder)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME _core
+    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN"
+    LIBRARY_OUTPUT_DIRECTORY ${folder})
+  file(MAKE_DIRECTORY ${folder})
+  file(GLOB entries ${CMAKE_SOURCE_DIR}/src/evolving_attention/*)
+  list(FILTER entries EXCLUDE REGEX "\\.so|__pycache__")
+  foreach(entry IN LISTS entries)
+    get_filename_component(name ${entry} NAME)
+    if(NOT EXISTS ${folder}/${name})
+      file(CREATE_LINK ${entry} ${folder}/${name} SYMBOLIC)
+    endif()
+  endforeach()
+  file(COPY_FILE ${EA_DNNL_REAL} ${folder}/${EA_DNNL_FILE} ONLY_IF_DIFFERENT)
+endfunction()

@@ -15,6 +15,9 @@ import evolving_attention as ea
 from evolving_attention import _core, device_names
 
 cpu_only = pytest.mark.skipif(len(ea.devices()) > 1, reason="there is a device here")
+# Builds with the CUDA kernels import everywhere, and find that there is no driver.
+has_kernels = bool(_core.kernel_entries("cuda"))
+WHY = "no NVIDIA driver: looked for libcuda" if has_kernels else "no CUDA kernels"
 
 
 def test_the_cpu_is_a_device():
@@ -29,7 +32,7 @@ def test_the_cpu_is_a_device():
 @cpu_only
 def test_why_there_is_no_gpu_is_said():
     assert list(_core.unusable_devices()) == ["cuda"]
-    with pytest.raises(ea.BackendUnavailable, match="no CUDA kernels"):
+    with pytest.raises(ea.BackendUnavailable, match=WHY):
         _core.resolve_device("cuda:7")
     report = ea.doctor(run_self_test=False)
     assert report["devices"]["usable"] == ea.devices()
@@ -53,7 +56,7 @@ def test_auto_is_the_cpu_and_says_so_once(caplog):
         assert device_names.resolve_device("auto") == "cpu"
     lines = [r.getMessage() for r in caplog.records if "auto" in r.getMessage()]
     assert len(lines) == 1
-    assert "no CUDA kernels" in lines[0]
+    assert WHY in lines[0]
 
 
 def test_tensors_say_where_they_are():
@@ -96,5 +99,5 @@ def test_the_registry_names_the_kernels_of_a_device():
     assert _core.kernel_entries("cpu") == _core.kernel_entries()
     with pytest.raises(ea.KernelNotFound, match=r"ref.* on cpu; .* on cuda"):
         _core.force_kernel("binary", "none")
-    if len(ea.devices()) == 1:
-        assert _core.kernel_entries("cuda") == []
+    if not has_kernels:
+        assert list(ea.devices()) == ["cpu"]

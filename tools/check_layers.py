@@ -48,6 +48,7 @@ LIBRARIES: dict[str, list[str]] = {
     "dnnl.hpp": ["kernels/cpu"],
     "cuda.h": ["kernels/cuda"],
     "cuda_runtime.h": ["kernels/cuda"],
+    "cuda_runtime_api.h": ["kernels/cuda"],
     "cublasLt.h": ["kernels/cuda"],
     "pybind11": ["bindings"],
     "Python.h": ["bindings"],

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Build the host emulation of the CUDA kernels, in its own folder, and run its tests:
 # the very same sources, executed on the CPU between guard pages and compared with ref.
-# Where nvcc is, compile them for a GPU too.
+# Where nvcc is, build the real extension too: it must import on machines without a GPU.
 #
 #   tools/run_cuda_host.sh [PYTEST ARGUMENTS]
 #
@@ -13,8 +13,8 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-python3}
 build=${EA_CUDA_HOST_BUILD:-${TMPDIR:-/tmp}/ea-cuda-host-${UID}}
 if [ $# -eq 0 ]; then
-  set -- "$repo/tests/cuda_host" "$repo/tests/kernels/test_agreement.py" \
-    -k "cuda_host or every_kernel or step_log"
+  set -- "$repo/tests/cuda_host" "$repo/tests/cuda" "$repo/tests/kernels/test_agreement.py" \
+    -k "cuda_host or every_kernel or step_log or test_device"
 fi
 
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
@@ -29,8 +29,10 @@ cmake -S "$repo" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -DEA_CUDA_HOST_TESTS=ON -DEA_CUDA=AUTO -DEA_CUDA_ARCHITECTURES=90a \
   > "$build/cmake.log" || { tail -n 40 "$build/cmake.log"; exit 1; }
 targets=(_core_cuda_host ea_cuda_host_checks)
+real=
 if grep -q '^-- CUDA kernels: ON' "$build/cmake.log"; then
-  targets+=(ea_kernels_cuda)
+  targets+=(_core)
+  real=$build/cuda
 else
   echo "run_cuda_host: no nvcc 12.4 or newer here, or no cublasLt.h (pip install" \
     "nvidia-cublas): nothing is compiled for a GPU"
@@ -43,3 +45,8 @@ PYTHONPATH=$build/cuda_host "$python" -c \
   'import evolving_attention._core as c; print("under test:", c.__file__)'
 PYTHONPATH=$build/cuda_host PYTHONDONTWRITEBYTECODE=1 \
   "$python" -m pytest -q -p no:cacheprovider "$@"
+if [ -n "$real" ]; then
+  PYTHONPATH=$real "$python" -c 'import evolving_attention as ea; print(ea.doctor()["cuda"]["reason"])'
+  PYTHONPATH=$real PYTHONDONTWRITEBYTECODE=1 \
+    "$python" -m pytest -q -p no:cacheprovider "$repo/tests/test_devices.py"
+fi

@@ -21,7 +21,7 @@ cmake -S "$repo" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_PREFIX_PATH="$site;$site/cmeel.prefix" \
   -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" \
   -DPython_EXECUTABLE="$("$python" -c 'import sys; print(sys.executable)')" \
-  -DEA_FAKE_DEVICE_TESTS=ON \
+  -DEA_FAKE_DEVICE_TESTS=ON -DEA_CUDA=OFF \
   > "$build/cmake.log" || { tail -n 40 "$build/cmake.log"; exit 1; }
 cmake --build "$build" -j "$(nproc)" --target _core_fake_device > "$build/build.log" 2>&1 \
   || { grep -E "error|warning" "$build/build.log" | head -n 40; exit 1; }

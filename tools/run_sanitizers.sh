@@ -39,7 +39,7 @@ cmake -S "$repo" -B "$build" -G Ninja \
   -DCMAKE_PREFIX_PATH="$site;$site/cmeel.prefix" \
   -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" \
   -DPython_EXECUTABLE="$("$python" -c 'import sys; print(sys.executable)')" \
-  -DEA_SANITIZE="$sanitizers" -DCMAKE_INSTALL_PREFIX="$package" > "$build/cmake.log" \
+  -DEA_SANITIZE="$sanitizers" -DEA_CUDA=OFF -DCMAKE_INSTALL_PREFIX="$package" > "$build/cmake.log" \
   || { tail -n 40 "$build/cmake.log"; exit 1; }
 cmake --build "$build" -j "$(nproc)" > "$build/build.log" 2>&1 \
   || { grep -E "error|warning" "$build/build.log" | head -n 40; exit 1; }

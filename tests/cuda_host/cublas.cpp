@@ -2,6 +2,9 @@
 // kernel, so that the guards around its operands hold here too.
 #include "kernels/cuda/cublas.h"
 
+#include <cstdlib>
+#include <cstring>
+
 #include "runtime/bfloat16.h"
 
 namespace ea::cuda {
@@ -38,6 +41,13 @@ void lt_product(cudaStream_t stream, DType dtype, const MatMulProblem& p) {
          p);
 }
 
-std::string cublas_report() { return "the emulation"; }
+std::string cublas_report() {
+  const char* const amiss = std::getenv("EA_EMULATED_CUDA");
+  if (amiss != nullptr && std::strcmp(amiss, "no_cublas") == 0) {
+    fail<BackendUnavailable>("cuda", "cuBLASLt was not found. Looked at:\n  {}",
+                             "libcublasLt.so.13: no such file");
+  }
+  return "the emulation";
+}
 
 }  // namespace ea::cuda

@@ -10,15 +10,15 @@
 
 namespace ea::cuda {
 
-void* allocate_scratch(cudaStream_t, std::size_t bytes) {
+MemoryBlock allocate_scratch(cudaStream_t, std::size_t bytes) {
   emulation::Buffer& made = emulation::Arena::current()->add(
       "scratch", bytes, emulation::Access::write);
   made.allow_host();
-  return made.data();
+  return {made.data(), bytes};
 }
 
-void free_scratch(cudaStream_t, void* data) noexcept {
-  emulation::Arena::current()->free(data);
+void free_scratch(cudaStream_t, MemoryBlock block) noexcept {
+  emulation::Arena::current()->free(block.data);
 }
 
 }  // namespace ea::cuda

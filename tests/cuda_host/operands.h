@@ -4,6 +4,7 @@
 
 #include "guarded.h"
 #include "kernels/activation.h"
+#include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -190,6 +191,27 @@ struct List<StepScale> {
     o.in("previous", a.previous);
     o.out("scale", a.scale);
   }
+};
+
+template <>
+struct List<Copy> {
+  static void of(Copy::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.out("y", a.y);
+  }
+};
+
+template <>
+struct List<Cast> {
+  static void of(Cast::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.out("y", a.y);
+  }
+};
+
+template <>
+struct List<Fill> {
+  static void of(Fill::Args& a, Operands& o) { o.out("y", a.y); }
 };
 
 }  // namespace ea::emulation

@@ -1,22 +1,51 @@
-// Registers the emulated kernels as implementation "cuda_host", after all
-// others: they run where a test forces them.
+// Registers the emulated kernels twice: as implementation "cuda_host" on the
+// CPU, after all others, where a test forces them; and as those of the device
+// "cuda", whose memory nothing but they can reach.
+#include "arena.h"
+#include "kernels/cuda/api.h"
 #include "kernels/cuda/list.h"
+#include "kernels/cuda/probe.h"
 #include "kernels/registry.h"
 #include "operands.h"
+#include "runtime_api.h"
 
 namespace ea {
 
 namespace {
 
-struct Emulated {
+struct OnTheCpu {
   template <typename K, auto entry>
   void kernel(bool (*supports)(const typename K::Args&)) const {
     register_kernel<K>("cuda_host", emulation::guarded<K, entry>, supports);
   }
 };
 
+// After the copies that were started before it, as on a GPU.
+template <typename K, auto entry>
+void on_its_device(const typename K::Args& args) {
+  detail::Places places;
+  detail::find_places(args, places);
+  const cuda::UseDevice use(places.first.index);
+  emulation::finish_stream();
+  const fake::Arena::Open open;
+  emulation::guarded<K, entry>(args);
+}
+
+struct OnTheDevice {
+  template <typename K, auto entry>
+  void kernel(bool (*supports)(const typename K::Args&)) const {
+    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K, entry>,
+                       supports);
+  }
+};
+
 }  // namespace
 
-void register_cuda_host_kernels() { cuda::for_each_kernel(Emulated{}); }
+void register_cuda_host_kernels() {
+  cuda::for_each_kernel(OnTheCpu{});
+  cuda::for_each_kernel(OnTheDevice{});
+  cuda::for_each_copy(OnTheDevice{});
+  register_device_probe(DeviceType::cuda, cuda::probe);
+}
 
 }  // namespace ea

@@ -54,6 +54,11 @@ int num_threads() {
   return value;
 }
 
+const std::string& cuda_visible_devices() {
+  static const std::string value = text("CUDA_VISIBLE_DEVICES");
+  return value;
+}
+
 const std::string& cublas_lt() {
   static const std::string value = text("EA_CUBLASLT");
   return value;

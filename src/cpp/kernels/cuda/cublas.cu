@@ -23,12 +23,17 @@ void check(cublasStatus_t status, const char* what) {
               cublas_lt().status_string(status));
 }
 
+int current_device() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "matmul");
+  return device;
+}
+
+// A handle belongs to the device that was current when it was made.
 cublasLtHandle_t handle() {
-  static const cublasLtHandle_t one = [] {
-    cublasLtHandle_t made = nullptr;
-    check(cublas_lt().create(&made), "cublasLtCreate");
-    return made;
-  }();
+  static std::map<int, cublasLtHandle_t> all;
+  cublasLtHandle_t& one = all[current_device()];
+  if (one == nullptr) check(cublas_lt().create(&one), "cublasLtCreate");
   return one;
 }
 
@@ -138,12 +143,6 @@ Plan make_plan(DType dtype, const MatMulProblem& p) {
   return plan;
 }
 
-int current_device() {
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "matmul");
-  return device;
-}
-
 // Plans are small and a run has some hundreds of shapes: kept until the end.
 const Plan& find_plan(DType dtype, const MatMulProblem& p) {
   static std::map<Key, Plan> plans;
@@ -174,8 +173,8 @@ const Plan& find_plan(DType dtype, const MatMulProblem& p) {
 void lt_product(cudaStream_t stream, DType dtype, const MatMulProblem& p) {
   const Scratch<unsigned char> workspace(stream, kWorkspace);
   const float beta = 0.0f;
-  // A plan names the bias of one product at a time; starting one takes some
-  // microseconds.
+  // Guards plans and handles, and a plan names the bias of one product at a
+  // time; starting one takes some microseconds.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const Plan& plan = find_plan(dtype, p);

@@ -4,6 +4,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
@@ -66,5 +67,10 @@ void matmul(const MatMul::Args& args);
 // Whether the shared memory of a block holds what a convolution over so many
 // heads needs.
 bool conv_fits(std::int64_t heads, const TensorView& weight);
+
+// These take all element types.
+void copy(const Copy::Args& args);
+void cast(const Cast::Args& args);
+void fill(const Fill::Args& args);
 
 }  // namespace ea::cuda

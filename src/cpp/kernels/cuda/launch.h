@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/cuda/stream.h"
 #include "runtime/check.h"
 
 #if defined(__CUDACC__)
@@ -26,19 +27,7 @@
 
 namespace ea::cuda {
 
-// Everything runs on the default stream until the runtime hands out streams.
-inline cudaStream_t current_stream() { return nullptr; }
-
 #if defined(__CUDACC__)
-
-inline void check_cuda(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  if (status == cudaErrorMemoryAllocation) {
-    fail<OutOfMemory>(what, "{}", cudaGetErrorString(status));
-  }
-  fail<Error>(what, "CUDA: {} ({})", cudaGetErrorString(status),
-              cudaGetErrorName(status));
-}
 
 // Shared memory beyond this many bytes must be asked for kernel by kernel.
 constexpr std::size_t kPlainShared = 48 * 1024;

@@ -112,4 +112,12 @@ void for_each_kernel(const To& to) {
   to.template kernel<StepScale, step_scale>(nullptr);
 }
 
+// Those that the CPU has no list for: see kernels/copy.h.
+template <typename To>
+void for_each_copy(const To& to) {
+  to.template kernel<Copy, copy>(nullptr);
+  to.template kernel<Cast, cast>(nullptr);
+  to.template kernel<Fill, fill>(nullptr);
+}
+
 }  // namespace ea::cuda

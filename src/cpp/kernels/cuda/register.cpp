@@ -1,20 +1,37 @@
-// Registers the kernels of list.h as implementation "cuda" of that device.
+// Registers the kernels of list.h as implementation "cuda" of that device, and
+// how to look for GPUs.
+#include "kernels/cuda/api.h"
 #include "kernels/cuda/list.h"
+#include "kernels/cuda/probe.h"
 #include "kernels/registry.h"
 
 namespace ea {
 
 namespace {
 
+// Starts kernels on the device of the arguments.
+template <typename K, auto entry>
+void on_its_device(const typename K::Args& args) {
+  detail::Places places;
+  detail::find_places(args, places);
+  const cuda::UseDevice use(places.first.index);
+  entry(args);
+}
+
 struct Real {
   template <typename K, auto entry>
   void kernel(bool (*supports)(const typename K::Args&)) const {
-    register_kernel<K>(DeviceType::cuda, "cuda", entry, supports);
+    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K, entry>,
+                       supports);
   }
 };
 
 }  // namespace
 
-void register_cuda_kernels() { cuda::for_each_kernel(Real{}); }
+void register_cuda_kernels() {
+  cuda::for_each_kernel(Real{});
+  cuda::for_each_copy(Real{});
+  register_device_probe(DeviceType::cuda, cuda::probe);
+}
 
 }  // namespace ea

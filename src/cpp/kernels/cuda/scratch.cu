@@ -1,18 +1,29 @@
-// Scratch memory from the device's own stream-ordered pool.
+// Scratch memory is counted like that of tensors.
 #include "kernels/cuda/scratch.h"
+
+#include "kernels/cuda/device.h"
 
 namespace ea::cuda {
 
-void* allocate_scratch(cudaStream_t stream, std::size_t bytes) {
-  void* data = nullptr;
-  check_cuda(cudaMallocAsync(&data, bytes, stream), "scratch");
-  return data;
+namespace {
+
+int current_device() {
+  int index = 0;
+  check_cuda(cudaGetDevice(&index), "scratch");
+  return index;
 }
 
-// Called by destructors, which cannot throw; an error that lasts shows at the
-// next launch.
-void free_scratch(cudaStream_t stream, void* data) noexcept {
-  static_cast<void>(cudaFreeAsync(data, stream));
+}  // namespace
+
+MemoryBlock allocate_scratch(cudaStream_t, std::size_t bytes) {
+  return allocate_on(current_device(), bytes);
+}
+
+// Called by destructors, which cannot throw.
+void free_scratch(cudaStream_t, MemoryBlock block) noexcept {
+  int index = 0;
+  static_cast<void>(cudaGetDevice(&index));
+  deallocate_on(index, block);
 }
 
 }  // namespace ea::cuda

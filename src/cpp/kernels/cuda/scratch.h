@@ -5,35 +5,35 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.h"
+#include "runtime/allocator.h"
 
 namespace ea::cuda {
 
-// In stream order: what was freed may be used again by later work on `stream`.
-void* allocate_scratch(cudaStream_t stream, std::size_t bytes);
-void free_scratch(cudaStream_t stream, void* data) noexcept;
+// In stream order: what was freed may be used again by later work on `stream`,
+// which is that of the current device.
+MemoryBlock allocate_scratch(cudaStream_t stream, std::size_t bytes);
+void free_scratch(cudaStream_t stream, MemoryBlock block) noexcept;
 
 // `count` elements whose values are not set.
 template <typename T>
 class Scratch {
  public:
-  Scratch(cudaStream_t stream, std::int64_t count)
-      : stream_(stream),
-        data_(count == 0
-                  ? nullptr
-                  : static_cast<T*>(allocate_scratch(
-                        stream, static_cast<std::size_t>(count) * sizeof(T)))) {
+  Scratch(cudaStream_t stream, std::int64_t count) : stream_(stream) {
+    if (count == 0) return;
+    block_ =
+        allocate_scratch(stream, static_cast<std::size_t>(count) * sizeof(T));
   }
   ~Scratch() {
-    if (data_ != nullptr) free_scratch(stream_, data_);
+    if (block_.data != nullptr) free_scratch(stream_, block_);
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  T* data() const { return data_; }
+  T* data() const { return static_cast<T*>(block_.data); }
 
  private:
   cudaStream_t stream_;
-  T* data_;
+  MemoryBlock block_;
 };
 
 }  // namespace ea::cuda

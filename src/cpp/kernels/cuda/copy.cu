@@ -1,0 +1,136 @@
+// Copies between layouts, conversions and fills, of any element type.
+#include <type_traits>
+
+#include "kernels/copy.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/vec.cuh"
+
+namespace ea::cuda {
+
+namespace {
+
+constexpr int kThreads = 256;
+
+// The axes, innermost first, neighbours joined where both sides allow it.
+struct Axes {
+  int rank = 0;
+  std::int64_t size[Shape::kMaxRank];
+  std::int64_t step_x[Shape::kMaxRank];
+  std::int64_t step_y[Shape::kMaxRank];
+};
+
+Axes joined_axes(const TensorView& x, const TensorView& y) {
+  Axes axes;
+  for (int axis = y.shape.rank() - 1; axis >= 0; --axis) {
+    const std::int64_t size = y.shape[axis];
+    if (size == 1) continue;
+    const int last = axes.rank - 1;
+    if (last >= 0 && x.strides[axis] == axes.size[last] * axes.step_x[last] &&
+        y.strides[axis] == axes.size[last] * axes.step_y[last]) {
+      axes.size[last] *= size;
+      continue;
+    }
+    axes.size[axes.rank] = size;
+    axes.step_x[axes.rank] = x.strides[axis];
+    axes.step_y[axes.rank] = y.strides[axis];
+    ++axes.rank;
+  }
+  return axes;
+}
+
+// One element of its size per thread, whatever its type.
+template <typename Word>
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(const Word* x, Word* y, std::int64_t n, Axes axes) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n) return;
+  std::int64_t rest = i;
+#pragma unroll
+  for (int axis = 0; axis < Shape::kMaxRank; ++axis) {
+    if (axis >= axes.rank) break;
+    const std::int64_t next = rest / axes.size[axis];
+    const std::int64_t here = rest - next * axes.size[axis];
+    x += here * axes.step_x[axis];
+    y += here * axes.step_y[axis];
+    rest = next;
+  }
+  *y = *x;
+}
+
+template <typename To, typename From>
+__device__ inline To converted(From value) {
+  if constexpr (std::is_same_v<To, bfloat16>) {
+    return bfloat16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, bfloat16>) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+template <typename From, typename To>
+__global__ void __launch_bounds__(kThreads)
+    cast_kernel(const From* x, To* y, std::int64_t n) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n) y[i] = converted<To>(x[i]);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    fill_kernel(T* y, T value, std::int64_t n) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n) y[i] = value;
+}
+
+template <typename Word>
+void copy_as(const Copy::Args& args) {
+  const std::int64_t n = args.y.numel();
+  launch(current_stream(), blocks_for(n, kThreads), kThreads, 0,
+         copy_kernel<Word>, args.x.as<const Word>(), args.y.as<Word>(), n,
+         joined_axes(args.x, args.y));
+}
+
+}  // namespace
+
+void copy(const Copy::Args& args) {
+  switch (size_of(args.y.dtype)) {
+    case 1:
+      return copy_as<std::uint8_t>(args);
+    case 2:
+      return copy_as<std::uint16_t>(args);
+    case 4:
+      return copy_as<std::uint32_t>(args);
+    default:
+      return copy_as<std::uint64_t>(args);
+  }
+}
+
+void cast(const Cast::Args& args) {
+  const std::int64_t n = args.y.numel();
+  visit_dtype(args.x.dtype, Cast::name, [&](auto from) {
+    using From = typename decltype(from)::type;
+    visit_dtype(args.y.dtype, Cast::name, [&](auto to) {
+      using To = typename decltype(to)::type;
+      launch(current_stream(), blocks_for(n, kThreads), kThreads, 0,
+             cast_kernel<From, To>, args.x.as<const From>(), args.y.as<To>(),
+             n);
+    });
+  });
+}
+
+void fill(const Fill::Args& args) {
+  const std::int64_t n = args.y.numel();
+  visit_dtype(args.y.dtype, Fill::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T value{};
+    if constexpr (std::is_same_v<T, bfloat16>) {
+      value = bfloat16(static_cast<float>(args.value));
+    } else {
+      value = static_cast<T>(args.value);
+    }
+    launch(current_stream(), blocks_for(n, kThreads), kThreads, 0,
+           fill_kernel<T>, args.y.as<T>(), value, n);
+  });
+}
+
+}  // namespace ea::cuda

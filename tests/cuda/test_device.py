@@ -1,0 +1,103 @@
+"""A CUDA device: its memory, and copies to, on and from it.
+
+Runs where there is a GPU, and on the emulated CUDA of tests/cuda_host
+(tools/run_cuda_host.sh). There the very same sources run on the CPU: copies that are
+asynchronous happen as late as they may, memory of the device faults where the host
+touches it, and every kernel runs between guard pages in two orders that must give the
+same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+if len(ea.devices()) == 1 or ("copy", "cuda") not in {
+    (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
+}:
+    pytest.skip("no GPU, and no emulation of one", allow_module_level=True)
+
+FIRST, LAST = "cuda:0", list(ea.devices())[-1]
+
+
+def on(device: str, value: Any, **options: Any) -> ea.Tensor:
+    return ea.Tensor(value, device=device, **options)
+
+
+def host(tensor: Any) -> np.ndarray:
+    return np.array(tensor.to("cpu").numpy())
+
+
+# --- memory and copies ----------------------------------------------------------------
+
+
+def test_memory_is_counted_limited_and_given_back():
+    device = LAST
+    before = _core.current_memory(device)
+    _core.reset_peak_memory(device)
+    t = on(device, np.zeros(1000, np.float32))
+    assert _core.current_memory(device) - before == 4096
+    del t
+    assert _core.current_memory(device) == before
+    assert _core.peak_memory(device) == before + 4096
+    _core.set_memory_limit(before + 4096, device)
+    try:
+        kept = on(device, np.zeros(1000, np.float32))
+        with pytest.raises(
+            ea.OutOfMemory, match=r"256 bytes on cuda:\d: beyond the lim"
+        ):
+            on(device, [1.0])
+        assert host(kept).sum() == 0
+    finally:
+        _core.set_memory_limit(0, device)
+
+
+def test_uploads_need_nothing_of_the_host_afterwards():
+    rng = np.random.default_rng(0)
+    source = np.empty(0, np.float32)
+    kept = []
+    for size in [5, 1 << 18, 3 << 20, 1, (1 << 18) + 1, *[70_000] * 60]:  # 36 MiB
+        source = rng.standard_normal(size).astype(np.float32)
+        kept.append((on("cuda", source), source.copy()))
+        source[:] = np.nan
+    for tensor, values in kept:
+        assert np.array_equal(host(tensor), values)
+
+
+@pytest.mark.skipif(FIRST == LAST, reason="one GPU alone")
+def test_copies_between_devices_come_after_what_they_copy():
+    values = np.arange(1 << 16, dtype=np.float32)
+    a = on(FIRST, values)
+    b = (a + a).to(LAST)
+    del a
+    c = b.to(FIRST)
+    b.copy_(on(LAST, np.zeros_like(values)))
+    assert np.array_equal(host(c), 2 * values)
+    assert host(b).sum() == 0
+
+
+DTYPES = ("float32", "bfloat16", "float64", "int64", "int32", "uint8")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type_is_copied_and_converted(dtype: str):
+    values = np.arange(2 * 3 * 5).reshape(2, 3, 5) * 1.5
+    t = ea.Tensor(values, dtype=dtype)
+    there = t.to("cuda")
+    assert np.array_equal(host(there.transpose(0, 2)), host(t.transpose(0, 2)))
+    assert np.array_equal(host(there[1:2]), host(t[1:2]))
+    for other in DTYPES:
+        converted = there.to(other)
+        assert (converted.device, converted.dtype) == (FIRST, other)
+        assert np.array_equal(host(converted), host(t.to(other)))
+
+
+def test_float64_is_not_computed():
+    t = on("cuda", [1.0], dtype="float64")
+    with pytest.raises(ea.KernelNotFound, match=r"none takes these.* cuda:0"):
+        t + t
