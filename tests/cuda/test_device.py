@@ -81,6 +81,58 @@ def test_copies_between_devices_come_after_what_they_copy():
     assert host(b).sum() == 0
 
 
+class Lent:
+    """A tensor of another library, which notes how it is asked for."""
+
+    def __init__(self, tensor: ea.Tensor) -> None:
+        self.tensor, self.asked = tensor, []
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.asked.append(options)
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+def test_tensors_are_lent_in_the_order_of_the_queues():
+    values = np.arange(5, dtype=np.float32)
+    t = on(LAST, values)
+    lent = Lent(t + t)
+    taken = ea.from_dlpack(lent)
+    (options,) = lent.asked
+    assert options["stream"] > 2  # our queue of cuda:1, not a default one
+    del lent
+    assert taken.device == LAST
+    assert np.array_equal(host(taken + t), 3 * values)
+    waits = _core.host_waits()
+    del taken  # its owner may use the memory again at once
+    assert _core.host_waits() == waits + 1
+    for stream in (None, 1, 2, -1, options["stream"]):
+        capsule = t.__dlpack__(stream=stream)
+        del capsule
+    assert _core.host_waits() == waits + 1
+    assert np.array_equal(host(t), values)
+
+
+def test_torch_shares_memory_both_ways():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU")
+    t = on(FIRST, np.arange(1 << 20, dtype=np.float32))
+    for _ in range(20):  # so that one who does not wait is late
+        t = t + t
+        theirs = torch.from_dlpack(t) * 2
+        ours = ea.from_dlpack(theirs) * 0.25
+        t = ours + 0.0
+        del theirs, ours
+    assert np.array_equal(host(t), np.arange(1 << 20, dtype=np.float32))
+    held = torch.from_dlpack(t)
+    held.fill_(7)
+    torch.cuda.synchronize()
+    assert (host(t) == 7).all()
+
+
 DTYPES = ("float32", "bfloat16", "float64", "int64", "int32", "uint8")
 
 

@@ -69,12 +69,27 @@ DType dtype_of_type(const DLDataType& type) {
                    static_cast<int>(type.code), static_cast<int>(type.bits));
 }
 
+// How the array API names CUDA's queues: the legacy default one, which is also
+// meant by None; and a consumer that sees to the order of all work by itself.
+constexpr std::intptr_t kDefaultStream = 1, kNoStream = -1;
+
 // Owns what an exported tensor points to.
 struct Exported {
   DLManagedTensor managed{};
   Tensor tensor;
   std::unique_ptr<Loan> loan;
   Shape shape, strides;
+  std::intptr_t stream = kNoStream;  // of the consumer, on a device
+
+  // What we do with the memory next comes after what the consumer did with it.
+  ~Exported() {
+    const Device device = tensor.device();
+    if (device.is_cpu() || stream == kNoStream) return;
+    try {
+      device_backend(device).follow(device.index, stream);
+    } catch (const Error&) {  // a device that fails says so at its next use
+    }
+  }
 };
 
 // Throws BackendUnavailable for devices that this build or machine lacks.
@@ -89,9 +104,18 @@ Device device_of(const DLDevice& in) {
   return device;
 }
 
+// The capsule, whose memory our queue of its device may use at once.
 py::object ask_for_capsule(const py::object& object) {
   try {
-    return object.attr("__dlpack__")();
+    if (!py::hasattr(object, "__dlpack_device__")) {
+      return object.attr("__dlpack__")();
+    }
+    const auto [type, index] =
+        object.attr("__dlpack_device__")().cast<std::pair<int, int>>();
+    const Device device = device_of({type, index});
+    const std::intptr_t ours = device_backend(device).stream(device.index);
+    if (ours == 0) return object.attr("__dlpack__")();
+    return object.attr("__dlpack__")(py::arg("stream") = ours);
   } catch (const py::error_already_set& e) {
     if (!e.matches(PyExc_BufferError)) throw;
     fail<InputError>("from_dlpack",
@@ -105,8 +129,13 @@ std::int32_t dlpack_type(DeviceType type) {
   return type == DeviceType::cpu ? kDLCPU : kDLCUDA;
 }
 
-py::capsule to_dlpack(const Tensor& t) {
+py::capsule to_dlpack(const Tensor& t, std::intptr_t stream) {
   auto owned = std::make_unique<Exported>();
+  const Device device = t.device();
+  if (!device.is_cpu() && stream != kNoStream) {
+    device_backend(device).precede(device.index, stream);
+  }
+  owned->stream = stream;
   owned->tensor = t;
   owned->loan = std::make_unique<Loan>(t.storage());
   owned->shape = t.shape();
@@ -158,9 +187,12 @@ py::capsule lend_dlpack(const Var& self, const py::kwargs& options) {
                  self.device().is_cpu() ? "CPU" : name_of(self.device()),
                  py::str(here).cast<std::string>()));
     }
-    return to_dlpack(to_device(self.data(), kCpu));
+    return to_dlpack(to_device(self.data(), kCpu), kNoStream);
   }
-  return to_dlpack(copies ? clone(self.data()) : self.data());
+  const py::object given = option("stream");
+  const std::intptr_t stream =
+      given.is_none() ? kDefaultStream : given.cast<std::intptr_t>();
+  return to_dlpack(copies ? clone(self.data()) : self.data(), stream);
 }
 
 Tensor from_dlpack(const py::object& object) {
@@ -180,8 +212,10 @@ Tensor from_dlpack(const py::object& object) {
     std::copy_n(in.strides, in.ndim, &strides[0]);
   }
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
-  auto release = [managed] {
+  auto release = [managed, device] {
     if (managed->deleter == nullptr || Py_IsInitialized() == 0) return;
+    // Its owner may use the memory at once, on a queue that we do not know.
+    if (!device.is_cpu()) synchronize(device);
     const py::gil_scoped_acquire gil;
     managed->deleter(managed);
   };

@@ -41,6 +41,14 @@ class DeviceBackend {
                     std::size_t bytes) = 0;
   // Returns when all work handed over so far is done.
   virtual void synchronize(int index) = 0;
+
+  // The queue of work as a number that other libraries of this device know it
+  // by, for exchange without waiting; 0 where the device has none.
+  virtual std::intptr_t stream(int) const { return 0; }
+  // Later work of `other`, a queue of another library, comes after ours so far;
+  // and ours after that of `other`.
+  virtual void precede(int, std::intptr_t) {}
+  virtual void follow(int, std::intptr_t) {}
 };
 
 // What a look for devices found: a backend, or why there is none: what was

@@ -116,12 +116,29 @@ class Cuda final : public DeviceBackend {
     target.done.wait_on(source.stream);
   }
 
+  std::intptr_t stream(int index) const override {
+    return reinterpret_cast<std::intptr_t>(gpu(index).stream);
+  }
+  void precede(int index, std::intptr_t other) override {
+    order(index, gpu(index).stream, reinterpret_cast<cudaStream_t>(other));
+  }
+  void follow(int index, std::intptr_t other) override {
+    order(index, reinterpret_cast<cudaStream_t>(other), gpu(index).stream);
+  }
+
   void synchronize(int index) override {
     const UseDevice use(index);
     check_cuda(cudaStreamSynchronize(gpu(index).stream), "synchronize");
   }
 
  private:
+  static void order(int index, cudaStream_t first, cudaStream_t second) {
+    const UseDevice use(index);
+    Event done(index);
+    done.record(first);
+    done.wait_on(second);
+  }
+
   std::vector<std::string> descriptions_;
 };
 
