@@ -1,0 +1,76 @@
+"""Training on a CUDA device: the CPU's within stated bounds, and the same bits twice.
+
+Runs where there is a GPU, and on the emulated CUDA of tests/cuda_host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_models import draw, labels_for, tiny
+
+import evolving_attention as ea
+from evolving_attention import _core, optim
+
+if len(ea.devices()) == 1 or ("copy", "cuda") not in {
+    (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
+}:
+    pytest.skip("no GPU, and no emulation of one", allow_module_level=True)
+
+LAST = list(ea.devices())[-1]
+EVOLVING = ea.attention.Evolving(0.3, 0.4)
+# Largest difference from the CPU over three steps: of loss and gradient norm, relative;
+# of the weights, in steps of the learning rate. In float32 sums differ in their last
+# bits. A bfloat16 has 8 bits, so that an activation that falls to the other neighbour
+# moves what follows by 2^-8, and weights below 1 lie up to 2^-8 = 4 steps apart: two.
+BOUNDS = {"float32": (2e-6, 2e-6, 0.01), "bfloat16": (2.0**-6, 2.0**-5, 8.0)}
+
+
+def train(device: str, name: str, attention: Any, dtype: str) -> dict[str, Any]:
+    """Losses, norms and weights of three clipped steps."""
+    model = tiny(name, attention, dtype, num_hidden_layers=2).to(device).train()
+    optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+    batch = draw((5, 9, 1), model.config.model_type)
+    inputs = {**batch.packed(), "labels": labels_for(model, batch)}
+    log = _core.StepLog()
+    ea.manual_seed(5)
+    waits = _core.host_waits()
+    for _ in range(3):
+        loss = model(**inputs).loss
+        loss.backward()
+        log.add_loss(loss, 1.0)
+        optimizer.step(scale=log.finish(list(model.parameters()), 0.5))
+        optimizer.zero_grad()
+    assert _core.host_waits() == waits
+    rows = np.array(log.look())
+    assert _core.host_waits() == waits + (device != "cpu")
+    assert rows[:, 2].all()
+    return {"log": rows, **model.state_dict()}
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+@pytest.mark.parametrize("attention", [None, EVOLVING], ids=["vanilla", "evolving"])
+@pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForMaskedLM"])
+def test_training_agrees_with_the_cpu(name: str, attention: Any, dtype: str):
+    of_loss, of_norm, steps = BOUNDS[dtype]
+    want = train("cpu", name, attention, dtype)
+    got = train(LAST, name, attention, dtype)
+    ours, theirs = got.pop("log"), want.pop("log")
+    np.testing.assert_allclose(ours[:, 0], theirs[:, 0], rtol=of_loss)
+    np.testing.assert_allclose(ours[:, 1], theirs[:, 1], rtol=of_norm)
+    for key, value in want.items():
+        difference = np.abs(got[key].astype(np.float64) - value.astype(np.float64))
+        # A shift of all keys changes no softmax: the gradient is noise alone.
+        noise = key.endswith("key.bias")
+        assert difference.max() <= (8.0 if noise else steps) * 1e-3, key
+
+
+def test_training_twice_gives_the_same_bits():
+    first, second = (
+        train("cuda", "BertForMaskedLM", EVOLVING, "bfloat16") for _ in range(2)
+    )
+    assert {k: v.tobytes() for k, v in first.items()} == {
+        k: v.tobytes() for k, v in second.items()
+    }
