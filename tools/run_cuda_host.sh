@@ -14,7 +14,7 @@ python=${PYTHON:-python3}
 build=${EA_CUDA_HOST_BUILD:-${TMPDIR:-/tmp}/ea-cuda-host-${UID}}
 if [ $# -eq 0 ]; then
   set -- "$repo/tests/cuda_host" "$repo/tests/cuda" "$repo/tests/kernels/test_agreement.py" \
-    -k "cuda_host or every_kernel or step_log or test_device or test_training"
+    -k "cuda_host or every_kernel or step_log or test_device or test_training or test_ops"
 fi
 
 site=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')

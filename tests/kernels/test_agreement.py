@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 import pytest
+from support.bounds import assert_agrees
 from support.cases import (
     Case,
-    as_float64,
     followed,
     forced,
     kernel_calls,
@@ -70,47 +70,6 @@ OWN_TEST = {"adamw", "radam", "record_loss", "step_scale", "sum_of_squares"}
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
 FAST = [(kernel, one) for kernel, one in ENTRIES if one != "ref"]
 DTYPES = ("float32", "bfloat16", "float64")
-
-# The bounds. Two correct kernels differ
-# - in the last bits of each element: RELATIVE of it. float32: the stated error of the
-#   vector functions, a few units of 2^-24; bfloat16: one step to the neighbour, 2^-7;
-# - in the order of sums: an error of 2^-24 per term that grows like a random walk, so
-#   STEP sqrt(terms) of the largest element (or of the terms, where a case says that
-#   they cancel). Sums run in float32 for bfloat16 too.
-RELATIVE = {"float32": 2.0**-21, "bfloat16": 2.0**-7, "float64": 2.0**-50}
-STEP = {"float32": 4 * 2.0**-24, "bfloat16": 4 * 2.0**-24, "float64": 4 * 2.0**-53}
-# What a backward pass makes of a forward result that was rounded to the neighbour.
-DOWNSTREAM = {"float32": 2.0**-20, "bfloat16": 2.0**-6, "float64": 2.0**-49}
-
-
-def assert_agrees(
-    got,
-    want,
-    *,
-    dtype: str,
-    terms: int,
-    downstream=False,
-    cancels=0.0,
-    roundings=1,
-    at: str,
-):
-    assert got.dtype == want.dtype, at
-    assert got.shape == want.shape, at
-    got, want = as_float64(got), as_float64(want)
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(want), err_msg=at)
-    scale = np.max(np.abs(want), initial=cancels, where=np.isfinite(want))
-    relative = RELATIVE[dtype] * roundings
-    bound = STEP[dtype] * math.sqrt(terms) * scale + relative * np.abs(want)
-    if downstream:
-        bound = bound + DOWNSTREAM[dtype] * scale
-    error = np.where(np.isfinite(want), np.abs(got - want), 0.0)
-    over = error > bound
-    if over.any():
-        worst = np.unravel_index(np.argmax(error - bound), error.shape)
-        raise AssertionError(
-            f"{at}: {over.sum()} of {over.size} elements differ; at {worst} got "
-            f"{got[worst]}, ref {want[worst]}, bound {bound[worst]:.3g}"
-        )
 
 
 @functools.cache

@@ -63,12 +63,14 @@ class Case:
             arrays = [np.asarray(np.round(a * 4) / 4) for a in arrays]
         return arrays
 
-    def tensors(self, dtype: str) -> list:
-        """The inputs as tensors of a type."""
+    def tensors(self, dtype: str, device: str = "cpu") -> list:
+        """The inputs as tensors of a type on a device."""
         from evolving_attention import _core
 
         return [
-            _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
+            _core.Tensor(
+                round_to(a, dtype), dtype=dtype, requires_grad=True, device=device
+            )
             for a in self.draw()
         ]
 
@@ -88,23 +90,24 @@ def as_float64(tensor: object) -> np.ndarray:
     return np.array(np.asarray(tensor), dtype=np.float64)
 
 
-def run_case(case: Case, dtype: str) -> list[np.ndarray]:
+def run_case(case: Case, dtype: str, device: str = "cpu") -> list[np.ndarray]:
     """Run a case forward and backward; return output and gradients in their own type.
 
     The random state is set first, so that dropout draws the same bits every time.
     """
     from evolving_attention import _core
+    from evolving_attention.device_names import host_array
 
     _core.manual_seed(7)
-    inputs = case.tensors(dtype)
+    inputs = case.tensors(dtype, device)
     out = case.call(*inputs)
     dy = round_to(case.cotangent(out.shape), out.dtype)
-    out.backward(_core.Tensor(dy, dtype=out.dtype))
-    results = [np.array(np.asarray(out))]
+    out.backward(_core.Tensor(dy, dtype=out.dtype, device=device))
+    results = [np.array(host_array(out))]
     for tensor, shape in zip(inputs, case.shapes, strict=True):
         assert tensor.grad is not None, f"{case}: no gradient of shape {shape}"
         assert tensor.grad.shape == shape
-        results.append(np.array(np.asarray(tensor.grad)))
+        results.append(np.array(host_array(tensor.grad)))
     return results
 
 

@@ -1,0 +1,53 @@
+"""Every op on a CUDA device agrees with the CPU's reference, forward and backward.
+
+The cases are those of all kernels' tests. On the emulated CUDA the large ones are left
+out: tests/kernels/test_agreement.py has each kernel on them there.
+"""
+
+from __future__ import annotations
+
+import pytest
+from support.bounds import assert_agrees
+from support.cases import Case, followed, forced, run_case
+from support.table import CASES
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+if len(ea.devices()) == 1 or ("copy", "cuda") not in {
+    (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
+}:
+    pytest.skip("no GPU, and no emulation of one", allow_module_level=True)
+
+DEVICE, WHAT = list(ea.devices().items())[-1]
+HERE = [case for case in CASES if "emulated" not in WHAT or not case.wide]
+# Ops that have no CUDA kernels yet.
+WITHOUT = {"batch_norm", "conv1d", "weight_norm"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", HERE, ids=str)
+def test_agrees_with_the_cpu(case: Case, dtype: str):
+    if dtype not in case.dtypes:
+        pytest.skip(f"not in {dtype}")
+    try:
+        got = run_case(case, dtype, DEVICE)
+    except ea.KernelNotFound:
+        assert case.op in WITHOUT
+        return
+    assert case.op not in WITHOUT, "it has kernels now: take it from the list"
+    with forced(("*", "ref")):
+        want = run_case(case, dtype)
+    want[0] = followed(case, dtype, got[0], want[0])
+    # Every kernel of the op differs, not one of them.
+    for which, (ours, theirs) in enumerate(zip(got, want, strict=True)):
+        assert_agrees(
+            ours,
+            theirs,
+            dtype=dtype,
+            terms=case.sum_length,
+            downstream=True,
+            cancels=case.cancels,
+            roundings=case.roundings + 1,
+            at=f"{case} {dtype}, " + (f"gradient {which - 1}" if which else "out"),
+        )
