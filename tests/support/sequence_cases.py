@@ -117,18 +117,18 @@ def weight_norms() -> Iterator[Case]:
             )
 
 
-def _running(width: int, dtype: str):
+def _running(width: int, dtype: str, device: str = "cpu"):
     """Some statistics, new for each call: training changes them."""
     from evolving_attention import _core
 
     values = np.linspace(-0.5, 1.5, width), np.linspace(0.2, 3.0, width)
     wide = "float64" if dtype == "float64" else "float32"
-    return [_core.Tensor(a, dtype=wide) for a in values]
+    return [_core.Tensor(a, dtype=wide, device=device) for a in values]
 
 
 def _batch_norm(training: bool):
     def call(x, weight, bias):
-        running = _running(x.shape[1], x.dtype)
+        running = _running(x.shape[1], x.dtype, x.device)
         return ops().batch_norm(x, weight, bias, *running, training, 0.1, 1e-3)
 
     def oracle(x, weight, bias):
