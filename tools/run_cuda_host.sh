@@ -44,7 +44,7 @@ cd "$repo"
 PYTHONPATH=$build/cuda_host "$python" -c \
   'import evolving_attention._core as c; print("under test:", c.__file__)'
 PYTHONPATH=$build/cuda_host PYTHONDONTWRITEBYTECODE=1 \
-  "$python" -m pytest -q -p no:cacheprovider "$@"
+  "$python" -m pytest -q -n "$(nproc)" -p no:cacheprovider "$@"
 if [ -n "$real" ]; then
   PYTHONPATH=$real "$python" -c 'import evolving_attention as ea; print(ea.doctor()["cuda"]["reason"])'
   PYTHONPATH=$real PYTHONDONTWRITEBYTECODE=1 \
