@@ -2,6 +2,7 @@
 # Build the host emulation of the CUDA kernels, in its own folder, and run its tests:
 # the very same sources, executed on the CPU between guard pages and compared with ref.
 # Where nvcc is, build the real extension too: it must import on machines without a GPU.
+# A kernel that spills registers fails the build.
 #
 #   tools/run_cuda_host.sh [PYTEST ARGUMENTS]
 #
@@ -27,6 +28,7 @@ cmake -S "$repo" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
   -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" \
   -DPython_EXECUTABLE="$("$python" -c 'import sys; print(sys.executable)')" \
   -DEA_CUDA_HOST_TESTS=ON -DEA_CUDA=AUTO -DEA_CUDA_ARCHITECTURES=90a \
+  -DCMAKE_CUDA_FLAGS="-Xptxas=-warn-spills,-Werror" \
   > "$build/cmake.log" || { tail -n 40 "$build/cmake.log"; exit 1; }
 targets=(_core_cuda_host ea_cuda_host_checks)
 real=

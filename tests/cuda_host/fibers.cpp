@@ -8,6 +8,7 @@
 
 #include "emulation.h"
 #include "fault.h"
+#include "kernels/cuda/shared_limits.h"
 #include "memory.h"
 
 uint3 threadIdx, blockIdx;
@@ -50,8 +51,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;
-constexpr std::size_t kMostShared = 227 * 1024;  // of one block, on sm_90
-constexpr std::size_t kStack = 64 * 1024;        // a guard page included
+constexpr std::size_t kStack = 64 * 1024;  // a guard page included
 constexpr std::size_t kPage = 4096;
 
 enum class State { ready, in_exchange, at_barrier, left };
@@ -235,9 +235,10 @@ void check_shape(dim3 grid, dim3 shape, std::size_t shared) {
   if (grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
     throw KernelFault("[cuda_host] the grid is larger than a GPU takes");
   }
-  if (shared > kMostShared) {
+  if (const std::size_t most = cuda::shared_limits().block; shared > most) {
     throw KernelFault("[cuda_host] " + std::to_string(shared) +
-                      " bytes of shared memory; a block has 232448");
+                      " bytes of shared memory; a block has " +
+                      std::to_string(most));
   }
 }
 
@@ -292,7 +293,9 @@ void* static_shared(const void* key, std::size_t bytes) {
     if (one.key == key) return one.buffer->data();
   }
   block.shared_bytes += bytes;
-  if (block.shared_bytes > kMostShared) refuse("too much shared memory");
+  if (block.shared_bytes > cuda::shared_limits().block) {
+    refuse("too much shared memory");
+  }
   Buffer& made = Arena::current()->add("shared memory", bytes, Access::write);
   made.allow_all();
   block.statics.push_back({key, &made});

@@ -6,7 +6,7 @@ import contextlib
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -16,6 +16,7 @@ NUMPY_TYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float64": np.dtype(np.float64),
 }
+DTYPES = tuple(NUMPY_TYPES)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Case:
     # Where a result follows from another that is stored on the way: takes inputs, a
     # result and that of ref, and returns what ref makes of what the first had stored.
     follows: Callable[[list, np.ndarray, np.ndarray], np.ndarray] | None = None
-    dtypes: tuple[str, ...] = field(default=("float32", "bfloat16", "float64"))
+    dtypes: tuple[str, ...] = DTYPES
 
     def __str__(self) -> str:
         return f"{self.op}-{self.name}"

@@ -6,8 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from support.cases import Case
-from support.map_cases import CLOSED_FORMS, LENGTHS, MANY, TALL, Lengths
+from support.cases import DTYPES, Case
+from support.map_cases import (
+    CLOSED_FORMS,
+    FAR,
+    LENGTHS,
+    MANY,
+    TALL,
+    Lengths,
+    sizes_of,
+)
 from support.op_cases import ops
 
 FORMS = {"vanilla": (0.0, 0.0, 0.0, 1.0, 0.0), **CLOSED_FORMS}
@@ -16,6 +24,8 @@ WIDE_LENGTHS = [
     Lengths(3, (17, 0, 69), (69, 5, 33), wide=True),
     Lengths(12, (11, 9, 7, 14, 8, 23, 3, 12), wide=True),
 ]
+# Many blocks of keys; ref takes its time for the longer ones.
+LONG = [Lengths(2, (512,), wide=True), Lengths(1, (1024, 3), wide=True)]
 SCALE, SOFTMAX_SCALE, DROPOUT = 0.3, 0.7, 0.2
 
 
@@ -65,12 +75,12 @@ def fused_cases() -> list[Case]:
 
 
 def _fused() -> Iterator[Case]:
-    for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL]:
+    few = [MANY, FAR[0], *LONG]
+    for n in [*LENGTHS, *WIDE_LENGTHS, TALL, *few]:
         for kind, c in FORMS.items():
-            if n is MANY and kind not in ("vanilla", "evolving"):
+            if n in few and kind not in ("vanilla", "evolving"):
                 continue
-            sizes = (1, 3, 5) if kind == "evolving" and n is not MANY else (3,)
-            for size in sizes:
+            for size in (3,) if n in LONG else sizes_of(n, kind):
                 d = 80 if n is TALL else 17 if n.wide else 3
 
                 def call(q, k, v, *rest, c=c, n=n):
@@ -92,4 +102,5 @@ def _fused() -> Iterator[Case]:
                     ),
                     cancels=1.0,
                     follows=context_of_carry(n, d),
+                    dtypes=("float32", "bfloat16") if n in LONG else DTYPES,
                 )

@@ -117,6 +117,15 @@ WIDE_LENGTHS = [
 MANY = Lengths(2, (2, 1, 0, 3, 5) * 60, wide=True)
 # More heads than a tensor-core tile has rows.
 TALL = Lengths(20, (9, 4), wide=True)
+# A size of kernel for which no CUDA block has the shared memory.
+FAR = (Lengths(2, (19, 0, 6), wide=True), 15)
+
+
+def sizes_of(n: Lengths, kind: str) -> tuple[int, ...]:
+    """The sizes of the convolution that are tried with a closed form."""
+    if n is FAR[0]:
+        return (FAR[1],)
+    return (1, 3, 5) if kind == "evolving" and n is not MANY else (3,)
 
 
 def attention() -> Iterator[Case]:
@@ -183,28 +192,27 @@ def softmax() -> Iterator[Case]:
             )
 
 
+def convolution(n: Lengths, size: int) -> Case:
+    def oracle(x, w, b):
+        return join_maps([conv_map(m, w, b) for m in n.split_maps(x)])
+
+    return Case(
+        "map_conv",
+        f"{n}_k{size}",
+        ((n.elements,), (n.heads, n.heads, size, size), (n.heads,)),
+        lambda x, w, b: ops().map_conv(x, w, b, n.packing),
+        None if n.wide else oracle,  # its loops are Python's
+        wide=n.wide,
+        terms=max(n.elements // n.heads, n.heads * size * size),
+        cancels=1.0,
+    )
+
+
 def convolutions() -> Iterator[Case]:
     for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL]:
         for size in (3,) if n is MANY else (1, 3, 5):
-            shapes = (
-                (n.elements,),
-                (n.heads, n.heads, size, size),
-                (n.heads,),
-            )
-
-            def oracle(x, w, b, n=n):
-                return join_maps([conv_map(m, w, b) for m in n.split_maps(x)])
-
-            yield Case(
-                "map_conv",
-                f"{n}_k{size}",
-                shapes,
-                lambda x, w, b, n=n: ops().map_conv(x, w, b, n.packing),
-                None if n.wide else oracle,  # its loops are Python's
-                wide=n.wide,
-                terms=max(n.elements // n.heads, n.heads * size * size),
-                cancels=1.0,
-            )
+            yield convolution(n, size)
+    yield convolution(*FAR)
 
 
 def evolve_oracle(n: Lengths, c: tuple[float, ...]):
@@ -226,12 +234,11 @@ def evolve_oracle(n: Lengths, c: tuple[float, ...]):
 
 def evolving() -> Iterator[Case]:
     for op in ("evolve", "evolve_composite"):
-        for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL]:
+        for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL, FAR[0]]:
             for kind, c in CLOSED_FORMS.items():
                 if n.wide and kind in ("no_convolution", "residual"):
                     continue
-                sizes = (1, 3, 5) if kind == "evolving" and n is not MANY else (3,)
-                for size in sizes:
+                for size in sizes_of(n, kind):
                     parameters = ((n.heads, n.heads, size, size), (n.heads,))
                     # Without a convolution there are no parameters; without a and p
                     # the previous map is left out.

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/conv_window.cuh"
+#include "kernels/cuda/conv_direct.cuh"
 
 namespace ea::cuda {
 
@@ -92,7 +92,7 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
       for (int tap = 0; tap < s.taps(); ++tap) {
         const float x = window[((row + tap / s.kernel) * s.width() + column +
                                 tap % s.kernel) *
-                                   s.heads +
+                                   s.stride() +
                                c];
 #pragma unroll
         for (int o = 0; o < kOutputs; ++o) {
@@ -118,16 +118,35 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
   }
 }
 
-// Heads h and h + 1 of a cell, h even; 0 beyond the last.
-__device__ inline float2 head_pair(const float* cell, int h, int heads) {
-  if (h >= heads) return {0.0f, 0.0f};
-  // Of an even number every pair lies on 8 bytes.
-  if (heads % 2 == 0) return *reinterpret_cast<const float2*>(cell + h);
-  return {cell[h], h + 1 < heads ? cell[h + 1] : 0.0f};
+// Turns the values of a window into parts, in place and once for all taps: for
+// heads h and h + 1, h even, one float has the bits of their first part, the
+// other those of their second.
+template <int kCount>
+__device__ inline void split_window(const ConvShape& s, float* window) {
+  static_assert(kCount <= 2);
+  auto* const pairs = reinterpret_cast<float2*>(window);
+  const int of_cell = s.stride() / 2;
+  for (int e = static_cast<int>(threadIdx.x); e < s.window() / 2;
+       e += kConvThreads) {
+    float2 pair = pairs[e];
+    if (s.heads % 2 != 0 && e % of_cell == of_cell - 1) pair.y = 0.0f;
+    std::uint32_t parts[kCount];
+    split_pair(pair.x, pair.y, parts);
+    pairs[e] = {float_of_bits(parts[0]), float_of_bits(parts[kCount - 1])};
+  }
 }
 
-// bfloat16: Z [16 outputs, 8 cells] = sum over taps of W_tap [16, 16 inputs]
-// X_tap [16, 8 shifted cells]; a warp has 32 neighbours at a time.
+// Parts of heads h and h + 1 of a cell, 0 beyond the last.
+__device__ inline uint2 parts_of_heads(const ConvShape& s, const float* cell,
+                                       int h) {
+  if (h >= s.heads) return {0u, 0u};
+  const float2 pair = *reinterpret_cast<const float2*>(cell + h);
+  return {bits_of_float(pair.x), bits_of_float(pair.y)};
+}
+
+// bfloat16, of a window in parts: Z [16 outputs, 8 cells] = sum over taps of
+// W_tap [16, 16 inputs] X_tap [16, 8 shifted cells]; a warp has 32 neighbours
+// at a time.
 template <int kCount, bool kGates, typename Meet, typename Gates>
 __device__ inline void convolve(const ConvShape& s, const float* window,
                                 const std::uint32_t* staged,
@@ -146,7 +165,7 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
     for (int tap = 0; tap < s.taps(); ++tap) {
       const float* const x = window + ((row + tap / s.kernel) * s.width() +
                                        column + tap % s.kernel + lane / 4) *
-                                          s.heads;
+                                          s.stride();
       for (int in = 0; in < tiles; ++in) {
         const uint4 words = reinterpret_cast<const uint4*>(
             staged)[((tap * tiles + out) * tiles + in) * kWarp + lane];
@@ -155,15 +174,12 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
 #pragma unroll
         for (int n = 0; n < kGroup; ++n) {
           if (column + n * kTileN >= s.columns) break;
-          const float* const cell = x + n * kTileN * s.heads;
-          std::uint32_t low[kCount], high[kCount];
-          const float2 first = head_pair(cell, c, s.heads);
-          const float2 second = head_pair(cell, c + 8, s.heads);
-          split_pair(first.x, first.y, low);
-          split_pair(second.x, second.y, high);
-#pragma unroll
-          for (int p = 0; p < kCount; ++p) {
-            mma(z[n], w, FragmentB{{low[p], high[p]}});
+          const float* const cell = x + n * kTileN * s.stride();
+          const uint2 first = parts_of_heads(s, cell, c);
+          const uint2 second = parts_of_heads(s, cell, c + 8);
+          mma(z[n], w, FragmentB{{first.x, second.x}});
+          if constexpr (kCount > 1) {
+            mma(z[n], w, FragmentB{{first.y, second.y}});
           }
         }
       }
@@ -217,6 +233,10 @@ __global__ void __launch_bounds__(kConvThreads)
   stage_weights(shape, weights, staged);
   work.fill(at, shape, window, tile, results);
   __syncthreads();
+  if constexpr (!std::is_same_v<T, float>) {
+    split_window<Work::kCount>(shape, tile);
+    __syncthreads();
+  }
   const auto slot = [&](int h, int row, int column) {
     return (h * shape.rows() + row) * shape.columns + column;
   };
@@ -247,10 +267,20 @@ std::size_t conv_bytes(const ConvShape& s) {
                                                   weight_words<T>(s));
 }
 
+template <typename T>
+ConvShape shape_of_conv(std::int64_t heads, std::int64_t kernel) {
+  return conv_shape(heads, kernel, shared_limits(), conv_bytes<T>);
+}
+
+// Work without a source() needs a shape that fits.
 template <typename T, typename Work>
 void run_conv(const MapLayout& layout, std::int64_t kernel,
               const ConvWeights<T>& weights, const Work& work) {
-  const ConvShape shape = conv_shape(layout.heads, kernel, conv_bytes<T>);
+  const ConvShape shape = shape_of_conv<T>(layout.heads, kernel);
+  if constexpr (requires { work.source(); }) {
+    if (shape.columns == 0)
+      return run_direct_conv(layout, shape, weights, work);
+  }
   for_map_blocks(
       layout,
       [&](std::int64_t queries, std::int64_t keys) {

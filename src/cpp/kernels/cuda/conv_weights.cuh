@@ -22,9 +22,10 @@ __device__ inline void add_weights(const ConvShape& s, const float* g,
     float total = 0.0f;
     for (int i = 0; i < s.rows(); ++i) {
       const float* const from =
-          x + ((i + tap / s.kernel) * s.width() + tap % s.kernel) * s.heads + c;
+          x + ((i + tap / s.kernel) * s.width() + tap % s.kernel) * s.stride() +
+          c;
       for (int j = 0; j < s.columns; ++j) {
-        total += g[(i * s.columns + j) * s.heads + o] * from[j * s.heads];
+        total += g[(i * s.columns + j) * s.stride() + o] * from[j * s.stride()];
       }
     }
     sums[e] += total;
@@ -46,16 +47,17 @@ __device__ inline void add_weights(const ConvShape& s, const float* g,
     FragmentC total;
     for (int i = 0; i < s.rows(); ++i) {
       const float* const from =
-          x + ((i + tap / s.kernel) * s.width() + tap % s.kernel) * s.heads;
+          x + ((i + tap / s.kernel) * s.width() + tap % s.kernel) * s.stride();
       for (int j = 0; j < s.columns; j += kTileK) {
         const auto left = [&](int column, int o) {
           return column < s.columns && o < s.heads
-                     ? g[(i * s.columns + column) * s.heads + o]
+                     ? g[(i * s.columns + column) * s.stride() + o]
                      : 0.0f;
         };
         const auto right = [&](int column, int c) {
-          return column < s.columns && c < s.heads ? from[column * s.heads + c]
-                                                   : 0.0f;
+          return column < s.columns && c < s.heads
+                     ? from[column * s.stride() + c]
+                     : 0.0f;
         };
         std::uint32_t a[4][kG], b[2][kX];
 #pragma unroll
@@ -99,7 +101,7 @@ __device__ inline void add_bias(const ConvShape& s, const float* g,
        o += kConvWarps) {
     float total = 0.0f;
     for (int e = lane; e < s.rows() * s.columns; e += kWarp) {
-      total += g[e * s.heads + o];
+      total += g[e * s.stride() + o];
     }
     total = warp_reduce(total);
     if (lane == 0) sums[o] += total;
@@ -150,12 +152,22 @@ inline std::size_t weights_bytes(const ConvShape& s) {
                                   s.heads * s.heads * s.taps() + s.heads);
 }
 
+inline ConvShape shape_of_weights(std::int64_t heads, std::int64_t kernel) {
+  return conv_shape(heads, kernel, shared_limits(), weights_bytes);
+}
+
 // dweight and dbias, each optional.
 template <typename T, typename G, typename X>
 void run_weights(const MapLayout& layout, std::int64_t kernel, const G& g,
                  const X& x, const TensorView& dweight,
                  const TensorView& dbias) {
-  const ConvShape shape = conv_shape(layout.heads, kernel, weights_bytes);
+  const ConvShape shape = shape_of_weights(layout.heads, kernel);
+  if constexpr (requires { x.value; }) {
+    if (shape.columns == 0) {
+      return run_direct_weights<T>(layout, shape, g.value, x.value, dweight,
+                                   dbias);
+    }
+  }
   const std::int64_t weights = layout.heads * layout.heads * shape.taps();
   const auto count = [&](std::int64_t queries, std::int64_t keys) {
     return keys == 0 ? 0 : (queries + shape.rows() - 1) / shape.rows();

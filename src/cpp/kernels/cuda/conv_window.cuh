@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/map_blocks.cuh"
 #include "kernels/cuda/parts.cuh"
+#include "kernels/cuda/shared_limits.h"
 
 namespace ea::cuda {
 
@@ -22,19 +23,21 @@ struct ConvShape {
   EA_HOST_DEVICE int head_tiles() const {
     return (heads + kTileM - 1) / kTileM;
   }
+  // Floats between cells of a window: heads in pairs, each on 8 bytes.
+  EA_HOST_DEVICE int stride() const { return heads + heads % 2; }
   // Floats of shared memory.
-  EA_HOST_DEVICE int window() const { return kTileM * width() * heads; }
-  EA_HOST_DEVICE int results() const { return rows() * columns * heads; }
+  EA_HOST_DEVICE int window() const { return kTileM * width() * stride(); }
+  EA_HOST_DEVICE int results() const { return rows() * columns * stride(); }
 };
 
 // A rectangle of cells of the maps of one sequence, all heads, in shared
-// memory: [rows, width, heads]. It may reach beyond the maps.
+// memory: [rows, width, stride of heads]. It may reach beyond the maps.
 struct Window {
   std::int64_t top, left;
   int rows, width, heads;
 
   __device__ int at(int row, int column) const {
-    return (row * width + column) * heads;
+    return (row * width + column) * (heads + heads % 2);
   }
   __device__ bool inside(const MapBlock& block, int row, int column) const {
     return top + row >= 0 && top + row < block.queries && left + column >= 0 &&
@@ -42,14 +45,31 @@ struct Window {
   }
 };
 
+// Divides by the same number many times. With m = ceil(2^32 / d), n m / 2^32 is
+// less than n / d + n / 2^32, so that its whole part is that of n / d as long
+// as n d < 2^32. d: at least 2.
+class Divisor {
+ public:
+  __device__ explicit Divisor(int d)
+      : inverse_(0xffffffffu / static_cast<unsigned>(d) + 1) {}
+  __device__ int into(int n) const {
+    return static_cast<int>(__umulhi(static_cast<unsigned>(n), inverse_));
+  }
+
+ private:
+  unsigned inverse_;
+};
+
 // Calls fn(head, row, column) for all cells of a window, neighbours in a row by
 // neighbouring threads.
 template <typename Fn>
 __device__ inline void each_of_window(const Window& w, const Fn& fn) {
   const int all = w.rows * w.width * w.heads;
+  const Divisor width(w.width), rows(w.rows);
   for (int e = static_cast<int>(threadIdx.x); e < all;
        e += static_cast<int>(blockDim.x)) {
-    fn(e / w.width / w.rows, e / w.width % w.rows, e % w.width);
+    const int line = width.into(e), head = rows.into(line);
+    fn(head, line - head * w.rows, e - line * w.width);
   }
 }
 
@@ -83,19 +103,16 @@ struct PlainCells {
 template <typename E>
 using PlainWindow = FromCells<kParts<E>, PlainCells<E>>;
 
-// Shared memory that leaves room for two blocks on sm_90, and what a block may
-// have on sm_80 and later.
-inline constexpr std::size_t kSharedOfTwo = 100 * 1024;
-inline constexpr std::size_t kSharedOfOne = 160 * 1024;
-
-// The widest shape whose bytes(shape) leave room for a second block, or the
-// narrowest; its `columns` are 0 where that does not fit either.
+// The widest shape whose bytes(shape) leave room for a second block on the
+// multiprocessor, or the narrowest; its `columns` are 0 where that does not fit
+// one block either.
 template <typename Bytes>
-ConvShape conv_shape(std::int64_t heads, std::int64_t kernel, Bytes&& bytes) {
+ConvShape conv_shape(std::int64_t heads, std::int64_t kernel,
+                     const SharedLimits& limits, Bytes&& bytes) {
   ConvShape s{static_cast<int>(heads), static_cast<int>(kernel), 32};
   if (heads > 128 || s.rows() < 4) return {s.heads, s.kernel, 0};
-  while (s.columns > 8 && bytes(s) > kSharedOfTwo) s.columns /= 2;
-  if (bytes(s) > kSharedOfOne) s.columns = 0;
+  while (s.columns > 8 && bytes(s) > limits.of_two) s.columns /= 2;
+  if (bytes(s) > limits.block) s.columns = 0;
   return s;
 }
 

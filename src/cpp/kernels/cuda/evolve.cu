@@ -1,65 +1,15 @@
 // The evolving step in its closed form, forward and backward.
 #include "kernels/cuda/conv_weights.cuh"
-#include "kernels/cuda/evolve_numbers.h"
+#include "kernels/cuda/evolve_cells.cuh"
 #include "kernels/cuda/kernels.h"
 
 namespace ea::cuda {
 
 namespace {
 
-// I = a M + b S.
-template <typename T>
-struct MixedCells {
-  const T* previous;  // or null
-  const T* scores;
-  EvolveNumbers c;
-
-  __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
-                              std::int64_t j) const {
-    const std::int64_t cell = at.row(h, i) + j;
-    const float s = c.b * static_cast<float>(scores[cell]);
-    return previous == nullptr ? s
-                               : c.a * static_cast<float>(previous[cell]) + s;
-  }
-};
-
-template <typename T>
-using MixedWindow = FromCells<kFloatParts, MixedCells<T>>;
-
-// Both directions begin with Z = Conv(I).
-template <typename T>
-struct MixedWork {
-  static constexpr int kCount = kFloatParts;
-  static constexpr bool kGates = false;
-  MixedWindow<T> input;
-
-  __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, float* to, float*) const {
-    input.fill(at, window, to);
-  }
-  __device__ float meet(float z, float) const { return z; }
-};
-
-// L = p M + s S + w ReLU(Z).
-template <typename T>
-struct ForwardWork : MixedWork<T> {
-  T* out;
-
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float z) const {
-    const MixedCells<T>& in = this->input.value;
-    const std::int64_t cell = at.row(h, i) + j;
-    const float kept = in.previous == nullptr
-                           ? 0.0f
-                           : in.c.p * static_cast<float>(in.previous[cell]);
-    const float s = in.c.s * static_cast<float>(in.scores[cell]);
-    out[cell] = T(kept + s + in.c.w * (z < 0.0f ? 0.0f : z));
-  }
-};
-
 // G = w dL [Z > 0].
 template <typename T>
-struct GateWork : MixedWork<T> {
+struct GateWork : MixedWork<T, T> {
   const T* dout;
   float* g;
 
@@ -83,6 +33,7 @@ struct GradientWork {
   T* dscores;
   T* dprevious;  // or null
 
+  __device__ PlainCells<float> source() const { return g.value; }
   __device__ void fill(const MapBlock& at, const ConvShape&,
                        const Window& window, float* to, float*) const {
     g.fill(at, window, to);
@@ -102,11 +53,11 @@ struct GradientWork {
 void evolve_forward(const EvolveForward::Args& args) {
   visit_narrow(args.scores.dtype, EvolveForward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const MixedWindow<T> input{
+    const MixedWindow<T, T> input{
         {args.previous.as<T>(), args.scores.as<T>(), args.c}};
     run_conv<T>(args.layout, args.weight.dim(-1),
                 {args.weight.as<T>(), args.bias.as<T>(), false},
-                ForwardWork<T>{{input}, args.out.as<T>()});
+                EvolvedWork<T, T>{{input}, args.out.as<T>()});
   });
 }
 
@@ -115,7 +66,7 @@ void evolve_forward(const EvolveForward::Args& args) {
 void evolve_backward(const EvolveBackward::Args& args) {
   visit_narrow(args.scores.dtype, EvolveBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const MixedWindow<T> input{
+    const MixedWindow<T, T> input{
         {args.previous.as<T>(), args.scores.as<T>(), args.c}};
     const std::int64_t kernel = args.weight.dim(-1);
     const Scratch<float> g(current_stream(), args.layout.numel());

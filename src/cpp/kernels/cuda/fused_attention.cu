@@ -45,6 +45,40 @@ struct LogitsWork {
   }
 };
 
+// The same from stored S.
+template <typename T>
+struct StoredLogitsWork : EvolvedWork<T, float> {
+  static constexpr bool kGates = true;
+  std::uint8_t* bits;  // or null
+  std::int64_t heads;
+
+  __device__ void gate(const MapBlock& at, int h, std::int64_t i,
+                       std::int64_t j, std::uint8_t byte) const {
+    if (bits != nullptr) bits[gate_of(at, heads, h, i, j)] = byte;
+  }
+};
+
+template <typename T>
+void convolved_logits(const FusedAttention& in, T* logits,
+                      std::uint8_t* gates) {
+  const MapLayout& layout = in.layout;
+  const std::int64_t kernel = in.weight.dim(-1);
+  const ConvWeights<T> weights{in.weight.as<T>(), in.bias.as<T>(), false};
+  const ConvShape shape = shape_of_conv<T>(layout.heads, kernel);
+  if (shape.columns > 0) {
+    return run_conv<T>(
+        layout, kernel, weights,
+        LogitsWork<T>{scored_window<T>(in), logits, gates, layout.heads});
+  }
+  const Scratch<float> scores(current_stream(), layout.numel());
+  store_scores<T>(in, scores.data());
+  run_direct_conv(
+      layout, shape, weights,
+      StoredLogitsWork<T>{{{{mixed_cells<T>(in, scores.data())}}, logits},
+                          gates,
+                          layout.heads});
+}
+
 template <typename T>
 struct Context {
   TokenRows<T> v, y;
@@ -58,7 +92,8 @@ struct Context {
 // row, then for sum_j exp(t L - greatest) and the same sum with dropout and V,
 // whose quotient is y.
 template <typename T, typename Logits>
-__global__ void __launch_bounds__(kProductThreads)
+__global__ void __launch_bounds__(kProductThreads,
+                                  TileSpace<T>::kOneSquareBlocks)
     context_kernel(MapBlocks blocks, Context<T> c, Logits logits) {
   EA_DYNAMIC_SHARED(float, memory);
   EA_SHARED(float, inverse, kSide);
@@ -168,10 +203,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
   const Scratch<T> own(current_stream(),
                        args.carry.defined() ? 0 : layout.numel());
   T* const logits = args.carry.defined() ? args.carry.as<T>() : own.data();
-  run_conv<T>(in.layout, in.weight.dim(-1),
-              {in.weight.as<T>(), in.bias.as<T>(), false},
-              LogitsWork<T>{scored_window<T>(in), logits,
-                            args.gates.as<std::uint8_t>(), layout.heads});
+  convolved_logits(in, logits, args.gates.as<std::uint8_t>());
   run_context<T>(args, StoredLogits<T>{logits});
 }
 

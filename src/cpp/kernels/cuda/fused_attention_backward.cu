@@ -35,6 +35,7 @@ struct GradientWork {
   float* ds;
   T* dprevious;  // or null
 
+  __device__ GatedCells source() const { return g.value; }
   __device__ void fill(const MapBlock& at, const ConvShape&,
                        const Window& window, float* to, float*) const {
     g.fill(at, window, to);
@@ -60,8 +61,16 @@ void evolve_gradients(const FusedAttentionBackward::Args& args, const float* dl,
       {dl, args.gates.as<std::uint8_t>(), in.layout.heads, c.w}};
   run_conv<T>(in.layout, kernel, {in.weight.as<T>(), nullptr, true},
               GradientWork<T>{g, c, ds, args.dprevious.as<T>()});
-  run_weights<T>(in.layout, kernel, g, scored_window<T>(in), args.dweight,
-                 args.dbias);
+  const ConvShape shape = shape_of_weights(in.layout.heads, kernel);
+  if (shape.columns > 0) {
+    return run_weights<T>(in.layout, kernel, g, scored_window<T>(in),
+                          args.dweight, args.dbias);
+  }
+  const Scratch<float> scores(current_stream(), in.layout.numel());
+  store_scores<T>(in, scores.data());
+  run_direct_weights<T>(in.layout, shape, g.value,
+                        mixed_cells<T>(in, scores.data()), args.dweight,
+                        args.dbias);
 }
 
 // kConvolved: dL and dS lie between the kernels as float32, because rounded to

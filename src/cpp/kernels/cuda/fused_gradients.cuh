@@ -51,7 +51,8 @@ struct RowGradient {
 // A block has 64 queries of a head and walks along their keys twice: for the
 // dots, and for dL.
 template <typename T, bool kConvolved, typename Logits>
-__global__ void __launch_bounds__(kProductThreads)
+__global__ void __launch_bounds__(kProductThreads,
+                                  TileSpace<T>::kTwoSquareBlocks)
     row_gradient_kernel(MapBlocks blocks, LogitGradient<T> g, RowGradient<T> to,
                         Logits logits) {
   EA_DYNAMIC_SHARED(float, memory);
@@ -134,7 +135,8 @@ struct KeyGradient {
 
 // A block has 64 keys of a head and walks along their queries.
 template <typename T, bool kConvolved, typename Logits>
-__global__ void __launch_bounds__(kProductThreads)
+__global__ void __launch_bounds__(kProductThreads,
+                                  TileSpace<T>::kTwoSquareBlocks)
     key_gradient_kernel(MapBlocks blocks, LogitGradient<T> g, KeyGradient<T> to,
                         Logits logits) {
   EA_DYNAMIC_SHARED(float, memory);

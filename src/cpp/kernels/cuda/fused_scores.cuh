@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/attention_forms.cuh"
 #include "kernels/cuda/conv_kernel.cuh"
-#include "kernels/cuda/evolve_numbers.h"
+#include "kernels/cuda/evolve_cells.cuh"
 #include "kernels/fused_attention.h"
 
 namespace ea::cuda {
@@ -106,6 +106,22 @@ struct ScoredWindow {
     fill(at, w, to, [](int, int, int, float, float) {});
   }
 };
+
+// S of all heads as float32 maps, for shapes of which no window fits.
+template <typename T>
+void store_scores(const FusedAttention& in, float* to) {
+  const std::int64_t heads = in.layout.heads;
+  run_products<T>(
+      in.layout,
+      MapForm<T, StoreScaled<float>>{
+          {in.q, heads}, {in.k, heads}, {to, static_cast<float>(in.scale)}});
+}
+
+template <typename T>
+MixedCells<T, float> mixed_cells(const FusedAttention& in,
+                                 const float* scores) {
+  return {in.previous.as<T>(), scores, in.c};
+}
 
 template <typename T>
 ScoredWindow<T> scored_window(const FusedAttention& in) {

@@ -77,6 +77,10 @@ struct TileSpace {
       kSquare * sizeof(float) + (kLeft + 1) * kStage<T> * sizeof(T);
   static constexpr std::size_t kTwoSquares =
       kOneSquare + kSquare * sizeof(float);
+  // Blocks on a multiprocessor at a time that registers are kept for; on sm_90
+  // the shared memory holds as many.
+  static constexpr int kOneSquareBlocks = 3;
+  static constexpr int kTwoSquareBlocks = 2;
   float* logits;
   T* left;
   T* right;
@@ -109,6 +113,19 @@ struct TileSpace {
     __syncthreads();
   }
 };
+
+// `blocks` of so many bytes at a time: 1 KB more each, 256 bytes of them
+// static, in the 228 KB of a multiprocessor of sm_90; one in the 99 KB that
+// every GPU since sm_80 gives a block.
+constexpr bool tiles_fit(int blocks, std::size_t bytes) {
+  return bytes + 256 <= 99 * 1024 &&
+         static_cast<std::size_t>(blocks) * (bytes + 256 + 1024) <= 228 * 1024;
+}
+template <typename T>
+constexpr bool kTilesFit =
+    tiles_fit(TileSpace<T>::kOneSquareBlocks, TileSpace<T>::kOneSquare) &&
+    tiles_fit(TileSpace<T>::kTwoSquareBlocks, TileSpace<T>::kTwoSquares);
+static_assert(kTilesFit<float> && kTilesFit<bfloat16>);
 
 // Logits from memory. fill: a thread can read its own groups when it returns;
 // cells beyond the map are 0.

@@ -64,10 +64,6 @@ void record_loss(const RecordLoss::Args& args);
 void step_scale(const StepScale::Args& args);
 void matmul(const MatMul::Args& args);
 
-// Whether the shared memory of a block holds what a convolution over so many
-// heads needs.
-bool conv_fits(std::int64_t heads, const TensorView& weight);
-
 // These take all element types.
 void copy(const Copy::Args& args);
 void cast(const Cast::Args& args);

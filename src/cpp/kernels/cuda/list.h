@@ -42,15 +42,13 @@ bool narrow_logits(const Args& args) {
 }
 
 template <typename Args>
-bool narrow_conv(const Args& args) {
-  return narrow(args.weight) && conv_fits(args.layout.heads, args.weight);
+bool narrow_weight(const Args& args) {
+  return narrow(args.weight);
 }
 
 template <typename Args>
 bool narrow_fused(const Args& args) {
-  const FusedAttention& in = args.in;
-  return narrow(in.q) &&
-         (in.c.w == 0.0 || conv_fits(in.layout.heads, in.weight));
+  return narrow(args.in.q);
 }
 
 inline bool narrow_loss(const RecordLoss::Args& args) {
@@ -98,10 +96,10 @@ void for_each_kernel(const To& to) {
   to.template kernel<AttentionContext, attention_context>(narrow_p);
   to.template kernel<AttentionContextBackward, attention_context_backward>(
       narrow_p);
-  to.template kernel<MapConvForward, map_conv_forward>(narrow_conv);
-  to.template kernel<MapConvBackward, map_conv_backward>(narrow_conv);
-  to.template kernel<EvolveForward, evolve_forward>(narrow_conv);
-  to.template kernel<EvolveBackward, evolve_backward>(narrow_conv);
+  to.template kernel<MapConvForward, map_conv_forward>(narrow_weight);
+  to.template kernel<MapConvBackward, map_conv_backward>(narrow_weight);
+  to.template kernel<EvolveForward, evolve_forward>(narrow_weight);
+  to.template kernel<EvolveBackward, evolve_backward>(narrow_weight);
   to.template kernel<FusedAttentionForward, fused_attention_forward>(
       narrow_fused);
   to.template kernel<FusedAttentionBackward, fused_attention_backward>(

@@ -36,12 +36,16 @@ struct MapBlocks {
         high = middle;
       }
     }
-    return {maps.q[low + 1] - maps.q[low],
-            maps.k[low + 1] - maps.k[low],
-            maps.q[low],
-            maps.k[low],
-            maps.heads * maps.cells[low],
-            wanted - first[low]};
+    return of_sequence(low, wanted - first[low]);
+  }
+  // Block `number` of sequence b.
+  EA_HOST_DEVICE MapBlock of_sequence(int b, std::int64_t number) const {
+    return {maps.q[b + 1] - maps.q[b],
+            maps.k[b + 1] - maps.k[b],
+            maps.q[b],
+            maps.k[b],
+            maps.heads * maps.cells[b],
+            number};
   }
 };
 

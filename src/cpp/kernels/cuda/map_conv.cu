@@ -14,6 +14,7 @@ struct PlainWork {
   PlainWindow<T> x;
   T* y;
 
+  __device__ PlainCells<T> source() const { return x.value; }
   __device__ void fill(const MapBlock& at, const ConvShape&,
                        const Window& window, float* to, float*) const {
     x.fill(at, window, to);
@@ -26,16 +27,6 @@ struct PlainWork {
 };
 
 }  // namespace
-
-bool conv_fits(std::int64_t heads, const TensorView& weight) {
-  if (!weight.defined()) return false;
-  const auto fits = [&](auto&& bytes) {
-    return conv_shape(heads, weight.dim(-1), bytes).columns > 0;
-  };
-  return fits(weights_bytes) &&
-         (weight.dtype == DType::f32 ? fits(conv_bytes<float>)
-                                     : fits(conv_bytes<bfloat16>));
-}
 
 void map_conv_forward(const MapConvForward::Args& args) {
   visit_narrow(args.weight.dtype, MapConvForward::name, [&](auto tag) {

@@ -1,0 +1,60 @@
+// The evolving step's input and result, cell by cell, from maps in memory.
+#pragma once
+
+#include "kernels/cuda/conv_window.cuh"
+#include "kernels/cuda/evolve_numbers.h"
+
+namespace ea::cuda {
+
+// I = a M + b S. S: the element type of the scores.
+template <typename T, typename S>
+struct MixedCells {
+  const T* previous;  // or null
+  const S* scores;
+  EvolveNumbers c;
+
+  __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
+                              std::int64_t j) const {
+    const std::int64_t cell = at.row(h, i) + j;
+    const float s = c.b * static_cast<float>(scores[cell]);
+    return previous == nullptr ? s
+                               : c.a * static_cast<float>(previous[cell]) + s;
+  }
+};
+
+template <typename T, typename S>
+using MixedWindow = FromCells<kFloatParts, MixedCells<T, S>>;
+
+// What begins with Z = Conv(I).
+template <typename T, typename S>
+struct MixedWork {
+  static constexpr int kCount = kFloatParts;
+  static constexpr bool kGates = false;
+  MixedWindow<T, S> input;
+
+  __device__ MixedCells<T, S> source() const { return input.value; }
+  __device__ void fill(const MapBlock& at, const ConvShape&,
+                       const Window& window, float* to, float*) const {
+    input.fill(at, window, to);
+  }
+  __device__ float meet(float z, float) const { return z; }
+};
+
+// L = p M + s S + w ReLU(Z).
+template <typename T, typename S>
+struct EvolvedWork : MixedWork<T, S> {
+  T* out;
+
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float z) const {
+    const MixedCells<T, S>& in = this->input.value;
+    const std::int64_t cell = at.row(h, i) + j;
+    const float kept = in.previous == nullptr
+                           ? 0.0f
+                           : in.c.p * static_cast<float>(in.previous[cell]);
+    const float s = in.c.s * static_cast<float>(in.scores[cell]);
+    out[cell] = T(kept + s + in.c.w * (z < 0.0f ? 0.0f : z));
+  }
+};
+
+}  // namespace ea::cuda

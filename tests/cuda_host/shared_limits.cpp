@@ -1,0 +1,54 @@
+// The shared memory of the GPU that is emulated, and what it makes of shapes.
+#include "kernels/cuda/shared_limits.h"
+
+#include <cstdlib>
+
+#include "kernels/cuda/conv_weights.cuh"
+
+namespace ea::cuda {
+
+namespace {
+
+// CUDA Programming Guide, technical specifications per compute capability, KB:
+// of a block, of a multiprocessor.
+SharedLimits limits_of(int architecture) {
+  constexpr std::size_t kKilo = 1024;
+  switch (architecture) {
+    case 80:
+      return limits_from(163 * kKilo, 164 * kKilo);
+    case 86:
+      return limits_from(99 * kKilo, 100 * kKilo);
+    default:
+      return limits_from(227 * kKilo, 228 * kKilo);
+  }
+}
+
+}  // namespace
+
+// EA_CUDA_HOST_ARCHITECTURE names another GPU than that of sm_90.
+SharedLimits shared_limits() {
+  const char* named = std::getenv("EA_CUDA_HOST_ARCHITECTURE");
+  return limits_of(named == nullptr ? 90 : std::atoi(named));
+}
+
+}  // namespace ea::cuda
+
+// For tests: the limits, and columns and bytes of a convolution's blocks and of
+// those of its weights' gradient.
+extern "C" __attribute__((visibility("default"))) void ea_conv_plan(
+    int architecture, int heads, int kernel, int bf16, long long* found) {
+  using namespace ea::cuda;
+  const SharedLimits limits = limits_of(architecture);
+  const auto bytes = [&](const ConvShape& s) {
+    return bf16 != 0 ? conv_bytes<ea::bfloat16>(s) : conv_bytes<float>(s);
+  };
+  const ConvShape conv = conv_shape(heads, kernel, limits, bytes);
+  const ConvShape weights = conv_shape(heads, kernel, limits, weights_bytes);
+  const auto put = [&](std::size_t n) { *found++ = static_cast<long long>(n); };
+  put(limits.block);
+  put(limits.of_two);
+  put(static_cast<std::size_t>(conv.columns));
+  put(bytes(conv));
+  put(static_cast<std::size_t>(weights.columns));
+  put(weights_bytes(weights));
+}
