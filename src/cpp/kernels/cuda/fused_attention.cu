@@ -88,58 +88,54 @@ struct Context {
   DropBits drop;
 };
 
-// A block walks along the keys of its rows twice: for the greatest t L of each
-// row, then for sum_j exp(t L - greatest) and the same sum with dropout and V,
-// whose quotient is y.
+// A block walks along the keys of its rows once. For each row it has the
+// greatest t L so far, and of exp(t L - greatest) the sum and, with dropout and
+// V, what the sum divides to give y; where the greatest grows, both are scaled.
 template <typename T, typename Logits>
 __global__ void __launch_bounds__(kProductThreads,
                                   TileSpace<T>::kOneSquareBlocks)
     context_kernel(MapBlocks blocks, Context<T> c, Logits logits) {
   EA_DYNAMIC_SHARED(float, memory);
-  EA_SHARED(float, inverse, kSide);
+  EA_SHARED(float, of_rows, kSide);  // factors of rows
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.queries, c.v.width);
   const std::int64_t h = job.head;
   const bool first = job.column == 0;  // of the blocks of these rows
+  const int columns = of_side(c.v.width - job.column);
   float greatest[kFours], total[kFours];
+#pragma unroll
   for (int i = 0; i < kFours; ++i) {
     greatest[i] = -INFINITY;
     total[i] = 0.0f;
   }
+  Share<T> y;
   for (std::int64_t j = 0; j < at.keys; j += kSide) {
     const SquareTile tile(at, job.row, j);
     logits.fill(at, h, tile, space, first);
     each_four([&](int i, int row, int column) {
+      float* const cells = space.logits + row * kSquareStride + column;
+      float most = greatest[i];
 #pragma unroll
       for (int k = 0; k < kFour; ++k) {
         if (column + k >= tile.columns) break;
-        greatest[i] = fmaxf(
-            greatest[i],
-            c.softmax_scale * space.logits[row * kSquareStride + column + k]);
+        most = fmaxf(most, c.softmax_scale * cells[k]);
       }
-    });
-    __syncthreads();
-  }
-#pragma unroll
-  for (int i = 0; i < kFours; ++i) {
-    greatest[i] = over_row(greatest[i], Largest{});
-  }
-  Share<T> y;
-  const int columns = of_side(c.v.width - job.column);
-  for (std::int64_t j = 0; j < at.keys; j += kSide) {
-    const SquareTile tile(at, job.row, j);
-    logits.fill(at, h, tile, space, false);
-    each_four([&](int i, int row, int column) {
-      float* const cells = space.logits + row * kSquareStride + column;
-      float e[kFour];
+      most = over_row(most, Largest{});
+      // Logits of -infinity alone so far leave sums of 0.
+      const float base = most == -INFINITY ? 0.0f : most;
+      const float factor = expf(greatest[i] - base);
+      greatest[i] = most;
+      float e[kFour], sum = 0.0f;
 #pragma unroll
       for (int k = 0; k < kFour; ++k) {
         e[k] = row < tile.rows && column + k < tile.columns
-                   ? expf(c.softmax_scale * cells[k] - greatest[i])
+                   ? expf(c.softmax_scale * cells[k] - base)
                    : 0.0f;
-        total[i] += e[k];
+        sum += e[k];
       }
+      total[i] = total[i] * factor + sum;
+      if (column == 0) of_rows[row] = factor;
       if (c.drop.on()) {
         drop_pack<float>(c.drop, at.row(h, job.row + row) + j + column, e);
       }
@@ -147,6 +143,7 @@ __global__ void __launch_bounds__(kProductThreads,
       for (int k = 0; k < kFour; ++k) cells[k] = e[k];
     });
     __syncthreads();
+    y.scale_rows(of_rows);
     space.add(TileOperand<true>{space.logits}, 0,
               c.v.template operand<false>(at.first_key + j, tile.columns, h),
               job.column, tile.columns, tile.rows, columns, y);
@@ -155,7 +152,7 @@ __global__ void __launch_bounds__(kProductThreads,
   each_four([&](int i, int row, int column) {
     const float sum = over_row(total[i], Plus{});
     if (column != 0 || row >= rows.rows) return;
-    inverse[row] = at.keys == 0 ? 0.0f : 1.0f / sum;
+    of_rows[row] = at.keys == 0 ? 0.0f : 1.0f / sum;
     if (!first || c.statistics == nullptr) return;
     float* const to =
         c.statistics + 2 * row_number(at, c.heads, h, job.row + row);
@@ -166,7 +163,7 @@ __global__ void __launch_bounds__(kProductThreads,
   y.each([&](int i, int e, float sum) {
     if (i >= rows.rows || e >= columns) return;
     c.y.row(at.first_query + job.row + i, h)[job.column + e] =
-        T(sum * inverse[i]);
+        T(sum * of_rows[i]);
   });
 }
 

@@ -135,6 +135,13 @@ struct PlainShare {
       for (int j = 0; j < kColumns; ++j) fn(y + 8 * i, x + 16 * j, sums[i][j]);
     }
   }
+  __device__ void scale_rows(const float* factors) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) sums[i][j] *= factors[y + 8 * i];
+    }
+  }
 };
 
 // ... of bfloat16: a warp has a quarter, 32 x 32, in 2 x 4 fragments.
@@ -195,6 +202,18 @@ struct TensorShare {
         for (int c = 0; c < 4; ++c) {
           fn(row + kTileM * i + row_of_c(lane, c),
              column + kTileN * j + column_of_c(lane, c), sums[i][j].c[c]);
+        }
+      }
+    }
+  }
+  __device__ void scale_rows(const float* factors) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          sums[i][j].c[c] *= factors[row + kTileM * i + row_of_c(lane, c)];
         }
       }
     }
