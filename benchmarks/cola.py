@@ -6,6 +6,9 @@ transformers pads each batch to its longest row (DataCollatorWithPadding), in ra
 order and, as a second contender, grouped by length; ours packs.
 
     python -m benchmarks.cola --data ../shared/data/glue/CoLA [--sentences 2048]
+
+--device cuda trains both on an NVIDIA GPU; where there is none it measures nothing and
+ends with code 77.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ import argparse
 import contextlib
 import importlib.util
 import io
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness
+from benchmarks import gpu, harness
 from benchmarks import options as spelled
 from benchmarks.models import CHECKPOINT
 
@@ -75,7 +79,7 @@ def peer(rows: list[dict], options: argparse.Namespace, grouped: bool) -> Callab
         "per_device_train_batch_size": options.batch,
         "learning_rate": 5e-5,
         "num_train_epochs": options.epochs,
-        "use_cpu": True,
+        "use_cpu": options.device == "cpu",
         "bf16": options.dtype == "bfloat16",
         "report_to": "none",
         "save_strategy": "no",
@@ -123,6 +127,7 @@ def ours(rows: list[dict], options: argparse.Namespace, attention: Any) -> Calla
                 logging_strategy="no",
                 disable_tqdm=True,
                 bf16=options.dtype == "bfloat16",
+                device=options.device,
                 seed=1,
             )
             model = ea.AutoModelForSequenceClassification.from_pretrained(
@@ -149,15 +154,22 @@ def contenders(rows: list[dict], options: argparse.Namespace) -> dict[str, Calla
     return runs
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str] | None = None) -> int:
     """Command line."""
     own = {"data": spelled.DATA / "CoLA", "sentences": 2048, "batch": 16, "rounds": 3}
     parser = spelled.parser(__doc__, "dtype", "threads", "side", "dry", **own)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     options = parser.parse_args(arguments)
+    on_gpu = options.device == "cuda"
+    reason = gpu.why_not() if on_gpu else ""
+    if reason:
+        print(f"not measured: {reason}")
+        return gpu.NOT_MEASURED
     rows = read_cola(options.data, options.sentences)
     runs = contenders(rows, options)
-    machine = harness.measured_machine(options.threads, options.dtype)
+    measured = gpu.gpu_machine if on_gpu else harness.measured_machine
+    machine = measured(options.threads, options.dtype)
     print(harness.machine_line(machine))
     times = harness.interleave(runs, options.rounds, warmup=1)
     results = {name: harness.summarize(seconds) for name, seconds in times.items()}
@@ -168,10 +180,12 @@ def main(arguments: list[str] | None = None) -> None:
             f"spread {one['spread']:.1%}"
         )
     if not options.dry:
-        name = "cola" + ("" if options.dtype == "float32" else f"-{options.dtype}")
+        name = "cola" + ("-gpu" if on_gpu else "")
+        name += "" if options.dtype == "float32" else f"-{options.dtype}"
         settings = spelled.settings(options)
         print(harness.write(name, machine, results, settings=settings))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

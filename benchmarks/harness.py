@@ -184,13 +184,17 @@ def machine(threads: int) -> dict[str, Any]:
 def machine_line(record: Mapping[str, Any]) -> str:
     """The machine in one line, for people."""
     rates = ", ".join(f"{k} {v:.0f}" for k, v in record["gemm_gflops"].items())
+    gpu = f"{record['gpu']}; " if "gpu" in record else ""
     line = (
-        f"{record['cpu']}, {record['cores']} cores, {record['threads']} threads, "
+        f"{gpu}{record['cpu']}, {record['cores']} cores, {record['threads']} threads, "
         f"{' '.join(record['isa'])}, GEMM GFLOP/s: {rates or 'not measured'}"
     )
     short = record.get("gemm_gflops_bfloat16")
     if short:
         line += "; bfloat16 " + ", ".join(f"{k} {v:.0f}" for k, v in short.items())
+    for dtype, products in record.get("gpu_gemm_tflops", {}).items():
+        told = ", ".join(f"{k} {v:.0f}" for k, v in products.items())
+        line += f"; GPU GEMM TFLOP/s, {dtype}: {told or 'not measured'}"
     return line
 
 
@@ -206,7 +210,8 @@ def write(
 
     Called again in the same run with more results it replaces the file.
     """
-    slug = re.sub(r"[^a-z0-9]+", "-", record["cpu"].lower()).strip("-")
+    where = record.get("gpu", record["cpu"])
+    slug = re.sub(r"[^a-z0-9]+", "-", where.lower()).strip("-")
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     path = RESULTS / f"{name}-{slug}-{record['threads']}t-{date}.json"
     RESULTS.mkdir(exist_ok=True)

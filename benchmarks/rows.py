@@ -65,7 +65,9 @@ def training(record: Record) -> list[Row]:
 def cola(record: Record) -> list[Row]:
     """Fine-tuning against transformers' Trainer."""
     rates = {k: v["sentences_per_s"] for k, v in record["results"].items()}
-    dtype, rows = record.get("settings", {}).get("dtype", "float32"), []
+    settings = record.get("settings", {})
+    dtype, rows = settings.get("dtype", "float32"), []
+    dtype += ", on a GPU" if settings.get("device") == "cuda" else ""
     peer = "transformers' Trainer"
     for kind in ("vanilla", "evolving"):
         for side, padding in (
@@ -218,6 +220,24 @@ def series(record: Record) -> list[Row]:
     return rows
 
 
+def gpu(record: Record) -> list[Row]:
+    """The training step on a GPU against PyTorch, time and memory."""
+    settings, rows = record["settings"], []
+    for kind, result in record["results"].items():
+        what = f"{kind} BERT-{settings['size']} training step on a GPU, "
+        what += _shape(settings)
+        sides = {k: v for k, v in result.items() if "median_s" in v}
+        if "ours" in sides:
+            rows += _against_all(what, sides, _ms, _share(result))
+            for side, one in sides.items():
+                if side != "ours":
+                    both = (sides["ours"]["peak_bytes"], one["peak_bytes"])
+                    told = [f"{n / 2**30:.2f} GiB" for n in both]
+                    ratio = both[1] / both[0]
+                    rows.append(Row(f"{what}: memory", *told, ratio, peer=side))
+    return rows
+
+
 # First word of a record's name: its heading, and its rows.
 TITLES = {
     "training": "Training step",
@@ -230,6 +250,7 @@ TITLES = {
     "growth": "Growth with length and batch",
     "conv1d": "Convolution along sequences",
     "series": "Time series",
+    "gpu": "Training step on a GPU",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "training": training,
@@ -242,6 +263,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "growth": growth,
     "conv1d": conv1d,
     "series": series,
+    "gpu": gpu,
 }
 
 

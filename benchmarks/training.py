@@ -37,15 +37,19 @@ AVX2 = {
 
 
 def torch_step(
-    model: BertClassifier, ids: np.ndarray, labels: np.ndarray, bf16: bool
+    model: BertClassifier,
+    ids: np.ndarray,
+    labels: np.ndarray,
+    bf16: bool,
+    device: str = "cpu",
 ) -> Callable[[], None]:
     """The training step of the peer; bfloat16 by autocast over float32 weights."""
     optimizer = adamw(model)
-    x, y = torch.from_numpy(ids), torch.from_numpy(labels)
+    x, y = (torch.from_numpy(a).to(device) for a in (ids, labels))
     model.train()
 
     def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
             loss = model(x, y)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

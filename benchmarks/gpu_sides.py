@@ -1,0 +1,110 @@
+"""The contenders on a GPU: their step, their wait, their memory, their loss."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.models import Shape, our_step
+
+
+class Ours:
+    """This package on the GPU."""
+
+    def __init__(self, model: Any, ids: np.ndarray, labels: np.ndarray) -> None:
+        from evolving_attention import _core
+
+        self.core = _core
+        self.step = our_step(model, ids, labels)
+
+    def wait(self) -> None:
+        """Until all steps are done."""
+        self.core.synchronize("cuda")
+
+    def reset_peak(self) -> None:
+        """Count the peak from here."""
+        self.core.reset_peak_memory("cuda")
+
+    def peak(self) -> int:
+        """Most bytes held by tensors since."""
+        return int(self.core.peak_memory("cuda"))
+
+
+class Torch:
+    """PyTorch on the GPU; ``compiled`` by torch.compile."""
+
+    def __init__(
+        self, peer: Any, ids: np.ndarray, labels: np.ndarray, bf16: bool, compiled: bool
+    ) -> None:
+        import torch
+
+        from benchmarks.training import torch_step
+
+        self.torch = torch
+        model = torch.compile(peer) if compiled else peer
+        self.step = torch_step(model, ids, labels, bf16, "cuda")
+
+    def wait(self) -> None:
+        """Until all steps are done."""
+        self.torch.cuda.synchronize()
+
+    def reset_peak(self) -> None:
+        """Count the peak from here."""
+        self.torch.cuda.reset_peak_memory_stats()
+
+    def peak(self) -> int:
+        """Most bytes that its allocator gave out since."""
+        return int(self.torch.cuda.max_memory_allocated())
+
+
+def timed(side: Ours | Torch, steps: int) -> Callable[[], float]:
+    """Seconds of one step, as the mean of some between two waits."""
+
+    def run() -> float:
+        side.wait()
+        begin = time.perf_counter()
+        for _ in range(steps):
+            side.step()
+        side.wait()
+        return (time.perf_counter() - begin) / steps
+
+    return run
+
+
+def loss_of(model: Any, ids: np.ndarray, labels: np.ndarray) -> float:
+    """Our loss without dropout."""
+    import evolving_attention as ea
+
+    model.eval()
+    with ea.no_grad():
+        loss = model(input_ids=ids, labels=labels).loss
+    return float(np.asarray(loss.to("cpu"), np.float32))
+
+
+def torch_loss_of(peer: Any, ids: np.ndarray, labels: np.ndarray, bf16: bool) -> float:
+    """PyTorch's loss without dropout."""
+    import torch
+
+    x, y = (torch.from_numpy(a).to("cuda") for a in (ids, labels))
+    peer.eval()
+    with torch.no_grad(), torch.autocast("cuda", torch.bfloat16, enabled=bf16):
+        return peer(x, y).float().item()
+
+
+def torch_peer(state: dict[str, np.ndarray], shape: Shape) -> Any:
+    """PyTorch's model with these weights on the GPU; None where it has none."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    if not torch.cuda.is_available():
+        return None
+    from benchmarks.peers.torch_bert import BertClassifier
+
+    peer = BertClassifier(shape)
+    tensors = {name: torch.from_numpy(value) for name, value in state.items()}
+    peer.load_state_dict(tensors, strict=True)
+    return peer.to("cuda")

@@ -1,0 +1,34 @@
+"""Where a GPU is, and why not; arrays of tensors that lie anywhere."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+PRETENDED = ("fake device", "emulated GPU")  # of tests/fake_device and tests/cuda_host
+
+
+def why_no_gpu() -> str:
+    """Empty where ``device="cuda"`` is a GPU, or EA_TEST_PRETENDED=1 takes another."""
+    found = [what for name, what in ea.devices().items() if name != "cpu"]
+    if not found:
+        return "no GPU: " + "; ".join(_core.unusable_devices().values())
+    pretended = any(word in found[0] for word in PRETENDED)
+    if pretended and os.environ.get("EA_TEST_PRETENDED") != "1":
+        return f"no GPU: {found[0]} is none (EA_TEST_PRETENDED=1 takes it)"
+    return ""
+
+
+def array(tensor: Any) -> np.ndarray:
+    """A copy on the host, in the tensor's own type."""
+    return np.array(np.asarray(tensor.to("cpu")))
+
+
+def bits(tensors: Any) -> list[bytes]:
+    """The bytes of each tensor."""
+    return [array(t).tobytes() for t in tensors]
