@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers_gpu import array, why_no_gpu
-from support.agreement import assert_agrees
+from support.bounds import assert_agrees
 from support.cases import Case, followed, forced, round_to, run_case
 from support.table import CASES
 
