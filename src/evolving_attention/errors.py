@@ -25,6 +25,7 @@ __all__ = [
     "MissingExtraError",
     "NonFiniteError",
     "OutOfMemory",
+    "PeerLost",
     "ShapeError",
     "UnsafeCheckpointError",
     "require",
@@ -99,6 +100,10 @@ class KernelNotFound(Error, LookupError):
 
 class OutOfMemory(Error, MemoryError):
     """An allocation failed or would pass the limit that was set."""
+
+
+class PeerLost(Error, ConnectionError):
+    """Another process of a distributed run died, gave up, or does not answer."""
 
 
 class NonFiniteError(Error, ArithmeticError):

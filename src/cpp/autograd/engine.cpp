@@ -25,25 +25,74 @@ struct Younger {
   }
 };
 
+// A gradient tensor may be shared (an op can pass dy through to two inputs, the
+// caller may hold what a leaf had): the sum takes the place of one that nobody
+// else holds, and is a new tensor only where there is none.
+void add_to(Tensor& slot, Tensor gradient) {
+  if (!slot.defined()) {
+    slot = gradient.is_contiguous() ? std::move(gradient) : clone(gradient);
+    return;
+  }
+  const Tensor more = contiguous(gradient);
+  gradient = {};
+  const auto alone = [](const Tensor& t) {
+    return t.storage().use_count() == 1;
+  };
+  const Tensor target = alone(slot)   ? slot
+                        : alone(more) ? more
+                                      : empty_like(slot);
+  kernels::run<Axpby>({1.0, slot, 1.0, more, target});
+  slot = target;
+}
+
+void add_dense(Var::Impl& leaf, Tensor gradient) {
+  RowGradient rows = std::exchange(leaf.row_grad, {});
+  add_to(leaf.grad, std::move(gradient));
+  if (rows.defined()) add_rows_to(rows, leaf.grad);
+}
+
+void add_sparse(Var::Impl& leaf, RowGradient rows) {
+  if (leaf.grad.defined()) {
+    // The caller may hold what the leaf had.
+    if (leaf.grad.storage().use_count() > 1 || !leaf.grad.is_contiguous()) {
+      leaf.grad = clone(leaf.grad);
+    }
+    add_rows_to(rows, leaf.grad);
+  } else if (leaf.row_grad.defined()) {
+    leaf.row_grad = add_rows(leaf.row_grad, rows);
+  } else {
+    leaf.row_grad = std::move(rows);
+  }
+}
+
 class Pass {
  public:
-  void send(const Edge& edge, Tensor gradient) {
-    if (!gradient.defined()) return;
-    if (edge.leaf != nullptr) {
-      // An op may hand one tensor to two inputs; a leaf's gradient is its own,
-      // for the caller may change it in place.
-      if (gradient.storage().use_count() > 1) gradient = clone(gradient);
-      RowGradient rows = std::exchange(edge.leaf->row_grad, {});
-      add_to(edge.leaf->grad, std::move(gradient));
-      if (rows.defined()) add_rows_to(rows, edge.leaf->grad);
-    } else if (edge.node != nullptr) {
-      auto [it, fresh] = pending_.try_emplace(edge.node.get());
-      if (fresh) queue_.push(edge.node);
-      add_to(it->second[edge.output], std::move(gradient));
+  Pass(const Edge& root, const Complete& complete) : complete_(complete) {
+    for (std::shared_ptr<Var::Impl>& leaf : leaves_behind({root})) {
+      auto [it, fresh] = arrivals_.try_emplace(leaf.get());
+      ++it->second.awaited;
+      if (fresh) leaves_.push_back(std::move(leaf));
     }
   }
 
+  void send(const Edge& edge, Tensor gradient) {
+    if (edge.leaf != nullptr) return arrive(*edge.leaf, std::move(gradient));
+    if (edge.node == nullptr || !gradient.defined()) return;
+    auto [it, fresh] = pending_.try_emplace(edge.node.get());
+    if (fresh) queue_.push(edge.node);
+    add_to(it->second[edge.output], std::move(gradient));
+  }
+
+  void add_rows_of(Var::Impl& leaf, RowGradient rows) {
+    add_sparse(arrivals_[&leaf].sum, std::move(rows));
+  }
+
   void run() {
+    Pass* const outer = std::exchange(current, this);
+    struct Back {
+      Pass* to;
+      ~Back() { current = to; }
+    } const back{outer};
     while (!queue_.empty()) {
       const std::shared_ptr<Node> node = queue_.top();
       queue_.pop();
@@ -55,11 +104,16 @@ class Pass {
       }
       Node::Gradients gradients = node->run_backward(pending[0], pending[1]);
       pending = {};
+      gradients.resize(node->edges().size());
       for (std::size_t i = 0; i < gradients.size(); ++i) {
         send(node->edges()[i], std::move(gradients[i]));
       }
     }
+    // Leaves behind nodes that no gradient reached.
+    for (const auto& leaf : leaves_) settle(*leaf, arrivals_[leaf.get()]);
   }
+
+  static thread_local Pass* current;
 
  private:
   using Pending = std::array<Tensor, Node::kMaxOutputs>;  // by output
@@ -74,45 +128,57 @@ class Pass {
     }
   }
 
-  // A gradient tensor may be shared (an op can pass dy through to two inputs,
-  // the caller may hold what a leaf had): the sum takes the place of one that
-  // nobody else holds, and is a new tensor only where there is none.
-  static void add_to(Tensor& slot, Tensor gradient) {
-    if (!slot.defined()) {
-      slot = gradient.is_contiguous() ? std::move(gradient) : clone(gradient);
-      return;
+  struct Arrival {
+    int awaited = 0;  // edges that have not sent yet
+    bool settled = false;
+    Var::Impl sum;  // its gradient: what this pass adds to the leaf
+  };
+
+  void arrive(Var::Impl& leaf, Tensor gradient) {
+    Arrival& at = arrivals_[&leaf];
+    EA_CHECK_AS(InputError, !at.settled, "backward",
+                "a step that is recomputed led to other parameters than the "
+                "first time; it must do the same each time: correct it, or "
+                "turn gradient checkpointing off");
+    if (gradient.defined()) {
+      // An op may hand one tensor to two inputs; a leaf's gradient is its own,
+      // for the caller may change it in place.
+      if (gradient.storage().use_count() > 1) gradient = clone(gradient);
+      add_dense(at.sum, std::move(gradient));
     }
-    const Tensor more = contiguous(gradient);
-    gradient = {};
-    const auto alone = [](const Tensor& t) {
-      return t.storage().use_count() == 1;
-    };
-    const Tensor target = alone(slot)   ? slot
-                          : alone(more) ? more
-                                        : empty_like(slot);
-    kernels::run<Axpby>({1.0, slot, 1.0, more, target});
-    slot = target;
+    if (--at.awaited == 0) settle(leaf, at);
   }
 
+  void settle(Var::Impl& leaf, Arrival& at) {
+    if (at.settled) return;
+    at.settled = true;
+    if (at.sum.grad.defined()) {
+      add_dense(leaf, std::move(at.sum.grad));
+    } else if (at.sum.row_grad.defined()) {
+      add_sparse(leaf, std::move(at.sum.row_grad));
+    }
+    at.sum = {};
+    if (complete_) complete_(leaf);
+  }
+
+  const Complete& complete_;
+  std::vector<std::shared_ptr<Var::Impl>> leaves_;
+  std::unordered_map<Var::Impl*, Arrival> arrivals_;
   std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>,
                       Younger>
       queue_;
   std::unordered_map<Node*, Pending> pending_;
 };
 
+thread_local Pass* Pass::current = nullptr;
+
 }  // namespace
 
 void accumulate_rows(Var::Impl& leaf, RowGradient rows) {
-  if (leaf.grad.defined()) {
-    // The caller may hold what the leaf had.
-    if (leaf.grad.storage().use_count() > 1 || !leaf.grad.is_contiguous()) {
-      leaf.grad = clone(leaf.grad);
-    }
-    add_rows_to(rows, leaf.grad);
-  } else if (leaf.row_grad.defined()) {
-    leaf.row_grad = add_rows(leaf.row_grad, rows);
+  if (Pass::current != nullptr) {
+    Pass::current->add_rows_of(leaf, std::move(rows));
   } else {
-    leaf.row_grad = std::move(rows);
+    add_sparse(leaf, std::move(rows));
   }
 }
 
@@ -120,7 +186,8 @@ void accumulate(const Tensor& x, const Tensor& y) {
   kernels::run<Axpby>({1.0, y, 1.0, x, y});
 }
 
-void backward(const Var& root, const Tensor& gradient) {
+void backward(const Var& root, const Tensor& gradient,
+              const Complete& complete) {
   EA_CHECK_AS(InputError, root.requires_grad(), "backward",
               "the tensor does not require a gradient: nothing it was made of "
               "has requires_grad=True, or it was made inside no_grad()");
@@ -139,8 +206,9 @@ void backward(const Var& root, const Tensor& gradient) {
               "gradient lies on {}, the tensor on {}; use .to(device)",
               seed.device(), root.device());
   const NoGrad no_grad;
-  Pass pass;
-  pass.send(edge_of(root), seed);
+  const Edge start = edge_of(root);
+  Pass pass(start, complete);
+  pass.send(start, seed);
   pass.run();
 }
 

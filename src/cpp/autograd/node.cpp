@@ -2,6 +2,7 @@
 #include "autograd/node.h"
 
 #include <atomic>
+#include <unordered_set>
 
 #include "runtime/check.h"
 
@@ -20,9 +21,10 @@ Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
       backward_(std::move(backward)) {}
 
 Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
-           Unfold unfold)
+           Unfold unfold, std::vector<std::shared_ptr<Var::Impl>> inner)
     : Node(name, std::move(edges), std::move(saved), Backward()) {
   unfold_ = std::move(unfold);
+  inner_ = std::move(inner);
 }
 
 // A chain of nodes is freed in a loop: destructors inside destructors would
@@ -84,6 +86,33 @@ std::vector<Var> Node::unfold() {
   unfold_ = nullptr;
   saved_.clear();
   return outputs;
+}
+
+std::uint64_t next_node_order() { return next_order.load(); }
+
+std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
+    const std::vector<Edge>& roots, std::uint64_t since) {
+  std::vector<std::shared_ptr<Var::Impl>> leaves;
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> todo;
+  const auto follow = [&](const Edge& edge) {
+    if (edge.leaf) leaves.push_back(edge.leaf);
+    const Node* node = edge.node.get();
+    if (node == nullptr || node->order() < since) return;
+    if (seen.insert(node).second) todo.push_back(node);
+  };
+  for (const Edge& root : roots) follow(root);
+  while (!todo.empty()) {
+    const Node* node = todo.back();
+    todo.pop_back();
+    const bool folded = node->unfolds();  // its leaves are inside
+    for (const Edge& edge : node->edges()) {
+      if (!folded || edge.node) follow(edge);
+    }
+    leaves.insert(leaves.end(), node->inner_leaves().begin(),
+                  node->inner_leaves().end());
+  }
+  return leaves;
 }
 
 Edge edge_of(const Var& input) {

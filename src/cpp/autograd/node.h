@@ -37,9 +37,10 @@ class Node {
 
   Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
        Backward backward);
-  // Of recompute(): `saved` are the inputs, one an edge.
+  // Of recompute(): `saved` are the inputs, one an edge; `inner` the leaves
+  // that the graph of unfold() will lead to, one for each of its edges there.
   Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
-       Unfold unfold);
+       Unfold unfold, std::vector<std::shared_ptr<Var::Impl>> inner);
   ~Node();
 
   const char* name() const { return name_; }
@@ -63,6 +64,9 @@ class Node {
   // The outputs once more: the nodes behind them are younger than all others,
   // lead to the same inputs, and take this one's place.
   std::vector<Var> unfold();
+  const std::vector<std::shared_ptr<Var::Impl>>& inner_leaves() const {
+    return inner_;
+  }
 
  private:
   const char* name_;
@@ -71,8 +75,18 @@ class Node {
   std::vector<Tensor> saved_;
   Backward backward_;
   Unfold unfold_;
+  std::vector<std::shared_ptr<Var::Impl>> inner_;
   Tensor second_gradient_;
 };
+
+// The order() of the node that will be made next.
+std::uint64_t next_node_order();
+
+// The leaves behind `roots`, one for each edge that leads to a leaf, those that
+// unfolding will make included; in an order that the graph decides. Nodes older
+// than `since` are not gone through.
+std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
+    const std::vector<Edge>& roots, std::uint64_t since = 0);
 
 // Makes the output of an op. `saved` declares every tensor the backward reads;
 // `backward` captures plain numbers only. In NoGrad, or when no input requires

@@ -63,6 +63,7 @@ std::vector<Var> recompute(const char* name, Recomputed f,
                            const std::vector<Var>& inputs) {
   if (!grad_enabled()) return f(inputs);
   FirstRun first{name, {}, {}};
+  const std::uint64_t since = next_node_order();
   std::vector<Var> outputs;
   {
     const NoteStreams note(first.streams);
@@ -81,13 +82,19 @@ std::vector<Var> recompute(const char* name, Recomputed f,
     edges.push_back(edge_of(input));
     saved.push_back(input.defined() ? input.data() : Tensor());
   }
-  for (const Var& v : outputs) first.shapes.push_back(shape_of(v));
+  std::vector<Edge> inside;
+  for (const Var& v : outputs) {
+    first.shapes.push_back(shape_of(v));
+    if (v.defined()) inside.push_back(edge_of(v));
+  }
+  auto inner = leaves_behind(inside, since);
   const auto node = std::make_shared<Node>(
       name, std::move(edges), std::move(saved),
       Node::Unfold([f = std::move(f),
                     first = std::move(first)](const std::vector<Var>& again) {
         return run_again(f, again, first);
-      }));
+      }),
+      std::move(inner));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!has_gradient(outputs[i])) continue;
     outputs[i] = Var(outputs[i].data(), node);

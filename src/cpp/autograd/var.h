@@ -50,6 +50,7 @@ class Var {
     Tensor grad;           // of leaves, after backward: this one,
     RowGradient row_grad;  // or this one of a table, or none
     bool requires_grad = false;
+    bool is_table = false;  // rows of it are looked up: row_grad may come
     std::shared_ptr<Node> node;
     int output = 0;  // which of the node's
   };

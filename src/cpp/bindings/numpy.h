@@ -34,6 +34,8 @@ Tensor from_dlpack(const py::object& object);
 // that throws, so that no call answers with a list of C++ signatures.
 Var var_of(const py::handle& object);
 
+void bind_gradients(py::class_<Var>& tensor);
+
 DType dtype_of_python(const py::handle& dtype);  // "float32", np.float32, ...
 py::dtype numpy_dtype(DType dtype);
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "autograd/engine.h"
 #include "autograd/grad_mode.h"
 #include "bindings/arguments.h"
 #include "bindings/devices.h"
@@ -268,33 +267,8 @@ void bind_tensor(py::module_& m) {
                       self.set_requires_grad(value.cast<bool>());
                     })
       .def_property_readonly("is_leaf", &Var::is_leaf)
-      .def_property(
-          "grad",
-          [](const Var& self) -> std::optional<Var> {
-            if (!self.grad().defined()) return {};
-            return Var(self.grad());
-          },
-          [](const Var& self, const std::optional<Var>& grad) {
-            if (!grad) return self.set_grad({});
-            EA_CHECK(
-                grad->shape() == self.shape() && grad->dtype() == self.dtype(),
-                "grad", "gradient is {} {}, the tensor {} {}", grad->dtype(),
-                grad->shape(), self.dtype(), self.shape());
-            EA_CHECK_AS(DeviceError, grad->device() == self.device(), "grad",
-                        "gradient lies on {}, the tensor on {}; use "
-                        ".to(device)",
-                        grad->device(), self.device());
-            self.set_grad(contiguous(grad->data()));
-          })
       .def("item", [](const Var& self) { return self.data().item(); })
       .def("detach", &Var::detach)
-      .def(
-          "backward",
-          [](const Var& self, const std::optional<Var>& gradient) {
-            backward(self, gradient ? gradient->data() : Tensor());
-          },
-          py::arg("gradient") = py::none(),
-          py::call_guard<py::gil_scoped_release>())
       .def("copy_", &copy_from, py::arg("source"),
            "Overwrites the values in place; shapes must be equal.")
       .def("__len__",
@@ -306,6 +280,7 @@ void bind_tensor(py::module_& m) {
       .def("__float__", [](const Var& self) { return self.data().item(); })
       .def("__getitem__", &index)
       .def("__repr__", &repr);
+  bind_gradients(c);
   bind_arithmetic(c);
   bind_interchange(c);
   m.def(

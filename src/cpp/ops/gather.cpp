@@ -78,6 +78,7 @@ Var gather(const char* name, const Var& x, const Tensor& index,
   kernels::run<GatherRows>(
       {reshape_view(contiguous(x.data()), {n, width}), on_device, y});
   const Shape before = x.shape();
+  if (x.is_leaf() && x.rank() == 2) x.impl()->is_table = true;
   return record(name, reshape_view(y, shape), {x},
                 {without(flat_index, padding_id)},
                 [before, m, n, width](const Node& node, const Tensor& dy) {

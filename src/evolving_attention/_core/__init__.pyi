@@ -90,7 +90,23 @@ class Tensor:
     def __rtruediv__(self, arg0: typing.Any) -> Tensor: ...
     def __sub__(self, arg0: typing.Any) -> Tensor: ...
     def __truediv__(self, arg0: typing.Any) -> Tensor: ...
-    def backward(self, gradient: Tensor | None = None) -> None: ...
+    def add_(self, source: Tensor) -> None:
+        """
+        Adds in place, as gradients are added.
+        """
+    def add_row_grad(self, ids: Tensor, rows: Tensor) -> None:
+        """
+        Adds to the gradient of a table as backward() would.
+        """
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        leaves: collections.abc.Sequence[Tensor] = [],
+        on_complete: typing.Any = None,
+    ) -> None:
+        """
+        Adds to the gradients of the leaves behind. on_complete(i) is called when leaves[i] will get no more.
+        """
     def copy_(self, source: typing.Any) -> None:
         """
         Overwrites the values in place; shapes must be equal.
@@ -113,11 +129,21 @@ class Tensor:
     @property
     def is_leaf(self) -> bool: ...
     @property
+    def is_table(self) -> bool:
+        """
+        Whether rows of it were looked up: see row_grad.
+        """
+    @property
     def ndim(self) -> int: ...
     @property
     def requires_grad(self) -> bool: ...
     @requires_grad.setter
     def requires_grad(self, arg1: typing.Any) -> None: ...
+    @property
+    def row_grad(self) -> tuple[Tensor, Tensor] | None:
+        """
+        (ids, rows): the gradient of a table of which few rows were used, all others zero; None where it is whole. Reading grad makes it so.
+        """
     @property
     def shape(self) -> tuple: ...
     @property

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention import distributed
 from evolving_attention.cli import glue_data, glue_results, paper_settings
 from evolving_attention.cli.common import json_output, print_json, set_up_logging
 from evolving_attention.cli.glue_arguments import (
@@ -70,11 +71,13 @@ def run(given: dict[str, Any]) -> None:
         training = split[TrainingArguments]
         dropout = _apply_paper(attention, data_args, training, base)
         args = TrainingArguments(**training)
-        set_up_logging(args.log_level)
+        first = distributed.is_first()
+        quiet = not first and args.log_level == "passive"
+        set_up_logging("warning" if quiet else args.log_level)
         results = _Run(model_args, attention, data_args, args, base, dropout).run()
-        if data_args.json:
+        if data_args.json and first:
             print_json(results)
-        else:
+        elif first:
             for key, value in results.items():
                 print(f"{key} = {value}")
 
@@ -151,7 +154,7 @@ class _Run:
             self._evaluate(trainer)
         if self.args.do_predict:
             self._predict(trainer)
-        if self.args.do_train:
+        if self.args.do_train and trainer.is_world_process_zero():
             self._write_card(trainer)
         return self.results
 
@@ -324,6 +327,8 @@ class _Run:
         folder.mkdir(parents=True, exist_ok=True)
         for name, rows in self.test_rows.items():
             output = trainer.predict(rows, metric_key_prefix="predict")
+            if not trainer.is_world_process_zero():
+                continue
             path = folder / f"predict_results_{name}.txt"
             glue_results.write_predictions(
                 path, output.predictions, self.data.label_names

@@ -98,6 +98,9 @@ class PackedLoader:
         collate: from (rows, row ids) to a batch, for example ``collate_padded`` with
             its options bound; default packed.
         prefetch: batches to prepare in a background thread; 0 for none.
+        share: (k, n): make the batches k, k + n, … of an epoch; for the others, which
+            other processes make, None is given out.
+        make_all: make those too, where making them has effects that count.
 
     Iterating yields dicts of arrays with ``row_ids``; ``len()`` is the number of
     batches of an epoch. ``state()`` after batch k and ``restore(state)`` in a new
@@ -121,6 +124,8 @@ class PackedLoader:
         collate: Callable[[Sequence[Mapping[str, Any]], Sequence[int]], Batch]
         | None = None,
         prefetch: int = 0,
+        share: tuple[int, int] = (0, 1),
+        make_all: bool = False,
     ) -> None:
         for name, value, least in (
             ("batch_size", batch_size, 1),
@@ -135,7 +140,7 @@ class PackedLoader:
         self.seed, self.shuffle, self.drop_last = int(seed), shuffle, drop_last
         self.prefetch = int(prefetch)
         self.epoch = int(epoch)
-        self._collate = collate
+        self._collate, self.share, self.make_all = collate, share, make_all
         self.longest_first = longest_first
         by_length = group_by_length if shuffle else longest_first
         self._lengths = row_lengths(features) if by_length else None
@@ -204,14 +209,21 @@ class PackedLoader:
         rows = [self.features[int(index)] for index in indices]
         return (self._collate or collate_packed)(rows, indices.tolist())
 
-    def __iter__(self) -> Iterator[Batch]:
+    def _numbered_batch(self, numbered: tuple[int, np.ndarray]) -> Batch | None:
+        """Batch ``number`` of the epoch; None if it is for others."""
+        number, indices = numbered
+        mine = number % self.share[1] == self.share[0]
+        batch = self.make_batch(indices) if mine or self.make_all else None
+        return batch if mine else None
+
+    def __iter__(self) -> Iterator[Batch | None]:
         start, self._start = self._start, 0
         self._position = start
-        todo = self.batches()[start:]
+        todo = list(enumerate(self.batches()))[start:]
         if self.prefetch:
-            made = _in_background(self.make_batch, todo, self.prefetch)
+            made = _in_background(self._numbered_batch, todo, self.prefetch)
         else:
-            made = map(self.make_batch, todo)
+            made = map(self._numbered_batch, todo)
         try:
             for number, batch in enumerate(made, start=start + 1):
                 self._position = number
@@ -230,8 +242,8 @@ def row_lengths(features: Sequence[Mapping[str, Any]]) -> np.ndarray:
 
 
 def _in_background(
-    make: Callable[[np.ndarray], Batch], todo: Sequence[np.ndarray], ahead: int
-) -> Iterator[Batch]:
+    make: Callable[[Any], Any], todo: Sequence[Any], ahead: int
+) -> Iterator[Any]:
     """Make batches in a thread, ``ahead`` at most in store; order and errors stay.
 
     The thread ends with the last batch, or when the consumer stops early.

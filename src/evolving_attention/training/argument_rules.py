@@ -122,6 +122,9 @@ def check_numbers(a: Any) -> None:
     _check_number("eval_delay", a.eval_delay, 0)
     _check_number("save_total_limit", a.save_total_limit, 1, whole=True, optional=True)
     _check_number("num_threads", a.num_threads, 1, whole=True, optional=True)
+    _check_number("ddp_timeout", a.ddp_timeout, 0, open_low=True)
+    cap = a.ddp_bucket_cap_mb
+    _check_number("ddp_bucket_cap_mb", cap, 0, optional=True, open_low=True)
     ahead = a.dataloader_prefetch_factor
     _check_number("dataloader_prefetch_factor", ahead, 0, whole=True, optional=True)
     for field in ("seed", "data_seed"):

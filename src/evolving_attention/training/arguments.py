@@ -193,7 +193,15 @@ class TrainingArguments:
         "CPU; the Trainer moves the model there.",
     )
     use_cpu: bool = _option(False, "Stay on the CPU.")
-    num_threads: int | None = _option(None, "Threads of the core; default: as it is.")
+    num_threads: int | None = _option(
+        None, "Threads of the core; default: as it is, or this process's share."
+    )
+    ddp_bucket_cap_mb: float | None = _option(
+        None, "Several processes: megabytes of gradients that travel together; 25."
+    )
+    ddp_timeout: float = _option(
+        1800.0, "Several processes: seconds without an answer until one counts as lost."
+    )
 
     def __post_init__(self) -> None:
         self.output_dir = str(self.output_dir)

@@ -26,6 +26,7 @@ class _Pending:
     epoch: float
     splits: int
     tokens: int
+    rows: int
 
 
 class DeferredStepRunner(StepRunner):
@@ -55,6 +56,7 @@ class DeferredStepRunner(StepRunner):
         self.event("on_optimizer_step")
         self.optimizer.zero_grad()
         tokens = sum(map(b.token_count, batches))
+        rows = sum(map(b.row_count, batches))
         self._pending.append(
             _Pending(
                 batches,
@@ -63,10 +65,11 @@ class DeferredStepRunner(StepRunner):
                 state.epoch,
                 state.batch_splits,
                 tokens,
+                rows,
             )
         )
         self.is_full = self._log.steps >= self._log.capacity
-        return StepOutcome(math.nan, math.nan, tokens, known=False)
+        return StepOutcome(math.nan, math.nan, tokens, rows, known=False)
 
     def look(self, state: TrainerState) -> list[StepOutcome]:
         """Wait for all steps since the last look, and say what they came to.
@@ -79,7 +82,7 @@ class DeferredStepRunner(StepRunner):
         for one, (loss, norm, applied) in zip(done, self._log.look(), strict=True):
             if not applied:
                 self._repeat(one, state)
-            outcomes.append(StepOutcome(loss, norm, one.tokens))
+            outcomes.append(StepOutcome(loss, norm, one.tokens, one.rows))
         return outcomes
 
     def _accumulate(self, batches: list[b.Batch], splits: int) -> Any:

@@ -15,6 +15,7 @@ from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training import batches as b
 from evolving_attention.training import loaders, runtime
+from evolving_attention.training.alone import Alone
 from evolving_attention.training.callbacks import metric_key
 from evolving_attention.training.state import PredictionOutput
 
@@ -43,6 +44,7 @@ def evaluation_loop(
     loss_only: bool = False,
     options: dict[str, Any] | None = None,
     on_batch: Callable[[int], Any] | None = None,
+    team: Alone | None = None,
 ) -> EvaluationResult:
     """Run the model over all batches without dropout and without gradients.
 
@@ -52,33 +54,41 @@ def evaluation_loop(
         loss_only: keep no predictions.
         options: further arguments of the model's call, when a batch has labels.
         on_batch: called with the number of batches done; may raise to stop.
+        team: the processes that share the batches: None stands for those of others,
+            and every process gets the result of all.
     """
+    team = team or Alone()
     was_training = model.training
     model.eval()
     found = _Rows()
-    loss_sum, rows, done, with_loss = 0.0, 0, 0, True
+    parts: list[tuple[int, float, int, bool]] = []  # batch, loss · rows, rows, labels
+    rows = done = 0
     iterator = iter(batches)
     try:
         with runtime.no_grad():
             for batch in iterator:
-                labelled = "labels" in batch or "masked" in batch
-                extra = (options or {}) if labelled else {}
-                out = model(**b.inputs_of(batch), **extra)
-                count = b.row_count(batch)
-                if labelled:
-                    loss_sum += float(out.loss.item()) * count
-                with_loss = with_loss and labelled
-                if not loss_only:
-                    found.add(batch, host_array(out.logits), rows)
-                rows += count
+                if batch is not None:
+                    labelled = "labels" in batch or "masked" in batch
+                    count = b.row_count(batch)
+                    extra = (options or {}) if labelled else {}
+                    out = model(**b.inputs_of(batch), **extra)
+                    loss = float(out.loss.item()) * count if labelled else 0.0
+                    parts.append((done, loss, count, labelled))
+                    if not loss_only:
+                        found.add(batch, host_array(out.logits), rows)
+                    rows += count
                 done += 1
                 if on_batch is not None:
                     on_batch(done)
     finally:
         b.close(iterator)
         model.train(was_training)
-    predictions, labels = found.in_order()
-    loss = loss_sum / rows if rows and with_loss else None
+    parts = sorted(map(tuple, team.gather(parts)))
+    rows, loss_sum = sum(part[2] for part in parts), 0.0
+    for part in parts:
+        loss_sum += part[1]
+    predictions, labels = found.in_order(team)
+    loss = loss_sum / rows if rows and all(part[3] for part in parts) else None
     return EvaluationResult(predictions, labels, loss, rows, done)
 
 
@@ -100,9 +110,13 @@ class _Rows:
         if "labels" in batch:
             self.labels += _by_row(batch, np.array(batch["labels"]))
 
-    def in_order(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """(predictions, labels) sorted by row id."""
-        if not self.ids:
+    def in_order(self, team: Alone) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """(predictions, labels) sorted by row id, of all processes."""
+        if team.size > 1:
+            self.ids = [team.arrays(_joined(self.ids))]
+            self.logits = _exchanged(team, self.logits)
+            self.labels = _exchanged(team, self.labels)
+        if not self.logits:
             return None, None
         order = np.argsort(np.concatenate(self.ids), kind="stable")
         predictions = np.concatenate([self.logits[i] for i in order])
@@ -114,6 +128,18 @@ class _Rows:
                 )
             return predictions, None
         return predictions, np.concatenate([self.labels[i] for i in order])
+
+
+def _joined(arrays: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+
+
+def _exchanged(team: Alone, rows: list[np.ndarray]) -> list[np.ndarray]:
+    """The rows of all processes, one process after another."""
+    lengths = team.arrays(np.array([len(row) for row in rows], np.int64))
+    if not len(lengths):
+        return []
+    return np.split(team.arrays(_joined(rows)), np.cumsum(lengths)[:-1])
 
 
 def _by_row(batch: b.Batch, values: np.ndarray) -> list[np.ndarray]:
@@ -178,8 +204,15 @@ class EvaluationMixin:
         self, dataset: Any, role: str, prefix: str, loss_only: bool
     ) -> PredictionOutput:
         """One pass over a data set: predictions, labels, metrics under the prefix."""
+        with self.team.watching(self.args.output_dir):
+            return self._predict_together(dataset, role, prefix, loss_only)
+
+    def _predict_together(
+        self, dataset: Any, role: str, prefix: str, loss_only: bool
+    ) -> PredictionOutput:
         rows = self._rows(dataset, role)
-        loader = loaders.eval_loader(self.args, rows, self.data_collator)
+        share = self.team.rank, self.team.size
+        loader = loaders.eval_loader(self.args, rows, self.data_collator, share)
         total, began = len(loader), time.monotonic()
 
         def on_batch(done: int) -> None:
@@ -193,6 +226,7 @@ class EvaluationMixin:
             loss_only=loss_only,
             options={"label_smoothing": smoothing} if smoothing else {},
             on_batch=on_batch,
+            team=self.team,
         )
         metrics: dict[str, float] = {}
         if found.loss is not None:

@@ -30,6 +30,7 @@ ORDER_ARGUMENTS = (
     "seed",
     "data_seed",
 )
+_BATCHES = "gradient_accumulation_steps"
 
 
 def data_fingerprint(dataset: Sequence[dict[str, Any]]) -> str:
@@ -48,8 +49,14 @@ def data_fingerprint(dataset: Sequence[dict[str, Any]]) -> str:
     return digest.hexdigest()
 
 
-def run_fingerprint(args: Any, model: Any, dataset: Any) -> dict[str, Any]:
-    """Data, model configuration and batching of a run, each under its own key."""
+def run_fingerprint(
+    args: Any, model: Any, dataset: Any, processes: int = 1
+) -> dict[str, Any]:
+    """Data, model configuration and batching of a run, each under its own key.
+
+    ``gradient_accumulation_steps`` are those of one process: what matters is how many
+    batches a step has, not how many processes share them.
+    """
     config = getattr(model, "config", None)
     described = config.to_dict() if hasattr(config, "to_dict") else {}
     text = json.dumps(described, sort_keys=True, default=str)
@@ -57,6 +64,7 @@ def run_fingerprint(args: Any, model: Any, dataset: Any) -> dict[str, Any]:
         "data": data_fingerprint(dataset),
         "model": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
         **{name: getattr(args, name) for name in ORDER_ARGUMENTS},
+        _BATCHES: args.gradient_accumulation_steps * processes,
     }
 
 
@@ -70,7 +78,9 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
     if not changed or force:
         return
     details = ", ".join(
-        f"{name} (was {saved.get(name)!r}, is {now[name]!r})" for name in changed
+        f"{name} (was {saved.get(name)!r}, is {now[name]!r}"
+        f"{', over all processes' if name == _BATCHES else ''})"
+        for name in changed
     )
     raise CheckpointError(
         f"{path}: cannot resume, this run differs from the saved one in {details}; "

@@ -12,8 +12,9 @@ from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.batches import inputs_of
 
-__all__ = ["eval_loader", "prepared", "train_loader"]
+__all__ = ["LoadersMixin", "eval_loader", "prepared", "train_loader"]
 
 PREFETCH = 2  # batches made ahead: one to take, one in the making
 Rows = Sequence[dict[str, Any]]
@@ -94,8 +95,12 @@ def train_loader(
     collator: Collator | None,
     epoch: int,
     start: int,
+    share: tuple[int, int] = (0, 1),
 ) -> PackedLoader:
     """Batches of one pass over the training set, from batch ``start`` on.
+
+    Batch i is made where i mod n = k for ``share`` = (k, n), and None elsewhere; with
+    code of the caller's, which may draw random numbers, it is made everywhere.
 
     A collator's own randomness should come from ``numpy.random`` or ``random``, whose
     states are saved in checkpoints.
@@ -111,18 +116,24 @@ def train_loader(
         drop_last=args.dataloader_drop_last,
         collate=_collate(collator),
         prefetch=_ahead(args, rows, collator),
+        share=share,
+        make_all=collator is not None or not _is_plain(rows),
     )
     loader.skip(start)
     return loader
 
 
 def eval_loader(
-    args: TrainingArguments, rows: Rows, collator: Collator | None
+    args: TrainingArguments,
+    rows: Rows,
+    collator: Collator | None,
+    share: tuple[int, int] = (0, 1),
 ) -> PackedLoader:
     """Batches of one pass over an evaluation set, nothing left out.
 
     Rows of like length go together, the longest first; those of a data set of the
     caller's own class come in its order, without a pass more to count their tokens.
+    ``share`` as in :func:`train_loader`.
     """
     return PackedLoader(
         rows,
@@ -131,4 +142,36 @@ def eval_loader(
         longest_first=_is_plain(rows),
         collate=_collate(collator),
         prefetch=_ahead(args, rows, collator),
+        share=share,
+        make_all=collator is not None or not _is_plain(rows),
     )
+
+
+class LoadersMixin:
+    """Where the Trainer's batches come from."""
+
+    def _rows(self, dataset: Any, role: str) -> Any:
+        """The data set with input_ids; tokenized once if it is text."""
+        held = self._prepared.get(id(dataset))
+        if held is None or held[0] is not dataset:
+            rows = prepared(dataset, role, self.processing_class)
+            held = self._prepared[id(dataset)] = (dataset, rows)
+        return held[1]
+
+    def _train_loader(self, rows: Any, epoch: int, start: int) -> PackedLoader:
+        """The batches of an epoch; None in the place of those of other ranks."""
+        share = self.team.rank, self.team.size
+        collator = self.data_collator
+        return train_loader(self.args, rows, collator, epoch, start, share)
+
+    def _loss_of_some_rows(self, rows: Any) -> Any:
+        """The loss of as many rows as a batch has, with the dropout of training."""
+        loader = train_loader(self.args, rows, self.data_collator, 0, 0)
+        count = min(len(rows), self.args.per_device_train_batch_size)
+        was_training = self.model.training
+        self.model.train()
+        try:
+            batch = loader.make_batch(np.arange(count))
+            return self.compute_loss(self.model, inputs_of(batch))
+        finally:
+            self.model.train(was_training)

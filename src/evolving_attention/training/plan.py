@@ -17,7 +17,7 @@ class RunPlan:
     """Lengths of a run; a step is an optimizer step.
 
     ``batches_per_epoch`` counts batches; the last step of an epoch may use fewer than
-    ``gradient_accumulation_steps`` of them.
+    other steps.
     """
 
     batches_per_epoch: int
@@ -35,8 +35,12 @@ class RunPlan:
         state.save_steps = args.every("save_steps", self.max_steps)
 
 
-def make_plan(args: TrainingArguments, batches_per_epoch: int) -> RunPlan:
+def make_plan(
+    args: TrainingArguments, batches_per_epoch: int, processes: int = 1
+) -> RunPlan:
     """Lengths from the arguments, by Hugging Face's rules.
+
+    A step uses ``processes`` times ``gradient_accumulation_steps`` batches.
 
     Raises:
         ConfigError: an epoch has no batch (drop_last on a set smaller than a batch).
@@ -47,7 +51,8 @@ def make_plan(args: TrainingArguments, batches_per_epoch: int) -> RunPlan:
             f"{args.per_device_train_batch_size} rows in this training set, expected "
             "at least one; lower per_device_train_batch_size or keep the last batch"
         )
-    per_epoch = math.ceil(batches_per_epoch / args.gradient_accumulation_steps)
+    in_step = processes * args.gradient_accumulation_steps
+    per_epoch = math.ceil(batches_per_epoch / in_step)
     if args.max_steps > 0:
         total, epochs = args.max_steps, math.ceil(args.max_steps / per_epoch)
     else:

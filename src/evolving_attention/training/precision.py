@@ -27,7 +27,7 @@ from evolving_attention.errors import (
     OutOfMemory,
 )
 from evolving_attention.training import batches as b
-from evolving_attention.training import runtime
+from evolving_attention.training import loaders, runtime
 from evolving_attention.training.state import TrainerState
 from evolving_attention.training.step import StepRunner
 
@@ -89,6 +89,7 @@ class PrecisionMixin:
                 choice = choose(
                     own, lambda dtype: self._seconds_of(dtype, rows), self.device
                 )
+                choice = self.team.first(choice)
             self.model.to(choice["chosen"])
         finally:
             runtime.set_random_state(before)
@@ -102,7 +103,7 @@ class PrecisionMixin:
     def _seconds_of(self, dtype: str, rows: Any) -> float:
         """What the timed steps take in that type, on a model of their own."""
         every = self.args.gradient_accumulation_steps
-        loader = self._train_loader(rows, 0, 0)
+        loader = loaders.train_loader(self.args, rows, self.data_collator, 0, 0)
         with contextlib.closing(b.groups_of(loader, every)) as steps:
             groups = list(itertools.islice(steps, STEPS))
         model = self.model.copy(dtype).train()

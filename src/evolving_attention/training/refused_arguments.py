@@ -6,7 +6,10 @@ from typing import Any
 
 __all__ = ["REFUSED"]
 
-_ONE_PROCESS = "training runs in one process on one machine"
+_ONE_WAY = (
+    "there is one way to train in several processes, which the launcher's variables "
+    "choose (docs/distributed.md); leave it out"
+)
 _NO_TORCH = "the core is not PyTorch"
 _HUB = "this package does not upload; push output_dir with huggingface_hub"
 _WORKERS = "batches are made in one background thread, there are no loader workers"
@@ -35,17 +38,17 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "neftune_noise_alpha": ((None,), "noise on embeddings is not implemented"),
     "optim_args": ((None,), "AdamW takes adam_beta1, adam_beta2 and adam_epsilon"),
     "optim_target_modules": ((None,), "every parameter is trained by AdamW"),
-    "average_tokens_across_devices": ((True,), _ONE_PROCESS),
-    "local_rank": ((-1,), _ONE_PROCESS),
-    "deepspeed": ((None,), _ONE_PROCESS),
-    "fsdp": ((None, ""), _ONE_PROCESS),
-    "fsdp_config": ((None,), _ONE_PROCESS),
-    "accelerator_config": ((None,), _ONE_PROCESS),
-    "parallelism_config": ((None,), _ONE_PROCESS),
-    "ddp_backend": ((None,), _ONE_PROCESS),
-    "ddp_find_unused_parameters": ((None,), _ONE_PROCESS),
-    "log_on_each_node": ((True,), _ONE_PROCESS),
-    "save_on_each_node": ((False,), _ONE_PROCESS),
+    "average_tokens_across_devices": ((True,), _ONE_WAY),
+    "local_rank": ((-1,), _ONE_WAY),
+    "deepspeed": ((None,), _ONE_WAY),
+    "fsdp": ((None, ""), _ONE_WAY),
+    "fsdp_config": ((None,), _ONE_WAY),
+    "accelerator_config": ((None,), _ONE_WAY),
+    "parallelism_config": ((None,), _ONE_WAY),
+    "ddp_backend": ((None,), _ONE_WAY),
+    "ddp_find_unused_parameters": ((None,), _ONE_WAY),
+    "log_on_each_node": ((True,), _ONE_WAY),
+    "save_on_each_node": ((False,), _ONE_WAY),
     "logging_nan_inf_filter": (
         (False,),
         "non-finite losses are never hidden; choose on_nonfinite=stop, skip or warn",
@@ -76,21 +79,19 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     ),
     "activation_checkpointing_kwargs": ((None,), _ONE_RECOMPUTE),
     "use_cache": ((False,), "an encoder has no cache"),
-    "log_level_replica": (("warning",), _ONE_PROCESS),
+    "log_level_replica": (("warning",), _ONE_WAY),
     "project": (("huggingface",), "report_to knows tensorboard only"),
     "trackio_space_id": ((None,), "report_to knows tensorboard only"),
     "trackio_bucket_id": ((None,), "report_to knows tensorboard only"),
     "trackio_static_space_id": ((None,), "report_to knows tensorboard only"),
-    "eval_use_gather_object": ((False,), _ONE_PROCESS),
+    "eval_use_gather_object": ((False,), _ONE_WAY),
     "hub_private_repo": ((None,), _HUB),
     "hub_always_push": ((False,), _HUB),
     "hub_revision": ((None,), _HUB),
     "dataloader_multiprocessing_context": ((None,), _WORKERS),
     "dataloader_in_order": ((True,), _WORKERS),
-    "ddp_bucket_cap_mb": ((None,), _ONE_PROCESS),
-    "ddp_broadcast_buffers": ((None,), _ONE_PROCESS),
-    "ddp_static_graph": ((None,), _ONE_PROCESS),
-    "ddp_timeout": ((1800,), _ONE_PROCESS),
+    "ddp_broadcast_buffers": ((None,), _ONE_WAY),
+    "ddp_static_graph": ((None,), _ONE_WAY),
     "debug": (("", [], None), "there is nothing to debug between processes"),
     "use_mps_device": ((False,), "there is no MPS device in this build"),
     "evaluation_strategy": ((), "it was renamed; use eval_strategy"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from evolving_attention.training import logging, progress, runtime
 from evolving_attention.training.evaluate import speed_metrics
+from evolving_attention.training.plan import RunPlan
 from evolving_attention.training.step import StepOutcome, StepRunner
 
 __all__ = ["ReportingMixin"]
@@ -58,8 +59,23 @@ class ReportingMixin:
             logs["skipped_steps"] = state.skipped_steps
         self.log(logs)
 
+    def _count(
+        self, batches: int, outcome: StepOutcome, rate: float, plan: RunPlan
+    ) -> None:
+        """Move all counters on by one step."""
+        state = self.state
+        state.global_step += 1
+        state.batches_done += batches
+        state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
+        state.last_step = {"grad_norm": outcome.grad_norm, "learning_rate": rate}
+        self._rows_seen += outcome.rows
+        if self.args.include_num_input_tokens_seen != "no":
+            state.num_input_tokens_seen += outcome.tokens
+        if outcome.known:
+            self._take(outcome)
+
     def _train_metrics(self, seconds: float, rows: int, steps: int) -> dict[str, float]:
-        """What the run took and came to; speeds are of this process alone."""
+        """What the run took and came to; speeds are of this call alone."""
         metrics = speed_metrics("train", seconds, rows, steps)
         metrics["train_loss"] = self.state.total_loss / max(1, self.state.loss_steps)
         if not self.args.skip_memory_metrics:
@@ -69,6 +85,14 @@ class ReportingMixin:
                 for name, value in runtime.memory(self.device).items():
                     metrics[f"train_mem_gpu_{name}"] = value
         return metrics
+
+    def is_world_process_zero(self) -> bool:
+        """Whether this is the process that writes: rank 0, or the only one."""
+        return self.team.is_first
+
+    def is_local_process_zero(self) -> bool:
+        """Whether this is the first process of this machine."""
+        return self.team.local_rank == 0
 
     def add_callback(self, callback: Any) -> None:
         """Add a callback, given as instance or class."""
@@ -99,7 +123,12 @@ class ReportingMixin:
         }
 
     def _reporters(self) -> list[Any]:
-        """JSON lines always; TensorBoard on demand; a bar, or lines without one."""
+        """JSON lines always; TensorBoard on demand; a bar, or lines without one.
+
+        Of several processes the first one alone writes.
+        """
+        if not self.team.is_first:
+            return []
         display = progress.progress_callback(self.args.disable_tqdm)
         found = [logging.JsonLinesCallback(), display or logging.ConsoleCallback()]
         if "tensorboard" in self.args.report_to:

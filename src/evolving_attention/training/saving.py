@@ -31,15 +31,20 @@ class SavingMixin:
         if state.best_global_step == state.global_step:
             folder = ckpt.folder_of(self.args, state.global_step)
             state.best_model_checkpoint = str(folder)
+        saved = True
         try:
-            ckpt.save(self._parts, state, weights_only)
+            if self.team.is_first:
+                ckpt.save(self._parts, state, weights_only)
         except CheckpointError as error:
-            state.best_model_checkpoint = previous_best
             if self.args.on_save_error == "stop":
+                state.best_model_checkpoint = previous_best
                 raise
             warnings.warn(f"training goes on without: {error}", stacklevel=4)
-            return
-        self._event("on_save")
+            saved = False
+        if self.team.first(saved):
+            self._event("on_save")
+        else:
+            state.best_model_checkpoint = previous_best
 
     def _save_and_leave(self) -> None:
         """Save what a signal interrupted, and raise Interrupted."""
@@ -55,9 +60,13 @@ class SavingMixin:
     def save_model(self, output_dir: str | None = None) -> None:
         """Write weights, configuration, tokenizer and training_args.json.
 
+        Of several processes the first one writes, here and in all that follows.
+
         Raises:
             NonFiniteError: a weight is NaN or infinite; nothing is written.
         """
+        if not self.team.is_first:
+            return
         folder = pathlib.Path(output_dir or self.args.output_dir)
         numerics.check_finite(self.model, None, f"saving {folder}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,6 +76,8 @@ class SavingMixin:
 
     def save_state(self) -> None:
         """Write ``trainer_state.json`` into output_dir."""
+        if not self.team.is_first:
+            return
         self.state.stateful_callbacks = self.callback_handler.state_dict()
         pathlib.Path(self.args.output_dir).mkdir(parents=True, exist_ok=True)
         path = pathlib.Path(self.args.output_dir) / ckpt.STATE
@@ -89,16 +100,20 @@ class SavingMixin:
 
     def log_metrics(self, split: str, metrics: dict[str, Any]) -> None:
         """Show metrics as a table on stderr."""
-        results.print_metrics(split, metrics)
+        if self.team.is_first:
+            results.print_metrics(split, metrics)
 
     def save_metrics(
         self, split: str, metrics: dict[str, Any], combined: bool = True
     ) -> None:
         """Write ``<split>_results.json`` and update ``all_results.json``."""
-        results.save_metrics(self.args.output_dir, split, metrics, combined)
+        if self.team.is_first:
+            results.save_metrics(self.args.output_dir, split, metrics, combined)
 
     def _write_report(self, report: dict[str, Any]) -> None:
         """Write ``nonfinite-report.json`` into output_dir."""
+        if not self.team.is_first:
+            return
         folder = pathlib.Path(self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         durable.write_json(folder / "nonfinite-report.json", plain(report))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from evolving_attention import optim
 from evolving_attention.errors import NonFiniteError, OutOfMemory
 from evolving_attention.training import batches as b
 from evolving_attention.training import numerics, runtime
+from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 
@@ -22,11 +23,12 @@ MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is no acci
 
 @dataclass
 class StepOutcome:
-    """Mean loss of the step's batches, gradient norm before clipping, tokens used."""
+    """Mean loss of the step's batches, gradient norm before clipping, what was used."""
 
     loss: float
     grad_norm: float
     tokens: int
+    rows: int
     applied: bool = True
     known: bool = True  # False: a device still works on it, see deferred.py
 
@@ -35,9 +37,19 @@ class StepOutcome:
 class _Sums:
     """What accumulating a step's gradients gave, and where it was not finite."""
 
-    loss: float = 0.0
+    tokens: int
+    rows: int
+    losses: list[tuple[int, float]] = field(default_factory=list)  # by batch
     bad_batch: int | None = None
     random_state: tuple[int, int] = (0, 0)
+
+    @property
+    def loss(self) -> float:
+        """The mean loss of the step's batches."""
+        total = 0.0
+        for _, part in self.losses:  # sum() rounds otherwise since Python 3.12
+            total += part
+        return total
 
 
 class StepRunner:
@@ -50,6 +62,7 @@ class StepRunner:
         loss_of: the mean loss of a batch of model inputs, a tensor for backward.
         event: called with the name of a callback event at its moment.
         on_report: called with the report of a non-finite step before anything else.
+        team: the processes that share a step; those of other ranks' batches are None.
     """
 
     def __init__(
@@ -61,12 +74,14 @@ class StepRunner:
         loss_of: Callable[[b.Batch], Any],
         event: Callable[[str], Any],
         on_report: Callable[[dict[str, Any]], Any],
+        team: Alone | None = None,
     ) -> None:
         self.model, self.optimizer, self.args = model, optimizer, args
         self.loss_of, self.event, self.on_report = loss_of, event, on_report
+        self.team = team or Alone()
         self.parameters = [p for _, p in model.named_parameters()]
 
-    def run(self, batches: list[b.Batch], state: TrainerState) -> StepOutcome:
+    def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
         """Do the step ``state.global_step + 1`` on ``batches``.
 
         Raises:
@@ -79,7 +94,7 @@ class StepRunner:
         norm = math.nan
         if sums.bad_batch is None:
             norm = optim.global_grad_norm(self.parameters)
-        outcome = StepOutcome(sums.loss, norm, sum(map(b.token_count, batches)))
+        outcome = StepOutcome(sums.loss, norm, sums.tokens, sums.rows)
         if math.isfinite(norm) and sums.bad_batch is None:
             state.skipped_in_a_row = 0
         elif not self._go_on(batches, sums, outcome, state):
@@ -113,7 +128,7 @@ class StepRunner:
             self.optimizer.step()
 
     def _accumulate_within_memory(
-        self, batches: list[b.Batch], state: TrainerState
+        self, batches: list[b.Batch | None], state: TrainerState
     ) -> _Sums:
         """Accumulate gradients; split batches further when memory runs out."""
         before = runtime.core_random_state()
@@ -121,7 +136,7 @@ class StepRunner:
             try:
                 return self._accumulate(batches, state.batch_splits)
             except OutOfMemory:
-                largest = max(map(b.row_count, batches))
+                largest = max(map(b.row_count, _present(batches)), default=0)
                 if not self.args.auto_find_batch_size or state.batch_splits >= largest:
                     raise
             self.optimizer.zero_grad()
@@ -133,46 +148,67 @@ class StepRunner:
                 stacklevel=4,
             )
 
-    def _accumulate(self, batches: list[b.Batch], splits: int) -> _Sums:
+    def _accumulate(self, batches: list[b.Batch | None], splits: int) -> _Sums:
         """Sum gradients of the mean loss; stop at a non-finite loss unless told not."""
-        sums = _Sums()
-        for index, batch in enumerate(batches):
-            rows = b.row_count(batch)
-            for part in b.split_rows(batch, splits):
-                if sums.bad_batch is None:
-                    sums.random_state = runtime.core_random_state()
-                share = b.row_count(part) / rows / len(batches)
-                loss = self.loss_of(b.inputs_of(part))
-                value = float(loss.item())
-                sums.loss += share * value
-                if not math.isfinite(value) and sums.bad_batch is None:
-                    sums.bad_batch = index
-                    if self.args.on_nonfinite != "warn":
-                        return sums
-                (loss if share == 1.0 else loss * share).backward()
-            if index + 1 < len(batches):
-                self.event("on_substep_end")
+        own = _present(batches)
+        sums = _Sums(sum(map(b.token_count, own)), sum(map(b.row_count, own)))
+        anyway = self.args.on_nonfinite == "warn"
+        for index in self.team.turns(len(batches)):
+            if sums.bad_batch is None or anyway:
+                self._add_batch(sums, batches, index, splits, anyway)
+                more = index + self.team.size < len(batches)
+                if more and (anyway or sums.bad_batch is None):
+                    self.event("on_substep_end")
+        self.team.combine(sums, anyway)
         return sums
+
+    def _add_batch(
+        self,
+        sums: _Sums,
+        batches: list[b.Batch | None],
+        index: int,
+        splits: int,
+        anyway: bool,
+    ) -> None:
+        """Forward and backward of one batch, in parts; none after a bad loss."""
+        batch: Any = batches[index]
+        rows = b.row_count(batch)
+        for part in b.split_rows(batch, splits):
+            if sums.bad_batch is None:
+                sums.random_state = runtime.core_random_state()
+            share = b.row_count(part) / rows / len(batches)
+            loss = self.loss_of(b.inputs_of(part))
+            value = float(loss.item())
+            sums.losses.append((index, share * value))
+            if not math.isfinite(value) and sums.bad_batch is None:
+                sums.bad_batch = index
+                if not anyway:
+                    return
+            self.team.backward(loss if share == 1.0 else loss * share)
 
     def _go_on(
         self,
-        batches: list[b.Batch],
+        batches: list[b.Batch | None],
         sums: _Sums,
         outcome: StepOutcome,
         state: TrainerState,
     ) -> bool:
         """Report a non-finite step; True: update anyway, False: skip, else raise."""
         step = state.global_step + 1
-        report = numerics.nonfinite_report(
-            self.model,
-            self.optimizer,
-            batches,
-            sums.bad_batch,
-            sums.random_state,
-            step=step,
-            epoch=state.epoch,
-            loss=sums.loss,
-            grad_norm=outcome.grad_norm,
+        bad = sums.bad_batch
+        report = self.team.report(
+            bad,
+            lambda: numerics.nonfinite_report(
+                self.model,
+                self.optimizer,
+                _present(batches) if bad is None else batches,
+                bad,
+                sums.random_state,
+                step=step,
+                epoch=state.epoch,
+                loss=sums.loss,
+                grad_norm=outcome.grad_norm,
+            ),
         )
         self.on_report(report)
         rows = report["bad_row_ids"]
@@ -197,3 +233,8 @@ class StepRunner:
             stacklevel=5,
         )
         return policy == "warn"
+
+
+def _present(batches: list[b.Batch | None]) -> list[b.Batch]:
+    """The batches that are this rank's."""
+    return [batch for batch in batches if batch is not None]

@@ -16,9 +16,9 @@ from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training import (
-    loaders,
     logging,
     numerics,
+    parallel,
     runtime,
 )
 from evolving_attention.training.arguments import TrainingArguments
@@ -27,25 +27,32 @@ from evolving_attention.training.deferred import step_runner
 from evolving_attention.training.evaluate import EvaluationMixin
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
+from evolving_attention.training.loaders import LoadersMixin
 from evolving_attention.training.overrides import OverridesMixin
 from evolving_attention.training.plan import RunPlan, make_plan
 from evolving_attention.training.precision import PrecisionMixin
 from evolving_attention.training.reporting import ReportingMixin
 from evolving_attention.training.saving import SavingMixin
 from evolving_attention.training.state import TrainerControl, TrainerState, TrainOutput
-from evolving_attention.training.step import StepOutcome, StepRunner
+from evolving_attention.training.step import StepRunner
 
 __all__ = ["Trainer"]
 
 
 class Trainer(
-    OverridesMixin, PrecisionMixin, EvaluationMixin, SavingMixin, ReportingMixin
+    OverridesMixin,
+    LoadersMixin,
+    PrecisionMixin,
+    EvaluationMixin,
+    SavingMixin,
+    ReportingMixin,
 ):
     """Fine-tunes a model, with the habits of Hugging Face's Trainer.
 
     A run is a function of model, data and arguments: the same bits for any number of
     threads, and after any interruption and resume. A non-finite loss or gradient stops
-    it before it reaches the weights; SIGINT and SIGTERM save and leave.
+    it before it reaches the weights; SIGINT and SIGTERM save and leave. In processes
+    that mpirun or torchrun started, all train one model: see docs/distributed.md.
 
     Args:
         model: a model of this package, called with packed batches.
@@ -94,14 +101,13 @@ class Trainer(
                 "both or none; pass optimizers=(optimizer, schedule)"
             )
         self._check_dtype()
-        self.device = runtime.place_model(
-            model, "cpu" if self.args.use_cpu else self.args.device
-        )
+        self.team = parallel.join(self.args)
+        self.device = runtime.place_model(model, self.team.device(self.args))
         self.state, self.control = TrainerState(), TrainerControl()
         self._prepared: dict[int, tuple[Any, Any]] = {}
         self._guard: InterruptGuard | None = None
         logging.set_log_level(self.args.log_level)
-        runtime.set_num_threads(self.args.num_threads)
+        runtime.set_num_threads(self.team.threads(self.args.num_threads))
         runtime.set_seed(self.args.seed)
         self.callback_handler = CallbackHandler(
             [DefaultFlowCallback(), *(callbacks or []), *self._reporters()],
@@ -128,14 +134,20 @@ class Trainer(
             CheckpointError: the checkpoint cannot be used, or saving failed.
             NonFiniteError: a loss or gradient is not finite; nothing was saved.
             Interrupted: a signal came; the state is saved in a checkpoint.
+            PeerLost: another process of this run died or gave up.
         """
+        with self.team.watching(self.args.output_dir):
+            return self._train(resume_from_checkpoint)
+
+    def _train(self, resume_from_checkpoint: bool | str | None) -> TrainOutput:
+        """What :meth:`train` does."""
         wanted = resume_from_checkpoint
         if wanted is None:
             wanted = self.args.resume_from_checkpoint
         if self.args.gradient_checkpointing:
             runtime.recompute_activations(self.model)
         rows = self._rows(self.train_dataset, "train_dataset")
-        plan = make_plan(self.args, len(self._train_loader(rows, 0, 0)))
+        plan = make_plan(self.args, len(self._train_loader(rows, 0, 0)), self.team.size)
         checkpoint = ckpt.find(self.args, wanted)
         choice = self._settle_precision(rows, checkpoint)
         self._begin(plan, rows, checkpoint)
@@ -147,6 +159,7 @@ class Trainer(
             loss_of=lambda batch: self.compute_loss(self.model, batch),
             event=self._event,
             on_report=self._write_report,
+            team=self.team,
         )
         if not self.args.skip_memory_metrics:
             runtime.reset_peak_memory()
@@ -158,6 +171,7 @@ class Trainer(
                 self._event("on_train_begin")
                 self._log_choice(choice)
                 self._run(runner, plan, rows)
+                self.team.agree(self.control, guard)
                 self._leave_on_signal()
                 self._load_best()
                 steps = self.state.global_step - first_step
@@ -170,7 +184,7 @@ class Trainer(
                 self._guard = None
                 self.model.eval()
                 self._event("on_train_end")
-        if guard.received is not None:
+        if self.team.stopped(guard):
             raise Interrupted(
                 f"{guard.name} after the last step; training had ended", guard.received
             )
@@ -203,7 +217,7 @@ class Trainer(
         self._event("on_epoch_begin")
         self.model.train()
         with contextlib.closing(
-            b.groups_of(loader, self.args.gradient_accumulation_steps)
+            b.groups_of(loader, self.team.size * self.args.gradient_accumulation_steps)
         ) as groups:
             for group in groups:
                 if state.global_step >= plan.max_steps:
@@ -222,27 +236,13 @@ class Trainer(
         rate = self.optimizer.param_groups[0]["lr"]
         outcome = runner.run(group, self.state)
         self.lr_scheduler.step()
-        self._count(group, outcome, float(rate), plan)
+        self._count(len(group), outcome, float(rate), plan)
         self._event("on_step_end")
+        self.team.agree(self.control, self._guard)
         if runner.is_full or self._reads_results():
             self._look(runner)
             self._leave_on_signal()
         self._log_evaluate_save()
-
-    def _count(
-        self, group: list[b.Batch], outcome: StepOutcome, rate: float, plan: RunPlan
-    ) -> None:
-        """Move all counters on by one step."""
-        state = self.state
-        state.global_step += 1
-        state.batches_done += len(group)
-        state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
-        state.last_step = {"grad_norm": outcome.grad_norm, "learning_rate": rate}
-        self._rows_seen += sum(map(b.row_count, group))
-        if self.args.include_num_input_tokens_seen != "no":
-            state.num_input_tokens_seen += outcome.tokens
-        if outcome.known:
-            self._take(outcome)
 
     def _next_epoch(self) -> None:
         """Stand at the beginning of the next epoch."""
@@ -269,7 +269,7 @@ class Trainer(
 
     def _leave_on_signal(self) -> None:
         """Stop between two steps when a signal has come."""
-        if self._guard is not None and self._guard.received is not None:
+        if self.team.stopped(self._guard):
             raise SignalReceived
 
     # ------------------------------------------------------- beginning and end
@@ -284,10 +284,12 @@ class Trainer(
             schedule=self.lr_scheduler,
             args=self.args,
             processing_class=self.processing_class,
-            fingerprint=run_fingerprint(self.args, self.model, rows),
+            fingerprint=run_fingerprint(self.args, self.model, rows, self.team.size),
         )
+        self.team.compare_start(path, self._parts.fingerprint)
         if path is None:
-            ckpt.clear_or_refuse(self.args)
+            if self.team.is_first:
+                ckpt.clear_or_refuse(self.args)
             runtime.set_seed(self.args.seed)
             self.state = TrainerState()
         else:
@@ -295,22 +297,16 @@ class Trainer(
             self.callback_handler.load_state_dict(self.state.stateful_callbacks)
             for name, value in self.state.pending.items():
                 setattr(self.control, name, value)
+        self.state.is_world_process_zero = self.is_world_process_zero()
+        self.state.is_local_process_zero = self.is_local_process_zero()
         plan.tell(self.state, self.args)
+        self.team.begin(  # before the optimizer makes its masters of the weights
+            self.model,
+            lambda: self._loss_of_some_rows(rows),
+            self.args.ddp_bucket_cap_mb or 25.0,
+        )
         if self.args.eval_strategy != "no":  # not only after an hour of training
             sets = self.eval_dataset
             for part in sets.values() if isinstance(sets, dict) else [sets]:
                 self._rows(part, "eval_dataset")
         numerics.check_finite(self.model, self.optimizer, "before training")
-
-    # ---------------------------------------------------------------------- data
-
-    def _rows(self, dataset: Any, role: str) -> Any:
-        """The data set with input_ids; tokenized once if it is text."""
-        held = self._prepared.get(id(dataset))
-        if held is None or held[0] is not dataset:
-            rows = loaders.prepared(dataset, role, self.processing_class)
-            held = self._prepared[id(dataset)] = (dataset, rows)
-        return held[1]
-
-    def _train_loader(self, rows: Any, epoch: int, start: int) -> Any:
-        return loaders.train_loader(self.args, rows, self.data_collator, epoch, start)

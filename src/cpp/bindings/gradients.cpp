@@ -1,0 +1,130 @@
+// The part of Python's Tensor that has to do with gradients.
+#include <pybind11/functional.h>
+#include <pybind11/stl.h>
+
+#include <unordered_map>
+
+#include "autograd/engine.h"
+#include "bindings/numpy.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+// Calls on_complete(i) for leaves[i], under the interpreter's lock.
+Complete told(const std::vector<Var>& leaves, const py::object& on_complete) {
+  if (on_complete.is_none()) return {};
+  std::unordered_map<const Var::Impl*, std::size_t> places;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    places[leaves[i].impl().get()] = i;
+  }
+  return [places = std::move(places), &on_complete](const Var::Impl& leaf) {
+    const auto it = places.find(&leaf);
+    if (it == places.end()) return;
+    const py::gil_scoped_acquire lock;
+    on_complete(it->second);
+  };
+}
+
+void run_backward(const Var& self, const std::optional<Var>& gradient,
+                  const std::vector<Var>& leaves,
+                  const py::object& on_complete) {
+  const Complete complete = told(leaves, on_complete);
+  const py::gil_scoped_release release;
+  backward(self, gradient ? gradient->data() : Tensor(), complete);
+}
+
+void set_gradient(const Var& self, const std::optional<Var>& grad) {
+  if (!grad) return self.set_grad({});
+  EA_CHECK(grad->shape() == self.shape() && grad->dtype() == self.dtype(),
+           "grad", "gradient is {} {}, the tensor {} {}", grad->dtype(),
+           grad->shape(), self.dtype(), self.shape());
+  EA_CHECK_AS(DeviceError, grad->device() == self.device(), "grad",
+              "gradient lies on {}, the tensor on {}; use .to(device)",
+              grad->device(), self.device());
+  self.set_grad(contiguous(grad->data()));
+}
+
+std::optional<std::pair<Var, Var>> row_gradient(const Var& self) {
+  const RowGradient& rows = self.row_grad();
+  if (!rows.defined()) return {};
+  return std::pair(Var(rows.ids), Var(rows.rows));
+}
+
+void check_rows(const Var& self, const Tensor& ids, const Tensor& rows) {
+  const bool fits = self.rank() == 2 && ids.rank() == 1 && rows.rank() == 2 &&
+                    rows.dim(0) == ids.dim(0) && rows.dim(1) == self.dim(1) &&
+                    ids.dim(0) > 0;
+  EA_CHECK(fits, "add_row_grad",
+           "ids {} and rows {} for a tensor {}; expected ids [k] and rows "
+           "[k, width] for a table [n, width], k > 0",
+           ids.shape(), rows.shape(), self.shape());
+  EA_CHECK_AS(DTypeError,
+              ids.dtype() == DType::i64 && rows.dtype() == self.dtype(),
+              "add_row_grad", "ids are {} and rows {}, expected int64 and {}",
+              ids.dtype(), rows.dtype(), self.dtype());
+  EA_CHECK_AS(
+      DeviceError, ids.device().is_cpu() && rows.device() == self.device(),
+      "add_row_grad", "ids lie on {} and rows on {}, expected cpu and {}",
+      ids.device(), rows.device(), self.device());
+  const auto* id = ids.data<std::int64_t>();
+  for (std::int64_t i = 0; i < ids.numel(); ++i) {
+    const bool rises = id[i] > (i > 0 ? id[i - 1] : -1);
+    EA_CHECK_AS(InputError, rises && id[i] < self.dim(0), "add_row_grad",
+                "ids[{}] = {}; expected increasing ids from 0 to {}", i, id[i],
+                self.dim(0) - 1);
+  }
+}
+
+// Both stay the caller's: what the leaf keeps is its own.
+void add_row_gradient(const Var& self, const Var& ids, const Var& rows) {
+  const Tensor i = contiguous(ids.data()), r = contiguous(rows.data());
+  check_rows(self, i, r);
+  accumulate_rows(*self.impl(), {clone(i), clone(r)});
+}
+
+void add_in_place(const Var& self, const Var& source) {
+  EA_CHECK(self.shape() == source.shape() && self.dtype() == source.dtype() &&
+               self.data().is_contiguous(),
+           "add_",
+           "{} {} += {} {}; expected contiguous values and one shape "
+           "and dtype",
+           self.dtype(), self.shape(), source.dtype(), source.shape());
+  EA_CHECK_AS(DeviceError, source.device() == self.device(), "add_",
+              "the source lies on {}, the tensor on {}; use .to(device)",
+              source.device(), self.device());
+  accumulate(contiguous(source.data()), self.data());
+  self.data().storage()->note_write();
+}
+
+}  // namespace
+
+void bind_gradients(py::class_<Var>& c) {
+  c.def_property(
+       "grad",
+       [](const Var& self) -> std::optional<Var> {
+         if (!self.grad().defined()) return {};
+         return Var(self.grad());
+       },
+       &set_gradient)
+      .def_property_readonly(
+          "is_table", [](const Var& self) { return self.impl()->is_table; },
+          "Whether rows of it were looked up: see row_grad.")
+      .def_property_readonly(
+          "row_grad", &row_gradient,
+          "(ids, rows): the gradient of a table of which few rows were used, "
+          "all others zero; None where it is whole. Reading grad makes it so.")
+      .def("add_row_grad", &add_row_gradient, py::arg("ids"), py::arg("rows"),
+           "Adds to the gradient of a table as backward() would.")
+      .def("add_", &add_in_place, py::arg("source"),
+           py::call_guard<py::gil_scoped_release>(),
+           "Adds in place, as gradients are added.")
+      .def("backward", &run_backward, py::arg("gradient") = py::none(),
+           py::arg("leaves") = std::vector<Var>(),
+           py::arg("on_complete") = py::none(),
+           "Adds to the gradients of the leaves behind. on_complete(i) is "
+           "called when leaves[i] will get no more.");
+}
+
+}  // namespace ea

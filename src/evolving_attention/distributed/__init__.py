@@ -1,0 +1,46 @@
+"""Several processes that train one model: who they are, and how they talk.
+
+``mpirun -n 2 python train.py`` is all a program of the Trainer needs; see
+docs/distributed.md. Nothing is imported, and nobody is waited for, before a Trainer is
+made (or :func:`world` called) in a process that a launcher started.
+"""
+
+from __future__ import annotations
+
+from evolving_attention.distributed.launch import Launch, from_environment
+from evolving_attention.distributed.world import World
+
+__all__ = ["Launch", "World", "from_environment", "is_first", "world"]
+
+_world: World | None = None
+
+
+def is_first() -> bool:
+    """Whether this process is rank 0, or the only one; connects nothing.
+
+    Raises:
+        ConfigError: the launcher's variables are incomplete or contradictory.
+    """
+    launch = from_environment()
+    return launch is None or launch.rank == 0
+
+
+def world() -> World | None:
+    """The processes of this run, connected at the first call; None for one alone.
+
+    Raises:
+        ConfigError: the launcher's variables are incomplete or contradictory.
+        MissingExtraError, BackendUnavailable: there is no way to the others.
+        PeerLost: one of them ended.
+    """
+    global _world
+    if _world is None:
+        launch = from_environment()
+        if launch is None:
+            return None
+        if launch.transport == "mpi":
+            from evolving_attention.distributed.mpi import MpiTransport as Transport
+        else:
+            from evolving_attention.distributed.tcp import TcpTransport as Transport
+        _world = World(launch, Transport(launch))
+    return _world

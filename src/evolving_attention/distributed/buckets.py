@@ -1,0 +1,172 @@
+"""Sums of gradients over ranks: parameters that travel together, in a fixed order.
+
+Every rank owns a part (shard) of each bucket. A turn adds the gradients of one batch of
+each rank: a rank sends the shards of its gradient to their owners, and an owner adds
+what it got to its shard in rank order. After the last turn the owners send their sums
+to all. So a sum is ((g0 + g1) + g2) + …, batch after batch, as in one process.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.distributed.world import FIRST_FREE_TAG, World, bytes_of
+
+__all__ = ["Bucket", "buckets_of"]
+
+_ALIGNED = 64  # elements: where parameters begin in a bucket
+_TAGS = 3  # of a bucket: which gradients there are, the shards, their sums
+
+
+class Bucket:
+    """Parameters of one element type in one buffer.
+
+    Args:
+        world: the ranks.
+        number: of the bucket; says its messages from those of others.
+        members: (index, tensor) of its parameters.
+    """
+
+    def __init__(
+        self, world: World, number: int, members: list[tuple[int, Any]]
+    ) -> None:
+        self.world, self.members = world, members
+        self.first_tag = FIRST_FREE_TAG + _TAGS * number
+        self.places, size = [], 0
+        for _, tensor in members:
+            self.places.append((size, size + tensor.size))
+            size += -(-tensor.size // _ALIGNED) * _ALIGNED
+        kind = np.asarray(members[0][1]).dtype
+        blocks = size // _ALIGNED
+        self.bounds = [
+            blocks * rank // world.size * _ALIGNED for rank in range(world.size + 1)
+        ]
+        self.whole = np.zeros(size, kind)
+        low, high = self.bounds[world.rank : world.rank + 2]
+        self.low, self.high = low, high
+        self.arrived = np.empty((world.size, high - low), kind)
+        self.sum = np.zeros(high - low, kind)
+        self.present = np.zeros((world.size, len(members)), np.uint8)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all sums: a new step begins."""
+        self.summed = np.zeros(len(self.members), bool)  # which parameters have any
+        self.stage = "idle"
+        self.requests: list[Any] = []
+
+    def launch(self, givers: int, last: bool) -> None:
+        """Take this rank's gradients and send their shards to the owners.
+
+        Args:
+            givers: ranks 0 … givers−1 have a batch in this turn.
+            last: the sums are wanted after it.
+        """
+        world, tag = self.world, self.first_tag
+        self.givers, self.last, self.stage = givers, last, "shards"
+        self.present[:] = 0
+        for place, ((_, tensor), (start, stop)) in enumerate(
+            zip(self.members, self.places, strict=True)
+        ):
+            gradient = tensor.grad
+            if gradient is not None:
+                self.present[world.rank, place] = 1
+                self.whole[start:stop] = np.asarray(gradient).reshape(-1)
+                tensor.grad = None
+        whole, wide = bytes_of(self.whole), self.whole.itemsize
+        self.requests = []
+        for peer in world.peers:
+            if peer < givers:
+                row = bytes_of(self.present[peer])
+                self.requests.append(world.receive(peer, tag, row))
+                row = bytes_of(self.arrived[peer])
+                self.requests.append(world.receive(peer, tag + 1, row))
+            if world.rank < givers:
+                row = bytes_of(self.present[world.rank])
+                self.requests.append(world.send(peer, tag, row))
+                low, high = (wide * at for at in self.bounds[peer : peer + 2])
+                self.requests.append(world.send(peer, tag + 1, whole[low:high]))
+
+    def advance(self) -> bool:
+        """Do what the messages that have come allow; whether the turn is over."""
+        if self.stage in ("shards", "sums") and all(r.done for r in self.requests):
+            if self.stage == "shards":
+                self._add_up()
+                self.stage = "idle"
+                if self.last:
+                    self._send_sums()
+            else:
+                self._hand_out()
+                self.stage = "idle"
+        return self.stage == "idle"
+
+    def _add_up(self) -> None:
+        """Add what came to this rank's shard, in rank order."""
+        given = self.present[: self.givers].astype(bool)
+        if given.all() and len(set(self.summed.tolist())) <= 1:
+            self._add_part(0, self.high - self.low, given[:, 0], bool(self.summed[0]))
+        else:
+            for place, (start, stop) in enumerate(self.places):
+                start, stop = max(start, self.low), min(stop, self.high)
+                if start < stop:
+                    part = start - self.low, stop - self.low
+                    self._add_part(*part, given[:, place], bool(self.summed[place]))
+        self.summed |= given.any(axis=0)
+
+    def _add_part(self, start: int, stop: int, given: np.ndarray, begun: bool) -> None:
+        """sum[start:stop] += the same part of every rank that gave one."""
+        if start == stop:
+            return
+        from evolving_attention._core import Tensor
+
+        target = self.sum[start:stop]
+        for rank in np.flatnonzero(given):
+            source = self.arrived[rank]
+            if rank == self.world.rank:
+                source = self.whole[self.low : self.high]
+            if begun:  # by the core, as backward adds
+                Tensor(target).add_(Tensor(source[start:stop]))
+            else:
+                target[:] = source[start:stop]
+            begun = True
+
+    def _send_sums(self) -> None:
+        """Exchange the shards' sums, so that every rank has all of them."""
+        world, tag, wide = self.world, self.first_tag + 2, self.whole.itemsize
+        self.whole[self.low : self.high] = self.sum
+        whole = bytes_of(self.whole)
+        shards = [whole[wide * a : wide * b] for a, b in pairwise(self.bounds)]
+        self.stage = "sums"
+        self.requests = [
+            world.receive(peer, tag, shards[peer]) for peer in world.peers
+        ] + [world.send(peer, tag, shards[world.rank]) for peer in world.peers]
+
+    def _hand_out(self) -> None:
+        """The sums become the parameters' gradients, without a copy."""
+        from evolving_attention._core import Tensor
+
+        for place, ((_, tensor), (start, stop)) in enumerate(
+            zip(self.members, self.places, strict=True)
+        ):
+            if self.summed[place]:
+                part = self.whole[start:stop].reshape(tensor.shape)
+                tensor.grad = Tensor(part)
+
+
+def buckets_of(
+    world: World, parameters: list[tuple[int, Any]], limit: int
+) -> list[Bucket]:
+    """Buckets of at most ``limit`` bytes (or one parameter), in the order given."""
+    groups: list[list[tuple[int, Any]]] = []
+    held, kind = 0, None
+    for index, tensor in parameters:
+        array = np.asarray(tensor)
+        if not groups or array.dtype != kind or held + array.nbytes > limit:
+            groups.append([])
+            held, kind = 0, array.dtype
+        groups[-1].append((index, tensor))
+        held += array.nbytes
+    return [Bucket(world, number, group) for number, group in enumerate(groups)]

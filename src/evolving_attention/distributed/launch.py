@@ -1,0 +1,114 @@
+"""What the launcher put into the environment: which of how many processes this is.
+
+``mpirun`` sets ``OMPI_COMM_WORLD_*`` (Open MPI) or ``PMI_*`` (MPICH and its kin);
+``torchrun`` and its like set ``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK``, ``MASTER_ADDR``
+and ``MASTER_PORT``. Nothing is imported or connected here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evolving_attention.errors import ConfigError
+
+__all__ = ["Launch", "from_environment"]
+
+# (rank, size) as launchers of MPI programs name them
+_MPI_NAMES = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+_HINT = (
+    "start the processes by mpirun, or give each RANK, WORLD_SIZE, MASTER_ADDR and "
+    "MASTER_PORT; for a run of one process unset WORLD_SIZE and RANK"
+)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One process of ``size``; ``transport`` is how it reaches the others.
+
+    ``address`` and ``port`` are where rank 0 listens; of ``"tcp"`` alone.
+    """
+
+    rank: int
+    size: int
+    transport: str
+    address: str = ""
+    port: int = 0
+
+
+def from_environment(environ: Mapping[str, str] | None = None) -> Launch | None:
+    """How this process was launched; None for a run of one process.
+
+    Raises:
+        ConfigError: the variables are incomplete, no numbers, or contradict each other.
+    """
+    environ = os.environ if environ is None else environ
+    by_mpi = _from_mpi(environ)
+    by_rank = _from_ranks(environ)
+    if by_mpi is None:
+        return by_rank
+    if by_rank is not None and (by_rank.rank, by_rank.size) != (
+        by_mpi.rank,
+        by_mpi.size,
+    ):
+        raise ConfigError(
+            f"distributed: RANK={by_rank.rank} of WORLD_SIZE={by_rank.size}, but "
+            f"mpirun says {by_mpi.rank} of {by_mpi.size}, expected the same from both; "
+            "unset RANK and WORLD_SIZE"
+        )
+    return by_mpi
+
+
+def _from_mpi(environ: Mapping[str, str]) -> Launch | None:
+    for rank, size in _MPI_NAMES:
+        if rank in environ and size in environ:
+            count = _whole(environ, size, 1)
+            place = _whole(environ, rank, 0, count - 1)
+            return Launch(place, count, "mpi") if count > 1 else None
+    return None
+
+
+def _from_ranks(environ: Mapping[str, str]) -> Launch | None:
+    if "WORLD_SIZE" not in environ:
+        if "RANK" in environ and ("MASTER_ADDR" in environ or "LOCAL_RANK" in environ):
+            raise ConfigError(
+                f"distributed: RANK={environ['RANK']} without WORLD_SIZE, expected "
+                f"both; {_HINT}"
+            )
+        return None
+    size = _whole(environ, "WORLD_SIZE", 1)
+    if size == 1:
+        return None
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        if not environ.get(name):
+            raise ConfigError(
+                f"distributed: WORLD_SIZE={size} without {name}, expected it in the "
+                f"environment; {_HINT}"
+            )
+    rank = _whole(environ, "RANK", 0, size - 1)
+    port = _whole(environ, "MASTER_PORT", 1, 65534)
+    # torchrun's agent listens at MASTER_PORT itself
+    if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        port += 1
+    return Launch(rank, size, "tcp", environ["MASTER_ADDR"], port)
+
+
+def _whole(
+    environ: Mapping[str, str], name: str, low: int, high: int | None = None
+) -> int:
+    """A whole number from the environment, in [low, high]."""
+    text = environ[name]
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if value < low or (high is not None and value > high):
+        span = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise ConfigError(
+            f"distributed: {name}={text}, expected a whole number {span}; {_HINT}"
+        )
+    return value

@@ -1,0 +1,230 @@
+"""Messages between processes over TCP, for launchers that set RANK and MASTER_ADDR.
+
+Rank 0 listens at (MASTER_ADDR, MASTER_PORT) and tells all others where each of them
+listens; then every pair has one connection. A message is a header (tag, length) and its
+bytes; those of one tag arrive in the order in which they were sent. There is neither
+encryption nor a password: for networks whose every user is trusted.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from evolving_attention.distributed.launch import Launch
+from evolving_attention.distributed.meeting import meet
+from evolving_attention.errors import PeerLost
+
+__all__ = ["TcpTransport"]
+
+_HEADER = struct.Struct("<iQ")
+_ALARM = -1  # the tag of a peer's last words
+_CHUNK = 1 << 20
+
+
+@dataclass
+class _Request:
+    """A message under way; ``left`` is what has not moved yet."""
+
+    left: memoryview
+    done: bool = False
+
+
+@dataclass
+class _Stored:
+    """A message that nobody had asked for when it began to come; ``by``: who did."""
+
+    data: bytearray
+    whole: bool = False
+    by: _Request | None = None
+
+
+@dataclass
+class _Peer:
+    """One connection: what goes out, what is awaited, what came before it was."""
+
+    socket: socket.socket
+    out: deque[tuple[memoryview, _Request | None]] = field(default_factory=deque)
+    posted: dict[int, deque[_Request]] = field(default_factory=dict)
+    early: dict[int, deque[_Stored]] = field(default_factory=dict)
+    header: bytearray = field(default_factory=bytearray)
+    tag: int = 0
+    into: _Request | None = None  # where the bytes of the message in arrival go
+    stored: _Stored | None = None  # the same where nobody had asked for it
+    ended: bool = False
+    words: str | None = None
+
+
+class TcpTransport:
+    """Point-to-point messages over one socket per peer.
+
+    Raises:
+        BackendUnavailable: rank 0 cannot listen, or not all processes came in time.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.rank, self.size = launch.rank, launch.size
+        self.failed = False
+        sockets = meet(launch)
+        self._peers = {rank: _Peer(sock) for rank, sock in sockets.items()}
+        self._selector = selectors.DefaultSelector()
+        for rank, peer in self._peers.items():
+            peer.socket.setblocking(False)
+            self._selector.register(peer.socket, selectors.EVENT_READ, rank)
+
+    def send(self, peer: int, tag: int, buffer: memoryview) -> _Request:
+        """Begin to send bytes; the buffer stays untouched until it is done."""
+        request = _Request(buffer)
+        to = self._peers[peer]
+        to.out.append((memoryview(_HEADER.pack(tag, len(buffer))), None))
+        to.out.append((buffer, request))
+        self._write(peer)
+        return request
+
+    def receive(self, peer: int, tag: int, buffer: memoryview) -> _Request:
+        """Begin to receive exactly as many bytes as the buffer has."""
+        request, of = _Request(buffer), self._peers[peer]
+        early = of.early.get(tag)
+        if early:
+            stored = early.popleft()
+            _check_length(len(stored.data), len(buffer), peer)
+            stored.by = request
+            _hand_over(stored)
+        else:
+            of.posted.setdefault(tag, deque()).append(request)
+        return request
+
+    def progress(self, seconds: float = 0.0) -> None:
+        """Move messages on; wait at most so long for one of them to move."""
+        for key, events in self._selector.select(seconds):
+            if events & selectors.EVENT_READ:
+                self._read(key.data)
+            if events & selectors.EVENT_WRITE:
+                self._write(key.data)
+
+    def alarm(self, text: str) -> None:
+        """Tell all others why this process gives up."""
+        self.failed = True
+        words = text.encode()
+        for rank, peer in self._peers.items():
+            peer.out.append(
+                (memoryview(_HEADER.pack(_ALARM, len(words)) + words), None)
+            )
+            self._write(rank)
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until and any(
+            peer.out and not peer.ended for peer in self._peers.values()
+        ):
+            self.progress(0.01)
+
+    def heard(self) -> dict[int, str]:
+        """Why peers have given up; "" of those that have just left."""
+        return {
+            rank: peer.words or ""
+            for rank, peer in self._peers.items()
+            if peer.words is not None or peer.ended
+        }
+
+    def _write(self, rank: int) -> None:
+        """Send what the socket takes now; ask to be told when it takes more."""
+        peer = self._peers[rank]
+        try:
+            while peer.out and not peer.ended:
+                data, request = peer.out[0]
+                while len(data):
+                    sent = peer.socket.send(data[:_CHUNK])
+                    data = data[sent:]
+                    peer.out[0] = (data, request)
+                if request is not None:
+                    request.done = True
+                peer.out.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            return self._end(peer)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.out else 0)
+        if not peer.ended and self._selector.get_key(peer.socket).events != wanted:
+            self._selector.modify(peer.socket, wanted, rank)
+
+    def _end(self, peer: _Peer) -> None:
+        if not peer.ended:
+            peer.ended = True
+            self._selector.unregister(peer.socket)
+
+    def _read(self, rank: int) -> None:
+        """Take in what has arrived from one peer."""
+        peer = self._peers[rank]
+        try:
+            while not peer.ended and self._read_some(rank, peer):
+                pass
+        except BlockingIOError:
+            pass
+        except PeerLost:
+            raise
+        except OSError:
+            self._end(peer)
+
+    def _read_some(self, rank: int, peer: _Peer) -> bool:
+        """One step of the connection: a header, or some bytes of a message."""
+        if peer.into is None:
+            data = peer.socket.recv(_HEADER.size - len(peer.header))
+            if not data:
+                self._end(peer)
+                return False
+            peer.header += data
+            if len(peer.header) == _HEADER.size:
+                tag, length = _HEADER.unpack(peer.header)
+                peer.header = bytearray()
+                self._expect(rank, peer, tag, length)
+            return True
+        count = peer.socket.recv_into(peer.into.left[: 4 * _CHUNK])
+        if not count:
+            self._end(peer)
+            return False
+        peer.into.left = peer.into.left[count:]
+        self._finish_if_whole(peer)
+        return True
+
+    def _expect(self, rank: int, peer: _Peer, tag: int, length: int) -> None:
+        """Find the place for the message whose header has just come."""
+        posted = peer.posted.get(tag)
+        peer.tag, peer.stored = tag, None
+        if posted:
+            peer.into = posted.popleft()
+            _check_length(length, len(peer.into.left), rank)
+        else:
+            peer.stored = _Stored(bytearray(length))
+            peer.into = _Request(memoryview(peer.stored.data))
+            if tag != _ALARM:
+                peer.early.setdefault(tag, deque()).append(peer.stored)
+        self._finish_if_whole(peer)
+
+    def _finish_if_whole(self, peer: _Peer) -> None:
+        if peer.into is None or len(peer.into.left):
+            return
+        peer.into.done = True
+        if peer.stored is not None:
+            peer.stored.whole = True
+            if peer.tag == _ALARM:
+                peer.words = peer.stored.data.decode(errors="replace")
+            _hand_over(peer.stored)
+        peer.into = peer.stored = None
+
+
+def _hand_over(stored: _Stored) -> None:
+    """Give a stored message to who asked for it, once all of it is there."""
+    if stored.whole and stored.by is not None:
+        stored.by.left[:] = stored.data
+        stored.by.done = True
+
+
+def _check_length(came: int, awaited: int, peer: int) -> None:
+    if came != awaited:
+        raise PeerLost(
+            f"distributed: rank {peer} sent {came} bytes where {awaited} were awaited, "
+            "expected the same program and data on all ranks; start all anew"
+        )

@@ -1,0 +1,226 @@
+"""All processes of a run: exchanges between them, and noticing that one is gone.
+
+Every rank calls the same methods in the same order. A rank that waits looks at the
+others: one that has died, given up or left while it is waited for ends the waiting.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.distributed.launch import Launch
+from evolving_attention.errors import PeerLost
+
+__all__ = ["FIRST_FREE_TAG", "World", "bytes_of"]
+
+_HEAD, _BODY, _RAW, FIRST_FREE_TAG = 0, 1, 2, 16
+_HEAD_BYTES = 512  # of a value that needs no second message
+_LOOK_SECONDS = 0.05  # between two looks at whether the others live
+_GRACE_SECONDS = 0.3  # for what a dead peer had sent, and for its last words
+TIMEOUT = 1800.0  # as torch's; TrainingArguments.ddp_timeout
+
+
+def bytes_of(array: np.ndarray) -> memoryview:
+    """The memory of a contiguous array."""
+    return memoryview(array.reshape(-1).view(np.uint8))
+
+
+class World:
+    """The processes of a run, this one being ``rank`` of ``size``.
+
+    Attributes:
+        local_rank, local_size: the same among the processes of this machine.
+        timeout: seconds without an answer after which a peer counts as lost.
+    """
+
+    def __init__(self, launch: Launch, transport: Any) -> None:
+        self.rank, self.size = launch.rank, launch.size
+        self.timeout = TIMEOUT
+        self._transport, self._told = transport, False
+        self._pids: dict[int, int] = {}  # file descriptors of processes we can watch
+        self._names = [f"rank {rank}" for rank in range(self.size)]
+        self._meet()
+
+    @property
+    def peers(self) -> list[int]:
+        """The ranks of all others."""
+        return [rank for rank in range(self.size) if rank != self.rank]
+
+    def _meet(self) -> None:
+        """Learn who runs beside us on this machine, and watch them."""
+        cores = sorted(os.sched_getaffinity(0))
+        here = {"host": socket.gethostname(), "space": _process_space()}
+        found = self.values({**here, "pid": os.getpid(), "cores": cores})
+        near = [r for r, x in enumerate(found) if {**x, **here} == x]
+        self.local_rank, self.local_size = near.index(self.rank), len(near)
+        self.cores = [found[rank]["cores"] for rank in near]
+        for rank, other in enumerate(found):
+            self._names[rank] = (
+                f"rank {rank} (process {other['pid']} on {other['host']})"
+            )
+            if rank in near and rank != self.rank and hasattr(os, "pidfd_open"):
+                try:
+                    self._pids[rank] = os.pidfd_open(other["pid"])
+                except OSError:  # not allowed, or already gone: the transport tells
+                    continue
+
+    # ------------------------------------------------------------------ messages
+
+    def send(self, peer: int, tag: int, buffer: memoryview) -> Any:
+        """Begin to send bytes; wait() for the request before changing them."""
+        return self._transport.send(peer, tag, buffer)
+
+    def receive(self, peer: int, tag: int, buffer: memoryview) -> Any:
+        """Begin to receive as many bytes as the buffer has."""
+        return self._transport.receive(peer, tag, buffer)
+
+    def progress(self) -> None:
+        """Let messages move on, without waiting."""
+        self._transport.progress()
+
+    def wait(self, requests: Iterable[Any]) -> None:
+        """Return when all requests are done.
+
+        Raises:
+            PeerLost: a peer has died, given up or left, or does not answer.
+        """
+        left = [r for r in requests if not r.done]
+        began = looked = time.monotonic()
+        while left:
+            self._transport.progress(_LOOK_SECONDS)
+            left = [r for r in left if not r.done]
+            now = time.monotonic()
+            if left and now - looked >= _LOOK_SECONDS:
+                looked = now
+                self._look(left)
+                if now - began > self.timeout:
+                    self._give_up(
+                        f"the other ranks have not answered for {self.timeout:.0f} s; "
+                        "look for one that hangs, or raise ddp_timeout"
+                    )
+
+    def _look(self, left: list[Any]) -> None:
+        """Raise when a peer is gone and what we wait for does not come."""
+        if not self._gone():
+            return
+        until = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < until:
+            self._transport.progress(0.02)
+            left = [r for r in left if not r.done]
+            if not left:
+                return
+        for rank, reason in self._gone().items():
+            if reason:
+                self._give_up(f"{self._names[rank]} gave up: {reason}")
+        ended = " and ".join(self._names[rank] for rank in self._gone())
+        self._give_up(f"{ended} ended while rank {self.rank} waited for it")
+
+    def _gone(self) -> dict[int, str]:
+        """Peers that are no more with us, and what they said."""
+        gone = dict.fromkeys(self._dead(), "")
+        gone.update(self._transport.heard())
+        return gone
+
+    def _dead(self) -> list[int]:
+        if not self._pids:
+            return []
+        poll = select.poll()
+        for descriptor in self._pids.values():
+            poll.register(descriptor, select.POLLIN)
+        ended = {descriptor for descriptor, _ in poll.poll(0)}
+        return [rank for rank, fd in self._pids.items() if fd in ended]
+
+    def _give_up(self, reason: str) -> None:
+        self._transport.failed = True
+        raise PeerLost(f"distributed: {reason}")
+
+    def alarm(self, text: str) -> None:
+        """Tell the others, once, that this process gives up, and why."""
+        if not self._told:
+            self._told = True
+            self._transport.alarm(text)
+
+    # ----------------------------------------------------------------- exchanges
+
+    def values(self, value: Any) -> list[Any]:
+        """What every rank gave, by rank; of plain values that JSON can hold."""
+        data = json.dumps(value).encode()
+        heads = np.zeros((self.size, _HEAD_BYTES), np.uint8)
+        heads[self.rank, :8] = np.frombuffer(len(data).to_bytes(8, "little"), np.uint8)
+        first = data[: _HEAD_BYTES - 8]
+        heads[self.rank, 8 : 8 + len(first)] = np.frombuffer(first, np.uint8)
+        self._to_all(_HEAD, bytes_of(heads[self.rank]), list(map(bytes_of, heads)))
+        lengths = [int.from_bytes(head[:8].tobytes(), "little") for head in heads]
+        bodies = [bytearray(max(0, n - _HEAD_BYTES + 8)) for n in lengths]
+        rest = memoryview(data[_HEAD_BYTES - 8 :])
+        self._to_all(_BODY, rest, list(map(memoryview, bodies)))
+        bodies[self.rank] = bytearray(rest)
+        return [
+            json.loads(head[8 : 8 + n].tobytes()[: _HEAD_BYTES - 8] + body)
+            for head, n, body in zip(heads, lengths, bodies, strict=True)
+        ]
+
+    def _to_all(self, tag: int, own: memoryview, theirs: list[memoryview]) -> None:
+        """Send ``own`` to all others and receive theirs."""
+        self.wait(self._begin_to_all(tag, own, theirs))
+
+    def _begin_to_all(
+        self, tag: int, own: memoryview, theirs: list[memoryview]
+    ) -> list[Any]:
+        """Requests of an exchange; nothing of length 0 travels."""
+        requests = []
+        for peer in self.peers:
+            if len(theirs[peer]):
+                requests.append(self.receive(peer, tag, theirs[peer]))
+            if len(own):
+                requests.append(self.send(peer, tag, own))
+        return requests
+
+    def arrays(self, own: list[np.ndarray | None]) -> list[list[np.ndarray | None]]:
+        """The arrays of every rank, by rank; each gives as many, or None for some."""
+        mine = [None if x is None else np.ascontiguousarray(x) for x in own]
+        kinds = [None if x is None else [x.dtype.name, list(x.shape)] for x in mine]
+        found = [
+            [None if kind is None else _empty(*kind) for kind in theirs]
+            for theirs in self.values(kinds)
+        ]
+        found[self.rank] = mine
+        requests = []
+        for place in range(len(mine)):
+            column = [theirs[place] for theirs in found]
+            buffers = [memoryview(b"") if x is None else bytes_of(x) for x in column]
+            requests += self._begin_to_all(_RAW, buffers[self.rank], buffers)
+        self.wait(requests)
+        return found
+
+    def broadcast(self, array: np.ndarray) -> None:
+        """Overwrite the array, contiguous and alike on all ranks, with rank 0's."""
+        buffer = bytes_of(array)
+        if self.rank == 0:
+            self.wait([self.send(peer, _RAW, buffer) for peer in self.peers])
+        else:
+            self.wait([self.receive(0, _RAW, buffer)])
+
+
+def _empty(name: str, shape: list[int]) -> np.ndarray:
+    """An array of a type by its name, bfloat16 too."""
+    import ml_dtypes
+
+    kind = getattr(ml_dtypes, name, None) if name == "bfloat16" else name
+    return np.empty(shape, np.dtype(kind))
+
+
+def _process_space() -> str:
+    """The namespace of process numbers: they mean nothing in another one."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return str(os.getpid())

@@ -1,0 +1,272 @@
+"""What a Trainer does in a run of several processes.
+
+A *team* is the processes of a run. A step of W processes that accumulate ``a`` batches
+each is the step of one process that accumulates W·a: the same batches in the same order
+(batch i is for rank i mod W), the same dropout, gradients and losses summed in the same
+order. Weights, logs and checkpoints have the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.errors import ConfigError, InputError, Interrupted, PeerLost
+from evolving_attention.training import runtime
+from evolving_attention.training.alone import Alone
+
+__all__ = ["Team", "join"]
+
+# Arguments that may differ between ranks: they change nothing in the result.
+_OWN_ARGUMENTS = ("num_threads", "log_level", "disable_tqdm", "logging_dir", "run_name")
+_MEGABYTE = 1 << 20
+
+
+def join(args: Any) -> Alone:
+    """The team of this process: a :class:`Team` where a launcher started several.
+
+    Raises:
+        ConfigError: the launcher's variables or the arguments do not allow it.
+        MissingExtraError, BackendUnavailable, PeerLost: there is no way to the others.
+    """
+    from evolving_attention import distributed
+
+    world = distributed.world()
+    return Alone() if world is None else Team(world, args)
+
+
+class Team(Alone):
+    """A run of several processes; every method is called by all of them.
+
+    Raises:
+        ConfigError: an argument has no meaning for several processes, or differs.
+    """
+
+    def __init__(self, world: Any, args: Any) -> None:
+        self.world, self.rank, self.size = world, world.rank, world.size
+        self.is_first, self.local_rank = self.rank == 0, world.local_rank
+        self._signalled = False
+        world.timeout = float(args.ddp_timeout)
+        if args.auto_find_batch_size:
+            raise ConfigError(
+                f"TrainingArguments: auto_find_batch_size=True with {self.size} "
+                "processes, expected False: all ranks cut batches alike; lower "
+                "per_device_train_batch_size, or set gradient_checkpointing=True"
+            )
+        shared = {
+            name: repr(value)
+            for name, value in args.to_dict().items()
+            if name not in _OWN_ARGUMENTS
+        }
+        with self.watching(args.output_dir):
+            self.check_same(
+                "TrainingArguments", shared, "give every process the same arguments"
+            )
+
+    def threads(self, wanted: int | None) -> int | None:
+        """This rank's part of the cores that it may use, unless told otherwise."""
+        if wanted is not None or os.environ.get("EA_NUM_THREADS"):
+            return wanted
+        cores = self.world.cores
+        mine = cores[self.world.local_rank]
+        sharing = sum(not set(mine).isdisjoint(others) for others in cores)
+        return max(1, len(mine) // sharing)
+
+    def device(self, args: Any) -> str:
+        """The CPU, which is also what "auto" means here.
+
+        Raises:
+            ConfigError: the arguments name a GPU.
+        """
+        if not args.use_cpu and args.device not in ("auto", "cpu"):
+            raise ConfigError(
+                f"TrainingArguments: device={args.device!r} with {self.size} "
+                "processes, expected 'cpu': gradients do not travel between GPUs yet; "
+                "leave device out, or train in one process"
+            )
+        return "cpu"
+
+    @contextlib.contextmanager
+    def watching(self, output_dir: str) -> Iterator[None]:
+        """Tell the others when this rank fails, and the user when another did."""
+        try:
+            yield
+        except Interrupted:  # all ranks leave
+            raise
+        except PeerLost as error:
+            self.world.alarm(str(error))
+            raise PeerLost(f"{error}; {_way_on(output_dir)}") from error
+        except BaseException as error:
+            self.world.alarm(f"{type(error).__name__}: {error}")
+            raise
+
+    def check_same(self, what: str, value: Any, remedy: str) -> None:
+        """Compare with rank 0, by name where the value is a dict.
+
+        Raises:
+            ConfigError: on all ranks, when one differs.
+        """
+        every = self.world.values(value if isinstance(value, dict) else {"": value})
+        for rank, theirs in enumerate(every):
+            for name in sorted({*every[0], *theirs}):
+                own, first = theirs.get(name), every[0].get(name)
+                if own != first:
+                    label = f"{what}.{name}" if name else what
+                    raise ConfigError(
+                        f"distributed: {label} is {own} on rank {rank} and {first} on "
+                        f"rank 0, expected the same on all {self.size} ranks; {remedy}"
+                    )
+
+    def compare_start(self, path: Path | None, fingerprint: dict[str, Any]) -> None:
+        """Refuse ranks that would train something else than rank 0.
+
+        Raises:
+            ConfigError: on all ranks, when one differs.
+        """
+        self.check_same(
+            "the checkpoint to go on from",
+            "none" if path is None else path.name,
+            "output_dir must be one folder that all ranks see",
+        )
+        self.check_same("the run's", fingerprint, "give all the same data and model")
+
+    def first(self, value: Any) -> Any:
+        """Rank 0's value; of those that JSON can hold."""
+        return self.world.values(value if self.is_first else None)[0]
+
+    def gather(self, values: list[Any]) -> list[Any]:
+        """The lists of all ranks, one after another."""
+        return [item for part in self.world.values(values) for item in part]
+
+    def arrays(self, array: np.ndarray) -> np.ndarray:
+        """The arrays of all ranks, one after another; empty ones may have any shape."""
+        parts = self.world.arrays([array if len(array) else None])
+        found = [part for (part,) in parts if part is not None]
+        return np.concatenate(found) if found else array
+
+    def stopped(self, guard: Any) -> bool:
+        """Whether the ranks have agreed to leave; not before they have."""
+        return guard is not None and self._signalled
+
+    def agree(self, control: Any, guard: Any) -> None:
+        """A signal to any rank is one to all; callbacks decide as on rank 0."""
+        number = None if guard is None else guard.received
+        every = self.world.values([number, vars(control)])
+        for name, value in every[0][1].items():
+            setattr(control, name, value)
+        received = [theirs[0] for theirs in every if theirs[0] is not None]
+        if received and guard is not None:
+            guard.received, self._signalled = received[0], True
+
+    def begin(self, model: Any, draw: Callable[[], Any], bucket_mb: float) -> None:
+        """Take over rank 0's weights; learn how many random streams a batch draws.
+
+        Args:
+            model: the same on all ranks but for the weights.
+            draw: runs the loss of some batch.
+            bucket_mb: megabytes of gradients that travel together.
+        """
+        from evolving_attention.distributed.gradients import GradientSum
+
+        buffers = [name for name, _ in getattr(model, "named_buffers", tuple)()]
+        if buffers:
+            raise ConfigError(
+                f"Trainer: {type(model).__name__} keeps running statistics "
+                f"({buffers[0]}) with {self.size} processes, expected none: every rank "
+                "would have its own; train it in one process"
+            )
+        named = list(model.named_parameters())
+        shapes = {name: [*p.shape, str(p.dtype)] for name, p in named}
+        self.check_same("the model's", shapes, "build the same model on every rank")
+        for _, parameter in named:
+            values = np.array(parameter)
+            self.world.broadcast(values)
+            if not self.is_first:
+                parameter.copy_(values)
+        before = runtime.get_random_state()
+        with runtime.no_grad():
+            draw()
+        self._draws = runtime.core_random_state()[1] - before["core"][1]
+        runtime.set_random_state(before)
+        self._parameters = [p for _, p in named if p.requires_grad]
+        self._sum = GradientSum(
+            self.world, self._parameters, int(bucket_mb * _MEGABYTE)
+        )
+        self._signalled = False
+
+    def turns(self, batches: int) -> Iterator[int]:
+        """This rank's batches, one a turn; the generator stands where it should."""
+        self._batches = batches
+        self._seed, self._offset = runtime.core_random_state()
+        self._sum.begin()
+        rounds = math.ceil(batches / self.size)
+        for turn in range(rounds):
+            index = turn * self.size + self.rank
+            givers = min(self.size, batches - turn * self.size)
+            self._sum.open(givers, last=turn + 1 == rounds)
+            if index < batches:
+                self._begins_at = self._offset + index * self._draws
+                runtime.set_core_random_state((self._seed, self._begins_at))
+                yield index
+            self._sum.close()
+
+    def backward(self, loss: Any) -> None:
+        """Add the gradient of this turn's batch; send parts of it meanwhile."""
+        drawn = runtime.core_random_state()[1] - self._begins_at
+        if drawn != self._draws:
+            raise InputError(
+                f"distributed: a batch drew {drawn} random streams and another "
+                f"{self._draws}, expected the same number for every batch (that is how "
+                "ranks know each other's dropout); make the loss draw alike for all, "
+                "or train in one process"
+            )
+        loss.backward(None, self._parameters, self._sum.completed)
+
+    def combine(self, sums: Any, go_on: bool) -> None:
+        """Add up losses in the order of the batches, and find the first bad one.
+
+        Args:
+            sums: of this rank; changed in place.
+            go_on: batches behind a bad one count too.
+        """
+        every = self.world.values([sums.losses, sums.bad_batch, sums.tokens, sums.rows])
+        bad = [theirs[1] for theirs in every if theirs[1] is not None]
+        sums.bad_batch = min(bad) if bad else None
+        sums.losses = sorted(tuple(pair) for theirs in every for pair in theirs[0])
+        sums.tokens = sum(theirs[2] for theirs in every)
+        sums.rows = sum(theirs[3] for theirs in every)
+        done = self._batches
+        if bad:
+            place = self._offset + sums.bad_batch * self._draws
+            sums.random_state = (self._seed, place)
+            if not go_on:
+                done = sums.bad_batch + 1
+                sums.losses = [pair for pair in sums.losses if pair[0] < done]
+        runtime.set_core_random_state((self._seed, self._offset + done * self._draws))
+
+    def report(self, bad: int | None, make: Callable[[], Any]) -> dict[str, Any]:
+        """The same report on all ranks; of all rows where no batch is to blame."""
+        mine = make() if bad is None or bad % self.size == self.rank else None
+        found = [theirs for theirs in self.world.values(mine) if theirs is not None]
+        report = found[0]
+        for name in ("row_ids", "bad_row_ids"):
+            report[name] = [row for theirs in found for row in theirs[name]]
+        return report
+
+
+def _way_on(output_dir: str) -> str:
+    """What to do after a rank is lost."""
+    present = durable.list_checkpoints(output_dir)
+    if not present:
+        return f"there is no checkpoint in {output_dir!r} yet: start all ranks afresh"
+    return (
+        f"the last checkpoint is {present[0]}: start all ranks again with "
+        "resume_from_checkpoint=True"
+    )

@@ -1,0 +1,85 @@
+"""The launchers as users call them: mpirun with the GLUE command, and torchrun."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers_distributed import by_mpi, environment, needs_mpi
+from helpers_models import tiny
+
+pytest.importorskip("evolving_attention._core", reason="needs the built core")
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a film good bad was it the not very ."
+
+
+def glue_folders(root: Path) -> list[str]:
+    """A tiny model, CoLA with a few rows, and the words of a command that uses both."""
+    tiny(vocab_size=len(WORDS.split())).save_pretrained(root / "model")
+    (root / "model" / "vocab.txt").write_text("\n".join(WORDS.split()))
+    (root / "GLUE" / "CoLA").mkdir(parents=True)
+    for split, count in (("train", 21), ("dev", 7)):
+        lines = [f"x\t{i % 2}\t\t{'a good film ' * (1 + i % 4)}" for i in range(count)]
+        path = root / "GLUE" / "CoLA" / f"{split}.tsv"
+        path.write_text("\n".join(lines) + "\n")
+    text = "index\tsentence\n" + "".join(f"{i}\ta bad film\n" for i in range(5))
+    (root / "GLUE" / "CoLA" / "test.tsv").write_text(text)
+    return [
+        "glue",
+        *("--model_name_or_path", str(root / "model"), "--task_name", "cola"),
+        *("--data_dir", str(root / "GLUE"), "--do_train", "--do_eval", "--do_predict"),
+        *("--num_train_epochs", "2", "--per_device_train_batch_size", "3"),
+        *("--attention", "evolving", "--learning_rate", "1e-3", "--json"),
+    ]
+
+
+@needs_mpi
+def test_the_glue_command(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    words = ["-m", "evolving_attention", *glue_folders(tmp_path)]
+    code, text = by_mpi(2, *words, "--output_dir", str(tmp_path / "two"))
+    assert code == 0, text
+    assert text.count('"eval_matthews_correlation"') == 1, text
+    one = [*words, "--gradient_accumulation_steps", "2"]
+    done = subprocess.run(
+        [sys.executable, *one, "--output_dir", str(tmp_path / "one")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("model.safetensors", "predict_results_cola.txt"):
+        assert (tmp_path / "two" / name).read_bytes() == (
+            tmp_path / "one" / name
+        ).read_bytes()
+    results = [
+        json.loads((tmp_path / folder / "all_results.json").read_text())
+        for folder in ("two", "one")
+    ]
+    assert results[0].keys() == results[1].keys()
+    assert results[0]["train_loss"] == results[1]["train_loss"]
+
+
+@pytest.mark.skipif(shutil.which("torchrun") is None, reason="needs torch's torchrun")
+def test_torchrun(tmp_path: Path) -> None:
+    program = tmp_path / "meet.py"
+    program.write_text(
+        "import evolving_attention as ea\n"
+        "world = ea.distributed.world()\n"
+        "import os\n"
+        "os.write(1, f'ranks {world.values(world.rank)}\\n'.encode())\n"
+    )
+    done = subprocess.run(
+        ["torchrun", "--nproc-per-node", "2", str(program)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ranks [0, 1]") == 2

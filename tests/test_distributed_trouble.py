@@ -1,0 +1,173 @@
+"""When a process of several dies, fails, is told to end, or is not like the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers_distributed import environment, needs_mpi, run
+
+from evolving_attention import durable
+from evolving_attention.errors import ConfigError
+from evolving_attention.training.parallel import Team
+
+pytest.importorskip("evolving_attention._core", reason="needs the built core")
+
+WAYS = [pytest.param("mpi", marks=needs_mpi), "ranks"]
+SHORT: dict[str, Any] = {"folder": "run", "eval_strategy": "no", "save_steps": 2}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_killed_rank_ends_the_others(how: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    ended = run(tmp_path, how, 2, {**SHORT, "event": ["kill", 1, 4]}, timeout=30)
+    assert time.monotonic() - began < 20
+    assert all(code != 0 for code in ended.codes), ended.text
+    (result,) = ended.results()
+    assert result["error"] == "PeerLost"
+    assert "rank 1 (process " in result["message"]
+    assert "checkpoint-2: start all ranks again with resume" in result["message"]
+    assert result["message"] in ended.text
+    (last,) = durable.list_checkpoints(tmp_path / "run")
+    durable.verify_directory(last)
+    whole = run(tmp_path / "whole", "ranks", 2, SHORT)
+    again = run(tmp_path, how, 2, {**SHORT, "resume": True})
+    assert set(again.codes) == {0}, again.text
+    assert again.results()[0]["weights"] == whole.results()[0]["weights"]
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failing_rank_tells_the_others_why(failing: int, tmp_path: Path) -> None:
+    ended = run(tmp_path, "ranks", 3, {**SHORT, "event": ["fail", failing, 1]})
+    assert ended.codes == [1, 1, 1]
+    for rank, result in enumerate(ended.results()):
+        assert "the disk of this rank is on fire" in result["message"]
+        own = rank == failing
+        assert result["error"] == ("RuntimeError" if own else "PeerLost")
+        if not own:
+            assert f"rank {failing} (process" in result["message"]
+            assert "there is no checkpoint in" in result["message"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_signal_to_one_rank_stops_all(how: str, tmp_path: Path) -> None:
+    ended = run(tmp_path, how, 2, {**SHORT, "event": ["signal", 1, 3]})
+    assert set(ended.codes) == {143}, ended.text
+    for result in ended.results():
+        assert result["error"] == "Interrupted"
+        assert "SIGTERM after step 3" in result["message"]
+    newest = durable.list_checkpoints(tmp_path / "run")[0]
+    assert newest.name == "checkpoint-3"
+    durable.verify_directory(newest)
+
+
+def test_a_loss_that_is_not_finite(tmp_path: Path) -> None:
+    """All ranks stop, with one report about the rows of the rank that had it."""
+    ended = run(tmp_path, "ranks", 2, {**SHORT, "bad_row": 5})
+    assert ended.codes == [1, 1]
+    messages = {result["message"] for result in ended.results()}
+    assert len(messages) == 1
+    assert {result["error"] for result in ended.results()} == {"NonFiniteError"}
+    report = json.loads((tmp_path / "run" / "nonfinite-report.json").read_text())
+    assert 5 in report["row_ids"]
+    assert len(report["row_ids"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"differs": "arguments"}, "TrainingArguments.learning_rate is 1.0 on rank 1"),
+        ({"differs": "data"}, "the run's.data is"),
+        ({"auto_find_batch_size": True}, "auto_find_batch_size=True with 2 processes"),
+        ({"device": "cuda"}, "device='cuda' with 2 processes, expected 'cpu'"),
+    ],
+)
+def test_ranks_that_differ(job: dict[str, Any], words: str, tmp_path: Path) -> None:
+    ended = run(tmp_path, "ranks", 2, {**SHORT, **job})
+    assert ended.codes == [1, 1]
+    for result in ended.results():
+        assert result["error"] == "ConfigError"
+        assert words in result["message"]
+
+
+def test_running_statistics_are_refused() -> None:
+    class WithBatchNorm:
+        def named_buffers(self) -> list[tuple[str, Any]]:
+            return [("norm.running_mean", None)]
+
+    team = object.__new__(Team)
+    team.size = 2
+    with pytest.raises(ConfigError, match=r"running statistics \(norm\.running_mean\)"):
+        team.begin(WithBatchNorm(), lambda: None, 25.0)
+
+
+def python(text: str, **variables: str) -> str:
+    """What a program prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    found = python(
+        "import sys, evolving_attention as ea; ea.Trainer, ea.distributed\n"
+        "print([m for m in sys.modules if m.split('.')[0] == 'mpi4py'])",
+        OMPI_COMM_WORLD_RANK="0",
+        OMPI_COMM_WORLD_SIZE="2",
+    )
+    assert found.strip() == "[]"
+
+
+MEET = """
+import sys
+if {hide}: sys.modules["mpi4py"] = None
+import evolving_attention as ea
+try:
+    ea.distributed.world()
+except ea.Error as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_without_mpi4py() -> None:
+    variables = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
+    found = python(MEET.format(hide=True), **variables)
+    assert found.startswith("MissingExtraError mpi4py is needed to reach the other")
+    assert 'pip install "evolving-attention[distributed]"' in found
+
+
+@needs_mpi
+def test_another_mpi_than_that_of_mpirun() -> None:
+    variables = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}
+    found = python(MEET.format(hide=False), **variables)
+    assert found.startswith("BackendUnavailable")
+    assert "expected one MPI for both" in found
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux")
+def test_a_port_in_use() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found = python(
+            MEET.format(hide=False),
+            RANK="0",
+            WORLD_SIZE="2",
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=str(server.getsockname()[1]),
+        )
+    assert found.startswith("BackendUnavailable")
+    assert "rank 0 of 2 cannot listen at 127.0.0.1:" in found
+    assert "check MASTER_ADDR and MASTER_PORT" in found
