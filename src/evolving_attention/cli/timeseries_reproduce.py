@@ -37,8 +37,7 @@ _LOGGER = logging.getLogger("evolving_attention")
 _HELP = """Compare EA-DC-Transformer, DC-Transformer, Transformer and Dilated Conv with
 aeon's quick baselines: every model, data set and seed, one JSON file each.
 
-The settings were chosen on training data alone. Cut short, the command goes on where it
-was.
+No setting was chosen by a test set. Cut short, the command goes on where it was.
 
 Example: evolving-attention timeseries reproduce --datasets JapaneseVowels --seeds 10
 --models ea-dc-t dc-t --output_dir out/timeseries

@@ -1,7 +1,8 @@
 """What ``timeseries reproduce`` compares, and the settings of each model and data set.
 
-The settings were chosen on splits of the training sets alone, by
-benchmarks/timeseries_search.py; benchmarks/results/timeseries-search.json has its runs.
+Nothing is tuned yet: the settings are the paper's where it names one, the same for all
+models and data sets. benchmarks/timeseries_search.py chooses on splits of a training
+set alone; what it finds belongs into the table of chosen settings below.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ _EPOCHS = {  # about 1,000 steps; 300 to 500 where series have 100 time steps an
     "ArrowHead": 100,
     "Covid3Month": 110,
 }
-# What differs for a data set and model; nothing was tuned where there is no entry.
+# Chosen settings by data set and model; nothing was tuned where there is no entry.
 _CHOSEN: dict[tuple[str, str], dict[str, Any]] = {}
 
 
