@@ -158,21 +158,30 @@ struct List<SumOfSquares> {
   }
 };
 
+// AdamW and RAdam.
+template <typename Args>
+void add_parameters(Args& a, Operands& o) {
+  std::vector<AdamWTensor>& tensors = o.copy(a.tensors);
+  for (AdamWTensor& one : tensors) {
+    o.both("param", one.param);
+    o.in("grad", one.grad);
+    o.both("exp_avg", one.exp_avg);
+    o.both("exp_avg_sq", one.exp_avg_sq);
+    o.both("master", one.master);
+    o.in("rows", one.rows);
+  }
+  a.tensors = &tensors;
+  o.in("scale", a.scale);
+}
+
 template <>
 struct List<AdamW> {
-  static void of(AdamW::Args& a, Operands& o) {
-    std::vector<AdamWTensor>& tensors = o.copy(a.tensors);
-    for (AdamWTensor& one : tensors) {
-      o.both("param", one.param);
-      o.in("grad", one.grad);
-      o.both("exp_avg", one.exp_avg);
-      o.both("exp_avg_sq", one.exp_avg_sq);
-      o.both("master", one.master);
-      o.in("rows", one.rows);
-    }
-    a.tensors = &tensors;
-    o.in("scale", a.scale);
-  }
+  static void of(AdamW::Args& a, Operands& o) { add_parameters(a, o); }
+};
+
+template <>
+struct List<RAdam> {
+  static void of(RAdam::Args& a, Operands& o) { add_parameters(a, o); }
 };
 
 template <>

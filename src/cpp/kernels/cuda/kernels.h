@@ -60,6 +60,7 @@ void evolve_backward(const EvolveBackward::Args& args);
 void fused_attention_forward(const FusedAttentionForward::Args& args);
 void fused_attention_backward(const FusedAttentionBackward::Args& args);
 void adamw(const AdamW::Args& args);
+void radam(const RAdam::Args& args);
 void record_loss(const RecordLoss::Args& args);
 void step_scale(const StepScale::Args& args);
 void matmul(const MatMul::Args& args);

@@ -64,7 +64,8 @@ inline bool narrow_list(const SumOfSquares::Args& args) {
   return true;
 }
 
-inline bool narrow_parameters(const AdamW::Args& args) {
+template <typename Args>
+bool narrow_parameters(const Args& args) {
   for (const AdamWTensor& one : *args.tensors) {
     if (!narrow(one.param) || one.grad.dtype != one.param.dtype) return false;
   }
@@ -105,6 +106,7 @@ void for_each_kernel(const To& to) {
   to.template kernel<FusedAttentionBackward, fused_attention_backward>(
       narrow_fused);
   to.template kernel<AdamW, adamw>(narrow_parameters);
+  to.template kernel<RAdam, radam>(narrow_parameters);
   to.template kernel<MatMul, matmul>(narrow_y);
   to.template kernel<RecordLoss, record_loss>(narrow_loss);
   to.template kernel<StepScale, step_scale>(nullptr);

@@ -1,5 +1,5 @@
-// AdamW over many tensors at once: one launch updates as many as their
-// descriptions fit into a kernel's parameters.
+// AdamW and RAdam over many tensors at once: one launch updates as many as
+// their descriptions fit into a kernel's parameters.
 #include <cmath>
 #include <vector>
 
@@ -20,7 +20,7 @@ struct One {
   float *exp_avg, *exp_avg_sq, *master;
   const std::int64_t* rows;  // or null: those that `grad` has
   std::int64_t numel, n_rows, width;
-  float decay, step_size;
+  float shrink, decay, rate;  // see the rules
   bool aligned;
 };
 
@@ -34,9 +34,68 @@ struct Batch {
 };
 
 struct Coefficients {
-  float one_minus_beta1, beta2, one_minus_beta2, root_correction2, eps;
+  float one_minus_beta1, beta2, one_minus_beta2, eps;
   double grad_scale;
   const double* scale;  // or null
+};
+
+// The gradient g of a parameter x, and its next value from the new moments:
+// kernels/optimizer.h has the formulas.
+struct AdamWRule {
+  using Args = AdamW::Args;
+  float root_correction2;
+
+  explicit AdamWRule(const Args& args)
+      : root_correction2(static_cast<float>(std::sqrt(
+            1.0 - std::pow(args.beta2, static_cast<double>(args.step))))) {}
+  static double shrink(const Args&, const AdamWTensor& t) {
+    return 1.0 - t.lr * t.weight_decay;
+  }
+  static double decay(const Args&, const AdamWTensor&) { return 0.0; }
+  static double rate(const Args& args, const AdamWTensor& t) {
+    return t.lr / (1.0 - std::pow(args.beta1, static_cast<double>(args.step)));
+  }
+
+  template <typename T>
+  __device__ float gradient(const One<T>&, float g, float) const {
+    return g;
+  }
+  template <typename T>
+  __device__ float next(const One<T>& one, float x, float m, float v,
+                        float eps) const {
+    return x * one.shrink - one.rate * m / (sqrtf(v) / root_correction2 + eps);
+  }
+};
+
+struct RAdamRule {
+  using Args = RAdam::Args;
+  bool rectified;
+
+  explicit RAdamRule(const Args& args) : rectified(args.rectification > 0.0) {}
+  static double shrink(const Args& args, const AdamWTensor& t) {
+    return args.decoupled ? 1.0 - t.lr * t.weight_decay : 1.0;
+  }
+  static double decay(const Args& args, const AdamWTensor& t) {
+    return args.decoupled ? 0.0 : t.weight_decay;
+  }
+  static double rate(const Args& args, const AdamWTensor& t) {
+    const auto step = static_cast<double>(args.step);
+    const double plain = t.lr / (1.0 - std::pow(args.beta1, step));
+    if (args.rectification <= 0.0) return plain;
+    return plain * args.rectification *
+           std::sqrt(1.0 - std::pow(args.beta2, step));
+  }
+
+  template <typename T>
+  __device__ float gradient(const One<T>& one, float g, float x) const {
+    return g + one.decay * x;
+  }
+  template <typename T>
+  __device__ float next(const One<T>& one, float x, float m, float v,
+                        float eps) const {
+    const float direction = rectified ? m / (sqrtf(v) + eps) : m;
+    return x * one.shrink - one.rate * direction;
+  }
 };
 
 // count floats from p on into a pack of N, in loads of four.
@@ -93,10 +152,10 @@ __device__ inline void load_gradient(const One<T>& one, std::int64_t i,
   }
 }
 
-template <typename T>
-__device__ inline void update(const One<T>& one, const Coefficients& c,
-                              float grad_scale, std::int64_t i,
-                              std::int64_t count) {
+template <typename Rule, typename T>
+__device__ inline void update(const Rule& rule, const One<T>& one,
+                              const Coefficients& c, float grad_scale,
+                              std::int64_t i, std::int64_t count) {
   constexpr int kN = kPack<T>;
   float g[kN], m[kN], v[kN], x[kN];
   load_gradient(one, i, count, g);
@@ -109,11 +168,10 @@ __device__ inline void update(const One<T>& one, const Coefficients& c,
   }
 #pragma unroll
   for (int k = 0; k < kN; ++k) {
-    g[k] *= grad_scale;
+    g[k] = rule.gradient(one, g[k] * grad_scale, x[k]);
     m[k] += c.one_minus_beta1 * (g[k] - m[k]);
     v[k] = c.beta2 * v[k] + c.one_minus_beta2 * g[k] * g[k];
-    const float denominator = sqrtf(v[k]) / c.root_correction2 + c.eps;
-    x[k] = x[k] * one.decay - one.step_size * m[k] / denominator;
+    x[k] = rule.next(one, x[k], m[k], v[k], c.eps);
   }
   store_floats(one.exp_avg + i, count, one.aligned, m);
   store_floats(one.exp_avg_sq + i, count, one.aligned, v);
@@ -123,9 +181,9 @@ __device__ inline void update(const One<T>& one, const Coefficients& c,
   store_pack(one.param + i, count, one.aligned, x);
 }
 
-template <typename T>
+template <typename Rule, typename T>
 __global__ void __launch_bounds__(kThreads)
-    adamw_kernel(Batch<T> batch, Coefficients c) {
+    update_kernel(Rule rule, Batch<T> batch, Coefficients c) {
   const double scale = c.scale != nullptr ? *c.scale : 1.0;
   if (0.0 * scale != 0.0) return;  // NaN or infinite
   const float grad_scale = static_cast<float>(c.grad_scale * scale);
@@ -138,12 +196,12 @@ __global__ void __launch_bounds__(kThreads)
       begin + kChunk < one.numel ? begin + kChunk : one.numel;
   for (std::int64_t i = begin + threadIdx.x * kPack<T>; i < end;
        i += kThreads * kPack<T>) {
-    update(one, c, grad_scale, i, end - i);
+    update(rule, one, c, grad_scale, i, end - i);
   }
 }
 
-template <typename T>
-One<T> described(const AdamWTensor& t, double correction1) {
+template <typename Rule, typename T>
+One<T> described(const typename Rule::Args& args, const AdamWTensor& t) {
   One<T> one{t.param.as<T>(),
              t.grad.as<const T>(),
              t.exp_avg.as<float>(),
@@ -153,8 +211,9 @@ One<T> described(const AdamWTensor& t, double correction1) {
              t.param.numel(),
              t.rows.defined() ? t.rows.numel() : 0,
              t.rows.defined() ? t.param.dim(1) : 0,
-             static_cast<float>(1.0 - t.lr * t.weight_decay),
-             static_cast<float>(t.lr / correction1),
+             static_cast<float>(Rule::shrink(args, t)),
+             static_cast<float>(Rule::decay(args, t)),
+             static_cast<float>(Rule::rate(args, t)),
              false};
   one.aligned = packs_aligned(one.param) && packs_aligned(one.grad) &&
                 packs_aligned(one.exp_avg) && packs_aligned(one.exp_avg_sq) &&
@@ -163,28 +222,25 @@ One<T> described(const AdamWTensor& t, double correction1) {
 }
 
 // The tensors of dtype T, in their order.
-template <typename T>
-void update_all(const AdamW::Args& args) {
-  const double step = static_cast<double>(args.step);
-  const double correction1 = 1.0 - std::pow(args.beta1, step);
-  const double correction2 = 1.0 - std::pow(args.beta2, step);
+template <typename Rule, typename T>
+void update_tensors(const typename Rule::Args& args) {
+  const Rule rule(args);
   const Coefficients c{static_cast<float>(1.0 - args.beta1),
                        static_cast<float>(args.beta2),
                        static_cast<float>(1.0 - args.beta2),
-                       static_cast<float>(std::sqrt(correction2)),
                        static_cast<float>(args.eps),
                        args.grad_scale,
-                       args.scale.as<const double>()};
+                       args.scale.template as<const double>()};
   Batch<T> batch;
   batch.first_block[0] = 0;
   const auto flush = [&] {
     launch(current_stream(), batch.first_block[batch.count], kThreads, 0,
-           adamw_kernel<T>, batch, c);
+           update_kernel<Rule, T>, rule, batch, c);
     batch.count = 0;
   };
   for (const AdamWTensor& t : *args.tensors) {
     if (t.param.dtype != dtype_of<T>() || t.param.numel() == 0) continue;
-    batch.all[batch.count] = described<T>(t, correction1);
+    batch.all[batch.count] = described<Rule, T>(args, t);
     batch.first_block[batch.count + 1] =
         batch.first_block[batch.count] + blocks_for(t.param.numel(), kChunk);
     if (++batch.count == Batch<T>::kMost) flush();
@@ -192,11 +248,16 @@ void update_all(const AdamW::Args& args) {
   flush();
 }
 
+template <typename Rule>
+void update_all(const typename Rule::Args& args) {
+  update_tensors<Rule, float>(args);
+  update_tensors<Rule, bfloat16>(args);
+}
+
 }  // namespace
 
-void adamw(const AdamW::Args& args) {
-  update_all<float>(args);
-  update_all<bfloat16>(args);
-}
+void adamw(const AdamW::Args& args) { update_all<AdamWRule>(args); }
+
+void radam(const RAdam::Args& args) { update_all<RAdamRule>(args); }
 
 }  // namespace ea::cuda
