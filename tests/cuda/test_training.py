@@ -5,6 +5,7 @@ Runs where there is a GPU, and on the emulated CUDA of tests/cuda_host.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,45 @@ def test_training_twice_gives_the_same_bits():
     assert {k: v.tobytes() for k, v in first.items()} == {
         k: v.tobytes() for k, v in second.items()
     }
+
+
+class Waits(ea.TrainerCallback):
+    """How often the host has waited for a device when each step begins."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self.seen.append(_core.host_waits())
+
+
+def trained(folder: Path, device: str) -> tuple[ea.Trainer, Waits]:
+    """A short run with an evaluation at its end."""
+    waits = Waits()
+    rows = [{"input_ids": [3 + i % 30, 4, 5 + i], "label": i % 2} for i in range(12)]
+    arguments = ea.TrainingArguments(
+        str(folder),
+        device=device,
+        num_train_epochs=1,
+        per_device_train_batch_size=2,
+        logging_steps=4,
+        eval_strategy="epoch",
+        save_strategy="no",
+        log_level="error",
+    )
+    model = tiny("BertForSequenceClassification", EVOLVING, num_hidden_layers=2)
+    trainer = ea.Trainer(
+        model, arguments, train_dataset=rows, eval_dataset=rows[:3], callbacks=[waits]
+    )
+    trainer.train()
+    return trainer, waits
+
+
+def test_the_trainer_logs_what_it_does_on_the_cpu(tmp_path: Path):
+    want, _ = trained(tmp_path / "cpu", "cpu")
+    got, waits = trained(tmp_path / "cuda", "auto")
+    assert got.model.device == "cuda:0"
+    assert np.diff(waits.seen).tolist() == [0, 0, 0, 1, 0]
+    for ours, theirs in zip(got.state.log_history, want.state.log_history, strict=True):
+        for key in ("loss", "grad_norm", "eval_loss", "train_loss"):
+            assert ours.get(key, 0.0) == pytest.approx(theirs.get(key, 0.0), rel=1e-5)
