@@ -112,9 +112,10 @@ class DeferredStepRunner(StepRunner):
             on_report=self.on_report,
         ).run(one.batches, state)
         raise NonFiniteError(
-            f"step {one.step + 1}: the loss or the gradient was not finite, and was "
-            "when the step was done again; the first time nothing was changed. This "
-            "should not happen: check the device's memory, and please report it",
+            f"step {one.step + 1}: the loss or the gradient was not finite, and it was "
+            "when the step was done once more. The first time nothing changed, so the "
+            "weights are good, but the device does not give the same bits twice: "
+            "check its memory, and please report it",
             {"step": one.step + 1},
         )
 
