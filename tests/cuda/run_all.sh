@@ -22,7 +22,6 @@ set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 python=${PYTHON:-python3}
-out=${OUT:-$(mktemp -d "${TMPDIR:-/tmp}/ea-cuda.XXXXXX")}
 build=${EA_CUDA_BUILD:-${TMPDIR:-/tmp}/ea-cuda-build-${UID}}
 added=${TMPDIR:-/tmp}/ea-cuda-added-${UID} # a prefix for WHEELS
 parts=(build kernels gradients parity determinism sanitizer benchmark)
@@ -60,8 +59,8 @@ assert "cuda:0" in ea.devices(), ea.doctor(run_self_test=False)["devices"]'
 
 tests() { "$python" -m pytest -q -p no:cacheprovider "$@"; }
 
-kernels() { tests tests/cuda/test_cuda_ops.py -n 8; }
-gradients() { tests tests/cuda/test_cuda_models.py -k "not bits"; }
+kernels() { tests tests/cuda/test_ops.py tests/cuda/test_device.py -n 8; }
+gradients() { tests tests/cuda/test_cuda_models.py tests/cuda/test_training.py -k "not bits"; }
 parity() { tests tests/cuda/test_cuda_parity.py; }
 determinism() { tests tests/cuda/test_cuda_models.py -k bits; }
 
@@ -73,7 +72,7 @@ sanitizer() {
     echo "::: $tool"
     timeout 140 compute-sanitizer --tool "$tool" --error-exitcode 9 \
       --target-processes all "$python" -m pytest -q -p no:cacheprovider \
-      tests/cuda/test_cuda_ops.py \
+      tests/cuda/test_ops.py \
       -k "h2_3_0_2_by or h20_9_4 or 69x131 or 5x3_7 or 131x517x33 or 69x3001" || found=1
   done
   return "$found"
@@ -82,13 +81,13 @@ sanitizer() {
 benchmark() {
   local data=${EVOLVING_ATTENTION_DATA:-}/glue/CoLA
   "$python" -m benchmarks.gpu
-  cp benchmarks/results/gpu-*.json "$out"
+  cp benchmarks/results/gpu-*.json "$OUT"
   if [ ! -d "$data" ]; then
     echo "CoLA: not measured: EVOLVING_ATTENTION_DATA names no folder with glue/CoLA"
     return
   fi
   "$python" -m benchmarks.cola --data "$data" --device cuda --dtype bfloat16
-  cp benchmarks/results/cola-gpu-*.json "$out"
+  cp benchmarks/results/cola-gpu-*.json "$OUT"
 }
 
 # part NAME: run it, keep its log, remember how it ended
@@ -96,9 +95,9 @@ part() {
   local began=$SECONDS code=0
   echo "::: $1"
   timeout -k 5 "$limit" bash "$repo/tests/cuda/run_all.sh" --inside "$1" 2>&1 \
-    | tee "$out/$1.log" | tail -n 25 || code=${PIPESTATUS[0]}
+    | tee "$OUT/$1.log" | tail -n 25 || code=${PIPESTATUS[0]}
   printf '%-12s %4d s  %s\n' "$1" $((SECONDS - began)) \
-    "$([ "$code" = 0 ] && echo ok || echo "FAILED ($code)")" >> "$out/summary"
+    "$([ "$code" = 0 ] && echo ok || echo "FAILED ($code)")" >> "$OUT/summary"
   [ "$code" = 0 ]
 }
 
@@ -119,16 +118,20 @@ main() {
       return 2
     fi
   done
-  if ! nvidia-smi -L > "$out/gpu" 2>&1; then
-    echo "run_all: not run: no GPU (nvidia-smi: $(head -n 1 "$out/gpu"))"
+  local found
+  if ! found=$(nvidia-smi -L 2>&1); then
+    echo "run_all: not run: no GPU (${found##*: })"
     return 77
   fi
-  cat "$out/gpu"
-  : > "$out/summary"
+  echo "$found"
+  OUT=${OUT:-$(mktemp -d "${TMPDIR:-/tmp}/ea-cuda.XXXXXX")}
+  export OUT
+  mkdir -p "$OUT"
+  : > "$OUT/summary"
   install_wheels
   for name in "${wanted[@]}"; do part "$name" || failed=1; done
-  echo "::: summary (logs: $out)"
-  cat "$out/summary"
+  echo "::: summary (logs: $OUT)"
+  cat "$OUT/summary"
   return "$failed"
 }
 

@@ -16,7 +16,6 @@ NUMPY_TYPES = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "float64": np.dtype(np.float64),
 }
-DTYPES = tuple(NUMPY_TYPES)
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Case:
     # Where a result follows from another that is stored on the way: takes inputs, a
     # result and that of ref, and returns what ref makes of what the first had stored.
     follows: Callable[[list, np.ndarray, np.ndarray], np.ndarray] | None = None
-    dtypes: tuple[str, ...] = DTYPES
+    dtypes: tuple[str, ...] = tuple(NUMPY_TYPES)
 
     def __str__(self) -> str:
         return f"{self.op}-{self.name}"
