@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from support.cases import as_float64, kernel_calls, round_to
@@ -64,6 +66,7 @@ def test_taps_beyond_every_sequence_change_nothing():
     np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.skipif("EA_KERNEL" in os.environ, reason="EA_KERNEL forces a kernel")
 @pytest.mark.parametrize("lengths", [LENGTHS, (3000, 5, 1001), (2,) * 40])
 @pytest.mark.parametrize("channels", [(48, 96), (33, 17)])
 def test_bfloat16_pairs_and_wide_products_agree(channels, lengths):
