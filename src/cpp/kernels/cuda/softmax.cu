@@ -39,11 +39,11 @@ __global__ void __launch_bounds__(kThreads)
     if (allowed != nullptr && allowed[j] == 0) continue;
     total += expf(scale * static_cast<float>(x[j]) - largest);
   }
-  total = warp_reduce(total);
+  const float inverse = 1.0f / warp_reduce(total);
   for (std::int64_t j = lane; j < at.keys; j += kWarp) {
     const bool masked = allowed != nullptr && allowed[j] == 0;
-    y[j] = T(masked ? 0.0f
-                    : expf(scale * static_cast<float>(x[j]) - largest) / total);
+    const float e = expf(scale * static_cast<float>(x[j]) - largest);
+    y[j] = T(masked ? 0.0f : e * inverse);
   }
 }
 
