@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/host_device.h"
 
@@ -31,5 +32,17 @@ struct bfloat16 {
 };
 
 static_assert(sizeof(bfloat16) == 2);
+
+// Between element types: bfloat16 converts from and to float alone.
+template <typename To, typename From>
+EA_HOST_DEVICE inline To convert(From value) {
+  if constexpr (std::is_same_v<To, bfloat16>) {
+    return bfloat16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<From, bfloat16>) {
+    return static_cast<To>(static_cast<float>(value));
+  } else {
+    return static_cast<To>(value);
+  }
+}
 
 }  // namespace ea

@@ -52,17 +52,6 @@ void copy_rows(const Tensor& from, const Tensor& to) {
   });
 }
 
-template <typename From, typename To>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, bfloat16>) {
-    return bfloat16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, bfloat16>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
 // Bytes where both sides are contiguous. Strides are the business of the device
 // that has them: the other one sees a contiguous copy.
 void copy_on_devices(const Tensor& from, const Tensor& to) {
@@ -120,7 +109,7 @@ Tensor cast(const Tensor& t, DType dtype) {
       parallel_chunks(out.numel(), kGrain,
                       [&](std::int64_t begin, std::int64_t end) {
                         for (std::int64_t i = begin; i < end; ++i) {
-                          o[i] = convert<From, To>(s[i]);
+                          o[i] = convert<To>(s[i]);
                         }
                       });
     });

@@ -1,6 +1,4 @@
 // Copies between layouts, conversions and fills, of any element type.
-#include <type_traits>
-
 #include "kernels/copy.h"
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/vec.cuh"
@@ -57,22 +55,11 @@ __global__ void __launch_bounds__(kThreads)
   *y = *x;
 }
 
-template <typename To, typename From>
-__device__ inline To converted(From value) {
-  if constexpr (std::is_same_v<To, bfloat16>) {
-    return bfloat16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, bfloat16>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
 template <typename From, typename To>
 __global__ void __launch_bounds__(kThreads)
     cast_kernel(const From* x, To* y, std::int64_t n) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < n) y[i] = converted<To>(x[i]);
+  if (i < n) y[i] = convert<To>(x[i]);
 }
 
 template <typename T>
@@ -122,14 +109,8 @@ void fill(const Fill::Args& args) {
   const std::int64_t n = args.y.numel();
   visit_dtype(args.y.dtype, Fill::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    T value{};
-    if constexpr (std::is_same_v<T, bfloat16>) {
-      value = bfloat16(static_cast<float>(args.value));
-    } else {
-      value = static_cast<T>(args.value);
-    }
     launch(current_stream(), blocks_for(n, kThreads), kThreads, 0,
-           fill_kernel<T>, args.y.as<T>(), value, n);
+           fill_kernel<T>, args.y.as<T>(), convert<T>(args.value), n);
   });
 }
 

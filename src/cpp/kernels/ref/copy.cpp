@@ -15,18 +15,6 @@ std::int64_t element_offset(const TensorView& t, std::int64_t i) {
   return offset;
 }
 
-// bfloat16 converts from and to float alone.
-template <typename To, typename From>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, bfloat16>) {
-    return bfloat16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<From, bfloat16>) {
-    return static_cast<To>(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
-
 }  // namespace
 
 void copy(const Copy::Args& args) {
