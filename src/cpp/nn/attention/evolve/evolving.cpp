@@ -1,6 +1,7 @@
 // Evolving Attention (Wang et al., ICML 2021, Eq. 4): from the second layer on
 //   I = alpha M + (1 - alpha) S,  L = beta ReLU(Conv(I)) + (1 - beta) I.
 #include "nn/attention/evolve/closed_form.h"
+#include "nn/attention/evolve/evolving_options.h"
 
 namespace ea {
 
@@ -19,43 +20,23 @@ std::unique_ptr<Evolve> make(const Options& options, const EvolveSite& site) {
                                       init, site);
 }
 
+std::vector<OptionSpec> options() {
+  std::vector<OptionSpec> all = evolving_options();
+  all.push_back({"conv_init",
+                 "str",
+                 Options::Value(std::string("fan_in")),
+                 0,
+                 0,
+                 {"fan_in", "identity"},
+                 false,
+                 "how new convolutions start"});
+  return all;
+}
+
 const RegisterEvolve kEvolving({
     "evolving",
     "Wang et al., ICML 2021, Eq. 4",
-    {
-        {"alpha",
-         "float",
-         {},
-         0,
-         1,
-         {},
-         false,
-         "the weight of the previous layer's map (skip), from 0 to 1"},
-        {"beta",
-         "float",
-         {},
-         0,
-         1,
-         {},
-         false,
-         "the weight of the convolution, from 0 to 1"},
-        {"kernel_size",
-         "int",
-         Options::Value(std::int64_t{3}),
-         1,
-         15,
-         {},
-         true,
-         "the side of the convolution's square kernel, odd, from 1 to 15"},
-        {"conv_init",
-         "str",
-         Options::Value(std::string("fan_in")),
-         0,
-         0,
-         {"fan_in", "identity"},
-         false,
-         "how new convolutions start"},
-    },
+    options(),
     make,
 });
 

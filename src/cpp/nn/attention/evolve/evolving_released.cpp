@@ -3,6 +3,7 @@
 #include <string>
 
 #include "nn/attention/evolve/closed_form.h"
+#include "nn/attention/evolve/evolving_options.h"
 #include "nn/layers.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
@@ -68,32 +69,7 @@ const RegisterEvolve kEvolvingReleased({
     "evolving_released",
     "The program released with \"Convolution-enhanced Evolving Attention "
     "Networks\"",
-    {
-        {"alpha",
-         "float",
-         {},
-         0,
-         1,
-         {},
-         false,
-         "the weight of the previous layer's map (skip), from 0 to 1"},
-        {"beta",
-         "float",
-         {},
-         0,
-         1,
-         {},
-         false,
-         "the weight of the convolution, from 0 to 1"},
-        {"kernel_size",
-         "int",
-         Options::Value(std::int64_t{3}),
-         1,
-         15,
-         {},
-         true,
-         "the side of the convolution's square kernel, odd, from 1 to 15"},
-    },
+    evolving_options(),
     [](const Options& options, const EvolveSite& site) {
       return std::make_unique<EvolvingReleased>(
           options.number("alpha"), options.number("beta"),

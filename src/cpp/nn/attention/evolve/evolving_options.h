@@ -1,0 +1,39 @@
+// The options of Evolving Attention, whose formula several kinds have.
+#pragma once
+
+#include <vector>
+
+#include "nn/options.h"
+
+namespace ea {
+
+inline std::vector<OptionSpec> evolving_options() {
+  return {
+      {"alpha",
+       "float",
+       {},
+       0,
+       1,
+       {},
+       false,
+       "the weight of the previous layer's map (skip), from 0 to 1"},
+      {"beta",
+       "float",
+       {},
+       0,
+       1,
+       {},
+       false,
+       "the weight of the convolution, from 0 to 1"},
+      {"kernel_size",
+       "int",
+       Options::Value(std::int64_t{3}),
+       1,
+       15,
+       {},
+       true,
+       "the side of the convolution's square kernel, odd, from 1 to 15"},
+  };
+}
+
+}  // namespace ea
