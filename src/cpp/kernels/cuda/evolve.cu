@@ -22,32 +22,6 @@ struct GateWork : MixedWork<T, T> {
   }
 };
 
-// dI = Conv^T(G), dS = s dL + b dI, dM = p dL + a dI.
-template <typename T>
-struct GradientWork {
-  static constexpr int kCount = kFloatParts;
-  static constexpr bool kGates = false;
-  PlainWindow<float> g;
-  EvolveNumbers c;
-  const T* dout;
-  T* dscores;
-  T* dprevious;  // or null
-
-  __device__ PlainCells<float> source() const { return g.value; }
-  __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, float* to, float*) const {
-    g.fill(at, window, to);
-  }
-  __device__ float meet(float z, float) const { return z; }
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float di) const {
-    const std::int64_t cell = at.row(h, i) + j;
-    const auto dl = static_cast<float>(dout[cell]);
-    dscores[cell] = T(c.s * dl + c.b * di);
-    if (dprevious != nullptr) dprevious[cell] = T(c.p * dl + c.a * di);
-  }
-};
-
 }  // namespace
 
 void evolve_forward(const EvolveForward::Args& args) {
@@ -75,8 +49,9 @@ void evolve_backward(const EvolveBackward::Args& args) {
                 GateWork<T>{{input}, args.dout.as<T>(), g.data()});
     const PlainWindow<float> gated{{g.data()}};
     run_conv<T>(args.layout, kernel, {args.weight.as<T>(), nullptr, true},
-                GradientWork<T>{gated, args.c, args.dout.as<T>(),
-                                args.dscores.as<T>(), args.dprevious.as<T>()});
+                EvolveGradientWork<PlainWindow<float>, T, T, T>{
+                    gated, args.c, args.dout.as<T>(), args.dscores.as<T>(),
+                    args.dprevious.as<T>()});
     run_weights<T>(args.layout, kernel, gated, input, args.dweight, args.dbias);
   });
 }

@@ -57,4 +57,31 @@ struct EvolvedWork : MixedWork<T, S> {
   }
 };
 
+// dI = Conv^T(G), dS = s dL + b dI, dM = p dL + a dI. D, S: the element types
+// of dL and dS.
+template <typename Gate, typename D, typename S, typename T>
+struct EvolveGradientWork {
+  static constexpr int kCount = kFloatParts;
+  static constexpr bool kGates = false;
+  Gate g;
+  EvolveNumbers c;
+  const D* dl;
+  S* dscores;
+  T* dprevious;  // or null
+
+  __device__ auto source() const { return g.value; }
+  __device__ void fill(const MapBlock& at, const ConvShape&,
+                       const Window& window, float* to, float*) const {
+    g.fill(at, window, to);
+  }
+  __device__ float meet(float z, float) const { return z; }
+  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j, float di) const {
+    const std::int64_t cell = at.row(h, i) + j;
+    const auto d = static_cast<float>(dl[cell]);
+    dscores[cell] = S(c.s * d + c.b * di);
+    if (dprevious != nullptr) dprevious[cell] = T(c.p * d + c.a * di);
+  }
+};
+
 }  // namespace ea::cuda

@@ -25,31 +25,6 @@ struct GatedCells {
 
 using GatedWindow = FromCells<kFloatParts, GatedCells>;
 
-// dI = Conv^T(G), dS = s dL + b dI, dM = p dL + a dI.
-template <typename T>
-struct GradientWork {
-  static constexpr int kCount = kFloatParts;
-  static constexpr bool kGates = false;
-  GatedWindow g;
-  EvolveNumbers c;
-  float* ds;
-  T* dprevious;  // or null
-
-  __device__ GatedCells source() const { return g.value; }
-  __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, float* to, float*) const {
-    g.fill(at, window, to);
-  }
-  __device__ float meet(float z, float) const { return z; }
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float di) const {
-    const std::int64_t cell = at.row(h, i) + j;
-    const float dl = g.value.dl[cell];
-    ds[cell] = c.s * dl + c.b * di;
-    if (dprevious != nullptr) dprevious[cell] = T(c.p * dl + c.a * di);
-  }
-};
-
 // dS, dM and the gradients of the convolution, from dL.
 template <typename T>
 void evolve_gradients(const FusedAttentionBackward::Args& args, const float* dl,
@@ -60,7 +35,8 @@ void evolve_gradients(const FusedAttentionBackward::Args& args, const float* dl,
   const GatedWindow g{
       {dl, args.gates.as<std::uint8_t>(), in.layout.heads, c.w}};
   run_conv<T>(in.layout, kernel, {in.weight.as<T>(), nullptr, true},
-              GradientWork<T>{g, c, ds, args.dprevious.as<T>()});
+              EvolveGradientWork<GatedWindow, float, float, T>{
+                  g, c, dl, ds, args.dprevious.as<T>()});
   const ConvShape shape = shape_of_weights(in.layout.heads, kernel);
   if (shape.columns > 0) {
     return run_weights<T>(in.layout, kernel, g, scored_window<T>(in),
