@@ -5,7 +5,7 @@ set(EA_SOURCE_ROOT ${CMAKE_CURRENT_SOURCE_DIR}/src/cpp)
 set(EA_COMPILE_OPTIONS -O3 -Wall -Wextra -Wno-psabi -Wno-restrict -fstack-protector-strong
     -ffp-contract=on)
 if(EA_SANITIZE)
-  set(EA_COMPILE_OPTIONS -O1 -g -Wall -Wextra -Wno-psabi -Wno-restrict
+  set(EA_COMPILE_OPTIONS -O1 -g1 -Wall -Wextra -Wno-psabi -Wno-restrict
       -fsanitize=${EA_SANITIZE} -fno-sanitize-recover=undefined
       -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${EA_SANITIZE})

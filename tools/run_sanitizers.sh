@@ -3,15 +3,14 @@
 #
 #   tools/run_sanitizers.sh [PYTEST ARGUMENTS]
 #
-# PYTHON names an interpreter that has the build requirements of pyproject.toml, cmake,
-# ninja and the test requirements (default: python3); EA_SANITIZE_BUILD the build folder.
+# EA_SANITIZE_BUILD names the build folder, EA_SANITIZE the sanitizers; PYTHON the
+# interpreter (see tools/build_variant.sh).
 set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/build_variant.sh"
 
-repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-python=${PYTHON:-python3}
 sanitizers=${EA_SANITIZE:-address,undefined}
-build=${EA_SANITIZE_BUILD:-${TMPDIR:-/tmp}/ea-sanitize-${UID}}
-package=$build/package
+folder=${EA_SANITIZE_BUILD:-${TMPDIR:-/tmp}/ea-sanitize-${UID}}
+package=$folder/package
 
 # The parsers of foreign bytes and everything that touches raw memory.
 selection=(
@@ -27,29 +26,18 @@ if [ $# -eq 0 ]; then
   if [ $# -eq 0 ]; then echo "run_sanitizers: no tests to run" >&2; exit 1; fi
 fi
 
-site=$("$python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
-bin=$(dirname "$("$python" -c 'import sys; print(sys.executable)')")
-export PATH=$bin:$PATH
-launcher=$(command -v ccache || true)
-mkdir -p "$build"
-cmake -S "$repo" -B "$build" -G Ninja \
-  -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" \
-  -DCMAKE_CXX_COMPILER_LAUNCHER="$launcher" \
-  -DCMAKE_PREFIX_PATH="$site;$site/cmeel.prefix" \
-  -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)" \
-  -DPython_EXECUTABLE="$("$python" -c 'import sys; print(sys.executable)')" \
-  -DEA_SANITIZE="$sanitizers" -DEA_CUDA=OFF -DCMAKE_INSTALL_PREFIX="$package" > "$build/cmake.log" \
-  || { tail -n 40 "$build/cmake.log"; exit 1; }
-cmake --build "$build" -j "$(nproc)" > "$build/build.log" 2>&1 \
-  || { grep -E "error|warning" "$build/build.log" | head -n 40; exit 1; }
+# Not Release: assertions are on.
+configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO= -DEA_SANITIZE="$sanitizers" -DEA_CUDA=OFF \
+  -DCMAKE_INSTALL_PREFIX="$package"
+build "$folder"
 
 # A package made of links to our Python files and of the sanitized extension.
 rm -rf "$package"
-cmake --install "$build" > "$build/install.log"
+cmake --install "$folder" > "$folder/install.log"
 extension=$(find "$package" -name '_core*.so' | head -n 1)
 if [ -z "$extension" ]; then
-  echo "run_sanitizers: no _core*.so was installed; see $build/install.log" >&2
+  echo "run_sanitizers: no _core*.so was installed; see $folder/install.log" >&2
   exit 1
 fi
 if [ "$(basename "$(dirname "$extension")")" != evolving_attention ]; then
@@ -71,13 +59,7 @@ done
 
 preload=$(g++ -print-file-name=libasan.so):$(g++ -print-file-name=libstdc++.so.6)
 case $sanitizers in *address*) ;; *) preload=$(g++ -print-file-name=libubsan.so) ;; esac
-cd "$repo"
 echo "run_sanitizers: $sanitizers on: $*"
-ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:strict_string_checks=1 \
-UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-PYTHONPATH=$package PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 LD_PRELOAD=$preload \
-  "$python" -c 'import evolving_attention._core as c; print("under test:", c.__file__)'
-ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:strict_string_checks=1 \
-UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
-PYTHONPATH=$package PYTHONMALLOC=malloc PYTHONDONTWRITEBYTECODE=1 LD_PRELOAD=$preload \
-  "$python" -m pytest -q -p no:cacheprovider -p no:xdist "$@"
+export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:strict_string_checks=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc
+LD_PRELOAD=$preload test_package "$package" "$@"
