@@ -11,7 +11,7 @@ from evolving_attention.errors import NonFiniteError
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
 from evolving_attention.training.state import TrainerState
-from evolving_attention.training.step import StepOutcome, StepRunner
+from evolving_attention.training.step import StepOutcome, StepRunner, StepSums
 
 __all__ = ["DeferredStepRunner", "step_runner"]
 
@@ -49,14 +49,12 @@ class DeferredStepRunner(StepRunner):
         """Start the step ``state.global_step + 1``; its outcome is not known yet."""
         self.optimizer.zero_grad()
         before = runtime.core_random_state()
-        self._accumulate_within_memory(batches, state)
+        sums = self._accumulate_within_memory(batches, state)
         self.event("on_pre_optimizer_step")
         scale = self._log.finish(self.parameters, self.args.max_grad_norm or 0.0)
         self.optimizer.step(scale=scale)
         self.event("on_optimizer_step")
         self.optimizer.zero_grad()
-        tokens = sum(map(b.token_count, batches))
-        rows = sum(map(b.row_count, batches))
         self._pending.append(
             _Pending(
                 batches,
@@ -64,12 +62,12 @@ class DeferredStepRunner(StepRunner):
                 state.global_step,
                 state.epoch,
                 state.batch_splits,
-                tokens,
-                rows,
+                sums.tokens,
+                sums.rows,
             )
         )
         self.is_full = self._log.steps >= self._log.capacity
-        return StepOutcome(math.nan, math.nan, tokens, rows, known=False)
+        return StepOutcome(math.nan, math.nan, sums.tokens, sums.rows, known=False)
 
     def look(self, state: TrainerState) -> list[StepOutcome]:
         """Wait for all steps since the last look, and say what they came to.
@@ -85,7 +83,7 @@ class DeferredStepRunner(StepRunner):
             outcomes.append(StepOutcome(loss, norm, one.tokens, one.rows))
         return outcomes
 
-    def _accumulate(self, batches: list[b.Batch], splits: int) -> Any:
+    def _accumulate(self, batches: list[b.Batch], splits: int) -> StepSums:
         """Sum gradients of the mean loss; the log gets the losses."""
         self._log.restart_step()
         for index, batch in enumerate(batches):
@@ -97,6 +95,7 @@ class DeferredStepRunner(StepRunner):
                 (loss if share == 1.0 else loss * share).backward()
             if index + 1 < len(batches):
                 self.event("on_substep_end")
+        return StepSums.of(batches)
 
     def _repeat(self, one: _Pending, state: TrainerState) -> None:
         """Do a step that was not finite again, to find out where and report it."""

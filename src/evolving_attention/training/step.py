@@ -16,7 +16,7 @@ from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 
-__all__ = ["StepOutcome", "StepRunner"]
+__all__ = ["StepOutcome", "StepRunner", "StepSums"]
 
 MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is no accident
 
@@ -34,7 +34,7 @@ class StepOutcome:
 
 
 @dataclass
-class _Sums:
+class StepSums:
     """What accumulating a step's gradients gave, and where it was not finite."""
 
     tokens: int
@@ -42,6 +42,11 @@ class _Sums:
     losses: list[tuple[int, float]] = field(default_factory=list)  # by batch
     bad_batch: int | None = None
     random_state: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of(cls, batches: list[b.Batch]) -> StepSums:
+        """Before anything is accumulated: what the batches hold."""
+        return cls(sum(map(b.token_count, batches)), sum(map(b.row_count, batches)))
 
     @property
     def loss(self) -> float:
@@ -129,7 +134,7 @@ class StepRunner:
 
     def _accumulate_within_memory(
         self, batches: list[b.Batch | None], state: TrainerState
-    ) -> _Sums:
+    ) -> StepSums:
         """Accumulate gradients; split batches further when memory runs out."""
         before = runtime.core_random_state()
         while True:
@@ -148,10 +153,9 @@ class StepRunner:
                 stacklevel=4,
             )
 
-    def _accumulate(self, batches: list[b.Batch | None], splits: int) -> _Sums:
+    def _accumulate(self, batches: list[b.Batch | None], splits: int) -> StepSums:
         """Sum gradients of the mean loss; stop at a non-finite loss unless told not."""
-        own = _present(batches)
-        sums = _Sums(sum(map(b.token_count, own)), sum(map(b.row_count, own)))
+        sums = StepSums.of(_present(batches))
         anyway = self.args.on_nonfinite == "warn"
         for index in self.team.turns(len(batches)):
             if sums.bad_batch is None or anyway:
@@ -164,7 +168,7 @@ class StepRunner:
 
     def _add_batch(
         self,
-        sums: _Sums,
+        sums: StepSums,
         batches: list[b.Batch | None],
         index: int,
         splits: int,
@@ -189,7 +193,7 @@ class StepRunner:
     def _go_on(
         self,
         batches: list[b.Batch | None],
-        sums: _Sums,
+        sums: StepSums,
         outcome: StepOutcome,
         state: TrainerState,
     ) -> bool:
