@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -124,15 +125,18 @@ def followed(case: Case, dtype: str, got: np.ndarray, want: np.ndarray) -> np.nd
 
 @contextlib.contextmanager
 def forced(*choices: tuple[str, str]) -> Iterator[None]:
-    """Force (kernel, implementation) pairs, in order; lift all of them at the end."""
+    """Force (kernel, implementation) pairs alone, in order; then EA_KERNEL's again."""
     from evolving_attention import _core
 
     try:
+        _core.force_kernel("*", "")
         for kernel, implementation in choices:
             _core.force_kernel(kernel, implementation)
         yield
     finally:
         _core.force_kernel("*", "")
+        for choice in filter(None, os.environ.get("EA_KERNEL", "").split(",")):
+            _core.force_kernel(*choice.split(":"))
 
 
 def kernel_calls(kernel: str, implementation: str) -> int:
