@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import numpy as np
+import pytest
 
 import evolving_attention as ea
 from evolving_attention import _core
@@ -22,6 +23,15 @@ def why_no_gpu() -> str:
     if pretended and os.environ.get("EA_TEST_PRETENDED") != "1":
         return f"no GPU: {found[0]} is none (EA_TEST_PRETENDED=1 takes it)"
     return ""
+
+
+def last_cuda_device() -> str:
+    """The last GPU, emulated or not; leaves out a module that asks where none is."""
+    if len(ea.devices()) == 1 or ("copy", "cuda") not in {
+        (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
+    }:
+        pytest.skip("no GPU, and no emulation of one", allow_module_level=True)
+    return list(ea.devices())[-1]
 
 
 def array(tensor: Any) -> np.ndarray:

@@ -13,16 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers_gpu import last_cuda_device
 
 import evolving_attention as ea
 from evolving_attention import _core
 
-if len(ea.devices()) == 1 or ("copy", "cuda") not in {
-    (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
-}:
-    pytest.skip("no GPU, and no emulation of one", allow_module_level=True)
-
-FIRST, LAST = "cuda:0", list(ea.devices())[-1]
+FIRST, LAST = "cuda:0", last_cuda_device()
 
 
 def on(device: str, value: Any, **options: Any) -> ea.Tensor:

@@ -7,20 +7,16 @@ out: tests/kernels/test_agreement.py has each kernel on them there.
 from __future__ import annotations
 
 import pytest
+from helpers_gpu import last_cuda_device
 from support.bounds import assert_agrees
 from support.cases import Case, followed, forced, run_case
 from support.table import CASES
 
 import evolving_attention as ea
-from evolving_attention import _core
 
-if len(ea.devices()) == 1 or ("copy", "cuda") not in {
-    (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
-}:
-    pytest.skip("no GPU, and no emulation of one", allow_module_level=True)
-
-DEVICE, WHAT = list(ea.devices().items())[-1]
-HERE = [case for case in CASES if "emulated" not in WHAT or not case.wide]
+DEVICE = last_cuda_device()
+SMALL = "emulated" in ea.devices()[DEVICE]
+HERE = [case for case in CASES if not (SMALL and case.wide)]
 # Ops that have no CUDA kernels yet.
 WITHOUT = {"batch_norm", "conv1d", "weight_norm"}
 

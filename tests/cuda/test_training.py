@@ -10,17 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers_gpu import last_cuda_device
 from helpers_models import draw, labels_for, tiny
 
 import evolving_attention as ea
 from evolving_attention import _core, optim
 
-if len(ea.devices()) == 1 or ("copy", "cuda") not in {
-    (kernel, one) for kernel, one, _ in _core.kernel_entries("cuda")
-}:
-    pytest.skip("no GPU, and no emulation of one", allow_module_level=True)
-
-LAST = list(ea.devices())[-1]
+LAST = last_cuda_device()
 EVOLVING = ea.attention.Evolving(0.3, 0.4)
 # Largest difference from the CPU over three steps: of loss and gradient norm, relative;
 # of the weights, in steps of the learning rate. In float32 sums differ in their last
