@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 import evolving_attention as ea
 from evolving_attention import _core, modeling
@@ -167,9 +168,34 @@ def run(model: Any, **inputs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray
     out = model(**inputs)
     loss = out.loss
     if loss is None:
-        loss = (out.pooler_output * out.pooler_output).sum()
+        base = "pooler_output" if "pooler_output" in out else "last_hidden_state"
+        whole = out[base]
+        loss = (whole * whole).sum()
     loss.backward()
     return arrays_of(out), gradients(model)
+
+
+def assert_gradients_are_slopes(
+    model: Any, inputs: dict[str, Any], step: float = 1e-6, **bounds: float
+) -> None:
+    """Each parameter's gradient, along a random direction, by central differences.
+
+    Running statistics may move: they do not matter to the loss of training.
+    """
+    _, found = run(model, **inputs)
+    rng = np.random.default_rng(5)
+    for name, tensor in model.named_parameters():
+        start = np.array(tensor)
+        direction = rng.normal(size=start.shape)
+        values = []
+        with ea.no_grad():
+            for sign in (1, -1):
+                tensor.copy_(start + sign * step * direction)
+                values.append(model(**inputs).loss.item())
+        tensor.copy_(start)
+        slope = (values[0] - values[1]) / (2 * step)
+        expected = np.vdot(found[name], direction)
+        assert slope == pytest.approx(expected, **bounds), name
 
 
 def copy_parameters(source: Any, target: Any) -> None:
@@ -219,8 +245,6 @@ def settings(kind: str) -> Iterator[dict[str, Any]]:
 
 def all_settings() -> list[Any]:
     """Settings of every kind of the core, with readable test ids."""
-    import pytest
-
     found = itertools.chain.from_iterable(settings(k) for k in _core.attention_kinds())
     return [pytest.param(s, id=setting_id(s)) for s in found]
 

@@ -15,6 +15,7 @@ from helpers_models import (
     NO_DROPOUT,
     all_settings,
     arrays_of,
+    assert_gradients_are_slopes,
     assert_same_bits,
     copy_parameters,
     draw,
@@ -318,17 +319,4 @@ def test_gradients_follow_central_differences(setting):
     model = tiny(initializer_range=0.2, **options)
     batch = draw((4, 6))
     inputs = {**batch.packed(), "labels": labels_for(model, batch)}
-    _, found = run(model, **inputs)
-    rng = np.random.default_rng(5)
-    step = 1e-6
-    for name, tensor in model.named_parameters():
-        start = np.array(tensor)
-        direction = rng.normal(size=start.shape)
-        values = []
-        with ea.no_grad():
-            for sign in (1, -1):
-                tensor.copy_(start + sign * step * direction)
-                values.append(model(**inputs).loss.item())
-        tensor.copy_(start)
-        slope = (values[0] - values[1]) / (2 * step)
-        assert slope == pytest.approx(np.vdot(found[name], direction), abs=1e-7), name
+    assert_gradients_are_slopes(model, inputs, abs=1e-7)

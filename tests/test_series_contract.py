@@ -6,7 +6,13 @@ import dataclasses
 
 import numpy as np
 import pytest
-from helpers_models import MODELS, arrays_of, assert_same_bits, gradients
+from helpers_models import (
+    MODELS,
+    arrays_of,
+    assert_gradients_are_slopes,
+    assert_same_bits,
+    run,
+)
 from helpers_series import (
     EVOLVING,
     HEADS,
@@ -29,17 +35,6 @@ from evolving_attention import modeling
 every_model = pytest.mark.parametrize("name", SERIES)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 HEADED = [name for name, cls in SERIES.items() if cls.head != "base"]
-
-
-def run(model, **inputs):
-    """Arrays of the output, and gradients of the parameters."""
-    model.zero_grad()
-    out = model(**inputs)
-    loss = out.loss
-    if loss is None:
-        loss = (out.last_hidden_state * out.last_hidden_state).sum()
-    loss.backward()
-    return arrays_of(out), gradients(model)
 
 
 def test_every_task_class_is_under_contract():
@@ -191,22 +186,7 @@ def test_gradients_follow_central_differences(name, variant):
     model = tiny(name, "float64", **{**NO_DROPOUT, **VARIANTS[variant]})
     batch = draw((4, 6, 1))
     inputs = {**batch.packed(), **targets_for(model, batch)}
-    start_state = {key: value.copy() for key, value in model.state_dict().items()}
-    _, found = run(model, **inputs)
-    rng = np.random.default_rng(5)
-    step = 1e-6
-    for key, tensor in model.named_parameters():
-        start = start_state[key]
-        direction = rng.normal(size=start.shape)
-        values = []
-        with ea.no_grad():
-            for sign in (1, -1):
-                tensor.copy_(start + sign * step * direction)
-                values.append(model(**inputs).loss.item())
-        tensor.copy_(start)
-        slope = (values[0] - values[1]) / (2 * step)
-        expected = np.vdot(found[key], direction)
-        assert slope == pytest.approx(expected, rel=1e-5, abs=2e-7), key
+    assert_gradients_are_slopes(model, inputs, rel=1e-5, abs=2e-7)
 
 
 def test_the_input_gets_a_gradient():
