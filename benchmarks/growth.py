@@ -2,7 +2,8 @@
 
     python -m benchmarks.growth [--size base] [--torch]
 
-The JSON is written again after each point; ``python -m benchmarks.report`` draws it.
+All sizes are interleaved, so that a minute of a slower machine is no bend in the curve.
+The JSON is written again after each round; ``python -m benchmarks.report`` draws it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import itertools
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from benchmarks import harness
@@ -18,58 +20,81 @@ from benchmarks import options as spelled
 from benchmarks.models import KINDS, batch_of, flops, our_model, our_step, shape_of
 
 SIDES = (*KINDS, *(f"torch {kind}" for kind in KINDS))
+Size = tuple[int, int]  # batch, length
+Seconds = dict[tuple[Size, str], list[float]]
 
 
-def torch_steps(batch: int, length: int, options: argparse.Namespace) -> dict:
-    """The step of eager PyTorch of both kinds."""
-    from benchmarks.peers.torch_bert import BertClassifier
+def trained(side: str, options: argparse.Namespace) -> Callable[..., Any]:
+    """A model and its optimizer: takes a batch, and returns the step on it."""
+    kind = side.split()[-1]
+    shape = shape_of(options.size, kind)
+    if side == kind:
+        from evolving_attention.optim import AdamW
+
+        model = our_model(shape, options.dtype)
+        optimizer = AdamW(model.parameters(), lr=2e-5)
+        return partial(our_step, model, optimizer=optimizer)
+    from benchmarks.peers.torch_bert import BertClassifier, adamw
     from benchmarks.training import torch_step
 
-    steps = {}
-    for kind in KINDS:
-        shape = shape_of(options.size, kind)
-        data, bf16 = batch_of(shape, batch, length), options.dtype == "bfloat16"
-        steps[f"torch {kind}"] = torch_step(BertClassifier(shape), *data, bf16)
-    return steps
+    peer = BertClassifier(shape)
+    bf16 = options.dtype == "bfloat16"
+    return partial(torch_step, peer, bf16=bf16, optimizer=adamw(peer))
 
 
-def point(batch: int, length: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of a step of both kinds, interleaved, and their ratio round by round."""
-    steps: dict[str, Callable[[], None]] = {}
-    work = {}
-    for kind in KINDS:
-        shape = shape_of(options.size, kind)
-        ids, labels = batch_of(shape, batch, length)
-        steps[kind] = our_step(our_model(shape, options.dtype), ids, labels)
-        work[kind] = flops(shape, [length] * batch, training=True)["total"]
-    if options.torch:
-        steps |= torch_steps(batch, length, options)
-    times = harness.interleave(steps, options.rounds, warmup=1)
-    found: dict[str, Any] = {k: harness.summarize(s) for k, s in times.items()}
-    for side in ("", "torch ") if options.torch else ("",):
-        pairs = zip(times[f"{side}evolving"], times[f"{side}vanilla"], strict=True)
-        found[f"{side}ratio"] = statistics.median(e / v for e, v in pairs)
-    return found | {"batch": batch, "length": length, "flops": work}
+def steps_of(
+    sizes: list[Size], sides: list[str], options: argparse.Namespace
+) -> dict[tuple[Size, str], Callable[[], None]]:
+    """A step for every size and side; one model of each side for all sizes."""
+    step_on = {side: trained(side, options) for side in sides}
+    shape = shape_of(options.size, "vanilla")
+    return {
+        (size, side): step_on[side](*batch_of(shape, *size))
+        for size in sizes
+        for side in sides
+    }
+
+
+def point(size: Size, times: Seconds, options: argparse.Namespace) -> dict[str, Any]:
+    """What the rounds so far say of one size; ratios are taken round by round."""
+    batch, length = size
+    seconds = {side: some for (where, side), some in times.items() if where == size}
+    found: dict[str, Any] = {k: harness.summarize(s) for k, s in seconds.items()}
+    for prefix in ("", "torch "):
+        if f"{prefix}evolving" in seconds:
+            both = (seconds[f"{prefix}{kind}"] for kind in ("evolving", "vanilla"))
+            pairs = zip(*both, strict=True)
+            found[f"{prefix}ratio"] = statistics.median(e / v for e, v in pairs)
+    work = {
+        kind: flops(shape_of(options.size, kind), [length] * batch, training=True)
+        for kind in KINDS
+    }
+    found["flops"] = {kind: one["total"] for kind, one in work.items()}
+    return found | {"batch": batch, "length": length}
 
 
 def show(one: dict[str, Any]) -> None:
     """Print one point."""
     sides = [side for side in SIDES if side in one]
     times = ", ".join(f"{side} {one[side]['median_s'] * 1e3:.1f} ms" for side in sides)
-    print(
-        f"{one['batch']}x{one['length']}: {times}, ratio {one['ratio']:.2f}", flush=True
-    )
+    print(f"{one['batch']}x{one['length']}: {times}, ratio {one['ratio']:.2f}")
 
 
 def odd_cost(axis: str, points: list[dict[str, Any]]) -> float | None:
-    """The dearest odd size: seconds per FLOP against those of a size one apart."""
+    """The dearest odd size: above 1, cheaper sizes lie beside it.
+
+    Its seconds against those of one more, to which one could pad; and its seconds per
+    FLOP against those of one less.
+    """
     worst = None
     for one, other in itertools.permutations(points, 2):
         if one[axis] % 2 == 0 or abs(one[axis] - other[axis]) != 1:
             continue
         for kind in KINDS:
-            cost = [p[kind]["median_s"] / p["flops"][kind] for p in (one, other)]
-            worst = max(worst or 0.0, cost[0] / cost[1])
+            cost = one[kind]["median_s"] / other[kind]["median_s"]
+            if other[axis] < one[axis]:
+                cost *= other["flops"][kind] / one["flops"][kind]
+            worst = max(worst or 0.0, cost)
     return worst
 
 
@@ -78,30 +103,35 @@ def main(arguments: list[str] | None = None) -> None:
     common = ("size", "dtype", "threads", "rounds", "dry")
     parser = spelled.parser(__doc__, *common)
     lengths = [32, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512]
-    sizes = [1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 32, 63, 64]
+    batches = [1, 2, 3, 4, 7, 8, 9, 16, 17, 31, 32, 63, 64]
     parser.add_argument("--lengths", nargs="+", type=int, default=lengths)
-    parser.add_argument("--batches", nargs="+", type=int, default=sizes)
+    parser.add_argument("--batches", nargs="+", type=int, default=batches)
     parser.add_argument("--batch", type=int, default=2, help="while lengths grow")
     parser.add_argument("--length", type=int, default=32, help="while batches grow")
     parser.add_argument("--torch", action="store_true", help="time eager PyTorch too")
     options = parser.parse_args(arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
-    cases = {
+    cases: dict[str, list[Size]] = {
         "length": [(options.batch, length) for length in options.lengths],
         "batch": [(batch, options.length) for batch in options.batches],
     }
-    results: dict[str, list[dict[str, Any]]] = {}
+    sizes = list(dict.fromkeys(itertools.chain(*cases.values())))
+    sides = list(SIDES if options.torch else KINDS)
     settings = spelled.settings(options)
     name = f"growth-{options.size}-{options.dtype}"
-    for axis, points in cases.items():
-        for batch, length in points:
-            one = point(batch, length, options)
-            results.setdefault(axis, []).append(one)
+    results: dict[str, list[dict[str, Any]]] = {}
+    steps = steps_of(sizes, sides, options)
+    for count, times in enumerate(harness.interleaved(steps, options.rounds), 1):
+        found = {size: point(size, times, options) for size in sizes}
+        results = {axis: [found[size] for size in some] for axis, some in cases.items()}
+        print(f"round {count} of {options.rounds}", flush=True)
+        if not options.dry:  # what is measured is kept when the run is cut short
+            harness.write(name, machine, results, settings=settings)
+    for axis, points in results.items():
+        for one in points:
             show(one)
-            if not options.dry:  # what is measured is kept when the run is cut short
-                harness.write(name, machine, results, settings=settings)
-        cost = odd_cost(axis, results[axis])
+        cost = odd_cost(axis, points)
         if cost is not None:
             print(f"odd sizes of {axis} cost at most {cost:.2f} of those beside them")
 

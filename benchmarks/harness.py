@@ -17,11 +17,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+Name = TypeVar("Name")  # of a contender, anything that a dict can hold
 RESULTS = Path(__file__).resolve().parent / "results"
 WIDE = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
@@ -35,14 +36,11 @@ LIBRARIES = (
 )
 
 
-def interleave(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, warmup: int = 1
-) -> dict[str, list[float]]:
-    """Seconds of every call: ``rounds`` per contender after ``warmup`` untimed ones.
-
-    A contender that has things to prepare times itself and returns its seconds.
-    """
-    times: dict[str, list[float]] = {name: [] for name in contenders}
+def interleaved(
+    contenders: Mapping[Name, Callable[[], object]], rounds: int, warmup: int = 1
+) -> Iterator[dict[Name, list[float]]]:
+    """After every round, the seconds of every call so far; see :func:`interleave`."""
+    times: dict[Name, list[float]] = {name: [] for name in contenders}
     for turn in range(-warmup, rounds):
         order = list(contenders)
         if turn % 2:
@@ -53,6 +51,20 @@ def interleave(
             took = own if isinstance(own, float) else time.perf_counter() - begin
             if turn >= 0:
                 times[name].append(took)
+        if turn >= 0:
+            yield times
+
+
+def interleave(
+    contenders: Mapping[Name, Callable[[], object]], rounds: int, warmup: int = 1
+) -> dict[Name, list[float]]:
+    """Seconds of every call: ``rounds`` per contender after ``warmup`` untimed ones.
+
+    A contender that has things to prepare times itself and returns its seconds.
+    """
+    times: dict[Name, list[float]] = {name: [] for name in contenders}
+    for so_far in interleaved(contenders, rounds, warmup):
+        times = so_far
     return times
 
 

@@ -69,11 +69,13 @@ def our_model(shape: Shape, dtype: str) -> Any:
     return ea.BertForSequenceClassification(config, dtype=dtype)
 
 
-def our_step(model: Any, ids: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
-    """Our training step: forward, backward, clipping, AdamW."""
+def our_step(
+    model: Any, ids: np.ndarray, labels: np.ndarray, optimizer: Any = None
+) -> Callable[[], None]:
+    """Our training step: forward, backward, clipping, AdamW (its own, or a given)."""
     import evolving_attention as ea
 
-    optimizer = ea.optim.AdamW(model.parameters(), lr=2e-5)
+    optimizer = optimizer or ea.optim.AdamW(model.parameters(), lr=2e-5)
     model.train()
 
     def step() -> None:

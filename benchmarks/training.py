@@ -42,9 +42,10 @@ def torch_step(
     labels: np.ndarray,
     bf16: bool,
     device: str = "cpu",
+    optimizer: Any = None,
 ) -> Callable[[], None]:
     """The training step of the peer; bfloat16 by autocast over float32 weights."""
-    optimizer = adamw(model)
+    optimizer = optimizer or adamw(model)
     x, y = (torch.from_numpy(a).to(device) for a in (ids, labels))
     model.train()
 

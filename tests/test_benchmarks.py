@@ -282,8 +282,16 @@ def test_the_small_benchmarks_run(peers, name, capsys):
     }[name] in capsys.readouterr().out
 
 
+def test_what_is_measured_is_seen_after_each_round():
+    seen = [
+        {name: list(some) for name, some in times.items()}
+        for times in harness.interleaved({1: lambda: 2.5}, rounds=2)
+    ]
+    assert seen == [{1: [2.5]}, {1: [2.5, 2.5]}]
+
+
 def test_the_dearest_odd_size_is_found():
-    """Time per unit of work, against the sizes next to it and no others."""
+    """Against the sizes next to it and no others."""
 
     def point(length: int, seconds: float) -> dict:
         one = {kind: {"median_s": seconds} for kind in growth.KINDS}
@@ -292,6 +300,10 @@ def test_the_dearest_odd_size_is_found():
     points = [point(63, 6.3), point(64, 6.4), point(65, 13.0), point(127, 99.0)]
     assert growth.odd_cost("length", points) == pytest.approx(2.0)
     assert growth.odd_cost("length", points[3:]) is None
+    # What every step costs, however small, is no fault of size 1; a size that is
+    # dearer than the next is.
+    assert growth.odd_cost("length", [point(1, 3.0), point(2, 4.0)]) == 0.75
+    assert growth.odd_cost("length", [point(63, 8.0), point(64, 6.4)]) == 1.25
 
 
 def test_growth_is_drawn_from_its_record(tmp_path):
