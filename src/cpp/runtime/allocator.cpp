@@ -67,8 +67,12 @@ void to_system(void* block, std::size_t size) noexcept {
 
 // Small blocks are many and alike: those are reused only for their own class.
 constexpr std::size_t kSmall = std::size_t{1} << 14;
-// Below this the cache may grow freely.
-constexpr std::int64_t kFreeCache = std::int64_t{64} << 20;
+// So much may be held beyond what was ever in use. Blocks of the wrong sizes
+// lie idle: with less, steps of long sequences give pages back and get them,
+// zeroed, again.
+std::int64_t free_cache(std::int64_t most) {
+  return std::max(std::int64_t{64} << 20, most / 16);
+}
 
 class Pool {
  public:
@@ -133,7 +137,7 @@ class Pool {
     }
     if (statistics_.current + statistics_.cached +
             static_cast<std::int64_t>(size) >
-        most_ + kFreeCache) {
+        most_ + free_cache(most_)) {
       trim(static_cast<std::int64_t>(size));
     }
     return {fresh(size), size};
