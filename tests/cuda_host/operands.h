@@ -15,6 +15,7 @@
 #include "kernels/reduce.h"
 #include "kernels/step_log.h"
 #include "operands_maps.h"
+#include "operands_sequences.h"
 
 namespace ea::emulation {
 

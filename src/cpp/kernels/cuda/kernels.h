@@ -4,6 +4,8 @@
 
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/batch_norm.h"
+#include "kernels/conv1d.h"
 #include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
@@ -18,10 +20,11 @@
 #include "kernels/reduce.h"
 #include "kernels/softmax.h"
 #include "kernels/step_log.h"
+#include "kernels/weight_norm.h"
 
 // All take float32 and bfloat16, load each element into float, compute there
 // and round once when they store. Tensors lie in device memory; lists of
-// tensors and the offsets of a MapLayout in the host's. Sums are cut by the
+// tensors and the offsets of sequences in the host's. Sums are cut by the
 // shapes alone and combined in one order, without atomics: every run gives the
 // same bits.
 namespace ea::cuda {
@@ -42,6 +45,13 @@ void activation_forward(const ActivationForward::Args& args);
 void activation_backward(const ActivationBackward::Args& args);
 void layer_norm_forward(const LayerNormForward::Args& args);
 void layer_norm_backward(const LayerNormBackward::Args& args);
+void batch_statistics(const BatchStatistics::Args& args);
+void batch_norm_forward(const BatchNormForward::Args& args);
+void batch_norm_backward(const BatchNormBackward::Args& args);
+void weight_norm_forward(const WeightNormForward::Args& args);
+void weight_norm_backward(const WeightNormBackward::Args& args);
+void conv1d_forward(const Conv1dForward::Args& args);
+void conv1d_backward(const Conv1dBackward::Args& args);
 void dropout(const Dropout::Args& args);
 void softmax_forward(const SoftmaxForward::Args& args);
 void softmax_backward(const SoftmaxBackward::Args& args);

@@ -1,10 +1,9 @@
 // LayerNorm with residual and dropout: one block per row, the row read from
 // cache after its first pass.
 #include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/column_chunks.cuh"
 #include "kernels/cuda/dropped.cuh"
 #include "kernels/cuda/kernels.h"
-#include "kernels/cuda/scratch.h"
-#include "kernels/cuda/sum_columns.h"
 #include "kernels/cuda/vec.cuh"
 
 namespace ea::cuda {
@@ -12,8 +11,6 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-// Rows whose dweight and dbias one block sums, in order.
-constexpr std::int64_t kRowChunk = 64;
 
 template <typename T>
 struct ForwardParams {
@@ -26,16 +23,6 @@ struct ForwardParams {
   bool aligned;
 };
 
-// Calls fn(first element, count, pack) for the packs of a row that are this
-// thread's.
-template <typename T, typename Fn>
-__device__ inline void for_my_packs(std::int64_t width, Fn&& fn) {
-  for (std::int64_t i = threadIdx.x * kPack<T>; i < width;
-       i += std::int64_t{kThreads} * kPack<T>) {
-    fn(i, width - i);
-  }
-}
-
 template <typename T>
 __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
   EA_SHARED(float, partial, kWarp);
@@ -43,7 +30,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
   const T* s = p.x + begin;
   float v[kPack<T>], r[kPack<T>];
   float total = 0.0f;
-  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+  for_my_packs<T, kThreads>(p.width, [&](std::int64_t i, std::int64_t count) {
     load_pack(s + i, count, p.aligned, v);
     if (p.residual != nullptr) {
       if (p.drop.on()) drop_pack<T>(p.drop, begin + i, v);
@@ -62,7 +49,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
   const float n = static_cast<float>(p.width);
   const float mean = block_sum(total, partial) / n;
   float squares = 0.0f;
-  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+  for_my_packs<T, kThreads>(p.width, [&](std::int64_t i, std::int64_t count) {
     load_pack(s + i, count, p.aligned, v);
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
@@ -76,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
     p.mean[blockIdx.x] = mean;
     p.rstd[blockIdx.x] = rstd;
   }
-  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+  for_my_packs<T, kThreads>(p.width, [&](std::int64_t i, std::int64_t count) {
     float b[kPack<T>];
     load_pack(s + i, count, p.aligned, v);
     load_pack(p.weight + i, count, p.aligned, r);
@@ -119,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   };
   float sum_g = 0.0f, sum_gh = 0.0f;
-  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+  for_my_packs<T, kThreads>(p.width, [&](std::int64_t i, std::int64_t count) {
     load(i, count);
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
@@ -130,7 +117,7 @@ __global__ void __launch_bounds__(kThreads)
   const float n = static_cast<float>(p.width);
   const float mean_g = block_sum(sum_g, partial) / n;
   const float mean_gh = block_sum(sum_gh, partial) / n;
-  for_my_packs<T>(p.width, [&](std::int64_t i, std::int64_t count) {
+  for_my_packs<T, kThreads>(p.width, [&](std::int64_t i, std::int64_t count) {
     load(i, count);
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
@@ -146,30 +133,22 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Row c of dweight and dbias [chunks, width]: the sums over chunk c of the
-// rows, one thread per column.
+// A row's terms of dweight and dbias.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    parameters_kernel(const T* dy, const T* x, const float* mean,
-                      const float* rstd, float* dweight, float* dbias,
-                      std::int64_t rows, std::int64_t width,
-                      std::int64_t column_blocks) {
-  const std::int64_t column =
-      blockIdx.x % column_blocks * kThreads + threadIdx.x;
-  const std::int64_t chunk = blockIdx.x / column_blocks;
-  if (column >= width) return;
-  const std::int64_t begin = chunk * kRowChunk;
-  const std::int64_t end = begin + kRowChunk < rows ? begin + kRowChunk : rows;
-  float sum_w = 0.0f, sum_b = 0.0f;
-  for (std::int64_t row = begin; row < end; ++row) {
+struct ParameterTerms {
+  static constexpr int kSums = 2;
+  const T *dy, *x;
+  const float *mean, *rstd;
+  std::int64_t width;
+
+  __device__ void operator()(std::int64_t row, std::int64_t column,
+                             float (&values)[kSums]) const {
     const float d = static_cast<float>(dy[row * width + column]);
     const float s = static_cast<float>(x[row * width + column]);
-    sum_w += d * ((s - mean[row]) * rstd[row]);
-    sum_b += d;
+    values[0] = d * ((s - mean[row]) * rstd[row]);
+    values[1] = d;
   }
-  dweight[chunk * width + column] = sum_w;
-  dbias[chunk * width + column] = sum_b;
-}
+};
 
 template <typename T>
 void forward_of(const LayerNormForward::Args& args) {
@@ -211,16 +190,10 @@ void backward_of(const LayerNormBackward::Args& args) {
               packs_aligned(p.weight) && packs_aligned(p.dx) &&
               packs_aligned(p.dresidual);
   // Before dx is written, which may lie where dy does.
-  const std::int64_t chunks = (rows + kRowChunk - 1) / kRowChunk;
-  const std::int64_t column_blocks = (width + kThreads - 1) / kThreads;
-  const Scratch<float> sums(current_stream(), 2 * chunks * width);
-  float* const sums_w = sums.data();
-  float* const sums_b = sums_w + chunks * width;
-  launch(current_stream(), blocks_for(chunks * column_blocks, 1), kThreads, 0,
-         parameters_kernel<T>, p.dy, p.x, p.mean, p.rstd, sums_w, sums_b, rows,
-         width, column_blocks);
-  sum_columns(sums_w, args.dweight.as<T>(), chunks, width);
-  sum_columns(sums_b, args.dbias.as<T>(), chunks, width);
+  const ColumnChunks sums(ParameterTerms<T>{p.dy, p.x, p.mean, p.rstd, width},
+                          rows, width);
+  sums.finish(0, args.dweight.as<T>());
+  sums.finish(1, args.dbias.as<T>());
   launch(current_stream(), blocks_for(rows, 1), kThreads, 0, backward_kernel<T>,
          p);
 }

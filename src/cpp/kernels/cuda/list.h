@@ -32,6 +32,11 @@ bool narrow_q(const Args& args) {
 }
 
 template <typename Args>
+bool narrow_v(const Args& args) {
+  return narrow(args.v);
+}
+
+template <typename Args>
 bool narrow_p(const Args& args) {
   return narrow(args.p);
 }
@@ -83,6 +88,13 @@ void for_each_kernel(const To& to) {
   to.template kernel<ActivationBackward, activation_backward>(narrow_x);
   to.template kernel<LayerNormForward, layer_norm_forward>(narrow_x);
   to.template kernel<LayerNormBackward, layer_norm_backward>(narrow_x);
+  to.template kernel<BatchStatistics, batch_statistics>(narrow_x);
+  to.template kernel<BatchNormForward, batch_norm_forward>(narrow_x);
+  to.template kernel<BatchNormBackward, batch_norm_backward>(narrow_x);
+  to.template kernel<WeightNormForward, weight_norm_forward>(narrow_v);
+  to.template kernel<WeightNormBackward, weight_norm_backward>(narrow_v);
+  to.template kernel<Conv1dForward, conv1d_forward>(narrow_x);
+  to.template kernel<Conv1dBackward, conv1d_backward>(narrow_x);
   to.template kernel<Dropout, dropout>(narrow_x);
   to.template kernel<SoftmaxForward, softmax_forward>(narrow_x);
   to.template kernel<SoftmaxBackward, softmax_backward>(narrow_dx);

@@ -27,16 +27,8 @@ struct MapBlocks {
 
   EA_HOST_DEVICE MapBlock find(unsigned block) const {
     const auto wanted = static_cast<std::int32_t>(block);
-    int low = 0, high = maps.sequences;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      if (first[middle] <= wanted) {
-        low = middle;
-      } else {
-        high = middle;
-      }
-    }
-    return of_sequence(low, wanted - first[low]);
+    const int b = sequence_of(first, maps.sequences, wanted);
+    return of_sequence(b, wanted - first[b]);
   }
   // Block `number` of sequence b.
   EA_HOST_DEVICE MapBlock of_sequence(int b, std::int64_t number) const {

@@ -11,6 +11,22 @@
 
 namespace ea::cuda {
 
+// The last of n sequences whose first row (or block), first[b], is not behind
+// `wanted`: that which has it, since empty ones begin where the next does.
+template <typename I>
+EA_HOST_DEVICE inline int sequence_of(const I* first, int n, I wanted) {
+  int low = 0, high = n;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (first[middle] <= wanted) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 // One row of one head's map: `keys` elements from `begin` on; its keys are
 // tokens first_key, first_key + 1, ... of the key side.
 struct MapRow {
@@ -32,20 +48,10 @@ struct MapRows {
 
   // Row number `row` of all [sequence, head, query] of this launch.
   EA_HOST_DEVICE MapRow find(std::int64_t row) const {
-    const std::int64_t wanted = q[0] + row / heads;
-    // The last sequence whose first row, heads (q[b] - q[0]), is not behind it.
-    int low = 0, high = sequences;
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      if (q[middle] <= wanted) {
-        low = middle;
-      } else {
-        high = middle;
-      }
-    }
-    const std::int64_t keys = k[low + 1] - k[low];
-    const std::int64_t inside = row - heads * (q[low] - q[0]);
-    return {heads * cells[low] + inside * keys, keys, k[low]};
+    const int b = sequence_of(q, sequences, q[0] + row / heads);
+    const std::int64_t keys = k[b + 1] - k[b];
+    const std::int64_t inside = row - heads * (q[b] - q[0]);
+    return {heads * cells[b] + inside * keys, keys, k[b]};
   }
 };
 

@@ -47,13 +47,14 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) y[blockIdx.x] = Out(total);
 }
 
-// y[o, c, i] = sum over chunk c of n of x[o, n, i]. A block takes 32 columns;
-// its warp w rows w, w + kLanes, ..., and the sums of the warps are added in
-// their order.
+// y[o, c, i] = sum over chunk c of n of x[o, n, i] / divisor. A block takes 32
+// columns; its warp w rows w, w + kLanes, ..., and the sums of the warps are
+// added in their order.
 template <typename In, typename Out>
 __global__ void __launch_bounds__(kThreads)
     columns_kernel(const In* x, Out* y, std::int64_t n, std::int64_t inner,
-                   std::int64_t chunks, std::int64_t column_blocks) {
+                   std::int64_t chunks, std::int64_t column_blocks,
+                   float divisor) {
   EA_SHARED(float, partial, kThreads);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (warp != 0 || column >= inner) return;
   for (int w = 1; w < kLanes; ++w) total += partial[w * kWarp + lane];
-  y[block * inner + column] = Out(total);
+  y[block * inner + column] = Out(total / divisor);
 }
 
 template <typename In, typename Out>
@@ -92,29 +93,30 @@ void sum_rows(const In* x, Out* y, std::int64_t outer, std::int64_t n) {
 
 template <typename In, typename Out>
 void columns_of(const In* x, Out* y, std::int64_t outer, std::int64_t n,
-                std::int64_t inner) {
+                std::int64_t inner, float divisor) {
   const std::int64_t chunks = chunks_of(n, kColumnChunk);
   const std::int64_t column_blocks = (inner + kWarp - 1) / kWarp;
-  const auto pass = [&](auto* to) {
+  const auto pass = [&](auto* to, float by) {
     launch(current_stream(), blocks_for(outer * chunks * column_blocks, 1),
            kThreads, 0, columns_kernel<In, std::remove_pointer_t<decltype(to)>>,
-           x, to, n, inner, chunks, column_blocks);
+           x, to, n, inner, chunks, column_blocks, by);
   };
-  if (chunks == 1) return pass(y);
+  if (chunks == 1) return pass(y, divisor);
   const Scratch<float> sums(current_stream(), outer * chunks * inner);
-  pass(sums.data());
-  columns_of<float, Out>(sums.data(), y, outer, chunks, inner);
+  pass(sums.data(), 1.0f);
+  columns_of<float, Out>(sums.data(), y, outer, chunks, inner, divisor);
 }
 
 }  // namespace
 
-void sum_columns(const float* x, float* y, std::int64_t n, std::int64_t inner) {
-  columns_of(x, y, 1, n, inner);
+void sum_columns(const float* x, float* y, std::int64_t n, std::int64_t inner,
+                 float divisor) {
+  columns_of(x, y, 1, n, inner, divisor);
 }
 
 void sum_columns(const float* x, bfloat16* y, std::int64_t n,
-                 std::int64_t inner) {
-  columns_of(x, y, 1, n, inner);
+                 std::int64_t inner, float divisor) {
+  columns_of(x, y, 1, n, inner, divisor);
 }
 
 void sum(const Sum::Args& args) {
@@ -126,7 +128,7 @@ void sum(const Sum::Args& args) {
     if (inner == 1) {
       sum_rows(args.x.as<T>(), args.y.as<T>(), outer, n);
     } else {
-      columns_of(args.x.as<T>(), args.y.as<T>(), outer, n, inner);
+      columns_of(args.x.as<T>(), args.y.as<T>(), outer, n, inner, 1.0f);
     }
   });
 }

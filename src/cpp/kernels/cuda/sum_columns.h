@@ -8,9 +8,10 @@
 
 namespace ea::cuda {
 
-// y[i] = sum over n of x[n, i], on the current stream.
-void sum_columns(const float* x, float* y, std::int64_t n, std::int64_t inner);
+// y[i] = sum over n of x[n, i] / divisor, on the current stream.
+void sum_columns(const float* x, float* y, std::int64_t n, std::int64_t inner,
+                 float divisor = 1.0f);
 void sum_columns(const float* x, bfloat16* y, std::int64_t n,
-                 std::int64_t inner);
+                 std::int64_t inner, float divisor = 1.0f);
 
 }  // namespace ea::cuda

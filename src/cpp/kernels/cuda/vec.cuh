@@ -101,6 +101,16 @@ __device__ inline void store_pack(T* p, std::int64_t count, bool aligned,
   }
 }
 
+// Calls fn(first element, elements from there on) for the packs of a row that
+// are this thread's, of kThreads.
+template <typename T, int kThreads, typename Fn>
+__device__ inline void for_my_packs(std::int64_t width, Fn&& fn) {
+  for (std::int64_t i = threadIdx.x * kPack<T>; i < width;
+       i += std::int64_t{kThreads} * kPack<T>) {
+    fn(i, width - i);
+  }
+}
+
 // What a value becomes when it is stored as T and read again.
 template <typename T>
 __device__ inline float stored(float value) {
