@@ -60,9 +60,14 @@ assert "cuda:0" in ea.devices(), ea.doctor(run_self_test=False)["devices"]'
 tests() { "$python" -m pytest -q -p no:cacheprovider "$@"; }
 
 kernels() { tests tests/cuda/test_ops.py tests/cuda/test_device.py -n 8; }
-gradients() { tests tests/cuda/test_cuda_models.py tests/cuda/test_training.py -k "not bits"; }
+gradients() {
+  tests tests/cuda/test_cuda_models.py tests/cuda/test_training.py \
+    tests/cuda/test_training_series.py -k "not bits"
+}
 parity() { tests tests/cuda/test_cuda_parity.py; }
-determinism() { tests tests/cuda/test_cuda_models.py -k bits; }
+determinism() {
+  tests tests/cuda/test_cuda_models.py tests/cuda/test_training_series.py -k bits
+}
 
 # One or two odd shapes of each op in each type: the tools make a kernel 10 to 100 times
 # slower.
@@ -73,7 +78,8 @@ sanitizer() {
     timeout 140 compute-sanitizer --tool "$tool" --error-exitcode 9 \
       --target-processes all "$python" -m pytest -q -p no:cacheprovider \
       tests/cuda/test_ops.py \
-      -k "h2_3_0_2_by or h20_9_4 or 69x131 or 5x3_7 or 131x517x33 or 69x3001" || found=1
+      -k "h2_3_0_2_by or h20_9_4 or 69x131 or 5x3_7 or 131x517x33 or 69x3001 or \
+17x3k3d4" || found=1
   done
   return "$found"
 }

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers_gpu import last_cuda_device
 from helpers_models import draw, labels_for, tiny
+from helpers_steps import assert_same_course, three_steps
 
 import evolving_attention as ea
 from evolving_attention import _core, optim
@@ -31,20 +32,7 @@ def train(device: str, name: str, attention: Any, dtype: str) -> dict[str, Any]:
     optimizer = optim.AdamW(model.parameters(), lr=1e-3)
     batch = draw((5, 9, 1), model.config.model_type)
     inputs = {**batch.packed(), "labels": labels_for(model, batch)}
-    log = _core.StepLog()
-    ea.manual_seed(5)
-    waits = _core.host_waits()
-    for _ in range(3):
-        loss = model(**inputs).loss
-        loss.backward()
-        log.add_loss(loss, 1.0)
-        optimizer.step(scale=log.finish(list(model.parameters()), 0.5))
-        optimizer.zero_grad()
-    assert _core.host_waits() == waits
-    rows = np.array(log.look())
-    assert _core.host_waits() == waits + (device != "cpu")
-    assert rows[:, 2].all()
-    return {"log": rows, **model.state_dict()}
+    return three_steps(model, optimizer, inputs, 0.5)
 
 
 @pytest.mark.parametrize("dtype", BOUNDS)
@@ -54,9 +42,7 @@ def test_training_agrees_with_the_cpu(name: str, attention: Any, dtype: str):
     of_loss, of_norm, steps = BOUNDS[dtype]
     want = train("cpu", name, attention, dtype)
     got = train(LAST, name, attention, dtype)
-    ours, theirs = got.pop("log"), want.pop("log")
-    np.testing.assert_allclose(ours[:, 0], theirs[:, 0], rtol=of_loss)
-    np.testing.assert_allclose(ours[:, 1], theirs[:, 1], rtol=of_norm)
+    assert_same_course(got.pop("log"), want.pop("log"), of_loss, of_norm)
     for key, value in want.items():
         difference = np.abs(got[key].astype(np.float64) - value.astype(np.float64))
         # A shift of all keys changes no softmax: the gradient is noise alone.

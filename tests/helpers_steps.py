@@ -1,0 +1,44 @@
+"""Steps of training that wait for no device, and how far devices may differ in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+STEPS = 3
+
+
+def three_steps(
+    model: Any, optimizer: Any, inputs: Mapping[str, Any], max_norm: float
+) -> dict[str, Any]:
+    """``log``, a row of loss, norm and whether it was finite per step, and the weights.
+
+    Nothing but the look at the log waits for the device.
+    """
+    log = _core.StepLog()
+    ea.manual_seed(5)
+    waits = _core.host_waits()
+    for _ in range(STEPS):
+        loss = model(**inputs).loss
+        loss.backward()
+        log.add_loss(loss, 1.0)
+        optimizer.step(scale=log.finish(list(model.parameters()), max_norm))
+        optimizer.zero_grad()
+    assert _core.host_waits() == waits
+    rows = np.array(log.look())
+    assert _core.host_waits() == waits + (model.device != "cpu")
+    assert rows[:, 2].all()
+    return {"log": rows, **model.state_dict()}
+
+
+def assert_same_course(
+    ours: np.ndarray, theirs: np.ndarray, of_loss: float, of_norm: float
+) -> None:
+    """Losses and norms of two logs are the same up to these relative differences."""
+    np.testing.assert_allclose(ours[:, 0], theirs[:, 0], rtol=of_loss)
+    np.testing.assert_allclose(ours[:, 1], theirs[:, 1], rtol=of_norm)
