@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from series_data import levels, waves, write_ts
 
+import evolving_attention as ea
 from evolving_attention.cli import timeseries_reproduce as comparison
 from evolving_attention.cli.main import app
 from evolving_attention.cli.timeseries_results import align
 
 pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
 
+without_gpu = pytest.mark.skipif(len(ea.devices()) > 1, reason="there is a device here")
 SMALL = [
     *("--hidden_size", "16", "--num_blocks", "1", "--num_attention_heads", "2"),
     *("--intermediate_size", "16", "--n_epochs", "3", "--batch_size", "8"),
@@ -125,6 +127,36 @@ def test_another_run_in_the_same_folder(files, run, tmp_path) -> None:
     assert code == 2
     assert "a run with other options (attention), expected the same" in told
     assert run(*words, "--alpha", 0.2, "--overwrite_output_dir")[0] == 0
+
+
+@without_gpu
+def test_the_device_is_part_of_a_run(files, run, tmp_path) -> None:
+    words = ["train", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
+    words += ["--output_dir", tmp_path / "out"]
+    assert run(*words, "--device", "auto")[0] == 0
+    file = tmp_path / "out" / "seed-1" / "run.json"
+    record = json.loads(file.read_text())
+    assert record["options"].pop("device") == "cpu"
+    file.write_text(json.dumps(record))  # as before there was a choice
+    assert run(*words)[0] == 0
+    record["options"]["device"] = "cuda:0"
+    file.write_text(json.dumps(record))
+    code, _, told = run(*words)
+    assert code == 2
+    assert "a run with other options (device), expected the same" in told
+
+
+@without_gpu
+@pytest.mark.parametrize("command", ["train", "evaluate", "pretrain", "reproduce"])
+def test_a_gpu_where_there_is_none(command, files, run, tmp_path) -> None:
+    file = files / "Waves_TRAIN.ts"
+    words = {
+        "evaluate": ["--model_dir", tmp_path, "--test_file", file],
+        "reproduce": ["--datasets", "Waves", "--output_dir", tmp_path],
+    }.get(command, ["--train_file", file, "--output_dir", tmp_path])
+    code, _, told = run(command, *words, "--device", "cuda")
+    assert code == 5
+    assert "cuda:0 is not available" in told
 
 
 def test_labels_unseen_in_training(files, run, tmp_path) -> None:

@@ -382,6 +382,20 @@ ROWS = {
         r"lr_schedule",
         r"cosine",
     ),
+    "a GPU for an estimator where there is none": Row(
+        lambda _: fit(device="cuda"),
+        ea.BackendUnavailable,
+        r"cuda:0 is not available",
+        r"device",
+        r'use device="cpu"',
+    ),
+    "an unknown device for an estimator": Row(
+        lambda _: fit(device="gpu"),
+        ea.ConfigError,
+        r"unknown device 'gpu'",
+        r"device",
+        r"cpu, cuda, cuda:N .* or auto",
+    ),
     "model options that are no dict": Row(
         lambda _: fit(model_options=["kernel_size"]),
         ea.ConfigError,

@@ -165,7 +165,8 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
         return None
     record = json.loads(file.read_text("utf-8"))
     mine = plain({k: v for k, v in options.items() if k != "verbose"})
-    theirs = {k: v for k, v in record.get("options", {}).items() if k != "verbose"}
+    theirs = {"device": "cpu", **record.get("options", {})}  # runs of old had no other
+    theirs.pop("verbose", None)
     if mine != theirs:
         changed = sorted(k for k in mine if mine[k] != theirs.get(k))
         raise ConfigError(
@@ -205,7 +206,7 @@ def evaluate(
 
 
 def _evaluate(model: Any, data: Any) -> dict[str, Any]:
-    estimator = load_estimator(Path(model.model_dir))
+    estimator = load_estimator(Path(model.model_dir), model.device)
     part = _parts(data, needs="test")[1]
     results: dict[str, Any] = {"model": model.model_dir, "data": part.source}
     results["test"] = scores(estimator, part)
@@ -218,7 +219,7 @@ def _evaluate(model: Any, data: Any) -> dict[str, Any]:
     return results
 
 
-def load_estimator(folder: Path) -> Any:
+def load_estimator(folder: Path, device: str = "cpu") -> Any:
     """The classifier or regressor that a folder holds."""
     import evolving_attention as ea
 
@@ -226,7 +227,7 @@ def load_estimator(folder: Path) -> Any:
     kind = ea.TimeSeriesClassifier
     if file.is_file() and '"TimeSeriesRegressor"' in file.read_text("utf-8"):
         kind = ea.TimeSeriesRegressor
-    return kind.load(folder)
+    return kind.load(folder, device)
 
 
 # --------------------------------------------------------------------------- pretrain

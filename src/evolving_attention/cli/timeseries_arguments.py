@@ -11,6 +11,7 @@ from evolving_attention.cli.attention_arguments import (
     option,
     refuse,
 )
+from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 
 __all__ = [
@@ -22,6 +23,12 @@ __all__ = [
     "SeriesModelArguments",
     "SeriesTrainingArguments",
 ]
+
+
+_DEVICE = (
+    "Where the model computes: cpu, cuda, cuda:1, or auto, the first GPU there is, "
+    "else the CPU."
+)
 
 
 @dataclass
@@ -165,6 +172,7 @@ class SeriesTrainingArguments:
     seeds: str | list[str] | None = option(  # noqa: RUF009
         None, "One run each: --seeds 1 2 3; default: 1."
     )
+    device: str = option("cpu", _DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     verbose: bool | None = option(
         None, "Show every epoch; default: where stderr is a terminal."
@@ -182,7 +190,11 @@ class SeriesTrainingArguments:
             self.verbose = sys.stderr.isatty()
 
     def estimator_options(self) -> dict[str, Any]:
-        """The options of the estimators that these make."""
+        """The options of the estimators that these make.
+
+        Raises:
+            ConfigError, BackendUnavailable: there is no such device.
+        """
         names = (
             "n_epochs",
             "batch_size",
@@ -196,7 +208,8 @@ class SeriesTrainingArguments:
             "pretrained",
             "verbose",
         )
-        return {name: getattr(self, name) for name in names}
+        options = {name: getattr(self, name) for name in names}
+        return {**options, "device": resolve_device(self.device)}
 
 
 @dataclass
@@ -213,6 +226,7 @@ class EvaluateArguments:
 
     model_dir: str | None = option(None, "Folder of a fitted estimator.")
     predictions: str | None = option(None, "Write the predictions to this .csv file.")
+    device: str = option("cpu", _DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 
@@ -242,6 +256,7 @@ class ReproduceArguments:
     n_epochs: int | None = option(
         None, "Other epochs than the chosen ones, for a quick look."
     )
+    device: str = option("cpu", _DEVICE + " The baselines stay on the CPU.")
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 

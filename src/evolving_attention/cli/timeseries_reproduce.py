@@ -28,6 +28,7 @@ from evolving_attention.cli.timeseries_settings import (
     MODELS,
     settings_of,
 )
+from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError, MissingExtraError, require
 from evolving_attention.metrics import average_rank, average_relative_difference
 
@@ -81,11 +82,13 @@ def run_all(
         until: begin no run after this moment of ``time.monotonic()``; None: go on.
 
     Raises:
-        ConfigError: a model is not known.
+        ConfigError, BackendUnavailable: a model is not known, a device not there.
         DataError: a data set is nowhere.
     """
     from evolving_attention import timeseries
 
+    given = {"n_epochs": args.n_epochs, "device": resolve_device(args.device)}
+    changed = {k: v for k, v in given.items() if v not in (None, "cpu")}
     models = args.models or [*MODELS, *BASELINES]
     for model in models:
         if model not in BASELINES:
@@ -94,7 +97,7 @@ def run_all(
     for name in args.datasets or DATASETS:
         data = timeseries.load(name, args.data_dir)
         for model, seed in _order(models, args.seeds):
-            record = _plan(data, model, seed, args.n_epochs)
+            record = _plan(data, model, seed, changed)
             file = Path(args.output_dir) / name / f"{model}-{seed}.json"
             found = _kept(file, record)
             if found is None and until is not None and time.monotonic() > until:
@@ -123,14 +126,13 @@ def _order(models: Sequence[str], seeds: int) -> Iterator[tuple[str, int]]:
                 yield model, seed
 
 
-def _plan(data: Any, model: str, seed: int, n_epochs: int | None) -> dict[str, Any]:
-    """What identifies a run."""
+def _plan(data: Any, model: str, seed: int, changed: dict[str, Any]) -> dict[str, Any]:
+    """What identifies a run; ``changed``: options of our models that are not chosen."""
     if model in BASELINES:
         options = dict(BASELINES[model][2])
     else:
-        options = {**settings_of(data.name, model), "max_length": data.longest}
-        if n_epochs is not None:
-            options["n_epochs"] = n_epochs
+        chosen = settings_of(data.name, model)
+        options = {**chosen, "max_length": data.longest, **changed}
     return {"dataset": data.name, "model": model, "seed": seed, "options": options}
 
 

@@ -59,6 +59,7 @@ class SeriesEstimator:
         patience: int | None = None,
         pretrained: Any = None,
         random_state: Any = None,
+        device: str = "cpu",
         verbose: int = 0,
     ) -> None:
         self.attention = attention
@@ -80,6 +81,7 @@ class SeriesEstimator:
         self.patience = patience
         self.pretrained = pretrained
         self.random_state = random_state
+        self.device = device
         self.verbose = verbose
         super().__init__()
 
@@ -170,6 +172,7 @@ class SeriesEstimator:
             weight_decay=self.weight_decay,
             patience=self.patience,
             seed=seed,
+            device=self.device,
             verbose=bool(self.verbose),
         )
 
@@ -217,14 +220,15 @@ class SeriesEstimator:
 
     def _outputs(self, X: list[Array]) -> Array:
         """The model's outputs for checked series."""
-        return fitting.outputs(self.model_, self.scaler_.transform(X))
+        return fitting.outputs(self.model_, self.scaler_.transform(X), self.device)
 
     # --- files --------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator: the model's files and ``estimator.json``.
 
-        Nothing is pickled; ``random_state`` is kept where it is a number.
+        Nothing is pickled; ``random_state`` is kept where it is a number, ``device`` is
+        not kept.
 
         Raises:
             NotFittedError: it is not fitted.
@@ -234,13 +238,19 @@ class SeriesEstimator:
         files.save(self, Path(folder))
 
     @classmethod
-    def load(cls: type[_Self], folder: str | Path) -> _Self:
-        """Read what :meth:`save` wrote.
+    def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
+        """Read what :meth:`save` wrote, wherever it was fitted.
+
+        Args:
+            folder: where it is.
+            device: where it computes from now on, as the option of that name.
 
         Raises:
             CheckpointError: it is missing, damaged, or another estimator's.
+            ConfigError: there is no such device name.
+            BackendUnavailable: this build or machine has no such device.
         """
-        return files.load(cls, Path(folder))
+        return files.load(cls, Path(folder), device)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())  # type: ignore[misc]

@@ -11,6 +11,7 @@ import numpy as np
 from evolving_attention import durable
 from evolving_attention.attention import Evolve, from_config
 from evolving_attention.data.series_scaling import SeriesScaler
+from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.json_file import parse_object
 from evolving_attention.training.state import plain
@@ -45,12 +46,16 @@ def unpacked(values: dict[str, Any]) -> Any:
 
 
 def save(estimator: Any, folder: Path) -> None:
-    """Write the model and ``estimator.json`` (options, classes, scaling, history)."""
+    """Write the model and ``estimator.json`` (options, classes, scaling, history).
+
+    The device is no property of what was learnt: :func:`load` is told it.
+    """
     estimator.model_.save_pretrained(folder)
     options = {
         name: value.to_dict() if isinstance(value, Evolve) else value
         for name, value in estimator.get_params(deep=False).items()
     }
+    options.pop("device")
     if not isinstance(options["random_state"], (int, np.integer)):
         options["random_state"] = None
     if options["pretrained"] is not None:
@@ -68,14 +73,16 @@ def save(estimator: Any, folder: Path) -> None:
     durable.write_json(folder / FILE, plain(record))
 
 
-def load(estimator_class: type[_Class], folder: Path) -> _Class:
-    """Read what :func:`save` wrote.
+def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
+    """Read what :func:`save` wrote; it computes on ``device``.
 
     Raises:
         CheckpointError: a file is missing, damaged or of another estimator.
+        ConfigError, BackendUnavailable: there is no such device.
     """
     import evolving_attention as ea
 
+    resolve_device(device)  # before a long read
     path = folder / FILE
     name = estimator_class.__name__
     if not path.is_file():
@@ -91,7 +98,8 @@ def load(estimator_class: type[_Class], folder: Path) -> _Class:
             "with its own class"
         )
     try:
-        estimator: Any = estimator_class(**_known_options(estimator_class, record))
+        options = _known_options(estimator_class, record)
+        estimator: Any = estimator_class(**options, device=device)
         estimator.metadata_ = record["metadata"]
         estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
         estimator.history_ = record["history"]
@@ -103,7 +111,7 @@ def load(estimator_class: type[_Class], folder: Path) -> _Class:
             "again"
         ) from error
     model_class = getattr(ea, estimator._model_class)
-    estimator.model_ = model_class.from_pretrained(folder)
+    estimator.model_ = model_class.from_pretrained(folder, device=device)
     estimator.is_fitted = True
     return estimator
 

@@ -46,6 +46,7 @@ class FitSettings:
     weight_decay: float
     patience: int | None
     seed: int
+    device: str
     verbose: bool
 
 
@@ -103,8 +104,15 @@ def train(
     return FitResult(history, best_epoch, metrics["train_runtime"])
 
 
-def outputs(model: Any, rows: SeriesRows) -> np.ndarray[Any, Any]:
-    """The model's logits of every series, in their order: float32 [N, …]."""
+def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
+    """The model's logits of every series, in their order: float32 [N, …].
+
+    The model moves to the device first, where it is not there.
+
+    Raises:
+        ConfigError, BackendUnavailable: there is no such device.
+    """
+    runtime.place_model(model, device)
     arguments = TrainingArguments(
         per_device_eval_batch_size=_evaluation_batch(model, int(rows.lengths.max()))
     )
@@ -155,6 +163,7 @@ def _arguments(
         save_strategy="no",
         disable_tqdm=not settings.verbose,
         seed=settings.seed,
+        device=settings.device,
     )
 
 

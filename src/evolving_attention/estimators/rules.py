@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
+from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.schedules import NAMES
 
@@ -28,6 +29,7 @@ def check(estimator: Any) -> None:
 
     Raises:
         ConfigError: names the option, its value and what was expected.
+        BackendUnavailable: this build or machine has no such ``device``.
     """
     name = type(estimator).__name__
     for option, (whole, least, most, optional) in _RANGES.items():
@@ -54,6 +56,7 @@ def check(estimator: Any) -> None:
             "expected a validation part to watch; raise validation_fraction or leave "
             "patience out"
         )
+    resolve_device(estimator.device)
     options = estimator.model_options
     if options is not None and not isinstance(options, dict):
         raise ConfigError(

@@ -60,6 +60,9 @@ _OPTIONS = """
         pretrained: folder of ``evolving-attention timeseries pretrain`` to begin with.
         random_state: int, RandomState or None: split, weights, dropout and order. The
             same number gives the same bits for any number of threads.
+        device: where fit and predict compute: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or
+            ``"auto"``, the first GPU there is, else the CPU. A fitted estimator moves:
+            ``set_params(device=...)``, ``load(folder, device=...)``.
         verbose: 1 shows progress.
 
     Attributes:
@@ -79,6 +82,7 @@ class TimeSeriesClassifier(SeriesEstimator, _Classifier):  # type: ignore[misc]
     Raises:
         ConfigError: an option is out of range.
         InputError, ShapeError, DTypeError: series or labels cannot be used; says which.
+        BackendUnavailable: this build or machine has no such ``device``.
         MissingExtraError: aeon or scikit-learn is not installed.
 
     Example::
@@ -142,6 +146,7 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
     Raises:
         ConfigError: an option is out of range.
         InputError, ShapeError, DTypeError: series or values cannot be used; says which.
+        BackendUnavailable: this build or machine has no such ``device``.
         MissingExtraError: aeon or scikit-learn is not installed.
 
     Source: Wang et al., Convolution-enhanced Evolving Attention Networks, section 3.3.
