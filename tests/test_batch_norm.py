@@ -135,11 +135,27 @@ def test_a_file_without_them_is_refused(tmp_path: Any) -> None:
 def test_statistics_that_are_not_finite_are_not_saved() -> None:
     model = normed()
     check_finite(model, None, "saving")
-    spoiled = np.array(ROWS, np.float32)
-    spoiled[3, 2] = np.nan
-    model._core(ea.Tensor(spoiled))
+    dict(model.named_buffers())["running_mean"].copy_(np.full(6, np.nan, np.float32))
     with pytest.raises(ea.NonFiniteError, match="buffer running_mean"):
         check_finite(model, None, "saving")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])  # the last: its square
+def test_a_batch_that_is_not_finite_does_not_spoil_them(value, dtype: str) -> None:
+    """Training that skips such a step, or stops, goes on from what they were."""
+    model = normed(dtype)
+    before = buffers_of(model)
+    spoiled = np.array(ROWS)
+    spoiled[3, 2] = value if dtype != "float64" or value != 3e38 else 1e300
+    model._core(ea.Tensor(spoiled, dtype=dtype))
+    after = buffers_of(model)
+    assert after["running_var"][2] == before["running_var"][2]
+    if not np.isfinite(value):
+        assert after["running_mean"][2] == before["running_mean"][2]
+    for name, array in after.items():
+        assert np.isfinite(array).all()
+        assert (np.delete(array, 2) != np.delete(before[name], 2)).all(), name
 
 
 def test_models_without_any_have_none() -> None:

@@ -19,6 +19,14 @@ struct List<BatchStatistics> {
 };
 
 template <>
+struct List<MoveAverage> {
+  static void of(MoveAverage::Args& a, Operands& o) {
+    o.in("now", a.now);
+    o.both("running", a.running);
+  }
+};
+
+template <>
 struct List<BatchNormForward> {
   static void of(BatchNormForward::Args& a, Operands& o) {
     o.in("x", a.x);

@@ -15,6 +15,17 @@ struct BatchStatistics {
   };
 };
 
+// running = (1 - momentum) running + momentum factor now, where that is finite:
+// a batch that is not must not spoil what the others left. Both [width], of one
+// wide type.
+struct MoveAverage {
+  static constexpr const char* name = "move_average";
+  struct Args {
+    TensorView now, running;
+    double momentum, factor;
+  };
+};
+
 // y = (x - mean) rstd weight + bias, rstd = 1/sqrt(variance + eps). x, y [rows,
 // width] contiguous; weight, bias [width] of their type; mean, variance, rstd
 // [width] as above. rstd is written.

@@ -4,7 +4,6 @@
 #include "autograd/node.h"
 #include "autograd/recompute.h"
 #include "kernels/batch_norm.h"
-#include "kernels/elementwise.h"
 #include "kernels/registry.h"
 #include "runtime/check.h"
 
@@ -66,11 +65,9 @@ void check_arguments(const Var& x, const Var& weight, const Var& bias,
               x.dim(0), x.dim(0) == 1 ? "" : "s");
 }
 
-// running = (1 - momentum) running + momentum now
 void move_towards(const Tensor& now, double momentum, double factor,
                   const Tensor& running) {
-  kernels::run<Axpby>(
-      {momentum * factor, now, 1.0 - momentum, running, running});
+  kernels::run<MoveAverage>({now, running, momentum, factor});
   running.storage()->note_write();
 }
 

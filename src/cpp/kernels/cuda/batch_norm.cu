@@ -107,6 +107,15 @@ struct Mine {
   }
 };
 
+__global__ void __launch_bounds__(kThreads)
+    move_kernel(const float* now, float* running, std::int64_t width, float old,
+                float fresh) {
+  const std::int64_t c = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (c >= width) return;
+  const float moved = old * running[c] + fresh * now[c];
+  if (0.0f * moved == 0.0f) running[c] = moved;  // finite
+}
+
 template <typename T>
 struct ForwardParams {
   const T *x, *weight, *bias;
@@ -246,6 +255,14 @@ void batch_statistics(const BatchStatistics::Args& args) {
   visit_narrow(args.x.dtype, BatchStatistics::name, [&](auto tag) {
     statistics_of<typename decltype(tag)::type>(args);
   });
+}
+
+void move_average(const MoveAverage::Args& args) {
+  const std::int64_t width = args.running.numel();
+  launch(current_stream(), blocks_for(width, kThreads), kThreads, 0,
+         move_kernel, args.now.as<const float>(), args.running.as<float>(),
+         width, static_cast<float>(1 - args.momentum),
+         static_cast<float>(args.momentum * args.factor));
 }
 
 void batch_norm_forward(const BatchNormForward::Args& args) {

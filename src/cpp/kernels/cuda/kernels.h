@@ -46,6 +46,7 @@ void activation_backward(const ActivationBackward::Args& args);
 void layer_norm_forward(const LayerNormForward::Args& args);
 void layer_norm_backward(const LayerNormBackward::Args& args);
 void batch_statistics(const BatchStatistics::Args& args);
+void move_average(const MoveAverage::Args& args);
 void batch_norm_forward(const BatchNormForward::Args& args);
 void batch_norm_backward(const BatchNormBackward::Args& args);
 void weight_norm_forward(const WeightNormForward::Args& args);

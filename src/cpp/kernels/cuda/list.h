@@ -22,6 +22,11 @@ bool narrow_y(const Args& args) {
 }
 
 template <typename Args>
+bool narrow_running(const Args& args) {
+  return narrow(args.running);
+}
+
+template <typename Args>
 bool narrow_dx(const Args& args) {
   return narrow(args.dx);
 }
@@ -89,6 +94,7 @@ void for_each_kernel(const To& to) {
   to.template kernel<LayerNormForward, layer_norm_forward>(narrow_x);
   to.template kernel<LayerNormBackward, layer_norm_backward>(narrow_x);
   to.template kernel<BatchStatistics, batch_statistics>(narrow_x);
+  to.template kernel<MoveAverage, move_average>(narrow_running);
   to.template kernel<BatchNormForward, batch_norm_forward>(narrow_x);
   to.template kernel<BatchNormBackward, batch_norm_backward>(narrow_x);
   to.template kernel<WeightNormForward, weight_norm_forward>(narrow_v);

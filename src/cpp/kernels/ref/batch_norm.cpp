@@ -87,6 +87,19 @@ void batch_statistics(const BatchStatistics::Args& args) {
   });
 }
 
+void move_average(const MoveAverage::Args& args) {
+  visit_floating(args.running.dtype, MoveAverage::name, [&](auto tag) {
+    using A = Accumulator<typename decltype(tag)::type>;
+    const A* now = args.now.as<A>();
+    A* running = args.running.as<A>();
+    for (std::int64_t c = 0; c < args.running.numel(); ++c) {
+      const A moved = A(1 - args.momentum) * running[c] +
+                      A(args.momentum * args.factor) * now[c];
+      if (std::isfinite(moved)) running[c] = moved;
+    }
+  });
+}
+
 void batch_norm_forward(const BatchNormForward::Args& args) {
   visit_floating(args.x.dtype, BatchNormForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);

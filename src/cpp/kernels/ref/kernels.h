@@ -48,6 +48,7 @@ void attention_scores_backward(const AttentionScoresBackward::Args& args);
 void attention_context(const AttentionContext::Args& args);
 void attention_context_backward(const AttentionContextBackward::Args& args);
 void batch_statistics(const BatchStatistics::Args& args);
+void move_average(const MoveAverage::Args& args);
 void batch_norm_forward(const BatchNormForward::Args& args);
 void batch_norm_backward(const BatchNormBackward::Args& args);
 void weight_norm_forward(const WeightNormForward::Args& args);

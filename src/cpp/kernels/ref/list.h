@@ -30,6 +30,7 @@ void for_each_kernel(const To& to) {
   to.template kernel<AttentionContext, attention_context>();
   to.template kernel<AttentionContextBackward, attention_context_backward>();
   to.template kernel<BatchStatistics, batch_statistics>();
+  to.template kernel<MoveAverage, move_average>();
   to.template kernel<BatchNormForward, batch_norm_forward>();
   to.template kernel<BatchNormBackward, batch_norm_backward>();
   to.template kernel<WeightNormForward, weight_norm_forward>();
