@@ -383,9 +383,9 @@ ROWS = {
         r"cosine",
     ),
     "a GPU for an estimator where there is none": Row(
-        lambda _: fit(device="cuda"),
+        lambda _: fit(device="cuda:99"),
         ea.BackendUnavailable,
-        r"cuda:0 is not available",
+        r"cuda:99 is not available",
         r"device",
         r'use device="cpu"',
     ),
