@@ -1,33 +1,12 @@
 // Opens cuBLASLt by hand and looks up its functions.
 #include "kernels/cuda/cublas_library.h"
 
-#include <dlfcn.h>
-
-#include <filesystem>
-
-#include "runtime/check.h"
+#include "kernels/cuda/library.h"
 #include "runtime/env.h"
 
 namespace ea::cuda {
 
 namespace {
-
-// The folder that holds this package: the extension is PACKAGE/_core….so.
-std::filesystem::path site_packages() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&cublas_places), &info) == 0) {
-    return {};
-  }
-  std::error_code ignored;
-  const auto file = std::filesystem::absolute(info.dli_fname, ignored);
-  return file.parent_path().parent_path();
-}
-
-template <typename Function>
-bool look_up(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
 
 // The name of a function it lacks, or null.
 const char* fill(void* library, CublasLt& lt) {
@@ -53,19 +32,8 @@ const char* fill(void* library, CublasLt& lt) {
 
 CublasLt open() {
   std::string tried;
-  for (const std::string& place : cublas_places()) {
-    CublasLt lt{};
-    lt.path = place;
-    // Never closed: cuBLASLt's own threads and statics outlive any user.
-    void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      tried += format("\n  {}: {}", place, dlerror());
-      continue;
-    }
-    const char* const missing = fill(library, lt);
-    if (missing == nullptr) return lt;
-    tried +=
-        format("\n  {}: has no {}; 12.4 or newer is needed", place, missing);
+  if (auto found = open_first<CublasLt>(cublas_places(), fill, "12.4", tried)) {
+    return *found;
   }
   fail<BackendUnavailable>(
       "cuda",
