@@ -171,10 +171,21 @@ def _cuda(core: Any = None) -> dict[str, Any]:
     return {
         "available": not reason,
         "reason": reason,
+        "nccl": "not looked for" if reason else _nccl(core),
         "found": [path for path in tried if os.path.exists(path)],
         "looked_for": tried,
         "nvidia_smi": shutil.which("nvidia-smi"),
     }
+
+
+def _nccl(core: Any) -> str:
+    """Version and file of the library by which GPUs of several processes talk."""
+    from evolving_attention.errors import Error
+
+    try:
+        return str(core.exchange_library("cuda"))
+    except Error as error:
+        return str(error)
 
 
 def _disk() -> list[dict[str, Any]]:

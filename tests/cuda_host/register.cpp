@@ -5,6 +5,7 @@
 #include "kernels/cuda/api.h"
 #include "kernels/cuda/list.h"
 #include "kernels/cuda/probe.h"
+#include "kernels/cuda/stream.h"
 #include "kernels/registry.h"
 #include "operands.h"
 #include "runtime_api.h"
@@ -26,7 +27,7 @@ void on_its_device(const typename K::Args& args) {
   detail::Places places;
   detail::find_places(args, places);
   const cuda::UseDevice use(places.first.index);
-  emulation::finish_stream();
+  emulation::finish_stream(cuda::current_stream());
   const fake::Arena::Open open;
   emulation::guarded<K, entry>(args);
 }

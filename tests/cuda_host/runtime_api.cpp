@@ -12,25 +12,16 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "arena.h"
 #include "runtime/error.h"
+#include "stream.h"
 
 using ea::fake::Arena;
-
-// Work in its order; what was done is counted.
-struct CUstream_st {
-  int device;
-  std::deque<std::function<void()>> work;
-  std::uint64_t done = 0;
-};
 
 struct CUevent_st {
   cudaStream_t stream = nullptr;
@@ -56,14 +47,10 @@ std::map<void*, ea::MemoryBlock>& blocks() {
   return *all;
 }
 
-std::vector<cudaStream_t>& streams() {
-  static auto* const all = new std::vector<cudaStream_t>;
-  return *all;
-}
-
 // 1 and 2 name the default streams.
 cudaStream_t named(cudaStream_t stream) {
-  static auto* const defaults = new CUstream_st[2]{{0, {}, 0}, {0, {}, 0}};
+  static auto* const defaults =
+      new CUstream_st[2]{CUstream_st(0), CUstream_st(0)};
   const auto number = reinterpret_cast<std::uintptr_t>(stream);
   return number == 1 || number == 2 ? &defaults[number - 1] : stream;
 }
@@ -76,10 +63,10 @@ std::string amiss() {
 
 void run_until(cudaStream_t stream, std::uint64_t after) {
   while (stream->done < after) {
-    const std::function<void()> next = std::move(stream->work.front());
+    const CUstream_st::Work next = std::move(stream->work.front());
     stream->work.pop_front();
     ++stream->done;
-    next();
+    next.run();
   }
 }
 
@@ -109,14 +96,23 @@ bool right(const void* p, int device, bool on_device) {
 
 namespace ea::emulation {
 
-void finish_stream() {
+void finish_stream(cudaStream_t stream) {
   const std::lock_guard lock(everything);
-  for (const cudaStream_t stream : streams()) {
-    if (stream->device == current) finish(stream);
-  }
+  finish(stream);
 }
 
 }  // namespace ea::emulation
+
+void CUstream_st::later(Run run, Ready ready) {
+  const std::lock_guard lock(everything);
+  work.push_back({std::move(run), std::move(ready)});
+}
+
+void CUstream_st::finish() { ea::emulation::finish_stream(this); }
+
+void CUstream_st::copy(void* to, const void* from, std::size_t bytes) const {
+  move(to, from, bytes);
+}
 
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 
@@ -198,8 +194,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(everything);
-  *stream = new CUstream_st{current, {}, 0};
-  streams().push_back(*stream);
+  *stream = new CUstream_st(current);
   return cudaSuccess;
 }
 
@@ -214,7 +209,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
   const std::lock_guard lock(everything);
   const CUevent_st at = *event;
   if (at.stream != nullptr) {
-    named(stream)->work.emplace_back([at] { run_until(at.stream, at.after); });
+    named(stream)->later([at] { run_until(at.stream, at.after); }, {});
   }
   return cudaSuccess;
 }
@@ -239,6 +234,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(everything);
   if (event->stream != nullptr) run_until(event->stream, event->after);
+  return cudaSuccess;
+}
+
+// Work that need not wait for somebody goes on by itself.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::unique_lock lock(everything, std::try_to_lock);
+  if (!lock.owns_lock()) return cudaErrorNotReady;
+  const cudaStream_t stream = event->stream;
+  while (stream != nullptr && stream->done < event->after) {
+    const CUstream_st::Ready& ready = stream->work.front().ready;
+    if (ready && !ready()) return cudaErrorNotReady;
+    run_until(stream, stream->done + 1);
+  }
   return cudaSuccess;
 }
 
@@ -283,8 +291,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
   const ea::MemoryBlock block = found->second;
   const int device = stream->device;
   blocks().erase(found);
-  stream->work.emplace_back(
-      [block, device] { ea::fake::arena(device).give(block); });
+  stream->later([block, device] { ea::fake::arena(device).give(block); }, {});
   return cudaSuccess;
 }
 
@@ -318,7 +325,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
     return cudaErrorInvalidValue;
   }
   if (kind == cudaMemcpyDeviceToDevice || is_pinned(from, bytes)) {
-    stream->work.emplace_back([=] { move(to, from, bytes); });
+    stream->later([=] { move(to, from, bytes); }, {});
   } else {
     finish(stream);
     move(to, from, bytes);
@@ -333,6 +340,6 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from,
   if (!right(to, to_device, true) || !right(from, from_device, true)) {
     return cudaErrorInvalidValue;
   }
-  stream->work.emplace_back([=] { move(to, from, bytes); });
+  stream->later([=] { move(to, from, bytes); }, {});
   return cudaSuccess;
 }

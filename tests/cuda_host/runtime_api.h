@@ -1,9 +1,11 @@
 // The emulated CUDA runtime, for what starts kernels on it.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 namespace ea::emulation {
 
-// Does what the thread's current device has still to do: see runtime_api.cpp.
-void finish_stream();
+// Does what a stream has still to do: see runtime_api.cpp.
+void finish_stream(cudaStream_t stream);
 
 }  // namespace ea::emulation

@@ -116,6 +116,7 @@ void bind_gradients(py::class_<Var>& c) {
           "(ids, rows): the gradient of a table of which few rows were used, "
           "all others zero; None where it is whole. Reading grad makes it so.")
       .def("add_row_grad", &add_row_gradient, py::arg("ids"), py::arg("rows"),
+           py::call_guard<py::gil_scoped_release>(),
            "Adds to the gradient of a table as backward() would.")
       .def("add_", &add_in_place, py::arg("source"),
            py::call_guard<py::gil_scoped_release>(),

@@ -23,4 +23,5 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_models(m);
   ea::bind_series_models(m);
   ea::bind_optim(m);
+  ea::bind_communicator(m);
 }

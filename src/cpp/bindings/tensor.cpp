@@ -50,7 +50,11 @@ Var make(const py::object& data, const py::object& dtype, bool requires_grad,
          const py::object& device) {
   Tensor t = dtype.is_none() ? from_python(data)
                              : from_python(data, dtype_of_python(dtype));
-  if (!device.is_none()) t = to_device(t, device_of_python(device));
+  if (!device.is_none()) {
+    const Device where = device_of_python(device);
+    const py::gil_scoped_release release;
+    t = to_device(t, where);
+  }
   return Var(std::move(t), requires_grad);
 }
 
@@ -67,15 +71,20 @@ Var to(const Var& self, const py::args& targets, const py::object& dtype,
   }
   EA_CHECK_AS(ConfigError, !type.is_none() || !place.is_none(), "to",
               "expected a dtype such as 'float32' or a device such as 'cpu'");
-  const Var out = type.is_none() ? self : cast(self, dtype_of_python(type));
-  return place.is_none() ? out : to_device(out, device_of_python(place));
+  const DType wanted = type.is_none() ? self.dtype() : dtype_of_python(type);
+  const Device where =
+      place.is_none() ? self.device() : device_of_python(place);
+  const py::gil_scoped_release release;  // a device may be waited for
+  return to_device(type.is_none() ? self : cast(self, wanted), where);
 }
 
 // The other operand: a tensor, or a number or array in this one's dtype and on
 // its device.
 Var operand(const py::object& other, const Var& self) {
   if (py::isinstance<Var>(other)) return other.cast<Var>();
-  return Var(to_device(from_python(other, self.dtype()), self.device()));
+  const Tensor values = from_python(other, self.dtype());
+  const py::gil_scoped_release release;
+  return Var(to_device(values, self.device()));
 }
 
 using BinaryFn = Var (*)(const Var&, const Var&);
@@ -186,6 +195,7 @@ std::optional<int> axis_of(const AxisArgument& axis) {
 
 void copy_from(const Var& self, const py::object& source) {
   const Tensor t = from_python(source, self.dtype());
+  const py::gil_scoped_release release;
   copy_into(t, self.data());
 }
 
@@ -267,7 +277,9 @@ void bind_tensor(py::module_& m) {
                       self.set_requires_grad(value.cast<bool>());
                     })
       .def_property_readonly("is_leaf", &Var::is_leaf)
-      .def("item", [](const Var& self) { return self.data().item(); })
+      .def(
+          "item", [](const Var& self) { return self.data().item(); },
+          py::call_guard<py::gil_scoped_release>())
       .def("detach", &Var::detach)
       .def("copy_", &copy_from, py::arg("source"),
            "Overwrites the values in place; shapes must be equal.")
@@ -277,7 +289,9 @@ void bind_tensor(py::module_& m) {
                throw py::type_error("len() of a 0-d tensor");
              return self.dim(0);
            })
-      .def("__float__", [](const Var& self) { return self.data().item(); })
+      .def(
+          "__float__", [](const Var& self) { return self.data().item(); },
+          py::call_guard<py::gil_scoped_release>())
       .def("__getitem__", &index)
       .def("__repr__", &repr);
   bind_gradients(c);

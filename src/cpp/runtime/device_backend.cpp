@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/check.h"
+#include "runtime/communicator.h"
 #include "runtime/cpu_info.h"
 
 namespace ea {
@@ -75,6 +76,23 @@ const ProbedBackend& entry(DeviceType type) {
 }
 
 }  // namespace
+
+std::string DeviceBackend::exchange_library() const {
+  fail<BackendUnavailable>("communicator",
+                           "{}: such devices of several processes exchange "
+                           "nothing; use device=\"cpu\"",
+                           description(0));
+}
+
+std::string DeviceBackend::communicator_id() const {
+  return exchange_library();
+}
+
+std::unique_ptr<Communicator> DeviceBackend::communicator(int, int, int,
+                                                          const std::string&) {
+  static_cast<void>(exchange_library());
+  return nullptr;
+}
 
 void register_device_probe(DeviceType type, ProbedBackend (*probe)()) {
   table()[static_cast<std::size_t>(type)].probe = probe;

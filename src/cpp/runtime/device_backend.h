@@ -12,6 +12,8 @@
 
 namespace ea {
 
+class Communicator;
+
 // All devices of one type; `index` numbers them from 0. Work runs in the order
 // in which it was handed over, per device: what a kernel was started on may be
 // freed, copied or read right after.
@@ -49,6 +51,16 @@ class DeviceBackend {
   // and ours after that of `other`.
   virtual void precede(int, std::intptr_t) {}
   virtual void follow(int, std::intptr_t) {}
+
+  // What devices of several processes exchange memory by: name, version, file.
+  // This and the next two throw BackendUnavailable where there is nothing.
+  virtual std::string exchange_library() const;
+  // Names a new communicator: of rank 0, for all its ranks.
+  virtual std::string communicator_id() const;
+  // Returns when all `size` ranks have called it with the same id.
+  virtual std::unique_ptr<Communicator> communicator(int index, int size,
+                                                     int rank,
+                                                     const std::string& id);
 };
 
 // What a look for devices found: a backend, or why there is none: what was

@@ -64,6 +64,11 @@ const std::string& cublas_lt() {
   return value;
 }
 
+const std::string& nccl() {
+  static const std::string value = text("EA_NCCL");
+  return value;
+}
+
 const std::string& disabled() {
   static const std::string value = text("EA_DISABLE");
   return value;

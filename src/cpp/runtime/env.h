@@ -15,6 +15,8 @@ int num_threads();
 const std::string& disabled();
 // EA_CUBLASLT: the file of the cuBLASLt library to use.
 const std::string& cublas_lt();
+// EA_NCCL: the file of the NCCL library to use.
+const std::string& nccl();
 // CUDA_VISIBLE_DEVICES, for messages alone: CUDA itself obeys it.
 const std::string& cuda_visible_devices();
 // EA_PROFILE=1: time every op and report.

@@ -14,6 +14,8 @@ from . import ops
 __all__: list[str] = [
     "AdamW",
     "BatchNorm",
+    "Communicator",
+    "GradientBucket",
     "Model",
     "Module",
     "MomentOptimizer",
@@ -26,10 +28,12 @@ __all__: list[str] = [
     "build_info",
     "check_attention",
     "clip_grad_norm",
+    "communicator_id",
     "create_model",
     "create_series_model",
     "current_memory",
     "devices",
+    "exchange_library",
     "fast_paths",
     "force_kernel",
     "from_dlpack",
@@ -354,6 +358,77 @@ class StepLog:
     @property
     def steps(self) -> int: ...
 
+class Communicator:
+    """
+    Devices of several processes that exchange memory, on a queue beside that of each device's other work.
+    """
+    def __init__(
+        self,
+        device: typing.Any,
+        size: typing.SupportsInt | typing.SupportsIndex,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        id: bytes,
+    ) -> None: ...
+    def abort(self) -> None:
+        """
+        Ends all waiting for other ranks; what was to come from them is garbage then.
+        """
+    def busy(self) -> float:
+        """
+        Seconds since the last exchange was asked for, while one is not done; else 0.
+        """
+    def close(self) -> None:
+        """
+        Ends it in good order: by all ranks, when nothing is under way.
+        """
+    def failure(self) -> str:
+        """
+        What the library says is wrong; empty while nothing is.
+        """
+    def gather(
+        self,
+        own: Tensor | None,
+        shapes: collections.abc.Sequence[
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | None
+        ],
+        dtype: str,
+    ) -> list[Tensor | None]:
+        """
+        Returns what every rank gives, by rank; shapes has None for a rank that gives nothing.
+        """
+    def join(self) -> None:
+        """
+        The device's later work comes after what was exchanged so far.
+        """
+    @property
+    def device(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+class GradientBucket:
+    """
+    Parameters whose gradients are summed over ranks together.
+    """
+    def __init__(
+        self, ranks: Communicator, members: collections.abc.Sequence[Tensor]
+    ) -> None: ...
+    def clear(self) -> None:
+        """
+        Forgets the sums.
+        """
+    def hand_out(self, summed: collections.abc.Sequence[bool]) -> None:
+        """
+        The sums become the members' gradients.
+        """
+    def launch(
+        self, givers: typing.SupportsInt | typing.SupportsIndex, last: bool
+    ) -> list[bool]:
+        """
+        Takes the members' gradients and starts their way; returns which there were.
+        """
+
 def attention_kinds() -> dict:
     """
     Returns the evolve kinds of the core with their options.
@@ -375,6 +450,11 @@ def clip_grad_norm(
 ) -> float:
     """
     Scales gradients to a global norm of at most max_norm; returns the norm before. Nothing changes when it is not finite.
+    """
+
+def communicator_id(device: typing.Any) -> bytes:
+    """
+    Returns the name of a new communicator, for all its ranks.
     """
 
 def create_model(
@@ -399,6 +479,11 @@ def current_memory(device: typing.Any = "cpu") -> int:
 def devices() -> list:
     """
     Returns (name, description) of every device that can be used.
+    """
+
+def exchange_library(device: typing.Any) -> str:
+    """
+    Returns the name, version and file of what devices of several processes exchange memory by.
     """
 
 def fast_paths() -> dict:

@@ -101,6 +101,8 @@ def _lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     named = "\n".join(f"{name}: {what}" for name, what in usable)
     lines.append(("devices", named or "none"))
     lines.append(("CUDA", f"{state}; found on disk: {found}; {smi}"))
+    if cuda["available"]:
+        lines.append(("NCCL (several GPUs)", cuda["nccl"]))
     for disk in report["disk"]:
         lines.append((disk["what"], f"{size(disk['free'])} free on {disk['path']}"))
     return lines

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cuda/memory.h"
+#include "kernels/cuda/nccl.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/upload.h"
 #include "runtime/check.h"
@@ -124,6 +125,13 @@ class Cuda final : public DeviceBackend {
   }
   void follow(int index, std::intptr_t other) override {
     order(index, reinterpret_cast<cudaStream_t>(other), gpu(index).stream);
+  }
+
+  std::string exchange_library() const override { return nccl_report(); }
+  std::string communicator_id() const override { return nccl_id(); }
+  std::unique_ptr<Communicator> communicator(int index, int size, int rank,
+                                             const std::string& id) override {
+    return make_communicator(index, size, rank, id);
   }
 
   void synchronize(int index) override {

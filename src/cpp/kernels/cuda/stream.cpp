@@ -3,8 +3,15 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace ea::cuda {
+
+namespace {
+
+thread_local cudaStream_t chosen = nullptr;
+
+}  // namespace
 
 cudaStream_t stream_of(int index) {
   static std::mutex mutex;
@@ -20,10 +27,16 @@ cudaStream_t stream_of(int index) {
 }
 
 cudaStream_t current_stream() {
+  if (chosen != nullptr) return chosen;
   int index = 0;
   check_cuda(cudaGetDevice(&index), "stream");
   return stream_of(index);
 }
+
+UseStream::UseStream(cudaStream_t stream)
+    : before_(std::exchange(chosen, stream)) {}
+
+UseStream::~UseStream() { chosen = before_; }
 
 Event::Event(int index) : index_(index) {
   const UseDevice use(index_);
@@ -43,6 +56,13 @@ void Event::wait_on_host() const {
 
 void Event::wait_on(cudaStream_t stream) const {
   check_cuda(cudaStreamWaitEvent(stream, event_, 0), "event");
+}
+
+bool Event::is_done() const {
+  const cudaError_t status = cudaEventQuery(event_);
+  if (status == cudaErrorNotReady) return false;
+  check_cuda(status, "event");
+  return true;
 }
 
 }  // namespace ea::cuda

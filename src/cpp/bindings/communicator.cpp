@@ -1,0 +1,116 @@
+// Devices of several processes: communicators, and gradients that they sum.
+#include "runtime/communicator.h"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/devices.h"
+#include "bindings/numpy.h"
+#include "optim/rank_sums.h"
+#include "runtime/check.h"
+#include "runtime/device_backend.h"
+
+namespace ea {
+
+namespace {
+
+using Release = py::call_guard<py::gil_scoped_release>;
+using Sizes = std::vector<std::int64_t>;
+
+std::shared_ptr<Communicator> connect(const py::object& device, int size,
+                                      int rank, const py::bytes& id) {
+  const Device where = device_of_python(device);
+  EA_CHECK_AS(ConfigError, size > 0 && rank >= 0 && rank < size, "communicator",
+              "rank {} of {}, expected one from 0 to size - 1", rank, size);
+  const std::string name = id;
+  const py::gil_scoped_release release;
+  return device_backend(where).communicator(where.index, size, rank, name);
+}
+
+std::vector<std::optional<Var>> gather(
+    Communicator& self, const std::optional<Var>& own,
+    const std::vector<std::optional<Sizes>>& shapes, const std::string& dtype) {
+  std::vector<std::optional<Shape>> wanted;
+  for (const auto& sizes : shapes) {
+    if (!sizes) {
+      wanted.emplace_back();
+      continue;
+    }
+    Shape shape;
+    for (const std::int64_t n : *sizes) shape.append(n);
+    wanted.emplace_back(shape);
+  }
+  std::vector<std::optional<Var>> all;
+  for (const Tensor& part : gather_ranks(self, own ? own->data() : Tensor(),
+                                         parse_dtype(dtype), wanted)) {
+    all.push_back(part.defined() ? std::optional(Var(part)) : std::nullopt);
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_communicator(py::module_& m) {
+  m.def(
+      "exchange_library",
+      [](const py::object& device) {
+        return device_backend(device_of_python(device)).exchange_library();
+      },
+      py::arg("device"),
+      "Returns the name, version and file of what devices of several processes "
+      "exchange memory by.");
+  m.def(
+      "communicator_id",
+      [](const py::object& device) {
+        return py::bytes(
+            device_backend(device_of_python(device)).communicator_id());
+      },
+      py::arg("device"),
+      "Returns the name of a new communicator, for all its ranks.");
+  py::class_<Communicator, std::shared_ptr<Communicator>>(
+      m, "Communicator",
+      "Devices of several processes that exchange memory, on a queue beside "
+      "that of each device's other work.")
+      .def(py::init(&connect), py::arg("device"), py::arg("size"),
+           py::arg("rank"), py::arg("id"))
+      .def_property_readonly(
+          "device",
+          [](const Communicator& self) { return name_of(self.device()); })
+      .def_property_readonly("size", &Communicator::size)
+      .def_property_readonly("rank", &Communicator::rank)
+      .def("join", &Communicator::precede_device, Release(),
+           "The device's later work comes after what was exchanged so far.")
+      .def("gather", &gather, py::arg("own"), py::arg("shapes"),
+           py::arg("dtype"), Release(),
+           "Returns what every rank gives, by rank; shapes has None for a rank "
+           "that gives nothing.")
+      .def("busy", &Communicator::busy, Release(),
+           "Seconds since the last exchange was asked for, while one is not "
+           "done; "
+           "else 0.")
+      .def("failure", &Communicator::failure, Release(),
+           "What the library says is wrong; empty while nothing is.")
+      .def("abort", &Communicator::abort, Release(),
+           "Ends all waiting for other ranks; what was to come from them is "
+           "garbage then.")
+      .def("close", &Communicator::close, Release(),
+           "Ends it in good order: by all ranks, when nothing is under way.");
+  py::class_<GradientBucket>(
+      m, "GradientBucket",
+      "Parameters whose gradients are summed over ranks together.")
+      .def(py::init<std::shared_ptr<Communicator>, std::vector<Var>>(),
+           py::arg("ranks"), py::arg("members"))
+      .def("clear", &GradientBucket::clear, "Forgets the sums.")
+      .def("launch", &GradientBucket::launch, py::arg("givers"),
+           py::arg("last"), Release(),
+           "Takes the members' gradients and starts their way; returns which "
+           "there were.")
+      .def("hand_out", &GradientBucket::hand_out, py::arg("summed"), Release(),
+           "The sums become the members' gradients.");
+}
+
+}  // namespace ea
