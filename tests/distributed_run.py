@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ import numpy as np
 from helpers_models import tiny
 
 import evolving_attention as ea
-from evolving_attention import distributed
+from evolving_attention import _core, distributed
+from evolving_attention.device_names import host_array
 from evolving_attention.distributed.gradients import GradientSum
 from evolving_attention.training import TrainerCallback
 
@@ -71,8 +73,32 @@ class Event(TrainerCallback):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.what == "signal":
             os.kill(os.getpid(), signal.SIGTERM)
+        if self.what == "hang":
+            time.sleep(12)
         if self.what == "fail":
             raise RuntimeError("the disk of this rank is on fire")
+
+
+class Early(Event):
+    """The same before anything of a step is on its way."""
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Before the step's first batch."""
+        super().on_pre_optimizer_step(args, state, control)
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """It is done."""
+
+
+class Waits(TrainerCallback):
+    """How often the host has waited for a device when each step begins."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        """Once a step."""
+        self.seen.append(_core.host_waits())
 
 
 class Own(ea.Trainer):
@@ -101,7 +127,7 @@ def digest(arrays: Any) -> str:
     """A name for the bits of some arrays."""
     state = hashlib.sha256()
     for array in arrays:
-        state.update(np.ascontiguousarray(np.asarray(array)).view(np.uint8).tobytes())
+        state.update(np.ascontiguousarray(host_array(array)).view(np.uint8).tobytes())
     return state.hexdigest()
 
 
@@ -112,6 +138,7 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     labels = "token" if "MaskedLM" in model_options.get("name", "") else "row"
     event, resume = job.pop("event", None), job.pop("resume", None)
     other, bad = job.pop("differs", None), job.pop("bad_row", -1)
+    count = job.pop("rows", ROWS)
     options = {
         "per_device_train_batch_size": 4,
         "per_device_eval_batch_size": 2,
@@ -129,15 +156,20 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     }
     if other == "arguments" and rank:
         options["learning_rate"] = 1.0
-    rows = make_rows(ROWS, 7 if other == "data" and rank else 0, labels)
+    rows = make_rows(count, 7 if other == "data" and rank else 0, labels)
     model = tiny(seed=1 + rank, **model_options)  # rank 0's weights count
+    waits = Waits()
+    if event:
+        what, *where = event
+        early = what in ("kill early", "hang")
+        event = (Early if early else Event)(what.removesuffix(" early"), *where)
     trainer = Own(
         model,
         ea.TrainingArguments(str(folder), **options),
         train_dataset=rows,
         eval_dataset=make_rows(EVAL_ROWS, 1, labels),
         compute_metrics=accuracy if labels == "row" else None,
-        callbacks=[Event(*event)] if event else [],
+        callbacks=[waits, event] if event else [waits],
     )
     trainer.bad_row = bad
     output = trainer.train(resume_from_checkpoint=resume)
@@ -158,6 +190,8 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         "size": trainer.team.size,
         "threads": ea.get_num_threads(),
         "sent": SENT[0] if SENT else None,
+        "device": model.device,
+        "waits": np.diff(waits.seen).tolist(),
         "first": trainer.is_world_process_zero(),
     }
 

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,17 @@ def by_mpi(count: int, *words: str, timeout: float = 90) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def by_ranks(count: int, *words: str, timeout: float = 90) -> tuple[list[int], str]:
-    """The same by variables as torchrun sets them; the exit codes by rank."""
+def by_ranks(
+    count: int,
+    *words: str,
+    timeout: float = 90,
+    variables: Callable[[int], dict[str, str]] = lambda rank: {},
+) -> tuple[list[int], str]:
+    """The same by variables as torchrun sets them, and others by rank.
+
+    Returns:
+        the exit codes by rank, and what was printed.
+    """
     port = str(free_port())
     started = [
         subprocess.Popen(
@@ -101,6 +111,7 @@ def by_ranks(count: int, *words: str, timeout: float = 90) -> tuple[list[int], s
                 LOCAL_RANK=str(rank),
                 MASTER_ADDR="127.0.0.1",
                 MASTER_PORT=port,
+                **variables(rank),
             ),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -117,7 +128,12 @@ def by_ranks(count: int, *words: str, timeout: float = 90) -> tuple[list[int], s
 
 
 def run(
-    folder: Path, how: str, count: int, *jobs: dict[str, Any], timeout: float = 90
+    folder: Path,
+    how: str,
+    count: int,
+    *jobs: dict[str, Any],
+    timeout: float = 90,
+    variables: Callable[[int], dict[str, str]] = lambda rank: {},
 ) -> Ended:
     """The jobs of tests/distributed_run.py in ``count`` processes."""
     words = [str(PROGRAM), str(folder), *map(json.dumps, jobs)]
@@ -125,11 +141,11 @@ def run(
     if how == "mpi":
         code, text = by_mpi(count, *words, timeout=timeout)
         return Ended([code], text, folder)
-    codes, text = by_ranks(count, *words, timeout=timeout)
+    codes, text = by_ranks(count, *words, timeout=timeout, variables=variables)
     return Ended(codes, text, folder)
 
 
-def alone(folder: Path, *jobs: dict[str, Any]) -> Ended:
+def alone(folder: Path, *jobs: dict[str, Any], timeout: float = 90) -> Ended:
     """The same jobs in one process."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
@@ -138,6 +154,6 @@ def alone(folder: Path, *jobs: dict[str, Any]) -> Ended:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=90,
+        timeout=timeout,
     )
     return Ended([done.returncode], done.stdout, folder)

@@ -85,7 +85,7 @@ def test_a_loss_that_is_not_finite(tmp_path: Path) -> None:
         ({"differs": "arguments"}, "TrainingArguments.learning_rate is 1.0 on rank 1"),
         ({"differs": "data"}, "the run's.data is"),
         ({"auto_find_batch_size": True}, "auto_find_batch_size=True with 2 processes"),
-        ({"device": "cuda"}, "device='cuda' with 2 processes, expected 'cpu'"),
+        ({"device": "cuda:1"}, "device='cuda:1' with 2 processes, expected 'cuda'"),
     ],
 )
 def test_ranks_that_differ(job: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
 #     gradients    gradients of models, a fine-tuning run against the CPU
 #     parity       losses, gradients and logits against torch and transformers
 #     determinism  20 runs, the same bits
+#     several      two processes on two GPUs by NCCL; skipped where there is one
 #     sanitizer    compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 #     benchmark    the training step against PyTorch, CoLA against transformers; JSON
 #
@@ -24,7 +25,7 @@ repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 python=${PYTHON:-python3}
 build=${EA_CUDA_BUILD:-${TMPDIR:-/tmp}/ea-cuda-build-${UID}}
 added=${TMPDIR:-/tmp}/ea-cuda-added-${UID} # a prefix for WHEELS
-parts=(build kernels gradients parity determinism sanitizer benchmark)
+parts=(build kernels gradients parity determinism several sanitizer benchmark)
 limit=590 # seconds of a part
 
 install_wheels() {
@@ -68,6 +69,7 @@ parity() { tests tests/cuda/test_cuda_parity.py; }
 determinism() {
   tests tests/cuda/test_cuda_models.py tests/cuda/test_training_series.py -k bits
 }
+several() { tests tests/cuda_host/test_nccl.py; }
 
 # One or two odd shapes of each op in each type: the tools make a kernel 10 to 100 times
 # slower.

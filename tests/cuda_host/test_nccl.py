@@ -1,22 +1,258 @@
-"""A communicator of GPUs, on the emulated CUDA, by the stand-in for NCCL (nccl.cpp)."""
+"""Several processes train on GPUs, which exchange gradients by NCCL.
+
+On emulated GPUs by its stand-in (nccl.cpp), found as users' own libraries are, by
+EA_NCCL. Where there are two real ones, what needs no emulation runs on them. What is
+asked of ranks on the CPU in tests/test_distributed*.py holds here too.
+"""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from helpers_distributed import environment
+from helpers_distributed import Ended, alone, environment, needs_mpi, run
 
-from evolving_attention import _core
+import evolving_attention as ea
+from evolving_attention import _core, durable
 
 STAND_IN = Path(_core.__file__).parent / "ea_cuda_host_nccl.so"
+EMULATED = STAND_IN.exists()
+LIBRARY = {"EA_NCCL": str(STAND_IN)} if EMULATED else {}
 
 pytestmark = pytest.mark.skipif(
-    not STAND_IN.exists(),
-    reason="no emulated GPU in this build (tools/run_cuda_host.sh makes one)",
+    not EMULATED and len(ea.devices()) < 3,
+    reason="no two GPUs, and none emulated (tools/run_cuda_host.sh makes such a build)",
 )
+of_the_emulation = pytest.mark.skipif(not EMULATED, reason="needs emulated GPUs")
+
+EVOLVING = {"kind": "evolving", "alpha": 0.2, "beta": 0.1, "conv_init": "identity"}
+SMALL = {"num_hidden_layers": 1}
+SHORT: dict[str, Any] = {
+    "device": "cuda",
+    "folder": "run",
+    "rows": 30,
+    "num_train_epochs": 1,
+    "eval_strategy": "no",
+    "save_steps": 2,
+    "model": SMALL,
+}
+# Steps of 6 batches: 8 batches in an epoch leave some ranks without one at its end.
+JOBS: dict[str, dict[str, Any]] = {
+    "evolving, dropout": {"model": {**SMALL, "attention": EVOLVING}},
+    "tied embeddings, bfloat16": {
+        "model": {
+            **SMALL,
+            "name": "BertForMaskedLM",
+            "dtype": "bfloat16",
+            "tie_word_embeddings": True,
+        },
+        "max_grad_norm": 0.0,
+    },
+    "looked at after every step": {"bad_row": 5, "on_nonfinite": "skip"},
+}
+IN_STEP = 6
+
+
+def jobs(processes: int) -> list[dict[str, Any]]:
+    """The jobs for so many processes: six batches a step in all."""
+    return [
+        {
+            **SHORT,
+            "folder": f"run-{number}",
+            "num_train_epochs": 2,
+            "logging_steps": 2,
+            "save_steps": 4,
+            **job,
+            "gradient_accumulation_steps": IN_STEP // processes,
+        }
+        for number, job in enumerate(JOBS.values())
+    ]
+
+
+def start(folder: Path, count: int, *jobs: dict[str, Any], **variables: str) -> Ended:
+    """Jobs in so many processes; two GPUs are emulated, or one for each process."""
+
+    def of(rank: int) -> dict[str, str]:
+        own = {"CUDA_VISIBLE_DEVICES": str(rank)} if EMULATED and count > 2 else {}
+        return {**LIBRARY, **own, **variables}
+
+    return run(folder, "ranks", count, *jobs, timeout=240, variables=of)
+
+
+def checkpoints(folder: Path) -> dict[str, list[bytes]]:
+    """Weights and optimizer of every checkpoint."""
+    found = {}
+    for path in durable.list_checkpoints(folder):
+        durable.verify_directory(path)
+        names = ("model", "optimizer")
+        found[path.name] = [(path / f"{n}.safetensors").read_bytes() for n in names]
+    return found
+
+
+def logged(folder: Path) -> list[Any]:
+    """Losses and norms as they were logged."""
+    state = json.loads((folder / "trainer_state.json").read_text())
+    return [
+        {k: v for k, v in line.items() if k in ("step", "loss", "grad_norm")}
+        for line in state["log_history"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    """The jobs in one process, on one emulated GPU."""
+    ended = alone(tmp_path_factory.mktemp("one"), *jobs(1), timeout=240)
+    assert ended.codes == [0], ended.text
+    return ended
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=of_the_emulation)])
+def test_the_same_bits_as_one_process(count: int, one: Ended, tmp_path: Path) -> None:
+    ended = start(tmp_path, count, *jobs(count))
+    assert set(ended.codes) == {0}, ended.text
+    for number, name in enumerate(JOBS):
+        (expected,) = one.results(number)
+        for rank, result in enumerate(ended.results(number)):
+            assert result["device"] == f"cuda:{rank if count == 2 else 0}"
+            assert result["sent"][0] == result["sent"][1] > 3, "none while it ran"
+            for key in ("weights", "predictions", "loss", "steps", "rng"):
+                assert result[key] == expected[key], (name, key)
+            if "on_nonfinite" not in JOBS[name]:  # steps 2 and 4 are logged
+                assert result["waits"] == [0, 1, 0], name
+        mine, theirs = (folder / f"run-{number}" for folder in (tmp_path, one.folder))
+        assert logged(mine) == logged(theirs), name
+        assert checkpoints(mine) == checkpoints(theirs), name
+
+
+@needs_mpi
+def test_mpirun_starts_them_too(
+    one: Ended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LIBRARY.items():
+        monkeypatch.setenv(name, value)
+    ended = run(tmp_path, "mpi", 2, jobs(2)[0], timeout=240)
+    assert ended.codes == [0], ended.text
+    for result in ended.results(0):
+        assert result["weights"] == one.results(0)[0]["weights"]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (["kill", 1, 4], "rank 1 (process "),  # the device has what it waits for
+        (["kill early", 1, 4], "rank 1 (process "),  # it would wait for ever
+        (["fail", 1, 4], "the disk of this rank is on fire"),
+    ],
+)
+def test_a_rank_that_ends_ends_the_others(
+    event: list[Any], words: str, tmp_path: Path
+) -> None:
+    began = time.monotonic()
+    ended = start(tmp_path, 2, {**SHORT, "event": event})
+    assert all(code != 0 for code in ended.codes), ended.text
+    result = ended.results()[0]
+    assert result["error"] == "PeerLost"
+    assert words in result["message"]
+    assert "checkpoint-2: start all ranks again with resume" in result["message"]
+    (last,) = durable.list_checkpoints(tmp_path / "run")
+    durable.verify_directory(last)
+    assert time.monotonic() - began < 60
+    if event[0] == "kill early":
+        whole = start(tmp_path / "whole", 2, SHORT)
+        again = start(tmp_path, 2, {**SHORT, "resume": True})
+        assert set(again.codes) == {0}, again.text
+        for ours, theirs in zip(again.results(), whole.results(), strict=True):
+            assert ours["weights"] == theirs["weights"]
+
+
+def test_a_rank_that_hangs_is_given_up(tmp_path: Path) -> None:
+    """While a device waits for it, and its host for the device."""
+    ended = start(tmp_path, 2, {**SHORT, "event": ["hang", 1, 4], "ddp_timeout": 5})
+    assert ended.codes == [1, 1], ended.text
+    first, second = ended.results()
+    assert {first["error"], second["error"]} == {"PeerLost"}
+    assert "distributed: cuda:0 has waited" in first["message"]
+    assert "raise ddp_timeout; the last checkpoint is" in first["message"]
+
+
+def test_a_loss_that_is_not_finite(tmp_path: Path) -> None:
+    """All ranks stop where they look, with one report."""
+    ended = start(tmp_path, 2, {**SHORT, "num_train_epochs": 2, "bad_row": 5})
+    assert ended.codes == [1, 1], ended.text
+    messages = {result["message"] for result in ended.results()}
+    assert len(messages) == 1, messages
+    assert {result["error"] for result in ended.results()} == {"NonFiniteError"}
+    report = json.loads((tmp_path / "run" / "nonfinite-report.json").read_text())
+    assert 5 in report["row_ids"]
+    assert len(report["row_ids"]) == 4
+
+
+@of_the_emulation
+@pytest.mark.parametrize(
+    ("count", "job", "variables", "error", "words"),
+    [
+        (2, {"device": "cuda:1"}, {}, "ConfigError", "device='cuda:1' with 2 proc"),
+        (
+            3,
+            {},
+            {"CUDA_VISIBLE_DEVICES": "0,1"},
+            "ConfigError",
+            "3 processes on the machine of rank 2, which sees 2 GPUs, expected one",
+        ),
+        (
+            2,
+            {},
+            {"EA_NCCL": "/nowhere/libnccl.so.2"},
+            "BackendUnavailable",
+            "pip install nvidia-nccl-cu13 (-cu12 for a driver of CUDA 12), or name its "
+            "file in EA_NCCL. Looked at: /nowhere/libnccl.so.2: /nowhere/libnccl",
+        ),
+        (
+            2,
+            {},
+            {"EA_NCCL": "libm.so.6"},
+            "BackendUnavailable",
+            "libm.so.6: has no ncclGetVersion; 2.7 or newer is needed",
+        ),
+        (2, {}, {"EA_EMULATED_CUDA": "no_gpu"}, "BackendUnavailable", "shows no GPU"),
+        (
+            2,
+            {},
+            {"EA_EMULATED_NCCL": "init"},
+            "Error",
+            "[nccl] ncclCommInitRank: unhandled system error; set NCCL_DEBUG=INFO",
+        ),
+        (2, {}, {"EA_EMULATED_NCCL": "send"}, "Error", "internal error"),
+        (
+            2,
+            {},
+            {"EA_EMULATED_NCCL": "async"},
+            "PeerLost",
+            "NCCL says: remote process exited or there was a network error",
+        ),
+    ],
+)
+def test_what_cannot_be(
+    count: int,
+    job: dict[str, Any],
+    variables: dict[str, str],
+    error: str,
+    words: str,
+    tmp_path: Path,
+) -> None:
+    """Every rank ends with a typed error that says what is missing or wrong."""
+    ended = start(tmp_path, count, {**SHORT, **job}, **variables)
+    assert ended.codes == [1] * count, ended.text
+    errors = [result["error"] for result in ended.results()]
+    assert error in errors, ended.text
+    assert set(errors) <= {error, "PeerLost"}, ended.text
+    text = " ".join(" ".join(result["message"] for result in ended.results()).split())
+    assert words in text, text
 
 
 def python(text: str, **variables: str) -> str:
@@ -38,6 +274,7 @@ print(ea.doctor(run_self_test=False)["cuda"]["nccl"])
 """
 
 
+@of_the_emulation
 def test_doctor_names_nccl() -> None:
     assert python(DOCTOR, EA_NCCL=str(STAND_IN)) == f"NCCL 2.27.7 ({STAND_IN})\n"
     missing = python(DOCTOR, EA_NCCL="/nowhere/libnccl.so.2")
@@ -70,6 +307,7 @@ except _core_error as error:
 """.replace("_core_error", "Exception")
 
 
+@of_the_emulation
 def test_a_communicator_of_one() -> None:
     found = python(ONE_RANK, EA_NCCL=str(STAND_IN)).splitlines()
     assert found[:2] == ["cuda:1 1 0 0.0 fine", "[0.0, 1.0, 2.0]"]

@@ -15,10 +15,11 @@ import numpy as np
 
 from evolving_attention.distributed.world import FIRST_FREE_TAG, World, bytes_of
 
-__all__ = ["Bucket", "buckets_of"]
+__all__ = ["Bucket", "DeviceBucket", "groups_of"]
 
 _ALIGNED = 64  # elements: where parameters begin in a bucket
 _TAGS = 3  # of a bucket: which gradients there are, the shards, their sums
+_BYTES = {"float32": 4, "bfloat16": 2, "float64": 8}
 
 
 class Bucket:
@@ -156,17 +157,56 @@ class Bucket:
                 tensor.grad = Tensor(part)
 
 
-def buckets_of(
-    world: World, parameters: list[tuple[int, Any]], limit: int
-) -> list[Bucket]:
-    """Buckets of at most ``limit`` bytes (or one parameter), in the order given."""
+class DeviceBucket:
+    """The same between devices: the core does it all, and nobody waits.
+
+    Args:
+        links: the devices of the ranks.
+        members: (index, tensor) of its parameters.
+    """
+
+    requests: tuple[Any, ...] = ()
+
+    def __init__(self, links: Any, members: list[tuple[int, Any]]) -> None:
+        from evolving_attention._core import GradientBucket
+
+        self.members = members
+        self._core = GradientBucket(links.ranks, [tensor for _, tensor in members])
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all sums: a new step begins."""
+        self.given = [False] * len(self.members)
+        self._core.clear()
+
+    def launch(self, givers: int, last: bool) -> None:
+        """Take this rank's gradients and start all that is to be done with them."""
+        now = self._core.launch(givers, last)
+        self.given = [a or b for a, b in zip(self.given, now, strict=True)]
+
+    def advance(self) -> bool:
+        """Whether the host's part of the turn is over: always."""
+        return True
+
+    def hand_out(self, every: list[list[bool]]) -> None:
+        """The sums become the gradients of the parameters that some rank gave."""
+        self._core.hand_out([any(column) for column in zip(*every, strict=True)])
+
+
+def groups_of(
+    parameters: list[tuple[int, Any]], limit: int
+) -> list[list[tuple[int, Any]]]:
+    """Parameters for buckets of at most ``limit`` bytes (or one parameter), in order.
+
+    Each is of one element type.
+    """
     groups: list[list[tuple[int, Any]]] = []
     held, kind = 0, None
     for index, tensor in parameters:
-        array = np.asarray(tensor)
-        if not groups or array.dtype != kind or held + array.nbytes > limit:
+        size = tensor.size * _BYTES[tensor.dtype]
+        if not groups or tensor.dtype != kind or held + size > limit:
             groups.append([])
-            held, kind = 0, array.dtype
+            held, kind = 0, tensor.dtype
         groups[-1].append((index, tensor))
-        held += array.nbytes
-    return [Bucket(world, number, group) for number, group in enumerate(groups)]
+        held += size
+    return groups

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.distributed.buckets import buckets_of
+from evolving_attention.distributed.buckets import Bucket, DeviceBucket, groups_of
 from evolving_attention.distributed.world import World
 
 __all__ = ["GradientSum"]
+
+_Part = tuple[Any, Any]  # (ids, values) of a table's gradient; no ids: all rows
 
 
 class GradientSum:
@@ -27,16 +29,29 @@ class GradientSum:
         parameters: the trained tensors, in the same order on all ranks; a forward
             pass has run, so that tables are known.
         bucket_bytes: size that a bucket may have.
+        links: the devices of the ranks; None where the parameters are on the CPU.
     """
 
-    def __init__(self, world: World, parameters: list[Any], bucket_bytes: int) -> None:
-        self.world = world
+    def __init__(
+        self,
+        world: World,
+        parameters: list[Any],
+        bucket_bytes: int,
+        links: Any = None,
+    ) -> None:
+        self.world, self.links = world, links
         flags = [int(p.is_table) for p in parameters]
         tables = np.array(world.values(flags)).any(axis=0)
         self.tables = [p for p, t in zip(parameters, tables, strict=True) if t]
         others = [(i, p) for i, p in enumerate(parameters) if not tables[i]]
         # backward reaches the last parameters first
-        self.buckets = buckets_of(world, others[::-1], bucket_bytes)
+        groups = groups_of(others[::-1], bucket_bytes)
+        self.buckets: list[Any] = [
+            Bucket(world, number, group)
+            if links is None
+            else DeviceBucket(links, group)
+            for number, group in enumerate(groups)
+        ]
         self._bucket_of = {
             index: number
             for number, bucket in enumerate(self.buckets)
@@ -79,19 +94,66 @@ class GradientSum:
         for bucket in self.buckets:
             while not bucket.advance():
                 self.world.wait(bucket.requests)
+        if self.links is not None:
+            self._join()
         if self._last:
             for table, total in zip(self.tables, self._sums, strict=True):
                 _move(total, table)
+
+    def _join(self) -> None:
+        """The device goes on when the sums are there; they become gradients."""
+        self.links.ranks.join()
+        if self._last:
+            every = self.world.values([bucket.given for bucket in self.buckets])
+            for place, bucket in enumerate(self.buckets):
+                bucket.hand_out([theirs[place] for theirs in every])
 
     # -------------------------------------------------------------------- tables
 
     def _add_tables(self) -> None:
         """Every rank gets the gradients of all and adds them in rank order."""
-        own = [array for table in self.tables for array in _taken(table)]
-        every = self.world.arrays(own)
-        for place, total in enumerate(self._sums):
-            for rank in range(self._givers):
-                _add(total, *every[rank][2 * place : 2 * place + 2])
+        own = [_taken(table) for table in self.tables]
+        exchange = self._tables_of_all if self.links is None else self._by_devices
+        for total, parts in zip(self._sums, exchange(own), strict=True):
+            for ids, values in parts[: self._givers]:
+                _add(total, ids, values)
+
+    def _tables_of_all(self, own: list[_Part]) -> list[list[_Part]]:
+        """By table and rank what every rank has."""
+        from evolving_attention._core import Tensor
+
+        arrays = [None if x is None else np.asarray(x) for part in own for x in part]
+        found = [
+            [None if x is None else Tensor(x) for x in theirs]
+            for theirs in self.world.arrays(arrays)
+        ]
+        return [
+            [(theirs[place], theirs[place + 1]) for theirs in found]
+            for place in range(0, 2 * len(own), 2)
+        ]
+
+    def _by_devices(self, own: list[_Part]) -> list[list[_Part]]:
+        """The same; ids travel between hosts, values between devices."""
+        from evolving_attention._core import Tensor
+
+        whole = np.empty(0, np.int64)
+        every = self.world.arrays(
+            [
+                None if values is None else whole if ids is None else np.asarray(ids)
+                for ids, values in own
+            ]
+        )
+        found = []
+        for place, table in enumerate(self.tables):
+            ids = [theirs[place] for theirs in every]
+            shapes = [
+                None if x is None else [len(x) or table.shape[0], *table.shape[1:]]
+                for x in ids
+            ]
+            values = self.links.ranks.gather(own[place][1], shapes, table.dtype)
+            rows = [None if x is None or not len(x) else Tensor(x) for x in ids]
+            found.append(list(zip(rows, values, strict=True)))
+        return found
 
 
 def _twin(table: Any) -> Any:
@@ -101,29 +163,25 @@ def _twin(table: Any) -> Any:
     return twin
 
 
-def _taken(table: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _taken(table: Any) -> _Part:
     """(ids, values) of a table's gradient, which it has no more; no ids: all rows."""
     rows = table.row_grad
     whole = table.grad if rows is None else None
     table.grad = None
-    if rows is not None:
-        return np.asarray(rows[0]), np.asarray(rows[1])
-    return None, None if whole is None else np.asarray(whole)
+    return rows or (None, whole)
 
 
-def _add(total: Any, ids: np.ndarray | None, values: np.ndarray | None) -> None:
+def _add(total: Any, ids: Any, values: Any) -> None:
     """Add a gradient to that of ``total``, as backward adds to a leaf."""
-    from evolving_attention._core import Tensor
-
     rows = total.row_grad
     if values is None:
         return
     if ids is not None:
-        total.add_row_grad(Tensor(ids), Tensor(values))
+        total.add_row_grad(ids, values)
     elif rows is None and total.grad is not None:
-        total.grad.add_(Tensor(values))
+        total.grad.add_(values)
     else:
-        total.grad = Tensor(np.array(values))
+        total.grad = values
         if rows is not None:
             total.add_row_grad(*rows)
 

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import socket
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -38,6 +39,7 @@ class World:
 
     Attributes:
         local_rank, local_size: the same among the processes of this machine.
+        near: the ranks of those.
         timeout: seconds without an answer after which a peer counts as lost.
     """
 
@@ -45,6 +47,7 @@ class World:
         self.rank, self.size = launch.rank, launch.size
         self.timeout = TIMEOUT
         self._transport, self._told = transport, False
+        self._lock = threading.RLock()  # of the transport: lost() may be another's
         self._pids: dict[int, int] = {}  # file descriptors of processes we can watch
         self._names = [f"rank {rank}" for rank in range(self.size)]
         self._meet()
@@ -61,7 +64,7 @@ class World:
         found = self.values({**here, "pid": os.getpid(), "cores": cores})
         near = [r for r, x in enumerate(found) if {**x, **here} == x]
         self.local_rank, self.local_size = near.index(self.rank), len(near)
-        self.cores = [found[rank]["cores"] for rank in near]
+        self.near, self.cores = near, [found[rank]["cores"] for rank in near]
         for rank, other in enumerate(found):
             self._names[rank] = (
                 f"rank {rank} (process {other['pid']} on {other['host']})"
@@ -76,15 +79,21 @@ class World:
 
     def send(self, peer: int, tag: int, buffer: memoryview) -> Any:
         """Begin to send bytes; wait() for the request before changing them."""
-        return self._transport.send(peer, tag, buffer)
+        with self._lock:
+            return self._transport.send(peer, tag, buffer)
 
     def receive(self, peer: int, tag: int, buffer: memoryview) -> Any:
         """Begin to receive as many bytes as the buffer has."""
-        return self._transport.receive(peer, tag, buffer)
+        with self._lock:
+            return self._transport.receive(peer, tag, buffer)
 
     def progress(self) -> None:
         """Let messages move on, without waiting."""
-        self._transport.progress()
+        self._progress()
+
+    def _progress(self, seconds: float = 0.0) -> None:
+        with self._lock:
+            self._transport.progress(seconds)
 
     def wait(self, requests: Iterable[Any]) -> None:
         """Return when all requests are done.
@@ -95,7 +104,7 @@ class World:
         left = [r for r in requests if not r.done]
         began = looked = time.monotonic()
         while left:
-            self._transport.progress(_LOOK_SECONDS)
+            self._progress(_LOOK_SECONDS)
             left = [r for r in left if not r.done]
             now = time.monotonic()
             if left and now - looked >= _LOOK_SECONDS:
@@ -113,20 +122,35 @@ class World:
             return
         until = time.monotonic() + _GRACE_SECONDS
         while time.monotonic() < until:
-            self._transport.progress(0.02)
+            self._progress(0.02)
             left = [r for r in left if not r.done]
             if not left:
                 return
+        self._give_up(self._who_is_gone())
+
+    def lost(self) -> str:
+        """Which peers are gone, in a sentence, or ""; for any thread."""
+        self._progress()
+        gone = self._who_is_gone() if self._gone() else ""
+        return f"distributed: {gone}" if gone else ""
+
+    def _who_is_gone(self) -> str:
         for rank, reason in self._gone().items():
             if reason:
-                self._give_up(f"{self._names[rank]} gave up: {reason}")
+                return f"{self._names[rank]} gave up: {reason}"
         ended = " and ".join(self._names[rank] for rank in self._gone())
-        self._give_up(f"{ended} ended while rank {self.rank} waited for it")
+        return f"{ended} ended while rank {self.rank} waited for it"
+
+    @property
+    def failed(self) -> bool:
+        """Whether this process has lost another, or given up."""
+        return self._transport.failed
 
     def _gone(self) -> dict[int, str]:
         """Peers that are no more with us, and what they said."""
         gone = dict.fromkeys(self._dead(), "")
-        gone.update(self._transport.heard())
+        with self._lock:
+            gone.update(self._transport.heard())
         return gone
 
     def _dead(self) -> list[int]:
@@ -146,7 +170,8 @@ class World:
         """Tell the others, once, that this process gives up, and why."""
         if not self._told:
             self._told = True
-            self._transport.alarm(text)
+            with self._lock:
+                self._transport.alarm(text)
 
     # ----------------------------------------------------------------- exchanges
 

@@ -60,9 +60,19 @@ class Alone:
     def begin(self, model: Any, draw: Callable[[], Any], bucket_mb: float) -> None:
         """Prepare for training: see :meth:`Team.begin`."""
 
-    def turns(self, batches: int) -> Iterator[int]:
-        """The indices of a step's batches that are this rank's."""
+    def check(self) -> None:
+        """Refuse results of a device that has waited for a rank which is gone."""
+
+    def turns(self, batches: int, log: Any = None) -> Iterator[int]:
+        """The indices of a step's batches that are this rank's.
+
+        ``log`` gets what :meth:`record` is told, of all ranks in the order of batches.
+        """
         yield from range(batches)
+
+    def record(self, log: Any, loss: Any, share: float) -> None:
+        """Note a batch's loss, of which the step's loss has such a share."""
+        log.add_loss(loss, share)
 
     def backward(self, loss: Any) -> None:
         """Add the gradient of the batch of this turn."""

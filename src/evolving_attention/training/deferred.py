@@ -11,7 +11,7 @@ from evolving_attention.errors import NonFiniteError
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
 from evolving_attention.training.state import TrainerState
-from evolving_attention.training.step import StepOutcome, StepRunner, StepSums
+from evolving_attention.training.step import StepOutcome, StepRunner, StepSums, present
 
 __all__ = ["DeferredStepRunner", "step_runner"]
 
@@ -20,7 +20,7 @@ __all__ = ["DeferredStepRunner", "step_runner"]
 class _Pending:
     """A step that was started: what it takes to do it again."""
 
-    batches: list[b.Batch]
+    batches: list[b.Batch | None]
     random_state: tuple[int, int]
     step: int
     epoch: float
@@ -45,7 +45,7 @@ class DeferredStepRunner(StepRunner):
         self._log = _core.StepLog()
         self._pending: list[_Pending] = []
 
-    def run(self, batches: list[b.Batch], state: TrainerState) -> StepOutcome:
+    def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
         """Start the step ``state.global_step + 1``; its outcome is not known yet."""
         self.optimizer.zero_grad()
         before = runtime.core_random_state()
@@ -77,25 +77,30 @@ class DeferredStepRunner(StepRunner):
         """
         done, self._pending, self.is_full = self._pending, [], False
         outcomes = []
-        for one, (loss, norm, applied) in zip(done, self._log.look(), strict=True):
+        rows = self._log.look()
+        self.team.check()  # before anything is made of them
+        for one, (loss, norm, applied) in zip(done, rows, strict=True):
             if not applied:
                 self._repeat(one, state)
             outcomes.append(StepOutcome(loss, norm, one.tokens, one.rows))
         return outcomes
 
-    def _accumulate(self, batches: list[b.Batch], splits: int) -> StepSums:
+    def _accumulate(self, batches: list[b.Batch | None], splits: int) -> StepSums:
         """Sum gradients of the mean loss; the log gets the losses."""
         self._log.restart_step()
-        for index, batch in enumerate(batches):
+        sums = StepSums.of(present(batches))
+        for index in self.team.turns(len(batches), self._log):
+            batch: Any = batches[index]
             rows = b.row_count(batch)
             for part in b.split_rows(batch, splits):
                 share = b.row_count(part) / rows / len(batches)
                 loss = self.loss_of(b.inputs_of(part))
-                self._log.add_loss(loss, share)
-                (loss if share == 1.0 else loss * share).backward()
-            if index + 1 < len(batches):
+                self.team.record(self._log, loss, share)
+                self.team.backward(loss if share == 1.0 else loss * share)
+            if index + self.team.size < len(batches):
                 self.event("on_substep_end")
-        return StepSums.of(batches)
+        self.team.combine(sums, True)
+        return sums
 
     def _repeat(self, one: _Pending, state: TrainerState) -> None:
         """Do a step that was not finite again, to find out where and report it."""
@@ -109,6 +114,7 @@ class DeferredStepRunner(StepRunner):
             loss_of=self.loss_of,
             event=lambda name: None,
             on_report=self.on_report,
+            team=self.team,
         ).run(one.batches, state)
         raise NonFiniteError(
             f"step {one.step + 1}: the loss or the gradient was not finite, and it was "

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import durable
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError, Interrupted, PeerLost
 from evolving_attention.training import runtime
 from evolving_attention.training.alone import Alone
@@ -52,7 +53,7 @@ class Team(Alone):
     def __init__(self, world: Any, args: Any) -> None:
         self.world, self.rank, self.size = world, world.rank, world.size
         self.is_first, self.local_rank = self.rank == 0, world.local_rank
-        self._signalled = False
+        self._signalled, self._links = False, None
         world.timeout = float(args.ddp_timeout)
         if args.auto_find_batch_size:
             raise ConfigError(
@@ -80,18 +81,18 @@ class Team(Alone):
         return max(1, len(mine) // sharing)
 
     def device(self, args: Any) -> str:
-        """The CPU, which is also what "auto" means here.
+        """The CPU, which is also what "auto" means here, or this rank's GPU.
 
         Raises:
-            ConfigError: the arguments name a GPU.
+            ConfigError: another name than "cuda", or more ranks than GPUs.
+            BackendUnavailable: a rank has no GPU that can be used, or no NCCL.
         """
-        if not args.use_cpu and args.device not in ("auto", "cpu"):
-            raise ConfigError(
-                f"TrainingArguments: device={args.device!r} with {self.size} "
-                "processes, expected 'cpu': gradients do not travel between GPUs yet; "
-                "leave device out, or train in one process"
-            )
-        return "cpu"
+        if args.use_cpu or args.device in ("auto", "cpu"):
+            return "cpu"
+        from evolving_attention.distributed.links import device_of_rank
+
+        with self.watching(args.output_dir):
+            return device_of_rank(self.world, str(args.device))
 
     @contextlib.contextmanager
     def watching(self, output_dir: str) -> Iterator[None]:
@@ -100,12 +101,15 @@ class Team(Alone):
             yield
         except Interrupted:  # all ranks leave
             raise
-        except PeerLost as error:
-            self.world.alarm(str(error))
-            raise PeerLost(f"{error}; {_way_on(output_dir)}") from error
         except BaseException as error:
-            self.world.alarm(f"{type(error).__name__}: {error}")
-            raise
+            lost = str(error) if isinstance(error, PeerLost) else ""
+            if self._links is not None:
+                lost = lost or self._links.reason  # then it fails for that reason
+                self._links.end()
+            self.world.alarm(lost or f"{type(error).__name__}: {error}")
+            if not lost:
+                raise
+            raise PeerLost(f"{lost}; {_way_on(output_dir)}") from error
 
     def check_same(self, what: str, value: Any, remedy: str) -> None:
         """Compare with rank 0, by name where the value is a dict.
@@ -170,10 +174,11 @@ class Team(Alone):
 
         Args:
             model: the same on all ranks but for the weights.
-            draw: runs the loss of some batch.
+            draw: the loss of some batch.
             bucket_mb: megabytes of gradients that travel together.
         """
         from evolving_attention.distributed.gradients import GradientSum
+        from evolving_attention.distributed.links import links
 
         buffers = [name for name, _ in getattr(model, "named_buffers", tuple)()]
         if buffers:
@@ -186,22 +191,34 @@ class Team(Alone):
         shapes = {name: [*p.shape, str(p.dtype)] for name, p in named}
         self.check_same("the model's", shapes, "build the same model on every rank")
         for _, parameter in named:
-            values = np.array(parameter)
+            values = np.array(host_array(parameter))
             self.world.broadcast(values)
             if not self.is_first:
                 parameter.copy_(values)
         before = runtime.get_random_state()
         with runtime.no_grad():
-            draw()
+            kind = draw().dtype
+        self._kind = str(kind)  # of every loss
         self._draws = runtime.core_random_state()[1] - before["core"][1]
         runtime.set_random_state(before)
         self._parameters = [p for _, p in named if p.requires_grad]
+        device = str(getattr(model, "device", "cpu"))
+        self._links = None if device == "cpu" else links(self.world, device)
         self._sum = GradientSum(
-            self.world, self._parameters, int(bucket_mb * _MEGABYTE)
+            self.world, self._parameters, int(bucket_mb * _MEGABYTE), self._links
         )
         self._signalled = False
 
-    def turns(self, batches: int) -> Iterator[int]:
+    def check(self) -> None:
+        """Refuse results of a device that has waited for a rank which is gone.
+
+        Raises:
+            PeerLost: it has.
+        """
+        if self._links is not None:
+            self._links.check()
+
+    def turns(self, batches: int, log: Any = None) -> Iterator[int]:
         """This rank's batches, one a turn; the generator stands where it should."""
         self._batches = batches
         self._seed, self._offset = runtime.core_random_state()
@@ -216,6 +233,20 @@ class Team(Alone):
                 runtime.set_core_random_state((self._seed, self._begins_at))
                 yield index
             self._sum.close()
+            if log is not None:
+                self._record_all(log, givers)
+
+    def record(self, log: Any, loss: Any, share: float) -> None:
+        """Keep the loss until those of the turn's other ranks are there."""
+        self._loss = loss.detach()
+
+    def _record_all(self, log: Any, givers: int) -> None:
+        """Note the losses of a turn in the order of the ranks: without waiting."""
+        own = self._loss if self.rank < givers else None
+        shapes = [[] if rank < givers else None for rank in range(self.size)]
+        losses = self._links.ranks.gather(own, shapes, self._kind)
+        for loss in losses[:givers]:
+            log.add_loss(loss, 1.0 / self._batches)
 
     def backward(self, loss: Any) -> None:
         """Add the gradient of this turn's batch; send parts of it meanwhile."""

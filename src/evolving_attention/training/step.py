@@ -16,7 +16,7 @@ from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 
-__all__ = ["StepOutcome", "StepRunner", "StepSums"]
+__all__ = ["StepOutcome", "StepRunner", "StepSums", "present"]
 
 MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is no accident
 
@@ -99,6 +99,7 @@ class StepRunner:
         norm = math.nan
         if sums.bad_batch is None:
             norm = optim.global_grad_norm(self.parameters)
+        self.team.check()
         outcome = StepOutcome(sums.loss, norm, sums.tokens, sums.rows)
         if math.isfinite(norm) and sums.bad_batch is None:
             state.skipped_in_a_row = 0
@@ -141,7 +142,7 @@ class StepRunner:
             try:
                 return self._accumulate(batches, state.batch_splits)
             except OutOfMemory:
-                largest = max(map(b.row_count, _present(batches)), default=0)
+                largest = max(map(b.row_count, present(batches)), default=0)
                 if not self.args.auto_find_batch_size or state.batch_splits >= largest:
                     raise
             self.optimizer.zero_grad()
@@ -155,7 +156,7 @@ class StepRunner:
 
     def _accumulate(self, batches: list[b.Batch | None], splits: int) -> StepSums:
         """Sum gradients of the mean loss; stop at a non-finite loss unless told not."""
-        sums = StepSums.of(_present(batches))
+        sums = StepSums.of(present(batches))
         anyway = self.args.on_nonfinite == "warn"
         for index in self.team.turns(len(batches)):
             if sums.bad_batch is None or anyway:
@@ -205,7 +206,7 @@ class StepRunner:
             lambda: numerics.nonfinite_report(
                 self.model,
                 self.optimizer,
-                _present(batches) if bad is None else batches,
+                present(batches) if bad is None else batches,
                 bad,
                 sums.random_state,
                 step=step,
@@ -239,6 +240,6 @@ class StepRunner:
         return policy == "warn"
 
 
-def _present(batches: list[b.Batch | None]) -> list[b.Batch]:
+def present(batches: list[b.Batch | None]) -> list[b.Batch]:
     """The batches that are this rank's."""
     return [batch for batch in batches if batch is not None]

@@ -1,0 +1,195 @@
+"""Devices of the ranks that exchange gradients without the host, and a watch on them.
+
+A device that waits for a rank which is gone waits for ever, and so does a host that
+waits for the device. Hence a thread that looks after the others while something is
+under way, and ends the waiting. What came then is garbage: :meth:`Links.check` says so,
+and must be asked after every wait for the device before its results are used.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import Any
+
+from evolving_attention.distributed.world import World
+from evolving_attention.errors import (
+    BackendUnavailable,
+    ConfigError,
+    Error,
+    PeerLost,
+)
+
+__all__ = ["Links", "device_of_rank", "links"]
+
+_LOOK_SECONDS = 0.05
+_GRACE_SECONDS = 0.5  # for what a rank had sent before it went
+
+_made: dict[str, Links] = {}
+
+
+def device_of_rank(world: World, name: str) -> str:
+    """The GPU of this rank: the one numbered as the rank is on its machine.
+
+    Number 0 where a launcher shows each rank of a machine GPUs of its own.
+
+    Raises:
+        ConfigError: not "cuda", or a machine has fewer GPUs than ranks.
+        BackendUnavailable: a rank has no GPU that can be used, or no NCCL.
+    """
+    from evolving_attention import _core
+
+    if name != "cuda":
+        raise ConfigError(
+            f"TrainingArguments: device={name!r} with {world.size} processes, expected "
+            "'cuda' (every process takes a GPU of its own) or 'cpu'"
+        )
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    found = world.values([_count(_core), shown, _missing(_core)])
+    for rank, (_, _, reason) in enumerate(found):
+        if reason:
+            raise BackendUnavailable(f"distributed: rank {rank}: {reason}")
+    near = [found[rank] for rank in world.near]
+    own = world.local_size > 1 and len({shown for _, shown, _ in near}) == len(near)
+    place = 0 if own else world.local_rank
+    every = world.values([found[world.rank][0], place, world.local_size])
+    for rank, (count, wanted, ranks) in enumerate(every):
+        if wanted >= count:
+            raise ConfigError(
+                f"distributed: device='cuda' with {ranks} processes on the machine of "
+                f"rank {rank}, which sees {count} GPU{'s' * (count != 1)}, expected "
+                "one for each process; start fewer there, or show more by "
+                "CUDA_VISIBLE_DEVICES"
+            )
+    return f"cuda:{place}"
+
+
+def _count(core: Any) -> int:
+    return sum(name.startswith("cuda:") for name, _ in core.devices())
+
+
+def _missing(core: Any) -> str:
+    """Why this process cannot exchange anything from a GPU; empty where it can."""
+    reason = core.unusable_devices().get("cuda", "")
+    if reason:
+        return f"cuda:0 is not available: {reason}"
+    try:
+        core.exchange_library("cuda")
+    except BackendUnavailable as error:
+        return str(error)
+    return ""
+
+
+def links(world: World, device: str) -> Links:
+    """Those of this process and device, made at the first call by all ranks."""
+    if device not in _made:
+        _made[device] = Links(world, device)
+        atexit.register(_made[device].close)
+    return _made[device]
+
+
+class Links:
+    """A communicator of the ranks' devices.
+
+    Attributes:
+        ranks: the communicator, for the core.
+
+    Raises:
+        PeerLost: a rank ended meanwhile.
+        Error: NCCL cannot connect them, with its reason.
+    """
+
+    def __init__(self, world: World, device: str) -> None:
+        self.world, self.device = world, device
+        self.reason = ""
+        self.ranks = self._connect()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(
+            target=self._watch, name="watch over ranks", daemon=True
+        )
+        self._thread.start()
+
+    def _connect(self) -> Any:
+        """The communicator; made by a thread, for it waits for all ranks."""
+        from evolving_attention import _core
+
+        world, made = self.world, []
+        first = _core.communicator_id(self.device).hex() if world.rank == 0 else ""
+        name = bytes.fromhex(world.values(first)[0])
+
+        def make() -> None:
+            try:
+                made.append(
+                    _core.Communicator(self.device, world.size, world.rank, name)
+                )
+            except BaseException as error:
+                made.append(error)
+
+        thread = threading.Thread(target=make, name="meeting of ranks", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_LOOK_SECONDS)
+            lost = world.lost()
+            if lost:
+                thread.join(_GRACE_SECONDS)
+                if thread.is_alive():
+                    raise PeerLost(lost)
+        if isinstance(made[0], BaseException):
+            raise made[0]
+        return made[0]
+
+    def check(self) -> None:
+        """Refuse what the device has computed since a rank was lost.
+
+        Raises:
+            PeerLost: the exchange was ended, for this reason.
+        """
+        reason = self.reason or self._failure()
+        if reason:
+            raise PeerLost(reason)
+
+    def _failure(self) -> str:
+        failure = self.ranks.failure()
+        return f"distributed: NCCL says: {failure}" if failure else ""
+
+    def end(self) -> None:
+        """Let nobody wait any more: this rank fails."""
+        self._closed.set()
+        self.ranks.abort()
+
+    def close(self) -> None:
+        """At the end of the process: orderly, unless ranks were lost."""
+        self._closed.set()
+        self._thread.join(2 * _GRACE_SECONDS)  # not into an interpreter that ends
+        if self.reason or self.world.failed:
+            self.ranks.abort()
+        else:
+            self.ranks.close()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_SECONDS):
+            try:
+                reason = self._what_is_wrong()
+            except Error as error:  # the device itself has failed
+                reason = str(error)
+            if reason:
+                self.reason = reason
+                self._closed.set()
+                self.ranks.abort()
+
+    def _what_is_wrong(self) -> str:
+        """Why nothing more will come of the exchange under way, or ""."""
+        failure = self._failure()
+        if failure:
+            return failure
+        waited = self.ranks.busy()
+        lost = self.world.lost() if waited else ""
+        if lost and not self._closed.wait(_GRACE_SECONDS) and self.ranks.busy():
+            return lost
+        if waited > self.world.timeout:
+            return (
+                f"distributed: {self.device} has waited {waited:.0f} s for the other "
+                "ranks; look for one that hangs, or raise ddp_timeout"
+            )
+        return ""
