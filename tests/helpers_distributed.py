@@ -157,3 +157,16 @@ def alone(folder: Path, *jobs: dict[str, Any], timeout: float = 90) -> Ended:
         timeout=timeout,
     )
     return Ended([done.returncode], done.stdout, folder)
+
+
+def python(text: str, **variables: str) -> str:
+    """What a program prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_distributed import environment, needs_mpi, run
+from helpers_distributed import needs_mpi, python, run
 
 from evolving_attention import durable
 from evolving_attention.errors import ConfigError
@@ -105,19 +103,6 @@ def test_running_statistics_are_refused() -> None:
     team.size = 2
     with pytest.raises(ConfigError, match=r"running statistics \(norm\.running_mean\)"):
         team.begin(WithBatchNorm(), lambda: None, 25.0)
-
-
-def python(text: str, **variables: str) -> str:
-    """What a program prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:

@@ -8,14 +8,12 @@ asked of ranks on the CPU in tests/test_distributed*.py holds here too.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_distributed import Ended, alone, environment, needs_mpi, run
+from helpers_distributed import Ended, alone, needs_mpi, python, run
 
 import evolving_attention as ea
 from evolving_attention import _core, durable
@@ -253,19 +251,6 @@ def test_what_cannot_be(
     assert set(errors) <= {error, "PeerLost"}, ended.text
     text = " ".join(" ".join(result["message"] for result in ended.results()).split())
     assert words in text, text
-
-
-def python(text: str, **variables: str) -> str:
-    """What a program prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 DOCTOR = """
