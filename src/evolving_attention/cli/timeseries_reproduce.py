@@ -44,6 +44,7 @@ Example: evolving-attention timeseries reproduce --datasets JapaneseVowels --see
 --models ea-dc-t dc-t --output_dir out/timeseries
 """
 _FIRST = "ea-dc-t"  # what the others are compared with
+_CONSTANT = ("1nn-dtw",)  # draws nothing: its one run stands for every seed
 _SAME = ("dataset", "model", "seed", "options")
 
 
@@ -122,7 +123,7 @@ def _order(models: Sequence[str], seeds: int) -> Iterator[tuple[str, int]]:
     """Seed by seed all models, so that a run cut short has comparable halves."""
     for seed in range(1, seeds + 1):
         for model in models:
-            if seed == 1 or model != "1nn-dtw":  # which draws nothing
+            if seed == 1 or model not in _CONSTANT:
                 yield model, seed
 
 
@@ -225,6 +226,8 @@ def summaries(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 "fit_seconds": float(np.median([run["fit_seconds"] for run in mine])),
             }
             if model != _FIRST and _FIRST in by_model:
+                if model in _CONSTANT:
+                    values = dict.fromkeys(by_model[_FIRST], values[min(values)])
                 models[model]["difference"] = compare(by_model[_FIRST], values)
         found["datasets"][dataset] = {"metric": metric, "models": models}
     found.update(_over_datasets(found["datasets"]))
@@ -242,17 +245,16 @@ def _spread(values: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def compare(first: dict[int, float], other: dict[int, float]) -> dict[str, Any]:
+def compare(first: dict[int, float], other: dict[int, float]) -> dict[str, Any] | None:
     """Paired difference first − other over equal seeds, with its 95 % interval.
 
-    A model that draws nothing has one run, which is paired with every seed. The
-    interval is Student's for the mean of the differences; None for fewer than two.
+    The interval is Student's for the mean of the differences; None for fewer than two.
+    Without an equal seed there is no difference.
     """
-    seeds = sorted(first)
-    if len(other) > 1:
-        seeds = sorted(set(first) & set(other))
-    constant = next(iter(other.values()))
-    gains = np.array([first[seed] - other.get(seed, constant) for seed in seeds])
+    seeds = sorted(set(first) & set(other))
+    if not seeds:
+        return None
+    gains = np.array([first[seed] - other[seed] for seed in seeds])
     if len(gains) < 2:
         return {"pairs": len(gains), "mean": float(gains.mean()), "interval": None}
     stats = require("scipy.stats", extra="timeseries", why="for confidence intervals")
