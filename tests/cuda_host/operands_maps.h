@@ -10,8 +10,9 @@
 
 namespace ea::emulation {
 
-// The offsets of a layout lie on the host.
+// The offsets of a layout lie on the host, or on the device too.
 inline void add_layout(MapLayout& layout, Operands& o) {
+  o.in("offsets", layout.on_device);
   o.host("q_offsets", layout.q_offsets, layout.sequences + 1);
   o.host("k_offsets", layout.k_offsets, layout.sequences + 1);
   o.host("cell_offsets", layout.cell_offsets, layout.sequences + 1);
@@ -133,6 +134,17 @@ struct List<EvolveBackward> {
   }
 };
 
+// Maps that a kernel writes: whole, unless there is room behind the last.
+inline void out_maps(const char* name, TensorView& maps,
+                     const MapLayout& layout, Operands& o) {
+  if (layout.on_device.defined() ||
+      (maps.defined() && maps.numel() > layout.numel())) {
+    o.both(name, maps);
+  } else {
+    o.out(name, maps);
+  }
+}
+
 inline void add_fused(FusedAttention& in, Operands& o) {
   o.in("q", in.q);
   o.in("k", in.k);
@@ -148,7 +160,7 @@ struct List<FusedAttentionForward> {
   static void of(FusedAttentionForward::Args& a, Operands& o) {
     add_fused(a.in, o);
     o.out("y", a.y);
-    o.out("carry", a.carry);
+    out_maps("carry", a.carry, a.in.layout, o);
     o.out("statistics", a.statistics);
     o.out("gates", a.gates);
   }
@@ -166,7 +178,7 @@ struct List<FusedAttentionBackward> {
     o.out("dq", a.dq);
     o.out("dk", a.dk);
     o.out("dv", a.dv);
-    o.out("dprevious", a.dprevious);
+    out_maps("dprevious", a.dprevious, a.in.layout, o);
     o.out("dweight", a.dweight);
     o.out("dbias", a.dbias);
   }

@@ -7,9 +7,12 @@
 
 #include "bindings/arguments.h"
 #include "bindings/attention.h"
+#include "bindings/devices.h"
 #include "bindings/numpy.h"
+#include "models/prepared_text.h"
 #include "nn/attention/registry.h"
 #include "runtime/check.h"
+#include "tensor/residents.h"
 
 namespace ea {
 
@@ -92,14 +95,11 @@ std::unique_ptr<Model> create(const std::string& architecture,
   return create_model(architecture, model_config(config, dtype, slot));
 }
 
-py::dict forward(Model& model, const py::object& input_ids,
-                 const py::object& attention_mask,
-                 const py::object& token_type_ids,
-                 const py::object& position_ids,
-                 const py::object& sequence_offsets, const py::object& labels,
-                 const py::object& next_sentence_label, double label_smoothing,
-                 const Indices& hidden_states, const Indices& attentions,
-                 const Indices& attention_logits) {
+TextInputs text_inputs(
+    const py::object& input_ids, const py::object& attention_mask,
+    const py::object& token_type_ids, const py::object& position_ids,
+    const py::object& sequence_offsets, const py::object& labels,
+    const py::object& next_sentence_label, double label_smoothing) {
   TextInputs in;
   in.input_ids = optional_integers(input_ids, "input_ids");
   EA_CHECK_AS(InputError, in.input_ids.defined(), "forward",
@@ -112,7 +112,10 @@ py::dict forward(Model& model, const py::object& input_ids,
   in.next_sentence_label =
       optional_integers(next_sentence_label, "next_sentence_label");
   in.label_smoothing = label_smoothing;
-  in.wanted = wanted_of(hidden_states, attentions, attention_logits);
+  return in;
+}
+
+py::dict run(Model& model, const TextInputs& in) {
   ModelOutput out;
   {
     const py::gil_scoped_release release;
@@ -121,9 +124,78 @@ py::dict forward(Model& model, const py::object& input_ids,
   return results_of(out);
 }
 
+py::dict forward(Model& model, const py::object& input_ids,
+                 const py::object& attention_mask,
+                 const py::object& token_type_ids,
+                 const py::object& position_ids,
+                 const py::object& sequence_offsets, const py::object& labels,
+                 const py::object& next_sentence_label, double label_smoothing,
+                 const Indices& hidden_states, const Indices& attentions,
+                 const Indices& attention_logits) {
+  TextInputs in = text_inputs(input_ids, attention_mask, token_type_ids,
+                              position_ids, sequence_offsets, labels,
+                              next_sentence_label, label_smoothing);
+  in.wanted = wanted_of(hidden_states, attentions, attention_logits);
+  return run(model, in);
+}
+
+TextInputs prepare(const Model& model, const py::object& input_ids,
+                   const py::object& attention_mask,
+                   const py::object& token_type_ids,
+                   const py::object& position_ids,
+                   const py::object& sequence_offsets, const py::object& labels,
+                   const py::object& next_sentence_label,
+                   double label_smoothing) {
+  const TextInputs in = text_inputs(input_ids, attention_mask, token_type_ids,
+                                    position_ids, sequence_offsets, labels,
+                                    next_sentence_label, label_smoothing);
+  const py::gil_scoped_release release;
+  return model.prepare(in);
+}
+
+struct Resident {
+  explicit Resident(Device device) : tensors(device) {}
+  Residents tensors;
+  std::unique_ptr<Residents::Scope> scope;  // of one thread at a time
+};
+
+void bind_prepared(py::module_& m) {
+  py::class_<TextInputs>(m, "PreparedText",
+                         "A batch made up to a shape that comes again, checked "
+                         "whole: see Model.prepare().")
+      .def_property_readonly("key", &shape_key,
+                             "Equal for batches that one recorded step serves.")
+      .def_property_readonly(
+          "tokens",
+          [](const TextInputs& self) { return self.packed->input_ids.numel(); },
+          "Tokens, those included that it was made up with.");
+  py::class_<Resident>(
+      m, "Residents",
+      "What a step reads, at fixed addresses on a device. As a "
+      "context: work in it reads what was loaded last there.")
+      .def(py::init([](const py::object& device) {
+             return std::make_unique<Resident>(device_of_python(device));
+           }),
+           py::arg("device"))
+      .def(
+          "load",
+          [](Resident& self, const TextInputs& prepared) {
+            self.tensors.load(read_by_step(prepared));
+          },
+          py::arg("prepared"), py::call_guard<py::gil_scoped_release>(),
+          "Brings a batch there, over the one before.")
+      .def("__enter__",
+           [](Resident& self) {
+             self.scope = std::make_unique<Residents::Scope>(self.tensors);
+           })
+      .def("__exit__",
+           [](Resident& self, const py::args&) { self.scope.reset(); });
+}
+
 }  // namespace
 
 void bind_models(py::module_& m) {
+  bind_prepared(m);
   py::class_<Model, Module>(m, "Model", "An architecture with its parameters.")
       .def("forward", &forward, py::arg("input_ids"),
            py::arg("attention_mask") = py::none(),
@@ -135,7 +207,19 @@ void bind_models(py::module_& m) {
            py::arg("label_smoothing") = 0.0,
            py::arg("output_hidden_states") = py::none(),
            py::arg("output_attentions") = py::none(),
-           py::arg("output_attention_logits") = py::none());
+           py::arg("output_attention_logits") = py::none())
+      .def("prepare", &prepare, py::arg("input_ids"),
+           py::arg("attention_mask") = py::none(),
+           py::arg("token_type_ids") = py::none(),
+           py::arg("position_ids") = py::none(),
+           py::arg("sequence_offsets") = py::none(),
+           py::arg("labels") = py::none(),
+           py::arg("next_sentence_label") = py::none(),
+           py::arg("label_smoothing") = 0.0,
+           "The batch made up to a shape that comes again, its labels checked "
+           "too.")
+      .def("forward_prepared", &run, py::arg("prepared"),
+           "forward() on what prepare() gave; results as of packed arrays.");
   m.def("create_model", &create, py::arg("architecture"), py::arg("config"),
         py::arg("dtype") = "float32", py::arg("evolve") = py::none(),
         "Builds a model; parameters are zero until initialize() or loading.");

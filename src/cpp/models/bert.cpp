@@ -31,6 +31,10 @@ class BertForSequenceClassification final : public Model {
     return out;
   }
 
+  TextInputs prepare(const TextInputs& inputs) const override {
+    return encoder_.prepare(inputs);
+  }
+
  private:
   BertSizes sizes_;
   BertEncoder encoder_;
@@ -83,6 +87,17 @@ class BertForLanguageModel final : public Model {
       const Var next = cross_entropy(out.seq_relationship_logits,
                                      inputs.next_sentence_label);
       out.loss = out.loss.defined() ? add(out.loss, next) : next;
+    }
+    return out;
+  }
+
+  TextInputs prepare(const TextInputs& inputs) const override {
+    TextInputs out = encoder_.prepare_tokens(inputs);
+    if (relationship_ && inputs.next_sentence_label.defined()) {
+      check_next_sentence(inputs.next_sentence_label,
+                          out.packed->first_rows.numel());
+      out.next_sentence_label =
+          to_device(contiguous(inputs.next_sentence_label), kCpu);
     }
     return out;
   }

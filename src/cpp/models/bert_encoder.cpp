@@ -1,6 +1,7 @@
 // Wiring of the shared body.
 #include "models/bert_encoder.h"
 
+#include "models/prepared_text.h"
 #include "ops/arithmetic.h"
 #include "ops/dropout.h"
 #include "runtime/check.h"
@@ -85,16 +86,46 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
   }
 }
 
+PackedText BertEncoder::checked(const TextInputs& inputs) const {
+  PackedText text = pack(inputs, sizes_.heads, rule_);
+  check_ids(text, "input_ids", text.input_ids, sizes_.vocab, "vocab_size");
+  check_ids(text, "token_type_ids", text.token_type_ids, sizes_.types,
+            "type_vocab_size");
+  check_ids(text, "position_ids", text.position_ids, sizes_.positions,
+            "max_position_embeddings");
+  return text;
+}
+
+PackedText BertEncoder::roomy(const PackedText& text) const {
+  const bool usable =
+      sizes_.pad_token_id >= 0 && sizes_.pad_token_id < sizes_.vocab;
+  return with_room(text, sizes_.heads, usable ? sizes_.pad_token_id : 0);
+}
+
+TextInputs BertEncoder::prepare(const TextInputs& inputs) const {
+  const PackedText text = checked(inputs);
+  TextInputs out;
+  out.label_smoothing = inputs.label_smoothing;
+  out.packed = std::make_shared<const PackedText>(roomy(text));
+  out.labels = prepared_labels(inputs.labels, text.first_rows.numel(),
+                               sizes_.num_labels, word_weight().dtype());
+  return out;
+}
+
+TextInputs BertEncoder::prepare_tokens(const TextInputs& inputs) const {
+  const PackedText text = checked(inputs);
+  TextInputs out;
+  out.label_smoothing = inputs.label_smoothing;
+  out.packed = std::make_shared<const PackedText>(roomy(text));
+  out.labels =
+      prepared_token_labels(inputs.labels, text, *out.packed, sizes_.vocab);
+  return out;
+}
+
 EncodedText BertEncoder::forward(const TextInputs& inputs, Reads reads) {
   EncodedText out;
   const bool first_only = reads == Reads::first_tokens;
-  out.text = pack(inputs, sizes_.heads, rule_);
-  check_ids(out.text, "input_ids", out.text.input_ids, sizes_.vocab,
-            "vocab_size");
-  check_ids(out.text, "token_type_ids", out.text.token_type_ids, sizes_.types,
-            "type_vocab_size");
-  check_ids(out.text, "position_ids", out.text.position_ids, sizes_.positions,
-            "max_position_embeddings");
+  out.text = inputs.packed ? *inputs.packed : checked(inputs);
   out.stack = stack_.forward(embeddings_.forward(out.text), out.text.packing,
                              inputs.wanted,
                              first_only ? out.text.first_rows : Tensor());
@@ -111,6 +142,12 @@ BertModel::BertModel(const ModelConfig& config, std::int64_t padding_id)
     : encoder_(BertSizes(config.options), config,
                config.options.flag("add_pooling_layer", true), padding_id) {
   add_child("", encoder_);
+}
+
+TextInputs BertModel::prepare(const TextInputs&) const {
+  fail<ConfigError>("prepare",
+                    "a model without a task has no loss to train; use one with "
+                    "a task, such as a sequence classifier");
 }
 
 ModelOutput BertModel::forward(const TextInputs& inputs) {

@@ -49,9 +49,15 @@ class BertEncoder : public Module {
               std::int64_t padding_id);
 
   EncodedText forward(const TextInputs& inputs, Reads reads);
+  // Model::prepare() of a task with labels of sequences, and of tokens.
+  TextInputs prepare(const TextInputs& inputs) const;
+  TextInputs prepare_tokens(const TextInputs& inputs) const;
   const Var& word_weight() const { return embeddings_.word_weight(); }
 
  private:
+  PackedText checked(const TextInputs& inputs) const;
+  PackedText roomy(const PackedText& text) const;
+
   BertSizes sizes_;
   PositionRule rule_;
   BertEmbeddings embeddings_;
@@ -64,6 +70,7 @@ class BertModel final : public Model {
  public:
   BertModel(const ModelConfig& config, std::int64_t padding_id);
   ModelOutput forward(const TextInputs& inputs) override;
+  TextInputs prepare(const TextInputs& inputs) const override;
 
  private:
   BertEncoder encoder_;

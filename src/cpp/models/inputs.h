@@ -1,6 +1,7 @@
 // What a text model is given, before and after packing.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "autograd/var.h"
@@ -8,6 +9,8 @@
 #include "nn/blocks/chain.h"
 
 namespace ea {
+
+struct PackedText;
 
 // As the caller has it: either padded [B, T] arrays with an optional mask, or
 // packed [total] arrays with offsets. Undefined tensors were left out. On any
@@ -22,6 +25,9 @@ struct TextInputs {
   Tensor next_sentence_label;
   double label_smoothing = 0.0;
   Wanted wanted;
+  // Made by Model::prepare(): the model computes on this, and looks at labels
+  // but not at the other arrays.
+  std::shared_ptr<const PackedText> packed;
 };
 
 // As the model computes: one row a token, no padding. All on the CPU: the ops

@@ -27,6 +27,10 @@ ModelOutput common_output(const StackOutput& stack, const PackedRows& rows);
 class Model : public Module {
  public:
   virtual ModelOutput forward(const TextInputs& inputs) = 0;
+  // The same inputs, checked whole, made up to shapes that come again: see
+  // models/prepared_text.h. Throws as forward(), and ConfigError where the
+  // model has no loss.
+  virtual TextInputs prepare(const TextInputs& inputs) const = 0;
 };
 
 class SeriesModel : public Module {

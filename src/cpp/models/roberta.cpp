@@ -32,6 +32,10 @@ class RobertaForSequenceClassification final : public Model {
     return out;
   }
 
+  TextInputs prepare(const TextInputs& inputs) const override {
+    return encoder_.prepare(inputs);
+  }
+
  private:
   BertSizes sizes_;
   BertEncoder encoder_;
@@ -56,6 +60,10 @@ class RobertaForMaskedLM final : public Model {
         out, lm_head_.forward(encoded.stack.last, encoder_.word_weight()),
         encoded, inputs);
     return out;
+  }
+
+  TextInputs prepare(const TextInputs& inputs) const override {
+    return encoder_.prepare_tokens(inputs);
   }
 
  private:

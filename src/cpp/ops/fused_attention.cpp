@@ -74,7 +74,7 @@ Node::Gradients gradients(const Node& node, const Tensor& dy,
   in.previous = node.saved(kPrevious);
   in.weight = node.saved(kWeight);
   in.bias = node.saved(kBias);
-  in.layout = packing->layout();
+  in.layout = packing->layout(node.saved(kQ).device());
   const Tensor& dcarry = node.second_gradient();
   const Tensor dq = like(node.saved(kQ)), dk = like(node.saved(kK));
   const Tensor dv = like(node.saved(kV));
@@ -126,7 +126,7 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
                           settings.dropout,
                           stream.seed,
                           stream.offset,
-                          packing->layout()};
+                          packing->layout(q.device())};
   const bool recorded = recording({q, k, v, m, w, b});
   const std::int64_t cells = packing->map_elements();
   const std::int64_t rows = heads * packing->total_queries();

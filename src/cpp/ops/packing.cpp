@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/check.h"
+#include "tensor/residents.h"
 
 namespace ea {
 
@@ -56,9 +57,50 @@ std::int64_t Packing::longest_query() const { return longest(q_offsets_); }
 
 std::int64_t Packing::longest_key() const { return longest(k_offsets_); }
 
-MapLayout Packing::layout() const {
+PackingPtr Packing::roomy(std::int64_t heads, std::vector<std::int64_t> offsets,
+                          std::int64_t longest) {
+  const auto made = std::make_shared<Packing>(heads, std::move(offsets));
+  EA_CHECK(longest > 0 && made->longest_query() <= longest, "packing",
+           "a sequence has {} tokens, there is room for {}",
+           made->longest_query(), longest);
+  made->room_ = longest;
+  const std::int64_t n = made->sequences() + 1;
+  made->offsets_ = empty({3, n}, DType::i64);
+  auto* to = made->offsets_.data<std::int64_t>();
+  for (const auto* list :
+       {&made->q_offsets_, &made->k_offsets_, &made->cell_offsets_}) {
+    to = std::copy(list->begin(), list->end(), to);
+  }
+  return made;
+}
+
+std::int64_t Packing::map_elements() const {
+  return heads_ *
+         (room_ > 0 ? sequences() * room_ * room_ : cell_offsets_.back());
+}
+
+MapLayout Packing::plain_layout() const {
   return {heads_, sequences(), q_offsets_.data(), k_offsets_.data(),
           cell_offsets_.data()};
+}
+
+MapLayout Packing::layout() const {
+  EA_CHECK_AS(ConfigError, room_ == 0, "packing",
+              "attention maps with room for longer sequences can be used by "
+              "fused attention alone: a step with output_attentions, an own "
+              "kind of attention or EA_DISABLE=fused_attention cannot be "
+              "written down; leave the option out");
+  return plain_layout();
+}
+
+MapLayout Packing::layout(Device device) const {
+  MapLayout maps = plain_layout();
+  const Tensor twin = room_ > 0 ? twin_of(offsets_, device) : Tensor();
+  if (twin.defined()) {
+    maps.on_device = twin;
+    maps.longest_q = maps.longest_k = room_;
+  }
+  return maps;
 }
 
 std::vector<std::int64_t> Packing::padded_map_index() const {

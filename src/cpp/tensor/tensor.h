@@ -78,6 +78,7 @@ Tensor clone(const Tensor& t);       // always new memory, contiguous
 void copy_into(const Tensor& from, const Tensor& to);  // same shape and dtype,
                                                        // any two devices
 Tensor cast(const Tensor& t, DType dtype);             // t itself when equal
-Tensor to_device(const Tensor& t, Device device);      // t itself when there
+// t itself when it is there; its twin, where it has one (tensor/residents.h).
+Tensor to_device(const Tensor& t, Device device);
 
 }  // namespace ea

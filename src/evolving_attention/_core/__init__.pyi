@@ -20,7 +20,9 @@ __all__: list[str] = [
     "Module",
     "MomentOptimizer",
     "Packing",
+    "PreparedText",
     "RAdam",
+    "Residents",
     "SeriesModel",
     "StepLog",
     "Tensor",
@@ -215,6 +217,33 @@ class BatchNorm(Module):
         eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05,
     ) -> None: ...
 
+class PreparedText:
+    """
+    A batch made up to a shape that comes again, checked whole: see Model.prepare().
+    """
+    @property
+    def key(self) -> str:
+        """
+        Equal for batches that one recorded step serves.
+        """
+    @property
+    def tokens(self) -> int:
+        """
+        Tokens, those included that it was made up with.
+        """
+
+class Residents:
+    """
+    What a step reads, at fixed addresses on a device. As a context: work in it reads what was loaded last there.
+    """
+    def __enter__(self) -> None: ...
+    def __exit__(self, *args) -> None: ...
+    def __init__(self, device: typing.Any) -> None: ...
+    def load(self, prepared: PreparedText) -> None:
+        """
+        Brings a batch there, over the one before.
+        """
+
 class Model(Module):
     """
     An architecture with its parameters.
@@ -242,6 +271,24 @@ class Model(Module):
         ]
         | None = None,
     ) -> dict: ...
+    def forward_prepared(self, prepared: PreparedText) -> dict:
+        """
+        forward() on what prepare() gave; results as of packed arrays.
+        """
+    def prepare(
+        self,
+        input_ids: typing.Any,
+        attention_mask: typing.Any = None,
+        token_type_ids: typing.Any = None,
+        position_ids: typing.Any = None,
+        sequence_offsets: typing.Any = None,
+        labels: typing.Any = None,
+        next_sentence_label: typing.Any = None,
+        label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+    ) -> PreparedText:
+        """
+        The batch made up to a shape that comes again, its labels checked too.
+        """
 
 class SeriesModel(Module):
     """

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kConvThreads, 4)
   const MapBlock at = blocks.find(blockIdx.x);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t groups = (at.keys + kWarp - 1) / kWarp;
+  if (groups == 0) return;
   const std::int64_t job = at.number * (kConvThreads / kWarp) +
                            static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t i = job / groups, j = job % groups * kWarp + lane;

@@ -226,6 +226,7 @@ __global__ void __launch_bounds__(kConvThreads)
   float* const results = tile + shape.window();
   const MapBlock at = blocks.find(blockIdx.x);
   const std::int64_t across = (at.keys + shape.columns - 1) / shape.columns;
+  if (across == 0 || at.number / across * shape.rows() >= at.queries) return;
   const std::int64_t i0 = at.number / across * shape.rows();
   const std::int64_t j0 = at.number % across * shape.columns;
   const Window window{i0 - shape.radius(), j0 - shape.radius(), kTileM,

@@ -124,7 +124,9 @@ __global__ void __launch_bounds__(kConvThreads)
        e += kConvThreads) {
     sums[e] = 0.0f;
   }
-  for (std::int64_t j0 = 0; j0 < at.keys; j0 += shape.columns) {
+  // A block without rows leaves sums of 0.
+  const std::int64_t keys = i0 < at.queries ? at.keys : 0;
+  for (std::int64_t j0 = 0; j0 < keys; j0 += shape.columns) {
     __syncthreads();
     x.fill(at,
            Window{i0 - shape.radius(), j0 - shape.radius(), kTileM,
@@ -172,10 +174,7 @@ void run_weights(const MapLayout& layout, std::int64_t kernel, const G& g,
   const auto count = [&](std::int64_t queries, std::int64_t keys) {
     return keys == 0 ? 0 : (queries + shape.rows() - 1) / shape.rows();
   };
-  std::int64_t all = 0;
-  for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    all += count(layout.n_q(b), layout.n_k(b));
-  }
+  const std::int64_t all = map_blocks(layout, count);
   const Scratch<float> dw(current_stream(), all * weights);
   const Scratch<float> db(current_stream(), all * layout.heads);
   std::int64_t done = 0;

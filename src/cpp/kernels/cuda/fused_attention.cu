@@ -99,7 +99,8 @@ __global__ void __launch_bounds__(kProductThreads,
   EA_SHARED(float, of_rows, kSide);  // factors of rows
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
-  const TileJob job(at, at.queries, c.v.width);
+  const TileJob job(blocks, at, at.queries, c.v.width);
+  if (job.spare) return;
   const std::int64_t h = job.head;
   const bool first = job.column == 0;  // of the blocks of these rows
   const int columns = of_side(c.v.width - job.column);

@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(kProductThreads,
   EA_DYNAMIC_SHARED(float, memory);
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
-  const TileJob job(at, at.queries, kConvolved ? 1 : to.dq.width);
+  const TileJob job(blocks, at, at.queries, kConvolved ? 1 : to.dq.width);
+  if (job.spare) return;
   const std::int64_t h = job.head;
   const bool first = job.column == 0;
   const int columns = of_side(to.dq.width - job.column);
@@ -142,7 +143,8 @@ __global__ void __launch_bounds__(kProductThreads,
   EA_DYNAMIC_SHARED(float, memory);
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
-  const TileJob job(at, at.keys, to.dk.width);
+  const TileJob job(blocks, at, at.keys, to.dk.width);
+  if (job.spare) return;
   const std::int64_t h = job.head;
   const int columns = of_side(to.dk.width - job.column);
   const int keys = of_side(at.keys - job.row);

@@ -197,11 +197,14 @@ MadeLogits<T> made_logits(const FusedAttention& in, T* carry) {
 // What a block of a kernel on tiles works on: 64 rows (of queries, or of keys)
 // of a head, and 64 of its columns of values.
 struct TileJob {
-  std::int64_t head, row, column;
+  std::int64_t head = 0, row = 0, column = 0;
+  bool spare = false;  // nothing is left to do
 
-  __device__ TileJob(const MapBlock& at, std::int64_t rows,
-                     std::int64_t width) {
+  __device__ TileJob(const MapBlocks& blocks, const MapBlock& at,
+                     std::int64_t rows, std::int64_t width) {
     const ProductSize size{rows, width, 0};
+    spare = at.number >= blocks.maps.heads * size.tiles();
+    if (spare) return;
     head = at.number / size.tiles();
     row = at.number % size.tiles() / size.across() * kSide;
     column = at.number % size.across() * kSide;

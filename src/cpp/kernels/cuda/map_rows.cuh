@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/launch.h"
 #include "kernels/map_layout.h"
+#include "runtime/check.h"
 #include "runtime/host_device.h"
 
 namespace ea::cuda {
@@ -67,9 +68,12 @@ inline MapRows map_rows_from(const MapLayout& layout, std::int64_t b) {
   return maps;
 }
 
-// Calls fn(maps) for all sequences of a layout, kMost at a time.
+// Calls fn(maps) for all sequences of a layout, kMost at a time. The layout's
+// own offsets: not for those that lie on the device.
 template <typename Fn>
 void for_map_rows(const MapLayout& layout, Fn&& fn) {
+  EA_CHECK_AS(ConfigError, !layout.on_device.defined(), "launch",
+              "this kernel takes the offsets of sequences from the CPU alone");
   for (std::int64_t b = 0; b < layout.sequences; b += MapRows::kMost) {
     const MapRows maps = map_rows_from(layout, b);
     if (maps.rows() > 0) fn(maps);

@@ -159,7 +159,9 @@ template <typename T>
 Tensor probabilities(const FusedAttentionBackward::Args& args,
                      const Inputs<T>& in) {
   using A = Wide<T>;
-  const Tensor p = args.carry.defined() ? widen<T>(args.carry) : in.logits({});
+  TensorView carry = args.carry;
+  carry.shape = {in.cells};  // there may be room behind them
+  const Tensor p = carry.defined() ? widen<T>(carry) : in.logits({});
   for_each_row(args.in.layout, [&](auto row, auto cell, auto n) {
     const A* const statistics = args.statistics.as<A>() + 2 * row;
     A* const x = p.data<A>() + cell;
