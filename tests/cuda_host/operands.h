@@ -52,6 +52,7 @@ struct List<Dropout> {
   static void of(Dropout::Args& a, Operands& o) {
     o.in("x", a.x);
     o.out("y", a.y);
+    o.in("shift", a.shift);
   }
 };
 
@@ -92,6 +93,7 @@ struct List<LayerNormForward> {
     o.out("y", a.y);
     o.out("mean", a.mean);
     o.out("rstd", a.rstd);
+    o.in("shift", a.shift);
   }
 };
 
@@ -107,6 +109,7 @@ struct List<LayerNormBackward> {
     o.out("dweight", a.dweight);
     o.out("dbias", a.dbias);
     o.out("dresidual", a.dresidual);
+    o.in("shift", a.shift);
   }
 };
 

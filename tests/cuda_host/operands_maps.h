@@ -152,6 +152,7 @@ inline void add_fused(FusedAttention& in, Operands& o) {
   o.in("previous", in.previous);
   o.in("weight", in.weight);
   o.in("bias", in.bias);
+  o.in("shift", in.shift);
   add_layout(in.layout, o);
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from support.map_cases import (
     Lengths,
     sizes_of,
 )
-from support.op_cases import ops
+from support.op_cases import ops, shifted
 
 FORMS = {"vanilla": (0.0, 0.0, 0.0, 1.0, 0.0), **CLOSED_FORMS}
 WIDE_LENGTHS = [
@@ -48,7 +48,7 @@ def split(c: tuple[float, ...], rest: tuple):
     return previous, weight, bias
 
 
-def context_of_carry(n: Lengths, d: int):
+def context_of_carry(n: Lengths, d: int, around: Callable):
     """Context as ref makes it of a result's own carry; the carry as ref has it.
 
     The logits are rounded to the type of the tensors before the softmax, and sums in
@@ -61,7 +61,7 @@ def context_of_carry(n: Lengths, d: int):
         from evolving_attention import _core
 
         carry = _core.Tensor(got[tokens:], dtype=inputs[0].dtype)
-        y, _ = ops().fused_attention(
+        y, _ = around(ops().fused_attention)(
             *inputs[:3], carry, None, None,
             (0.0, 0.0, 1.0, 0.0, 0.0), n.packing, SCALE, SOFTMAX_SCALE, DROPOUT,
         )  # fmt: skip
@@ -71,20 +71,24 @@ def context_of_carry(n: Lengths, d: int):
 
 
 def fused_cases() -> list[Case]:
-    """Context and carry as one vector, without and with dropout."""
-    return list(_fused())
-
-
-def _fused() -> Iterator[Case]:
+    """Context and carry as one vector, with dropout; a few with shifted streams."""
     few = [MANY, FAR[0], LONG]
-    for n in [*LENGTHS, *WIDE_LENGTHS, TALL, *few]:
-        for kind, c in FORMS.items():
-            if n in few and kind not in ("vanilla", "evolving"):
-                continue
+    whole = _fused([*LENGTHS, *WIDE_LENGTHS, TALL], tuple(FORMS), "", lambda call: call)
+    some = _fused(few, ("vanilla", "evolving"), "", lambda call: call)
+    moved = _fused(WIDE_LENGTHS, ("vanilla", "evolving"), "_shifted", shifted)
+    return [*whole, *some, *moved]
+
+
+def _fused(
+    lengths: list[Lengths], kinds: tuple[str, ...], suffix: str, around: Callable
+) -> Iterator[Case]:
+    for n in lengths:
+        for kind in kinds:
+            c = FORMS[kind]
             for size in (3,) if n is LONG else sizes_of(n, kind):
                 d = 80 if n is TALL else 17 if n.wide and n is not LONG else 3
 
-                def call(q, k, v, *rest, c=c, n=n):
+                def attend(q, k, v, *rest, c=c, n=n):
                     y, carry = ops().fused_attention(
                         q, k, v, *split(c, rest), c, n.packing,
                         SCALE, SOFTMAX_SCALE, DROPOUT,
@@ -94,14 +98,14 @@ def _fused() -> Iterator[Case]:
 
                 yield Case(
                     "fused_attention",
-                    f"{kind}_{n}_k{size}",
+                    f"{kind}_{n}_k{size}{suffix}",
                     inputs(n, c, d, size),
-                    call,
+                    around(attend),
                     wide=n.wide,
                     terms=max(
                         d, n.longest, n.elements // n.heads, n.heads * size * size
                     ),
                     cancels=1.0,
-                    follows=context_of_carry(n, d),
+                    follows=context_of_carry(n, d, around),
                     positive=n is LONG,
                 )

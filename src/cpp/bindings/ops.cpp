@@ -271,6 +271,7 @@ void bind_packing(py::module_& m) {
 
 void bind_ops(py::module_& m) {
   bind_packing(m);
+  bind_random_shift(m);
   py::module_ ops = m.def_submodule("ops", "Differentiable functions.");
   bind_pointwise(ops);
   bind_shape(ops);

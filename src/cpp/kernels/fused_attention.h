@@ -25,6 +25,8 @@ struct FusedAttention {
   double p;              // dropout, 0 <= p < 1
   std::uint64_t seed, stream;
   MapLayout layout;
+  TensorView shift =
+      {};  // of the stream, as kernels/dropout.h has it; optional
 };
 
 // S = scale Q K^T; I = a M + b S; Z = Conv(I); L = p M + s S + w ReLU(Z),

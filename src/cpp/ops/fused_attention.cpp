@@ -7,6 +7,7 @@
 #include "ops/map_conv.h"
 #include "runtime/check.h"
 #include "runtime/random.h"
+#include "tensor/random_shift.h"
 
 namespace ea {
 
@@ -58,7 +59,8 @@ enum Saved {
   kBias,
   kCarry,
   kStatistics,
-  kGates
+  kGates,
+  kShift
 };
 
 Tensor like(const Tensor& t) { return t.defined() ? empty_like(t) : Tensor(); }
@@ -75,6 +77,7 @@ Node::Gradients gradients(const Node& node, const Tensor& dy,
   in.weight = node.saved(kWeight);
   in.bias = node.saved(kBias);
   in.layout = packing->layout(node.saved(kQ).device());
+  in.shift = node.saved(kShift);
   const Tensor& dcarry = node.second_gradient();
   const Tensor dq = like(node.saved(kQ)), dk = like(node.saved(kK));
   const Tensor dv = like(node.saved(kV));
@@ -114,6 +117,8 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   const Tensor tb = b.defined() ? contiguous(b.data()) : Tensor();
   const RandomState stream =
       settings.dropout > 0.0 ? next_random_stream() : RandomState();
+  const Tensor shift =
+      settings.dropout > 0.0 ? RandomShift::current() : Tensor();
   const FusedAttention in{tq,
                           tk,
                           tv,
@@ -126,7 +131,8 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
                           settings.dropout,
                           stream.seed,
                           stream.offset,
-                          packing->layout(q.device())};
+                          packing->layout(q.device()),
+                          shift};
   const bool recorded = recording({q, k, v, m, w, b});
   const std::int64_t cells = packing->map_elements();
   const std::int64_t rows = heads * packing->total_queries();
@@ -146,11 +152,11 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   kernels::run<FusedAttentionForward>({in, y, carry, statistics, gates});
   FusedAttention plain = in;  // numbers alone: the tensors are saved
   plain.q = plain.k = plain.v = plain.previous = {};
-  plain.weight = plain.bias = {};
+  plain.weight = plain.bias = plain.shift = {};
   const Shape shape = m.defined() ? m.shape() : Shape();
   const Var context =
       record(kName, y, {q, k, v, m, w, b},
-             {tq, tk, tv, tm, tw, tb, carry, statistics, gates},
+             {tq, tk, tv, tm, tw, tb, carry, statistics, gates, shift},
              [plain, packing, shape](const Node& node, const Tensor& dy) {
                return gradients(node, dy, plain, packing, shape);
              });

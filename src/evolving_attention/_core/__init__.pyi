@@ -23,6 +23,7 @@ __all__: list[str] = [
     "PreparedText",
     "RAdam",
     "Residents",
+    "RandomShift",
     "SeriesModel",
     "StepLog",
     "Tensor",
@@ -176,6 +177,14 @@ class Packing:
     def num_sequences(self) -> int: ...
     @property
     def offsets(self) -> list[int]: ...
+
+class RandomShift:
+    """
+    with RandomShift(shift): every dropout that this thread begins draws stream + shift, an int64 number beside the tensors, as it is when a kernel runs. The backward reads the same tensor. DTypeError, ShapeError where it is something else.
+    """
+    def __enter__(self) -> None: ...
+    def __exit__(self, *args) -> None: ...
+    def __init__(self, shift: Tensor) -> None: ...
 
 class Module:
     """

@@ -178,7 +178,7 @@ void run_context(const FusedAttentionForward::Args& args,
                            args.statistics.as<float>(),
                            layout.heads,
                            static_cast<float>(in.softmax_scale),
-                           DropBits(in.p, in.seed, in.stream)};
+                           DropBits(in)};
   for_map_blocks(
       layout,
       [&](std::int64_t queries, std::int64_t) {

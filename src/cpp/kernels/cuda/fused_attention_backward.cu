@@ -69,7 +69,7 @@ void backward_of(const FusedAttentionBackward::Args& args,
                                   dots.data(),
                                   heads,
                                   static_cast<float>(in.softmax_scale),
-                                  DropBits(in.p, in.seed, in.stream)};
+                                  DropBits(in)};
   const TokenRows<T> q(in.q, heads), k(in.k, heads), dq(args.dq, heads);
   // Without a convolution dS = s dL, and s goes into the scale.
   const auto scale =

@@ -163,7 +163,7 @@ void forward_of(const LayerNormForward::Args& args) {
                      args.rstd.as<float>(),
                      width,
                      static_cast<float>(args.eps),
-                     DropBits(args.p, args.seed, args.stream),
+                     DropBits(args),
                      false};
   p.aligned = packs_aligned(p.x, width) && packs_aligned(p.residual) &&
               packs_aligned(p.weight) && packs_aligned(p.bias) &&
@@ -176,16 +176,11 @@ template <typename T>
 void backward_of(const LayerNormBackward::Args& args) {
   const std::int64_t rows = args.x.dim(0);
   const std::int64_t width = args.x.dim(1);
-  BackwardParams<T> p{args.dy.as<T>(),
-                      args.x.as<T>(),
-                      args.weight.as<T>(),
-                      args.mean.as<float>(),
-                      args.rstd.as<float>(),
-                      args.dx.as<T>(),
-                      args.dresidual.as<T>(),
-                      width,
-                      DropBits(args.p, args.seed, args.stream),
-                      false};
+  BackwardParams<T> p{args.dy.as<T>(),        args.x.as<T>(),
+                      args.weight.as<T>(),    args.mean.as<float>(),
+                      args.rstd.as<float>(),  args.dx.as<T>(),
+                      args.dresidual.as<T>(), width,
+                      DropBits(args),         false};
   p.aligned = packs_aligned(p.dy, width) && packs_aligned(p.x) &&
               packs_aligned(p.weight) && packs_aligned(p.dx) &&
               packs_aligned(p.dresidual);

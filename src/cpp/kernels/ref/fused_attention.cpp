@@ -120,7 +120,7 @@ struct Inputs {
 
   Tensor dropped(const Tensor& x) const {
     const Tensor y = wide_maps<T>(cells);
-    dropout({x, y, in.p, in.seed, in.stream});
+    dropout({x, y, in.p, in.seed, in.stream, in.shift});
     return y;
   }
 };

@@ -65,7 +65,7 @@ EA_INLINE Vi load_gates(const std::uint8_t* row, std::int64_t j,
 class Dropping {
  public:
   explicit Dropping(const FusedAttention& in) : on_(in.p > 0.0) {
-    make_drop(in.p, in.seed, in.stream, drop_);
+    make_drop(in, drop_);
   }
   bool on() const { return on_; }
   EA_INLINE Vf scale() const { return drop_.scale; }
