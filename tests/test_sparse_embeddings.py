@@ -141,6 +141,23 @@ def test_the_norm_looks_at_rows_in_use_only():
     np.testing.assert_allclose(sparse, dense, rtol=1e-12)
 
 
+@pytest.mark.parametrize("rows", [50, ROWS])  # fewer than ids: a dense gradient
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_the_row_of_a_padding_id_alone_gets_no_gradient(dtype: str, rows: int):
+    ids = np.random.default_rng(4).integers(0, 50, 301)
+
+    def gradient(padding_id: int) -> np.ndarray:
+        weight = table(dtype, rows)
+        out = _core.ops.embedding(weight, ids, padding_id)
+        out.backward(weighted(dtype, out.shape, 6))
+        return raw(weight.grad)
+
+    want, got = gradient(-1), gradient(int(ids[7]))
+    assert want[ids[7]].any()
+    want[ids[7]] = 0
+    assert got.tobytes() == want.tobytes()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_padding_alone_gives_a_gradient_of_zeros(dtype: str):
     config = tiny()

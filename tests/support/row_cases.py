@@ -111,6 +111,18 @@ def rows_by_index() -> Iterator[Case]:
                 wide=(n, width, m) in wide,
                 terms=m,
             )
+    for n, width, m in wide:  # differences would see the row without a gradient
+        index = np.random.default_rng(m).integers(0, n, m)
+        padding = int(index[m // 2])
+        yield Case(
+            "embedding",
+            f"{n}x{width}_{m}_padding",
+            ((n, width),),
+            lambda x, index=index, padding=padding: ops().embedding(x, index, padding),
+            lambda x, index=index: x[index],
+            wide=True,
+            terms=m,
+        )
     grid = np.array([[0, 2, 1], [1, 1, 0]])
     for op in ("gather_rows", "embedding"):
         yield Case(

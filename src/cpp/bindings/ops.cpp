@@ -143,10 +143,11 @@ void bind_layers(py::module_& m) {
         "softmax over the last axis");
   m.def(
       "embedding",
-      [](const Var& weight, const py::object& ids) {
-        return embedding(weight, integers(ids, "ids"));
+      [](const Var& weight, const py::object& ids, std::int64_t padding_id) {
+        return embedding(weight, integers(ids, "ids"), "ids", padding_id);
       },
-      py::arg("weight"), py::arg("ids"), "rows of a table by id");
+      py::arg("weight"), py::arg("ids"), py::arg("padding_id") = -1,
+      "rows of a table by id; no gradient reaches that of padding_id");
   m.def(
       "gather_rows",
       [](const Var& x, const py::object& index) {

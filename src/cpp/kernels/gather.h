@@ -1,6 +1,8 @@
 // Contract: rows by index, and the scatter-add that is its backward.
 #pragma once
 
+#include <cstdint>
+
 #include "tensor/tensor_view.h"
 
 namespace ea {
@@ -14,12 +16,14 @@ struct GatherRows {
   };
 };
 
-// dx = 0; dx[index[i], :] += dy[i, :] in the order of i (index -1 is skipped).
-// Sums run in float32 (float64 for float64) where rows repeat.
+// dx = 0; dx[index[i], :] += dy[i, :] in the order of i. Indices -1 and `skip`
+// are passed over: the row of a padding id gets no gradient. Sums run in
+// float32 (float64 for float64) where rows repeat.
 struct ScatterAddRows {
   static constexpr const char* name = "scatter_add_rows";
   struct Args {
     TensorView dy, index, dx;
+    std::int64_t skip = -1;
   };
 };
 

@@ -41,7 +41,7 @@ void check_range(const char* op, std::string_view what, const Tensor& index,
   }
 }
 
-// The index with -1, which the backward skips, in the places of an id.
+// The index with -1, which collect_rows() skips, in the places of an id.
 Tensor without(const Tensor& index, std::int64_t id) {
   const auto* values = index.data<std::int64_t>();
   if (id < 0 || std::count(values, values + index.numel(), id) == 0) {
@@ -78,21 +78,24 @@ Var gather(const char* name, const Var& x, const Tensor& index,
   kernels::run<GatherRows>(
       {reshape_view(contiguous(x.data()), {n, width}), on_device, y});
   const Shape before = x.shape();
+  // The host's index goes along where rows may be sorted out there.
+  const Tensor for_rows = x.is_leaf() && few_rows(before, m)
+                              ? without(flat_index, padding_id)
+                              : Tensor();
   if (x.is_leaf() && x.rank() == 2) x.impl()->is_table = true;
-  return record(name, reshape_view(y, shape), {x},
-                {without(flat_index, padding_id)},
-                [before, m, n, width](const Node& node, const Tensor& dy) {
-                  const Tensor rows = reshape_view(dy, {m, width});
-                  Var::Impl* leaf = node.edges()[0].leaf.get();
-                  if (leaf != nullptr && few_rows(before, m)) {
-                    accumulate_rows(*leaf, collect_rows(node.saved(0), rows));
-                    return Node::Gradients(1);
-                  }
-                  const Tensor dx = empty({n, width}, dy.dtype(), dy.device());
-                  kernels::run<ScatterAddRows>(
-                      {rows, to_device(node.saved(0), dy.device()), dx});
-                  return Node::Gradients{reshape_view(dx, before)};
-                });
+  return record(
+      name, reshape_view(y, shape), {x}, {on_device, for_rows},
+      [before, m, n, width, padding_id](const Node& node, const Tensor& dy) {
+        const Tensor rows = reshape_view(dy, {m, width});
+        Var::Impl* leaf = node.edges()[0].leaf.get();
+        if (leaf != nullptr && node.saved(1).defined()) {
+          accumulate_rows(*leaf, collect_rows(node.saved(1), rows));
+          return Node::Gradients(1);
+        }
+        const Tensor dx = empty({n, width}, dy.dtype(), dy.device());
+        kernels::run<ScatterAddRows>({rows, node.saved(0), dx, padding_id});
+        return Node::Gradients{reshape_view(dx, before)};
+      });
 }
 
 }  // namespace

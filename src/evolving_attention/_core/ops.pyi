@@ -173,10 +173,12 @@ def dropout_layer_norm(
     """
 
 def embedding(
-    weight: evolving_attention._core.Tensor, ids: typing.Any
+    weight: evolving_attention._core.Tensor,
+    ids: typing.Any,
+    padding_id: typing.SupportsInt | typing.SupportsIndex = -1,
 ) -> evolving_attention._core.Tensor:
     """
-    rows of a table by id
+    rows of a table by id; no gradient reaches that of padding_id
     """
 
 def evolve(

@@ -17,7 +17,8 @@ constexpr int kSortThreads = kSorted / 2;
 // Terms that one block adds; a row that occurs more often is added in segments.
 constexpr std::int64_t kSegment = 64;
 
-// Row -1 becomes the largest there is, and is passed over at the end.
+// Row -1 becomes the largest there is, as `skip` does, and is passed over at
+// the end.
 constexpr std::uint32_t kNoRow = 0xffffffffu;
 
 __device__ inline std::uint32_t row_of(Key key) {
@@ -39,17 +40,22 @@ __device__ inline std::int64_t lower_bound(const Key* keys, std::int64_t n,
   return low;
 }
 
+__device__ inline Key key_of(std::int64_t row, std::int64_t skip,
+                             std::int64_t i) {
+  const std::uint32_t high =
+      row == skip ? kNoRow : static_cast<std::uint32_t>(row);
+  return static_cast<Key>(high) << 32 | static_cast<Key>(i);
+}
+
 // keys: the index in chunks of kSorted, each sorted by a bitonic network.
 __global__ void __launch_bounds__(kSortThreads)
-    sort_chunks(const std::int64_t* index, Key* keys, std::int64_t m) {
+    sort_chunks(const std::int64_t* index, Key* keys, std::int64_t m,
+                std::int64_t skip) {
   EA_SHARED(Key, mine, kSorted);
   const std::int64_t begin = std::int64_t{blockIdx.x} * kSorted;
   for (int k = static_cast<int>(threadIdx.x); k < kSorted; k += kSortThreads) {
     const std::int64_t i = begin + k;
-    mine[k] = i < m ? static_cast<Key>(static_cast<std::uint32_t>(index[i]))
-                              << 32 |
-                          static_cast<Key>(i)
-                    : ~Key{0};
+    mine[k] = i < m ? key_of(index[i], skip, i) : ~Key{0};
   }
   for (int size = 2; size <= kSorted; size *= 2) {
     for (int distance = size / 2; distance > 0; distance /= 2) {
@@ -176,7 +182,7 @@ void scatter_of(const ScatterAddRows::Args& args) {
   if (m == 0 || n == 0) return;
   const Scratch<Key> chunks(stream, m), sorted(stream, m);
   launch(stream, blocks_for(m, kSorted), kSortThreads, 0, sort_chunks,
-         args.index.as<const std::int64_t>(), chunks.data(), m);
+         args.index.as<const std::int64_t>(), chunks.data(), m, args.skip);
   launch(stream, blocks_for(m, kThreads), kThreads, 0, merge_chunks,
          chunks.data(), sorted.data(), m);
   const std::int64_t column_blocks = (width + kThreads - 1) / kThreads;

@@ -18,7 +18,7 @@ void scatter_of(const ScatterAddRows::Args& args) {
   const T* dy = args.dy.as<T>();
   std::vector<A> total(static_cast<std::size_t>(args.dx.numel()));
   for (std::int64_t i = 0; i < args.index.numel(); ++i) {
-    if (index[i] < 0) continue;
+    if (index[i] < 0 || index[i] == args.skip) continue;
     A* row = total.data() + index[i] * width;
     for (std::int64_t j = 0; j < width; ++j) row[j] += A(dy[i * width + j]);
   }

@@ -6,12 +6,12 @@ namespace ea::simd::EA_TARGET {
 namespace {
 
 // Source rows of each destination row as linked lists in increasing order:
-// first[row], then next[source], -1 at the end.
-void link_rows(const std::int64_t* index, std::int64_t count,
+// first[row], then next[source], -1 at the end. Row `skip` has none.
+void link_rows(const std::int64_t* index, std::int64_t count, std::int64_t skip,
                std::int64_t* first, std::int64_t rows, std::int64_t* next) {
   for (std::int64_t r = 0; r < rows; ++r) first[r] = -1;
   for (std::int64_t i = count - 1; i >= 0; --i) {
-    if (index[i] < 0) continue;
+    if (index[i] < 0 || index[i] == skip) continue;
     next[i] = first[index[i]];
     first[index[i]] = i;
   }
@@ -79,7 +79,7 @@ void run_scatter(const ScatterAddRows::Args& args) {
   const Scratch scratch((rows + count) * 8);
   std::int64_t* first = scratch.as<std::int64_t>();
   std::int64_t* next = first + rows;
-  link_rows(args.index.as<std::int64_t>(), count, first, rows, next);
+  link_rows(args.index.as<std::int64_t>(), count, args.skip, first, rows, next);
   // Many rows: jobs of some rows. Few rows that receive many: strips of
   // columns, since one row may receive nearly all.
   const bool strips = rows * 4 < count;
