@@ -66,7 +66,9 @@ class _MomentOptimizer:
         """The core's optimizer."""
         raise NotImplementedError
 
-    def step(self, grad_scale: float = 1.0, scale: Any = None) -> None:
+    def step(
+        self, grad_scale: float = 1.0, scale: Any = None, prepared: bool = False
+    ) -> None:
         """Update every parameter that has a gradient.
 
         Args:
@@ -75,7 +77,35 @@ class _MomentOptimizer:
             scale: a further factor, one float64 number on the parameters' device, so
                 that nobody waits for it; where it is not finite, no parameter and no
                 moment changes.
+            prepared: read on the device what depends on the step: see
+                :meth:`prepare_numbers`.
+
+        Raises:
+            ConfigError: ``prepared``, and the numbers of this step are not.
         """
+        self._set_groups()
+        self._core.step(grad_scale, scale, prepared)
+
+    def prepare_numbers(self) -> None:
+        """Put what rates, decays and the next step's number come to on the device.
+
+        ``step(prepared=True)`` reads it there, at one address, as float32: what such a
+        step starts can be recorded once and started again after the next call.
+        """
+        self._set_groups()
+        self._core.prepare_numbers()
+
+    def count_step(self) -> None:
+        """Count the step whose numbers are prepared: a recording does it.
+
+        Raises:
+            ConfigError: they are not, or a rate has changed since.
+        """
+        self._set_groups()
+        self._core.count_step()
+
+    def _set_groups(self) -> None:
+        """Tell the core the groups' rates and decays of now."""
         for number, group in enumerate(self.param_groups):
             check_number(self._name, f"param_groups[{number}]['lr']", group["lr"])
             check_number(
@@ -86,7 +116,6 @@ class _MomentOptimizer:
             self._core.set_group(
                 number, float(group["lr"]), float(group["weight_decay"])
             )
-        self._core.step(grad_scale, scale)
 
     def zero_grad(self) -> None:
         """Forget all gradients."""

@@ -176,6 +176,7 @@ void add_parameters(Args& a, Operands& o) {
   }
   a.tensors = &tensors;
   o.in("scale", a.scale);
+  o.in("numbers", a.numbers);
 }
 
 template <>

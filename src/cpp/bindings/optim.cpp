@@ -156,11 +156,22 @@ void bind_optim(py::module_& m) {
            py::arg("weight_decay"))
       .def(
           "step",
-          [](Grouped& self, double grad_scale,
-             const std::optional<Var>& scale) {
-            self.optimizer->step(grad_scale, scale ? scale->data() : Tensor());
+          [](Grouped& self, double grad_scale, const std::optional<Var>& scale,
+             bool prepared) {
+            self.optimizer->step(grad_scale, scale ? scale->data() : Tensor(),
+                                 prepared);
           },
-          py::arg("grad_scale") = 1.0, py::arg("scale") = py::none(), Release())
+          py::arg("grad_scale") = 1.0, py::arg("scale") = py::none(),
+          py::arg("prepared") = false, Release(),
+          "With prepared, the numbers of the step are read on the device.")
+      .def(
+          "prepare_numbers",
+          [](Grouped& self) { self.optimizer->prepare_numbers(); }, Release(),
+          "Puts what rates, decays and the number of the next step come to on "
+          "the device, at one address.")
+      .def(
+          "count_step", [](Grouped& self) { self.optimizer->count_step(); },
+          "The step whose numbers are prepared is done by a recording.")
       .def(
           "zero_grad", [](Grouped& self) { self.optimizer->zero_grad(); },
           Release())

@@ -18,7 +18,8 @@ struct AdamWTensor {
   TensorView param, grad, exp_avg, exp_avg_sq;
   TensorView master;  // optional
   double lr, weight_decay;
-  TensorView rows = {};  // optional
+  TensorView rows = {};     // optional
+  std::int64_t number = 0;  // of its row among the numbers of the step
 };
 
 // Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, Alg. 2):
@@ -26,14 +27,21 @@ struct AdamWTensor {
 // x -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), in this order.
 // g = grad_scale * scale * grad, scale being one float64 number beside the
 // tensors, 1 where it is left out; where it is not finite, nothing changes.
+//
+// `numbers`, float32 [n + 1, 3] beside the tensors, stands for lr, weight_decay
+// and step (and RAdam's r) where it is given, and is read when the kernel runs:
+// row i holds shrink, decay and rate of the tensors whose `number` is i, row n
+// sqrt(1 - b2^t), 1 where r > 0 (else 0), and 0; kernels/optimizer_numbers.h
+// has the formulas.
 struct AdamW {
   static constexpr const char* name = "adamw";
   struct Args {
     const std::vector<AdamWTensor>* tensors;
     double beta1, beta2, eps;
     double grad_scale;
-    std::int64_t step;      // t, from 1
-    TensorView scale = {};  // optional
+    std::int64_t step;        // t, from 1
+    TensorView scale = {};    // optional
+    TensorView numbers = {};  // optional
   };
 };
 
@@ -51,7 +59,8 @@ struct RAdam {
     std::int64_t step;     // t, from 1
     double rectification;  // r
     bool decoupled;
-    TensorView scale = {};  // optional, as above
+    TensorView scale = {};    // optional, as above
+    TensorView numbers = {};  // optional, as above
   };
 };
 

@@ -13,7 +13,9 @@ class AdamWOptimizer : public MomentOptimizer {
 
  private:
   void update(const std::vector<AdamWTensor>& tensors, double grad_scale,
-              const TensorView& scale, std::int64_t step) override;
+              const TensorView& scale, std::int64_t step,
+              const TensorView& numbers) override;
+  StepNumbers numbers_for(std::int64_t step) const override;
 };
 
 }  // namespace ea

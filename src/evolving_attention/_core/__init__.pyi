@@ -329,7 +329,15 @@ class MomentOptimizer:
     """
     What AdamW and RAdam share: one rate and decay a group.
     """
+    def count_step(self) -> None:
+        """
+        The step whose numbers are prepared is done by a recording.
+        """
     def load_state_dict(self, state: dict) -> None: ...
+    def prepare_numbers(self) -> None:
+        """
+        Puts what rates, decays and the number of the next step come to on the device, at one address.
+        """
     def set_group(
         self,
         group: typing.SupportsInt | typing.SupportsIndex,
@@ -344,7 +352,11 @@ class MomentOptimizer:
         self,
         grad_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
         scale: Tensor | None = None,
-    ) -> None: ...
+        prepared: bool = False,
+    ) -> None:
+        """
+        With prepared, the numbers of the step are read on the device.
+        """
     def zero_grad(self) -> None: ...
 
 class AdamW(MomentOptimizer):

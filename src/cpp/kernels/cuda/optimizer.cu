@@ -1,10 +1,10 @@
 // AdamW and RAdam over many tensors at once: one launch updates as many as
 // their descriptions fit into a kernel's parameters.
-#include <cmath>
 #include <vector>
 
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/optimizer_numbers.h"
 
 namespace ea::cuda {
 
@@ -20,7 +20,8 @@ struct One {
   float *exp_avg, *exp_avg_sq, *master;
   const std::int64_t* rows;  // or null: those that `grad` has
   std::int64_t numel, n_rows, width;
-  float shrink, decay, rate;  // see the rules
+  float shrink, decay, rate;  // as kernels/optimizer_numbers.h has them
+  int number;                 // of its row, where these are on the device
   bool aligned;
 };
 
@@ -37,64 +38,47 @@ struct Coefficients {
   float one_minus_beta1, beta2, one_minus_beta2, eps;
   double grad_scale;
   const double* scale;  // or null
+  float root_correction2;
+  bool rectified;
+  const float *numbers, *last;  // rows on the device, or null
 };
+
+// What the step does to one tensor.
+struct Numbers {
+  float shrink, decay, rate, root_correction2;
+  bool rectified;
+};
+
+template <typename T>
+__device__ inline Numbers numbers_for(const One<T>& one,
+                                      const Coefficients& c) {
+  if (c.numbers == nullptr) {
+    return {one.shrink, one.decay, one.rate, c.root_correction2, c.rectified};
+  }
+  const float* const row = c.numbers + 3 * std::int64_t{one.number};
+  return {row[0], row[1], row[2], c.last[0], c.last[1] != 0.0f};
+}
 
 // The gradient g of a parameter x, and its next value from the new moments:
 // kernels/optimizer.h has the formulas.
 struct AdamWRule {
   using Args = AdamW::Args;
-  float root_correction2;
-
-  explicit AdamWRule(const Args& args)
-      : root_correction2(static_cast<float>(std::sqrt(
-            1.0 - std::pow(args.beta2, static_cast<double>(args.step))))) {}
-  static double shrink(const Args&, const AdamWTensor& t) {
-    return 1.0 - t.lr * t.weight_decay;
-  }
-  static double decay(const Args&, const AdamWTensor&) { return 0.0; }
-  static double rate(const Args& args, const AdamWTensor& t) {
-    return t.lr / (1.0 - std::pow(args.beta1, static_cast<double>(args.step)));
-  }
-
-  template <typename T>
-  __device__ float gradient(const One<T>&, float g, float) const {
-    return g;
-  }
-  template <typename T>
-  __device__ float next(const One<T>& one, float x, float m, float v,
-                        float eps) const {
-    return x * one.shrink - one.rate * m / (sqrtf(v) / root_correction2 + eps);
+  static __device__ float gradient(const Numbers&, float g, float) { return g; }
+  static __device__ float next(const Numbers& n, float x, float m, float v,
+                               float eps) {
+    return x * n.shrink - n.rate * m / (sqrtf(v) / n.root_correction2 + eps);
   }
 };
 
 struct RAdamRule {
   using Args = RAdam::Args;
-  bool rectified;
-
-  explicit RAdamRule(const Args& args) : rectified(args.rectification > 0.0) {}
-  static double shrink(const Args& args, const AdamWTensor& t) {
-    return args.decoupled ? 1.0 - t.lr * t.weight_decay : 1.0;
+  static __device__ float gradient(const Numbers& n, float g, float x) {
+    return g + n.decay * x;
   }
-  static double decay(const Args& args, const AdamWTensor& t) {
-    return args.decoupled ? 0.0 : t.weight_decay;
-  }
-  static double rate(const Args& args, const AdamWTensor& t) {
-    const auto step = static_cast<double>(args.step);
-    const double plain = t.lr / (1.0 - std::pow(args.beta1, step));
-    if (args.rectification <= 0.0) return plain;
-    return plain * args.rectification *
-           std::sqrt(1.0 - std::pow(args.beta2, step));
-  }
-
-  template <typename T>
-  __device__ float gradient(const One<T>& one, float g, float x) const {
-    return g + one.decay * x;
-  }
-  template <typename T>
-  __device__ float next(const One<T>& one, float x, float m, float v,
-                        float eps) const {
-    const float direction = rectified ? m / (sqrtf(v) + eps) : m;
-    return x * one.shrink - one.rate * direction;
+  static __device__ float next(const Numbers& n, float x, float m, float v,
+                               float eps) {
+    const float direction = n.rectified ? m / (sqrtf(v) + eps) : m;
+    return x * n.shrink - n.rate * direction;
   }
 };
 
@@ -153,7 +137,7 @@ __device__ inline void load_gradient(const One<T>& one, std::int64_t i,
 }
 
 template <typename Rule, typename T>
-__device__ inline void update(const Rule& rule, const One<T>& one,
+__device__ inline void update(const Numbers& n, const One<T>& one,
                               const Coefficients& c, float grad_scale,
                               std::int64_t i, std::int64_t count) {
   constexpr int kN = kPack<T>;
@@ -168,10 +152,10 @@ __device__ inline void update(const Rule& rule, const One<T>& one,
   }
 #pragma unroll
   for (int k = 0; k < kN; ++k) {
-    g[k] = rule.gradient(one, g[k] * grad_scale, x[k]);
+    g[k] = Rule::gradient(n, g[k] * grad_scale, x[k]);
     m[k] += c.one_minus_beta1 * (g[k] - m[k]);
     v[k] = c.beta2 * v[k] + c.one_minus_beta2 * g[k] * g[k];
-    x[k] = rule.next(one, x[k], m[k], v[k], c.eps);
+    x[k] = Rule::next(n, x[k], m[k], v[k], c.eps);
   }
   store_floats(one.exp_avg + i, count, one.aligned, m);
   store_floats(one.exp_avg_sq + i, count, one.aligned, v);
@@ -183,25 +167,27 @@ __device__ inline void update(const Rule& rule, const One<T>& one,
 
 template <typename Rule, typename T>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(Rule rule, Batch<T> batch, Coefficients c) {
+    update_kernel(Batch<T> batch, Coefficients c) {
   const double scale = c.scale != nullptr ? *c.scale : 1.0;
   if (0.0 * scale != 0.0) return;  // NaN or infinite
   const float grad_scale = static_cast<float>(c.grad_scale * scale);
   int which = 0;
   while (blockIdx.x >= batch.first_block[which + 1]) ++which;
   const One<T>& one = batch.all[which];
+  const Numbers n = numbers_for(one, c);
   const std::int64_t begin =
       std::int64_t{blockIdx.x - batch.first_block[which]} * kChunk;
   const std::int64_t end =
       begin + kChunk < one.numel ? begin + kChunk : one.numel;
   for (std::int64_t i = begin + threadIdx.x * kPack<T>; i < end;
        i += kThreads * kPack<T>) {
-    update(rule, one, c, grad_scale, i, end - i);
+    update<Rule>(n, one, c, grad_scale, i, end - i);
   }
 }
 
-template <typename Rule, typename T>
-One<T> described(const typename Rule::Args& args, const AdamWTensor& t) {
+template <typename T>
+One<T> described(const StepNumbers& step, const AdamWTensor& t) {
+  const TensorNumbers own = step.of(t.lr, t.weight_decay);
   One<T> one{t.param.as<T>(),
              t.grad.as<const T>(),
              t.exp_avg.as<float>(),
@@ -211,9 +197,10 @@ One<T> described(const typename Rule::Args& args, const AdamWTensor& t) {
              t.param.numel(),
              t.rows.defined() ? t.rows.numel() : 0,
              t.rows.defined() ? t.param.dim(1) : 0,
-             static_cast<float>(Rule::shrink(args, t)),
-             static_cast<float>(Rule::decay(args, t)),
-             static_cast<float>(Rule::rate(args, t)),
+             static_cast<float>(own.shrink),
+             static_cast<float>(own.decay),
+             static_cast<float>(own.rate),
+             static_cast<int>(t.number),
              false};
   one.aligned = packs_aligned(one.param) && packs_aligned(one.grad) &&
                 packs_aligned(one.exp_avg) && packs_aligned(one.exp_avg_sq) &&
@@ -224,23 +211,29 @@ One<T> described(const typename Rule::Args& args, const AdamWTensor& t) {
 // The tensors of dtype T, in their order.
 template <typename Rule, typename T>
 void update_tensors(const typename Rule::Args& args) {
-  const Rule rule(args);
-  const Coefficients c{static_cast<float>(1.0 - args.beta1),
-                       static_cast<float>(args.beta2),
-                       static_cast<float>(1.0 - args.beta2),
-                       static_cast<float>(args.eps),
-                       args.grad_scale,
-                       args.scale.template as<const double>()};
+  const StepNumbers step = numbers_of(args);
+  const auto* numbers = args.numbers.template as<const float>();
+  const Coefficients c{
+      static_cast<float>(1.0 - args.beta1),
+      static_cast<float>(args.beta2),
+      static_cast<float>(1.0 - args.beta2),
+      static_cast<float>(args.eps),
+      args.grad_scale,
+      args.scale.template as<const double>(),
+      static_cast<float>(step.root_correction2),
+      step.rectified(),
+      numbers,
+      numbers != nullptr ? numbers + 3 * (args.numbers.dim(0) - 1) : nullptr};
   Batch<T> batch;
   batch.first_block[0] = 0;
   const auto flush = [&] {
     launch(current_stream(), batch.first_block[batch.count], kThreads, 0,
-           update_kernel<Rule, T>, rule, batch, c);
+           update_kernel<Rule, T>, batch, c);
     batch.count = 0;
   };
   for (const AdamWTensor& t : *args.tensors) {
     if (t.param.dtype != dtype_of<T>() || t.param.numel() == 0) continue;
-    batch.all[batch.count] = described<Rule, T>(args, t);
+    batch.all[batch.count] = described<T>(step, t);
     batch.first_block[batch.count + 1] =
         batch.first_block[batch.count] + blocks_for(t.param.numel(), kChunk);
     if (++batch.count == Batch<T>::kMost) flush();
