@@ -119,13 +119,22 @@ void bind_step_log(py::module_& m) {
            "Forgets the losses of the step that is under way.")
       .def(
           "finish",
-          [](StepLog& self, const std::vector<Var>& params, double max_norm) {
-            return Var(self.finish(params, max_norm));
+          [](StepLog& self, const std::vector<Var>& params, double max_norm,
+             bool keep) {
+            const Var scale(self.finish(params, max_norm));
+            if (keep) self.keep();
+            return scale;
           },
-          py::arg("params"), py::arg("max_norm"), Release(),
+          py::arg("params"), py::arg("max_norm"), py::arg("keep") = true,
+          Release(),
           "Ends the step: returns the factor, one number on the device, that "
           "clips its gradients to max_norm (0: not at all); NaN from a step "
-          "that is not finite until the next look().")
+          "that is not finite until the next look(). It lies at one address, "
+          "and holds until the next finish(). Without keep, keep() is called "
+          "for itself.")
+      .def("keep", &StepLog::keep, Release(),
+           "Puts down what the step came to that was finished, by finish() or "
+           "by a recording of one.")
       .def_property_readonly("steps", &StepLog::steps)
       .def_property_readonly_static(
           "capacity", [](const py::object&) { return StepLog::kRows; })

@@ -411,9 +411,14 @@ class StepLog:
         self,
         params: collections.abc.Sequence[Tensor],
         max_norm: typing.SupportsFloat | typing.SupportsIndex,
+        keep: bool = True,
     ) -> Tensor:
         """
-        Ends the step: returns the factor, one number on the device, that clips its gradients to max_norm (0: not at all); NaN from a step that is not finite until the next look().
+        Ends the step: returns the factor, one number on the device, that clips its gradients to max_norm (0: not at all); NaN from a step that is not finite until the next look(). It lies at one address, and holds until the next finish(). Without keep, keep() is called for itself.
+        """
+    def keep(self) -> None:
+        """
+        Puts down what the step came to that was finished, by finish() or by a recording of one.
         """
     def look(self) -> list:
         """
