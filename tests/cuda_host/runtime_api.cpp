@@ -4,7 +4,7 @@
 //
 // EA_EMULATED_CUDA makes it a machine with something amiss: no_driver,
 // old_driver, no_gpu, no_pools, capability=M.m (instead of 9.0); no_cublas is
-// seen to in cublas.cpp.
+// seen to in cublas.cpp, no_graphs in graphs.cpp.
 #include "runtime_api.h"
 
 #include <cuda_runtime_api.h>
@@ -34,7 +34,10 @@ struct CUmemPool_st {
 
 namespace {
 
-std::recursive_mutex everything;
+using ea::emulation::amiss;
+using ea::emulation::everything;
+using ea::emulation::spoils;
+
 thread_local int current = 0;
 
 std::map<const void*, std::size_t>& pinned() {
@@ -53,12 +56,6 @@ cudaStream_t named(cudaStream_t stream) {
       new CUstream_st[2]{CUstream_st(0), CUstream_st(0)};
   const auto number = reinterpret_cast<std::uintptr_t>(stream);
   return number == 1 || number == 2 ? &defaults[number - 1] : stream;
-}
-
-// "no_gpu", "capability=7.5".
-std::string amiss() {
-  const char* const value = std::getenv("EA_EMULATED_CUDA");
-  return value == nullptr ? "" : value;
 }
 
 void run_until(cudaStream_t stream, std::uint64_t after) {
@@ -96,15 +93,27 @@ bool right(const void* p, int device, bool on_device) {
 
 namespace ea::emulation {
 
+std::recursive_mutex& everything() {
+  static auto* const one = new std::recursive_mutex;
+  return *one;
+}
+
+// "no_gpu", "capability=7.5".
+std::string amiss() {
+  const char* const value = std::getenv("EA_EMULATED_CUDA");
+  return value == nullptr ? "" : value;
+}
+
 void finish_stream(cudaStream_t stream) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
   finish(stream);
 }
 
 }  // namespace ea::emulation
 
 void CUstream_st::later(Run run, Ready ready) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils(this)) return;
   work.push_back({std::move(run), std::move(ready)});
 }
 
@@ -124,14 +133,30 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "driver version is insufficient for runtime version";
     case cudaErrorNoDevice:
       return "no CUDA-capable device is detected";
+    case cudaErrorNotSupported:
+      return "operation not supported";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
     default:
       return "invalid argument";
   }
 }
 
 const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
-                                            : "cudaErrorInvalidValue";
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorNotSupported:
+      return "cudaErrorNotSupported";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    default:
+      return "cudaErrorInvalidValue";
+  }
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -193,20 +218,22 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
   *stream = new CUstream_st(current);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
   finish(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
   const CUevent_st at = *event;
   if (at.stream != nullptr) {
     named(stream)->later([at] { run_until(at.stream, at.after); }, {});
@@ -225,22 +252,25 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
   stream = named(stream);
   *event = {stream, stream->done + stream->work.size()};
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils()) return cudaErrorStreamCaptureUnsupported;
   if (event->stream != nullptr) run_until(event->stream, event->after);
   return cudaSuccess;
 }
 
 // Work that need not wait for somebody goes on by itself.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const std::unique_lock lock(everything, std::try_to_lock);
+  const std::unique_lock lock(everything(), std::try_to_lock);
   if (!lock.owns_lock()) return cudaErrorNotReady;
+  if (spoils()) return cudaErrorStreamCaptureUnsupported;
   const cudaStream_t stream = event->stream;
   while (stream != nullptr && stream->done < event->after) {
     const CUstream_st::Ready& ready = stream->work.front().ready;
@@ -273,7 +303,8 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
 
 cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes,
                                     cudaMemPool_t pool, cudaStream_t) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils()) return cudaErrorStreamCaptureUnsupported;
   try {
     const ea::MemoryBlock block = ea::fake::arena(pool->device).take(bytes);
     *data = block.data;
@@ -285,7 +316,8 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes,
 }
 
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils()) return cudaErrorStreamCaptureUnsupported;
   const auto found = blocks().find(data);
   if (found == blocks().end()) return cudaErrorInvalidValue;
   const ea::MemoryBlock block = found->second;
@@ -303,14 +335,15 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 }
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils()) return cudaErrorStreamCaptureUnsupported;
   *data = std::malloc(bytes);
   pinned()[*data] = bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* data) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
   pinned().erase(data);
   std::free(data);
   return cudaSuccess;
@@ -319,12 +352,17 @@ cudaError_t cudaFreeHost(void* data) {
 // From pinned memory and within a device later; all else, as CUDA may, at once.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
   if (!right(to, stream->device, kind != cudaMemcpyDeviceToHost) ||
       !right(from, stream->device, kind != cudaMemcpyHostToDevice)) {
     return cudaErrorInvalidValue;
   }
-  if (kind == cudaMemcpyDeviceToDevice || is_pinned(from, bytes)) {
+  if (kind == cudaMemcpyDeviceToDevice) {
+    const auto work = [=] { move(to, from, bytes); };
+    if (!ea::emulation::write_down(stream, work)) stream->later(work, {});
+  } else if (spoils(stream)) {
+    return cudaErrorStreamCaptureUnsupported;
+  } else if (is_pinned(from, bytes)) {
     stream->later([=] { move(to, from, bytes); }, {});
   } else {
     finish(stream);
@@ -336,7 +374,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from,
                                 int from_device, std::size_t bytes,
                                 cudaStream_t stream) {
-  const std::lock_guard lock(everything);
+  const std::lock_guard lock(everything());
+  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
   if (!right(to, to_device, true) || !right(from, from_device, true)) {
     return cudaErrorInvalidValue;
   }

@@ -25,5 +25,6 @@ void bind_models(py::module_& m);
 void bind_series_models(py::module_& m);
 void bind_optim(py::module_& m);
 void bind_communicator(py::module_& m);
+void bind_step_graph(py::module_& m);
 
 }  // namespace ea

@@ -24,4 +24,5 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_series_models(m);
   ea::bind_optim(m);
   ea::bind_communicator(m);
+  ea::bind_step_graph(m);
 }
