@@ -21,6 +21,7 @@ using ea::emulation::everything;
 struct CUgraph_st {
   std::vector<std::function<void()>> work;
   std::thread::id owner;
+  int device = 0;
   bool spoiled = false;
 };
 
@@ -64,11 +65,14 @@ bool spoils(cudaStream_t stream) {
   return spoil(stream->capture);
 }
 
-bool spoils() {
+bool spoils(int device) {
   const std::lock_guard lock(everything());
   bool any = false;
   for (CUgraph_st* const graph : under_way()) {
-    if (graph->owner == std::this_thread::get_id()) any = spoil(graph);
+    if (graph->owner == std::this_thread::get_id() &&
+        (device < 0 || device == graph->device)) {
+      any = spoil(graph);
+    }
   }
   return any;
 }
@@ -78,7 +82,8 @@ bool spoils() {
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(everything());
   if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
-  stream->capture = new CUgraph_st{{}, std::this_thread::get_id()};
+  stream->capture =
+      new CUgraph_st{{}, std::this_thread::get_id(), stream->device};
   under_way().push_back(stream->capture);
   return cudaSuccess;
 }

@@ -1,10 +1,6 @@
 // CUDA's runtime on the CPU, as late as CUDA allows: what is asynchronous there
 // is put off until a kernel, a host that waits, or another stream needs it, so
 // that whoever reuses memory too early is found out.
-//
-// EA_EMULATED_CUDA makes it a machine with something amiss: no_driver,
-// old_driver, no_gpu, no_pools, capability=M.m (instead of 9.0); no_cublas is
-// seen to in cublas.cpp, no_graphs in graphs.cpp.
 #include "runtime_api.h"
 
 #include <cuda_runtime_api.h>
@@ -15,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <string>
 
 #include "arena.h"
 #include "runtime/error.h"
@@ -34,11 +29,14 @@ struct CUmemPool_st {
 
 namespace {
 
-using ea::emulation::amiss;
 using ea::emulation::everything;
 using ea::emulation::spoils;
 
-thread_local int current = 0;
+int current() {
+  int device = 0;
+  cudaGetDevice(&device);
+  return device;
+}
 
 std::map<const void*, std::size_t>& pinned() {
   static auto* const all = new std::map<const void*, std::size_t>;
@@ -98,12 +96,6 @@ std::recursive_mutex& everything() {
   return *one;
 }
 
-// "no_gpu", "capability=7.5".
-std::string amiss() {
-  const char* const value = std::getenv("EA_EMULATED_CUDA");
-  return value == nullptr ? "" : value;
-}
-
 void finish_stream(cudaStream_t stream) {
   const std::lock_guard lock(everything());
   finish(stream);
@@ -123,103 +115,9 @@ void CUstream_st::copy(void* to, const void* from, std::size_t bytes) const {
   move(to, from, bytes);
 }
 
-cudaError_t cudaGetLastError() { return cudaSuccess; }
-
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorInsufficientDriver:
-      return "driver version is insufficient for runtime version";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    case cudaErrorNotSupported:
-      return "operation not supported";
-    case cudaErrorStreamCaptureUnsupported:
-      return "operation not permitted when stream is capturing";
-    case cudaErrorStreamCaptureInvalidated:
-      return "operation failed due to a previous error during capture";
-    default:
-      return "invalid argument";
-  }
-}
-
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorNotSupported:
-      return "cudaErrorNotSupported";
-    case cudaErrorStreamCaptureUnsupported:
-      return "cudaErrorStreamCaptureUnsupported";
-    case cudaErrorStreamCaptureInvalidated:
-      return "cudaErrorStreamCaptureInvalidated";
-    default:
-      return "cudaErrorInvalidValue";
-  }
-}
-
-cudaError_t cudaDriverGetVersion(int* version) {
-  *version = amiss() == "no_driver"    ? 0
-             : amiss() == "old_driver" ? 12020
-                                       : 13000;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 0;
-  if (amiss() == "old_driver") return cudaErrorInsufficientDriver;
-  if (amiss() == "no_gpu") return cudaErrorNoDevice;
-  *count = ea::fake::kDevices;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int* device) {
-  *device = current;
-  return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= ea::fake::kDevices) return cudaErrorInvalidDevice;
-  current = device;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  *properties = {};
-  const std::string name = "emulated GPU " + std::to_string(device);
-  std::memcpy(properties->name, name.c_str(), name.size() + 1);
-  cudaDeviceGetAttribute(&properties->major, cudaDevAttrComputeCapabilityMajor,
-                         device);
-  cudaDeviceGetAttribute(&properties->minor, cudaDevAttrComputeCapabilityMinor,
-                         device);
-  properties->multiProcessorCount = 1;
-  properties->totalGlobalMem = Arena::kBytes;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  const std::string what = amiss();
-  const std::string key = "capability=";
-  const std::string given =
-      what.rfind(key, 0) == 0 ? what.substr(key.size()) : "9.0";
-  const std::size_t dot = given.find('.');
-  switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = std::stoi(given.substr(0, dot));
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = std::stoi(given.substr(dot + 1));
-      return cudaSuccess;
-    default:
-      *value = what == "no_pools" ? 0 : 1;
-      return cudaSuccess;
-  }
-}
-
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(everything());
-  *stream = new CUstream_st(current);
+  *stream = new CUstream_st(current());
   return cudaSuccess;
 }
 
@@ -304,7 +202,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
 cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes,
                                     cudaMemPool_t pool, cudaStream_t) {
   const std::lock_guard lock(everything());
-  if (spoils()) return cudaErrorStreamCaptureUnsupported;
+  if (spoils(pool->device)) return cudaErrorStreamCaptureUnsupported;
   try {
     const ea::MemoryBlock block = ea::fake::arena(pool->device).take(bytes);
     *data = block.data;
@@ -317,7 +215,7 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes,
 
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
   const std::lock_guard lock(everything());
-  if (spoils()) return cudaErrorStreamCaptureUnsupported;
+  if (spoils(stream->device)) return cudaErrorStreamCaptureUnsupported;
   const auto found = blocks().find(data);
   if (found == blocks().end()) return cudaErrorInvalidValue;
   const ea::MemoryBlock block = found->second;
@@ -330,7 +228,7 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = Arena::kBytes;
   *free = Arena::kBytes - static_cast<std::size_t>(
-                              ea::fake::arena(current).statistics().current);
+                              ea::fake::arena(current()).statistics().current);
   return cudaSuccess;
 }
 

@@ -17,13 +17,13 @@ bool is_captured(cudaStream_t stream);
 // It owns what it needs.
 bool write_down(cudaStream_t stream, std::function<void()> work);
 // True where a call must not be: the stream is captured, or this thread
-// captures. The capture is then spoiled.
+// captures, on that device or any. The capture is then spoiled.
 bool spoils(cudaStream_t stream);
-bool spoils();
+bool spoils(int device = -1);
 
 // Of all streams, events and memory.
 std::recursive_mutex& everything();
-// What is wrong with this machine: see runtime_api.cpp.
+// What is wrong with this machine: see machine.cpp.
 std::string amiss();
 
 }  // namespace ea::emulation

@@ -25,6 +25,7 @@ __all__: list[str] = [
     "Residents",
     "RandomShift",
     "SeriesModel",
+    "StepGraph",
     "StepLog",
     "Tensor",
     "attention_kinds",
@@ -501,6 +502,43 @@ class GradientBucket:
         """
         Takes the members' gradients and starts their way; returns which there were.
         """
+
+class StepGraph:
+    """
+    Work of a device that is written down once and started again as a whole, on whatever its tensors hold then. All calls that measure and record come from the thread that does the work.
+    """
+    def __init__(self, device: typing.Any) -> None: ...
+    def cancel(self) -> None:
+        """
+        Ends measuring or recording, if it is under way: after an exception.
+        """
+    def measure(self) -> None:
+        """
+        Counts what memory this thread's work takes from now on. Raises BackendUnavailable where a device cannot record work.
+        """
+    def measured(self) -> int:
+        """
+        Ends that; returns the bytes that record() needs for the same work.
+        """
+    def record(self, bytes: int) -> None:
+        """
+        This thread's work is from now on not done but written down; its memory is `bytes` that the recording keeps. Copies from the host or to it, waiting, and more memory raise DeviceError.
+        """
+    def recorded(self) -> None:
+        """
+        Ends that. Raises DeviceError where something cannot be recorded, or tensors of the recording are still held.
+        """
+    def start(self) -> None:
+        """
+        Does the work once more, in the device's order, and returns at once. Raises ConfigError before recorded().
+        """
+    @property
+    def bytes(self) -> int:
+        """
+        Bytes of memory that what is recorded keeps, which recordings of a device share; 0 before.
+        """
+    @property
+    def device(self) -> str: ...
 
 def attention_kinds() -> dict:
     """

@@ -48,6 +48,7 @@ struct Runnable {
   std::shared_ptr<void> memory;
   Event done;  // of the last start
   cudaGraphExec_t graph = nullptr;
+  std::mutex starting;  // CUDA's graphs are not for several threads at a time
 };
 
 class CudaWork final : public RecordedWork {
@@ -66,6 +67,7 @@ class CudaWork final : public RecordedWork {
     recorder_.refuse("starts recorded work",
                      "start it before or after what is recorded");
     const UseDevice use(index_);
+    const std::lock_guard lock(runnable_->starting);
     check_cuda(cudaGraphLaunch(runnable_->graph, stream_), "start");
     runnable_->done.record(stream_);
   }
@@ -187,6 +189,10 @@ Recorder::Ended Recorder::end() noexcept {
     if (mode_ == Mode::measuring) {
       std::erase_if(
           places_, [&](const auto& one) { return one.second.space == space_; });
+    }
+    // The next recording must not place its memory where some is still held.
+    if (space_->block != nullptr && space_->places.places() > 0) {
+      block_.reset();
     }
     mode_ = Mode::none;
     owner_ = std::thread::id();
