@@ -8,20 +8,48 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.models import Shape, our_step
+from benchmarks.models import Shape
+
+MAX_NORM = 1.0
 
 
 class Ours:
-    """This package on the GPU."""
+    """This package on the GPU, as its Trainer trains: no step is waited for.
 
-    def __init__(self, model: Any, ids: np.ndarray, labels: np.ndarray) -> None:
+    ``recorded``: with ``cuda_graphs=True``.
+    """
+
+    def __init__(
+        self, model: Any, ids: np.ndarray, labels: np.ndarray, recorded: bool = False
+    ) -> None:
+        import evolving_attention as ea
         from evolving_attention import _core
+        from evolving_attention.training.recorded import RecordedSteps
 
-        self.core = _core
-        self.step = our_step(model, ids, labels)
+        self.core, self.model = _core, model.train()
+        self.inputs = {"input_ids": ids, "labels": labels}
+        self.optimizer = ea.optim.AdamW(model.parameters(), lr=2e-5)
+        self.log = _core.StepLog()
+        steps = RecordedSteps(model, self.optimizer, self.log, MAX_NORM)
+        self.recorded = steps if recorded else None
+
+    def step(self) -> None:
+        """Forward, backward, clipping, AdamW."""
+        if self.recorded is not None:
+            self.recorded.run(self.model.prepare(**self.inputs))
+            self.log.keep()
+            return
+        loss = self.model(**self.inputs).loss
+        self.log.add_loss(loss, 1.0)
+        loss.backward()
+        scale = self.log.finish(list(self.model.parameters()), MAX_NORM)
+        self.optimizer.step(scale=scale)
+        self.optimizer.zero_grad()
 
     def wait(self) -> None:
-        """Until all steps are done."""
+        """Until all steps are done; all of them must have been applied."""
+        if not all(applied for *_, applied in self.log.look()):
+            raise SystemExit("a loss or gradient of ours was not finite")
         self.core.synchronize("cuda")
 
     def reset_peak(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evolving_attention import _core
+from evolving_attention._core import Tensor
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
@@ -95,6 +96,29 @@ class TextModel(PreTrainedModel):
                 ),
             )
         )
+
+    def prepare(self, **inputs: Any) -> Any:
+        """A batch checked whole and made up to a shape that comes again.
+
+        Tokens are added behind the batch's own, up to the next multiple of 64 or of an
+        eighth of their number; they are sequences of their own, which no loss reads.
+
+        Args:
+            inputs: as of a call, with ``labels``.
+
+        Raises:
+            as a call, and ConfigError where the model has no task.
+        """
+        self._check_arguments(
+            inputs.get("labels"),
+            inputs.get("next_sentence_label"),
+            inputs.get("label_smoothing", 0.0),
+        )
+        return self._core.prepare(**inputs)
+
+    def prepared_loss(self, prepared: Any) -> Tensor:
+        """The loss of a batch that :meth:`prepare` gave."""
+        return self._core.forward_prepared(prepared)["loss"]
 
     def _check_arguments(
         self, labels: Any, next_sentence_label: Any, label_smoothing: Any

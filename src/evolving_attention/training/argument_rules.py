@@ -212,6 +212,8 @@ def check_combinations(a: Any) -> None:
             "True",
             "the core has no faster mode that would give up equal bits",
         )
+    if a.cuda_graphs:
+        _check_cuda_graphs(a)
     if a.warmup_ratio and a.warmup_steps:
         raise refuse(
             "warmup_ratio",
@@ -254,6 +256,23 @@ def check_combinations(a: Any) -> None:
                 a.save_steps,
                 f"a multiple of eval_steps={a.eval_steps} with load_best_model_at_end",
                 f"for example save_steps={a.eval_steps}",
+            )
+
+
+def _check_cuda_graphs(a: Any) -> None:
+    """A step that is recorded is one batch on a GPU, without a look in between."""
+    for field, value, wanted in (
+        ("gradient_accumulation_steps", a.gradient_accumulation_steps, 1),
+        ("auto_find_batch_size", a.auto_find_batch_size, False),
+        ("on_nonfinite", a.on_nonfinite, "stop"),
+        ("use_cpu", a.use_cpu, False),
+    ):
+        if value != wanted:
+            raise refuse(
+                "cuda_graphs",
+                True,
+                f"{field}={wanted!r} beside it, it is {value!r}",
+                "drop one of the two",
             )
 
 

@@ -193,6 +193,11 @@ class TrainingArguments:
         "CPU; the Trainer moves the model there.",
     )
     use_cpu: bool = _option(False, "Stay on the CPU.")
+    cuda_graphs: bool = _option(
+        False,
+        "On a GPU: start steps whole, as recorded CUDA graphs, with batches made up to "
+        "few shapes.",
+    )
     num_threads: int | None = _option(
         None, "Threads of the core; default: as it is, or this process's share."
     )

@@ -152,7 +152,7 @@ class Trainer(
         choice = self._settle_precision(rows, checkpoint)
         self._begin(plan, rows, checkpoint)
         self.state.precision = choice or self.state.precision
-        runner = step_runner(self.device, self.optimizer, self.args)(
+        runner = step_runner(self)(
             self.model,
             self.optimizer,
             self.args,
