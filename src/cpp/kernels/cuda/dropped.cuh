@@ -25,6 +25,14 @@ struct DropBits {
   __device__ std::uint64_t stream() const {
     return shift != nullptr ? first_stream + *shift : first_stream;
   }
+  // With the shift read already, for kernels whose loops have no register left
+  // for it.
+  __device__ DropBits shifted() const {
+    DropBits out = *this;
+    out.first_stream = stream();
+    out.shift = nullptr;
+    return out;
+  }
 };
 
 // Elements first .. first + kPack of a tensor, as dropout leaves and stores

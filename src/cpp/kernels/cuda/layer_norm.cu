@@ -28,12 +28,13 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
   EA_SHARED(float, partial, kWarp);
   const std::int64_t begin = blockIdx.x * p.width;
   const T* s = p.x + begin;
+  const DropBits drop = p.drop.shifted();
   float v[kPack<T>], r[kPack<T>];
   float total = 0.0f;
   for_my_packs<T, kThreads>(p.width, [&](std::int64_t i, std::int64_t count) {
     load_pack(s + i, count, p.aligned, v);
     if (p.residual != nullptr) {
-      if (p.drop.on()) drop_pack<T>(p.drop, begin + i, v);
+      if (drop.on()) drop_pack<T>(drop, begin + i, v);
       load_pack(p.residual + begin + i, count, p.aligned, r);
 #pragma unroll
       // The statistics are those of the rounded sum: it is what the backward
