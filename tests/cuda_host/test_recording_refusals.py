@@ -216,14 +216,6 @@ def test_a_driver_that_refuses_is_quoted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("EA_EMULATED_CUDA")
 
 
-def test_the_cpu_records_nothing():
-    graph = _core.StepGraph("cpu")
-    for call in (graph.measure, lambda: graph.record(GRANULE)):
-        with pytest.raises(ea.BackendUnavailable, match="such devices cannot record"):
-            call()
-    graph.cancel()
-
-
 # --- the order of calls ---------------------------------------------------------------
 
 
