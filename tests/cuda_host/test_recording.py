@@ -25,7 +25,7 @@ from helpers_recording import (
 )
 
 import evolving_attention as ea
-from evolving_attention import _core
+from evolving_attention import _core, optim
 
 skip_unless_emulated()
 
@@ -114,6 +114,71 @@ def test_a_backward_pass_is_recorded():
         loss(on(values), w).backward()
         assert np.array_equal(host(slot), host(w.grad))
         w.grad = None
+
+
+class Training:
+    """Steps of a small net with dropout; what differs between them is on the device."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        _core.set_rng_state((7, 0))
+        self.w = [on(rng.normal(size=s), requires_grad=True) for s in ((8, 6), (6, 5))]
+        self.gamma, self.beta = on(np.ones(5)), on(np.zeros(5))
+        self.x, self.log = on(np.zeros((9, 8))), _core.StepLog()
+        self.shift = ea.Tensor(np.array([0]), device=D)
+        self.optimizer = optim.AdamW(self.w, lr=0.1, weight_decay=0.1)
+
+    def prepare(self, step: int, shift: int = 0) -> None:
+        rng = np.random.default_rng(step)
+        self.x.copy_(on(rng.normal(size=(9, 8))))
+        self.shift.copy_(ea.Tensor(np.array([shift])))
+        self.optimizer.param_groups[0]["lr"] = 0.1 / step
+        self.optimizer.prepare_numbers()
+
+    def __call__(self) -> None:
+        with _core.RandomShift(self.shift):
+            hidden = ops.dropout(ops.gelu(ops.matmul(self.x, self.w[0])), 0.3, True)
+            y = ops.layer_norm(ops.matmul(hidden, self.w[1]), self.gamma, self.beta)
+            loss = ops.mean(ops.mul(y, ops.sigmoid(y)))
+            loss.backward()
+        self.log.add_loss(loss, 1.0)
+        scale = self.log.finish(self.w, 0.05, keep=False)
+        self.optimizer.step(scale=scale, prepared=True)
+        for w in self.w:
+            w.grad = None
+
+    def results(self) -> list[Any]:
+        state = self.optimizer.state_dict()
+        kept = [state[name] for name in state if name.startswith("exp_avg")]
+        return [self.log.look(), state["step"], *(host(t).tolist() for t in kept)] + [
+            host(w).tolist() for w in self.w
+        ]
+
+
+def test_whole_training_steps_have_the_bits_of_doing_them_anew():
+    plain = Training()
+    for step in range(1, 6):
+        plain.prepare(step)
+        plain()
+        plain.log.keep()
+    expected = plain.results()
+    recorded = Training()
+    recorded.prepare(1)
+    recorded()  # makes what later steps find: moments, the rows of the log
+    recorded.log.keep()
+    recorded.prepare(2)
+    size = needed(recorded)
+    recorded.log.keep()
+    recorded.prepare(3)
+    graph = record(recorded, size)
+    graph.start()
+    recorded.log.keep()
+    for step in range(4, 6):
+        recorded.prepare(step, shift=step - 3)
+        graph.start()
+        recorded.optimizer.count_step()
+        recorded.log.keep()
+    assert recorded.results() == expected
 
 
 def test_what_the_host_gave_is_kept_as_it_was():
