@@ -137,9 +137,9 @@ __device__ inline void load_gradient(const One<T>& one, std::int64_t i,
 }
 
 template <typename Rule, typename T>
-__device__ inline void update(const Numbers& n, const One<T>& one,
-                              const Coefficients& c, float grad_scale,
-                              std::int64_t i, std::int64_t count) {
+__device__ inline void update(const One<T>& one, const Coefficients& c,
+                              float grad_scale, std::int64_t i,
+                              std::int64_t count) {
   constexpr int kN = kPack<T>;
   float g[kN], m[kN], v[kN], x[kN];
   load_gradient(one, i, count, g);
@@ -150,6 +150,9 @@ __device__ inline void update(const Numbers& n, const One<T>& one,
   } else {
     load_pack(one.param + i, count, one.aligned, x);
   }
+  // Read again for each pack: they are in the nearest cache, and kept across
+  // the loop they would be a few registers too many.
+  const Numbers n = numbers_for(one, c);
 #pragma unroll
   for (int k = 0; k < kN; ++k) {
     g[k] = Rule::gradient(n, g[k] * grad_scale, x[k]);
@@ -174,14 +177,13 @@ __global__ void __launch_bounds__(kThreads)
   int which = 0;
   while (blockIdx.x >= batch.first_block[which + 1]) ++which;
   const One<T>& one = batch.all[which];
-  const Numbers n = numbers_for(one, c);
   const std::int64_t begin =
       std::int64_t{blockIdx.x - batch.first_block[which]} * kChunk;
   const std::int64_t end =
       begin + kChunk < one.numel ? begin + kChunk : one.numel;
   for (std::int64_t i = begin + threadIdx.x * kPack<T>; i < end;
        i += kThreads * kPack<T>) {
-    update<Rule>(n, one, c, grad_scale, i, end - i);
+    update<Rule>(one, c, grad_scale, i, end - i);
   }
 }
 
