@@ -38,11 +38,12 @@ class _Shape:
 class RecordedSteps:
     """Does training steps, and starts a step whole where one of its shape was before.
 
-    Batches are made up to few shapes (``model.prepare()``). The first step of a shape
-    is done as any other, and says how much memory it takes; the second is recorded and
-    then started; for all later ones nothing but the batch, the numbers of the optimizer
-    and the place in the random streams goes to the device, and the host does nothing
-    else. What a step computes does not depend on whether it was recorded.
+    Batches are made up to few shapes (``model.prepare()``). The first step of all is
+    done as any other. So is the first of a shape, which says how much memory it takes;
+    the second is recorded and then started. For all later ones nothing but the batch,
+    the numbers of the optimizer and the place in the random streams goes to the device,
+    and the host does nothing else. What a step computes does not depend on whether it
+    was recorded.
 
     Args:
         model: of text, with a task, on a GPU; its parameters stay where they are.
@@ -58,6 +59,7 @@ class RecordedSteps:
         self.max_norm = max_norm
         self.parameters = list(model.parameters())
         self._core, self._device = _core, model.device
+        self._warm = False  # whether all is there that a first step makes for good
         self._shapes: OrderedDict[str, _Shape] = OrderedDict()
         self._shift = _core.Tensor(np.zeros(1, np.int64), device=self._device)
 
@@ -89,6 +91,10 @@ class RecordedSteps:
             runtime.set_core_random_state((seed, offset + shape.streams))
             return
         self._shift_streams(0)
+        if not self._warm:
+            self._forward_backward_update(shape, prepared)
+            self._warm = True
+            return
         first = shape.bytes is None
         if first:
             shape.graph.measure()
