@@ -283,8 +283,11 @@ class FakeCoreAdamW:
     def set_group(self, group: int, lr: float, weight_decay: float) -> None:
         self.settings[group] = (lr, weight_decay)
 
-    def step(self, grad_scale: float = 1.0, scale: Any = None) -> None:
+    def step(
+        self, grad_scale: float = 1.0, scale: Any = None, prepared: bool = False
+    ) -> None:
         assert scale is None, "on a CPU the host knows the factor"
+        assert not prepared, "on a CPU nothing is recorded"
         self.count += 1
         one, two = self.betas
         for i, p in enumerate(self.params):
