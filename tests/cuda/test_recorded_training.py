@@ -111,10 +111,13 @@ def never_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordedSteps, "_do", do)
 
 
-@pytest.mark.parametrize("options", [{}, {"gradient_checkpointing": True}], ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
-    "name", ["BertForSequenceClassification", "RobertaForMaskedLM"]
+    ("name", "dtype", "options"),
+    [
+        ("BertForSequenceClassification", "float32", {}),
+        ("BertForSequenceClassification", "bfloat16", {"gradient_checkpointing": True}),
+        ("RobertaForMaskedLM", "bfloat16", {}),
+    ],
 )
 def test_recorded_steps_give_the_bits_of_others(
     name: str,
