@@ -38,5 +38,5 @@ test_package() {
   PYTHONPATH=$folder "$python" -c \
     'import evolving_attention._core as c; print("under test:", c.__file__)'
   PYTHONPATH=$folder PYTHONDONTWRITEBYTECODE=1 \
-    "$python" -m pytest -q -n "$(nproc)" -p no:cacheprovider "$@"
+    "$python" -m pytest -q -n "$(nproc)" --dist worksteal -p no:cacheprovider "$@"
 }
