@@ -4,6 +4,7 @@
 # ninja and the test requirements (default: python3).
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 python=${PYTHON:-python3}
+export CXX=${CXX:-g++} # by the name that pip builds take, which ccache goes by too
 
 # configure FOLDER [CMAKE ARGUMENTS]: what it says lies in FOLDER/cmake.log.
 configure() {
