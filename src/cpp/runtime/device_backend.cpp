@@ -94,36 +94,6 @@ std::unique_ptr<Communicator> DeviceBackend::communicator(int, int, int,
   return nullptr;
 }
 
-void DeviceBackend::measure(int index) {
-  fail<BackendUnavailable>("record",
-                           "{}: such devices cannot record work; do it step by "
-                           "step, or use device=\"cuda\"",
-                           description(index));
-}
-
-std::size_t DeviceBackend::measured(int index) {
-  measure(index);
-  return 0;
-}
-
-void DeviceBackend::record(int index, std::size_t) { measure(index); }
-
-std::unique_ptr<RecordedWork> DeviceBackend::recorded(int index) {
-  measure(index);
-  return nullptr;
-}
-
-void DeviceBackend::cancel_recording(int) noexcept {}
-
-bool DeviceBackend::records(int) const { return false; }
-
-void DeviceBackend::after_recording(int, std::function<void()> fn) noexcept {
-  try {
-    fn();
-  } catch (const Error&) {
-  }
-}
-
 void register_device_probe(DeviceType type, ProbedBackend (*probe)()) {
   table()[static_cast<std::size_t>(type)].probe = probe;
 }

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,16 +13,6 @@
 namespace ea {
 
 class Communicator;
-
-// Work of a device that was written down: see DeviceBackend::record(). It may
-// be let go of at any time, while it runs too.
-class RecordedWork {
- public:
-  virtual ~RecordedWork() = default;
-  // All of it once more, in the device's order; returns at once. It finds what
-  // lies in memory then: tensors are changed in place to give it other values.
-  virtual void start() = 0;
-};
 
 // All devices of one type; `index` numbers them from 0. Work runs in the order
 // in which it was handed over, per device: what a kernel was started on may be
@@ -72,38 +61,6 @@ class DeviceBackend {
   virtual std::unique_ptr<Communicator> communicator(int index, int size,
                                                      int rank,
                                                      const std::string& id);
-
-  // Work that is the same step after step is written down once and started
-  // again as a whole. That is between the device and one thread: what others
-  // hand over meanwhile is done as ever. These throw BackendUnavailable where
-  // devices cannot, and DeviceError where a measurement or recording is under
-  // way already, or is not.
-
-  // Counts from now on what memory this thread's work takes,
-  virtual void measure(int index);
-  // and ends that: the bytes that record() needs for the same work.
-  virtual std::size_t measured(int index);
-
-  // This thread's work is from now on not done but written down. Its memory is
-  // `bytes` that the recording keeps; recordings of a device, which never run
-  // at the same time, share theirs. Memory of before may be freed, which
-  // happens when the recording has ended, and must not be: the recorded work
-  // finds there what it finds. What a recording cannot hold throws DeviceError,
-  // here and again in recorded(): copies from the host and to it, between
-  // devices and between ranks; waiting; exchange with other libraries; more
-  // memory than `bytes`.
-  virtual void record(int index, std::size_t bytes);
-  // Ends that. Throws DeviceError where something could not be recorded, or
-  // memory of the recording is still held: results belong into tensors that
-  // were there before. The device is then as if nothing had been recorded.
-  virtual std::unique_ptr<RecordedWork> recorded(int index);
-  // Ends what this thread measures or records, if it does: after an exception.
-  virtual void cancel_recording(int index) noexcept;
-  // Whether this thread's work is being written down.
-  virtual bool records(int index) const;
-  // Calls fn now, or when what this thread records has ended: for destructors
-  // that need what a recording refuses. What fn throws is dropped.
-  virtual void after_recording(int index, std::function<void()> fn) noexcept;
 };
 
 // What a look for devices found: a backend, or why there is none: what was

@@ -15,6 +15,7 @@
 #include "runtime/check.h"
 #include "runtime/env.h"
 #include "runtime/fork.h"
+#include "runtime/signals.h"
 
 namespace ea {
 
@@ -94,6 +95,7 @@ class Pool {
   static constexpr int kSpins = 4000;
 
   void loop() {
+    const SignalsBlocked blocked;  // signals are for the program's own threads
     std::uint64_t seen = 0;
     for (;;) {
       wait_for_change(seen);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/onednn/problem.h"
 #include "kernels/cpu/onednn/transpose.h"
 #include "runtime/check.h"
+#include "runtime/signals.h"
 #include "runtime/threads.h"
 #include "tensor/storage.h"
 
@@ -64,6 +65,11 @@ void f32_tile(const Problem& p, std::int64_t batch, const Rectangle& r) {
 
 void f32_tiles_product(const Problem& p) {
   const Tiles tiles = f32_tiles(p);
+  // For most shapes sgemm runs a kernel that uses the stack pointer as a plain
+  // register: while it points into the heap, a signal handler would write its
+  // frame over other blocks of malloc's. Workers block signals for good, the
+  // caller once for all its tiles.
+  const SignalsBlocked blocked;
   parallel_for(p.batch * tiles.count(), [&](std::int64_t job) {
     f32_tile(p, job / tiles.count(), tile_at(p, tiles, job % tiles.count()));
   });
