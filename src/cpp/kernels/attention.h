@@ -8,7 +8,8 @@ namespace ea {
 
 // S[h, i, j] = scale q_i^h . k_j^h for each sequence. q [total queries, heads *
 // d], k [total keys, heads * d], head h in columns h d .. (h+1) d; last stride
-// 1, row strides free. scores: flat maps in `layout`.
+// 1, row strides free. scores: flat maps in `layout`, which says what cells
+// exist; so for all below.
 struct AttentionScores {
   static constexpr const char* name = "attention_scores";
   struct Args {

@@ -9,16 +9,13 @@ namespace ea {
 
 // y[i] = x[i] / (1 - p) if kept, else 0. Element i of the contiguous tensor is
 // kept iff word i % 4 of philox(seed, stream, i / 4) >= dropout_threshold(p)
-// (runtime/philox.h): no mask is stored. 0 <= p < 1. y may be x. With `shift`,
-// int64 [1] beside the tensors and read when the kernel runs, the stream is
-// stream + shift[0] (mod 2^64).
+// (runtime/philox.h): no mask is stored. 0 <= p < 1. y may be x.
 struct Dropout {
   static constexpr const char* name = "dropout";
   struct Args {
     TensorView x, y;
     double p;
     std::uint64_t seed, stream;
-    TensorView shift = {};  // optional
   };
 };
 

@@ -1,6 +1,7 @@
 // Contract: the evolving step of attention maps in closed form.
 #pragma once
 
+#include "kernels/map_conv.h"
 #include "kernels/map_layout.h"
 #include "tensor/tensor_view.h"
 
@@ -12,10 +13,10 @@ struct EvolveCoefficients {
 };
 
 // M: carried map of the previous layer (undefined where a = p = 0), S: scores
-// of this layer, Conv: the convolution of kernels/map_conv.h with its bias. All
-// maps flat in `layout`. Evolving Attention (Wang et al., ICML 2021, Eq. 4) is
-// a = alpha, b = 1 - alpha, p = alpha (1 - beta), s = (1 - alpha)(1 - beta),
-// w = beta.
+// of this layer, Conv: the convolution of kernels/map_conv.h with its bias and
+// shift. All maps flat in `layout`, which says what cells exist. Evolving
+// Attention (Wang et al., ICML 2021, Eq. 4) is a = alpha, b = 1 - alpha, p =
+// alpha (1 - beta), s = (1 - alpha)(1 - beta), w = beta.
 struct EvolveForward {
   static constexpr const char* name = "evolve_forward";
   struct Args {
@@ -24,6 +25,7 @@ struct EvolveForward {
     TensorView out;
     EvolveCoefficients c;
     MapLayout layout;
+    MapShift shift = {};
   };
 };
 
@@ -40,6 +42,7 @@ struct EvolveBackward {
     TensorView dscores, dweight, dbias;
     EvolveCoefficients c;
     MapLayout layout;
+    MapShift shift = {};
   };
 };
 

@@ -13,7 +13,8 @@ namespace ea {
 // What both directions are told. q [total queries, heads * d], k, v [total
 // keys, heads * d] as in kernels/attention.h: last stride 1, row strides free.
 // previous: flat maps, undefined where a = p = 0; weight, bias: those of the
-// convolution, undefined where w = 0. Both may round a map that goes into a
+// convolution, undefined where w = 0. score_bias: flat maps B that are added to
+// the scores. Both directions may round a map that goes into a
 // product (dropout(P), dS) to the type of the tensors, as ops that store it do.
 struct FusedAttention {
   TensorView q, k, v;
@@ -24,18 +25,19 @@ struct FusedAttention {
   double softmax_scale;  // t
   double p;              // dropout, 0 <= p < 1
   std::uint64_t seed, stream;
-  MapLayout layout;
-  TensorView shift =
-      {};  // of the stream, as kernels/dropout.h has it; optional
+  MapLayout layout;            // says what cells exist
+  MapShift shift = {};         // of the convolution
+  TensorView score_bias = {};  // optional
 };
 
-// S = scale Q K^T; I = a M + b S; Z = Conv(I); L = p M + s S + w ReLU(Z),
+// S = scale Q K^T + B; I = a M + b S; Z = Conv(I); L = p M + s S + w ReLU(Z),
 // rounded to the type of the tensors; P = softmax(t L); y = dropout(P) V, where
 // cell i of the flat maps is dropped as element i of kernels/dropout.h is.
 // carry: L. For row (h, i) of sequence b, number heads q_offsets[b] + h n_q +
 // i: statistics [rows, 2] (float64 for float64, else float32): the greatest t L
 // and 1 / sum of exp(t L - greatest); gates, uint8 [gate_bytes()]: bit j % 8 of
-// byte gate_byte(first cell of the row, row) + j / 8 is set unless Z <= 0.
+// byte gate_byte(first cell of the row, row) + j / 8 is set unless Z <= 0. A
+// row in which no cell exists has statistics 0 and 0.
 struct FusedAttentionForward {
   static constexpr const char* name = "fused_attention_forward";
   struct Args {
@@ -47,8 +49,8 @@ struct FusedAttentionForward {
 
 // All gradients from that of y and, if there is one, of the carry. carry may be
 // left out where w = 0: L is computed again. dprevious is undefined where
-// previous is, or not wanted; dweight and dbias where w = 0; all others are
-// fully written, dq, dk, dv contiguous.
+// previous is, or not wanted; dscore_bias (dS) likewise; dweight and dbias
+// where w = 0; all others are fully written, dq, dk, dv contiguous.
 struct FusedAttentionBackward {
   static constexpr const char* name = "fused_attention_backward";
   struct Args {
@@ -58,6 +60,7 @@ struct FusedAttentionBackward {
     TensorView statistics, gates;
     TensorView dq, dk, dv;
     TensorView dprevious, dweight, dbias;  // optional
+    TensorView dscore_bias = {};           // optional
   };
 };
 

@@ -24,7 +24,6 @@ struct LayerNormForward {
     double eps;
     double p = 0.0;  // of dropout
     std::uint64_t seed = 0, stream = 0;
-    TensorView shift = {};  // optional, as kernels/dropout.h has it
   };
 };
 
@@ -40,7 +39,6 @@ struct LayerNormBackward {
     TensorView dresidual = {};  // given iff p > 0
     double p = 0.0;
     std::uint64_t seed = 0, stream = 0;
-    TensorView shift = {};  // optional, as kernels/dropout.h has it
   };
 };
 

@@ -6,16 +6,26 @@
 
 namespace ea {
 
+// Where the result Z of the centred convolution goes: cell (i, j) holds Z[i -
+// down, j - right], and 0 where i < down or j < right. Not negative.
+struct MapShift {
+  std::int64_t down = 0, right = 0;
+
+  bool none() const { return down == 0 && right == 0; }
+};
+
 // y[o, i, j] = bias[o] + sum_{c, u, v} weight[o, c, u, v] x[c, i + u - r, j + v
 // - r] for each sequence, r = (kernel_size - 1) / 2, cells outside the
 // sequence's own n_q x n_k map being zero (cross-correlation, stride 1). Heads
 // are channels: weight [heads, heads, k, k], k odd, bias [heads]; x, y flat
-// maps in `layout`. All of one dtype; sums in float32 (float64 for float64).
+// maps in `layout`, which says what cells exist. y is moved by `shift`. All of
+// one dtype; sums in float32 (float64 for float64).
 struct MapConvForward {
   static constexpr const char* name = "map_conv_forward";
   struct Args {
     TensorView x, weight, bias, y;
     MapLayout layout;
+    MapShift shift = {};
   };
 };
 
@@ -27,6 +37,7 @@ struct MapConvBackward {
     TensorView dy, x, weight;
     TensorView dx, dweight, dbias;  // each optional
     MapLayout layout;
+    MapShift shift = {};
   };
 };
 

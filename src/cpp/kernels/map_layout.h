@@ -14,11 +14,12 @@ namespace ea {
 // familiar contiguous [B, H, T, S]. The offsets lie on the CPU for every
 // device.
 //
-// With `on_device` a kernel of a device takes them from there instead, so that
-// work that is written down once serves other lengths: the offsets on the CPU
-// are then those of one example. The maps have room for `sequences` times
-// longest_q x longest_k cells in each head; those behind the last sequence's
-// are neither read nor written.
+// Which cells exist: key j of row i does where j < columns(b, i) and the mask,
+// if there is one, is not 0. Cells that do not exist hold 0 in every flat map
+// that a kernel writes (scores, evolved maps, carries, probabilities,
+// gradients); every kernel reads them as 0, whatever they hold, and they
+// receive no gradient. A softmax normalises over the cells that exist; a row
+// without any has probabilities 0.
 struct MapLayout {
   std::int64_t heads = 0;
   std::int64_t sequences = 0;
@@ -26,10 +27,8 @@ struct MapLayout {
   const std::int64_t* k_offsets = nullptr;  // [sequences + 1]
   const std::int64_t* cell_offsets =
       nullptr;  // [sequences + 1], sums of n_q n_k
-  // Optional, int64 [3, sequences + 1]: q_offsets, k_offsets, cell_offsets.
-  TensorView on_device = {};
-  // The most queries and keys that a sequence may then have.
-  std::int64_t longest_q = 0, longest_k = 0;
+  bool causal = false;
+  TensorView key_mask = {};  // optional, uint8 [total keys]
 
   std::int64_t n_q(std::int64_t b) const {
     return q_offsets[b + 1] - q_offsets[b];
@@ -37,12 +36,27 @@ struct MapLayout {
   std::int64_t n_k(std::int64_t b) const {
     return k_offsets[b + 1] - k_offsets[b];
   }
+  // How many keys row i of sequence b may see. With fewer queries than keys the
+  // rows are the last n_q of n_k: those that a decoder with a cache computes.
+  std::int64_t columns(std::int64_t b, std::int64_t i) const {
+    return columns_of(causal, n_q(b), n_k(b), i);
+  }
+  static constexpr std::int64_t columns_of(bool causal, std::int64_t n_q,
+                                           std::int64_t n_k, std::int64_t i) {
+    const std::int64_t seen = i + 1 + n_k - n_q;
+    if (!causal || seen > n_k) return n_k;
+    return seen < 0 ? 0 : seen;
+  }
+  // Whether every cell exists.
+  bool dense() const { return !causal && !key_mask.defined(); }
+  // The mask of the keys of sequence b, or null.
+  const std::uint8_t* mask(std::int64_t b) const {
+    return key_mask.defined() ? key_mask.as<std::uint8_t>() + k_offsets[b]
+                              : nullptr;
+  }
   // First element of the maps of sequence b.
   std::int64_t begin(std::int64_t b) const { return heads * cell_offsets[b]; }
-  std::int64_t numel() const {
-    return heads * (on_device.defined() ? sequences * longest_q * longest_k
-                                        : cell_offsets[sequences]);
-  }
+  std::int64_t numel() const { return heads * cell_offsets[sequences]; }
 };
 
 }  // namespace ea

@@ -7,16 +7,14 @@
 namespace ea {
 
 // y = softmax over keys of (scale x), for each head and query row of each
-// sequence; x, y flat maps in `layout`. key_mask: uint8 [total keys], optional;
-// a key with 0 gets probability exactly 0, and a row without any allowed key is
-// all zeros. A row that holds a NaN or +inf at an allowed key becomes NaN.
+// sequence; x, y flat maps in `layout`. Cells that do not exist (there) get
+// probability exactly 0, and a row without any is all zeros. A row that holds a
+// NaN or +inf in a cell that exists becomes NaN.
 // Softmax of a [rows, width] matrix is one sequence with one head.
 struct SoftmaxForward {
   static constexpr const char* name = "softmax_forward";
   struct Args {
-    TensorView x;
-    TensorView key_mask;  // optional
-    TensorView y;
+    TensorView x, y;
     double scale;
     MapLayout layout;
   };

@@ -18,7 +18,7 @@ struct RecordLoss {
 
 // scale = min(1, max_norm / (sqrt(sum_of_squares) + 1e-6)), or 1 where max_norm
 // is 0; NaN unless the loss, the sum and `previous`, the scale of the step
-// before, are all finite. Single numbers, float64; scale may be previous.
+// before, are all finite. Single numbers, float64.
 struct StepScale {
   static constexpr const char* name = "step_scale";
   struct Args {

@@ -8,6 +8,13 @@
 
 namespace ea {
 
+namespace {
+
+// So that the bytes of any dtype can be counted.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 59;
+
+}  // namespace
+
 Shape::Shape(std::span<const std::int64_t> dims) {
   EA_CHECK(dims.size() <= kMaxRank, "shape", "at most {} axes, got {}",
            kMaxRank, dims.size());
@@ -20,7 +27,10 @@ std::int64_t Shape::at(int axis) const {
 
 std::int64_t Shape::numel() const {
   std::int64_t n = 1;
-  for (const std::int64_t dim : *this) n *= dim;
+  for (const std::int64_t dim : *this) {
+    EA_CHECK(!__builtin_mul_overflow(n, dim, &n) && n <= kMostElements, "shape",
+             "{} has more elements than memory has addresses", *this);
+  }
   return n;
 }
 

@@ -78,7 +78,6 @@ Tensor clone(const Tensor& t);       // always new memory, contiguous
 void copy_into(const Tensor& from, const Tensor& to);  // same shape and dtype,
                                                        // any two devices
 Tensor cast(const Tensor& t, DType dtype);             // t itself when equal
-// t itself when it is there; its twin, where it has one (tensor/residents.h).
-Tensor to_device(const Tensor& t, Device device);
+Tensor to_device(const Tensor& t, Device device);      // t itself when there
 
 }  // namespace ea

@@ -26,6 +26,7 @@ bool narrow(const TensorView& view) {
 }
 
 bool narrow_y(const auto& args) { return narrow(args.y); }
+bool narrow_dy(const auto& args) { return narrow(args.dy); }
 bool narrow_x(const auto& args) { return narrow(args.x); }
 bool narrow_dx(const auto& args) { return narrow(args.dx); }
 bool narrow_logits(const auto& args) { return narrow(args.logits); }
@@ -34,6 +35,9 @@ bool narrow_in(const auto& args) { return narrow(args.in.q); }
 bool narrow_v(const auto& args) { return narrow(args.v); }
 bool narrow_weight(const auto& args) { return narrow(args.weight); }
 bool any_dtype(const auto&) { return true; }
+// Copies take float64 too.
+bool floating_y(const auto& args) { return is_floating(args.y.dtype); }
+bool floating_maps(const auto& args) { return is_floating(args.flat.dtype); }
 
 bool narrow_list(const SumOfSquares::Args& args) {
   for (const TensorView& x : *args.xs) {
@@ -42,9 +46,7 @@ bool narrow_list(const SumOfSquares::Args& args) {
   return true;
 }
 
-// Numbers beside the tensors are for devices that work at their own pace.
 bool narrow_parameters(const auto& args) {
-  if (args.numbers.defined()) return false;
   for (const AdamWTensor& one : *args.tensors) {
     if (!narrow(one.param) || one.grad.dtype != one.param.dtype) return false;
   }
@@ -78,6 +80,7 @@ void register_cpu_kernels() {
                             b::cross_entropy_backward, narrow_logits);
   add<AdamW>(a::adamw, b::adamw, narrow_parameters);
   add<RAdam>(a::radam, b::radam, narrow_parameters);
+  add<SGD>(a::sgd, b::sgd, narrow_parameters);
   add<AttentionScores>(a::attention_scores, b::attention_scores, narrow_q);
   add<AttentionScoresBackward>(a::attention_scores_backward,
                                b::attention_scores_backward, narrow_q);
@@ -94,6 +97,12 @@ void register_cpu_kernels() {
                           narrow_v);
   add<Conv1dForward>(a::conv1d_forward, b::conv1d_forward, narrow_weight);
   add<Conv1dBackward>(a::conv1d_backward, b::conv1d_backward, narrow_weight);
+  add<RelativeCells>(a::relative_cells, b::relative_cells, floating_y);
+  add<RelativeSums>(a::relative_sums, b::relative_sums, narrow_y);
+  add<UnpackMaps>(a::unpack_maps, b::unpack_maps, floating_maps);
+  add<PackMaps>(a::pack_maps, b::pack_maps, floating_maps);
+  add<PairSum>(a::pair_sum, b::pair_sum, narrow_y);
+  add<PairSumBackward>(a::pair_sum_backward, b::pair_sum_backward, narrow_dy);
   add<MapConvForward>(a::map_conv_forward, b::map_conv_forward, narrow_weight);
   add<MapConvBackward>(a::map_conv_backward, b::map_conv_backward,
                        narrow_weight);

@@ -28,20 +28,36 @@ struct TokenRows {
   }
 };
 
+// A map in memory as an operand, 0 where no cell exists.
+template <typename E, bool kAlong>
+struct MapOperand : StoredOperand<E, kAlong> {
+  MapBlock at;
+
+  __device__ void load(std::int64_t row, std::int64_t column,
+                       float (&v)[kSpan]) const {
+    StoredOperand<E, kAlong>::load(row, column, v);
+    if (at.dense()) return;
+#pragma unroll
+    for (int i = 0; i < kSpan; ++i) {
+      if (column + i < at.keys && !at.exists(row, column + i)) v[i] = 0.0f;
+    }
+  }
+};
+
 // Flat maps of E in memory.
 template <typename E>
 struct StoredMaps {
   const E* data;
 
   template <bool kAlong>
-  __device__ StoredOperand<E, kAlong> operand(const MapBlock& at,
-                                              std::int64_t h) const {
-    return {data + at.row(h, 0), at.keys, at.queries, at.keys};
+  __device__ MapOperand<E, kAlong> operand(const MapBlock& at,
+                                           std::int64_t h) const {
+    return {{data + at.row(h, 0), at.keys, at.queries, at.keys}, at};
   }
 };
 
 // Maps [queries, keys] = left right^T of rows of queries and keys; store takes
-// (cell, sum).
+// (cell, whether it exists, sum).
 template <typename T, typename Store>
 struct MapForm {
   TokenRows<T> left, right;
@@ -59,7 +75,7 @@ struct MapForm {
   }
   __device__ void store(const MapBlock& at, std::int64_t h, std::int64_t i,
                         std::int64_t j, float sum) const {
-    to(at.row(h, i) + j, sum);
+    to(at.row(h, i) + j, at.exists(i, j), sum);
   }
 };
 
@@ -114,8 +130,8 @@ template <typename E>
 struct StoreScaled {
   E* to;
   float scale;
-  __device__ void operator()(std::int64_t cell, float sum) const {
-    to[cell] = E(scale * sum);
+  __device__ void operator()(std::int64_t cell, bool exists, float sum) const {
+    to[cell] = E(exists ? scale * sum : 0.0f);
   }
 };
 

@@ -27,7 +27,6 @@ __global__ void __launch_bounds__(kConvThreads, 4)
   const MapBlock at = blocks.find(blockIdx.x);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const std::int64_t groups = (at.keys + kWarp - 1) / kWarp;
-  if (groups == 0) return;
   const std::int64_t job = at.number * (kConvThreads / kWarp) +
                            static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t i = job / groups, j = job % groups * kWarp + lane;
@@ -39,11 +38,13 @@ __global__ void __launch_bounds__(kConvThreads, 4)
     for (int c = 0; mine && c < s.heads; ++c) {
       for (int tap = 0; tap < s.taps(); ++tap) {
         z += weights(s, o, c, tap) *
-             cell_or_zero(at, source, c, i + tap / s.kernel - s.radius(),
-                          j + tap % s.kernel - s.radius());
+             cell_or_zero(at, source, c,
+                          i + weights.down() + tap / s.kernel - s.radius(),
+                          j + weights.right() + tap % s.kernel - s.radius());
       }
     }
     z += weights.bias_of(o);
+    if (mine) z = weights.result(at, i, j, z);
     if (mine) work.finish(at, o, i, j, work.meet(z, 0.0f));
     if constexpr (Work::kGates) {
       const unsigned open = __ballot_sync(kAllLanes, mine && !(z <= 0.0f));
@@ -55,12 +56,12 @@ __global__ void __launch_bounds__(kConvThreads, 4)
 }
 
 // A block has one weight (o, c, u, v), or behind them one bias, and walks the
-// cells of all sequences of the launch: dweight = sum G[o, i, j] X[c, i + u -
-// r, j + v - r], dbias = sum G[o].
+// cells of all sequences of the launch: dweight = sum G[o, i + down, j + right]
+// X[c, i + u - r, j + v - r], dbias = sum G[o].
 template <typename G, typename X>
 __global__ void __launch_bounds__(kConvThreads, 4)
-    direct_weights_kernel(MapBlocks blocks, ConvShape s, G g, X x,
-                          float* dweight, float* dbias) {
+    direct_weights_kernel(MapBlocks blocks, ConvShape s, MapShift shift, G g,
+                          X x, float* dweight, float* dbias) {
   EA_SHARED(float, partial, kWarp);
   const std::int64_t weights = std::int64_t{s.heads} * s.heads * s.taps();
   const std::int64_t e = blockIdx.x;
@@ -76,8 +77,9 @@ __global__ void __launch_bounds__(kConvThreads, 4)
       const std::int64_t i = cell / at.keys, j = cell % at.keys;
       const float right =
           bias ? 1.0f
-               : cell_or_zero(at, x, c, i + tap / s.kernel - s.radius(),
-                              j + tap % s.kernel - s.radius());
+               : cell_or_zero(at, x, c,
+                              i - shift.down + tap / s.kernel - s.radius(),
+                              j - shift.right + tap % s.kernel - s.radius());
       total += g(at, o, i, j) * right;
     }
   }
@@ -104,8 +106,8 @@ void run_direct_conv(const MapLayout& layout, const ConvShape& shape,
 // dweight and dbias, each optional.
 template <typename T, typename G, typename X>
 void run_direct_weights(const MapLayout& layout, const ConvShape& shape,
-                        const G& g, const X& x, const TensorView& dweight,
-                        const TensorView& dbias) {
+                        const MapShift& shift, const G& g, const X& x,
+                        const TensorView& dweight, const TensorView& dbias) {
   const std::int64_t heads = shape.heads;
   const std::int64_t weights = heads * heads * shape.taps();
   const std::int64_t most = layout.sequences / MapRows::kMost + 1;
@@ -116,7 +118,7 @@ void run_direct_weights(const MapLayout& layout, const ConvShape& shape,
       layout, [](std::int64_t, std::int64_t) { return 1; },
       [&](const MapBlocks& blocks, unsigned) {
         launch(current_stream(), blocks_for(weights + heads, 1), kConvThreads,
-               0, direct_weights_kernel<G, X>, blocks, shape, g, x,
+               0, direct_weights_kernel<G, X>, blocks, shape, shift, g, x,
                dw.data() + launches * weights, db.data() + launches * heads);
         ++launches;
       });

@@ -13,11 +13,27 @@ inline constexpr int kConvWarps = kConvThreads / kWarp;
 
 // weight [heads, heads, k, k]; turned: as the gradient of the input takes it,
 // outputs and inputs exchanged and the taps in reverse. bias: null for none.
+// shift: of the convolution's result; the gradient goes the other way.
 template <typename T>
 struct ConvWeights {
   const T* weight;
   const T* bias;
   bool turned;
+  MapShift shift = {};
+
+  // The rows (columns) from a cell of the result to the middle of its taps.
+  __device__ std::int64_t down() const {
+    return turned ? shift.down : -shift.down;
+  }
+  __device__ std::int64_t right() const {
+    return turned ? shift.right : -shift.right;
+  }
+  // What a cell gets of the sum z.
+  __device__ float result(const MapBlock& at, std::int64_t i, std::int64_t j,
+                          float z) const {
+    const bool moved_in = !turned && (i < shift.down || j < shift.right);
+    return moved_in || !at.exists(i, j) ? 0.0f : z;
+  }
 
   __device__ float operator()(const ConvShape& s, int out, int in,
                               int tap) const {
@@ -68,15 +84,18 @@ __device__ inline void stage_weights(const ConvShape& s,
   }
 }
 
-// Convolves a window: meet(output head, row, column, z) for every cell of the
-// block, by one thread each, and, where kGates, gates(head, row, first column,
+// Convolves a window: result(row, column, sum) gives z, which goes to
+// meet(output head, row, column, z) for every cell of the block, by one thread
+// each, and, where kGates, gates(head, row, first column,
 // byte) with a bit for each of eight neighbours, set unless z <= 0. float32: a
 // lane has one cell and four outputs at a time.
-template <int kCount, bool kGates, typename Meet, typename Gates>
+template <int kCount, bool kGates, typename Result, typename Meet,
+          typename Gates>
 __device__ inline void convolve(const ConvShape& s, const float* window,
                                 const std::uint32_t* staged,
                                 const ConvWeights<float>& weights,
-                                const Meet& meet, const Gates& gates) {
+                                const Result& result, const Meet& meet,
+                                const Gates& gates) {
   constexpr int kOutputs = 4;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int groups = (s.columns + kWarp - 1) / kWarp;
@@ -106,6 +125,7 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
     for (int o = 0; o < kOutputs; ++o) {
       if (first + o >= s.heads) break;
       z[o] += weights.bias_of(first + o);
+      if (mine) z[o] = result(row, column, z[o]);
       if (mine) meet(first + o, row, column, z[o]);
       if constexpr (kGates) {
         const unsigned open = __ballot_sync(kAllLanes, mine && !(z[o] <= 0.0f));
@@ -147,11 +167,13 @@ __device__ inline uint2 parts_of_heads(const ConvShape& s, const float* cell,
 // bfloat16, of a window in parts: Z [16 outputs, 8 cells] = sum over taps of
 // W_tap [16, 16 inputs] X_tap [16, 8 shifted cells]; a warp has 32 neighbours
 // at a time.
-template <int kCount, bool kGates, typename Meet, typename Gates>
+template <int kCount, bool kGates, typename Result, typename Meet,
+          typename Gates>
 __device__ inline void convolve(const ConvShape& s, const float* window,
                                 const std::uint32_t* staged,
                                 const ConvWeights<bfloat16>& weights,
-                                const Meet& meet, const Gates& gates) {
+                                const Result& result, const Meet& meet,
+                                const Gates& gates) {
   constexpr int kGroup = kWarp / kTileN;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int groups = (s.columns + kWarp - 1) / kWarp;
@@ -196,8 +218,9 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
           const float bias = weights.bias_of(o);
 #pragma unroll
           for (int k = 0; k < 2; ++k) {
-            const float value = z[n].c[half * 2 + k] + bias;
-            meet(o, row, first + lane % 4 * 2 + k, value);
+            const int to = first + lane % 4 * 2 + k;
+            const float value = result(row, to, z[n].c[half * 2 + k] + bias);
+            meet(o, row, to, value);
             if (!(value <= 0.0f)) open |= 1u << (lane % 4 * 2 + k);
           }
         }
@@ -226,10 +249,10 @@ __global__ void __launch_bounds__(kConvThreads)
   float* const results = tile + shape.window();
   const MapBlock at = blocks.find(blockIdx.x);
   const std::int64_t across = (at.keys + shape.columns - 1) / shape.columns;
-  if (across == 0 || at.number / across * shape.rows() >= at.queries) return;
   const std::int64_t i0 = at.number / across * shape.rows();
   const std::int64_t j0 = at.number % across * shape.columns;
-  const Window window{i0 - shape.radius(), j0 - shape.radius(), kTileM,
+  const Window window{i0 + weights.down() - shape.radius(),
+                      j0 + weights.right() - shape.radius(), kTileM,
                       shape.width(), shape.heads};
   stage_weights(shape, weights, staged);
   work.fill(at, shape, window, tile, results);
@@ -243,6 +266,10 @@ __global__ void __launch_bounds__(kConvThreads)
   };
   convolve<Work::kCount, Work::kGates>(
       shape, tile, staged, weights,
+      [&](int row, int column, float z) {
+        const std::int64_t i = i0 + row, j = j0 + column;
+        return i < at.queries && j < at.keys ? weights.result(at, i, j, z) : z;
+      },
       [&](int o, int row, int column, float z) {
         float& kept = results[slot(o, row, column)];
         kept = work.meet(z, kept);

@@ -109,11 +109,11 @@ __device__ inline void add_bias(const ConvShape& s, const float* g,
 }
 
 // A block has some rows of a sequence and walks along the keys. G and X: what
-// fills windows (see FromCells).
+// fills windows (see FromCells); G lies where `shift` moves X's result.
 template <typename T, typename G, typename X>
-__global__ void __launch_bounds__(kConvThreads)
-    weights_kernel(MapBlocks blocks, ConvShape shape, G g, X x, float* dweight,
-                   float* dbias) {
+__global__ void __launch_bounds__(kConvThreads, 4)
+    weights_kernel(MapBlocks blocks, ConvShape shape, MapShift shift, G g, X x,
+                   float* dweight, float* dbias) {
   EA_DYNAMIC_SHARED(float, x_tile);
   float* const g_tile = x_tile + shape.window();
   float* const sums = g_tile + shape.results();
@@ -124,15 +124,15 @@ __global__ void __launch_bounds__(kConvThreads)
        e += kConvThreads) {
     sums[e] = 0.0f;
   }
-  // A block without rows leaves sums of 0.
-  const std::int64_t keys = i0 < at.queries ? at.keys : 0;
-  for (std::int64_t j0 = 0; j0 < keys; j0 += shape.columns) {
+  for (std::int64_t j0 = 0; j0 < at.keys; j0 += shape.columns) {
     __syncthreads();
     x.fill(at,
            Window{i0 - shape.radius(), j0 - shape.radius(), kTileM,
                   shape.width(), shape.heads},
            x_tile);
-    g.fill(at, Window{i0, j0, shape.rows(), shape.columns, shape.heads},
+    g.fill(at,
+           Window{i0 + shift.down, j0 + shift.right, shape.rows(),
+                  shape.columns, shape.heads},
            g_tile);
     __syncthreads();
     add_weights<G::kCount, X::kCount>(shape, g_tile, x_tile, sums, T());
@@ -160,27 +160,30 @@ inline ConvShape shape_of_weights(std::int64_t heads, std::int64_t kernel) {
 
 // dweight and dbias, each optional.
 template <typename T, typename G, typename X>
-void run_weights(const MapLayout& layout, std::int64_t kernel, const G& g,
-                 const X& x, const TensorView& dweight,
-                 const TensorView& dbias) {
+void run_weights(const MapLayout& layout, std::int64_t kernel,
+                 const MapShift& shift, const G& g, const X& x,
+                 const TensorView& dweight, const TensorView& dbias) {
   const ConvShape shape = shape_of_weights(layout.heads, kernel);
   if constexpr (requires { x.value; }) {
     if (shape.columns == 0) {
-      return run_direct_weights<T>(layout, shape, g.value, x.value, dweight,
-                                   dbias);
+      return run_direct_weights<T>(layout, shape, shift, g.value, x.value,
+                                   dweight, dbias);
     }
   }
   const std::int64_t weights = layout.heads * layout.heads * shape.taps();
   const auto count = [&](std::int64_t queries, std::int64_t keys) {
     return keys == 0 ? 0 : (queries + shape.rows() - 1) / shape.rows();
   };
-  const std::int64_t all = map_blocks(layout, count);
+  std::int64_t all = 0;
+  for (std::int64_t b = 0; b < layout.sequences; ++b) {
+    all += count(layout.n_q(b), layout.n_k(b));
+  }
   const Scratch<float> dw(current_stream(), all * weights);
   const Scratch<float> db(current_stream(), all * layout.heads);
   std::int64_t done = 0;
   for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned here) {
     launch(current_stream(), here, kConvThreads, weights_bytes(shape),
-           weights_kernel<T, G, X>, blocks, shape, g, x,
+           weights_kernel<T, G, X>, blocks, shape, shift, g, x,
            dw.data() + done * weights, db.data() + done * layout.heads);
     done += here;
   });

@@ -5,6 +5,7 @@
 #include "kernels/cuda/map_blocks.cuh"
 #include "kernels/cuda/parts.cuh"
 #include "kernels/cuda/shared_limits.h"
+#include "kernels/map_conv.h"
 
 namespace ea::cuda {
 
@@ -90,13 +91,17 @@ struct FromCells {
   }
 };
 
-// Maps as they lie in memory.
+// Maps as they lie in memory, 0 where no cell exists. Cells that `shift` moves
+// in count as missing.
 template <typename E>
 struct PlainCells {
   const E* data;
+  MapShift shift = {};
   __device__ float operator()(const MapBlock& block, int h, std::int64_t i,
                               std::int64_t j) const {
-    return static_cast<float>(data[block.row(h, i) + j]);
+    const bool there =
+        i >= shift.down && j >= shift.right && block.exists(i, j);
+    return there ? static_cast<float>(data[block.row(h, i) + j]) : 0.0f;
   }
 };
 

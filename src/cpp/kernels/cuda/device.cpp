@@ -2,12 +2,10 @@
 #include "kernels/cuda/device.h"
 
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/nccl.h"
-#include "kernels/cuda/recording.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/cuda/upload.h"
 #include "runtime/check.h"
@@ -22,12 +20,10 @@ struct Gpu {
   explicit Gpu(int index)
       : stream(stream_of(index)),
         memory(index, stream),
-        recorder(index, stream, memory),
         upload(index, stream),
         done(index) {}
   cudaStream_t stream;
   DeviceMemory memory;
-  Recorder recorder;
   Upload upload;
   Event done;  // of copies between devices
 };
@@ -54,9 +50,6 @@ std::string described(int index) {
                 facts.totalGlobalMem >> 30, facts.multiProcessorCount);
 }
 
-constexpr const char* kLends = "exchanges tensors with another library";
-constexpr const char* kAround = "do that before or after the recording";
-
 class Cuda final : public DeviceBackend {
  public:
   explicit Cuda(int count) {
@@ -78,7 +71,6 @@ class Cuda final : public DeviceBackend {
   }
   void reset_peak(int index) override { gpu(index).memory.reset_peak(); }
   void release_cached(int index) override {
-    refuse_recording(index, "gives memory back", kAround);
     gpu(index).memory.release_cached();
   }
   void set_limit(int index, std::int64_t bytes) override {
@@ -87,18 +79,12 @@ class Cuda final : public DeviceBackend {
 
   void copy_from_host(int index, void* to, const void* from,
                       std::size_t bytes) override {
-    refuse_recording(index, "reads the host's memory",
-                     "bring batches and numbers into tensors that were there "
-                     "before, by copy_() before each start");
     const UseDevice use(index);
     gpu(index).upload.copy(to, from, bytes);
   }
 
   void copy_to_host(int index, void* to, const void* from,
                     std::size_t bytes) override {
-    refuse_recording(index, "reads a tensor on the host",
-                     "keep it in a tensor that was there before, and read that "
-                     "after a start");
     const UseDevice use(index);
     const cudaStream_t stream = gpu(index).stream;
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
@@ -115,11 +101,8 @@ class Cuda final : public DeviceBackend {
     if (to_index == from_index) {
       return check_cuda(
           cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
-                          work_stream(to_index)),
+                          target.stream),
           "copy");
-    }
-    for (const int index : {to_index, from_index}) {
-      refuse_recording(index, "copies between devices", kAround);
     }
     Gpu& source = gpu(from_index);
     {
@@ -135,15 +118,12 @@ class Cuda final : public DeviceBackend {
   }
 
   std::intptr_t stream(int index) const override {
-    refuse_recording(index, kLends, kAround);
     return reinterpret_cast<std::intptr_t>(gpu(index).stream);
   }
   void precede(int index, std::intptr_t other) override {
-    refuse_recording(index, kLends, kAround);
     order(index, gpu(index).stream, reinterpret_cast<cudaStream_t>(other));
   }
   void follow(int index, std::intptr_t other) override {
-    refuse_recording(index, kLends, kAround);
     order(index, reinterpret_cast<cudaStream_t>(other), gpu(index).stream);
   }
 
@@ -154,26 +134,7 @@ class Cuda final : public DeviceBackend {
     return make_communicator(index, size, rank, id);
   }
 
-  void measure(int index) override { gpu(index).recorder.measure(); }
-  std::size_t measured(int index) override {
-    return gpu(index).recorder.measured();
-  }
-  void record(int index, std::size_t bytes) override {
-    gpu(index).recorder.record(bytes);
-  }
-  std::unique_ptr<RecordedWork> recorded(int index) override {
-    return gpu(index).recorder.recorded();
-  }
-  void cancel_recording(int index) noexcept override {
-    gpu(index).recorder.cancel();
-  }
-  bool records(int index) const override { return is_diverted(index); }
-  void after_recording(int index, std::function<void()> fn) noexcept override {
-    gpu(index).recorder.after(std::move(fn));
-  }
-
   void synchronize(int index) override {
-    refuse_recording(index, "waits for the device", kAround);
     const UseDevice use(index);
     check_cuda(cudaStreamSynchronize(gpu(index).stream), "synchronize");
   }
@@ -192,15 +153,11 @@ class Cuda final : public DeviceBackend {
 }  // namespace
 
 MemoryBlock allocate_on(int index, std::size_t bytes) {
-  return gpu(index).recorder.allocate(bytes);
+  return gpu(index).memory.allocate(bytes);
 }
 
 void deallocate_on(int index, MemoryBlock block) noexcept {
-  gpu(index).recorder.deallocate(block);
-}
-
-void refuse_recording(int index, const char* does, const char* instead) {
-  if (is_diverted(index)) gpu(index).recorder.refuse(does, instead);
+  gpu(index).memory.deallocate(block);
 }
 
 std::unique_ptr<DeviceBackend> make_backend(int count) {

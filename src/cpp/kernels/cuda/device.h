@@ -14,7 +14,4 @@ std::unique_ptr<DeviceBackend> make_backend(int count);
 MemoryBlock allocate_on(int index, std::size_t bytes);
 void deallocate_on(int index, MemoryBlock block) noexcept;
 
-// Throws DeviceError where this thread records work of a device: see Recorder.
-void refuse_recording(int index, const char* does, const char* instead);
-
 }  // namespace ea::cuda

@@ -30,7 +30,7 @@ void dropout(const Dropout::Args& args) {
     const T* x = args.x.as<T>();
     T* y = args.y.as<T>();
     launch(current_stream(), blocks_for(n, kThreads * kPack<T>), kThreads, 0,
-           dropout_kernel<T>, x, y, n, DropBits(args),
+           dropout_kernel<T>, x, y, n, DropBits(args.p, args.seed, args.stream),
            packs_aligned(x) && packs_aligned(y));
   });
 }

@@ -30,7 +30,7 @@ void evolve_forward(const EvolveForward::Args& args) {
     const MixedWindow<T, T> input{
         {args.previous.as<T>(), args.scores.as<T>(), args.c}};
     run_conv<T>(args.layout, args.weight.dim(-1),
-                {args.weight.as<T>(), args.bias.as<T>(), false},
+                {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
                 EvolvedWork<T, T>{{input}, args.out.as<T>()});
   });
 }
@@ -45,14 +45,16 @@ void evolve_backward(const EvolveBackward::Args& args) {
     const std::int64_t kernel = args.weight.dim(-1);
     const Scratch<float> g(current_stream(), args.layout.numel());
     run_conv<T>(args.layout, kernel,
-                {args.weight.as<T>(), args.bias.as<T>(), false},
+                {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
                 GateWork<T>{{input}, args.dout.as<T>(), g.data()});
     const PlainWindow<float> gated{{g.data()}};
-    run_conv<T>(args.layout, kernel, {args.weight.as<T>(), nullptr, true},
+    run_conv<T>(args.layout, kernel,
+                {args.weight.as<T>(), nullptr, true, args.shift},
                 EvolveGradientWork<PlainWindow<float>, T, T, T>{
                     gated, args.c, args.dout.as<T>(), args.dscores.as<T>(),
                     args.dprevious.as<T>()});
-    run_weights<T>(args.layout, kernel, gated, input, args.dweight, args.dbias);
+    run_weights<T>(args.layout, kernel, args.shift, gated, input, args.dweight,
+                   args.dbias);
   });
 }
 

@@ -6,7 +6,7 @@
 
 namespace ea::cuda {
 
-// I = a M + b S. S: the element type of the scores.
+// I = a M + b S, 0 where no cell exists. S: the element type of the scores.
 template <typename T, typename S>
 struct MixedCells {
   const T* previous;  // or null
@@ -15,6 +15,7 @@ struct MixedCells {
 
   __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
                               std::int64_t j) const {
+    if (!at.exists(i, j)) return 0.0f;
     const std::int64_t cell = at.row(h, i) + j;
     const float s = c.b * static_cast<float>(scores[cell]);
     return previous == nullptr ? s
@@ -53,7 +54,8 @@ struct EvolvedWork : MixedWork<T, S> {
                            ? 0.0f
                            : in.c.p * static_cast<float>(in.previous[cell]);
     const float s = in.c.s * static_cast<float>(in.scores[cell]);
-    out[cell] = T(kept + s + in.c.w * (z < 0.0f ? 0.0f : z));
+    const float l = kept + s + in.c.w * (z < 0.0f ? 0.0f : z);
+    out[cell] = T(at.exists(i, j) ? l : 0.0f);
   }
 };
 
@@ -67,7 +69,8 @@ struct EvolveGradientWork {
   EvolveNumbers c;
   const D* dl;
   S* dscores;
-  T* dprevious;  // or null
+  T* dprevious;              // or null
+  T* dscore_bias = nullptr;  // dS again
 
   __device__ auto source() const { return g.value; }
   __device__ void fill(const MapBlock& at, const ConvShape&,
@@ -78,8 +81,10 @@ struct EvolveGradientWork {
   __device__ void finish(const MapBlock& at, int h, std::int64_t i,
                          std::int64_t j, float di) const {
     const std::int64_t cell = at.row(h, i) + j;
-    const auto d = static_cast<float>(dl[cell]);
+    const bool exists = at.exists(i, j);
+    const float d = exists ? static_cast<float>(dl[cell]) : 0.0f;
     dscores[cell] = S(c.s * d + c.b * di);
+    if (dscore_bias != nullptr) dscore_bias[cell] = T(c.s * d + c.b * di);
     if (dprevious != nullptr) dprevious[cell] = T(c.p * d + c.a * di);
   }
 };

@@ -63,17 +63,19 @@ void convolved_logits(const FusedAttention& in, T* logits,
                       std::uint8_t* gates) {
   const MapLayout& layout = in.layout;
   const std::int64_t kernel = in.weight.dim(-1);
-  const ConvWeights<T> weights{in.weight.as<T>(), in.bias.as<T>(), false};
+  const ConvWeights<T> weights{in.weight.as<T>(), in.bias.as<T>(), false,
+                               in.shift};
   const ConvShape shape = shape_of_conv<T>(layout.heads, kernel);
-  if (shape.columns > 0) {
+  // A window that is moved has other cells than those that the block makes.
+  if (shape.columns > 0 && in.shift.none()) {
     return run_conv<T>(
         layout, kernel, weights,
         LogitsWork<T>{scored_window<T>(in), logits, gates, layout.heads});
   }
   const Scratch<float> scores(current_stream(), layout.numel());
   store_scores<T>(in, scores.data());
-  run_direct_conv(
-      layout, shape, weights,
+  run_conv<T>(
+      layout, kernel, weights,
       StoredLogitsWork<T>{{{{mixed_cells<T>(in, scores.data())}}, logits},
                           gates,
                           layout.heads});
@@ -99,8 +101,7 @@ __global__ void __launch_bounds__(kProductThreads,
   EA_SHARED(float, of_rows, kSide);  // factors of rows
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
-  const TileJob job(blocks, at, at.queries, c.v.width);
-  if (job.spare) return;
+  const TileJob job(at, at.queries, c.v.width);
   const std::int64_t h = job.head;
   const bool first = job.column == 0;  // of the blocks of these rows
   const int columns = of_side(c.v.width - job.column);
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kProductThreads,
       float most = greatest[i];
 #pragma unroll
       for (int k = 0; k < kFour; ++k) {
-        if (column + k >= tile.columns) break;
+        if (!tile.exists(at, row, column + k)) continue;
         most = fmaxf(most, c.softmax_scale * cells[k]);
       }
       most = over_row(most, Largest{});
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kProductThreads,
       float e[kFour], sum = 0.0f;
 #pragma unroll
       for (int k = 0; k < kFour; ++k) {
-        e[k] = row < tile.rows && column + k < tile.columns
+        e[k] = tile.exists(at, row, column + k)
                    ? expf(c.softmax_scale * cells[k] - base)
                    : 0.0f;
         sum += e[k];
@@ -153,12 +154,14 @@ __global__ void __launch_bounds__(kProductThreads,
   each_four([&](int i, int row, int column) {
     const float sum = over_row(total[i], Plus{});
     if (column != 0 || row >= rows.rows) return;
-    of_rows[row] = at.keys == 0 ? 0.0f : 1.0f / sum;
+    // A row of which no cell exists.
+    const bool none = at.keys == 0 || (!at.dense() && sum == 0.0f);
+    of_rows[row] = none ? 0.0f : 1.0f / sum;
     if (!first || c.statistics == nullptr) return;
     float* const to =
         c.statistics + 2 * row_number(at, c.heads, h, job.row + row);
-    to[0] = greatest[i];
-    to[1] = 1.0f / sum;
+    to[0] = none ? 0.0f : greatest[i];
+    to[1] = of_rows[row];
   });
   __syncthreads();
   y.each([&](int i, int e, float sum) {
@@ -178,7 +181,7 @@ void run_context(const FusedAttentionForward::Args& args,
                            args.statistics.as<float>(),
                            layout.heads,
                            static_cast<float>(in.softmax_scale),
-                           DropBits(in)};
+                           DropBits(in.p, in.seed, in.stream)};
   for_map_blocks(
       layout,
       [&](std::int64_t queries, std::int64_t) {

@@ -34,17 +34,18 @@ void evolve_gradients(const FusedAttentionBackward::Args& args, const float* dl,
   const EvolveNumbers c(in.c);
   const GatedWindow g{
       {dl, args.gates.as<std::uint8_t>(), in.layout.heads, c.w}};
-  run_conv<T>(in.layout, kernel, {in.weight.as<T>(), nullptr, true},
-              EvolveGradientWork<GatedWindow, float, float, T>{
-                  g, c, dl, ds, args.dprevious.as<T>()});
+  run_conv<T>(
+      in.layout, kernel, {in.weight.as<T>(), nullptr, true, in.shift},
+      EvolveGradientWork<GatedWindow, float, float, T>{
+          g, c, dl, ds, args.dprevious.as<T>(), args.dscore_bias.as<T>()});
   const ConvShape shape = shape_of_weights(in.layout.heads, kernel);
   if (shape.columns > 0) {
-    return run_weights<T>(in.layout, kernel, g, scored_window<T>(in),
+    return run_weights<T>(in.layout, kernel, in.shift, g, scored_window<T>(in),
                           args.dweight, args.dbias);
   }
   const Scratch<float> scores(current_stream(), in.layout.numel());
   store_scores<T>(in, scores.data());
-  run_direct_weights<T>(in.layout, shape, g.value,
+  run_direct_weights<T>(in.layout, shape, in.shift, g.value,
                         mixed_cells<T>(in, scores.data()), args.dweight,
                         args.dbias);
 }
@@ -69,7 +70,7 @@ void backward_of(const FusedAttentionBackward::Args& args,
                                   dots.data(),
                                   heads,
                                   static_cast<float>(in.softmax_scale),
-                                  DropBits(in)};
+                                  DropBits(in.p, in.seed, in.stream)};
   const TokenRows<T> q(in.q, heads), k(in.k, heads), dq(args.dq, heads);
   // Without a convolution dS = s dL, and s goes into the scale.
   const auto scale =
@@ -77,7 +78,8 @@ void backward_of(const FusedAttentionBackward::Args& args,
   run_rows<T, kConvolved>(
       layout, gradient,
       RowGradient<T>{dl.data(), k, dq, args.dprevious.as<T>(),
-                     static_cast<float>(in.c.p), scale},
+                     args.dscore_bias.as<T>(), static_cast<float>(in.c.p),
+                     static_cast<float>(in.c.s), scale},
       logits);
   if constexpr (kConvolved) {
     evolve_gradients<T>(args, dl.data(), ds.data());

@@ -19,16 +19,17 @@ struct LogitGradient {
   float softmax_scale;
   DropBits drop;
 
-  // P of four neighbours from their logits; 0 beyond the map.
-  __device__ void probabilities(const SquareTile& tile, std::int64_t number,
-                                int row, int column, const float* logits,
-                                float (&p)[kFour]) const {
+  // P of four neighbours from their logits; 0 beyond the map, and where no cell
+  // exists.
+  __device__ void probabilities(const MapBlock& at, const SquareTile& tile,
+                                std::int64_t number, int row, int column,
+                                const float* logits, float (&p)[kFour]) const {
     const bool inside = row < tile.rows;
     const float greatest = inside ? statistics[2 * number] : 0.0f;
     const float inverse = inside ? statistics[2 * number + 1] : 0.0f;
 #pragma unroll
     for (int k = 0; k < kFour; ++k) {
-      p[k] = inside && column + k < tile.columns
+      p[k] = tile.exists(at, row, column + k)
                  ? expf(softmax_scale * logits[k] - greatest) * inverse
                  : 0.0f;
     }
@@ -44,8 +45,9 @@ template <typename T>
 struct RowGradient {
   float* dl;
   TokenRows<T> k, dq;
-  T* dprevious;  // or null
-  float p, scale;
+  T* dprevious;    // or null
+  T* dscore_bias;  // s dL, or null
+  float p, s, scale;
 };
 
 // A block has 64 queries of a head and walks along their keys twice: for the
@@ -58,8 +60,7 @@ __global__ void __launch_bounds__(kProductThreads,
   EA_DYNAMIC_SHARED(float, memory);
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
-  const TileJob job(blocks, at, at.queries, kConvolved ? 1 : to.dq.width);
-  if (job.spare) return;
+  const TileJob job(at, at.queries, kConvolved ? 1 : to.dq.width);
   const std::int64_t h = job.head;
   const bool first = job.column == 0;
   const int columns = of_side(to.dq.width - job.column);
@@ -75,27 +76,32 @@ __global__ void __launch_bounds__(kProductThreads,
         const int cell = row * kSquareStride + column;
         const std::int64_t begin = at.row(h, job.row + row) + j + column;
         float p[kFour], d[kFour];
-        g.probabilities(tile, number + row, row, column, space.logits + cell,
-                        p);
+        g.probabilities(at, tile, number + row, row, column,
+                        space.logits + cell, p);
 #pragma unroll
         for (int k = 0; k < kFour; ++k) d[k] = space.other[cell + k];
         g.dropped(begin, d);
 #pragma unroll
         for (int k = 0; k < kFour; ++k) {
-          const bool inside = row < tile.rows && column + k < tile.columns;
+          const bool exists = tile.exists(at, row, column + k);
           if (pass == 0) {
-            if (inside) dots[i] += p[k] * d[k];
+            if (exists) dots[i] += p[k] * d[k];
             continue;
           }
           float dl = 0.0f;
-          if (inside) {
+          if (exists) {
             dl = g.softmax_scale * p[k] * (d[k] - dots[i]);
             if (g.dcarry != nullptr) {
               dl += static_cast<float>(g.dcarry[begin + k]);
             }
+          }
+          if (tile.inside(row, column + k)) {
             if (kConvolved) to.dl[begin + k] = dl;
             if (!kConvolved && first && to.dprevious != nullptr) {
               to.dprevious[begin + k] = T(to.p * dl);
+            }
+            if (!kConvolved && first && to.dscore_bias != nullptr) {
+              to.dscore_bias[begin + k] = T(to.s * dl);
             }
           }
           space.other[cell + k] = dl;
@@ -143,8 +149,7 @@ __global__ void __launch_bounds__(kProductThreads,
   EA_DYNAMIC_SHARED(float, memory);
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
-  const TileJob job(blocks, at, at.keys, to.dk.width);
-  if (job.spare) return;
+  const TileJob job(at, at.keys, to.dk.width);
   const std::int64_t h = job.head;
   const int columns = of_side(to.dk.width - job.column);
   const int keys = of_side(at.keys - job.row);
@@ -158,14 +163,15 @@ __global__ void __launch_bounds__(kProductThreads,
       const int cell = row * kSquareStride + column;
       const std::int64_t begin = at.row(h, i0 + row) + job.row + column;
       float p[kFour], d[kFour];
-      g.probabilities(tile, number + row, row, column, space.logits + cell, p);
+      g.probabilities(at, tile, number + row, row, column, space.logits + cell,
+                      p);
 #pragma unroll
       for (int k = 0; k < kFour; ++k) d[k] = space.other[cell + k];
       if (!kConvolved) g.dropped(begin, d);
 #pragma unroll
       for (int k = 0; k < kFour; ++k) {
         float ds = 0.0f;
-        if (row < tile.rows && column + k < tile.columns) {
+        if (tile.exists(at, row, column + k)) {
           ds = kConvolved
                    ? to.ds[begin + k]
                    : g.softmax_scale * p[k] * (d[k] - g.dots[number + row]);

@@ -76,12 +76,13 @@ __device__ inline void score_window(const MapBlock& at, const Window& w,
 }
 
 // A window of I = a M + b S from queries and keys. mixed(h, row, column, m, s)
-// sees M and S of every cell on the way.
+// sees M and S of every cell on the way, 0 where it does not exist.
 template <typename T>
 struct ScoredWindow {
   static constexpr int kCount = kFloatParts;
   TokenRows<T> q, k;
   const T* previous;  // or null
+  const T* bias;      // of the scores, or null
   float scale;
   EvolveNumbers c;
 
@@ -92,12 +93,15 @@ struct ScoredWindow {
     __syncthreads();
     each_of_window(w, [&](int h, int row, int column) {
       float& cell = to[w.at(row, column) + h];
-      const float s = cell;
-      const float m =
-          previous != nullptr && w.inside(at, row, column)
-              ? static_cast<float>(
-                    previous[at.row(h, w.top + row) + w.left + column])
-              : 0.0f;
+      const std::int64_t i = w.top + row, j = w.left + column;
+      const bool there = w.inside(at, row, column) && at.exists(i, j);
+      float s = there ? cell : 0.0f;
+      if (there && bias != nullptr) {
+        s += static_cast<float>(bias[at.row(h, i) + j]);
+      }
+      const float m = there && previous != nullptr
+                          ? static_cast<float>(previous[at.row(h, i) + j])
+                          : 0.0f;
       cell = c.a * m + c.b * s;
       mixed(h, row, column, m, s);
     });
@@ -107,14 +111,27 @@ struct ScoredWindow {
   }
 };
 
-// S of all heads as float32 maps, for shapes of which no window fits.
+// Stores scale sum + bias.
+template <typename T>
+struct StoreBiased {
+  float* to;
+  const T* bias;  // or null
+  float scale;
+  __device__ void operator()(std::int64_t cell, bool exists, float sum) const {
+    const float more = bias == nullptr ? 0.0f : static_cast<float>(bias[cell]);
+    to[cell] = exists ? scale * sum + more : 0.0f;
+  }
+};
+
+// S of all heads as float32 maps, where no window can make them.
 template <typename T>
 void store_scores(const FusedAttention& in, float* to) {
   const std::int64_t heads = in.layout.heads;
-  run_products<T>(
-      in.layout,
-      MapForm<T, StoreScaled<float>>{
-          {in.q, heads}, {in.k, heads}, {to, static_cast<float>(in.scale)}});
+  run_products<T>(in.layout,
+                  MapForm<T, StoreBiased<T>>{{in.q, heads},
+                                             {in.k, heads},
+                                             {to, in.score_bias.as<T>(),
+                                              static_cast<float>(in.scale)}});
 }
 
 template <typename T>
@@ -129,6 +146,7 @@ ScoredWindow<T> scored_window(const FusedAttention& in) {
   return {{in.q, heads},
           {in.k, heads},
           in.previous.as<T>(),
+          in.score_bias.as<T>(),
           static_cast<float>(in.scale),
           in.c};
 }

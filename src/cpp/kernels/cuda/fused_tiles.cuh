@@ -20,6 +20,12 @@ struct SquareTile {
         column(column_),
         rows(of_side(at.queries - row_)),
         columns(of_side(at.keys - column_)) {}
+
+  __device__ bool inside(int i, int j) const { return i < rows && j < columns; }
+  // Whether a cell lies in the map and exists.
+  __device__ bool exists(const MapBlock& at, int i, int j) const {
+    return inside(i, j) && at.exists(row + i, column + j);
+  }
 };
 
 inline constexpr int kSquareStride = kSide + 1;
@@ -149,12 +155,13 @@ struct StoredLogits {
   }
 };
 
-// L = p M + s S, made where it is needed: without a convolution no map is
+// L = p M + s (S + B), made where it is needed: without a convolution no map is
 // stored. keep: L is stored as the carry, if that is wanted.
 template <typename T>
 struct MadeLogits {
   TokenRows<T> q, k;
   const T* previous;  // or null
+  const T* bias;      // of the scores, or null
   T* carry;           // or null
   float scale, p, s;
 
@@ -167,14 +174,17 @@ struct MadeLogits {
 #pragma unroll
       for (int e = 0; e < kFour; ++e) {
         float& l = space.logits[row * kSquareStride + column + e];
-        if (row >= tile.rows || column + e >= tile.columns) {
+        if (!tile.inside(row, column + e)) {
           l = 0.0f;
           continue;
         }
         const std::int64_t cell = first + row * at.keys + column + e;
         const float m =
             previous == nullptr ? 0.0f : p * static_cast<float>(previous[cell]);
-        const T rounded(m + s * (scale * l));
+        const float more =
+            bias == nullptr ? 0.0f : static_cast<float>(bias[cell]);
+        const float made = m + s * (scale * l + more);
+        const T rounded(tile.exists(at, row, column + e) ? made : 0.0f);
         l = static_cast<float>(rounded);
         if (keep && carry != nullptr) carry[cell] = rounded;
       }
@@ -188,6 +198,7 @@ MadeLogits<T> made_logits(const FusedAttention& in, T* carry) {
   return {{in.q, heads},
           {in.k, heads},
           in.previous.as<T>(),
+          in.score_bias.as<T>(),
           carry,
           static_cast<float>(in.scale),
           static_cast<float>(in.c.p),
@@ -197,14 +208,11 @@ MadeLogits<T> made_logits(const FusedAttention& in, T* carry) {
 // What a block of a kernel on tiles works on: 64 rows (of queries, or of keys)
 // of a head, and 64 of its columns of values.
 struct TileJob {
-  std::int64_t head = 0, row = 0, column = 0;
-  bool spare = false;  // nothing is left to do
+  std::int64_t head, row, column;
 
-  __device__ TileJob(const MapBlocks& blocks, const MapBlock& at,
-                     std::int64_t rows, std::int64_t width) {
+  __device__ TileJob(const MapBlock& at, std::int64_t rows,
+                     std::int64_t width) {
     const ProductSize size{rows, width, 0};
-    spare = at.number >= blocks.maps.heads * size.tiles();
-    if (spare) return;
     head = at.number / size.tiles();
     row = at.number % size.tiles() / size.across() * kSide;
     column = at.number % size.across() * kSide;

@@ -28,13 +28,12 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
   EA_SHARED(float, partial, kWarp);
   const std::int64_t begin = blockIdx.x * p.width;
   const T* s = p.x + begin;
-  const DropBits drop = p.drop.shifted();
   float v[kPack<T>], r[kPack<T>];
   float total = 0.0f;
   for_my_packs<T, kThreads>(p.width, [&](std::int64_t i, std::int64_t count) {
     load_pack(s + i, count, p.aligned, v);
     if (p.residual != nullptr) {
-      if (drop.on()) drop_pack<T>(drop, begin + i, v);
+      if (p.drop.on()) drop_pack<T>(p.drop, begin + i, v);
       load_pack(p.residual + begin + i, count, p.aligned, r);
 #pragma unroll
       // The statistics are those of the rounded sum: it is what the backward
@@ -164,7 +163,7 @@ void forward_of(const LayerNormForward::Args& args) {
                      args.rstd.as<float>(),
                      width,
                      static_cast<float>(args.eps),
-                     DropBits(args),
+                     DropBits(args.p, args.seed, args.stream),
                      false};
   p.aligned = packs_aligned(p.x, width) && packs_aligned(p.residual) &&
               packs_aligned(p.weight) && packs_aligned(p.bias) &&
@@ -177,11 +176,16 @@ template <typename T>
 void backward_of(const LayerNormBackward::Args& args) {
   const std::int64_t rows = args.x.dim(0);
   const std::int64_t width = args.x.dim(1);
-  BackwardParams<T> p{args.dy.as<T>(),        args.x.as<T>(),
-                      args.weight.as<T>(),    args.mean.as<float>(),
-                      args.rstd.as<float>(),  args.dx.as<T>(),
-                      args.dresidual.as<T>(), width,
-                      DropBits(args),         false};
+  BackwardParams<T> p{args.dy.as<T>(),
+                      args.x.as<T>(),
+                      args.weight.as<T>(),
+                      args.mean.as<float>(),
+                      args.rstd.as<float>(),
+                      args.dx.as<T>(),
+                      args.dresidual.as<T>(),
+                      width,
+                      DropBits(args.p, args.seed, args.stream),
+                      false};
   p.aligned = packs_aligned(p.dy, width) && packs_aligned(p.x) &&
               packs_aligned(p.weight) && packs_aligned(p.dx) &&
               packs_aligned(p.dresidual);

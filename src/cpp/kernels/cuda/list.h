@@ -22,6 +22,13 @@ bool narrow_y(const Args& args) {
 }
 
 template <typename Args>
+bool narrow_dy(const Args& args) {
+  return narrow(args.dy);
+}
+
+inline bool narrow_maps(const PaddedMaps& args) { return narrow(args.flat); }
+
+template <typename Args>
 bool narrow_running(const Args& args) {
   return narrow(args.running);
 }
@@ -115,6 +122,12 @@ void for_each_kernel(const To& to) {
   to.template kernel<AttentionContext, attention_context>(narrow_p);
   to.template kernel<AttentionContextBackward, attention_context_backward>(
       narrow_p);
+  to.template kernel<RelativeCells, relative_cells>(narrow_y);
+  to.template kernel<RelativeSums, relative_sums>(narrow_y);
+  to.template kernel<UnpackMaps, unpack_maps>(narrow_maps);
+  to.template kernel<PackMaps, pack_maps>(narrow_maps);
+  to.template kernel<PairSum, pair_sum>(narrow_y);
+  to.template kernel<PairSumBackward, pair_sum_backward>(narrow_dy);
   to.template kernel<MapConvForward, map_conv_forward>(narrow_weight);
   to.template kernel<MapConvBackward, map_conv_backward>(narrow_weight);
   to.template kernel<EvolveForward, evolve_forward>(narrow_weight);
@@ -125,6 +138,7 @@ void for_each_kernel(const To& to) {
       narrow_fused);
   to.template kernel<AdamW, adamw>(narrow_parameters);
   to.template kernel<RAdam, radam>(narrow_parameters);
+  to.template kernel<SGD, sgd>(narrow_parameters);
   to.template kernel<MatMul, matmul>(narrow_y);
   to.template kernel<RecordLoss, record_loss>(narrow_loss);
   to.template kernel<StepScale, step_scale>(nullptr);

@@ -32,7 +32,7 @@ void map_conv_forward(const MapConvForward::Args& args) {
   visit_narrow(args.weight.dtype, MapConvForward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_conv<T>(args.layout, args.weight.dim(-1),
-                {args.weight.as<T>(), args.bias.as<T>(), false},
+                {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
                 PlainWork<T>{{{args.x.as<T>()}}, args.y.as<T>()});
   });
 }
@@ -40,15 +40,17 @@ void map_conv_forward(const MapConvForward::Args& args) {
 void map_conv_backward(const MapConvBackward::Args& args) {
   visit_narrow(args.weight.dtype, MapConvBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const PlainWindow<T> dy{{args.dy.as<T>()}};
+    const PlainWindow<T> dy{{args.dy.as<T>(), args.shift}};
     const std::int64_t kernel = args.weight.dim(-1);
     if (args.dx.defined()) {
-      run_conv<T>(args.layout, kernel, {args.weight.as<T>(), nullptr, true},
+      run_conv<T>(args.layout, kernel,
+                  {args.weight.as<T>(), nullptr, true, args.shift},
                   PlainWork<T>{dy, args.dx.as<T>()});
     }
     if (args.dweight.defined() || args.dbias.defined()) {
-      run_weights<T>(args.layout, kernel, dy, PlainWindow<T>{{args.x.as<T>()}},
-                     args.dweight, args.dbias);
+      run_weights<T>(args.layout, kernel, args.shift, dy,
+                     PlainWindow<T>{{args.x.as<T>()}}, args.dweight,
+                     args.dbias);
     }
   });
 }

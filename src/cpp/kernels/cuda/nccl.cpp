@@ -69,14 +69,12 @@ class Nccl final : public Communicator {
   int rank() const override { return rank_; }
 
   void follow_device() override {
-    refuse();
     const UseDevice use(index_);
     ready_.record(device_stream_);
     ready_.wait_on(stream_);
   }
 
   void precede_device() override {
-    refuse();
     const UseDevice use(index_);
     done_.wait_on(device_stream_);
   }
@@ -116,7 +114,6 @@ class Nccl final : public Communicator {
   }
 
   void run(const std::function<void()>& work) override {
-    refuse();
     const UseDevice use(index_);
     const UseStream there(stream_);
     work();
@@ -173,14 +170,8 @@ class Nccl final : public Communicator {
     precede_device();
   }
 
-  void refuse() const {
-    refuse_recording(index_, "exchanges memory with other ranks",
-                     "several processes train without recording");
-  }
-
   template <typename Fn>
   void call(Fn&& fn) {
-    refuse();
     const UseDevice use(index_);
     const std::lock_guard lock(calling_);
     const NcclComm comm = comm_;

@@ -1,10 +1,10 @@
-// AdamW and RAdam over many tensors at once: one launch updates as many as
+// AdamW, RAdam and SGD over many tensors at once: one launch updates as many as
 // their descriptions fit into a kernel's parameters.
+#include <cmath>
 #include <vector>
 
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/vec.cuh"
-#include "kernels/optimizer_numbers.h"
 
 namespace ea::cuda {
 
@@ -20,8 +20,7 @@ struct One {
   float *exp_avg, *exp_avg_sq, *master;
   const std::int64_t* rows;  // or null: those that `grad` has
   std::int64_t numel, n_rows, width;
-  float shrink, decay, rate;  // as kernels/optimizer_numbers.h has them
-  int number;                 // of its row, where these are on the device
+  float shrink, decay, rate;  // see the rules
   bool aligned;
 };
 
@@ -34,51 +33,114 @@ struct Batch {
   int count = 0;
 };
 
-struct Coefficients {
-  float one_minus_beta1, beta2, one_minus_beta2, eps;
-  double grad_scale;
+struct GradientScale {
+  double factor;
   const double* scale;  // or null
-  float root_correction2;
-  bool rectified;
-  const float *numbers, *last;  // rows on the device, or null
 };
 
-// What the step does to one tensor.
-struct Numbers {
-  float shrink, decay, rate, root_correction2;
-  bool rectified;
-};
+// Adam's moments m and v of the gradients g.
+struct Moments {
+  float one_minus_beta1, beta2, one_minus_beta2, eps;
 
-template <typename T>
-__device__ inline Numbers numbers_for(const One<T>& one,
-                                      const Coefficients& c) {
-  if (c.numbers == nullptr) {
-    return {one.shrink, one.decay, one.rate, c.root_correction2, c.rectified};
+  template <typename Args>
+  explicit Moments(const Args& args)
+      : one_minus_beta1(static_cast<float>(1.0 - args.beta1)),
+        beta2(static_cast<float>(args.beta2)),
+        one_minus_beta2(static_cast<float>(1.0 - args.beta2)),
+        eps(static_cast<float>(args.eps)) {}
+
+  __device__ void add(float g, float& m, float& v) const {
+    m += one_minus_beta1 * (g - m);
+    v = beta2 * v + one_minus_beta2 * g * g;
   }
-  const float* const row = c.numbers + 3 * std::int64_t{one.number};
-  return {row[0], row[1], row[2], c.last[0], c.last[1] != 0.0f};
-}
+};
 
-// The gradient g of a parameter x, and its next value from the new moments:
-// kernels/optimizer.h has the formulas.
+// The next value of a parameter x with gradient g, and its kMoments moments in
+// place: kernels/optimizer.h has the formulas.
 struct AdamWRule {
   using Args = AdamW::Args;
-  static __device__ float gradient(const Numbers&, float g, float) { return g; }
-  static __device__ float next(const Numbers& n, float x, float m, float v,
-                               float eps) {
-    return x * n.shrink - n.rate * m / (sqrtf(v) / n.root_correction2 + eps);
+  static constexpr int kMoments = 2;
+  Moments moments;
+  float root_correction2;
+
+  explicit AdamWRule(const Args& args)
+      : moments(args),
+        root_correction2(static_cast<float>(std::sqrt(
+            1.0 - std::pow(args.beta2, static_cast<double>(args.step))))) {}
+  static double shrink(const Args&, const AdamWTensor& t) {
+    return 1.0 - t.lr * t.weight_decay;
+  }
+  static double decay(const Args&, const AdamWTensor&) { return 0.0; }
+  static double rate(const Args& args, const AdamWTensor& t) {
+    return t.lr / (1.0 - std::pow(args.beta1, static_cast<double>(args.step)));
+  }
+
+  template <typename T>
+  __device__ float next(const One<T>& one, float x, float g, float& m,
+                        float& v) const {
+    moments.add(g, m, v);
+    return x * one.shrink -
+           one.rate * m / (sqrtf(v) / root_correction2 + moments.eps);
   }
 };
 
 struct RAdamRule {
   using Args = RAdam::Args;
-  static __device__ float gradient(const Numbers& n, float g, float x) {
-    return g + n.decay * x;
+  static constexpr int kMoments = 2;
+  Moments moments;
+  bool rectified;
+
+  explicit RAdamRule(const Args& args)
+      : moments(args), rectified(args.rectification > 0.0) {}
+  static double shrink(const Args& args, const AdamWTensor& t) {
+    return args.decoupled ? 1.0 - t.lr * t.weight_decay : 1.0;
   }
-  static __device__ float next(const Numbers& n, float x, float m, float v,
-                               float eps) {
-    const float direction = n.rectified ? m / (sqrtf(v) + eps) : m;
-    return x * n.shrink - n.rate * direction;
+  static double decay(const Args& args, const AdamWTensor& t) {
+    return args.decoupled ? 0.0 : t.weight_decay;
+  }
+  static double rate(const Args& args, const AdamWTensor& t) {
+    const auto step = static_cast<double>(args.step);
+    const double plain = t.lr / (1.0 - std::pow(args.beta1, step));
+    if (args.rectification <= 0.0) return plain;
+    return plain * args.rectification *
+           std::sqrt(1.0 - std::pow(args.beta2, step));
+  }
+
+  template <typename T>
+  __device__ float next(const One<T>& one, float x, float g, float& m,
+                        float& v) const {
+    moments.add(g + one.decay * x, m, v);
+    const float direction = rectified ? m / (sqrtf(v) + moments.eps) : m;
+    return x * one.shrink - one.rate * direction;
+  }
+};
+
+template <bool Momentum>
+struct SGDRule {
+  using Args = SGD::Args;
+  static constexpr int kMoments = Momentum ? 1 : 0;
+  float momentum;
+  bool nesterov;
+
+  explicit SGDRule(const Args& args)
+      : momentum(static_cast<float>(args.momentum)), nesterov(args.nesterov) {}
+  static double shrink(const Args& args, const AdamWTensor& t) {
+    return args.decoupled ? 1.0 - t.lr * t.weight_decay : 1.0;
+  }
+  static double decay(const Args& args, const AdamWTensor& t) {
+    return args.decoupled ? 0.0 : t.weight_decay;
+  }
+  static double rate(const Args&, const AdamWTensor& t) { return t.lr; }
+
+  template <typename T>
+  __device__ float next(const One<T>& one, float x, float g, float& m,
+                        float&) const {
+    g += one.decay * x;
+    if constexpr (Momentum) {
+      m = momentum * m + g;
+      g = nesterov ? g + momentum * m : m;
+    }
+    return x * one.shrink - one.rate * g;
   }
 };
 
@@ -137,31 +199,26 @@ __device__ inline void load_gradient(const One<T>& one, std::int64_t i,
 }
 
 template <typename Rule, typename T>
-__device__ inline void update(const One<T>& one, const Coefficients& c,
+__device__ inline void update(const Rule& rule, const One<T>& one,
                               float grad_scale, std::int64_t i,
                               std::int64_t count) {
   constexpr int kN = kPack<T>;
+  constexpr bool kHasM = Rule::kMoments > 0, kHasV = Rule::kMoments > 1;
   float g[kN], m[kN], v[kN], x[kN];
   load_gradient(one, i, count, g);
-  load_floats(one.exp_avg + i, count, one.aligned, m);
-  load_floats(one.exp_avg_sq + i, count, one.aligned, v);
+  if constexpr (kHasM) load_floats(one.exp_avg + i, count, one.aligned, m);
+  if constexpr (kHasV) load_floats(one.exp_avg_sq + i, count, one.aligned, v);
   if (one.master != nullptr) {
     load_floats(one.master + i, count, one.aligned, x);
   } else {
     load_pack(one.param + i, count, one.aligned, x);
   }
-  // Read again for each pack: they are in the nearest cache, and kept across
-  // the loop they would be a few registers too many.
-  const Numbers n = numbers_for(one, c);
 #pragma unroll
   for (int k = 0; k < kN; ++k) {
-    g[k] = Rule::gradient(n, g[k] * grad_scale, x[k]);
-    m[k] += c.one_minus_beta1 * (g[k] - m[k]);
-    v[k] = c.beta2 * v[k] + c.one_minus_beta2 * g[k] * g[k];
-    x[k] = Rule::next(n, x[k], m[k], v[k], c.eps);
+    x[k] = rule.next(one, x[k], g[k] * grad_scale, m[k], v[k]);
   }
-  store_floats(one.exp_avg + i, count, one.aligned, m);
-  store_floats(one.exp_avg_sq + i, count, one.aligned, v);
+  if constexpr (kHasM) store_floats(one.exp_avg + i, count, one.aligned, m);
+  if constexpr (kHasV) store_floats(one.exp_avg_sq + i, count, one.aligned, v);
   if (one.master != nullptr) {
     store_floats(one.master + i, count, one.aligned, x);
   }
@@ -170,10 +227,10 @@ __device__ inline void update(const One<T>& one, const Coefficients& c,
 
 template <typename Rule, typename T>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(Batch<T> batch, Coefficients c) {
-  const double scale = c.scale != nullptr ? *c.scale : 1.0;
+    update_kernel(Rule rule, Batch<T> batch, GradientScale of) {
+  const double scale = of.scale != nullptr ? *of.scale : 1.0;
   if (0.0 * scale != 0.0) return;  // NaN or infinite
-  const float grad_scale = static_cast<float>(c.grad_scale * scale);
+  const float grad_scale = static_cast<float>(of.factor * scale);
   int which = 0;
   while (blockIdx.x >= batch.first_block[which + 1]) ++which;
   const One<T>& one = batch.all[which];
@@ -183,13 +240,12 @@ __global__ void __launch_bounds__(kThreads)
       begin + kChunk < one.numel ? begin + kChunk : one.numel;
   for (std::int64_t i = begin + threadIdx.x * kPack<T>; i < end;
        i += kThreads * kPack<T>) {
-    update<Rule>(one, c, grad_scale, i, end - i);
+    update(rule, one, grad_scale, i, end - i);
   }
 }
 
-template <typename T>
-One<T> described(const StepNumbers& step, const AdamWTensor& t) {
-  const TensorNumbers own = step.of(t.lr, t.weight_decay);
+template <typename Rule, typename T>
+One<T> described(const typename Rule::Args& args, const AdamWTensor& t) {
   One<T> one{t.param.as<T>(),
              t.grad.as<const T>(),
              t.exp_avg.as<float>(),
@@ -199,10 +255,9 @@ One<T> described(const StepNumbers& step, const AdamWTensor& t) {
              t.param.numel(),
              t.rows.defined() ? t.rows.numel() : 0,
              t.rows.defined() ? t.param.dim(1) : 0,
-             static_cast<float>(own.shrink),
-             static_cast<float>(own.decay),
-             static_cast<float>(own.rate),
-             static_cast<int>(t.number),
+             static_cast<float>(Rule::shrink(args, t)),
+             static_cast<float>(Rule::decay(args, t)),
+             static_cast<float>(Rule::rate(args, t)),
              false};
   one.aligned = packs_aligned(one.param) && packs_aligned(one.grad) &&
                 packs_aligned(one.exp_avg) && packs_aligned(one.exp_avg_sq) &&
@@ -213,29 +268,19 @@ One<T> described(const StepNumbers& step, const AdamWTensor& t) {
 // The tensors of dtype T, in their order.
 template <typename Rule, typename T>
 void update_tensors(const typename Rule::Args& args) {
-  const StepNumbers step = numbers_of(args);
-  const auto* numbers = args.numbers.template as<const float>();
-  const Coefficients c{
-      static_cast<float>(1.0 - args.beta1),
-      static_cast<float>(args.beta2),
-      static_cast<float>(1.0 - args.beta2),
-      static_cast<float>(args.eps),
-      args.grad_scale,
-      args.scale.template as<const double>(),
-      static_cast<float>(step.root_correction2),
-      step.rectified(),
-      numbers,
-      numbers != nullptr ? numbers + 3 * (args.numbers.dim(0) - 1) : nullptr};
+  const Rule rule(args);
+  const GradientScale scale{args.grad_scale,
+                            args.scale.template as<const double>()};
   Batch<T> batch;
   batch.first_block[0] = 0;
   const auto flush = [&] {
     launch(current_stream(), batch.first_block[batch.count], kThreads, 0,
-           update_kernel<Rule, T>, batch, c);
+           update_kernel<Rule, T>, rule, batch, scale);
     batch.count = 0;
   };
   for (const AdamWTensor& t : *args.tensors) {
     if (t.param.dtype != dtype_of<T>() || t.param.numel() == 0) continue;
-    batch.all[batch.count] = described<T>(step, t);
+    batch.all[batch.count] = described<Rule, T>(args, t);
     batch.first_block[batch.count + 1] =
         batch.first_block[batch.count] + blocks_for(t.param.numel(), kChunk);
     if (++batch.count == Batch<T>::kMost) flush();
@@ -254,5 +299,13 @@ void update_all(const typename Rule::Args& args) {
 void adamw(const AdamW::Args& args) { update_all<AdamWRule>(args); }
 
 void radam(const RAdam::Args& args) { update_all<RAdamRule>(args); }
+
+void sgd(const SGD::Args& args) {
+  if (args.momentum == 0.0) {
+    update_all<SGDRule<false>>(args);
+  } else {
+    update_all<SGDRule<true>>(args);
+  }
+}
 
 }  // namespace ea::cuda

@@ -270,7 +270,6 @@ __global__ void __launch_bounds__(kProductThreads)
   EA_SHARED(T, right, kB * kStage<T>);
   const MapBlock at = blocks.find(blockIdx.x);
   const ProductSize size = form.size(at.queries, at.keys);
-  if (at.number >= blocks.maps.heads * size.tiles()) return;
   const std::int64_t h = at.number / size.tiles();
   const std::int64_t tile = at.number % size.tiles();
   const std::int64_t row = tile / size.across() * kSide;

@@ -16,8 +16,7 @@ constexpr int kRows = kThreads / kWarp;  // of one block
 // of them leave, or none.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(MapRows maps, const T* x, const std::uint8_t* key_mask, T* y,
-                   float scale) {
+    forward_kernel(MapRows maps, const T* x, T* y, float scale) {
   const std::int64_t row =
       std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
   if (row >= maps.rows()) return;
@@ -25,25 +24,22 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   x += at.begin;
   y += at.begin;
-  const std::uint8_t* allowed =
-      key_mask == nullptr ? nullptr : key_mask + at.first_key;
   float largest = -INFINITY;
-  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
-    if (allowed != nullptr && allowed[j] == 0) continue;
+  for (std::int64_t j = lane; j < at.columns; j += kWarp) {
+    if (!at.exists(j)) continue;
     largest = fmaxf(largest, scale * static_cast<float>(x[j]));
   }
   largest = warp_reduce(largest, Largest{});
   // A NaN or +inf makes one term, hence the sum and the whole row, NaN.
   float total = 0.0f;
-  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
-    if (allowed != nullptr && allowed[j] == 0) continue;
+  for (std::int64_t j = lane; j < at.columns; j += kWarp) {
+    if (!at.exists(j)) continue;
     total += expf(scale * static_cast<float>(x[j]) - largest);
   }
   const float inverse = 1.0f / warp_reduce(total);
   for (std::int64_t j = lane; j < at.keys; j += kWarp) {
-    const bool masked = allowed != nullptr && allowed[j] == 0;
     const float e = expf(scale * static_cast<float>(x[j]) - largest);
-    y[j] = T(masked ? 0.0f : e * inverse);
+    y[j] = T(at.exists(j) ? e * inverse : 0.0f);
   }
 }
 
@@ -60,13 +56,15 @@ __global__ void __launch_bounds__(kThreads)
   y += at.begin;
   dx += at.begin;
   float dot = 0.0f;
-  for (std::int64_t j = lane; j < at.keys; j += kWarp) {
-    dot += static_cast<float>(dy[j]) * static_cast<float>(y[j]);
+  for (std::int64_t j = lane; j < at.columns; j += kWarp) {
+    if (at.exists(j))
+      dot += static_cast<float>(dy[j]) * static_cast<float>(y[j]);
   }
   dot = warp_reduce(dot);
   for (std::int64_t j = lane; j < at.keys; j += kWarp) {
-    dx[j] =
-        T(scale * static_cast<float>(y[j]) * (static_cast<float>(dy[j]) - dot));
+    const float g =
+        scale * static_cast<float>(y[j]) * (static_cast<float>(dy[j]) - dot);
+    dx[j] = T(at.exists(j) ? g : 0.0f);
   }
 }
 
@@ -77,8 +75,7 @@ void softmax_forward(const SoftmaxForward::Args& args) {
     using T = typename decltype(tag)::type;
     for_map_rows(args.layout, [&](const MapRows& maps) {
       launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
-             forward_kernel<T>, maps, args.x.as<const T>(),
-             args.key_mask.as<const std::uint8_t>(), args.y.as<T>(),
+             forward_kernel<T>, maps, args.x.as<const T>(), args.y.as<T>(),
              static_cast<float>(args.scale));
     });
   });

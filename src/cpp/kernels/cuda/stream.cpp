@@ -10,7 +10,6 @@ namespace ea::cuda {
 namespace {
 
 thread_local cudaStream_t chosen = nullptr;
-thread_local std::map<int, cudaStream_t> diverted;
 
 }  // namespace
 
@@ -27,27 +26,12 @@ cudaStream_t stream_of(int index) {
   return streams->emplace(index, made).first->second;
 }
 
-cudaStream_t work_stream(int index) {
-  const auto found = diverted.find(index);
-  return found != diverted.end() ? found->second : stream_of(index);
-}
-
 cudaStream_t current_stream() {
   if (chosen != nullptr) return chosen;
   int index = 0;
   check_cuda(cudaGetDevice(&index), "stream");
-  return work_stream(index);
+  return stream_of(index);
 }
-
-void divert(int index, cudaStream_t stream) {
-  if (stream == nullptr) {
-    diverted.erase(index);
-  } else {
-    diverted[index] = stream;
-  }
-}
-
-bool is_diverted(int index) { return diverted.count(index) != 0; }
 
 UseStream::UseStream(cudaStream_t stream)
     : before_(std::exchange(chosen, stream)) {}

@@ -8,15 +8,9 @@ namespace ea::cuda {
 // Everything that a device does for us runs on this stream, in order, but for
 // what ranks exchange (nccl.cpp).
 cudaStream_t stream_of(int index);
-// The same, or what this thread's work goes to instead while it is recorded.
-cudaStream_t work_stream(int index);
 // That of the thread's current device, or the one of UseStream: where kernels
 // are started.
 cudaStream_t current_stream();
-
-// This thread's work on a device goes to `stream` from now on; null lifts it.
-void divert(int index, cudaStream_t stream);
-bool is_diverted(int index);
 
 // Starts this thread's kernels on another stream of its current device, for as
 // long as it lives. Memory keeps being taken and freed in the device's order.

@@ -2,6 +2,7 @@
 #include <Eigen/Core>
 
 #include "kernels/ref/kernels.h"
+#include "kernels/ref/map_cells.h"
 #include "kernels/ref/matrix.h"
 
 namespace ea::ref {
@@ -36,12 +37,15 @@ class HeadOfSequence {
     write_matrix(from, tokens(t, layout_.k_offsets[b_]), t.strides[0]);
   }
 
-  // The [n_q, n_k] map.
+  // The [n_q, n_k] map, 0 where no cell exists.
   Matrix<A> read_map(const TensorView& t) const {
-    return read_matrix<Matrix<A>>(map(t), layout_.n_k(b_), layout_.n_q(b_),
-                                  layout_.n_k(b_));
+    auto maps = read_matrix<Matrix<A>>(map(t), layout_.n_k(b_), layout_.n_q(b_),
+                                       layout_.n_k(b_));
+    keep(maps);
+    return maps;
   }
-  void write_map(const Matrix<A>& from, const TensorView& t) const {
+  void write_map(Matrix<A> from, const TensorView& t) const {
+    keep(from);
     write_matrix(from, map(t), layout_.n_k(b_));
   }
 
@@ -54,6 +58,13 @@ class HeadOfSequence {
                         std::int64_t rows) const {
     return read_matrix<Matrix<A>>(tokens(t, first), t.strides[0], rows,
                                   t.dim(1) / layout_.heads);
+  }
+  void keep(Matrix<A>& maps) const {
+    for (std::int64_t i = 0; i < maps.rows() && !layout_.dense(); ++i) {
+      for (std::int64_t j = 0; j < maps.cols(); ++j) {
+        if (!exists(layout_, b_, i, j)) maps(i, j) = A(0);
+      }
+    }
   }
   T* map(const TensorView& t) const {
     return t.as<T>() + layout_.begin(b_) +

@@ -9,9 +9,8 @@ template <typename T>
 void dropout_of(const Dropout::Args& args) {
   const T* x = args.x.as<T>();
   T* y = args.y.as<T>();
-  const std::uint64_t stream = stream_of(args);
   for (std::int64_t i = 0; i < args.x.numel(); ++i) {
-    y[i] = dropped(x[i], i, args.p, args.seed, stream);
+    y[i] = dropped(x[i], i, args.p, args.seed, args.stream);
   }
 }
 

@@ -6,14 +6,6 @@
 
 namespace ea::ref {
 
-// The stream of a kernel's arguments, shifted where they have a shift.
-template <typename Args>
-std::uint64_t stream_of(const Args& args) {
-  if (!args.shift.defined()) return args.stream;
-  return args.stream + static_cast<std::uint64_t>(
-                           *args.shift.template as<const std::int64_t>());
-}
-
 // Element i of a tensor as kernels/dropout.h leaves it: four elements share one
 // Philox counter.
 template <typename T>

@@ -20,12 +20,15 @@ std::vector<A> mix(const EvolveCoefficients& c, const std::vector<A>& previous,
   return input;
 }
 
+// The maps of sequence b, or nothing where there are none.
 template <typename T>
-std::vector<Accumulator<T>> read_previous(const TensorView& previous,
-                                          std::int64_t begin,
-                                          std::int64_t cells) {
-  if (!previous.defined()) return {};
-  return read_wide<T>(previous, begin, cells);
+std::vector<Accumulator<T>> read_maps(const TensorView& maps,
+                                      const MapLayout& layout, std::int64_t b,
+                                      const MapGeometry& g) {
+  if (!maps.defined()) return {};
+  auto out = read_wide<T>(maps, layout.begin(b), g.cells());
+  keep_existing(layout, b, out.data());
+  return out;
 }
 
 // L = p M + s S + w ReLU(Conv(I)).
@@ -37,11 +40,12 @@ void forward_of(const EvolveForward::Args& args) {
   const auto weight = read_wide<T>(args.weight, 0, args.weight.numel());
   const auto bias = read_wide<T>(args.bias, 0, args.bias.numel());
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    const MapGeometry g(layout, b, args.weight.dim(-1));
+    const MapGeometry g(layout, b, args.weight.dim(-1), args.shift);
     const std::int64_t begin = layout.begin(b);
-    const auto previous = read_previous<T>(args.previous, begin, g.cells());
-    const auto scores = read_wide<T>(args.scores, begin, g.cells());
-    const auto z = convolve(g, mix(c, previous, scores), weight, bias);
+    const auto previous = read_maps<T>(args.previous, layout, b, g);
+    const auto scores = read_maps<T>(args.scores, layout, b, g);
+    auto z = convolve(g, mix(c, previous, scores), weight, bias);
+    keep_existing(layout, b, z.data(), args.shift);
     std::vector<A> out(z.size());
     for (std::size_t i = 0; i < z.size(); ++i) {
       const A activated = z[i] < 0 ? A(0) : z[i];
@@ -67,18 +71,20 @@ void backward_of(const EvolveBackward::Args& args) {
   std::vector<A> dweight(weight.size());
   std::vector<A> dbias(bias.size());
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    const MapGeometry g(layout, b, args.weight.dim(-1));
+    const MapGeometry g(layout, b, args.weight.dim(-1), args.shift);
     const std::int64_t begin = layout.begin(b);
-    const auto previous = read_previous<T>(args.previous, begin, g.cells());
-    const auto scores = read_wide<T>(args.scores, begin, g.cells());
-    const auto dout = read_wide<T>(args.dout, begin, g.cells());
+    const auto previous = read_maps<T>(args.previous, layout, b, g);
+    const auto scores = read_maps<T>(args.scores, layout, b, g);
+    const auto dout = read_maps<T>(args.dout, layout, b, g);
     const auto input = mix(c, previous, scores);
-    const auto z = convolve(g, input, weight, bias);
+    auto z = convolve(g, input, weight, bias);
+    keep_existing(layout, b, z.data(), args.shift);
     std::vector<A> dz(z.size());
     for (std::size_t i = 0; i < z.size(); ++i) {
       dz[i] = z[i] <= 0 ? A(0) : A(c.w) * dout[i];
     }
-    const auto dinput = convolve_input_gradient(g, dz, weight);
+    auto dinput = convolve_input_gradient(g, dz, weight);
+    keep_existing(layout, b, dinput.data());
     add_weight_gradient(g, dz, input, dweight, dbias);
     std::vector<A> dscores(z.size());
     std::vector<A> dprevious(z.size());

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/ref/kernels.h"
+#include "kernels/ref/map_cells.h"
 #include "tensor/tensor.h"
 
 namespace ea::ref {
@@ -47,14 +48,18 @@ void narrow(const Tensor& from, const TensorView& to) {
   }
 }
 
-// Calls fn(row, first cell, keys) for every row of every map.
+// Calls fn(row, first cell, keys, exists) for every row of every map;
+// exists(key) tells whether the cell does.
 template <typename Fn>
 void for_each_row(const MapLayout& layout, Fn&& fn) {
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
     const std::int64_t rows = layout.heads * layout.n_q(b);
     for (std::int64_t i = 0; i < rows; ++i) {
       fn(layout.heads * layout.q_offsets[b] + i,
-         layout.begin(b) + i * layout.n_k(b), layout.n_k(b));
+         layout.begin(b) + i * layout.n_k(b), layout.n_k(b),
+         [&](std::int64_t j) {
+           return exists(layout, b, i % layout.n_q(b), j);
+         });
     }
   }
 }
@@ -78,6 +83,13 @@ struct Inputs {
         bias(widen<T>(args.bias)),
         scores(wide_maps<T>(cells)) {
     attention_scores({q, k, scores, in.scale, in.layout});
+    A* const s = scores.data<A>();
+    if (in.score_bias.defined()) {
+      const Tensor added = widen<T>(in.score_bias);
+      for (std::int64_t i = 0; i < cells; ++i) s[i] += added.data<A>()[i];
+      keep_all_existing(in.layout, s);
+    }
+    if (m.defined()) keep_all_existing(in.layout, m.data<A>());
   }
 
   // x M + y S
@@ -96,7 +108,8 @@ struct Inputs {
     A* const l = out.data<A>();
     if (in.c.w != 0) {
       const Tensor z = wide_maps<T>(cells);
-      map_conv_forward({mix(in.c.a, in.c.b), weight, bias, z, in.layout});
+      map_conv_forward(
+          {mix(in.c.a, in.c.b), weight, bias, z, in.layout, in.shift});
       const A* const values = z.data<A>();
       for (std::int64_t i = 0; i < cells; ++i) {
         l[i] += A(in.c.w) * (values[i] < 0 ? A(0) : values[i]);
@@ -108,7 +121,7 @@ struct Inputs {
   }
 
   void write_gates(const A* z, std::uint8_t* gates) const {
-    for_each_row(in.layout, [&](auto row, auto cell, auto n) {
+    for_each_row(in.layout, [&](auto row, auto cell, auto n, const auto&) {
       std::uint8_t* const to = gates + gate_byte(cell, row);
       for (std::int64_t j = 0; j < n; ++j) {
         const unsigned bit = z[cell + j] <= 0 ? 0u : 1u << (j % 8);
@@ -120,7 +133,7 @@ struct Inputs {
 
   Tensor dropped(const Tensor& x) const {
     const Tensor y = wide_maps<T>(cells);
-    dropout({x, y, in.p, in.seed, in.stream, in.shift});
+    dropout({x, y, in.p, in.seed, in.stream});
     return y;
   }
 };
@@ -132,23 +145,26 @@ void forward_of(const FusedAttentionForward::Args& args) {
   const Tensor maps = in.logits(args.gates);
   narrow<T>(maps, args.carry);
   const A t = A(args.in.softmax_scale);
-  for_each_row(args.in.layout, [&](auto row, auto cell, auto n) {
-    A* const x = maps.data<A>() + cell;
-    A top = -std::numeric_limits<A>::infinity();
-    for (std::int64_t j = 0; j < n; ++j) {
-      if (t * x[j] > top) top = t * x[j];
-    }
-    A total = 0;
-    for (std::int64_t j = 0; j < n; ++j) {
-      x[j] = std::exp(t * x[j] - top);
-      total += x[j];
-    }
-    for (std::int64_t j = 0; j < n; ++j) x[j] /= total;
-    if (args.statistics.defined()) {
-      args.statistics.as<A>()[2 * row] = top;
-      args.statistics.as<A>()[2 * row + 1] = 1 / total;
-    }
-  });
+  for_each_row(
+      args.in.layout, [&](auto row, auto cell, auto n, const auto& is) {
+        A* const x = maps.data<A>() + cell;
+        A top = -std::numeric_limits<A>::infinity();
+        bool any = false;
+        for (std::int64_t j = 0; j < n; ++j) {
+          if (is(j) && t * x[j] > top) top = t * x[j];
+          any = any || is(j);
+        }
+        A total = 0;
+        for (std::int64_t j = 0; j < n; ++j) {
+          x[j] = is(j) ? std::exp(t * x[j] - top) : A(0);
+          total += x[j];
+        }
+        for (std::int64_t j = 0; any && j < n; ++j) x[j] /= total;
+        if (args.statistics.defined()) {
+          args.statistics.as<A>()[2 * row] = any ? top : A(0);
+          args.statistics.as<A>()[2 * row + 1] = any ? 1 / total : A(0);
+        }
+      });
   const Tensor y = empty(args.y.shape, wide_dtype<T>());
   attention_context({in.dropped(maps), in.v, y, args.in.layout});
   narrow<T>(y, args.y);
@@ -159,15 +175,14 @@ template <typename T>
 Tensor probabilities(const FusedAttentionBackward::Args& args,
                      const Inputs<T>& in) {
   using A = Wide<T>;
-  TensorView carry = args.carry;
-  carry.shape = {in.cells};  // there may be room behind them
-  const Tensor p = carry.defined() ? widen<T>(carry) : in.logits({});
-  for_each_row(args.in.layout, [&](auto row, auto cell, auto n) {
+  const Tensor p = args.carry.defined() ? widen<T>(args.carry) : in.logits({});
+  for_each_row(args.in.layout, [&](auto row, auto cell, auto n,
+                                   const auto& is) {
     const A* const statistics = args.statistics.as<A>() + 2 * row;
     A* const x = p.data<A>() + cell;
     for (std::int64_t j = 0; j < n; ++j) {
-      x[j] = std::exp(A(args.in.softmax_scale) * x[j] - statistics[0]) *
-             statistics[1];
+      const A t = A(args.in.softmax_scale);
+      x[j] = is(j) ? std::exp(t * x[j] - statistics[0]) * statistics[1] : A(0);
     }
   });
   return p;
@@ -183,7 +198,7 @@ void evolve_gradients(const FusedAttentionBackward::Args& args,
   const Tensor di = zeros({in.cells}, wide_dtype<T>());
   if (c.w != 0) {
     const Tensor g = wide_maps<T>(in.cells);
-    for_each_row(args.in.layout, [&](auto row, auto cell, auto n) {
+    for_each_row(args.in.layout, [&](auto row, auto cell, auto n, const auto&) {
       const auto* const gates =
           args.gates.as<std::uint8_t>() + gate_byte(cell, row);
       for (std::int64_t j = 0; j < n; ++j) {
@@ -193,8 +208,8 @@ void evolve_gradients(const FusedAttentionBackward::Args& args,
     });
     const Tensor dw = empty(in.weight.shape(), wide_dtype<T>());
     const Tensor db = empty(in.bias.shape(), wide_dtype<T>());
-    map_conv_backward(
-        {g, in.mix(c.a, c.b), in.weight, di, dw, db, args.in.layout});
+    map_conv_backward({g, in.mix(c.a, c.b), in.weight, di, dw, db,
+                       args.in.layout, args.in.shift});
     narrow<T>(dw, args.dweight);
     narrow<T>(db, args.dbias);
   }
@@ -223,10 +238,12 @@ void backward_of(const FusedAttentionBackward::Args& args) {
     for (std::int64_t i = 0; i < in.cells; ++i) {
       dl.data<A>()[i] += more.data<A>()[i];
     }
+    keep_all_existing(layout, dl.data<A>());
   }
   const Tensor dm = wide_maps<T>(in.cells), ds = wide_maps<T>(in.cells);
   evolve_gradients(args, in, dl, dm, ds);
   narrow<T>(dm, args.dprevious);
+  narrow<T>(ds, args.dscore_bias);
   attention_scores_backward({ds, in.q, in.k, dq, dk, args.in.scale, layout});
   narrow<T>(dq, args.dq);
   narrow<T>(dk, args.dk);

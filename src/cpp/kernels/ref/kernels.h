@@ -16,9 +16,12 @@
 #include "kernels/layer_norm.h"
 #include "kernels/map_conv.h"
 #include "kernels/optimizer.h"
+#include "kernels/pair_sum.h"
 #include "kernels/reduce.h"
+#include "kernels/relative_cells.h"
 #include "kernels/softmax.h"
 #include "kernels/step_log.h"
+#include "kernels/unpack_maps.h"
 #include "kernels/weight_norm.h"
 
 // All take float32, bfloat16 and float64, load each element into the wider
@@ -55,6 +58,12 @@ void weight_norm_forward(const WeightNormForward::Args& args);
 void weight_norm_backward(const WeightNormBackward::Args& args);
 void conv1d_forward(const Conv1dForward::Args& args);
 void conv1d_backward(const Conv1dBackward::Args& args);
+void relative_cells(const RelativeCells::Args& args);
+void relative_sums(const RelativeSums::Args& args);
+void unpack_maps(const UnpackMaps::Args& maps);
+void pack_maps(const PackMaps::Args& maps);
+void pair_sum(const PairSum::Args& args);
+void pair_sum_backward(const PairSumBackward::Args& args);
 void map_conv_forward(const MapConvForward::Args& args);
 void map_conv_backward(const MapConvBackward::Args& args);
 void evolve_forward(const EvolveForward::Args& args);
@@ -63,6 +72,7 @@ void fused_attention_forward(const FusedAttentionForward::Args& args);
 void fused_attention_backward(const FusedAttentionBackward::Args& args);
 void adamw(const AdamW::Args& args);
 void radam(const RAdam::Args& args);
+void sgd(const SGD::Args& args);
 void record_loss(const RecordLoss::Args& args);
 void step_scale(const StepScale::Args& args);
 void copy(const Copy::Args& args);

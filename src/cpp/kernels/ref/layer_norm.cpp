@@ -13,7 +13,6 @@ void forward_of(const LayerNormForward::Args& args) {
   using A = Accumulator<T>;
   const std::int64_t rows = args.x.dim(0);
   const std::int64_t width = args.x.dim(1);
-  const std::uint64_t stream = stream_of(args);
   const T* weight = args.weight.as<T>();
   const T* bias = args.bias.as<T>();
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -25,7 +24,7 @@ void forward_of(const LayerNormForward::Args& args) {
       T* total = args.sum.as<T>() + row * width;
       for (std::int64_t i = 0; i < width; ++i) {
         const T x = args.p > 0.0 ? dropped(s[i], row * width + i, args.p,
-                                           args.seed, stream)
+                                           args.seed, args.stream)
                                  : s[i];
         total[i] = T(A(x) + A(residual[i]));
       }
@@ -59,7 +58,6 @@ void backward_of(const LayerNormBackward::Args& args) {
   using A = Accumulator<T>;
   const std::int64_t rows = args.x.dim(0);
   const std::int64_t width = args.x.dim(1);
-  const std::uint64_t stream = stream_of(args);
   const T* weight = args.weight.as<T>();
   std::vector<A> dweight(static_cast<std::size_t>(width));
   std::vector<A> dbias(static_cast<std::size_t>(width));
@@ -88,7 +86,7 @@ void backward_of(const LayerNormBackward::Args& args) {
       if (args.p > 0.0) {
         const std::int64_t at = row * width + i;
         args.dresidual.as<T>()[at] = ds;
-        dx[i] = dropped(ds, at, args.p, args.seed, stream);
+        dx[i] = dropped(ds, at, args.p, args.seed, args.stream);
       } else {
         dx[i] = ds;
       }

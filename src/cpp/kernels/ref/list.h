@@ -37,6 +37,12 @@ void for_each_kernel(const To& to) {
   to.template kernel<WeightNormBackward, weight_norm_backward>();
   to.template kernel<Conv1dForward, conv1d_forward>();
   to.template kernel<Conv1dBackward, conv1d_backward>();
+  to.template kernel<RelativeCells, relative_cells>();
+  to.template kernel<RelativeSums, relative_sums>();
+  to.template kernel<UnpackMaps, unpack_maps>();
+  to.template kernel<PackMaps, pack_maps>();
+  to.template kernel<PairSum, pair_sum>();
+  to.template kernel<PairSumBackward, pair_sum_backward>();
   to.template kernel<MapConvForward, map_conv_forward>();
   to.template kernel<MapConvBackward, map_conv_backward>();
   to.template kernel<EvolveForward, evolve_forward>();
@@ -45,6 +51,7 @@ void for_each_kernel(const To& to) {
   to.template kernel<FusedAttentionBackward, fused_attention_backward>();
   to.template kernel<AdamW, adamw>();
   to.template kernel<RAdam, radam>();
+  to.template kernel<SGD, sgd>();
   to.template kernel<RecordLoss, record_loss>();
   to.template kernel<StepScale, step_scale>();
 }

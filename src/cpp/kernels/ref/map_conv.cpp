@@ -13,9 +13,12 @@ void forward_of(const MapConvForward::Args& args) {
   const auto weight = read_wide<T>(args.weight, 0, args.weight.numel());
   const auto bias = read_wide<T>(args.bias, 0, args.bias.numel());
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    const MapGeometry g(layout, b, args.weight.dim(-1));
-    const auto x = read_wide<T>(args.x, layout.begin(b), g.cells());
-    write_wide<T>(convolve(g, x, weight, bias), args.y, layout.begin(b));
+    const MapGeometry g(layout, b, args.weight.dim(-1), args.shift);
+    auto x = read_wide<T>(args.x, layout.begin(b), g.cells());
+    keep_existing(layout, b, x.data());
+    auto y = convolve(g, x, weight, bias);
+    keep_existing(layout, b, y.data(), args.shift);
+    write_wide<T>(y, args.y, layout.begin(b));
   }
 }
 
@@ -27,14 +30,17 @@ void backward_of(const MapConvBackward::Args& args) {
   std::vector<A> dweight(weight.size());
   std::vector<A> dbias(static_cast<std::size_t>(layout.heads));
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
-    const MapGeometry g(layout, b, args.weight.dim(-1));
-    const auto dy = read_wide<T>(args.dy, layout.begin(b), g.cells());
+    const MapGeometry g(layout, b, args.weight.dim(-1), args.shift);
+    auto dy = read_wide<T>(args.dy, layout.begin(b), g.cells());
+    keep_existing(layout, b, dy.data(), args.shift);
     if (args.dx.defined()) {
-      write_wide<T>(convolve_input_gradient(g, dy, weight), args.dx,
-                    layout.begin(b));
+      auto dx = convolve_input_gradient(g, dy, weight);
+      keep_existing(layout, b, dx.data());
+      write_wide<T>(dx, args.dx, layout.begin(b));
     }
     if (args.dweight.defined() || args.dbias.defined()) {
-      const auto x = read_wide<T>(args.x, layout.begin(b), g.cells());
+      auto x = read_wide<T>(args.x, layout.begin(b), g.cells());
+      keep_existing(layout, b, x.data());
       add_weight_gradient(g, dy, x, dweight, dbias);
     }
   }

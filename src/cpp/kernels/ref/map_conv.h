@@ -6,21 +6,24 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/map_layout.h"
+#include "kernels/ref/map_cells.h"
 #include "tensor/tensor_view.h"
 
 namespace ea::ref {
 
-// Sizes of the maps [heads, n_q, n_k] of one sequence and of the kernel.
+// Sizes of the maps [heads, n_q, n_k] of one sequence and of the kernel, and
+// where its result goes.
 struct MapGeometry {
   std::int64_t heads, n_q, n_k, kernel;
+  MapShift shift;
 
   MapGeometry(const MapLayout& layout, std::int64_t sequence,
-              std::int64_t kernel_size)
+              std::int64_t kernel_size, const MapShift& moved)
       : heads(layout.heads),
         n_q(layout.n_q(sequence)),
         n_k(layout.n_k(sequence)),
-        kernel(kernel_size) {}
+        kernel(kernel_size),
+        shift(moved) {}
   std::int64_t cells() const { return heads * n_q * n_k; }
 };
 
@@ -44,7 +47,8 @@ void write_wide(const std::vector<Accumulator<T>>& from, const TensorView& t,
 }
 
 // Every meeting of an output row with an input row under one tap:
-//   y[o, i, j] and x[c, i + u - r, j + v - r] under weight[o, c, u, v].
+//   y[o, i + down, j + right] and x[c, i + u - r, j + v - r] under weight[o, c,
+//   u, v].
 // Calls fn(y_at, x_at, weight_at, count): `count` neighbouring cells of both
 // rows lie inside the map, from y_at and x_at on. Cells beyond the border never
 // appear, which is what zero padding means for a sum and for its transposes.
@@ -52,16 +56,17 @@ template <typename Fn>
 void for_each_row_pair(const MapGeometry& g, Fn&& fn) {
   const std::int64_t r = (g.kernel - 1) / 2;
   for (std::int64_t o = 0; o < g.heads; ++o) {
-    for (std::int64_t i = 0; i < g.n_q; ++i) {
+    for (std::int64_t i = 0; i < g.n_q - g.shift.down; ++i) {
       for (std::int64_t c = 0; c < g.heads; ++c) {
         for (std::int64_t u = 0; u < g.kernel; ++u) {
           const std::int64_t row = i + u - r;
           if (row < 0 || row >= g.n_q) continue;
           for (std::int64_t v = 0; v < g.kernel; ++v) {
             const std::int64_t first = std::max<std::int64_t>(0, r - v);
-            const std::int64_t last = std::min(g.n_k, g.n_k + r - v);
+            const std::int64_t last =
+                std::min(g.n_k - g.shift.right, g.n_k + r - v);
             if (first >= last) continue;
-            fn((o * g.n_q + i) * g.n_k + first,
+            fn((o * g.n_q + i + g.shift.down) * g.n_k + first + g.shift.right,
                (c * g.n_q + row) * g.n_k + first + v - r,
                ((o * g.heads + c) * g.kernel + u) * g.kernel + v, last - first);
           }

@@ -1,8 +1,7 @@
-// Reference AdamW and RAdam steps over many tensors.
+// Reference AdamW, RAdam and SGD steps over many tensors.
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/optimizer_numbers.h"
 #include "kernels/ref/kernels.h"
 
 namespace ea::ref {
@@ -30,41 +29,17 @@ double gradient_factor(const Args& args) {
   return args.grad_scale * *args.scale.template as<const double>();
 }
 
-// What the step does to one tensor, from its settings or from the numbers
-// beside the tensors.
-struct Numbers {
-  double shrink, decay, rate, root_correction2;
-  bool rectified;
-
-  template <typename Args>
-  Numbers(const Args& args, const AdamWTensor& t) {
-    if (args.numbers.defined()) {
-      const auto* all = args.numbers.template as<const float>();
-      const float* const own = all + 3 * t.number;
-      const float* const last = all + 3 * (args.numbers.dim(0) - 1);
-      shrink = own[0];
-      decay = own[1];
-      rate = own[2];
-      root_correction2 = last[0];
-      rectified = last[1] != 0.0f;
-    } else {
-      const StepNumbers step = numbers_of(args);
-      const TensorNumbers own = step.of(t.lr, t.weight_decay);
-      shrink = own.shrink;
-      decay = own.decay;
-      rate = own.rate;
-      root_correction2 = step.root_correction2;
-      rectified = step.rectified();
-    }
-  }
-};
-
 // The update runs on the master copy of a bfloat16 parameter (A is float) and
 // on the parameter itself otherwise (A is T).
 template <typename T>
 void adamw_of(const AdamW::Args& args, const AdamWTensor& t, double factor) {
   using A = Accumulator<T>;
-  const Numbers n(args, t);
+  const double step = static_cast<double>(args.step);
+  const double correction1 = 1 - std::pow(args.beta1, step);
+  const double correction2 = 1 - std::pow(args.beta2, step);
+  const A decay = A(1 - t.lr * t.weight_decay);
+  const A step_size = A(t.lr / correction1);
+  const A root_correction2 = A(std::sqrt(correction2));
   const A one_minus_beta1 = A(1 - args.beta1);
   const A one_minus_beta2 = A(1 - args.beta2);
   A* m = t.exp_avg.as<A>();
@@ -75,9 +50,9 @@ void adamw_of(const AdamW::Args& args, const AdamWTensor& t, double factor) {
     const A g = A(factor) * gradient_at<T>(t, i);
     m[i] += one_minus_beta1 * (g - m[i]);
     v[i] = A(args.beta2) * v[i] + one_minus_beta2 * g * g;
-    const A denominator = std::sqrt(v[i]) / A(n.root_correction2) + A(args.eps);
+    const A denominator = std::sqrt(v[i]) / root_correction2 + A(args.eps);
     const A x = t.master.defined() ? master[i] : A(param[i]);
-    const A updated = x * A(n.shrink) - A(n.rate) * m[i] / denominator;
+    const A updated = x * decay - step_size * m[i] / denominator;
     if (t.master.defined()) master[i] = updated;
     param[i] = T(updated);
   }
@@ -86,7 +61,13 @@ void adamw_of(const AdamW::Args& args, const AdamWTensor& t, double factor) {
 template <typename T>
 void radam_of(const RAdam::Args& args, const AdamWTensor& t, double factor) {
   using A = Accumulator<T>;
-  const Numbers n(args, t);
+  const double step = static_cast<double>(args.step);
+  const A rate = A(t.lr / (1 - std::pow(args.beta1, step)));
+  const A rectified =
+      A(t.lr / (1 - std::pow(args.beta1, step)) * args.rectification *
+        std::sqrt(1 - std::pow(args.beta2, step)));
+  const A shrink = A(args.decoupled ? 1 - t.lr * t.weight_decay : 1.0);
+  const A decay = A(args.decoupled ? 0.0 : t.weight_decay);
   const A one_minus_beta1 = A(1 - args.beta1);
   const A one_minus_beta2 = A(1 - args.beta2);
   A* m = t.exp_avg.as<A>();
@@ -95,38 +76,69 @@ void radam_of(const RAdam::Args& args, const AdamWTensor& t, double factor) {
   A* master = t.master.as<A>();
   for (std::int64_t i = 0; i < t.param.numel(); ++i) {
     const A x = t.master.defined() ? master[i] : A(param[i]);
-    const A g = A(factor) * gradient_at<T>(t, i) + A(n.decay) * x;
+    const A g = A(factor) * gradient_at<T>(t, i) + decay * x;
     m[i] += one_minus_beta1 * (g - m[i]);
     v[i] = A(args.beta2) * v[i] + one_minus_beta2 * g * g;
-    const A move = n.rectified
-                       ? A(n.rate) * m[i] / (std::sqrt(v[i]) + A(args.eps))
-                       : A(n.rate) * m[i];
-    const A updated = x * A(n.shrink) - move;
+    const A move = args.rectification > 0
+                       ? rectified * m[i] / (std::sqrt(v[i]) + A(args.eps))
+                       : rate * m[i];
+    const A updated = x * shrink - move;
     if (t.master.defined()) master[i] = updated;
     param[i] = T(updated);
+  }
+}
+
+template <typename T>
+void sgd_of(const SGD::Args& args, const AdamWTensor& t, double factor) {
+  using A = Accumulator<T>;
+  const A rate = A(t.lr), momentum = A(args.momentum);
+  const A shrink = A(args.decoupled ? 1 - t.lr * t.weight_decay : 1.0);
+  const A decay = A(args.decoupled ? 0.0 : t.weight_decay);
+  A* m = t.exp_avg.as<A>();
+  T* param = t.param.as<T>();
+  A* master = t.master.as<A>();
+  for (std::int64_t i = 0; i < t.param.numel(); ++i) {
+    const A x = t.master.defined() ? master[i] : A(param[i]);
+    A direction = A(factor) * gradient_at<T>(t, i) + decay * x;
+    if (t.exp_avg.defined()) {
+      m[i] = momentum * m[i] + direction;
+      direction = args.nesterov ? direction + momentum * m[i] : m[i];
+    }
+    const A updated = x * shrink - rate * direction;
+    if (t.master.defined()) master[i] = updated;
+    param[i] = T(updated);
+  }
+}
+
+// one(tag of the dtype, tensor, factor) for each tensor of a finite step.
+template <typename K, typename One>
+void update_all(const typename K::Args& args, const One& one) {
+  const double factor = gradient_factor(args);
+  if (!std::isfinite(factor)) return;
+  for (const AdamWTensor& t : *args.tensors) {
+    visit_floating(t.param.dtype, K::name,
+                   [&](auto tag) { one(tag, t, factor); });
   }
 }
 
 }  // namespace
 
 void adamw(const AdamW::Args& args) {
-  const double factor = gradient_factor(args);
-  if (!std::isfinite(factor)) return;
-  for (const AdamWTensor& t : *args.tensors) {
-    visit_floating(t.param.dtype, AdamW::name, [&](auto tag) {
-      adamw_of<typename decltype(tag)::type>(args, t, factor);
-    });
-  }
+  update_all<AdamW>(args, [&](auto tag, const AdamWTensor& t, double factor) {
+    adamw_of<typename decltype(tag)::type>(args, t, factor);
+  });
 }
 
 void radam(const RAdam::Args& args) {
-  const double factor = gradient_factor(args);
-  if (!std::isfinite(factor)) return;
-  for (const AdamWTensor& t : *args.tensors) {
-    visit_floating(t.param.dtype, RAdam::name, [&](auto tag) {
-      radam_of<typename decltype(tag)::type>(args, t, factor);
-    });
-  }
+  update_all<RAdam>(args, [&](auto tag, const AdamWTensor& t, double factor) {
+    radam_of<typename decltype(tag)::type>(args, t, factor);
+  });
+}
+
+void sgd(const SGD::Args& args) {
+  update_all<SGD>(args, [&](auto tag, const AdamWTensor& t, double factor) {
+    sgd_of<typename decltype(tag)::type>(args, t, factor);
+  });
 }
 
 }  // namespace ea::ref

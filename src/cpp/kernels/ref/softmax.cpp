@@ -3,19 +3,18 @@
 #include <limits>
 
 #include "kernels/ref/kernels.h"
+#include "kernels/ref/map_cells.h"
 
 namespace ea::ref {
 
 namespace {
 
-// One row of n keys. `allowed` is null when every key is.
-template <typename T>
-void softmax_row(const T* x, const std::uint8_t* allowed, std::int64_t n,
+// One row of n keys, of which exists(key) tells.
+template <typename T, typename Exists>
+void softmax_row(const T* x, const Exists& exists, std::int64_t n,
                  Accumulator<T> scale, T* y) {
   using A = Accumulator<T>;
-  const auto masked = [&](std::int64_t j) {
-    return allowed != nullptr && allowed[j] == 0;
-  };
+  const auto masked = [&](std::int64_t j) { return !exists(j); };
   A largest = -std::numeric_limits<A>::infinity();
   for (std::int64_t j = 0; j < n; ++j) {
     if (!masked(j) && scale * A(x[j]) > largest) largest = scale * A(x[j]);
@@ -37,21 +36,19 @@ void forward_of(const SoftmaxForward::Args& args) {
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
     const std::int64_t n_k = layout.n_k(b);
     const std::int64_t rows = layout.heads * layout.n_q(b);
-    const std::uint8_t* allowed =
-        args.key_mask.defined()
-            ? args.key_mask.as<std::uint8_t>() + layout.k_offsets[b]
-            : nullptr;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t at = layout.begin(b) + row * n_k;
-      softmax_row<T>(args.x.as<T>() + at, allowed, n_k, A(args.scale),
-                     args.y.as<T>() + at);
+      const std::int64_t i = row % layout.n_q(b);
+      softmax_row<T>(
+          args.x.as<T>() + at,
+          [&](std::int64_t j) { return exists(layout, b, i, j); }, n_k,
+          A(args.scale), args.y.as<T>() + at);
     }
   }
 }
 
 // y_j = exp(t_j) / sum, t = scale x: dy_j/dx_i = scale y_j ([i = j] - y_i), so
-// dx_i = scale y_i (dy_i - sum_j dy_j y_j). Masked keys have y = 0, hence dx =
-// 0.
+// dx_i = scale y_i (dy_i - sum_j dy_j y_j).
 template <typename T>
 void backward_of(const SoftmaxBackward::Args& args) {
   using A = Accumulator<T>;
@@ -64,10 +61,16 @@ void backward_of(const SoftmaxBackward::Args& args) {
       const T* dy = args.dy.as<T>() + at;
       const T* y = args.y.as<T>() + at;
       T* dx = args.dx.as<T>() + at;
+      const auto there = [&](std::int64_t j) {
+        return exists(layout, b, row % layout.n_q(b), j);
+      };
       A dot = 0;
-      for (std::int64_t j = 0; j < n_k; ++j) dot += A(dy[j]) * A(y[j]);
       for (std::int64_t j = 0; j < n_k; ++j) {
-        dx[j] = T(A(args.scale) * A(y[j]) * (A(dy[j]) - dot));
+        if (there(j)) dot += A(dy[j]) * A(y[j]);
+      }
+      for (std::int64_t j = 0; j < n_k; ++j) {
+        dx[j] =
+            there(j) ? T(A(args.scale) * A(y[j]) * (A(dy[j]) - dot)) : T(A(0));
       }
     }
   }

@@ -1,4 +1,5 @@
 // SIMD attention products by sequence and head (kernels/attention.h).
+#include "kernels/cpu/simd/cells-inl.h"
 #include "kernels/cpu/simd/factors-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/targets.h"
@@ -8,6 +9,7 @@ namespace {
 
 // One (sequence, head) and the scratch of the job that runs it.
 struct HeadJob {
+  Existing cells;
   std::int64_t n_q, n_k, d;
   std::int64_t query, key, column, cell;  // where it begins
   float* packed;                          // fits any operand of any head
@@ -33,27 +35,51 @@ void for_heads(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   const std::int64_t grain = work < kJobWork ? kJobWork / work : 1;
   const std::int64_t side = longest + kPanel;  // padded
   const std::int64_t packed = side * (d + kPanel);
-  const std::int64_t square =
-      sizeof(T) == sizeof(float) ? 0 : side * (side > d ? side : d);
+  const bool as_they_lie = sizeof(T) == sizeof(float) && layout.dense();
+  const std::int64_t square = as_they_lie ? 0 : side * (side > d ? side : d);
   parallel_chunks(heads, grain, [&](std::int64_t begin, std::int64_t end) {
     const Scratch scratch((packed + 2 * square) * sizeof(float));
     float* const memory = scratch.as<float>();
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t b = i / layout.heads, h = i % layout.heads;
-      HeadJob job;
-      job.n_q = layout.n_q(b);
-      job.n_k = layout.n_k(b);
-      job.d = d;
-      job.query = layout.q_offsets[b];
-      job.key = layout.k_offsets[b];
-      job.column = h * d;
-      job.cell = layout.begin(b) + h * job.n_q * job.n_k;
-      job.packed = memory;
-      job.wide_a = memory + packed;
-      job.wide_c = memory + packed + square;
-      fn(job);
+      const std::int64_t n_q = layout.n_q(b), n_k = layout.n_k(b);
+      fn(HeadJob{Existing(layout, b), n_q, n_k, d, layout.q_offsets[b],
+                 layout.k_offsets[b], h * d, layout.begin(b) + h * n_q * n_k,
+                 memory, memory + packed, memory + packed + square});
     }
   });
+}
+
+// Maps [n_q, n_k] = scale a B for the packed B, 0 where no cell exists. Under a
+// causal limit a few rows go at a time, up to the columns that the last sees.
+template <typename T>
+void store_maps(const HeadJob& j, Rows<const T> a, float scale, T* maps) {
+  const bool whole = j.cells.columns(0) == j.n_k;
+  const std::int64_t most = whole ? j.n_q : 2 * kTileRows;
+  for (std::int64_t i = 0; i < j.n_q; i += most) {
+    const std::int64_t rows = j.n_q - i < most ? j.n_q - i : most;
+    const std::int64_t cols = j.cells.columns(i + rows - 1);
+    multiply_into(factor(a.data + i * a.stride, a.stride, rows, j.d, j.wide_a),
+                  j.packed, rows, j.d, cols, scale,
+                  Rows<T>{maps + i * j.n_k, j.n_k}, j.wide_c);
+    for (std::int64_t r = i; r < i + rows; ++r) {
+      j.cells.clear(r, maps + r * j.n_k);
+    }
+  }
+}
+
+// Maps [n_q, n_k] as a left factor, 0 where no cell exists.
+template <typename T>
+Factor map_factor(const HeadJob& j, const T* maps) {
+  if (j.cells.all()) return factor(maps, j.n_k, j.n_q, j.n_k, j.wide_a);
+  for (std::int64_t i = 0; i < j.n_q; ++i) {
+    float* const row = j.wide_a + i * j.n_k;
+    for_vectors(j.n_k, [&](std::int64_t k, auto part) {
+      store(row + k, load(maps + i * j.n_k + k, part), part);
+    });
+    j.cells.clear(i, row);
+  }
+  return {j.wide_a, j.n_k, 1};
 }
 
 // S = scale Q K^T.
@@ -63,9 +89,8 @@ void scores_of(const AttentionScores::Args& args) {
     const auto q = rows_of<const T>(args.q, j.query, j.column);
     const auto k = rows_of<const T>(args.k, j.key, j.column);
     pack_transposed(k.data, k.stride, j.d, j.n_k, j.packed);
-    multiply_into(factor(q.data, q.stride, j.n_q, j.d, j.wide_a), j.packed,
-                  j.n_q, j.d, j.n_k, static_cast<float>(args.scale),
-                  Rows<T>{args.scores.as<T>() + j.cell, j.n_k}, j.wide_c);
+    store_maps(j, q, static_cast<float>(args.scale),
+               args.scores.as<T>() + j.cell);
   });
 }
 
@@ -76,8 +101,7 @@ void scores_backward_of(const AttentionScoresBackward::Args& args) {
   for_heads<T>(args.layout, args.q.shape[1], [&](const HeadJob& j) {
     const auto q = rows_of<const T>(args.q, j.query, j.column);
     const auto k = rows_of<const T>(args.k, j.key, j.column);
-    const Factor ds = factor(args.dscores.as<const T>() + j.cell, j.n_k, j.n_q,
-                             j.n_k, j.wide_a);
+    const Factor ds = map_factor(j, args.dscores.as<const T>() + j.cell);
     pack(k.data, k.stride, j.n_k, j.d, j.packed);
     multiply_into(ds, j.packed, j.n_q, j.n_k, j.d, scale,
                   rows_of<T>(args.dq, j.query, j.column), j.wide_c);
@@ -93,10 +117,9 @@ void context_of(const AttentionContext::Args& args) {
   for_heads<T>(args.layout, args.v.shape[1], [&](const HeadJob& j) {
     const auto v = rows_of<const T>(args.v, j.key, j.column);
     pack(v.data, v.stride, j.n_k, j.d, j.packed);
-    multiply_into(
-        factor(args.p.as<const T>() + j.cell, j.n_k, j.n_q, j.n_k, j.wide_a),
-        j.packed, j.n_q, j.n_k, j.d, 1.0f,
-        rows_of<T>(args.y, j.query, j.column), j.wide_c);
+    multiply_into(map_factor(j, args.p.as<const T>() + j.cell), j.packed, j.n_q,
+                  j.n_k, j.d, 1.0f, rows_of<T>(args.y, j.query, j.column),
+                  j.wide_c);
   });
 }
 
@@ -107,12 +130,9 @@ void context_backward_of(const AttentionContextBackward::Args& args) {
     const auto dy = rows_of<const T>(args.dy, j.query, j.column);
     const auto v = rows_of<const T>(args.v, j.key, j.column);
     pack_transposed(v.data, v.stride, j.d, j.n_k, j.packed);
-    multiply_into(factor(dy.data, dy.stride, j.n_q, j.d, j.wide_a), j.packed,
-                  j.n_q, j.d, j.n_k, 1.0f,
-                  Rows<T>{args.dp.as<T>() + j.cell, j.n_k}, j.wide_c);
+    store_maps(j, dy, 1.0f, args.dp.as<T>() + j.cell);
     pack(dy.data, dy.stride, j.n_q, j.d, j.packed);
-    const Factor p =
-        factor(args.p.as<const T>() + j.cell, j.n_k, j.n_q, j.n_k, j.wide_a);
+    const Factor p = map_factor(j, args.p.as<const T>() + j.cell);
     multiply_into(transposed(p), j.packed, j.n_k, j.n_q, j.d, 1.0f,
                   rows_of<T>(args.dv, j.key, j.column), j.wide_c);
   });

@@ -13,16 +13,11 @@ struct Drop {
   Vu threshold;
   PhiloxKeys keys;
 };
-// Of the arguments of a kernel that drops.
-template <typename Args>
-EA_INLINE void make_drop(const Args& args, Drop& drop) {
-  std::uint64_t stream = args.stream;
-  if (args.shift.defined()) {
-    stream += *args.shift.template as<const std::uint64_t>();
-  }
-  drop.scale = set(static_cast<float>(1.0 / (1.0 - args.p)));
-  drop.threshold = Vu{} + dropout_threshold(args.p);
-  make_philox_keys(args.seed, stream, drop.keys);
+EA_INLINE void make_drop(double p, std::uint64_t seed, std::uint64_t stream,
+                         Drop& drop) {
+  drop.scale = set(static_cast<float>(1.0 / (1.0 - p)));
+  drop.threshold = Vu{} + dropout_threshold(p);
+  make_philox_keys(seed, stream, drop.keys);
 }
 
 // Up to kPhiloxWords elements with their words.

@@ -10,7 +10,7 @@ template <typename T>
 void run_dropout(const Dropout::Args& args) {
   static_assert(kGrain % kPhiloxWords == 0, "chunks begin at a counter");
   Drop drop;
-  make_drop(args, drop);
+  make_drop(args.p, args.seed, args.stream, drop);
   const T* x = args.x.as<T>();
   T* y = args.y.as<T>();
   parallel_chunks(args.x.numel(), kGrain,

@@ -12,9 +12,11 @@ constexpr std::int64_t kForwardRows = 8, kBackwardRows = 12;
 
 // One sequence's maps, and the block of them that is worked on.
 struct Maps {
+  Existing cells;
   std::int64_t heads, n_q, n_k, begin, row, rows;
   Maps(const MapLayout& layout, const MapBlock& block)
-      : heads(layout.heads),
+      : cells(layout, block.sequence),
+        heads(layout.heads),
         n_q(layout.n_q(block.sequence)),
         n_k(layout.n_k(block.sequence)),
         begin(layout.begin(block.sequence)),
@@ -26,28 +28,20 @@ struct Maps {
   }
 };
 
-struct Sizes {
-  std::int64_t heads, k, r, taps;
-  explicit Sizes(const TensorView& weight)
-      : heads(weight.shape[0]),
-        k(weight.shape[2]),
-        r((k - 1) / 2),
-        taps(heads * k * k) {}
-};
-
-// I = a M + b S with a halo of `halo` rows.
+// `rows` rows of I = a M + b S, from row `first` on.
 template <typename T>
 Padded mixed(const T* previous, const T* scores, const EvolveCoefficients& c,
-             const Maps& m, std::int64_t r, std::int64_t halo, float* memory) {
-  const Padded to(memory, r, m.n_k, m.rows + 2 * halo);
+             const Maps& m, std::int64_t pad, std::int64_t first,
+             std::int64_t rows, float* memory) {
+  const Padded to(memory, pad, m.n_k, rows);
   const Vf a = set(static_cast<float>(c.a)), b = set(static_cast<float>(c.b));
   if (previous == nullptr) {
-    fill(to, m.heads, m.n_q, m.n_k, m.row - halo,
+    fill(to, m.heads, m.cells, first,
          [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
            return b * load(scores + m.at(h, i) + j, part);
          });
   } else {
-    fill(to, m.heads, m.n_q, m.n_k, m.row - halo,
+    fill(to, m.heads, m.cells, first,
          [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
            const std::int64_t at = m.at(h, i) + j;
            return fma(a, load(previous + at, part),
@@ -57,10 +51,10 @@ Padded mixed(const T* previous, const T* scores, const EvolveCoefficients& c,
   return to;
 }
 
-// L = p M + s S + w ReLU(Z) for the rows of the block.
+// L = p M + s S + w ReLU(Z) for the rows of the block, where Z has `moved`.
 template <typename T>
 void write_output(const EvolveForward::Args& args, const Maps& m,
-                  const Convolved& z) {
+                  const Existing& moved, const Convolved& z) {
   const T* const previous = args.previous.as<const T>();
   const T* const scores = args.scores.as<const T>();
   const Vf p = set(static_cast<float>(args.c.p));
@@ -68,7 +62,8 @@ void write_output(const EvolveForward::Args& args, const Maps& m,
   const Vf w = set(static_cast<float>(args.c.w));
   for (std::int64_t h = 0; h < m.heads; ++h) {
     for (std::int64_t i = 0; i < m.rows; ++i) {
-      const float* const row = z.row(h, i);
+      float* const row = z.row(h, i);
+      moved.clear(m.row + i, row);
       const std::int64_t at = m.at(h, m.row + i);
       T* const out = args.out.as<T>() + at;
       for_vectors(m.n_k, [&](std::int64_t j, auto part) {
@@ -79,23 +74,24 @@ void write_output(const EvolveForward::Args& args, const Maps& m,
         }
         store(out + j, y, part);
       });
+      m.cells.clear(m.row + i, out);
     }
   }
 }
 
 template <typename T>
 void forward_of(const EvolveForward::Args& args) {
-  const Sizes s(args.weight);
+  const ConvSizes s(args.weight, args.shift);
   const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
                      s.heads, s.k, false);
   const MapJobs jobs(args.layout, kBlockCells, kForwardRows);
   const std::int64_t i_size = jobs.largest([&](const MapBlock& b) {
     const Maps m(args.layout, b);
-    return padded_size(m.heads, s.r, m.n_k, m.rows + 2 * s.r);
+    return padded_size(m.heads, s.pad, m.n_k, m.rows + 2 * s.r);
   });
   const std::int64_t z_size = jobs.largest([&](const MapBlock& b) {
     const Maps m(args.layout, b);
-    return convolved_size(m.heads, s.r, m.n_k, m.rows);
+    return convolved_size(m.heads, s.pad, m.n_k, m.rows);
   });
   parallel_for(jobs.count(), [&](std::int64_t job) {
     const Scratch scratch(s.taps * sizeof(std::int64_t) +
@@ -106,24 +102,28 @@ void forward_of(const EvolveForward::Args& args) {
       const Maps m(args.layout, block);
       const Padded input =
           mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
-                m, s.r, s.r, memory);
+                m, s.pad, m.row - s.down - s.r, m.rows + 2 * s.r, memory);
       tap_offsets(input, s.heads, s.k, offset);
       const Convolved z(memory + i_size, input, m.rows);
       convolve(input, offset, s.heads, s.taps, w, m.rows, z);
-      write_output<T>(args, m, z);
+      write_output<T>(args, m,
+                      Existing(args.layout, block.sequence, args.shift), z);
     });
   });
 }
 
-// G = w dL [Z > 0] with a halo of r rows, from Z with the same halo.
+// G = w dL [Z > 0] of the cells to which the block's Z goes, with a halo of r
+// rows, from Z with the same halo.
 template <typename T>
 Padded gated(const T* dout, const Convolved& z, const EvolveCoefficients& c,
-             const Maps& m, std::int64_t r, float* memory) {
-  const Padded to(memory, r, m.n_k, m.rows + 2 * r);
+             const Maps& m, const Existing& moved, const ConvSizes& s,
+             float* memory) {
+  const Padded to(memory, s.pad, m.n_k, m.rows + 2 * s.r);
   const Vf w = set(static_cast<float>(c.w));
-  fill(to, m.heads, m.n_q, m.n_k, m.row - r,
+  const std::int64_t first = m.row + s.down - s.r;
+  fill(to, m.heads, moved, first,
        [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
-         const Vf sign = load(z.row(h, i - (m.row - r)) + j, part);
+         const Vf sign = load(z.row(h, i - first) + j, part);
          const Vf g = w * load(dout + m.at(h, i) + j, part);
          return sign <= set(0.0f) ? set(0.0f) : g;
        });
@@ -151,6 +151,8 @@ void write_gradients(const EvolveBackward::Args& args, const Maps& m,
           store(dprevious + at + j, fma(a, d, p * dl), part);
         }
       });
+      m.cells.clear(m.row + i, args.dscores.as<T>() + at);
+      if (dprevious != nullptr) m.cells.clear(m.row + i, dprevious + at);
     }
   }
 }
@@ -158,18 +160,19 @@ void write_gradients(const EvolveBackward::Args& args, const Maps& m,
 // Floats of the parts of a job's scratch.
 struct BackwardSizes {
   std::int64_t input, conv, gate, sums, total;
-  BackwardSizes(const MapJobs& jobs, const MapLayout& layout, const Sizes& s) {
+  BackwardSizes(const MapJobs& jobs, const MapLayout& layout,
+                const ConvSizes& s) {
     input = jobs.largest([&](const MapBlock& b) {
       const Maps m(layout, b);
-      return padded_size(m.heads, s.r, m.n_k, m.rows + 4 * s.r);
+      return padded_size(m.heads, s.pad, m.n_k, m.rows + 4 * s.r);
     });
     conv = jobs.largest([&](const MapBlock& b) {
       const Maps m(layout, b);
-      return convolved_size(m.heads, s.r, m.n_k, m.rows + 2 * s.r);
+      return convolved_size(m.heads, s.pad, m.n_k, m.rows + 2 * s.r);
     });
     gate = jobs.largest([&](const MapBlock& b) {
       const Maps m(layout, b);
-      return padded_size(m.heads, s.r, m.n_k, m.rows + 2 * s.r);
+      return padded_size(m.heads, s.pad, m.n_k, m.rows + 2 * s.r);
     });
     sums = WeightSums::size(s.heads, s.taps);
     total = input + conv + gate + sums;
@@ -180,7 +183,7 @@ struct BackwardSizes {
 // weight gradient sums G times I. Sums of jobs combine in their order.
 template <typename T>
 void backward_of(const EvolveBackward::Args& args) {
-  const Sizes s(args.weight);
+  const ConvSizes s(args.weight, args.shift);
   const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
                      s.heads, s.k, false);
   const TapWeights turned(args.weight.as<const T>(),
@@ -206,17 +209,19 @@ void backward_of(const EvolveBackward::Args& args) {
       const Maps m(args.layout, block);
       const Padded input =
           mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
-                m, s.r, 2 * s.r, i_memory);
+                m, s.pad, m.row - 2 * s.r, m.rows + 4 * s.r, i_memory);
       tap_offsets(input, s.heads, s.k, offset);
       const Convolved z(z_memory, input, m.rows + 2 * s.r);
       convolve(input, offset, s.heads, s.taps, w, m.rows + 2 * s.r, z);
       const Padded g =
-          gated(args.dout.as<const T>(), z, args.c, m, s.r, g_memory);
+          gated(args.dout.as<const T>(), z, args.c, m,
+                Existing(args.layout, block.sequence, args.shift), s, g_memory);
       tap_offsets(g, s.heads, s.k, g_offset);
       const Convolved di(z_memory, g, m.rows);  // Z has done its work
-      convolve(g, g_offset, s.heads, s.taps, turned, m.rows, di);
+      convolve(g.ahead(2 * s.right), g_offset, s.heads, s.taps, turned, m.rows,
+               di);
       write_gradients<T>(args, m, di);
-      sums.add(g, input.data + s.r * input.width, offset, m.rows, dbias);
+      sums.add(g, s.r, input.data + s.r * input.width, offset, m.rows, dbias);
     });
     sums.finish(dweight);
   });

@@ -37,17 +37,18 @@ struct Parts {
 };
 
 // P of one row from L in x, which goes to the carry. P may begin where x does.
-template <typename T, typename Map, typename Keep>
+template <typename T, typename Map, typename Keep, typename Mask>
 EA_INLINE void softmax_row(float* x, Map* p, std::int64_t n, float t, T* carry,
-                           float* statistics, Keep keep) {
+                           float* statistics, Keep keep, Mask mask) {
   const float top = max_over(n, [&](std::int64_t j, auto part) {
     const Vf v = as_stored(load(x + j, part), carry);
     if (sizeof(T) < sizeof(float)) store(x + j, v, part);
     if (carry != nullptr) store(carry + j, v, part);
-    return v * set(t);
+    return mask(j, part, v * set(t), -__builtin_inff());
   });
   const float total = sum_over(n, [&](std::int64_t j, auto part) {
-    const Vf e = exp(load(x + j, part) * set(t) - set(top));
+    const Vf v = load(x + j, part) * set(t) - set(top);
+    const Vf e = mask(j, part, exp(v), 0.0f);
     store(x + j, e, part);
     return e;
   });
@@ -59,6 +60,25 @@ EA_INLINE void softmax_row(float* x, Map* p, std::int64_t n, float t, T* carry,
   if (statistics != nullptr) {
     statistics[0] = top;
     statistics[1] = inverse;
+  }
+}
+
+// The same of a row i some of whose cells do not exist.
+template <typename T, typename Map, typename Keep>
+void softmax_some(const Existing& cells, std::int64_t i, float* x, Map* p,
+                  float t, T* carry, float* statistics, Keep keep) {
+  const std::int64_t n = cells.columns_left(i), n_k = cells.n_k();
+  cells.clear(i, x);
+  if (n == 0 && statistics != nullptr) statistics[0] = statistics[1] = 0.0f;
+  if (n > 0 && cells.mask() != nullptr) {
+    softmax_row(x, p, n, t, carry, statistics, keep, KeyMask{cells.mask()});
+  } else if (n > 0) {
+    softmax_row(x, p, n, t, carry, statistics, keep, NoMask{});
+  }
+  const std::int64_t end = sizeof(Map) < sizeof(float) ? n_k + n_k % 2 : n_k;
+  for (std::int64_t j = n; j < end; ++j) store_one(p + j, 0.0f);
+  for (std::int64_t j = n; carry != nullptr && j < n_k; ++j) {
+    store_one(carry + j, 0.0f);
   }
 }
 
@@ -80,15 +100,21 @@ void finish_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
     T* const carry = carries == nullptr ? nullptr : carries + at;
     float* const mine =
         statistics == nullptr ? nullptr : statistics + 2 * m.row(h, row + i);
+    const auto run = [&](auto keep) {
+      if (m.cells.all()) {
+        softmax_row(x, p, m.n_k, t, carry, mine, keep, NoMask{});
+      } else {
+        softmax_some(m.cells, row + i, x, p, t, carry, mine, keep);
+      }
+    };
     if (f.drop.on()) {
       const std::uint32_t* const words = f.drop.draw(at, m.n_k, parts.words);
       const Vf scale = f.drop.scale();
-      softmax_row(x, p, m.n_k, t, carry, mine, [&](std::int64_t j, Vf p) {
+      run([&](std::int64_t j, Vf p) {
         return f.drop.kept(words + j) ? p * scale : set(0.0f);
       });
     } else {
-      softmax_row(x, p, m.n_k, t, carry, mine,
-                  [](std::int64_t, Vf p) { return p; });
+      run([](std::int64_t, Vf p) { return p; });
     }
   }
   multiply_into<typename M::Cells>(
@@ -154,18 +180,22 @@ void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
       if (i >= w.row) store(sum + j, mix(vp, cell, vs, score, part), part);
       store(x + j, mix(va, cell, vb, score, part), part);
     });
+    m.cells.clear(i, x);
+    if (i >= w.row) m.cells.clear(i, sum);
     for (std::int64_t j = 0; j < r; ++j) x[m.n_k + j] = 0.0f;
   }
 }
 
-// L of rows row .. row + rows of one head: adds w ReLU(Z) to the sums.
+// L of rows row .. row + rows of one head: adds w ReLU(Z) to the sums, where Z
+// has `moved`.
 template <typename M>
-void add_convolved(const Forward<M>& f, const SequenceMaps& m, std::int64_t h,
-                   std::int64_t row, std::int64_t rows, const Convolved& z,
-                   float* sums) {
+void add_convolved(const Forward<M>& f, const SequenceMaps& m,
+                   const Existing& moved, std::int64_t h, std::int64_t row,
+                   std::int64_t rows, const Convolved& z, float* sums) {
   const Vf w = set(static_cast<float>(f.args.in.c.w));
   for (std::int64_t i = 0; i < rows; ++i) {
-    const float* const from = z.row(h, i);
+    float* const from = z.row(h, i);
+    moved.clear(row + i, from);
     float* const x = sums + i * m.n_k;
     std::uint8_t* const gates =
         f.args.gates.defined() ? m.gates(f.args.gates, h, row + i) : nullptr;
@@ -183,38 +213,47 @@ EA_INLINE void to_front(float* front, std::int64_t from, std::int64_t count) {
                     static_cast<std::size_t>(count) * sizeof(float));
 }
 
+// Rows of I that a row of L reaches back to, and forward to.
+EA_INLINE std::int64_t rows_above(const FusedSizes& s) { return s.r + s.down; }
+EA_INLINE std::int64_t rows_below(const FusedSizes& s) {
+  return s.r > s.down ? s.r - s.down : 0;
+}
+
 // A block of rows with a convolution, kStepRows at a time.
 template <typename M>
 void strip(const Forward<M>& f, const TapWeights& weights,
            const MapBlock& block, const Parts& parts) {
-  const std::int64_t b = block.sequence, r = f.s.r;
+  const std::int64_t b = block.sequence, pad = f.s.pad;
+  const std::int64_t above = rows_above(f.s), below = rows_below(f.s);
   const SequenceMaps m(f.args.in.layout, b);
-  const Padded input(parts.window, r, m.n_k, kStepRows + 2 * r);
-  const std::int64_t sums_size = (kStepRows + r) * m.n_k;
+  const Existing moved(f.args.in.layout, b, f.args.in.shift);
+  const Padded input(parts.window, pad, m.n_k, kStepRows + above + below);
+  const std::int64_t sums_size = (kStepRows + below) * m.n_k;
   tap_offsets(input, m.heads, f.s.k, parts.offset);
   for (std::int64_t h = 0; h <= m.heads; ++h) {  // and behind the last head
-    const std::int64_t n = h < m.heads ? r : 4 * kLanes + r;
+    const std::int64_t n = h < m.heads ? pad : 4 * kLanes + pad;
     for (std::int64_t i = 0; i < n; ++i) input.head(h)[i] = 0.0f;
   }
   const std::int64_t end = block.row + block.rows;
-  std::int64_t filled = block.row - r;
+  std::int64_t filled = block.row - above;
   for (std::int64_t row = block.row; row < end; row += kStepRows) {
     const std::int64_t rows = end - row < kStepRows ? end - row : kStepRows;
-    const Window window{input, row - r, row};
+    const Window window{input, row - above, row};
     for (std::int64_t h = 0; h < m.heads; ++h) {
-      fill_rows(f, m, b, h, filled, row + rows + r, window,
+      fill_rows(f, m, b, h, filled, row + rows + below, window,
                 parts.lines + h * sums_size, parts.wide);
     }
-    filled = row + rows + r;
+    filled = row + rows + below;
     const Convolved z(parts.z, input, rows);
     convolve(input, parts.offset, m.heads, f.s.taps, weights, rows, z);
     for (std::int64_t h = 0; h < m.heads; ++h) {
       float* const sums = parts.lines + h * sums_size;
-      add_convolved(f, m, h, row, rows, z, sums);
+      add_convolved(f, m, moved, h, row, rows, z, sums);
       finish_rows(f, m, b, h, row, rows, sums, parts);
       if (row + rows == end) continue;
-      to_front(sums, rows * m.n_k, r * m.n_k);
-      to_front(input.head(h) + r, rows * input.width, 2 * r * input.width);
+      to_front(sums, rows * m.n_k, below * m.n_k);
+      to_front(input.head(h) + pad, rows * input.width,
+               (above + below) * input.width);
     }
   }
 }
@@ -230,16 +269,17 @@ void forward_of(const FusedAttentionForward::Args& args) {
                      conv ? kStripRows : kPlainRows);
   const std::int64_t keys =
       jobs.largest([&](const MapBlock& b) { return layout.n_k(b.sequence); });
-  const std::int64_t lines = conv ? s.heads * (kStepRows + s.r) * keys
+  const std::int64_t halo = rows_above(s) + rows_below(s);
+  const std::int64_t lines = conv ? s.heads * (kStepRows + rows_below(s)) * keys
                                   : jobs.largest([&](const MapBlock& b) {
                                       return b.rows * layout.n_k(b.sequence);
                                     });
   const std::int64_t window =
-      conv ? padded_size(s.heads, s.r, keys, kStepRows + 2 * s.r) : 0;
+      conv ? padded_size(s.heads, s.pad, keys, kStepRows + halo) : 0;
   const std::int64_t z =
-      conv ? convolved_size(s.heads, s.r, keys, kStepRows) : 0;
+      conv ? convolved_size(s.heads, s.pad, keys, kStepRows) : 0;
   const std::int64_t tall =
-      jobs.largest([](const MapBlock& b) { return b.rows; }) + 2 * s.r;
+      jobs.largest([](const MapBlock& b) { return b.rows; }) + halo;
   const std::int64_t wide = sizeof(T) < sizeof(float) ? tall * s.d : 0;
   const TapWeights weights(args.in.weight.as<const T>(),
                            args.in.bias.as<const T>(), conv ? s.heads : 0, s.k,

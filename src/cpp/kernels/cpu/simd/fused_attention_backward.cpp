@@ -52,10 +52,10 @@ void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
   const FusedSizes& s = f.s;
   const MapJobs jobs(group, kBlockCells, kBlockRows);
   const std::int64_t padded = jobs.largest([&](const MapBlock& b) {
-    return padded_size(s.heads, s.r, group.n_k(b.sequence), b.rows + 2 * s.r);
+    return padded_size(s.heads, s.pad, group.n_k(b.sequence), b.rows + 2 * s.r);
   });
   const std::int64_t convolved = jobs.largest([&](const MapBlock& b) {
-    return convolved_size(s.heads, s.r, group.n_k(b.sequence), b.rows);
+    return convolved_size(s.heads, s.pad, group.n_k(b.sequence), b.rows);
   });
   const std::int64_t conv = convolved > padded ? convolved : padded;
   const std::int64_t wide =

@@ -58,17 +58,18 @@ struct HeadParts {
 // One row: P from L, rounded here where it was computed again; what dropout
 // leaves of it to `kept_p`, and dL from the gradient g of the latter, in its
 // place.
-template <typename T, typename L, typename Keep>
+template <typename T, typename L, typename Keep, typename Mask>
 EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
                                     float* g, std::int64_t n, float t,
                                     const float* statistics, const T* dcarry,
-                                    Keep keep) {
+                                    Keep keep, Mask mask) {
   const Vf top = set(statistics[0]), inverse = set(statistics[1]);
   const Vf dot = set(sum_over(n, [&](std::int64_t j, auto part) {
     const Vf l = load(logits + j, part);
     const Vf stored = sizeof(T) < sizeof(L) ? as_stored(l, dcarry) : l;
-    const Vf x = exp(stored * set(t) - top) * inverse;
-    const Vf d = keep(j, load(g + j, part));
+    const Vf all = exp(stored * set(t) - top) * inverse;
+    const Vf x = mask(j, part, all, 0.0f);
+    const Vf d = mask(j, part, keep(j, load(g + j, part)), 0.0f);
     store(p + j, x, part);
     store(kept_p + j, keep(j, x), part);
     store(g + j, d, part);
@@ -111,14 +112,21 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
     const T* const more = dcarry == nullptr ? nullptr : dcarry + at;
     const float* const statistics =
         args.statistics.as<const float>() + 2 * m.row(h, i);
-    const auto run = [&](auto keep) {
-      if (carry == nullptr) {
-        softmax_gradient_row(kept, kept, parts.row, gradient + at, m.n_k, t,
-                             statistics, more, keep);
+    const auto from = [&](const auto* logits, auto keep) {
+      if (m.cells.mask() == nullptr) {
+        softmax_gradient_row(logits, kept, parts.row, gradient + at,
+                             m.cells.columns(i), t, statistics, more, keep,
+                             NoMask{});
       } else {
-        softmax_gradient_row(carry + at, kept, parts.row, gradient + at, m.n_k,
-                             t, statistics, more, keep);
+        softmax_gradient_row(logits, kept, parts.row, gradient + at,
+                             m.cells.columns(i), t, statistics, more, keep,
+                             KeyMask{m.cells.mask()});
       }
+      m.cells.clear(i, kept);
+      m.cells.clear(i, gradient + at);
+    };
+    const auto run = [&](auto keep) {
+      carry == nullptr ? from(kept, keep) : from(carry + at, keep);
     };
     if (f.drop.on()) {
       const std::uint32_t* const words =
@@ -155,7 +163,7 @@ void plain_gradients(const Backward<M>& f, const SequenceMaps& m,
   });
 }
 
-// dQ = scale dS K, dK = scale dS^T Q of one head; dS is lost.
+// dQ = scale dS K, dK = scale dS^T Q and dB = dS of one head; dS is lost.
 template <typename M>
 void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
                     float* ds, const HeadParts& parts) {
@@ -164,6 +172,12 @@ void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
   const FusedAttention& in = f.args.in;
   const float scale = static_cast<float>(in.scale);
   const std::int64_t d = f.s.d;
+  if (f.args.dscore_bias.defined()) {
+    T* const to = f.args.dscore_bias.template as<T>() + m.at(h, 0);
+    for_vectors(m.n_q * m.n_k, [&](std::int64_t j, auto part) {
+      store(to + j, load(ds + j, part), part);
+    });
+  }
   const auto q = rows_of<const T>(in.q, m.query, h * d);
   const auto k = rows_of<const T>(in.k, m.key, h * d);
   M::pack(k, m.n_k, d, parts.packed);
@@ -195,7 +209,7 @@ Padded mixed(const Backward<M>& f, const PackedHeads<M>& keys,
   using T = typename M::T;
   const FusedAttention& in = f.args.in;
   const std::int64_t r = f.s.r, top = block.row - r;
-  const Padded to(parts.conv, r, m.n_k, block.rows + 2 * r);
+  const Padded to(parts.conv, f.s.pad, m.n_k, block.rows + 2 * r);
   const T* const previous = in.previous.template as<const T>();
   const Vf a = set(static_cast<float>(in.c.a));
   const Vf b = set(static_cast<float>(in.c.b));
@@ -203,14 +217,15 @@ Padded mixed(const Backward<M>& f, const PackedHeads<M>& keys,
   const std::int64_t end = top + to.rows < m.n_q ? top + to.rows : m.n_q;
   for (std::int64_t h = 0; h < m.heads; ++h) {
     score_rows<M>(in, m, h, from, end - from, keys.at(block.sequence, h),
-                  to.head(h) + r + (from - top) * to.width, to.width,
+                  to.head(h) + to.radius + (from - top) * to.width, to.width,
                   parts.wide);
   }
-  fill(to, m.heads, m.n_q, m.n_k, top,
+  fill(to, m.heads, m.cells, top,
        [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
          const T* const cell =
              previous == nullptr ? nullptr : previous + m.at(h, i) + j;
-         const float* const score = to.head(h) + r + (i - top) * to.width + j;
+         const float* const score =
+             to.head(h) + to.radius + (i - top) * to.width + j;
          return mix(a, cell, b, load(score, part), part);
        });
   return to;
@@ -228,8 +243,8 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
   const std::int64_t r = f.s.r;
   const SequenceMaps m(f.layout(), block.sequence);
   const Vf w = set(static_cast<float>(c.w));
-  const Padded g(parts.gate, r, m.n_k, block.rows + 2 * r);
-  fill(g, m.heads, m.n_q, m.n_k, block.row - r,
+  const Padded g(parts.gate, f.s.pad, m.n_k, block.rows + 2 * r);
+  fill(g, m.heads, m.cells, block.row + f.s.down - r,
        [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
          const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);
          const Vf d = load(maps.logits + m.at(h, i) - maps.begin + j, part);
@@ -237,7 +252,8 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
        });
   tap_offsets(g, m.heads, f.s.k, parts.offset);
   const Convolved di(parts.conv, g, block.rows);
-  convolve(g, parts.offset, m.heads, f.s.taps, turned, block.rows, di);
+  convolve(g.ahead(2 * f.s.right), parts.offset, m.heads, f.s.taps, turned,
+           block.rows, di);
   const Vf va = set(static_cast<float>(c.a));
   const Vf vb = set(static_cast<float>(c.b));
   const Vf vp = set(static_cast<float>(c.p));
@@ -257,11 +273,15 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
           store(dprevious + at + j, fma(va, d, vp * l), part);
         }
       });
+      m.cells.clear(block.row + i, ds);
+      if (dprevious != nullptr) {
+        m.cells.clear(block.row + i, dprevious + at);
+      }
     }
   }
   // I takes the place of dI, which has done its work.
   const Padded input = mixed(f, keys, m, block, parts);
-  sums.add(g, input.data, parts.offset, block.rows, dbias);
+  sums.add(g, r, input.data, parts.offset, block.rows, dbias);
 }
 
 }  // namespace

@@ -11,21 +11,21 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-struct FusedSizes {
-  std::int64_t heads, d, k, r, taps;
+struct FusedSizes : ConvSizes {
+  std::int64_t d;
   explicit FusedSizes(const FusedAttention& in)
-      : heads(in.layout.heads),
-        d(in.q.shape[1] / heads),
-        k(in.c.w != 0.0 ? in.weight.shape[2] : 1),
-        r((k - 1) / 2),
-        taps(heads * k * k) {}
+      : ConvSizes(in.layout.heads, in.c.w != 0.0 ? in.weight.shape[2] : 1,
+                  in.c.w != 0.0 ? in.shift : MapShift{}),
+        d(in.q.shape[1] / heads) {}
 };
 
 // The maps of one sequence.
 struct SequenceMaps {
+  Existing cells;
   std::int64_t heads, n_q, n_k, begin, query, key;
   SequenceMaps(const MapLayout& layout, std::int64_t b)
-      : heads(layout.heads),
+      : cells(layout, b),
+        heads(layout.heads),
         n_q(layout.n_q(b)),
         n_k(layout.n_k(b)),
         begin(layout.begin(b)),
@@ -65,7 +65,7 @@ EA_INLINE Vi load_gates(const std::uint8_t* row, std::int64_t j,
 class Dropping {
  public:
   explicit Dropping(const FusedAttention& in) : on_(in.p > 0.0) {
-    make_drop(in, drop_);
+    make_drop(in.p, in.seed, in.stream, drop_);
   }
   bool on() const { return on_; }
   EA_INLINE Vf scale() const { return drop_.scale; }
@@ -150,7 +150,8 @@ class PackedHeads {
   Scratch memory_;
 };
 
-// Rows first .. first + count of S of one head; `wide` takes the queries.
+// Rows first .. first + count of S of one head, also of cells that do not
+// exist; `wide` takes the queries.
 template <typename M>
 EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
                           std::int64_t h, std::int64_t first,
@@ -161,6 +162,16 @@ EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
   multiply<typename M::Cells>(M::left(q, count, d, wide), packed_keys, count,
                               M::cells(d), m.n_k, static_cast<float>(in.scale),
                               to, stride);
+  if (!in.score_bias.defined()) return;
+  const auto* const bias =
+      in.score_bias.as<const typename M::T>() + m.at(h, first);
+  for (std::int64_t i = 0; i < count; ++i) {
+    float* const row = to + i * stride;
+    for_vectors(m.n_k, [&](std::int64_t j, auto part) {
+      store(row + j, load(row + j, part) + load(bias + i * m.n_k + j, part),
+            part);
+    });
+  }
 }
 
 // x M + y S for a vector of cells.

@@ -27,7 +27,7 @@ void run_forward(const LayerNormForward::Args& args) {
   const float inverse = 1.0f / static_cast<float>(width);
   const float eps = static_cast<float>(args.eps);
   Drop drop;
-  if (args.p > 0.0) make_drop(args, drop);
+  if (args.p > 0.0) make_drop(args.p, args.seed, args.stream, drop);
   parallel_chunks(
       rows, items_per_job(width), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t r = begin; r < end; ++r) {
@@ -106,7 +106,7 @@ void run_backward(const LayerNormBackward::Args& args) {
   // Per block: the sums of dy h, then those of dy.
   const Scratch scratch(blocks * 2 * width * 4);
   Drop drop;
-  if (args.p > 0.0) make_drop(args, drop);
+  if (args.p > 0.0) make_drop(args.p, args.seed, args.stream, drop);
   float* partial = scratch.as<float>();
   parallel_for(blocks, [&](std::int64_t b) {
     float* dweight = partial + b * 2 * width;

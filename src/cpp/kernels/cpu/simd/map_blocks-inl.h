@@ -2,8 +2,8 @@
 // scratch with zeros around them.
 #pragma once
 
+#include "kernels/cpu/simd/cells-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
-#include "kernels/map_layout.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -88,7 +88,9 @@ class MapJobs {
 // A block in scratch: per head r zeros, then rows of n_k cells and r zeros, so
 // that cell (i, j) is at r + i width + j and its neighbours r columns aside are
 // its own or zeros: the convolution runs over the rows as over one line, what
-// it computes for the zeros is not used.
+// it computes for the zeros is not used. A convolution moved to the right takes
+// so many zeros more, which is all that it takes: the taps of a cell are found
+// from where it goes to.
 struct Padded {
   float* data;
   std::int64_t radius, width, rows;  // rows of the block, halo included
@@ -101,6 +103,12 @@ struct Padded {
         rows(n),
         head_stride(r + n * (n_k + r)) {}
   EA_INLINE float* head(std::int64_t h) const { return data + h * head_stride; }
+  // The same, read some cells further on.
+  EA_INLINE Padded ahead(std::int64_t cells) const {
+    Padded x = *this;
+    x.data += cells;
+    return x;
+  }
 };
 
 // Floats that a Padded block takes: a vector or two behind the end are read.
@@ -110,10 +118,12 @@ EA_INLINE std::int64_t padded_size(std::int64_t heads, std::int64_t r,
 }
 
 // Fills `to` with rows first .. first + to.rows of a sequence's maps: zero
-// outside 0 .. n_q, else cell(head, row, j, part) for vectors of columns.
+// outside 0 .. n_q and where no cell exists, else cell(head, row, j, part) for
+// vectors of columns.
 template <typename Cell>
-EA_INLINE void fill(const Padded& to, std::int64_t heads, std::int64_t n_q,
-                    std::int64_t n_k, std::int64_t first, Cell&& cell) {
+EA_INLINE void fill(const Padded& to, std::int64_t heads, const Existing& cells,
+                    std::int64_t first, Cell&& cell) {
+  const std::int64_t n_q = cells.n_q(), n_k = cells.n_k();
   for (std::int64_t h = 0; h < heads; ++h) {
     float* at = to.head(h);
     for (std::int64_t i = 0; i < to.radius; ++i) *at++ = 0.0f;
@@ -126,6 +136,7 @@ EA_INLINE void fill(const Padded& to, std::int64_t heads, std::int64_t n_q,
         for_vectors(n_k, [&](std::int64_t j, auto part) {
           store(at + j, cell(h, row, j, part), part);
         });
+        cells.clear(row, at);
         for (std::int64_t i = 0; i < to.radius; ++i) at[n_k + i] = 0.0f;
       }
       at += to.width;

@@ -8,16 +8,6 @@ namespace {
 // About 2048 cells per head: input, halo and output stay in the L2 cache.
 constexpr std::int64_t kBlockCells = 2048, kBlockRows = 8;
 
-// Sizes of one convolution and of the maps of one block.
-struct Sizes {
-  std::int64_t heads, k, r, taps;
-  explicit Sizes(const TensorView& weight)
-      : heads(weight.shape[0]),
-        k(weight.shape[2]),
-        r((k - 1) / 2),
-        taps(heads * k * k) {}
-};
-
 // Element of cell (h, row, 0) of a sequence in a flat map tensor.
 EA_INLINE std::int64_t cell(const MapLayout& layout, const MapBlock& block,
                             std::int64_t h, std::int64_t row) {
@@ -25,25 +15,25 @@ EA_INLINE std::int64_t cell(const MapLayout& layout, const MapBlock& block,
   return layout.begin(b) + (h * layout.n_q(b) + row) * layout.n_k(b);
 }
 
-// Rows of x with a halo of r.
+// Rows of x with a halo of r, the block's moved by `down`.
 template <typename T>
 Padded padded(const T* x, const MapLayout& layout, const MapBlock& block,
-              const Sizes& s, float* memory) {
-  const std::int64_t n_k = layout.n_k(block.sequence);
-  const Padded to(memory, s.r, n_k, block.rows + 2 * s.r);
-  fill(to, s.heads, layout.n_q(block.sequence), n_k, block.row - s.r,
+              const ConvSizes& s, std::int64_t down, const Existing& cells,
+              float* memory) {
+  const Padded to(memory, s.pad, cells.n_k(), block.rows + 2 * s.r);
+  fill(to, s.heads, cells, block.row + down - s.r,
        [&](std::int64_t h, std::int64_t row, std::int64_t j, auto part) {
          return load(x + cell(layout, block, h, row) + j, part);
        });
   return to;
 }
 
-// y = w * x for one block.
+// y = w * x for one block, where `cells` exist.
 template <typename T>
 void convolve_block(const Padded& x, const MapLayout& layout,
-                    const MapBlock& block, const Sizes& s,
+                    const MapBlock& block, const ConvSizes& s,
                     const std::int64_t* offset, const TapWeights& w,
-                    float* memory, T* y) {
+                    const Existing& cells, float* memory, T* y) {
   const Convolved z(memory, x, block.rows);
   convolve(x, offset, s.heads, s.taps, w, block.rows, z);
   const std::int64_t n_k = layout.n_k(block.sequence);
@@ -54,23 +44,24 @@ void convolve_block(const Padded& x, const MapLayout& layout,
       for_vectors(n_k, [&](std::int64_t j, auto part) {
         store(to + j, load(from + j, part), part);
       });
+      cells.clear(block.row + i, to);
     }
   }
 }
 
 std::int64_t padded_size(const MapLayout& layout, const MapBlock& b,
-                         const Sizes& s) {
-  return padded_size(s.heads, s.r, layout.n_k(b.sequence), b.rows + 2 * s.r);
+                         const ConvSizes& s) {
+  return padded_size(s.heads, s.pad, layout.n_k(b.sequence), b.rows + 2 * s.r);
 }
 
 std::int64_t convolved_size(const MapLayout& layout, const MapBlock& b,
-                            const Sizes& s) {
-  return convolved_size(s.heads, s.r, layout.n_k(b.sequence), b.rows);
+                            const ConvSizes& s) {
+  return convolved_size(s.heads, s.pad, layout.n_k(b.sequence), b.rows);
 }
 
 template <typename T>
 void forward_of(const MapConvForward::Args& args) {
-  const Sizes s(args.weight);
+  const ConvSizes s(args.weight, args.shift);
   const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
                      s.heads, s.k, false);
   const MapJobs jobs(args.layout, kBlockCells, kBlockRows);
@@ -85,10 +76,12 @@ void forward_of(const MapConvForward::Args& args) {
     float* memory = reinterpret_cast<float*>(offset + s.taps);
     jobs.for_blocks(job, [&](const MapBlock& block) {
       const Padded x =
-          padded(args.x.as<const T>(), args.layout, block, s, memory);
+          padded(args.x.as<const T>(), args.layout, block, s, -s.down,
+                 Existing(args.layout, block.sequence), memory);
       tap_offsets(x, s.heads, s.k, offset);
-      convolve_block(x, args.layout, block, s, offset, w, memory + x_size,
-                     args.y.as<T>());
+      convolve_block(x, args.layout, block, s, offset, w,
+                     Existing(args.layout, block.sequence, args.shift),
+                     memory + x_size, args.y.as<T>());
     });
   });
 }
@@ -99,7 +92,7 @@ void forward_of(const MapConvForward::Args& args) {
 template <typename T>
 void backward_of(const MapConvBackward::Args& args) {
   const MapLayout& layout = args.layout;
-  const Sizes s(args.weight);
+  const ConvSizes s(args.weight, args.shift);
   const TapWeights w(args.weight.as<const T>(), static_cast<const T*>(nullptr),
                      s.heads, s.k, true);
   const MapJobs jobs(layout, kBlockCells, kBlockRows);
@@ -127,16 +120,19 @@ void backward_of(const MapConvBackward::Args& args) {
       partial[weights + o] = 0.0f;
     }
     jobs.for_blocks(job, [&](const MapBlock& block) {
+      const Existing cells(layout, block.sequence);
       const Padded dy =
-          padded(args.dy.as<const T>(), layout, block, s, dy_memory);
+          padded(args.dy.as<const T>(), layout, block, s, s.down,
+                 Existing(layout, block.sequence, args.shift), dy_memory);
       tap_offsets(dy, s.heads, s.k, offset);
       if (args.dx.defined()) {
-        convolve_block(dy, layout, block, s, offset, w, y_memory,
-                       args.dx.as<T>());
+        convolve_block(dy.ahead(2 * s.right), layout, block, s, offset, w,
+                       cells, y_memory, args.dx.as<T>());
       }
       if (!summed) return;
-      const Padded x = padded(args.x.as<const T>(), layout, block, s, x_memory);
-      sums.add(dy, x.data, offset, block.rows, partial + weights);
+      const Padded x =
+          padded(args.x.as<const T>(), layout, block, s, 0, cells, x_memory);
+      sums.add(dy, s.r, x.data, offset, block.rows, partial + weights);
     });
     if (summed) sums.finish(partial);
   });

@@ -83,12 +83,12 @@ class WeightSums {
     }
   }
 
-  // Adds the sums over `rows` rows of a block: gradients g with one halo of r
-  // rows, and x such that x + offset[tap] is the input of the block's first
-  // cell. dbias[o] += sum of g[o].
-  void add(const Padded& g, const float* x, const std::int64_t* offset,
-           std::int64_t rows, float* dbias) {
-    const float* first = g.data + g.radius * (g.width + 1);
+  // Adds the sums over `rows` rows of a block: gradients g with one halo of
+  // `halo` rows, and x such that x + offset[tap] is the input of the block's
+  // first cell. dbias[o] += sum of g[o].
+  void add(const Padded& g, std::int64_t halo, const float* x,
+           const std::int64_t* offset, std::int64_t rows, float* dbias) {
+    const float* first = g.data + g.radius + halo * g.width;
     const std::int64_t positions = rows * g.width - g.radius;
     constexpr std::int64_t kChunk = 512;  // gradients of all heads fit the L1
     for (std::int64_t p = 0; p < positions; p += kChunk) {

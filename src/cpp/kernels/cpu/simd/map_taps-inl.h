@@ -16,6 +16,23 @@ constexpr int kGroup = 12;  // output heads, times 2 vectors: 24 of 32 registers
 constexpr int kGroup = 6;  // 12 of 16
 #endif
 
+// Sizes of one convolution, and where its result goes.
+struct ConvSizes {
+  std::int64_t heads, k, r, taps, down, right;
+  std::int64_t pad;  // zeros beside a row
+
+  explicit ConvSizes(const TensorView& weight, const MapShift& shift)
+      : ConvSizes(weight.shape[0], weight.shape[2], shift) {}
+  ConvSizes(std::int64_t n, std::int64_t size, const MapShift& shift)
+      : heads(n),
+        k(size),
+        r((k - 1) / 2),
+        taps(heads * k * k),
+        down(shift.down),
+        right(shift.right),
+        pad(r + right) {}
+};
+
 // Heads cut into equal groups of at most `most`.
 struct Groups {
   std::int64_t heads, count;
@@ -149,7 +166,7 @@ struct Convolved {
 
   Convolved(float* at, const Padded& x, std::int64_t rows)
       : data(at), width(x.width), head_stride(rows * x.width + 2 * kLanes) {}
-  EA_INLINE const float* row(std::int64_t h, std::int64_t i) const {
+  EA_INLINE float* row(std::int64_t h, std::int64_t i) const {
     return data + h * head_stride + i * width;
   }
 };

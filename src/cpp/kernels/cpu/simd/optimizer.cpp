@@ -1,4 +1,4 @@
-// SIMD AdamW and RAdam in one pass over all tensors (kernels/optimizer.h).
+// SIMD AdamW, RAdam and SGD in one pass over all tensors (kernels/optimizer.h).
 #include <cmath>
 
 #include "kernels/cpu/simd/pieces-inl.h"
@@ -10,8 +10,10 @@ namespace {
 EA_INLINE Vf number(double x) { return set(static_cast<float>(x)); }
 
 // What is the same for all elements of a tensor, and the rule of one vector:
-// the next value of a parameter x with gradient g, and its moments in place.
+// the next value of a parameter x with gradient g, and its moments in place, of
+// which there are kMoments.
 struct AdamWRule {
+  static constexpr int kMoments = 2;
   Vf decay;    // 1 - lr wd
   Vf rate;     // lr / (1 - b1^t)
   Vf root;     // 1 / sqrt(1 - b2^t)
@@ -39,6 +41,7 @@ struct AdamWRule {
 };
 
 struct RAdamRule {
+  static constexpr int kMoments = 2;
   Vf shrink;  // 1 - lr wd where decoupled, else 1
   Vf decay;   // wd where it is added to the gradient, else 0
   Vf rate;    // of m, or of m / (sqrt(v) + eps) where rectified
@@ -71,6 +74,33 @@ struct RAdamRule {
   }
 };
 
+template <bool Momentum>
+struct SGDRule {
+  static constexpr int kMoments = Momentum ? 1 : 0;
+  Vf shrink, decay;  // as RAdam's
+  Vf rate, momentum, grad_scale;
+  bool nesterov;
+
+  SGDRule(const SGD::Args& args, const AdamWTensor& tensor) {
+    shrink =
+        number(args.decoupled ? 1.0 - tensor.lr * tensor.weight_decay : 1.0);
+    decay = number(args.decoupled ? 0.0 : tensor.weight_decay);
+    rate = number(tensor.lr);
+    momentum = number(args.momentum);
+    grad_scale = number(args.grad_scale);
+    nesterov = args.nesterov;
+  }
+
+  EA_INLINE Vf next(Vf x, Vf g, Vf& m, Vf&) const {
+    g = fma(decay, x, g);
+    if constexpr (Momentum) {
+      m = fma(momentum, m, g);
+      g = nesterov ? fma(momentum, m, g) : m;
+    }
+    return fnma(rate, g, x * shrink);
+  }
+};
+
 // `value` is what is updated: the parameter itself, or its float32 master. The
 // gradient is zero where there is none.
 template <bool HasGrad, typename Rule, typename T>
@@ -79,10 +109,12 @@ void update(const Rule& rule, T* param, const T* grad, float* value, float* m,
   for_vectors(n, [&](std::int64_t i, auto part) {
     Vf g = set(0.0f);
     if constexpr (HasGrad) g = load(grad + i, part) * rule.grad_scale;
-    Vf new_m = load(m + i, part), new_v = load(v + i, part);
+    Vf new_m = set(0.0f), new_v = set(0.0f);
+    if constexpr (Rule::kMoments > 0) new_m = load(m + i, part);
+    if constexpr (Rule::kMoments > 1) new_v = load(v + i, part);
     const Vf x = rule.next(load(value + i, part), g, new_m, new_v);
-    store(m + i, new_m, part);
-    store(v + i, new_v, part);
+    if constexpr (Rule::kMoments > 0) store(m + i, new_m, part);
+    if constexpr (Rule::kMoments > 1) store(v + i, new_v, part);
     store(value + i, x, part);
     if constexpr (sizeof(T) != sizeof(float)) store(param + i, x, part);
   });
@@ -99,8 +131,9 @@ void update_span(const Rule& rule, const AdamWTensor& tensor, const T* grad,
   } else {
     value = tensor.master.as<float>() + at;
   }
-  float* m = tensor.exp_avg.as<float>() + at;
-  float* v = tensor.exp_avg_sq.as<float>() + at;
+  float *m = nullptr, *v = nullptr;
+  if constexpr (Rule::kMoments > 0) m = tensor.exp_avg.as<float>() + at;
+  if constexpr (Rule::kMoments > 1) v = tensor.exp_avg_sq.as<float>() + at;
   if (grad != nullptr) {
     update<true>(rule, param, grad, value, m, v, n);
   } else {
@@ -190,5 +223,13 @@ void run_all(const Args& given) {
 void adamw(const AdamW::Args& args) { run_all<AdamWRule>(args); }
 
 void radam(const RAdam::Args& args) { run_all<RAdamRule>(args); }
+
+void sgd(const SGD::Args& args) {
+  if (args.momentum == 0.0) {
+    run_all<SGDRule<false>>(args);
+  } else {
+    run_all<SGDRule<true>>(args);
+  }
+}
 
 }  // namespace ea::simd::EA_TARGET

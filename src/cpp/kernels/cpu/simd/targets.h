@@ -17,8 +17,11 @@
 #include "kernels/layer_norm.h"
 #include "kernels/map_conv.h"
 #include "kernels/optimizer.h"
+#include "kernels/pair_sum.h"
 #include "kernels/reduce.h"
+#include "kernels/relative_cells.h"
 #include "kernels/softmax.h"
+#include "kernels/unpack_maps.h"
 #include "kernels/weight_norm.h"
 
 #if defined(EA_TARGET)

@@ -1,0 +1,62 @@
+// Jobs of rows of attention maps, and of the rows of tokens behind them.
+#pragma once
+
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/map_layout.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Each sequence has heads * n rows, head after head; n = tokens[b + 1] -
+// tokens[b], where `tokens` are the layout's offsets of queries or of keys.
+// Calls fn(b, row, rows) for runs of rows of one sequence, in jobs of about
+// equally many rows: short sequences share a job. `elements`: of all rows.
+template <typename Fn>
+void for_row_runs(const MapLayout& layout, const std::int64_t* tokens,
+                  std::int64_t elements, Fn&& fn) {
+  if (layout.sequences == 0) return;
+  const auto before = [&](std::int64_t b) {  // rows of the sequences before b
+    return layout.heads * (tokens[b] - tokens[0]);
+  };
+  const std::int64_t all = before(layout.sequences);
+  if (all == 0) return;
+  const std::int64_t grain = items_per_job(ceil_div(elements, all));
+  parallel_chunks(all, grain, [&](std::int64_t begin, std::int64_t end) {
+    std::int64_t b = 0, above = layout.sequences;  // before(b) <= begin
+    while (above - b > 1) {
+      const std::int64_t middle = (b + above) / 2;
+      (before(middle) <= begin ? b : above) = middle;
+    }
+    for (; begin < end; ++b) {
+      const std::int64_t last = before(b + 1);
+      const std::int64_t stop = last < end ? last : end;
+      if (stop <= begin) continue;
+      fn(b, begin - before(b), stop - begin);
+      begin = stop;
+    }
+  });
+}
+
+// Calls fn(b, h, i) for each row: token i of head h of sequence b.
+template <typename Fn>
+void for_token_rows(const MapLayout& layout, const std::int64_t* tokens,
+                    std::int64_t elements, Fn&& fn) {
+  for_row_runs(layout, tokens, elements,
+               [&](std::int64_t b, std::int64_t row, std::int64_t rows) {
+                 const std::int64_t n = tokens[b + 1] - tokens[b];
+                 for (std::int64_t r = row; r < row + rows; ++r) {
+                   fn(b, r / n, r % n);
+                 }
+               });
+}
+
+// n elements, or none: then a pointer may be null, which memcpy() forbids.
+template <typename T>
+EA_INLINE void copy_elements(const T* from, std::int64_t n, T* to) {
+  if (n == 0) return;
+  __builtin_memcpy(static_cast<void*>(to), from,
+                   static_cast<std::size_t>(n) * sizeof(T));
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET

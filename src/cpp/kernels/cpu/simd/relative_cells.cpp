@@ -1,0 +1,106 @@
+// SIMD products by distance on maps, row by row (kernels/relative_cells.h).
+#include "kernels/cpu/simd/map_rows-inl.h"
+#include "kernels/cpu/simd/targets.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+EA_INLINE std::int64_t clip(std::int64_t x, std::int64_t low,
+                            std::int64_t high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+// Row i of a map has three parts: cells [0, below) are -D away or further, then
+// each cell up to `above` has a distance of its own, and [above, keys) are D
+// away or further. With D = 0 the first part is the whole row.
+struct RowParts {
+  std::int64_t below, above;
+
+  EA_INLINE RowParts(std::int64_t i, std::int64_t keys, std::int64_t furthest)
+      : below(furthest == 0 ? keys : clip(i - furthest + 1, 0, keys)),
+        above(clip(i + furthest, below, keys)) {}
+  EA_INLINE std::int64_t size() const { return above - below; }
+};
+
+// Calls fn(first cell, first element of the row of distances, i, keys).
+template <typename Fn>
+void for_rows(const MapLayout& layout, std::int64_t width, Fn&& fn) {
+  for_token_rows(layout, layout.q_offsets, layout.numel(),
+                 [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+                   const std::int64_t keys = layout.n_k(b);
+                   const std::int64_t row = h * layout.n_q(b) + i;
+                   const std::int64_t token = layout.q_offsets[b] + i;
+                   fn(layout.begin(b) + row * keys,
+                      (token * layout.heads + h) * width, i, keys);
+                 });
+}
+
+// Word: as large as an element.
+template <typename Word>
+void run_cells(const RelativeCells::Args& args) {
+  const std::int64_t width = args.x.shape[1], furthest = width / 2;
+  for_rows(args.layout, width,
+           [&](std::int64_t cell, std::int64_t place, std::int64_t i,
+               std::int64_t keys) {
+             const Word* x = args.x.as<Word>() + place;
+             Word* y = args.y.as<Word>() + cell;
+             const RowParts parts(i, keys, furthest);
+             for (std::int64_t j = 0; j < parts.below; ++j) y[j] = x[0];
+             copy_elements(x + furthest + parts.below - i, parts.size(),
+                           y + parts.below);
+             for (std::int64_t j = parts.above; j < keys; ++j) {
+               y[j] = x[width - 1];
+             }
+           });
+}
+
+template <typename T>
+EA_INLINE float sum_of_cells(const T* x, std::int64_t n) {
+  return sum_over(n,
+                  [&](std::int64_t j, auto part) { return load(x + j, part); });
+}
+
+template <typename T>
+void run_sums(const RelativeSums::Args& args) {
+  const std::int64_t width = args.y.shape[1], furthest = width / 2;
+  for_rows(args.layout, width,
+           [&](std::int64_t cell, std::int64_t place, std::int64_t i,
+               std::int64_t keys) {
+             const T* x = args.x.as<T>() + cell;
+             T* y = args.y.as<T>() + place;
+             const RowParts parts(i, keys, furthest);
+             store_one(y, sum_of_cells(x, parts.below));
+             if (furthest == 0) return;
+             store_one(y + width - 1,
+                       sum_of_cells(x + parts.above, keys - parts.above));
+             // The columns between them, of which [first, last) have a cell.
+             const bool any = parts.size() > 0;
+             const std::int64_t first = any ? furthest + parts.below - i : 1;
+             const std::int64_t last = first + parts.size();
+             for (std::int64_t e = 1; e < first; ++e) store_one(y + e, 0.0f);
+             copy_elements(x + parts.below, parts.size(), y + first);
+             for (std::int64_t e = last; e < width - 1; ++e) {
+               store_one(y + e, 0.0f);
+             }
+           });
+}
+
+}  // namespace
+
+void relative_cells(const RelativeCells::Args& args) {
+  switch (size_of(args.y.dtype)) {
+    case 2:
+      return run_cells<std::uint16_t>(args);
+    case 4:
+      return run_cells<std::uint32_t>(args);
+    default:
+      return run_cells<std::uint64_t>(args);
+  }
+}
+
+void relative_sums(const RelativeSums::Args& args) {
+  if (args.y.dtype == DType::bf16) return run_sums<bfloat16>(args);
+  run_sums<float>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET

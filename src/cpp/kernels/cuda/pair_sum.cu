@@ -1,0 +1,95 @@
+// Sums of query and key vectors for every cell: one warp per row of a map, and
+// one per token and head for the gradients.
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/map_rows.cuh"
+
+namespace ea::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kRows = kThreads / kWarp;  // of one block
+
+// The elements of a row of cells, all vectors of it, lane by lane.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(MapRows maps, const T* u, const T* v, T* y,
+                   std::int64_t width) {
+  const std::int64_t row =
+      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  if (row >= maps.rows()) return;
+  const TokenRow at = token_row(maps, maps.q, row);
+  const int b = at.sequence;
+  const std::int64_t elements = (maps.k[b + 1] - maps.k[b]) * width;
+  u += ((maps.q[b] + at.token) * maps.heads + at.head) * width;
+  v += (maps.k[b] * maps.heads + at.head) * width;
+  y += maps.cell(b, at.head, at.token) * width;
+  for (std::int64_t t = threadIdx.x % kWarp; t < elements; t += kWarp) {
+    const std::int64_t j = t / width, e = t % width;
+    y[t] = T(static_cast<float>(u[e]) +
+             static_cast<float>(v[j * maps.heads * width + e]));
+  }
+}
+
+// kQueries: the sums over the keys of each query, else over the queries of each
+// key; one element of the vector a lane, its terms in their order.
+template <typename T, bool kQueries>
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(MapRows maps, const T* dy, T* to, std::int64_t width) {
+  const std::int64_t row =
+      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  if (row >= (kQueries ? maps.rows() : maps.key_rows())) return;
+  const std::int64_t* const tokens = kQueries ? maps.q : maps.k;
+  const TokenRow at = token_row(maps, tokens, row);
+  const int b = at.sequence;
+  const std::int64_t keys = maps.k[b + 1] - maps.k[b];
+  const std::int64_t terms = kQueries ? keys : maps.q[b + 1] - maps.q[b];
+  const std::int64_t step = kQueries ? width : keys * width;
+  dy += kQueries ? maps.cell(b, at.head, at.token) * width
+                 : (maps.cell(b, at.head, 0) + at.token) * width;
+  to += ((tokens[b] + at.token) * maps.heads + at.head) * width;
+  for (std::int64_t e = threadIdx.x % kWarp; e < width; e += kWarp) {
+    float total = 0.0f;
+    for (std::int64_t k = 0; k < terms; ++k) {
+      total += static_cast<float>(dy[k * step + e]);
+    }
+    to[e] = T(total);
+  }
+}
+
+template <typename T, bool kQueries>
+void sum_pairs(const PairSumBackward::Args& args, const TensorView& to) {
+  const std::int64_t width = to.dim(1) / args.layout.heads;
+  for (std::int64_t b = 0; b < args.layout.sequences; b += MapRows::kMost) {
+    const MapRows maps = map_rows_from(args.layout, b);
+    const std::int64_t rows = kQueries ? maps.rows() : maps.key_rows();
+    launch(current_stream(), blocks_for(rows, kRows), kThreads, 0,
+           backward_kernel<T, kQueries>, maps, args.dy.as<const T>(),
+           to.as<T>(), width);
+  }
+}
+
+}  // namespace
+
+void pair_sum(const PairSum::Args& args) {
+  visit_narrow(args.y.dtype, PairSum::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_map_rows(args.layout, [&](const MapRows& maps) {
+      launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+             forward_kernel<T>, maps, args.u.as<const T>(),
+             args.v.as<const T>(), args.y.as<T>(),
+             args.u.dim(1) / args.layout.heads);
+    });
+  });
+}
+
+void pair_sum_backward(const PairSumBackward::Args& args) {
+  visit_narrow(args.dy.dtype, PairSumBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (args.du.defined()) sum_pairs<T, true>(args, args.du);
+    if (args.dv.defined()) sum_pairs<T, false>(args, args.dv);
+  });
+}
+
+}  // namespace ea::cuda

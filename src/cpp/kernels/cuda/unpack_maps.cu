@@ -1,0 +1,81 @@
+// Flat maps to one dense array and back: one warp per row of a flat map.
+#include "kernels/copy.h"
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/map_rows.cuh"
+
+namespace ea::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kRows = kThreads / kWarp;  // of one block
+
+// The dense maps of the sequences of a launch, [sequence, head, rows, width],
+// and the columns, or null (kernels/unpack_maps.h).
+struct DenseMaps {
+  std::int64_t rows, width;
+  const std::int64_t* q_columns;
+  const std::int64_t* k_columns;
+};
+
+// kUnpack: dense from flat, else flat from dense.
+template <typename T, bool kUnpack>
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(MapRows maps, const T* from, T* to, DenseMaps dense) {
+  const std::int64_t row =
+      std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+  if (row >= maps.rows()) return;
+  const TokenRow at = token_row(maps, maps.q, row);
+  const int b = at.sequence;
+  const std::int64_t keys = maps.k[b + 1] - maps.k[b];
+  const std::int64_t flat = maps.cell(b, at.head, at.token);
+  const std::int64_t dense_row = dense.q_columns == nullptr
+                                     ? at.token
+                                     : dense.q_columns[maps.q[b] + at.token];
+  const std::int64_t place =
+      ((b * maps.heads + at.head) * dense.rows + dense_row) * dense.width;
+  for (std::int64_t j = threadIdx.x % kWarp; j < keys; j += kWarp) {
+    const std::int64_t column =
+        dense.k_columns == nullptr ? j : dense.k_columns[maps.k[b] + j];
+    if constexpr (kUnpack) {
+      to[place + column] = from[flat + j];
+    } else {
+      to[flat + j] = from[place + column];
+    }
+  }
+}
+
+template <typename T, bool kUnpack>
+void run(const PaddedMaps& args) {
+  const MapLayout& layout = args.layout;
+  const DenseMaps dense{args.dense.dim(2), args.dense.dim(3),
+                        args.q_columns.as<const std::int64_t>(),
+                        args.k_columns.as<const std::int64_t>()};
+  const std::int64_t sequence = layout.heads * dense.rows * dense.width;
+  for (std::int64_t b = 0; b < layout.sequences; b += MapRows::kMost) {
+    const MapRows maps = map_rows_from(layout, b);
+    T* const flat = args.flat.as<T>();
+    T* const first = args.dense.as<T>() + b * sequence;
+    launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
+           copy_kernel<T, kUnpack>, maps, kUnpack ? flat : first,
+           kUnpack ? first : flat, dense);
+  }
+}
+
+}  // namespace
+
+void unpack_maps(const UnpackMaps::Args& args) {
+  visit_narrow(args.dense.dtype, UnpackMaps::name, [&](auto tag) {
+    if (args.flat.numel() < args.dense.numel()) fill({args.dense, 0.0});
+    run<typename decltype(tag)::type, true>(args);
+  });
+}
+
+void pack_maps(const PackMaps::Args& args) {
+  visit_narrow(args.flat.dtype, PackMaps::name, [&](auto tag) {
+    run<typename decltype(tag)::type, false>(args);
+  });
+}
+
+}  // namespace ea::cuda

@@ -1,0 +1,33 @@
+// Contract: the sum of each query's and each key's vector, for every cell.
+#pragma once
+
+#include "kernels/map_layout.h"
+#include "tensor/tensor_view.h"
+
+namespace ea {
+
+// y[b, h, i, j, :] = u[q_offsets[b] + i, h, :] + v[k_offsets[b] + j, h, :].
+// u [total queries, heads * c], v [total keys, heads * c] contiguous; y flat:
+// the cells in the order of `layout`, c values each. One dtype; added in
+// float32 (float64 for float64).
+struct PairSum {
+  static constexpr const char* name = "pair_sum";
+  struct Args {
+    TensorView u, v, y;
+    MapLayout layout;
+  };
+};
+
+// du[i, h, :] = sum_j dy[b, h, i, j, :] in the order of j, dv[j, h, :] = sum_i
+// dy[b, h, i, j, :] in the order of i, in float32 (float64 for float64). Both
+// contiguous and fully written; one left undefined is not computed.
+struct PairSumBackward {
+  static constexpr const char* name = "pair_sum_backward";
+  struct Args {
+    TensorView dy;
+    TensorView du, dv;  // each optional
+    MapLayout layout;
+  };
+};
+
+}  // namespace ea

@@ -1,0 +1,60 @@
+// Reference for products by distance on maps, cell by cell.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/ref/kernels.h"
+
+namespace ea::ref {
+
+namespace {
+
+// Calls fn(cell, place) for each cell of the flat maps, in their order: `place`
+// is the element of [total queries * heads, width] that its distance has.
+template <typename Fn>
+void for_each_distance(const MapLayout& layout, std::int64_t width, Fn&& fn) {
+  const std::int64_t furthest = width / 2;
+  std::int64_t cell = 0;
+  for (std::int64_t b = 0; b < layout.sequences; ++b) {
+    for (std::int64_t h = 0; h < layout.heads; ++h) {
+      for (std::int64_t i = 0; i < layout.n_q(b); ++i) {
+        const std::int64_t row = (layout.q_offsets[b] + i) * layout.heads + h;
+        for (std::int64_t j = 0; j < layout.n_k(b); ++j) {
+          fn(cell++,
+             row * width + furthest + std::clamp(j - i, -furthest, furthest));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void relative_cells(const RelativeCells::Args& args) {
+  visit_floating(args.y.dtype, RelativeCells::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* x = args.x.as<T>();
+    T* y = args.y.as<T>();
+    for_each_distance(
+        args.layout, args.x.dim(1),
+        [&](std::int64_t cell, std::int64_t place) { y[cell] = x[place]; });
+  });
+}
+
+// relative_cells() is linear with one 1 a cell, so its transpose adds each cell
+// to the place that it reads.
+void relative_sums(const RelativeSums::Args& args) {
+  visit_floating(args.y.dtype, RelativeSums::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = Accumulator<T>;
+    const T* x = args.x.as<T>();
+    T* y = args.y.as<T>();
+    std::vector<A> total(static_cast<std::size_t>(args.y.numel()));
+    for_each_distance(args.layout, args.y.dim(1),
+                      [&](std::int64_t cell, std::int64_t place) {
+                        total[static_cast<std::size_t>(place)] += A(x[cell]);
+                      });
+    std::transform(total.begin(), total.end(), y, [](A sum) { return T(sum); });
+  });
+}
+
+}  // namespace ea::ref

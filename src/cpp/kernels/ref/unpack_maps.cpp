@@ -1,0 +1,60 @@
+// Reference for flat maps as one dense array, and back.
+#include <algorithm>
+
+#include "kernels/ref/kernels.h"
+
+namespace ea::ref {
+
+namespace {
+
+std::int64_t column(const TensorView& columns, std::int64_t begin,
+                    std::int64_t i) {
+  return columns.defined() ? columns.as<const std::int64_t>()[begin + i] : i;
+}
+
+// Calls fn(cell, place) for each cell of the flat maps, in their order: `place`
+// is its element of the dense array.
+template <typename Fn>
+void for_each_place(const PaddedMaps& maps, Fn&& fn) {
+  const MapLayout& layout = maps.layout;
+  std::int64_t cell = 0;
+  for (std::int64_t b = 0; b < layout.sequences; ++b) {
+    for (std::int64_t h = 0; h < layout.heads; ++h) {
+      for (std::int64_t i = 0; i < layout.n_q(b); ++i) {
+        const std::int64_t row = (b * layout.heads + h) * maps.dense.dim(2) +
+                                 column(maps.q_columns, layout.q_offsets[b], i);
+        for (std::int64_t j = 0; j < layout.n_k(b); ++j) {
+          fn(cell++, row * maps.dense.dim(3) +
+                         column(maps.k_columns, layout.k_offsets[b], j));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void unpack_maps(const PaddedMaps& maps) {
+  visit_floating(maps.dense.dtype, UnpackMaps::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* flat = maps.flat.as<const T>();
+    T* dense = maps.dense.as<T>();
+    std::fill_n(dense, maps.dense.numel(), T(0.0f));
+    for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
+      dense[place] = flat[cell];
+    });
+  });
+}
+
+void pack_maps(const PaddedMaps& maps) {
+  visit_floating(maps.flat.dtype, PackMaps::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* dense = maps.dense.as<const T>();
+    T* flat = maps.flat.as<T>();
+    for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
+      flat[cell] = dense[place];
+    });
+  });
+}
+
+}  // namespace ea::ref
