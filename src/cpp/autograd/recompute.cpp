@@ -8,7 +8,6 @@
 #include "autograd/node.h"
 #include "runtime/check.h"
 #include "runtime/random.h"
-#include "tensor/random_shift.h"
 
 namespace ea {
 
@@ -32,7 +31,6 @@ class SecondRun {
 struct FirstRun {
   const char* name;
   std::vector<RandomState> streams;
-  Tensor shift;               // of the streams
   std::vector<Shape> shapes;  // of the outputs; none where undefined
 };
 
@@ -43,7 +41,6 @@ Shape shape_of(const Var& output) {
 std::vector<Var> run_again(const Recomputed& f, const std::vector<Var>& inputs,
                            const FirstRun& first) {
   ReplayStreams replay(first.streams);
-  const RandomShift shifted(first.shift);
   const SecondRun second;
   std::vector<Var> outputs = f(inputs);
   bool same = replay.finished() && outputs.size() == first.shapes.size();
@@ -65,7 +62,7 @@ bool recomputing() { return second_run; }
 std::vector<Var> recompute(const char* name, Recomputed f,
                            const std::vector<Var>& inputs) {
   if (!grad_enabled()) return f(inputs);
-  FirstRun first{name, {}, RandomShift::current(), {}};
+  FirstRun first{name, {}, {}};
   const std::uint64_t since = next_node_order();
   std::vector<Var> outputs;
   {

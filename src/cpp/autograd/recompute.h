@@ -12,8 +12,7 @@ using Recomputed = std::function<std::vector<Var>(const std::vector<Var>&)>;
 
 // f(inputs), at most Node::kMaxOutputs Vars; undefined ones may be among both.
 // What f recorded is let go: one node keeps the inputs, and its backward runs f
-// on them again, with the random streams that this thread drew the first time
-// and the RandomShift that lived then.
+// on them again, with the random streams that this thread drew the first time.
 // Outputs and gradients have the bits they have without recomputation, and the
 // generator its state. `f` owns what it uses, and does the same in both runs
 // (InputError if it does not). Without recording it is f(inputs).

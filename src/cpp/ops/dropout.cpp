@@ -6,7 +6,6 @@
 #include "kernels/registry.h"
 #include "runtime/check.h"
 #include "runtime/random.h"
-#include "tensor/random_shift.h"
 
 namespace ea {
 
@@ -15,17 +14,15 @@ Var dropout(const Var& x, double p, bool training) {
               "probability {} is outside [0, 1)", p);
   if (!training || p == 0.0) return x;
   const RandomState stream = next_random_stream();
-  const Tensor shift = RandomShift::current();
   const Tensor y = empty_like(x.data());
   kernels::run<Dropout>(
-      {contiguous(x.data()), y, p, stream.seed, stream.offset, shift});
-  return record("dropout", y, {x}, {shift},
-                [p, stream](const Node& node, const Tensor& dy) {
-                  const Tensor dx = empty_like(dy);
-                  kernels::run<Dropout>(
-                      {dy, dx, p, stream.seed, stream.offset, node.saved(0)});
-                  return Node::Gradients{dx};
-                });
+      {contiguous(x.data()), y, p, stream.seed, stream.offset});
+  return record(
+      "dropout", y, {x}, {}, [p, stream](const Node&, const Tensor& dy) {
+        const Tensor dx = empty_like(dy);
+        kernels::run<Dropout>({dy, dx, p, stream.seed, stream.offset});
+        return Node::Gradients{dx};
+      });
 }
 
 }  // namespace ea

@@ -25,50 +25,59 @@ Tensor flat_of(const Var& x) {
 
 Var evolve(const Var& previous, const Var& scores, const Var& weight,
            const Var& bias, const EvolveCoefficients& c,
-           const PackingPtr& packing) {
+           const PackingPtr& packing, const MapShift& shift) {
   check_maps("score", scores, packing);
   if (previous.defined()) check_maps("previous", previous, packing);
   EA_CHECK_AS(
       InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0), "evolve",
       "a previous map is needed where a = {} or p = {} is not 0", c.a, c.p);
+  const bool kept = previous.defined() && c.p != 0.0;
   if (c.w == 0.0) {  // no convolution: a mix of two maps
-    return previous.defined() && c.p != 0.0
-               ? axpby(c.p, previous, c.s, scores)
-               : (c.s == 1.0 ? scores : scale(scores, c.s));
+    if (!kept && c.s == 1.0) return scores;
+    if (packing->dense()) {
+      return kept ? axpby(c.p, previous, c.s, scores) : scale(scores, c.s);
+    }
+  } else {
+    EA_CHECK_AS(InputError, weight.defined() && bias.defined(), "evolve",
+                "weight and bias are needed where w = {} is not 0", c.w);
+    check_map_weight("evolve", weight, bias, packing->heads(), scores.dtype());
   }
-  EA_CHECK_AS(InputError, weight.defined() && bias.defined(), "evolve",
-              "weight and bias are needed where w = {} is not 0", c.w);
-  check_map_weight("evolve", weight, bias, packing->heads(), scores.dtype());
   EA_CHECK_AS(DTypeError,
               !previous.defined() || previous.dtype() == scores.dtype(),
               "evolve", "the previous map is {}, scores are {}; use .to(dtype)",
               previous.dtype(), scores.dtype());
+  const MapShift moved = checked_shift("evolve", shift, packing);
   const bool carried = previous.defined() && (c.a != 0.0 || c.p != 0.0);
   const Var m = carried ? previous : Var();
   const Tensor tm = carried ? flat_of(previous) : Tensor();
   const Tensor ts = flat_of(scores);
+  const std::int64_t h = packing->heads();
+  const Var w = c.w != 0.0 ? weight : Var(), b = c.w != 0.0 ? bias : Var();
+  const Tensor tw =
+      w.defined() ? w.data() : zeros({h, h, 1, 1}, ts.dtype(), ts.device());
+  const Tensor tb =
+      b.defined() ? b.data() : zeros({h}, ts.dtype(), ts.device());
   const Tensor out = empty_like(ts);
   kernels::run<EvolveForward>(
-      {tm, ts, weight.data(), bias.data(), out, c, packing->layout()});
+      {tm, ts, tw, tb, out, c, packing->layout(), moved});
   const Shape shape = scores.shape();
-  return record("evolve", reshape_view(out, shape), {m, scores, weight, bias},
-                {tm, ts, weight.data(), bias.data()},
-                [packing, c, shape](const Node& node, const Tensor& dy) {
-                  const Tensor& m = node.saved(0);
-                  const Tensor& s = node.saved(1);
-                  const Tensor& w = node.saved(2);
-                  Tensor dm;
-                  if (m.defined()) dm = empty_like(m);
-                  const Tensor ds = empty_like(s);
-                  const Tensor dw = empty_like(w);
-                  const Tensor db = empty({w.dim(0)}, w.dtype(), w.device());
-                  kernels::run<EvolveBackward>({reshape_view(dy, s.shape()), m,
-                                                s, w, node.saved(3), dm, ds, dw,
-                                                db, c, packing->layout()});
-                  return Node::Gradients{
-                      dm.defined() ? reshape_view(dm, shape) : dm,
-                      reshape_view(ds, shape), dw, db};
-                });
+  return record(
+      "evolve", reshape_view(out, shape), {m, scores, w, b}, {tm, ts, tw, tb},
+      [packing, c, shape, moved](const Node& node, const Tensor& dy) {
+        const Tensor& m = node.saved(0);
+        const Tensor& s = node.saved(1);
+        const Tensor& w = node.saved(2);
+        Tensor dm;
+        if (m.defined()) dm = empty_like(m);
+        const Tensor ds = empty_like(s);
+        const Tensor dw = empty_like(w);
+        const Tensor db = empty({w.dim(0)}, w.dtype(), w.device());
+        kernels::run<EvolveBackward>({reshape_view(dy, s.shape()), m, s, w,
+                                      node.saved(3), dm, ds, dw, db, c,
+                                      packing->layout(), moved});
+        return Node::Gradients{dm.defined() ? reshape_view(dm, shape) : dm,
+                               reshape_view(ds, shape), dw, db};
+      });
 }
 
 }  // namespace ea

@@ -9,7 +9,7 @@ namespace ea {
 
 Var evolve_composite(const Var& previous, const Var& scores, const Var& weight,
                      const Var& bias, const EvolveCoefficients& c,
-                     const PackingPtr& packing) {
+                     const PackingPtr& packing, const MapShift& shift) {
   EA_CHECK_AS(InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0),
               "evolve_composite", "a previous map is needed");
   const Var mixed = previous.defined() ? axpby(c.p, previous, c.s, scores)
@@ -20,8 +20,8 @@ Var evolve_composite(const Var& previous, const Var& scores, const Var& weight,
               "weight and bias are needed where w = {} is not 0", c.w);
   const Var input = previous.defined() ? axpby(c.a, previous, c.b, scores)
                                        : scale(scores, c.b);
-  const Var convolved =
-      activation(map_conv(input, weight, bias, packing), Activation::relu);
+  const Var convolved = activation(
+      map_conv(input, weight, bias, packing, shift), Activation::relu);
   return axpby(1.0, mixed, c.w, convolved);
 }
 

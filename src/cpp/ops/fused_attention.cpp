@@ -7,7 +7,6 @@
 #include "ops/map_conv.h"
 #include "runtime/check.h"
 #include "runtime/random.h"
-#include "tensor/random_shift.h"
 
 namespace ea {
 
@@ -29,20 +28,24 @@ Tensor rows_of(const char* which, const Var& x, std::int64_t rows,
   return x.data().strides()[1] == 1 ? x.data() : contiguous(x.data());
 }
 
+void check_map(const char* which, const Var& maps, const Var& q,
+               const PackingPtr& packing) {
+  if (!maps.defined()) return;
+  EA_CHECK(maps.numel() == packing->map_elements(), kName,
+           "{} maps have {} elements, the packing says {}", which, maps.numel(),
+           packing->map_elements());
+  EA_CHECK_AS(DTypeError, maps.dtype() == q.dtype(), kName,
+              "the {} map is {}, q is {}; use .to(dtype)", which, maps.dtype(),
+              q.dtype());
+}
+
 void check_maps(const Var& previous, const Var& weight, const Var& bias,
                 const Var& q, const EvolveCoefficients& c,
                 const PackingPtr& packing) {
   EA_CHECK_AS(InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0),
               kName, "a previous map is needed where a = {} or p = {} is not 0",
               c.a, c.p);
-  if (previous.defined()) {
-    EA_CHECK(previous.numel() == packing->map_elements(), kName,
-             "previous maps have {} elements, the packing says {}",
-             previous.numel(), packing->map_elements());
-    EA_CHECK_AS(DTypeError, previous.dtype() == q.dtype(), kName,
-                "the previous map is {}, q is {}; use .to(dtype)",
-                previous.dtype(), q.dtype());
-  }
+  check_map("previous", previous, q, packing);
   if (c.w == 0.0) return;
   EA_CHECK_AS(InputError, weight.defined() && bias.defined(), kName,
               "weight and bias are needed where w = {} is not 0", c.w);
@@ -60,15 +63,27 @@ enum Saved {
   kCarry,
   kStatistics,
   kGates,
-  kShift
+  kScoreBias
 };
+// Of the inputs of the node, behind kBias.
+constexpr int kScoreBiasInput = kBias + 1;
+
+Tensor flat_of(const Var& x) {
+  return x.defined() ? reshape_view(contiguous(x.data()), {x.numel()})
+                     : Tensor();
+}
+
+Tensor shaped(const Tensor& x, const Shape& shape) {
+  return x.defined() ? reshape_view(x, shape) : x;
+}
 
 Tensor like(const Tensor& t) { return t.defined() ? empty_like(t) : Tensor(); }
 
 Node::Gradients gradients(const Node& node, const Tensor& dy,
                           const FusedAttention& plain,
                           const PackingPtr& packing,
-                          const Shape& previous_shape) {
+                          const Shape& previous_shape,
+                          const Shape& score_bias_shape) {
   FusedAttention in = plain;
   in.q = node.saved(kQ);
   in.k = node.saved(kK);
@@ -76,21 +91,28 @@ Node::Gradients gradients(const Node& node, const Tensor& dy,
   in.previous = node.saved(kPrevious);
   in.weight = node.saved(kWeight);
   in.bias = node.saved(kBias);
-  in.layout = packing->layout(node.saved(kQ).device());
-  in.shift = node.saved(kShift);
+  in.score_bias = node.saved(kScoreBias);
+  in.layout = packing->layout();
   const Tensor& dcarry = node.second_gradient();
   const Tensor dq = like(node.saved(kQ)), dk = like(node.saved(kK));
   const Tensor dv = like(node.saved(kV));
   const Tensor dm =
       node.wants(kPrevious) ? like(node.saved(kPrevious)) : Tensor();
+  const Tensor ds =
+      node.wants(kScoreBiasInput) ? like(node.saved(kScoreBias)) : Tensor();
   const Tensor dw = like(node.saved(kWeight)), db = like(node.saved(kBias));
   kernels::run<FusedAttentionBackward>(
       {in, dy.defined() ? dy : zeros(dq.shape(), dq.dtype(), dq.device()),
        dcarry.defined() ? reshape_view(dcarry, {dcarry.numel()}) : dcarry,
        node.saved(kCarry), node.saved(kStatistics), node.saved(kGates), dq, dk,
-       dv, dm, dw, db});
-  return {dq, dk, dv, dm.defined() ? reshape_view(dm, previous_shape) : dm,
-          dw, db};
+       dv, dm, dw, db, ds});
+  return {dq,
+          dk,
+          dv,
+          shaped(dm, previous_shape),
+          dw,
+          db,
+          shaped(ds, score_bias_shape)};
 }
 
 }  // namespace
@@ -107,18 +129,18 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   const Tensor tk = rows_of("k", k, packing->total_keys(), q, heads);
   const Tensor tv = rows_of("v", v, packing->total_keys(), q, heads);
   check_maps(previous, weight, bias, q, c, packing);
+  const Var& added = settings.score_bias;
+  check_map("score bias", added, q, packing);
+  const MapShift shift = checked_shift(kName, settings.shift, packing);
   EA_CHECK_AS(ConfigError, settings.dropout >= 0.0 && settings.dropout < 1.0,
               kName, "dropout {} is outside [0, 1)", settings.dropout);
   const Var m = c.a != 0.0 || c.p != 0.0 ? previous : Var();
   const Var w = c.w != 0.0 ? weight : Var(), b = c.w != 0.0 ? bias : Var();
-  const Tensor tm =
-      m.defined() ? reshape_view(contiguous(m.data()), {m.numel()}) : Tensor();
+  const Tensor tm = flat_of(m), ts = flat_of(added);
   const Tensor tw = w.defined() ? contiguous(w.data()) : Tensor();
   const Tensor tb = b.defined() ? contiguous(b.data()) : Tensor();
   const RandomState stream =
       settings.dropout > 0.0 ? next_random_stream() : RandomState();
-  const Tensor shift =
-      settings.dropout > 0.0 ? RandomShift::current() : Tensor();
   const FusedAttention in{tq,
                           tk,
                           tv,
@@ -131,9 +153,10 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
                           settings.dropout,
                           stream.seed,
                           stream.offset,
-                          packing->layout(q.device()),
-                          shift};
-  const bool recorded = recording({q, k, v, m, w, b});
+                          packing->layout(),
+                          shift,
+                          ts};
+  const bool recorded = recording({q, k, v, m, w, b, added});
   const std::int64_t cells = packing->map_elements();
   const std::int64_t rows = heads * packing->total_queries();
   const Tensor y =
@@ -152,14 +175,15 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   kernels::run<FusedAttentionForward>({in, y, carry, statistics, gates});
   FusedAttention plain = in;  // numbers alone: the tensors are saved
   plain.q = plain.k = plain.v = plain.previous = {};
-  plain.weight = plain.bias = plain.shift = {};
+  plain.weight = plain.bias = plain.score_bias = {};
   const Shape shape = m.defined() ? m.shape() : Shape();
-  const Var context =
-      record(kName, y, {q, k, v, m, w, b},
-             {tq, tk, tv, tm, tw, tb, carry, statistics, gates, shift},
-             [plain, packing, shape](const Node& node, const Tensor& dy) {
-               return gradients(node, dy, plain, packing, shape);
-             });
+  const Shape added_shape = added.defined() ? added.shape() : Shape();
+  const Var context = record(
+      kName, y, {q, k, v, m, w, b, added},
+      {tq, tk, tv, tm, tw, tb, carry, statistics, gates, ts},
+      [plain, packing, shape, added_shape](const Node& node, const Tensor& dy) {
+        return gradients(node, dy, plain, packing, shape, added_shape);
+      });
   if (!settings.carry) return {context, {}};
   return {context, second_output(context, carry)};
 }

@@ -18,11 +18,13 @@ struct FusedAttentionSettings {
   double softmax_scale = 1.0;  // the softmax takes softmax_scale L
   double dropout = 0.0;        // of the probabilities; 0 outside training
   bool carry = true;           // whether L is an output
+  MapShift shift = {};         // of the convolution
+  Var score_bias = {};         // flat maps added to the scores, or undefined
 };
 
-// attention_scores, evolve, map_softmax, dropout and attention_context without
-// their maps: previous, weight and bias as for evolve(), and the same cells are
-// dropped as by dropout() in their place.
+// attention_scores, add, evolve, map_softmax, dropout and attention_context
+// without their maps: previous, weight and bias as for evolve(), and the same
+// cells are dropped as by dropout() in their place.
 FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
                                      const Var& previous, const Var& weight,
                                      const Var& bias, const PackingPtr& packing,

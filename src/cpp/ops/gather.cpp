@@ -9,7 +9,6 @@
 #include "kernels/registry.h"
 #include "runtime/check.h"
 #include "runtime/fast_paths.h"
-#include "tensor/residents.h"
 
 namespace ea {
 
@@ -79,10 +78,8 @@ Var gather(const char* name, const Var& x, const Tensor& index,
   kernels::run<GatherRows>(
       {reshape_view(contiguous(x.data()), {n, width}), on_device, y});
   const Shape before = x.shape();
-  // The host's index goes along where rows may be sorted out there: not that of
-  // a step that other indices will follow in.
-  const bool follows = twin_of(flat_index, x.device()).defined();
-  const Tensor for_rows = x.is_leaf() && few_rows(before, m) && !follows
+  // The host's index goes along where rows may be sorted out there.
+  const Tensor for_rows = x.is_leaf() && few_rows(before, m)
                               ? without(flat_index, padding_id)
                               : Tensor();
   if (x.is_leaf() && x.rank() == 2) x.impl()->is_table = true;

@@ -8,7 +8,6 @@
 #include "runtime/check.h"
 #include "runtime/fast_paths.h"
 #include "runtime/random.h"
-#include "tensor/random_shift.h"
 
 namespace ea {
 
@@ -44,11 +43,10 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
   const Tensor mean = empty({rows}, statistics, x.device());
   const Tensor rstd = empty_like(mean);
   const Tensor y = empty_like(x2);
-  const Tensor shift = p > 0.0 ? RandomShift::current() : Tensor();
   Tensor sum = x2;
-  LayerNormForward::Args args{
-      x2,  {}, weight.data(), bias.data(),   {},   y, mean, rstd,
-      eps, p,  stream.seed,   stream.offset, shift};
+  LayerNormForward::Args args{x2,  {}, weight.data(), bias.data(),
+                              {},  y,  mean,          rstd,
+                              eps, p,  stream.seed,   stream.offset};
   if (residual.defined()) {
     sum = empty_like(x2);
     args.residual = reshape_view(contiguous(residual.data()), flat);
@@ -57,8 +55,7 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
   kernels::run<LayerNormForward>(args);
   const Shape shape = x.shape();
   return record("layer_norm", reshape_view(y, shape),
-                {x, weight, bias, residual},
-                {sum, weight.data(), mean, rstd, shift},
+                {x, weight, bias, residual}, {sum, weight.data(), mean, rstd},
                 [shape, p, stream](const Node& node, const Tensor& grad) {
                   const Tensor& s = node.saved(0);
                   const Tensor& w = node.saved(1);
@@ -70,7 +67,7 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
                   kernels::run<LayerNormBackward>(
                       {dy, s, w, node.saved(2), node.saved(3), dx, dw, db,
                        p > 0.0 ? TensorView(ds) : TensorView(), p, stream.seed,
-                       stream.offset, node.saved(4)});
+                       stream.offset});
                   return Node::Gradients{reshape_view(dx, shape), dw, db,
                                          reshape_view(ds, shape)};
                 });

@@ -10,23 +10,27 @@
 
 namespace ea {
 
-void check_class_labels(const char* op, const Tensor& labels, std::int64_t rows,
-                        std::int64_t classes, std::int64_t ignore_index) {
-  EA_CHECK_AS(DTypeError, labels.dtype() == DType::i64, op,
+namespace {
+
+void check_labels(const Tensor& labels, std::int64_t rows, std::int64_t classes,
+                  std::int64_t ignore_index) {
+  EA_CHECK_AS(DTypeError, labels.dtype() == DType::i64, "cross_entropy",
               "labels must be int64, got {}", labels.dtype());
-  EA_CHECK(labels.numel() == rows, op, "{} labels for {} rows of logits",
-           labels.numel(), rows);
+  EA_CHECK(labels.numel() == rows, "cross_entropy",
+           "{} labels for {} rows of logits", labels.numel(), rows);
   const auto* values = labels.data<std::int64_t>();
   for (std::int64_t i = 0; i < rows; ++i) {
     EA_CHECK_AS(
         InputError,
         (values[i] >= 0 && values[i] < classes) || values[i] == ignore_index,
-        op,
+        "cross_entropy",
         "labels[{}] = {} is not one of {} classes; expected 0 to {} "
         "(or {} to leave the row out)",
         i, values[i], classes, classes - 1, ignore_index);
   }
 }
+
+}  // namespace
 
 Var cross_entropy(const Var& logits, const Tensor& labels,
                   double label_smoothing, std::int64_t ignore_index) {
@@ -36,8 +40,7 @@ Var cross_entropy(const Var& logits, const Tensor& labels,
               "cross_entropy", "label_smoothing {} is outside [0, 1)",
               label_smoothing);
   const Tensor given = to_device(contiguous(labels), kCpu);
-  check_class_labels("cross_entropy", given, logits.dim(0), logits.dim(1),
-                     ignore_index);
+  check_labels(given, logits.dim(0), logits.dim(1), ignore_index);
   const Tensor flat_labels = to_device(given, logits.device());
   const DType statistics =
       logits.dtype() == DType::f64 ? DType::f64 : DType::f32;

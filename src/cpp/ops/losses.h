@@ -12,11 +12,6 @@ inline constexpr std::int64_t kIgnoreIndex = -100;
 Var cross_entropy(const Var& logits, const Tensor& labels,
                   double label_smoothing = 0.0,
                   std::int64_t ignore_index = kIgnoreIndex);
-// Throws DTypeError or InputError unless labels are `rows` int64 class numbers,
-// or ignore_index.
-void check_class_labels(const char* op, const Tensor& labels, std::int64_t rows,
-                        std::int64_t classes,
-                        std::int64_t ignore_index = kIgnoreIndex);
 // mean((x - y)^2), 0-d; both of one shape.
 Var mse_loss(const Var& prediction, const Var& target);
 

@@ -1,6 +1,8 @@
 // Convolution over heads of packed maps.
 #include "ops/map_conv.h"
 
+#include <algorithm>
+
 #include "autograd/node.h"
 #include "kernels/map_conv.h"
 #include "kernels/registry.h"
@@ -23,21 +25,31 @@ void check_map_weight(const char* op, const Var& weight, const Var& bias,
               maps, weight.dtype(), bias.dtype());
 }
 
+MapShift checked_shift(const char* op, const MapShift& shift,
+                       const PackingPtr& packing) {
+  EA_CHECK_AS(ConfigError, shift.down >= 0 && shift.right >= 0, op,
+              "shift ({}, {}) goes up or left, expected two numbers from 0 on",
+              shift.down, shift.right);
+  return {std::min(shift.down, packing->longest_query()),
+          std::min(shift.right, packing->longest_key())};
+}
+
 Var map_conv(const Var& x, const Var& weight, const Var& bias,
-             const PackingPtr& packing) {
+             const PackingPtr& packing, const MapShift& shift) {
   check_map_weight("map_conv", weight, bias, packing->heads(), x.dtype());
   EA_CHECK(x.numel() == packing->map_elements(), "map_conv",
            "maps have {} elements, the packing says {}", x.numel(),
            packing->map_elements());
+  const MapShift moved = checked_shift("map_conv", shift, packing);
   const Shape shape = x.shape();
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
   const Tensor y = empty_like(flat);
   kernels::run<MapConvForward>(
-      {flat, weight.data(), bias.data(), y, packing->layout()});
+      {flat, weight.data(), bias.data(), y, packing->layout(), moved});
   return record(
       "map_conv", reshape_view(y, shape), {x, weight, bias},
       {flat, weight.data()},
-      [packing, shape](const Node& node, const Tensor& dy) {
+      [packing, shape, moved](const Node& node, const Tensor& dy) {
         const Tensor& x = node.saved(0);
         const Tensor& w = node.saved(1);
         const bool parameters = node.wants(1) || node.wants(2);
@@ -47,8 +59,8 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
           dw = empty_like(w);
           db = empty({w.dim(0)}, w.dtype(), w.device());
         }
-        kernels::run<MapConvBackward>(
-            {reshape_view(dy, x.shape()), x, w, dx, dw, db, packing->layout()});
+        kernels::run<MapConvBackward>({reshape_view(dy, x.shape()), x, w, dx,
+                                       dw, db, packing->layout(), moved});
         return Node::Gradients{dx.defined() ? reshape_view(dx, shape) : dx, dw,
                                db};
       });

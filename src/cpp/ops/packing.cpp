@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "runtime/check.h"
-#include "tensor/residents.h"
 
 namespace ea {
 
@@ -53,75 +52,56 @@ Packing::Packing(std::int64_t heads, std::vector<std::int64_t> q_offsets,
   }
 }
 
+PackingPtr Packing::causal(const PackingPtr& packing) {
+  if (packing->causal_) return packing;
+  Packing limited = *packing;
+  limited.causal_ = true;
+  return std::make_shared<const Packing>(std::move(limited));
+}
+
+PackingPtr Packing::masked(const PackingPtr& packing, const Tensor& key_mask) {
+  if (!key_mask.defined() && !packing->key_mask_.defined()) return packing;
+  EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
+                                   key_mask.numel() == packing->total_keys()),
+           "packing", "key_mask is {} {}, expected uint8 ({},)",
+           key_mask.dtype(), key_mask.shape(), packing->total_keys());
+  Packing seen = *packing;
+  seen.key_mask_ = key_mask.defined() ? contiguous(key_mask) : key_mask;
+  return std::make_shared<const Packing>(std::move(seen));
+}
+
+PackingPtr Packing::between(const PackingPtr& queries, const PackingPtr& keys,
+                            std::int64_t heads) {
+  const bool itself = queries->q_offsets_ == keys->q_offsets_;
+  if (itself && queries->heads_ == heads &&
+      queries->k_offsets_ == keys->q_offsets_) {
+    return queries;
+  }
+  EA_CHECK(queries->sequences() == keys->sequences(), "attention",
+           "{} sequences of queries and {} of keys; expected as many, in pairs",
+           queries->sequences(), keys->sequences());
+  return std::make_shared<const Packing>(heads, queries->q_offsets_,
+                                         keys->q_offsets_);
+}
+
+bool Packing::same_maps(const Packing& other) const {
+  return this == &other ||
+         (heads_ == other.heads_ && q_offsets_ == other.q_offsets_ &&
+          k_offsets_ == other.k_offsets_);
+}
+
 std::int64_t Packing::longest_query() const { return longest(q_offsets_); }
 
 std::int64_t Packing::longest_key() const { return longest(k_offsets_); }
 
-PackingPtr Packing::roomy(std::int64_t heads, std::vector<std::int64_t> offsets,
-                          std::int64_t longest) {
-  const auto made = std::make_shared<Packing>(heads, std::move(offsets));
-  EA_CHECK(longest > 0 && made->longest_query() <= longest, "packing",
-           "a sequence has {} tokens, there is room for {}",
-           made->longest_query(), longest);
-  made->room_ = longest;
-  const std::int64_t n = made->sequences() + 1;
-  made->offsets_ = empty({3, n}, DType::i64);
-  auto* to = made->offsets_.data<std::int64_t>();
-  for (const auto* list :
-       {&made->q_offsets_, &made->k_offsets_, &made->cell_offsets_}) {
-    to = std::copy(list->begin(), list->end(), to);
-  }
-  return made;
-}
-
-std::int64_t Packing::map_elements() const {
-  return heads_ *
-         (room_ > 0 ? sequences() * room_ * room_ : cell_offsets_.back());
-}
-
-MapLayout Packing::plain_layout() const {
-  return {heads_, sequences(), q_offsets_.data(), k_offsets_.data(),
-          cell_offsets_.data()};
-}
-
 MapLayout Packing::layout() const {
-  EA_CHECK_AS(ConfigError, room_ == 0, "packing",
-              "attention maps with room for longer sequences can be used by "
-              "fused attention alone: a step with output_attentions, an own "
-              "kind of attention or EA_DISABLE=fused_attention cannot be "
-              "written down; leave the option out");
-  return plain_layout();
-}
-
-MapLayout Packing::layout(Device device) const {
-  MapLayout maps = plain_layout();
-  const Tensor twin = room_ > 0 ? twin_of(offsets_, device) : Tensor();
-  if (twin.defined()) {
-    maps.on_device = twin;
-    maps.longest_q = maps.longest_k = room_;
-  }
-  return maps;
-}
-
-std::vector<std::int64_t> Packing::padded_map_index() const {
-  const MapLayout maps = layout();
-  const std::int64_t rows = longest_query();
-  const std::int64_t columns = longest_key();
-  std::vector<std::int64_t> index(
-      static_cast<std::size_t>(sequences() * heads_ * rows * columns), -1);
-  for (std::int64_t b = 0; b < sequences(); ++b) {
-    for (std::int64_t h = 0; h < heads_; ++h) {
-      for (std::int64_t i = 0; i < maps.n_q(b); ++i) {
-        const std::int64_t from =
-            maps.begin(b) + (h * maps.n_q(b) + i) * maps.n_k(b);
-        const std::int64_t to = ((b * heads_ + h) * rows + i) * columns;
-        for (std::int64_t j = 0; j < maps.n_k(b); ++j) {
-          index[static_cast<std::size_t>(to + j)] = from + j;
-        }
-      }
-    }
-  }
-  return index;
+  return {heads_,
+          sequences(),
+          q_offsets_.data(),
+          k_offsets_.data(),
+          cell_offsets_.data(),
+          causal_,
+          key_mask_};
 }
 
 }  // namespace ea

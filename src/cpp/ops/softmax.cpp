@@ -11,10 +11,9 @@ namespace ea {
 namespace {
 
 Var run_softmax(const char* name, const Var& x, const Tensor& flat,
-                const PackingPtr& packing, double scale,
-                const Tensor& key_mask) {
+                const PackingPtr& packing, double scale) {
   const Tensor y = empty_like(flat);
-  kernels::run<SoftmaxForward>({flat, key_mask, y, scale, packing->layout()});
+  kernels::run<SoftmaxForward>({flat, y, scale, packing->layout()});
   const Shape shape = x.shape();
   return record(name, reshape_view(y, shape), {x}, {y},
                 [packing, scale, shape](const Node& node, const Tensor& dy) {
@@ -37,7 +36,7 @@ Var softmax(const Var& x) {
       std::make_shared<const Packing>(1, std::vector<std::int64_t>{0, rows},
                                       std::vector<std::int64_t>{0, width});
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
-  return run_softmax("softmax", x, flat, packing, 1.0, {});
+  return run_softmax("softmax", x, flat, packing, 1.0);
 }
 
 Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
@@ -50,10 +49,12 @@ Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
            "map_softmax", "key_mask is {} {}, expected uint8 ({},)",
            key_mask.dtype(), key_mask.shape(), packing->total_keys());
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
-  return run_softmax("map_softmax", x, flat, packing, scale,
-                     key_mask.defined()
-                         ? to_device(contiguous(key_mask), x.device())
-                         : Tensor());
+  return run_softmax(
+      "map_softmax", x, flat,
+      key_mask.defined()
+          ? Packing::masked(packing, to_device(key_mask, x.device()))
+          : packing,
+      scale);
 }
 
 }  // namespace ea

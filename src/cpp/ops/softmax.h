@@ -8,8 +8,8 @@ namespace ea {
 
 // Over the last axis of x.
 Var softmax(const Var& x);
-// softmax(scale x) over keys; key_mask: uint8 [total keys] or undefined, keys
-// with 0 get probability exactly 0.
+// softmax(scale x) over keys that exist; key_mask: uint8 [total keys] in the
+// place of the packing's, or undefined.
 Var map_softmax(const Var& x, const PackingPtr& packing, double scale = 1.0,
                 const Tensor& key_mask = {});
 

@@ -1,0 +1,51 @@
+// Sums of query and key vectors on packed maps.
+#include "ops/pair_sum.h"
+
+#include "autograd/node.h"
+#include "kernels/pair_sum.h"
+#include "kernels/registry.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+void check_rows(const char* which, const Var& x, std::int64_t rows,
+                std::int64_t heads) {
+  EA_CHECK(x.rank() == 2 && x.dim(0) == rows, "pair_sum",
+           "{} has shape {}, expected {} token rows", which, x.shape(), rows);
+  EA_CHECK(x.dim(1) % heads == 0, "pair_sum",
+           "{} has width {}, not a multiple of {} heads", which, x.dim(1),
+           heads);
+}
+
+}  // namespace
+
+Var pair_sum(const Var& u, const Var& v, const PackingPtr& packing) {
+  check_rows("u", u, packing->total_queries(), packing->heads());
+  check_rows("v", v, packing->total_keys(), packing->heads());
+  EA_CHECK(u.dim(1) == v.dim(1), "pair_sum", "u has width {}, v has width {}",
+           u.dim(1), v.dim(1));
+  EA_CHECK_AS(DTypeError, u.dtype() == v.dtype(), "pair_sum",
+              "u is {}, v is {}: expected one type; use .to(dtype)", u.dtype(),
+              v.dtype());
+  const Tensor y =
+      empty({packing->map_elements() * (u.dim(1) / packing->heads())},
+            u.dtype(), u.device());
+  kernels::run<PairSum>(
+      {contiguous(u.data()), contiguous(v.data()), y, packing->layout()});
+  const Shape queries = u.shape(), keys = v.shape();
+  return record("pair_sum", y, {u, v}, {},
+                [packing, queries, keys](const Node& node, const Tensor& dy) {
+                  Tensor du, dv;
+                  if (node.wants(0)) {
+                    du = empty(queries, dy.dtype(), dy.device());
+                  }
+                  if (node.wants(1)) dv = empty(keys, dy.dtype(), dy.device());
+                  kernels::run<PairSumBackward>(
+                      {contiguous(dy), du, dv, packing->layout()});
+                  return Node::Gradients{du, dv};
+                });
+}
+
+}  // namespace ea
