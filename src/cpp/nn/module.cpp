@@ -3,11 +3,20 @@
 
 namespace ea {
 
+namespace {
+
+Tensor shape_alone(const Shape& shape, DType dtype) {
+  return {nullptr, 0, shape, contiguous_strides(shape), dtype};
+}
+
+}  // namespace
+
 std::vector<Module::Parameter> Module::parameters(
     const std::string& prefix) const {
   std::vector<Parameter> all;
-  for (const Parameter& p : own_)
-    all.push_back({prefix + p.name, p.var, p.init});
+  for (const Parameter& p : own_) {
+    all.push_back({prefix + p.name, p.var, p.init, p.addition});
+  }
   for (const auto& [name, child] : children_) {
     const std::string below = name.empty() ? prefix : prefix + name + ".";
     for (Parameter& p : child->parameters(below)) all.push_back(std::move(p));
@@ -17,7 +26,8 @@ std::vector<Module::Parameter> Module::parameters(
 
 std::vector<Module::Buffer> Module::buffers(const std::string& prefix) const {
   std::vector<Buffer> all;
-  for (const Buffer& b : own_buffers_) all.push_back({prefix + b.name, b.var});
+  for (const Buffer& b : own_buffers_)
+    all.push_back({prefix + b.name, b.var, b.init});
   for (const auto& [name, child] : children_) {
     const std::string below = name.empty() ? prefix : prefix + name + ".";
     for (Buffer& b : child->buffers(below)) all.push_back(std::move(b));
@@ -65,16 +75,34 @@ void Module::set_recompute(bool recompute) {
   for (const auto& [name, child] : children_) child->set_recompute(recompute);
 }
 
+void Module::allocate() {
+  for (const Parameter& p : own_) {
+    Tensor& data = p.var.impl()->data;
+    if (data.storage() == nullptr) data = zeros(data.shape(), data.dtype());
+  }
+  for (const Buffer& b : own_buffers_) {
+    Tensor& data = b.var.impl()->data;
+    if (data.storage() != nullptr) continue;
+    data = empty(data.shape(), data.dtype());
+    initialize(data, b.init);
+  }
+  for (const auto& [name, child] : children_) child->allocate();
+}
+
+void Module::mark_addition() {
+  for (Parameter& p : own_) p.addition = true;
+  for (const auto& [name, child] : children_) child->mark_addition();
+}
+
 Var Module::add_parameter(const std::string& name, const Shape& shape,
                           DType dtype, const Init& init) {
-  own_.push_back({name, Var(zeros(shape, dtype), true), init});
+  own_.push_back({name, Var(shape_alone(shape, dtype), true), init});
   return own_.back().var;
 }
 
 Var Module::add_buffer(const std::string& name, const Shape& shape, DType dtype,
                        const Init& init) {
-  own_buffers_.push_back({name, Var(empty(shape, dtype))});
-  initialize(own_buffers_.back().var.data(), init);
+  own_buffers_.push_back({name, Var(shape_alone(shape, dtype)), init});
   return own_buffers_.back().var;
 }
 

@@ -12,12 +12,15 @@ namespace ea {
 
 // Base of everything with parameters. Children are members of their parent and
 // register themselves by address, so modules are neither copied nor moved.
+// Constructors say which shapes a module has and touch no memory: what a model
+// would need is known before any is taken, by allocate().
 class Module {
  public:
   struct Parameter {
     std::string name;
     Var var;
     Init init;
+    bool addition = false;  // see mark_addition()
   };
 
   // State that is saved and loaded with the parameters, and that training
@@ -25,6 +28,7 @@ class Module {
   struct Buffer {
     std::string name;
     Var var;
+    Init init;
   };
 
   Module() = default;
@@ -35,6 +39,12 @@ class Module {
   // All parameters below this module, depth first, with dotted names.
   std::vector<Parameter> parameters(const std::string& prefix = "") const;
   std::vector<Buffer> buffers(const std::string& prefix = "") const;
+  // Gives memory to the parameters (zeros) and buffers (their initial values)
+  // that have none yet.
+  void allocate();
+  // Says that the parameters below this module are what a variant adds to a
+  // model, so that a checkpoint of the plain model may lack them.
+  void mark_addition();
   // Moves all parameters, their gradients and the buffers; all of them, or none
   // where one throws.
   void to(Device device);
@@ -46,10 +56,10 @@ class Module {
   bool recomputes() const { return recompute_; }
 
  protected:
-  // Allocates a parameter; its values are set by initialize() or loading.
+  // Declares a parameter; its values are set by initialize() or loading.
   Var add_parameter(const std::string& name, const Shape& shape, DType dtype,
                     const Init& init);
-  // Allocates a buffer and sets its values: they need no drawing.
+  // Declares a buffer; allocate() sets its values, which need no drawing.
   Var add_buffer(const std::string& name, const Shape& shape, DType dtype,
                  const Init& init);
   // An empty name makes the child's names appear as the parent's own.

@@ -30,8 +30,11 @@ std::string joined(const std::vector<std::string>& names) {
 
 void check_value(const std::string& where, const Options& options,
                  const OptionSpec& spec) {
-  if (spec.type == "float" || spec.type == "int") {
-    const double value = spec.type == "int"
+  const std::string type = spec.type.back() == '?'
+                               ? spec.type.substr(0, spec.type.size() - 1)
+                               : spec.type;
+  if (type == "float" || type == "int") {
+    const double value = type == "int"
                              ? static_cast<double>(options.integer(spec.name))
                              : options.number(spec.name);
     EA_CHECK_AS(ConfigError,
@@ -41,7 +44,7 @@ void check_value(const std::string& where, const Options& options,
     EA_CHECK_AS(ConfigError,
                 !spec.odd || static_cast<std::int64_t>(value) % 2 == 1, where,
                 "{} = {} must be odd; it is {}", spec.name, value, spec.doc);
-  } else if (spec.type == "str") {
+  } else if (type == "str") {
     const std::string value = options.text(spec.name);
     EA_CHECK_AS(ConfigError,
                 std::count(spec.choices.begin(), spec.choices.end(), value) > 0,
@@ -111,7 +114,7 @@ Options validate_options(const std::string& where, const Options& given,
   Options full = given;
   for (const OptionSpec& spec : specs) {
     if (!full.has(spec.name)) {
-      if (spec.type == "bool?") continue;
+      if (spec.type.back() == '?') continue;
       EA_CHECK_AS(ConfigError, spec.fallback.has_value(), where,
                   "option '{}' is missing; it is {}", spec.name, spec.doc);
       full.set(spec.name, *spec.fallback);

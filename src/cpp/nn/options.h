@@ -53,7 +53,7 @@ double rate(const Options& options, const char* key, double otherwise);
 // and meaning; Python's dataclasses are tested against it.
 struct OptionSpec {
   std::string name;
-  std::string type;  // "float", "int", "bool", "str", "bool?" (may be None)
+  std::string type;  // "float", "int", "bool", "str"; with "?" it may be None
   std::optional<Options::Value> fallback;  // none: required
   double low = 0, high = 0;                // numbers, both ends included
   std::vector<std::string> choices;        // strings

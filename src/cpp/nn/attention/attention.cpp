@@ -1,9 +1,7 @@
-// S = Q K^T / sqrt(d) + bias; L = evolve(S, previous); P = softmax(t L);
-// context P V.
+// S = score(Q, K) + bias; L = evolve(S, previous); P = softmax(t L); P V.
 #include "nn/attention/attention.h"
 
-#include <cmath>
-
+#include "ops/arithmetic.h"
 #include "ops/dropout.h"
 #include "ops/fused_attention.h"
 #include "ops/softmax.h"
@@ -12,58 +10,94 @@
 
 namespace ea {
 
-Attention::Attention(const AttentionConfig& config,
-                     std::unique_ptr<Scope> scope, std::unique_ptr<Bias> bias,
-                     std::unique_ptr<Evolve> evolve)
+namespace {
+
+SlotSite site_of(const AttentionConfig& c) {
+  return {c.layer,          c.num_layers,       c.heads,
+          c.head_key_width, c.head_value_width, c.dtype};
+}
+
+}  // namespace
+
+Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
     : config_(config),
-      query_(config.hidden_size, config.inner_size, config.dtype, config.init),
-      key_(config.hidden_size, config.inner_size, config.dtype, config.init),
-      value_(config.hidden_size, config.inner_size, config.dtype, config.init),
-      scope_(std::move(scope)),
-      bias_(std::move(bias)),
-      evolve_(std::move(evolve)) {
-  EA_CHECK_AS(
-      ConfigError, config.heads > 0 && config.inner_size % config.heads == 0,
-      "attention", "a width of {} is not a multiple of num_attention_heads {}",
-      config.inner_size, config.heads);
+      query_(config.query_size, config.key_size(), config.dtype, config.init),
+      key_(config.memory_size, config.key_size(), config.dtype, config.init),
+      value_(config.memory_size, config.value_size(), config.dtype,
+             config.init),
+      slots_(make_slots(spec, site_of(config))) {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
-  if (bias_) add_child("", *bias_);
-  add_child("", *evolve_);
+  for (Module* slot : {static_cast<Module*>(slots_.score.get()),
+                       static_cast<Module*>(slots_.scope.get()),
+                       static_cast<Module*>(slots_.bias.get()),
+                       static_cast<Module*>(slots_.evolve.get())}) {
+    if (slot == nullptr) continue;
+    add_child("", *slot);
+    slot->mark_addition();
+  }
 }
 
-AttentionOutput Attention::forward(const Var& x, const Var& previous,
-                                   const PackingPtr& packing,
+AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,
+                                   const Carry& previous,
                                    const AttentionWanted& wanted) {
-  const AttentionContext context{config_.layer, config_.num_layers, packing,
-                                 config_.carry_dropout};
-  const double head_width =
-      static_cast<double>(config_.inner_size / config_.heads);
-  const double scale = 1.0 / std::sqrt(head_width);
-  const Var q = query_(x);
-  if (enabled(FastPath::fused_attention) && scope_->dense() && !bias_) {
-    if (const auto form = evolve_->closed_form()) {
-      const Var k = key_(x);
-      const Var v = value_(x);
-      const FusedAttentionOutput out =
-          fused_attention(q, k, v, previous, form->weight, form->bias, packing,
-                          {form->c, scale, form->softmax_scale,
-                           training() ? config_.dropout : 0.0,
-                           wanted.carry || wanted.probabilities});
-      Var probabilities;  // asking for them changes no other bit
-      if (wanted.probabilities) {
-        probabilities = map_softmax(out.carry, packing, form->softmax_scale);
-      }
-      return {out.context, out.carry, probabilities};
+  AttentionContext context{
+      config_.layer, config_.num_layers,
+      Packing::between(queries.packing, memory.packing, config_.heads), nullptr,
+      config_.carry_dropout};
+  context.maps = slots_.scope->maps(context.tokens);
+  const bool goes_on =
+      previous.maps.defined() && previous.packing->same_maps(*context.maps);
+  const Var before = goes_on ? previous.maps : Var();
+  const Var q = query_(queries.rows);
+  const std::optional<double> scale = slots_.score->dot_scale();
+  const bool fusable = enabled(FastPath::fused_attention) && scale &&
+                       slots_.scope->dense() &&
+                       !(slots_.bias && slots_.bias->has_values()) &&
+                       config_.head_key_width == config_.head_value_width;
+  if (fusable) {
+    if (const auto form = slots_.evolve->closed_form()) {
+      const Var k = key_(memory.rows);
+      const Var v = value_(memory.rows);
+      return fused(q, k, v, before, context, *scale, *form, wanted);
     }
   }
-  Var scores = scope_->score(q, key_(x), scale, context);
-  if (bias_) scores = bias_->add(scores, q, context);
-  const Evolved evolved = evolve_->step(scores, previous, context);
-  const Var probabilities = map_softmax(evolved.logits, packing, evolved.scale);
+  Var scores =
+      slots_.score->scores(q, key_(memory.rows), *slots_.scope, context);
+  if (slots_.bias) scores = add(scores, slots_.bias->map(q, context));
+  const Evolved evolved = slots_.evolve->step(scores, before, context);
+  const Var probabilities =
+      slots_.scope->normalise(evolved.logits, evolved.scale, context);
   const Var kept = dropout(probabilities, config_.dropout, training());
-  return {scope_->mix(kept, value_(x), context), evolved.carry, probabilities};
+  Var mixed = slots_.scope->mix(kept, value_(memory.rows), context);
+  if (slots_.bias) mixed = slots_.bias->mix(mixed, kept, context);
+  return {mixed, {evolved.carry, context.maps}, probabilities};
+}
+
+AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
+                                 const Var& previous,
+                                 const AttentionContext& context, double scale,
+                                 const ClosedFormView& form,
+                                 const AttentionWanted& wanted) const {
+  // The first map of a chain is the scores themselves.
+  const bool starts =
+      !previous.defined() && (form.c.a != 0.0 || form.c.p != 0.0);
+  const EvolveCoefficients c =
+      starts ? EvolveCoefficients{0, 0, 0, 1, 0} : form.c;
+  const FusedAttentionOutput out = fused_attention(
+      q, k, v, c.a != 0.0 || c.p != 0.0 ? previous : Var(),
+      c.w != 0.0 ? form.weight : Var(), c.w != 0.0 ? form.bias : Var(),
+      context.maps,
+      {c, scale, form.softmax_scale, training() ? config_.dropout : 0.0,
+       wanted.carry || wanted.probabilities,
+       /*shift=*/{}, slots_.bias ? slots_.bias->map(q, context) : Var()});
+  Var probabilities;  // asking for them changes no other bit
+  if (wanted.probabilities) {
+    probabilities =
+        slots_.scope->normalise(out.carry, form.softmax_scale, context);
+  }
+  return {out.context, {out.carry, context.maps}, probabilities};
 }
 
 }  // namespace ea

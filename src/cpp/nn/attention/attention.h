@@ -1,32 +1,37 @@
-// The only attention layer: project, score, bias, evolve, softmax, mix.
+// The only attention layer: project, score, bias, evolve, normalise, mix.
 #pragma once
 
-#include <memory>
-
-#include "nn/attention/registry.h"
-#include "nn/attention/slots.h"
+#include "nn/attention/spec.h"
 #include "nn/layers.h"
 
 namespace ea {
 
-// Makes the evolve slot of one layer; the caller decides from what.
-using EvolveMaker = std::function<std::unique_ptr<Evolve>(const EvolveSite&)>;
-
 struct AttentionConfig {
-  std::int64_t hidden_size = 0;  // of the input
-  std::int64_t inner_size = 0;   // of all heads together, in and out
+  std::int64_t query_size = 0;   // width of the tokens that ask
+  std::int64_t memory_size = 0;  // and of those that answer
   std::int64_t heads = 0;
-  double dropout = 0.0;        // of the probabilities
-  double carry_dropout = 0.0;  // of carried maps: see AttentionContext
+  std::int64_t head_key_width = 0;    // of queries and keys
+  std::int64_t head_value_width = 0;  // of values
+  double dropout = 0.0;               // of the probabilities
+  double carry_dropout = 0.0;         // of carried maps: AttentionContext
   AffineInit init;
   DType dtype = DType::f32;
   int layer = 0;
   int num_layers = 1;
+
+  std::int64_t key_size() const { return heads * head_key_width; }
+  std::int64_t value_size() const { return heads * head_value_width; }
+};
+
+// Maps on their way to the next layer of a chain, and how they lie.
+struct Carry {
+  Var maps;  // undefined: the chain starts anew
+  PackingPtr packing;
 };
 
 struct AttentionOutput {
-  Var context;        // [tokens, inner]
-  Var carry;          // maps for the next layer
+  Var context;        // [query tokens, heads * head_value_width]
+  Carry carry;        // for the next layer
   Var probabilities;  // after softmax, before dropout
 };
 
@@ -36,26 +41,29 @@ struct AttentionWanted {
   bool probabilities = true;
 };
 
-// Self-attention over packed sequences, without the output projection (which
-// BERT counts to the block). Parameter names are Hugging Face's: query, key,
-// value; the evolve slot's own stand beside them.
+// Attention of `queries` over `memory` (itself: self attention), without the
+// output projection, which BERT counts to the block. Parameter names are
+// Hugging Face's: query, key, value; those of the slots stand beside them.
 class Attention : public Module {
  public:
-  // `bias` may be null: nothing is added to the scores.
-  Attention(const AttentionConfig& config, std::unique_ptr<Scope> scope,
-            std::unique_ptr<Bias> bias, std::unique_ptr<Evolve> evolve);
+  Attention(const AttentionConfig& config, const AttentionSpec& spec);
 
-  AttentionOutput forward(const Var& x, const Var& previous,
-                          const PackingPtr& packing,
-                          const AttentionWanted& wanted);
-  bool takes_previous() const { return evolve_->takes_previous(); }
+  // A carry of another number of heads or of maps of another shape is not
+  // used: the chain restarts here. The sequences of `queries` and `memory`
+  // belong together in pairs. Throws ShapeError.
+  AttentionOutput forward(const Tokens& queries, const Tokens& memory,
+                          const Carry& previous, const AttentionWanted& wanted);
+  bool takes_previous() const { return slots_.evolve->takes_previous(); }
 
  private:
+  AttentionOutput fused(const Var& q, const Var& k, const Var& v,
+                        const Var& previous, const AttentionContext& context,
+                        double scale, const ClosedFormView& form,
+                        const AttentionWanted& wanted) const;
+
   AttentionConfig config_;
   Linear query_, key_, value_;
-  std::unique_ptr<Scope> scope_;
-  std::unique_ptr<Bias> bias_;
-  std::unique_ptr<Evolve> evolve_;
+  Slots slots_;
 };
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// Evolve kinds by name: each registers itself from its own file.
+// Kinds of each slot by name: every kind registers itself from its own file.
 #pragma once
 
 #include <functional>
@@ -8,37 +8,95 @@
 
 #include "nn/attention/slots.h"
 #include "nn/options.h"
+#include "runtime/check.h"
 
 namespace ea {
 
 // What a kind's factory is told about the layer it is made for.
-struct EvolveSite {
-  int layer = 0;
-  int num_layers = 1;
+struct SlotSite {
+  int layer = 0;       // 0-based index in its chain
+  int num_layers = 1;  // length of the chain
   std::int64_t heads = 1;
+  std::int64_t head_key_width = 1;    // of queries and keys
+  std::int64_t head_value_width = 1;  // of values
   DType dtype = DType::f32;
 };
 
-using EvolveFactory =
-    std::function<std::unique_ptr<Evolve>(const Options&, const EvolveSite&)>;
+template <typename Slot>
+using SlotMaker = std::function<std::unique_ptr<Slot>(const SlotSite&)>;
 
-struct EvolveKind {
+template <typename Slot>
+struct SlotKind {
   std::string name;
   std::string paper;
   std::vector<OptionSpec> options;
-  EvolveFactory make;
+  std::function<std::unique_ptr<Slot>(const Options&, const SlotSite&)> make;
 };
+
+// "evolve" for messages and for the key of a spec.
+template <typename Slot>
+constexpr const char* slot_name();
+template <>
+constexpr const char* slot_name<Score>() {
+  return "score";
+}
+template <>
+constexpr const char* slot_name<Scope>() {
+  return "scope";
+}
+template <>
+constexpr const char* slot_name<Bias>() {
+  return "bias";
+}
+template <>
+constexpr const char* slot_name<Evolve>() {
+  return "evolve";
+}
+
+namespace detail {
+template <typename Slot>
+std::vector<SlotKind<Slot>>& mutable_kinds() {
+  static std::vector<SlotKind<Slot>> kinds;
+  return kinds;
+}
+}  // namespace detail
+
+template <typename Slot>
+const std::vector<SlotKind<Slot>>& slot_kinds() {
+  return detail::mutable_kinds<Slot>();
+}
 
 // A static object of this type adds a kind; a second kind of the same name
 // stops the import with ConfigError.
-struct RegisterEvolve {
-  explicit RegisterEvolve(EvolveKind kind);
+template <typename Slot>
+struct Register {
+  explicit Register(SlotKind<Slot> kind) {
+    for (const SlotKind<Slot>& known : slot_kinds<Slot>()) {
+      EA_CHECK_AS(ConfigError, known.name != kind.name, "attention",
+                  "two {} kinds are called '{}'", slot_name<Slot>(), kind.name);
+    }
+    detail::mutable_kinds<Slot>().push_back(std::move(kind));
+  }
 };
 
-const std::vector<EvolveKind>& evolve_kinds();
-
-// Checks options["kind"] and the rest, and makes the slot of one layer.
-std::unique_ptr<Evolve> make_evolve(const Options& options,
-                                    const EvolveSite& site);
+// Checks options["kind"] and the rest, once; the result makes the slot of a
+// layer. Throws ConfigError.
+template <typename Slot>
+SlotMaker<Slot> slot_maker(const Options& options) {
+  const std::string name = options.text("kind");
+  std::string known;
+  for (const SlotKind<Slot>& kind : slot_kinds<Slot>()) {
+    if (kind.name == name) {
+      const Options checked =
+          validate_options("attention." + name, options, kind.options);
+      return [&kind, checked](const SlotSite& site) {
+        return kind.make(checked, site);
+      };
+    }
+    known += (known.empty() ? "" : ", ") + kind.name;
+  }
+  fail<ConfigError>("attention", "unknown {} kind '{}'; the kinds are: {}",
+                    slot_name<Slot>(), name, known);
+}
 
 }  // namespace ea

@@ -11,38 +11,78 @@
 
 namespace ea {
 
+// Rows of packed sequences: [total, width], and where each sequence lies.
+struct Tokens {
+  Var rows;
+  PackingPtr packing;
+};
+
 // What a slot may know of where it stands.
 struct AttentionContext {
   int layer = 0;               // 0-based index in its chain
   int num_layers = 1;          // length of the chain
-  PackingPtr packing;          // heads, sequences, places of the maps
+  PackingPtr tokens;           // queries and keys of each sequence
+  PackingPtr maps;             // heads x rows x columns of each sequence's maps
   double carry_dropout = 0.0;  // in training, for kinds that have such
 };
 
-// Where attention looks: logits from queries and keys, and context from
-// probabilities and values. It owns both, because a window or a graph changes
-// where the values come from and not only a mask.
-class Scope {
+// Which cells exist, and how values are gathered from them: all pairs of a
+// sequence, those up to the diagonal, a window, the edges of a graph. A scope
+// owns the scores' cells, their normalisation and the mixing of values, since a
+// window or a graph changes where values come from and not only a mask.
+class Scope : public Module {
  public:
-  virtual ~Scope() = default;
-  // Flat maps S = scale q k^T, finite everywhere; q, k [tokens, heads d]
-  virtual Var score(const Var& q, const Var& k, double scale,
-                    const AttentionContext& context) const = 0;
-  // [tokens, heads d] from probabilities and values
+  // Layout of the maps between the queries and keys of `tokens`: where rows
+  // are no queries, or columns no keys, another packing.
+  virtual PackingPtr maps(const PackingPtr& tokens) const { return tokens; }
+  // Whether neighbouring cells are neighbours in queries and keys, so that a
+  // kernel larger than 1 x 1 has a meaning.
+  virtual bool grid() const = 0;
+  // Whether a query sees nothing behind its own place.
+  virtual bool causal() const { return false; }
+  // Whether the functions below are the dense ones, which kernels fuse.
+  virtual bool dense() const { return false; }
+
+  // Flat maps scale q_i . k_j for each head; q, k [tokens, heads d].
+  virtual Var dot(const Var& q, const Var& k, double scale,
+                  const AttentionContext& context) const = 0;
+  // Flat maps of u_i + v_j, c values for each cell; u, v [tokens, heads c].
+  virtual Var pair_sum(const Var& u, const Var& v,
+                       const AttentionContext& context) const = 0;
+  // Softmax of scale L over the cells of each query and head.
+  virtual Var normalise(const Var& logits, double scale,
+                        const AttentionContext& context) const = 0;
+  // [query tokens, heads d] from probabilities and values [key tokens, heads d]
   virtual Var mix(const Var& probabilities, const Var& v,
                   const AttentionContext& context) const = 0;
-  // Whether these two are attention_scores() and attention_context().
-  virtual bool dense() const { return false; }
+};
+
+// How a query meets a key: flat maps S of the cells of a scope.
+class Score : public Module {
+ public:
+  // q, k [tokens, heads d]
+  virtual Var scores(const Var& q, const Var& k, const Scope& scope,
+                     const AttentionContext& context) const = 0;
+  // The factor, where S = factor * q . k, which kernels fuse.
+  virtual std::optional<double> dot_scale() const { return {}; }
 };
 
 // What is added to the scores before they evolve (relative positions, buckets),
-// so that it is mixed, convolved and carried with them. BERT and RoBERTa have
-// none: their slot is empty.
+// so that it is mixed, convolved and carried with them. An empty slot adds
+// nothing.
 class Bias : public Module {
  public:
-  // logits: flat maps; q [tokens, heads d]
-  virtual Var add(const Var& logits, const Var& q,
-                  const AttentionContext& context) const = 0;
+  // The flat maps to be added; q [query tokens, heads d].
+  virtual Var map(const Var& q, const AttentionContext& context) const = 0;
+  // Whether mix() adds to the context, so that it needs the probabilities.
+  virtual bool has_values() const { return false; }
+  // mixed [query tokens, heads d_v]
+  virtual Var mix(const Var& mixed, const Var& /*probabilities*/,
+                  const AttentionContext& /*context*/) const {
+    return mixed;
+  }
+  // Whether the slot has a meaning for cells of this scope.
+  virtual bool needs_grid() const { return true; }
 };
 
 // What the softmax sees, and what the next layer receives: not always the same.
@@ -68,13 +108,13 @@ class Evolve : public Module {
                        const AttentionContext& context) = 0;
   // The same step as numbers, for kernels that fuse it, if it has that form.
   virtual std::optional<ClosedFormView> closed_form() const { return {}; }
+  // Side of the largest kernel over queries and keys: above 1 it needs a grid.
+  virtual std::int64_t kernel_size() const { return 1; }
   // Whether step() makes use of the previous layer's maps.
   bool takes_previous() const {
     const auto form = closed_form();
     return !form || form->c.a != 0.0 || form->c.p != 0.0;
   }
 };
-
-std::unique_ptr<Scope> make_dense_scope();
 
 }  // namespace ea

@@ -4,6 +4,7 @@
 #include "ops/arithmetic.h"
 #include "ops/dropout.h"
 #include "ops/shape_ops.h"
+#include "runtime/check.h"
 
 namespace ea {
 
@@ -23,34 +24,32 @@ Var StepNorm::operator()(const Var& x) const {
 }
 
 AugmentedLayer::AugmentedLayer(const AugmentedLayerConfig& config,
-                               std::unique_ptr<Bias> bias,
-                               std::unique_ptr<Evolve> evolve)
+                               const AttentionSpec& spec)
     : config_(config),
-      norm_(config.attention.hidden_size, config.layer_norm,
+      norm_(config.attention.query_size, config.layer_norm,
             config.attention.dtype),
-      intermediate_(config.attention.hidden_size, config.intermediate_size,
+      intermediate_(config.attention.query_size, config.intermediate_size,
                     config.attention.dtype,
-                    AffineInit::uniform(config.attention.hidden_size)),
-      output_(config.intermediate_size, config.attention.hidden_size,
+                    AffineInit::uniform(config.attention.query_size)),
+      output_(config.intermediate_size, config.attention.query_size,
               config.attention.dtype,
               AffineInit::uniform(config.intermediate_size)) {
   const AttentionConfig& a = config.attention;
-  if (a.inner_size > 0) {
-    attention_ = std::make_unique<Attention>(
-        a, make_dense_scope(), std::move(bias), std::move(evolve));
+  if (a.value_size() > 0) {
+    attention_ = std::make_unique<Attention>(a, spec);
     add_child("attention.self", *attention_);
     if (config.output_projection) {
       attention_dense_ =
-          std::make_unique<Linear>(a.inner_size, a.inner_size, a.dtype,
-                                   AffineInit::uniform(a.inner_size));
+          std::make_unique<Linear>(a.value_size(), a.value_size(), a.dtype,
+                                   AffineInit::uniform(a.value_size()));
       add_child("attention.output.dense", *attention_dense_);
     }
   }
   if (config.convolution_size > 0) {
     convolution_ = std::make_unique<WeightNormConv1d>(
-        a.hidden_size, config.convolution_size, config.kernel_size,
+        a.query_size, config.convolution_size, config.kernel_size,
         config.dilation, config.causal, a.dtype,
-        AffineInit::uniform(a.hidden_size * config.kernel_size));
+        AffineInit::uniform(a.query_size * config.kernel_size));
     add_child("convolution", *convolution_);
   }
   add_child("norm", norm_);
@@ -58,7 +57,7 @@ AugmentedLayer::AugmentedLayer(const AugmentedLayerConfig& config,
   add_child("output.dense", output_);
   if (config.ends_block) {
     block_norm_ =
-        std::make_unique<StepNorm>(a.hidden_size, config.layer_norm, a.dtype);
+        std::make_unique<StepNorm>(a.query_size, config.layer_norm, a.dtype);
     add_child("block_norm", *block_norm_);
   }
 }
@@ -69,15 +68,18 @@ Var AugmentedLayer::feed_forward(const Var& x) const {
   return output_(dropout(intermediate_(x, config_.activation), p, true));
 }
 
-AugmentedLayerOutput AugmentedLayer::forward(const Var& x,
-                                             const Var& block_input,
-                                             const Var& previous,
-                                             const PackingPtr& packing,
-                                             const AttentionWanted& wanted) {
-  AugmentedLayerOutput out;
+LayerOutput AugmentedLayer::forward(const LayerState& state,
+                                    const PackingPtr& packing,
+                                    const AttentionWanted& wanted,
+                                    const Tensor& rows) {
+  EA_CHECK(!rows.defined(), "augmented_layer",
+           "rows are given; expected none: the convolution reads all steps");
+  const Var& x = state.hidden;
+  LayerOutput out;
   Var joined;
   if (attention_) {
-    out.attention = attention_->forward(x, previous, packing, wanted);
+    const Tokens tokens{x, packing};
+    out.attention = attention_->forward(tokens, tokens, state.carry, wanted);
     joined = attention_dense_ ? (*attention_dense_)(out.attention.context)
                               : out.attention.context;
   }
@@ -92,7 +94,8 @@ AugmentedLayerOutput AugmentedLayer::forward(const Var& x,
     }
   }
   out.hidden = feed_forward(norm_(joined));
-  if (block_norm_) out.hidden = (*block_norm_)(add(out.hidden, block_input));
+  if (block_norm_)
+    out.hidden = (*block_norm_)(add(out.hidden, state.block_input));
   return out;
 }
 

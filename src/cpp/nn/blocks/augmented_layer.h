@@ -3,14 +3,14 @@
 
 #include <memory>
 
-#include "nn/attention/attention.h"
+#include "nn/blocks/layer.h"
 #include "nn/layers.h"
 #include "ops/activation.h"
 
 namespace ea {
 
 struct AugmentedLayerConfig {
-  AttentionConfig attention;  // inner_size p d; 0: no attention
+  AttentionConfig attention;  // heads x widths p d; widths 0: no attention
   // Of the convolution, (1 - p) d; 0: no convolution.
   std::int64_t convolution_size = 0;
   std::int64_t kernel_size = 3;
@@ -25,7 +25,7 @@ struct AugmentedLayerConfig {
   bool ends_block = false;         // adds the block's input, with a norm
 };
 
-// Of the valid steps of a batch, or of each step by itself.
+// Batch norm over all valid time steps, or layer norm of each.
 class StepNorm : public Module {
  public:
   StepNorm(std::int64_t width, bool layer_norm, DType dtype);
@@ -36,29 +36,24 @@ class StepNorm : public Module {
   std::unique_ptr<LayerNorm> layer_;
 };
 
-struct AugmentedLayerOutput {
-  Var hidden;
-  AttentionOutput attention;  // undefined without attention
-};
-
 // R = concat(W_O attention(x), conv(x)); y = W_2 dropout(act(W_1 norm(R)));
 // at the end of a block whose input was z: norm(y + z).
 // "Convolution-enhanced Evolving Attention Networks", Eq. 6; the norms and the
 // residual, which it leaves out, stand where the released program has them.
-class AugmentedLayer : public Module {
+class AugmentedLayer final : public Layer {
  public:
-  // `evolve` may be null where there is no attention, `bias` anyway.
-  AugmentedLayer(const AugmentedLayerConfig& config, std::unique_ptr<Bias> bias,
-                 std::unique_ptr<Evolve> evolve);
+  AugmentedLayer(const AugmentedLayerConfig& config, const AttentionSpec& spec);
 
-  // `block_input` is read by the layer that ends a block.
-  AugmentedLayerOutput forward(const Var& x, const Var& block_input,
-                               const Var& previous, const PackingPtr& packing,
-                               const AttentionWanted& wanted);
-  bool takes_previous() const {
+  // `state.block_input` is read by the layer that ends a block; `rows` must be
+  // undefined.
+  LayerOutput forward(const LayerState& state, const PackingPtr& packing,
+                      const AttentionWanted& wanted,
+                      const Tensor& rows) override;
+  bool attends() const override { return attention_ != nullptr; }
+  bool takes_previous() const override {
     return attention_ && attention_->takes_previous();
   }
-  bool ends_block() const { return config_.ends_block; }
+  bool ends_block() const override { return config_.ends_block; }
 
  private:
   Var feed_forward(const Var& x) const;

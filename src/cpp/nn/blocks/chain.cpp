@@ -40,7 +40,7 @@ void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
     out.attentions[i] = attention.probabilities;
   }
   if (contains(wanted.attention_logits, i)) {
-    out.attention_logits[i] = attention.carry;
+    out.attention_logits[i] = attention.carry.maps;
   }
 }
 

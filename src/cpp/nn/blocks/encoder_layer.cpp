@@ -1,45 +1,62 @@
 // Wiring of attention and feed-forward with their residuals.
 #include "nn/blocks/encoder_layer.h"
 
+#include "ops/arithmetic.h"
+#include "ops/dropout.h"
+
 namespace ea {
 
 EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
-                           std::unique_ptr<Evolve> evolve)
+                           const AttentionSpec& spec)
     : config_(config),
-      attention_(config.attention, make_dense_scope(), /*bias=*/nullptr,
-                 std::move(evolve)),
-      attention_dense_(config.attention.hidden_size,
-                       config.attention.hidden_size, config.attention.dtype,
+      attention_(config.attention, spec),
+      attention_dense_(config.attention.value_size(),
+                       config.attention.query_size, config.attention.dtype,
                        config.attention.init),
-      attention_norm_(config.attention.hidden_size, config.layer_norm_eps,
+      attention_norm_(config.attention.query_size, config.layer_norm_eps,
                       config.attention.dtype),
-      intermediate_(config.attention.hidden_size, config.intermediate_size,
+      intermediate_(config.attention.query_size, config.intermediate_size,
                     config.attention.dtype, config.attention.init),
-      output_(config.intermediate_size, config.attention.hidden_size,
+      output_(config.intermediate_size, config.attention.query_size,
               config.attention.dtype, config.attention.init),
-      output_norm_(config.attention.hidden_size, config.layer_norm_eps,
+      output_norm_(config.attention.query_size, config.layer_norm_eps,
                    config.attention.dtype) {
+  const bool first = config.norm_first;
   add_child("attention.self", attention_);
   add_child("attention.output.dense", attention_dense_);
-  add_child("attention.output.LayerNorm", attention_norm_);
+  add_child(first ? "attention.LayerNorm" : "attention.output.LayerNorm",
+            attention_norm_);
   add_child("intermediate.dense", intermediate_);
   add_child("output.dense", output_);
-  add_child("output.LayerNorm", output_norm_);
+  add_child(first ? "intermediate.LayerNorm" : "output.LayerNorm",
+            output_norm_);
 }
 
-EncoderLayerOutput EncoderLayer::forward(const Var& x, const Var& previous,
-                                         const PackingPtr& packing,
-                                         const AttentionWanted& wanted,
-                                         const Tensor& rows) {
-  AttentionOutput attention = attention_.forward(x, previous, packing, wanted);
+Var EncoderLayer::feed_forward(const Var& h) const {
+  return intermediate_(h, config_.activation, output_);
+}
+
+LayerOutput EncoderLayer::forward(const LayerState& state,
+                                  const PackingPtr& packing,
+                                  const AttentionWanted& wanted,
+                                  const Tensor& rows) {
+  const Var& x = state.hidden;
+  const bool first = config_.norm_first;
+  const Tokens tokens{first ? attention_norm_(x) : x, packing};
+  AttentionOutput attention =
+      attention_.forward(tokens, tokens, state.carry, wanted);
   const auto read = [&](const Var& all) {
     return rows.defined() ? gather_rows(all, rows) : all;
   };
   const double p = config_.hidden_dropout;
   const Var projected = attention_dense_(read(attention.context));
+  if (first) {
+    const Var h = add(dropout(projected, p, training()), read(x));
+    const Var fed = feed_forward(output_norm_(h));
+    return {add(dropout(fed, p, training()), h), std::move(attention)};
+  }
   const Var h = attention_norm_(projected, read(x), p);
-  const Var fed = intermediate_(h, config_.activation, output_);
-  return {output_norm_(fed, h, p), std::move(attention)};
+  return {output_norm_(feed_forward(h), h, p), std::move(attention)};
 }
 
 }  // namespace ea

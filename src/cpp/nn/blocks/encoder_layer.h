@@ -1,7 +1,7 @@
-// One post-norm transformer encoder layer, with BERT's parameter names.
+// One transformer encoder layer, with BERT's parameter names.
 #pragma once
 
-#include "nn/attention/attention.h"
+#include "nn/blocks/layer.h"
 #include "nn/layers.h"
 #include "ops/activation.h"
 
@@ -13,29 +13,27 @@ struct EncoderLayerConfig {
   Activation activation = Activation::gelu;
   double hidden_dropout = 0.0;
   double layer_norm_eps = 1e-12;
+  bool norm_first = false;
 };
 
-struct EncoderLayerOutput {
-  Var hidden;
-  AttentionOutput attention;
-};
-
-// h = LN(x + dropout(W_o attention(x)));
-// y = LN(h + dropout(W_2 act(W_1 h))).
-class EncoderLayer : public Module {
+// Post-norm: h = LN(x + dropout(W_o attention(x))),
+//            y = LN(h + dropout(W_2 act(W_1 h))).
+// Pre-norm (`norm_first`): h = x + dropout(W_o attention(LN(x))),
+//                          y = h + dropout(W_2 act(W_1 LN(h))).
+// The names of the norms are those of Hugging Face's BERT and, with
+// `norm_first`, of its RoBERTa-PreLayerNorm.
+class EncoderLayer final : public Layer {
  public:
-  EncoderLayer(const EncoderLayerConfig& config,
-               std::unique_ptr<Evolve> evolve);
+  EncoderLayer(const EncoderLayerConfig& config, const AttentionSpec& spec);
 
-  // With `rows` (int64 indices of tokens) only these go on behind attention,
-  // and `hidden` holds them alone.
-  EncoderLayerOutput forward(const Var& x, const Var& previous,
-                             const PackingPtr& packing,
-                             const AttentionWanted& wanted,
-                             const Tensor& rows = {});
-  bool takes_previous() const { return attention_.takes_previous(); }
+  LayerOutput forward(const LayerState& state, const PackingPtr& packing,
+                      const AttentionWanted& wanted,
+                      const Tensor& rows) override;
+  bool takes_previous() const override { return attention_.takes_previous(); }
 
  private:
+  Var feed_forward(const Var& h) const;
+
   EncoderLayerConfig config_;
   Attention attention_;
   Linear attention_dense_;

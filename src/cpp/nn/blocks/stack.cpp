@@ -5,70 +5,81 @@
 
 #include "autograd/grad_mode.h"
 #include "autograd/recompute.h"
+#include "runtime/check.h"
 #include "runtime/fast_paths.h"
 
 namespace ea {
 
 namespace {
 
-EncoderLayerOutput recomputed(const std::shared_ptr<EncoderLayer>& layer,
-                              const Var& hidden, const Var& previous,
-                              const PackingPtr& packing,
-                              const AttentionWanted& wanted) {
-  const auto run = [layer, packing, wanted](const std::vector<Var>& inputs) {
+LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
+                       const LayerState& state, const PackingPtr& packing,
+                       const AttentionWanted& wanted) {
+  const auto maps = std::make_shared<PackingPtr>();  // of the layer's own carry
+  const PackingPtr carried = state.carry.packing;
+  const auto run = [layer, packing, wanted, maps,
+                    carried](const std::vector<Var>& in) {
     const TrainingMode training(*layer);
-    EncoderLayerOutput y =
-        layer->forward(inputs[0], inputs[1], packing, wanted);
-    return std::vector<Var>{y.hidden, y.attention.carry,
+    LayerOutput y = layer->forward({in[0], in[1], {in[2], carried}}, packing,
+                                   wanted, Tensor());
+    *maps = y.attention.carry.packing;
+    return std::vector<Var>{y.hidden, y.attention.carry.maps,
                             y.attention.probabilities};
   };
-  const Var map = layer->takes_previous() ? previous : Var();
-  const std::vector<Var> y = recompute("encoder_layer", run, {hidden, map});
-  return {y[0], {Var(), y[1], y[2]}};
+  const std::vector<Var> y =
+      recompute("layer", run,
+                {state.hidden, layer->ends_block() ? state.block_input : Var(),
+                 layer->takes_previous() ? state.carry.maps : Var()});
+  return {y[0], {Var(), {y[1], *maps}, y[2]}};
 }
 
 }  // namespace
 
-EncoderStack::EncoderStack(EncoderLayerConfig config, int num_layers,
-                           const EvolveMaker& make_evolve) {
-  config.attention.num_layers = num_layers;
+Stack::Stack(int num_layers, const LayerMaker& make_layer) {
   for (int i = 0; i < num_layers; ++i) {
-    config.attention.layer = i;
-    layers_.push_back(std::make_shared<EncoderLayer>(
-        config, make_evolve({i, num_layers, config.attention.heads,
-                             config.attention.dtype})));
+    layers_.push_back(make_layer(i));
     add_child("layer." + std::to_string(i), *layers_.back());
   }
 }
 
-StackOutput EncoderStack::forward(const Var& x, const PackingPtr& packing,
-                                  const Wanted& wanted, const Tensor& rows) {
+StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
+                           const Wanted& wanted, const Tensor& rows) {
   const int n = static_cast<int>(layers_.size());
   check_wanted(wanted, n);
+  EA_CHECK_AS(
+      InputError,
+      layers_.empty() || layers_[0]->attends() ||
+          (wanted.attentions.empty() && wanted.attention_logits.empty()),
+      "forward",
+      "attention maps are asked for, but these layers have no attention (with "
+      "attention_ratio 0); leave output_attentions and "
+      "output_attention_logits out");
   StackOutput out;
-  Var hidden = x;
-  Var previous;
+  LayerState state{x, x, {}};
   const bool whole =
       !enabled(FastPath::first_tokens) || contains(wanted.hidden_states, n);
-  if (contains(wanted.hidden_states, 0)) out.hidden_states[0] = hidden;
+  if (contains(wanted.hidden_states, 0)) out.hidden_states[0] = x;
   for (int i = 0; i < n; ++i) {
-    const auto at = static_cast<std::size_t>(i);
+    const std::shared_ptr<Layer>& layer = layers_[static_cast<std::size_t>(i)];
     const bool last = i + 1 == n;
-    const bool taken = !last && layers_[at + 1]->takes_previous();
+    const bool taken =
+        !last && layers_[static_cast<std::size_t>(i) + 1]->takes_previous();
     const AttentionWanted maps = maps_wanted(wanted, i, taken);
     // What a classifier's last layer keeps is needed first in backward: made
     // again it would take the same memory at the same moment.
     const bool again = recomputes() && training() && grad_enabled() &&
                        !(last && rows.defined());
-    const EncoderLayerOutput layer =
-        again ? recomputed(layers_[at], hidden, previous, packing, maps)
-              : layers_[at]->forward(hidden, previous, packing, maps,
-                                     last && !whole ? rows : Tensor());
-    hidden = layer.hidden;
-    previous = layer.attention.carry;
-    keep(out, wanted, i, hidden, layer.attention);
+    const LayerOutput y =
+        again ? recomputed(layer, state, packing, maps)
+              : layer->forward(state, packing, maps,
+                               last && !whole ? rows : Tensor());
+    state.hidden = y.hidden;
+    state.carry = y.attention.carry;
+    if (layer->ends_block()) state.block_input = y.hidden;
+    keep(out, wanted, i, y.hidden, y.attention);
   }
-  out.last = whole && rows.defined() ? gather_rows(hidden, rows) : hidden;
+  out.last =
+      whole && rows.defined() ? gather_rows(state.hidden, rows) : state.hidden;
   return out;
 }
 

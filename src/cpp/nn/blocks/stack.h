@@ -1,19 +1,21 @@
-// N encoder layers with the carried maps threaded through them.
+// Layers one after another, with the carried maps threaded through them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "nn/blocks/chain.h"
-#include "nn/blocks/encoder_layer.h"
+#include "nn/blocks/layer.h"
 
 namespace ea {
 
-class EncoderStack : public Module {
+// Makes layer i of a stack.
+using LayerMaker = std::function<std::shared_ptr<Layer>(int i)>;
+
+class Stack : public Module {
  public:
-  // `config.attention.layer` is set for each layer here.
-  EncoderStack(EncoderLayerConfig config, int num_layers,
-               const EvolveMaker& make_evolve);
+  Stack(int num_layers, const LayerMaker& make_layer);
 
   // `rows`: the tokens (int64 indices) that the caller reads of the last layer;
   // undefined: all. What no one reads is not computed.
@@ -22,7 +24,7 @@ class EncoderStack : public Module {
 
  private:
   // Shared with graphs that run a layer again: they may outlive the model.
-  std::vector<std::shared_ptr<EncoderLayer>> layers_;
+  std::vector<std::shared_ptr<Layer>> layers_;
 };
 
 }  // namespace ea

@@ -1,81 +1,100 @@
 // Learned relative positions (Shaw et al., 2018), one table for all heads:
 // S_ij += q_i . r_{j - i} / sqrt(d).
-#include "nn/attention/bias/relative.h"
-
+#include <algorithm>
 #include <cmath>
 
+#include "nn/attention/registry.h"
 #include "ops/arithmetic.h"
-#include "ops/gather.h"
 #include "ops/linear.h"
+#include "ops/relative_cells.h"
 #include "ops/shape_ops.h"
-#include "runtime/check.h"
 
 namespace ea {
 
 namespace {
 
+// R [2 D + 1, head width], for the distances -D .. D of key and query; those
+// beyond count as the farthest. With `values`, R' adds to the context as well:
+// y_i += sum_j P_ij r'_{j - i}.
 class RelativeBias final : public Bias {
  public:
-  RelativeBias(std::int64_t max_length, std::int64_t head_width, DType dtype)
-      : max_length_(max_length),
-        head_width_(head_width),
-        table_(add_parameter("relative_positions",
-                             {2 * max_length - 1, head_width}, dtype,
-                             Init::normal(1.0 / std::sqrt(head_width)))) {}
+  RelativeBias(std::int64_t max_distance, bool values, const SlotSite& site)
+      : max_distance_(max_distance),
+        head_width_(site.head_key_width),
+        table_(add_table("relative_positions", head_width_, site.dtype)) {
+    if (!values) return;
+    values_ = add_table("relative_values", site.head_value_width, site.dtype);
+  }
 
-  Var add(const Var& logits, const Var& q,
-          const AttentionContext& context) const override {
-    const Packing& packing = *context.packing;
-    const std::int64_t longest = packing.longest_query();
-    EA_CHECK_AS(InputError, longest <= max_length_, "relative_positions",
-                "a sequence has {} steps, more than max_length {}", longest,
-                max_length_);
-    // Distances 1 - longest .. longest - 1 are the middle of the table.
-    const std::int64_t width = 2 * longest - 1;
-    const Var near =
-        slice(table_, 0, max_length_ - longest, max_length_ - longest + width);
-    const std::int64_t rows = q.dim(0) * packing.heads();
+  Var map(const Var& q, const AttentionContext& context) const override {
+    const PackingPtr& maps = context.maps;
+    const std::int64_t rows = q.dim(0) * maps->heads();
     const Var by_distance =
-        scale(linear(reshape(q, {rows, head_width_}), near),
+        scale(linear(reshape(q, {rows, head_width_}), near(table_, *maps)),
               1.0 / std::sqrt(static_cast<double>(head_width_)));
-    const Var cells = gather_rows(reshape(by_distance, {rows * width, 1}),
-                                  cells_of(packing, longest));
-    return ea::add(logits, reshape(cells, logits.shape()));
+    return relative_cells(by_distance, maps);
+  }
+
+  bool has_values() const override { return values_.defined(); }
+
+  Var mix(const Var& mixed, const Var& probabilities,
+          const AttentionContext& context) const override {
+    if (!has_values()) return mixed;
+    const Var table = near(values_, *context.maps);
+    const Var sums =
+        relative_sums(probabilities, context.maps, table.dim(0) / 2);
+    return add(mixed, reshape(matmul(sums, table), mixed.shape()));
   }
 
  private:
-  // For each cell (h, i, j) of the flat maps, where its distance's product lies
-  // in [tokens, heads, distances].
-  static Tensor cells_of(const Packing& packing, std::int64_t longest) {
-    const std::int64_t heads = packing.heads();
-    const std::int64_t width = 2 * longest - 1;
-    std::vector<std::int64_t> index;
-    index.reserve(static_cast<std::size_t>(packing.map_elements()));
-    for (std::int64_t b = 0; b < packing.sequences(); ++b) {
-      const auto at = static_cast<std::size_t>(b);
-      const std::int64_t begin = packing.q_offsets()[at];
-      const std::int64_t n = packing.q_offsets()[at + 1] - begin;
-      for (std::int64_t h = 0; h < heads; ++h) {
-        for (std::int64_t i = 0; i < n; ++i) {
-          const std::int64_t row = (begin + i) * heads + h;
-          for (std::int64_t j = 0; j < n; ++j) {
-            index.push_back(row * width + j - i + longest - 1);
-          }
-        }
-      }
-    }
-    return from_values(index);
+  Var add_table(const char* name, std::int64_t width, DType dtype) {
+    return add_parameter(
+        name, {2 * max_distance_ + 1, width}, dtype,
+        Init::normal(1.0 / std::sqrt(static_cast<double>(width))));
   }
 
-  std::int64_t max_length_, head_width_;
-  Var table_;
+  // The rows of the distances that occur: the middle of the table.
+  Var near(const Var& table, const Packing& maps) const {
+    const std::int64_t farthest =
+        std::max<std::int64_t>(
+            1, std::max(maps.longest_query(), maps.longest_key())) -
+        1;
+    if (farthest >= max_distance_) return table;
+    return slice(table, 0, max_distance_ - farthest,
+                 max_distance_ + farthest + 1);
+  }
+
+  std::int64_t max_distance_, head_width_;
+  Var table_, values_;
 };
 
-}  // namespace
+const Register<Bias> kRelative({
+    "relative",
+    "Shaw et al., NAACL 2018; Bello et al., ICCV 2019",
+    {
+        {"max_distance",
+         "int",
+         {},
+         0,
+         1 << 24,
+         {},
+         false,
+         "the distance of key and query from which on all count as one"},
+        {"values",
+         "bool",
+         Options::Value(false),
+         0,
+         0,
+         {},
+         false,
+         "whether positions are added to the values too"},
+    },
+    [](const Options& options, const SlotSite& site) {
+      return std::make_unique<RelativeBias>(options.integer("max_distance"),
+                                            options.flag("values"), site);
+    },
+});
 
-std::unique_ptr<Bias> make_relative_bias(std::int64_t max_length,
-                                         std::int64_t head_width, DType dtype) {
-  return std::make_unique<RelativeBias>(max_length, head_width, dtype);
-}
+}  // namespace
 
 }  // namespace ea

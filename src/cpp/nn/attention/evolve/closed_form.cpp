@@ -7,7 +7,7 @@ namespace ea {
 
 ClosedForm::ClosedForm(const EvolveCoefficients& c, double softmax_scale,
                        std::int64_t kernel_size, const Init& init,
-                       const EvolveSite& site)
+                       const SlotSite& site)
     : c_(c), softmax_scale_(softmax_scale) {
   if (site.layer == 0) c_ = {0, 0, 0, 1, 0};
   if (c_.w == 0.0) return;
@@ -20,8 +20,10 @@ ClosedForm::ClosedForm(const EvolveCoefficients& c, double softmax_scale,
 
 Evolved ClosedForm::step(const Var& scores, const Var& previous,
                          const AttentionContext& context) {
-  const Var logits =
-      evolve(previous, scores, weight_, bias_, c_, context.packing);
+  if (!previous.defined() && takes_previous()) {
+    return {scores, scores, softmax_scale_};
+  }
+  const Var logits = evolve(previous, scores, weight_, bias_, c_, context.maps);
   return {logits, logits, softmax_scale_};
 }
 

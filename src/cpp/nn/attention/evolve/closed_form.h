@@ -8,17 +8,20 @@ namespace ea {
 
 // L = p M + s S + w ReLU(Conv(a M + b S)), softmax over t L, carry L. The first
 // layer of a chain has no M: L = S, and it owns no convolution. Nor does any
-// layer where w = 0: an unused convolution has no parameters.
+// layer where w = 0: an unused convolution has no parameters. A later layer
+// where the chain restarts is L = S too.
 class ClosedForm final : public Evolve {
  public:
   ClosedForm(const EvolveCoefficients& c, double softmax_scale,
-             std::int64_t kernel_size, const Init& init,
-             const EvolveSite& site);
+             std::int64_t kernel_size, const Init& init, const SlotSite& site);
 
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override;
   std::optional<ClosedFormView> closed_form() const override {
     return ClosedFormView{c_, softmax_scale_, weight_, bias_};
+  }
+  std::int64_t kernel_size() const override {
+    return weight_.defined() ? weight_.dim(2) : 1;
   }
 
  private:

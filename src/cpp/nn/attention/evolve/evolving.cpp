@@ -7,7 +7,7 @@ namespace ea {
 
 namespace {
 
-std::unique_ptr<Evolve> make(const Options& options, const EvolveSite& site) {
+std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
   const double alpha = options.number("alpha");
   const double beta = options.number("beta");
   Init init;
@@ -33,7 +33,7 @@ std::vector<OptionSpec> options() {
   return all;
 }
 
-const RegisterEvolve kEvolving({
+const Register<Evolve> kEvolving({
     "evolving",
     "Wang et al., ICML 2021, Eq. 4",
     options(),

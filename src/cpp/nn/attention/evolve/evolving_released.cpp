@@ -22,7 +22,7 @@ constexpr int kPlainLayers = 2;
 class EvolvingReleased final : public Evolve {
  public:
   EvolvingReleased(double alpha, double beta, std::int64_t kernel_size,
-                   const EvolveSite& site)
+                   const SlotSite& site)
       : alpha_(alpha),
         beta_(beta),
         evolves_(site.layer >= kPlainLayers && (alpha != 0.0 || beta != 0.0)) {
@@ -38,7 +38,7 @@ class EvolvingReleased final : public Evolve {
 
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override {
-    if (!evolves_) return {scores, scores};
+    if (!evolves_ || !previous.defined()) return {scores, scores};
     Var map = scores;
     if (alpha_ != 0.0) {
       const Var carried = dropout(activation(previous, Activation::leaky_relu),
@@ -46,12 +46,15 @@ class EvolvingReleased final : public Evolve {
       map = axpby(alpha_, carried, 1 - alpha_, scores);
     }
     if (beta_ != 0.0) {
-      const Var convolved =
-          activation(map_conv(map, weight_, bias_, context.packing),
-                     Activation::leaky_relu);
+      const Var convolved = activation(
+          map_conv(map, weight_, bias_, context.maps), Activation::leaky_relu);
       map = axpby(beta_, convolved, 1 - beta_, map);
     }
     return {map, map};
+  }
+
+  std::int64_t kernel_size() const override {
+    return weight_.defined() ? weight_.dim(2) : 1;
   }
 
   std::optional<ClosedFormView> closed_form() const override {
@@ -65,12 +68,12 @@ class EvolvingReleased final : public Evolve {
   Var weight_, bias_;
 };
 
-const RegisterEvolve kEvolvingReleased({
+const Register<Evolve> kEvolvingReleased({
     "evolving_released",
     "The program released with \"Convolution-enhanced Evolving Attention "
     "Networks\"",
     evolving_options(),
-    [](const Options& options, const EvolveSite& site) {
+    [](const Options& options, const SlotSite& site) {
       return std::make_unique<EvolvingReleased>(
           options.number("alpha"), options.number("beta"),
           options.integer("kernel_size"), site);

@@ -15,7 +15,7 @@ namespace {
 class DeepPredictive final : public Evolve {
  public:
   DeepPredictive(double alpha, std::int64_t convolutions, const Init& init,
-                 const EvolveSite& site)
+                 const SlotSite& site)
       : alpha_(alpha) {
     if (site.layer == 0 || alpha == 0.0) return;
     for (std::int64_t i = 0; i < convolutions; ++i) {
@@ -29,14 +29,18 @@ class DeepPredictive final : public Evolve {
 
   Evolved step(const Var& scores, const Var& previous,
                const AttentionContext& context) override {
-    if (weights_.empty()) return {scores, scores};
+    if (weights_.empty() || !previous.defined()) return {scores, scores};
     Var map = previous;
     for (std::size_t i = 0; i < weights_.size(); ++i) {
-      map = activation(map_conv(map, weights_[i], biases_[i], context.packing),
+      map = activation(map_conv(map, weights_[i], biases_[i], context.maps),
                        Activation::relu);
     }
     const Var logits = axpby(alpha_, map, 1 - alpha_, scores);
     return {logits, logits};
+  }
+
+  std::int64_t kernel_size() const override {
+    return weights_.empty() ? 1 : weights_.front().dim(2);
   }
 
   std::optional<ClosedFormView> closed_form() const override {
@@ -49,7 +53,7 @@ class DeepPredictive final : public Evolve {
   std::vector<Var> weights_, biases_;
 };
 
-std::unique_ptr<Evolve> make(const Options& options, const EvolveSite& site) {
+std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
   const double alpha = options.number("alpha");
   const std::int64_t convolutions = options.integer("num_layers");
   Init init;
@@ -64,7 +68,7 @@ std::unique_ptr<Evolve> make(const Options& options, const EvolveSite& site) {
   return std::make_unique<ClosedForm>(c, 1.0, 3, init, site);
 }
 
-const RegisterEvolve kPredictive({
+const Register<Evolve> kPredictive({
     "predictive",
     "Predictive Attention Transformer, Section 3.3",
     {

@@ -9,14 +9,14 @@ namespace {
 // The paper uses the running mean for models deeper than 24 layers.
 constexpr int kDeep = 24;
 
-std::unique_ptr<Evolve> make(const Options& options, const EvolveSite& site) {
+std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
   const bool mean = options.flag("running_mean", site.num_layers > kDeep);
   const double scale = mean ? 1.0 / (site.layer + 1) : 1.0;
   return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 1, 1, 0}, scale,
                                       1, Init{}, site);
 }
 
-const RegisterEvolve kResidual({
+const Register<Evolve> kResidual({
     "residual",
     "He et al., RealFormer, Findings of ACL 2021",
     {

@@ -5,11 +5,11 @@ namespace ea {
 
 namespace {
 
-const RegisterEvolve kVanilla({
+const Register<Evolve> kVanilla({
     "vanilla",
     "Vaswani et al., NeurIPS 2017",
     {},
-    [](const Options&, const EvolveSite& site) {
+    [](const Options&, const SlotSite& site) {
       return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 0, 1, 0},
                                           1.0, 1, Init{}, site);
     },

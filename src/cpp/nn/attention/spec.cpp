@@ -1,0 +1,56 @@
+// Defaults of a spec, and which slots can stand together.
+#include "nn/attention/spec.h"
+
+namespace ea {
+
+namespace {
+
+template <typename Slot>
+SlotMaker<Slot> plain(const char* kind) {
+  Options options;
+  options.set("kind", std::string(kind));
+  return slot_maker<Slot>(options);
+}
+
+}  // namespace
+
+AttentionSpec::AttentionSpec()
+    : score(plain<Score>("dot")),
+      scope(plain<Scope>("dense")),
+      evolve(plain<Evolve>("vanilla")) {}
+
+const AttentionSpec& spec_of_layer(const AttentionSpecs& specs, int layer,
+                                   int num_layers) {
+  EA_CHECK_AS(
+      ConfigError,
+      specs.size() == 1 || specs.size() == static_cast<std::size_t>(num_layers),
+      "attention",
+      "{} specs for {} layers; expected one for all, or one for each",
+      specs.size(), num_layers);
+  return specs[specs.size() == 1 ? 0 : static_cast<std::size_t>(layer)];
+}
+
+Slots make_slots(const AttentionSpec& spec, const SlotSite& site) {
+  Slots slots{spec.score(site), spec.scope(site),
+              spec.bias ? spec.bias(site) : nullptr, spec.evolve(site)};
+  EA_CHECK_AS(
+      ConfigError, !slots.scope->causal() || slots.evolve->kernel_size() == 1,
+      "attention",
+      "the evolve slot has a kernel of size {}, which reads the maps of "
+      "later queries: a causal scope rules them out; use kernel_size=1, "
+      "or a scope that is not causal",
+      slots.evolve->kernel_size());
+  if (slots.scope->grid()) return slots;
+  EA_CHECK_AS(ConfigError, slots.evolve->kernel_size() == 1, "attention",
+              "the evolve slot has a kernel of size {}, which needs a scope "
+              "whose cells form a grid of queries and keys (dense); use "
+              "kernel_size=1, or the scope dense",
+              slots.evolve->kernel_size());
+  EA_CHECK_AS(ConfigError, !slots.bias || !slots.bias->needs_grid(),
+              "attention",
+              "the bias slot needs a scope whose cells form a grid of queries "
+              "and keys (dense); leave the bias out, or use the scope dense");
+  return slots;
+}
+
+}  // namespace ea
