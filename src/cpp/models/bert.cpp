@@ -22,17 +22,14 @@ class BertForSequenceClassification final : public Model {
     add_child("classifier", classifier_);
   }
 
-  ModelOutput forward(const TextInputs& inputs) override {
+  ModelOutput forward(const Inputs& given) override {
+    const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
     out.logits = classifier_(
         dropout(encoded.pooled, sizes_.classifier_dropout, training()));
     if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
     return out;
-  }
-
-  TextInputs prepare(const TextInputs& inputs) const override {
-    return encoder_.prepare(inputs);
   }
 
  private:
@@ -73,7 +70,8 @@ class BertForLanguageModel final : public Model {
     }
   }
 
-  ModelOutput forward(const TextInputs& inputs) override {
+  ModelOutput forward(const Inputs& given) override {
+    const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
     add_language_model(
@@ -87,17 +85,6 @@ class BertForLanguageModel final : public Model {
       const Var next = cross_entropy(out.seq_relationship_logits,
                                      inputs.next_sentence_label);
       out.loss = out.loss.defined() ? add(out.loss, next) : next;
-    }
-    return out;
-  }
-
-  TextInputs prepare(const TextInputs& inputs) const override {
-    TextInputs out = encoder_.prepare_tokens(inputs);
-    if (relationship_ && inputs.next_sentence_label.defined()) {
-      check_next_sentence(inputs.next_sentence_label,
-                          out.packed->first_rows.numel());
-      out.next_sentence_label =
-          to_device(contiguous(inputs.next_sentence_label), kCpu);
     }
     return out;
   }
@@ -125,7 +112,7 @@ std::unique_ptr<Model> make(const ModelConfig& config) {
                     head);
 }
 
-const RegisterModel kBert("bert", make);
+const RegisterModel kBert("bert", {text_input_specs(), make});
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 // Wiring of the shared body.
 #include "models/bert_encoder.h"
 
-#include "models/prepared_text.h"
 #include "ops/arithmetic.h"
 #include "ops/dropout.h"
 #include "runtime/check.h"
@@ -12,9 +11,12 @@ namespace {
 
 EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
   EncoderLayerConfig config;
-  config.attention.hidden_size = s.hidden;
-  config.attention.inner_size = s.hidden;
+  config.attention.query_size = s.hidden;
+  config.attention.memory_size = s.hidden;
   config.attention.heads = s.heads;
+  config.attention.head_key_width = s.hidden / s.heads;
+  config.attention.head_value_width = s.hidden / s.heads;
+  config.attention.num_layers = static_cast<int>(s.layers);
   config.attention.dropout = s.attention_dropout;
   config.attention.init = AffineInit::normal(s.init_std);
   config.attention.dtype = dtype;
@@ -23,6 +25,15 @@ EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
   config.hidden_dropout = s.hidden_dropout;
   config.layer_norm_eps = s.eps;
   return config;
+}
+
+LayerMaker layer_maker(const BertSizes& sizes, const ModelConfig& model) {
+  return [config = layer_config(sizes, model.dtype),
+          specs = model.attention](int i) mutable {
+    config.attention.layer = i;
+    return std::make_shared<EncoderLayer>(
+        config, spec_of_layer(specs, i, config.attention.num_layers));
+  };
 }
 
 }  // namespace
@@ -75,8 +86,7 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
     : sizes_(sizes),
       rule_{sizes.positions, padding_id},
       embeddings_(sizes, config.dtype, padding_id),
-      stack_(layer_config(sizes, config.dtype), static_cast<int>(sizes.layers),
-             config.make_evolve) {
+      stack_(static_cast<int>(sizes.layers), layer_maker(sizes, config)) {
   add_child("embeddings", embeddings_);
   add_child("encoder", stack_);
   if (pooler) {
@@ -86,46 +96,16 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
   }
 }
 
-PackedText BertEncoder::checked(const TextInputs& inputs) const {
-  PackedText text = pack(inputs, sizes_.heads, rule_);
-  check_ids(text, "input_ids", text.input_ids, sizes_.vocab, "vocab_size");
-  check_ids(text, "token_type_ids", text.token_type_ids, sizes_.types,
-            "type_vocab_size");
-  check_ids(text, "position_ids", text.position_ids, sizes_.positions,
-            "max_position_embeddings");
-  return text;
-}
-
-PackedText BertEncoder::roomy(const PackedText& text) const {
-  const bool usable =
-      sizes_.pad_token_id >= 0 && sizes_.pad_token_id < sizes_.vocab;
-  return with_room(text, sizes_.heads, usable ? sizes_.pad_token_id : 0);
-}
-
-TextInputs BertEncoder::prepare(const TextInputs& inputs) const {
-  const PackedText text = checked(inputs);
-  TextInputs out;
-  out.label_smoothing = inputs.label_smoothing;
-  out.packed = std::make_shared<const PackedText>(roomy(text));
-  out.labels = prepared_labels(inputs.labels, text.first_rows.numel(),
-                               sizes_.num_labels, word_weight().dtype());
-  return out;
-}
-
-TextInputs BertEncoder::prepare_tokens(const TextInputs& inputs) const {
-  const PackedText text = checked(inputs);
-  TextInputs out;
-  out.label_smoothing = inputs.label_smoothing;
-  out.packed = std::make_shared<const PackedText>(roomy(text));
-  out.labels =
-      prepared_token_labels(inputs.labels, text, *out.packed, sizes_.vocab);
-  return out;
-}
-
 EncodedText BertEncoder::forward(const TextInputs& inputs, Reads reads) {
   EncodedText out;
   const bool first_only = reads == Reads::first_tokens;
-  out.text = inputs.packed ? *inputs.packed : checked(inputs);
+  out.text = pack(inputs, sizes_.heads, rule_);
+  check_ids(out.text, "input_ids", out.text.input_ids, sizes_.vocab,
+            "vocab_size");
+  check_ids(out.text, "token_type_ids", out.text.token_type_ids, sizes_.types,
+            "type_vocab_size");
+  check_ids(out.text, "position_ids", out.text.position_ids, sizes_.positions,
+            "max_position_embeddings");
   out.stack = stack_.forward(embeddings_.forward(out.text), out.text.packing,
                              inputs.wanted,
                              first_only ? out.text.first_rows : Tensor());
@@ -144,14 +124,9 @@ BertModel::BertModel(const ModelConfig& config, std::int64_t padding_id)
   add_child("", encoder_);
 }
 
-TextInputs BertModel::prepare(const TextInputs&) const {
-  fail<ConfigError>("prepare",
-                    "a model without a task has no loss to train; use one with "
-                    "a task, such as a sequence classifier");
-}
-
-ModelOutput BertModel::forward(const TextInputs& inputs) {
-  const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
+ModelOutput BertModel::forward(const Inputs& inputs) {
+  const EncodedText encoded =
+      encoder_.forward(text_inputs(inputs), Reads::all_tokens);
   ModelOutput out = common_output(encoded.stack, encoded.text);
   out.last_hidden_state = pad_rows(encoded.stack.last, encoded.text);
   out.pooler_output = encoded.pooled;

@@ -4,6 +4,8 @@
 #include <memory>
 
 #include "models/model.h"
+#include "models/text_inputs.h"
+#include "nn/blocks/encoder_layer.h"
 #include "nn/blocks/stack.h"
 #include "nn/layers.h"
 
@@ -49,19 +51,13 @@ class BertEncoder : public Module {
               std::int64_t padding_id);
 
   EncodedText forward(const TextInputs& inputs, Reads reads);
-  // Model::prepare() of a task with labels of sequences, and of tokens.
-  TextInputs prepare(const TextInputs& inputs) const;
-  TextInputs prepare_tokens(const TextInputs& inputs) const;
   const Var& word_weight() const { return embeddings_.word_weight(); }
 
  private:
-  PackedText checked(const TextInputs& inputs) const;
-  PackedText roomy(const PackedText& text) const;
-
   BertSizes sizes_;
   PositionRule rule_;
   BertEmbeddings embeddings_;
-  EncoderStack stack_;
+  Stack stack_;
   std::unique_ptr<Linear> pooler_;
 };
 
@@ -69,8 +65,7 @@ class BertEncoder : public Module {
 class BertModel final : public Model {
  public:
   BertModel(const ModelConfig& config, std::int64_t padding_id);
-  ModelOutput forward(const TextInputs& inputs) override;
-  TextInputs prepare(const TextInputs& inputs) const override;
+  ModelOutput forward(const Inputs& inputs) override;
 
  private:
   BertEncoder encoder_;

@@ -1,62 +1,45 @@
-// What a text model is given, before and after packing.
+// What a model is given: arrays by name, as its architecture declares them.
 #pragma once
 
-#include <memory>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "autograd/var.h"
-#include "models/packed_rows.h"
 #include "nn/blocks/chain.h"
 
 namespace ea {
 
-struct PackedText;
+// How Python's objects become the array of an input.
+enum class InputKind : std::uint8_t {
+  integers,  // int64, or refused
+  values,    // floating; integers become float32
+  labels,    // floating values, or classes as int64
+  flags,     // as it is, to be read as booleans
+};
 
-// As the caller has it: either padded [B, T] arrays with an optional mask, or
-// packed [total] arrays with offsets. Undefined tensors were left out. On any
-// device; they are read, checked and packed on the CPU.
-struct TextInputs {
-  Tensor input_ids;         // int64
-  Tensor attention_mask;    // int64 [B, T], 1: a token, 0: padding
-  Tensor token_type_ids;    // int64, shape of input_ids
-  Tensor position_ids;      // int64, shape of input_ids
-  Tensor sequence_offsets;  // int64 [B + 1], packed form
-  Tensor labels;
-  Tensor next_sentence_label;
+struct InputSpec {
+  std::string name;
+  InputKind kind;
+  bool by_position;  // in Python's call; otherwise by keyword alone
+  std::string doc;
+};
+
+// The caller's arrays, on any device.
+struct Inputs {
+  std::map<std::string, Var> arrays;  // those that were not left out
   double label_smoothing = 0.0;
   Wanted wanted;
-  // Made by Model::prepare(): the model computes on this, and looks at labels
-  // but not at the other arrays.
-  std::shared_ptr<const PackedText> packed;
+
+  // Undefined where it was left out.
+  Var var(const std::string& name) const {
+    const auto it = arrays.find(name);
+    return it == arrays.end() ? Var() : it->second;
+  }
+  Tensor array(const std::string& name) const {
+    const Var found = var(name);
+    return found.defined() ? found.data() : Tensor();
+  }
 };
-
-// As the model computes: one row a token, no padding. All on the CPU: the ops
-// that take indices bring them to the device of the weights.
-struct PackedText : PackedRows {
-  Tensor input_ids, token_type_ids, position_ids;  // int64 [total]
-  Tensor first_rows;  // int64 [B]: each sequence's first token
-};
-
-// How a model numbers positions when the caller does not.
-struct PositionRule {
-  std::int64_t max_positions = 0;
-  // -1: 0, 1, 2, ... by column (BERT). Otherwise RoBERTa's rule: padding_id + 1
-  // and on for the ids that are not padding_id; padding_id for those that are.
-  std::int64_t padding_id = -1;
-};
-
-// Checks shapes, masks and lengths and packs. Throws ShapeError or InputError
-// that names the argument, the place and the limit.
-PackedText pack(const TextInputs& inputs, std::int64_t heads,
-                const PositionRule& rule);
-
-// Checks that packed token values lie in 0 .. size - 1, or are `ignored`.
-// Throws InputError with the place in the caller's array and the setting
-// `limit`.
-void check_ids(const PackedText& text, const char* name, const Tensor& ids,
-               std::int64_t size, const char* limit, std::int64_t ignored = 0);
-
-// Labels of tokens as the packed [total] array.
-Tensor pack_labels(const Tensor& labels, const PackedText& text);
 
 }  // namespace ea

@@ -7,8 +7,8 @@ namespace ea {
 
 namespace {
 
-std::map<std::string, ModelFactory>& factories() {
-  static std::map<std::string, ModelFactory> all;
+std::map<std::string, Architecture>& architectures() {
+  static std::map<std::string, Architecture> all;
   return all;
 }
 
@@ -28,20 +28,28 @@ ModelOutput common_output(const StackOutput& stack, const PackedRows& rows) {
   return out;
 }
 
-RegisterModel::RegisterModel(const std::string& name, ModelFactory factory) {
-  factories()[name] = std::move(factory);
+RegisterModel::RegisterModel(const std::string& name,
+                             Architecture architecture) {
+  architectures()[name] = std::move(architecture);
+}
+
+const Architecture& architecture_of(const std::string& name) {
+  const auto it = architectures().find(name);
+  if (it != architectures().end()) return it->second;
+  std::string known;
+  for (const auto& [other, architecture] : architectures()) {
+    known += (known.empty() ? "" : ", ") + other;
+  }
+  fail<ConfigError>("model", "unknown architecture '{}'; expected one of {}",
+                    name, known);
 }
 
 std::unique_ptr<Model> create_model(const std::string& architecture,
                                     const ModelConfig& config) {
-  const auto it = factories().find(architecture);
-  if (it != factories().end()) return it->second(config);
-  std::string known;
-  for (const auto& [name, factory] : factories()) {
-    known += (known.empty() ? "" : ", ") + name;
-  }
-  fail<ConfigError>("model", "unknown architecture '{}'; expected one of {}",
-                    architecture, known);
+  const Architecture& found = architecture_of(architecture);
+  std::unique_ptr<Model> model = found.make(config);
+  model->architecture_ = &found;
+  return model;
 }
 
 }  // namespace ea

@@ -1,15 +1,15 @@
-// Bases of the architectures: parameters by name, and one forward contract for
-// each kind of input.
+// Base of the architectures: parameters by name, and one forward contract.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/inputs.h"
-#include "models/series_inputs.h"
-#include "nn/attention/attention.h"
+#include "models/packed_rows.h"
+#include "nn/attention/spec.h"
 #include "nn/module.h"
 #include "nn/options.h"
 
@@ -24,40 +24,44 @@ struct ModelOutput {
 // the caller's arrays lie.
 ModelOutput common_output(const StackOutput& stack, const PackedRows& rows);
 
+struct Architecture;
+struct ModelConfig;
+
 class Model : public Module {
  public:
-  virtual ModelOutput forward(const TextInputs& inputs) = 0;
-  // The same inputs, checked whole, made up to shapes that come again: see
-  // models/prepared_text.h. Throws as forward(), and ConfigError where the
-  // model has no loss.
-  virtual TextInputs prepare(const TextInputs& inputs) const = 0;
+  // `inputs`: some of those that the architecture declares. Throws ShapeError,
+  // DTypeError or InputError that names the input, the place and the limit.
+  virtual ModelOutput forward(const Inputs& inputs) = 0;
+  const Architecture& architecture() const { return *architecture_; }
+
+ private:
+  friend std::unique_ptr<Model> create_model(const std::string&,
+                                             const ModelConfig&);
+  const Architecture* architecture_ = nullptr;  // set by create_model()
 };
 
-class SeriesModel : public Module {
- public:
-  virtual ModelOutput forward(const SeriesInputs& inputs) = 0;
-};
-
-// Settings of a model: Hugging Face's names, flat; `make_evolve` fills the
-// evolve slot of each layer.
+// Settings of a model: Hugging Face's names, flat; and what its attention
+// layers are.
 struct ModelConfig {
   Options options;
   DType dtype = DType::f32;
-  EvolveMaker make_evolve;
+  AttentionSpecs attention{AttentionSpec()};
 };
 
-using ModelFactory = std::function<std::unique_ptr<Model>(const ModelConfig&)>;
+// A family of models: what their calls take, and how one is made.
+struct Architecture {
+  std::vector<InputSpec> inputs;
+  std::function<std::unique_ptr<Model>(const ModelConfig&)> make;
+};
 
 // A static object of this type adds an architecture ("bert").
 struct RegisterModel {
-  RegisterModel(const std::string& name, ModelFactory factory);
+  RegisterModel(const std::string& name, Architecture architecture);
 };
 
-// Throws ConfigError for an unknown architecture, listing the known ones.
+// Throws ConfigError for an unknown name, listing the known ones.
+const Architecture& architecture_of(const std::string& name);
 std::unique_ptr<Model> create_model(const std::string& architecture,
                                     const ModelConfig& config);
-
-// EA-DC-Transformer with the head that the options name. Throws ConfigError.
-std::unique_ptr<SeriesModel> create_series_model(const ModelConfig& config);
 
 }  // namespace ea

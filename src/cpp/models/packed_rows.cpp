@@ -2,7 +2,7 @@
 #include "models/packed_rows.h"
 
 #include "ops/gather.h"
-#include "ops/shape_ops.h"
+#include "ops/unpack_maps.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -10,6 +10,20 @@ namespace ea {
 namespace {
 
 const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
+
+// Whether each sequence stands in the first columns, without a gap.
+bool in_front(const Rows& rows) {
+  for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
+    const auto begin = static_cast<std::size_t>(rows.offsets[b - 1]);
+    const auto end = static_cast<std::size_t>(rows.offsets[b]);
+    // Columns rise: the last says it.
+    if (end > begin &&
+        rows.columns[end - 1] != static_cast<std::int64_t>(end - begin) - 1) {
+      return false;
+    }
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -56,6 +70,7 @@ PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,
         static_cast<std::int64_t>(i);
   }
   packed.pad_index = reshape_view(from_values(index), {batch, length});
+  if (!in_front(rows)) packed.columns = from_values(rows.columns);
   return packed;
 }
 
@@ -64,35 +79,9 @@ Var pad_rows(const Var& rows, const PackedRows& packed) {
 }
 
 Var pad_maps(const Var& maps, const PackedRows& packed) {
-  const Packing& packing = *packed.packing;
-  const std::int64_t n = packed.length;
-  const std::int64_t heads = packing.heads();
-  const MapLayout layout = packing.layout();
-  std::vector<std::int64_t> index(
-      static_cast<std::size_t>(packing.sequences() * heads * n * n), -1);
-  for (std::int64_t b = 0; b < packing.sequences(); ++b) {
-    // Columns of the padded array that this sequence's tokens stand in.
-    std::vector<std::int64_t> columns;
-    for (std::int64_t i = layout.q_offsets[b]; i < layout.q_offsets[b + 1];
-         ++i) {
-      columns.push_back(packed.padded ? values(packed.places)[i] % n
-                                      : i - layout.q_offsets[b]);
-    }
-    const auto width = static_cast<std::int64_t>(columns.size());
-    for (std::int64_t h = 0; h < heads; ++h) {
-      for (std::int64_t i = 0; i < width; ++i) {
-        const std::int64_t row = ((b * heads + h) * n + columns[i]) * n;
-        const std::int64_t from = layout.begin(b) + (h * width + i) * width;
-        for (std::int64_t j = 0; j < width; ++j) {
-          index[static_cast<std::size_t>(row + columns[j])] = from + j;
-        }
-      }
-    }
-  }
-  const Tensor shaped =
-      reshape_view(from_values(index), {packing.sequences(), heads, n, n});
-  return reshape(gather_rows(reshape(maps, {maps.numel(), 1}), shaped),
-                 {packing.sequences(), heads, n, n});
+  return unpack_maps(
+      maps, packed.packing,
+      {packed.length, packed.length, packed.columns, packed.columns});
 }
 
 }  // namespace ea

@@ -22,6 +22,9 @@ struct PackedRows {
   // For a padded [B * T] array, the packed row of each place, or -1; and the
   // other way round, the flat place of each packed row.
   Tensor pad_index, places;
+  // The column of each packed row in a padded array; undefined where each
+  // sequence stands in the first ones.
+  Tensor columns;
   std::int64_t length = 0;  // T (the longest sequence, for packed input)
 };
 

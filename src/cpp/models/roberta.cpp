@@ -21,7 +21,8 @@ class RobertaForSequenceClassification final : public Model {
     add_child("classifier.out_proj", out_proj_);
   }
 
-  ModelOutput forward(const TextInputs& inputs) override {
+  ModelOutput forward(const Inputs& given) override {
+    const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
     const double p = sizes_.classifier_dropout;
@@ -30,10 +31,6 @@ class RobertaForSequenceClassification final : public Model {
     out.logits = out_proj_(dropout(h, p, training()));
     if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
     return out;
-  }
-
-  TextInputs prepare(const TextInputs& inputs) const override {
-    return encoder_.prepare(inputs);
   }
 
  private:
@@ -53,17 +50,14 @@ class RobertaForMaskedLM final : public Model {
     add_child("lm_head", lm_head_);
   }
 
-  ModelOutput forward(const TextInputs& inputs) override {
+  ModelOutput forward(const Inputs& given) override {
+    const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
     add_language_model(
         out, lm_head_.forward(encoded.stack.last, encoder_.word_weight()),
         encoded, inputs);
     return out;
-  }
-
-  TextInputs prepare(const TextInputs& inputs) const override {
-    return encoder_.prepare_tokens(inputs);
   }
 
  private:
@@ -88,7 +82,7 @@ std::unique_ptr<Model> make(const ModelConfig& config) {
                     head);
 }
 
-const RegisterModel kRoberta("roberta", make);
+const RegisterModel kRoberta("roberta", {text_input_specs(), make});
 
 }  // namespace
 

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "nn/attention/bias/relative.h"
 #include "ops/arithmetic.h"
 #include "ops/dropout.h"
 #include "runtime/check.h"
@@ -14,6 +13,7 @@ namespace {
 
 // The released program's bound of new position embeddings.
 constexpr double kPositionBound = 0.02;
+constexpr int kLayersPerBlock = 2;
 // No series is longer, and conv1d takes no larger dilation.
 constexpr std::int64_t kMaxDilation = std::int64_t{1} << 30;
 
@@ -44,9 +44,12 @@ std::int64_t attention_width(const Options& o, std::int64_t hidden,
 
 AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
   AugmentedLayerConfig c;
-  c.attention.hidden_size = s.hidden;
-  c.attention.inner_size = s.inner;
+  c.attention.query_size = s.hidden;
+  c.attention.memory_size = s.hidden;
   c.attention.heads = s.heads;
+  c.attention.head_key_width = s.inner / s.heads;
+  c.attention.head_value_width = s.inner / s.heads;
+  c.attention.num_layers = kLayersPerBlock * static_cast<int>(s.blocks);
   c.attention.dropout = s.attention_dropout;
   c.attention.carry_dropout = s.hidden_dropout;
   c.attention.init = AffineInit::uniform(s.hidden);
@@ -63,10 +66,33 @@ AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
   return c;
 }
 
-BiasMaker bias_maker(const SeriesSizes& s, DType dtype) {
-  return [s, dtype]() -> std::unique_ptr<Bias> {
-    if (!s.relative) return nullptr;
-    return make_relative_bias(s.max_length, s.inner / s.heads, dtype);
+// `relative` = "learned" is a short form of the bias slot.
+AttentionSpec with_relative(const AttentionSpec& given, const SeriesSizes& s) {
+  AttentionSpec spec = given;
+  if (!s.relative) return spec;
+  EA_CHECK_AS(ConfigError, !spec.bias, "config",
+              "relative = 'learned' beside a bias in attention; leave one of "
+              "the two out");
+  Options options;
+  options.set("kind", std::string("relative"));
+  options.set("max_distance", s.max_length - 1);
+  spec.bias = slot_maker<Bias>(options);
+  return spec;
+}
+
+// Block b, from 0, has the dilation dilation_base^b.
+LayerMaker layer_maker(const SeriesSizes& sizes, const ModelConfig& model) {
+  return [sizes, config = layer_config(sizes, model.dtype),
+          specs = model.attention](int i) mutable {
+    config.attention.layer = i;
+    config.dilation = 1;
+    for (int block = 0; block < i / kLayersPerBlock; ++block) {
+      config.dilation *= sizes.dilation_base;
+    }
+    config.ends_block = i % kLayersPerBlock == kLayersPerBlock - 1;
+    const AttentionSpec& spec =
+        spec_of_layer(specs, i, config.attention.num_layers);
+    return std::make_shared<AugmentedLayer>(config, with_relative(spec, sizes));
   };
 }
 
@@ -138,9 +164,8 @@ SeriesEncoder::SeriesEncoder(const SeriesSizes& sizes,
     : sizes_(sizes),
       dtype_(config.dtype),
       embedding_(sizes, config.dtype),
-      stack_(layer_config(sizes, config.dtype), static_cast<int>(sizes.blocks),
-             sizes.dilation_base, bias_maker(sizes, config.dtype),
-             config.make_evolve) {
+      stack_(kLayersPerBlock * static_cast<int>(sizes.blocks),
+             layer_maker(sizes, config)) {
   add_child("embeddings", embedding_);
   add_child("encoder", stack_);
 }

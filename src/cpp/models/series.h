@@ -2,7 +2,9 @@
 #pragma once
 
 #include "models/model.h"
-#include "nn/blocks/augmented_stack.h"
+#include "models/series_inputs.h"
+#include "nn/blocks/augmented_layer.h"
+#include "nn/blocks/stack.h"
 
 namespace ea {
 
@@ -43,7 +45,7 @@ class SeriesEncoder : public Module {
   SeriesSizes sizes_;
   DType dtype_;
   SeriesEmbedding embedding_;
-  AugmentedStack stack_;
+  Stack stack_;
 };
 
 }  // namespace ea

@@ -127,6 +127,40 @@ void hide(const Tensor& masked, PackedSeries& series) {
 
 }  // namespace
 
+const std::vector<InputSpec>& series_input_specs() {
+  using enum InputKind;
+  static const std::vector<InputSpec> specs{
+      {"values", values, true,
+       "numbers [n, length, channels], time before channels; or packed "
+       "[total, channels] with sequence_offsets. What stands behind the end of "
+       "a series is not read, and changes nothing."},
+      {"lengths", integers, true,
+       "[n] integers from 1 to length; all of full length by default."},
+      {"labels", labels, true,
+       "[n] classes; of regressors [n] or [n, num_targets] values."},
+      {"sequence_offsets", integers, false,
+       "[n + 1], where each packed series begins; ends with total."},
+      {"masked", flags, false,
+       "of models for pre-training: booleans of the shape of values, True for "
+       "cells that are hidden and to be predicted."},
+  };
+  return specs;
+}
+
+SeriesInputs series_inputs(const Inputs& given) {
+  SeriesInputs in;
+  in.values = given.var("values");
+  EA_CHECK_AS(InputError, in.values.defined(), "forward",
+              "values is None; expected an array (series, length, channels)");
+  in.lengths = given.array("lengths");
+  in.sequence_offsets = given.array("sequence_offsets");
+  in.labels = given.array("labels");
+  in.masked = given.array("masked");
+  in.label_smoothing = given.label_smoothing;
+  in.wanted = given.wanted;
+  return in;
+}
+
 PackedSeries pack(const SeriesInputs& given, const SeriesLimits& limits) {
   SeriesInputs in = given;
   in.lengths = integers("lengths", in.lengths);

@@ -1,8 +1,8 @@
 // What a model of time series is given, before and after packing.
 #pragma once
 
+#include "models/inputs.h"
 #include "models/packed_rows.h"
-#include "nn/blocks/chain.h"
 
 namespace ea {
 
@@ -17,6 +17,10 @@ struct SeriesInputs {
   double label_smoothing = 0.0;
   Wanted wanted;
 };
+
+// The inputs that models of time series declare, and these of what was given.
+const std::vector<InputSpec>& series_input_specs();
+SeriesInputs series_inputs(const Inputs& inputs);
 
 // As the model computes: one row a step, no padding.
 struct PackedSeries : PackedRows {

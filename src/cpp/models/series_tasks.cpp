@@ -26,14 +26,15 @@ void refuse_smoothing(const SeriesInputs& inputs, const char* task) {
       inputs.label_smoothing, task);
 }
 
-class SeriesEncoderModel final : public SeriesModel {
+class SeriesEncoderModel final : public Model {
  public:
   explicit SeriesEncoderModel(const ModelConfig& config)
       : encoder_(SeriesSizes(config.options), config) {
     add_child("", encoder_);
   }
 
-  ModelOutput forward(const SeriesInputs& inputs) override {
+  ModelOutput forward(const Inputs& given) override {
+    const SeriesInputs inputs = series_inputs(given);
     refuse("labels", inputs.labels, "a model without a task has no loss");
     refuse_smoothing(inputs, "a model without a task");
     refuse("masked", inputs.masked, "only models for pre-training mask values");
@@ -85,7 +86,7 @@ Var target_loss(const Var& predictions, const Tensor& labels) {
   return mse_loss(predictions, reshape(target, shape));
 }
 
-class SeriesForLabels final : public SeriesModel {
+class SeriesForLabels final : public Model {
  public:
   SeriesForLabels(const ModelConfig& config, bool regression)
       : sizes_(config.options),
@@ -104,7 +105,8 @@ class SeriesForLabels final : public SeriesModel {
     add_child(regression ? "regressor" : "classifier", head_);
   }
 
-  ModelOutput forward(const SeriesInputs& inputs) override {
+  ModelOutput forward(const Inputs& given) override {
+    const SeriesInputs inputs = series_inputs(given);
     refuse("masked", inputs.masked, "only models for pre-training mask values");
     if (regression_) refuse_smoothing(inputs, "regression");
     const EncodedSeries encoded = encoder_.forward(inputs);
@@ -127,7 +129,7 @@ class SeriesForLabels final : public SeriesModel {
 
 // Eq. 7 and 8: X^ = W Z + b from the series with cells hidden; the loss is the
 // mean of the squared errors of those alone.
-class SeriesForPretraining final : public SeriesModel {
+class SeriesForPretraining final : public Model {
  public:
   explicit SeriesForPretraining(const ModelConfig& config)
       : sizes_(config.options),
@@ -138,7 +140,8 @@ class SeriesForPretraining final : public SeriesModel {
     add_child("reconstruction", reconstruction_);
   }
 
-  ModelOutput forward(const SeriesInputs& inputs) override {
+  ModelOutput forward(const Inputs& given) override {
+    const SeriesInputs inputs = series_inputs(given);
     refuse("labels", inputs.labels, "pre-training predicts masked values");
     refuse_smoothing(inputs, "pre-training");
     const EncodedSeries encoded = encoder_.forward(inputs);
@@ -159,9 +162,7 @@ class SeriesForPretraining final : public SeriesModel {
   Linear reconstruction_;
 };
 
-}  // namespace
-
-std::unique_ptr<SeriesModel> create_series_model(const ModelConfig& config) {
+std::unique_ptr<Model> make(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   if (head == "base") return std::make_unique<SeriesEncoderModel>(config);
   if (head == "classification" || head == "regression") {
@@ -175,5 +176,9 @@ std::unique_ptr<SeriesModel> create_series_model(const ModelConfig& config) {
                     "regression or pretraining",
                     head);
 }
+
+const RegisterModel kSeries("ea_dc_transformer", {series_input_specs(), make});
+
+}  // namespace
 
 }  // namespace ea

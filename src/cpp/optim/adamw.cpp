@@ -7,13 +7,9 @@ namespace ea {
 
 void AdamWOptimizer::update(const std::vector<AdamWTensor>& tensors,
                             double grad_scale, const TensorView& scale,
-                            std::int64_t step, const TensorView& numbers) {
+                            std::int64_t step) {
   kernels::run<AdamW>(
-      {&tensors, beta1_, beta2_, eps_, grad_scale, step, scale, numbers});
-}
-
-StepNumbers AdamWOptimizer::numbers_for(std::int64_t step) const {
-  return numbers_of(AdamW::Args{nullptr, beta1_, beta2_, eps_, 1.0, step});
+      {&tensors, beta1_, beta2_, eps_, grad_scale, step, scale});
 }
 
 }  // namespace ea

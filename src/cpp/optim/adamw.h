@@ -5,17 +5,15 @@
 
 namespace ea {
 
-class AdamWOptimizer : public MomentOptimizer {
+class AdamWOptimizer : public AdamOptimizer {
  public:
   AdamWOptimizer(std::vector<Var> params, double beta1, double beta2,
                  double eps)
-      : MomentOptimizer("adamw", std::move(params), beta1, beta2, eps) {}
+      : AdamOptimizer("adamw", std::move(params), beta1, beta2, eps) {}
 
  private:
   void update(const std::vector<AdamWTensor>& tensors, double grad_scale,
-              const TensorView& scale, std::int64_t step,
-              const TensorView& numbers) override;
-  StepNumbers numbers_for(std::int64_t step) const override;
+              const TensorView& scale, std::int64_t step) override;
 };
 
 }  // namespace ea

@@ -28,15 +28,9 @@ double rectification(double beta2, std::int64_t step) {
 
 void RAdamOptimizer::update(const std::vector<AdamWTensor>& tensors,
                             double grad_scale, const TensorView& scale,
-                            std::int64_t step, const TensorView& numbers) {
+                            std::int64_t step) {
   kernels::run<RAdam>({&tensors, beta1_, beta2_, eps_, grad_scale, step,
-                       rectification(beta2_, step), decoupled_, scale,
-                       numbers});
-}
-
-StepNumbers RAdamOptimizer::numbers_for(std::int64_t step) const {
-  return numbers_of(RAdam::Args{nullptr, beta1_, beta2_, eps_, 1.0, step,
-                                rectification(beta2_, step), decoupled_});
+                       rectification(beta2_, step), decoupled_, scale});
 }
 
 }  // namespace ea

@@ -5,20 +5,18 @@
 
 namespace ea {
 
-class RAdamOptimizer : public MomentOptimizer {
+class RAdamOptimizer : public AdamOptimizer {
  public:
   // decoupled: weight decay shrinks the parameters as AdamW's does, and is not
   // added to their gradients.
   RAdamOptimizer(std::vector<Var> params, double beta1, double beta2,
                  double eps, bool decoupled)
-      : MomentOptimizer("radam", std::move(params), beta1, beta2, eps),
+      : AdamOptimizer("radam", std::move(params), beta1, beta2, eps),
         decoupled_(decoupled) {}
 
  private:
   void update(const std::vector<AdamWTensor>& tensors, double grad_scale,
-              const TensorView& scale, std::int64_t step,
-              const TensorView& numbers) override;
-  StepNumbers numbers_for(std::int64_t step) const override;
+              const TensorView& scale, std::int64_t step) override;
 
   bool decoupled_;
 };

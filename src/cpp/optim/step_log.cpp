@@ -7,7 +7,6 @@
 #include "kernels/step_log.h"
 #include "optim/clip.h"
 #include "runtime/check.h"
-#include "tensor/device_copies.h"
 
 namespace ea {
 
@@ -15,31 +14,10 @@ namespace {
 
 enum Column { kLoss, kSquares, kScale, kColumns };
 
-// In place and in the order of the device's work.
-void set(const Tensor& cell, double value) {
-  if (cell.device().is_cpu()) {
-    *cell.data<double>() = value;
-  } else {
-    device_copies().fill(cell, value);
-  }
-}
-
 }  // namespace
 
-Tensor StepLog::cell(int column) const {
-  return slice_view(now_, 1, column, column + 1);
-}
-
-void StepLog::check_room() const {
-  EA_CHECK_AS(ConfigError, steps_ < kRows, "step_log",
-              "{} steps since the last look(), expected fewer", steps_);
-}
-
-// Between two looks the log stays where it is: the kernels refuse other places.
-void StepLog::place(Device device) {
-  if (now_.defined() && (now_.device() == device || steps_ > 0)) return;
-  rows_ = empty({kRows, kColumns}, DType::f64, device);
-  now_ = zeros({1, kColumns}, DType::f64, device);
+Tensor StepLog::cell(std::int64_t row, int column) const {
+  return slice_view(slice_view(rows_, 0, row, row + 1), 1, column, column + 1);
 }
 
 void StepLog::add_loss(const Tensor& loss, double share) {
@@ -47,48 +25,44 @@ void StepLog::add_loss(const Tensor& loss, double share) {
            "loss has shape {}, expected one "
            "number",
            loss.shape());
-  EA_CHECK_AS(ConfigError, state_ != State::finished, "step_log",
-              "the step before is finished and not kept; keep() it first, or "
-              "restart_step()");
-  check_room();
-  if (state_ == State::idle) {
-    place(loss.device());
-    set(cell(kLoss), 0.0);
-    state_ = State::losses;
+  EA_CHECK_AS(ConfigError, steps_ < kRows, "step_log",
+              "{} steps since the last look(), expected fewer", steps_);
+  if (!rows_.defined()) {
+    rows_ = zeros({kRows, kColumns}, DType::f64, loss.device());
   }
-  kernels::run<RecordLoss>({loss, cell(kLoss), share});
+  kernels::run<RecordLoss>({loss, cell(steps_, kLoss), share});
+  has_loss_ = true;
 }
 
-void StepLog::restart_step() { state_ = State::idle; }
+void StepLog::restart_step() {
+  if (!has_loss_) return;
+  const Tensor loss = cell(steps_, kLoss);
+  copy_into(zeros(loss.shape(), DType::f64, loss.device()), loss);
+  has_loss_ = false;
+}
 
 Tensor StepLog::finish(const std::vector<Var>& params, double max_norm) {
-  EA_CHECK_AS(ConfigError, state_ == State::losses, "step_log",
+  EA_CHECK_AS(ConfigError, has_loss_, "step_log",
               "the step has no loss; add_loss() comes before finish()");
   EA_CHECK_AS(ConfigError, max_norm >= 0, "step_log",
               "max_norm {} is negative, expected 0 (any norm) or more",
               max_norm);
-  const Tensor squares = cell(kSquares), scale = cell(kScale);
+  const Tensor squares = cell(steps_, kSquares);
+  const Tensor scale = cell(steps_, kScale);
   sum_of_squares(params, squares);
-  kernels::run<StepScale>({cell(kLoss), squares, scale, scale, max_norm});
-  state_ = State::finished;
-  return scale;
-}
-
-void StepLog::keep() {
-  EA_CHECK_AS(ConfigError, now_.defined() && state_ != State::losses,
-              "step_log", "no step is finished; finish() comes before keep()");
-  check_room();
-  copy_into(now_, slice_view(rows_, 0, steps_, steps_ + 1));
+  kernels::run<StepScale>(
+      {cell(steps_, kLoss), squares,
+       steps_ > 0 ? TensorView(cell(steps_ - 1, kScale)) : TensorView(), scale,
+       max_norm});
   ++steps_;
-  state_ = State::idle;
+  has_loss_ = false;
+  return scale;
 }
 
 std::vector<StepLog::Row> StepLog::look() {
   std::vector<Row> rows;
-  EA_CHECK_AS(ConfigError, state_ != State::losses, "step_log",
+  EA_CHECK_AS(ConfigError, !has_loss_, "step_log",
               "look() in the middle of a step; finish() it first");
-  EA_CHECK_AS(ConfigError, state_ != State::finished, "step_log",
-              "look() before the last step is kept; keep() it first");
   if (steps_ == 0) return rows;
   const Tensor here = to_device(slice_view(rows_, 0, 0, steps_), kCpu);
   const auto* values = here.data<double>();
@@ -96,7 +70,7 @@ std::vector<StepLog::Row> StepLog::look() {
     rows.push_back({values[kLoss], std::sqrt(values[kSquares]),
                     std::isfinite(values[kScale])});
   }
-  set(cell(kScale), 1.0);  // finite: the next step counts anew
+  rows_ = {};
   steps_ = 0;
   return rows;
 }

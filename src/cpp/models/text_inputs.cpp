@@ -1,5 +1,5 @@
 // The door of text models: padding ends here.
-#include "models/inputs.h"
+#include "models/text_inputs.h"
 
 #include "runtime/check.h"
 
@@ -106,6 +106,46 @@ void check_length(const Tensor& positions, const PositionRule& rule) {
 }
 
 }  // namespace
+
+const std::vector<InputSpec>& text_input_specs() {
+  using enum InputKind;
+  static const std::vector<InputSpec> specs{
+      {"input_ids", integers, true,
+       "token ids [B, T]; or packed [total] with sequence_offsets."},
+      {"attention_mask", integers, true,
+       "[B, T], 1 for tokens, 0 for padding; all 1 by default. Masked tokens "
+       "are left out of the computation altogether."},
+      {"token_type_ids", integers, true,
+       "segments, shape of input_ids; 0 by default."},
+      {"position_ids", integers, true,
+       "positions, shape of input_ids; as the architecture counts by default."},
+      {"labels", labels, true,
+       "[B] classes or values; of language models the shape of input_ids, -100 "
+       "where nothing is to be predicted."},
+      {"sequence_offsets", integers, false,
+       "[B + 1], where each packed sequence begins; ends with total."},
+      {"next_sentence_label", integers, false,
+       "[B], 0 if the second text follows the first; of models for "
+       "pre-training."},
+  };
+  return specs;
+}
+
+TextInputs text_inputs(const Inputs& given) {
+  TextInputs in;
+  in.input_ids = given.array("input_ids");
+  EA_CHECK_AS(InputError, in.input_ids.defined(), "forward",
+              "input_ids is None; expected token ids");
+  in.attention_mask = given.array("attention_mask");
+  in.token_type_ids = given.array("token_type_ids");
+  in.position_ids = given.array("position_ids");
+  in.sequence_offsets = given.array("sequence_offsets");
+  in.labels = given.array("labels");
+  in.next_sentence_label = given.array("next_sentence_label");
+  in.label_smoothing = given.label_smoothing;
+  in.wanted = given.wanted;
+  return in;
+}
 
 PackedText pack(const TextInputs& given, std::int64_t heads,
                 const PositionRule& rule) {
