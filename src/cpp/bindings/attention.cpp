@@ -1,9 +1,10 @@
-// Evolve kinds for Python: their declared options, and slots written in Python.
+// Specs of attention from Python, the declared kinds, and the layer by itself.
 #include "bindings/attention.h"
 
 #include <pybind11/stl.h>
 
-#include "bindings/numpy.h"
+#include "bindings/arguments.h"
+#include "nn/attention/attention.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -21,7 +22,7 @@ py::dict describe(const OptionSpec& spec) {
   d["type"] = spec.type;
   d["default"] =
       spec.fallback ? value_of(*spec.fallback) : py::object(py::none());
-  d["required"] = !spec.fallback && spec.type != "bool?";
+  d["required"] = !spec.fallback && spec.type.back() != '?';
   d["low"] = spec.low;
   d["high"] = spec.high;
   d["choices"] = spec.choices;
@@ -30,9 +31,10 @@ py::dict describe(const OptionSpec& spec) {
   return d;
 }
 
-py::dict kinds() {
+template <typename Slot>
+py::dict describe_kinds() {
   py::dict all;
-  for (const EvolveKind& kind : evolve_kinds()) {
+  for (const SlotKind<Slot>& kind : slot_kinds<Slot>()) {
     py::list options;
     for (const OptionSpec& spec : kind.options) options.append(describe(spec));
     py::dict d;
@@ -43,89 +45,142 @@ py::dict kinds() {
   return all;
 }
 
-// An evolve slot whose step is a Python method:
-//   parameters(layer, num_heads) -> {name: initial array}
-//   step(scores, previous, context) -> logits, or (logits, carry).
-class PythonEvolve final : public Evolve {
- public:
-  PythonEvolve(py::object slot, const EvolveSite& site)
-      : slot_(std::move(slot)), heads_(site.heads) {
-    const py::object initial = slot_.attr("parameters")(site.layer, site.heads);
-    EA_CHECK_AS(ConfigError, py::isinstance<py::dict>(initial), "evolve",
-                "{}.parameters() returned a {}, expected a dict of names and "
-                "initial arrays",
-                type_name(slot_), type_name(initial));
-    for (const auto& item : py::dict(initial)) {
-      EA_CHECK_AS(ConfigError, py::isinstance<py::str>(item.first), "evolve",
-                  "{}.parameters() has a name of type {}, expected strings",
-                  type_name(slot_), type_name(item.first));
-      const auto name = item.first.cast<std::string>();
-      const Tensor values = clone(from_python(item.second));
-      names_.push_back(name);
-      parameters_.push_back(add_parameter("evolve." + name, values.shape(),
-                                          site.dtype,
-                                          {Init::Kind::given, 0.0, values}));
-    }
-  }
-  ~PythonEvolve() override {
-    const py::gil_scoped_acquire gil;
-    slot_ = py::object();
-  }
+py::dict kinds() {
+  py::dict all;
+  all[slot_name<Score>()] = describe_kinds<Score>();
+  all[slot_name<Scope>()] = describe_kinds<Scope>();
+  all[slot_name<Bias>()] = describe_kinds<Bias>();
+  all[slot_name<Evolve>()] = describe_kinds<Evolve>();
+  return all;
+}
 
-  Evolved step(const Var& scores, const Var& previous,
-               const AttentionContext& context) override {
-    const py::gil_scoped_acquire gil;
-    py::dict parameters;
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-      parameters[py::str(names_[i])] = parameters_[i];
-    }
-    const py::object where =
-        py::module_::import("evolving_attention.attention.base")
-            .attr("StepContext")(
-                context.layer, context.num_layers, heads_,
-                std::const_pointer_cast<Packing>(context.packing), parameters,
-                training());
-    const py::object before =
-        previous.defined() ? py::cast(previous) : py::object(py::none());
-    const py::object result = slot_.attr("step")(scores, before, where);
-    if (py::isinstance<py::tuple>(result) && py::len(result) == 2) {
-      const py::tuple pair = result;
-      return {checked(pair[0], scores), checked(pair[1], scores)};
-    }
-    const Var logits = checked(result, scores);
-    return {logits, logits};
-  }
+// The maker that spec[slot] describes, if it is there.
+template <typename Slot>
+void read_slot(const py::dict& spec,
+               SlotMaker<Slot> (*from_python)(const py::object&),
+               SlotMaker<Slot>& target) {
+  const char* name = slot_name<Slot>();
+  if (!spec.contains(name) || spec[name].is_none()) return;
+  const py::object value = spec[name];
+  target = py::isinstance<py::dict>(value) ? slot_maker<Slot>(options_of(value))
+                                           : from_python(value);
+}
 
- private:
-  static std::string type_name(const py::handle& object) {
-    return py::str(py::type::handle_of(object).attr("__name__"));
-  }
+AttentionSpec spec_of_python(const py::handle& value) {
+  EA_CHECK_AS(
+      ConfigError, py::isinstance<py::dict>(value), "attention",
+      "a spec is {}, expected a dict with score, scope, bias and evolve",
+      described(value));
+  const auto dict = py::reinterpret_borrow<py::dict>(value);
+  AttentionSpec spec;
+  read_slot<Score>(dict, &score_from_python, spec.score);
+  read_slot<Scope>(dict, &scope_from_python, spec.scope);
+  read_slot<Bias>(dict, &bias_from_python, spec.bias);
+  read_slot<Evolve>(dict, &evolve_from_python, spec.evolve);
+  return spec;
+}
 
-  Var checked(const py::object& result, const Var& scores) const {
-    EA_CHECK_AS(InputError, py::isinstance<Var>(result), "evolve",
-                "{}.step returned a {}, expected a Tensor, or a pair of them: "
-                "maps for the softmax and maps to carry",
-                type_name(slot_), type_name(result));
-    const Var maps = result.cast<Var>();
-    EA_CHECK(maps.shape() == scores.shape() && maps.dtype() == scores.dtype(),
-             "evolve", "{}.step returned {} {}, expected the scores' {} {}",
-             type_name(slot_), maps.dtype(), maps.shape(), scores.dtype(),
-             scores.shape());
-    return maps;
-  }
+// A module of its own for tests and experiments with a single layer.
+std::unique_ptr<Attention> make_attention(
+    const py::dict& spec, Whole<"Attention: hidden_size"> hidden_size,
+    Whole<"Attention: num_heads"> heads, const py::object& memory_size,
+    const py::object& key_width, const py::object& value_width, double dropout,
+    int layer, int num_layers, const std::string& dtype) {
+  const auto or_else = [](const py::object& given, const char* name,
+                          std::int64_t otherwise) {
+    return given.is_none() ? otherwise : whole_number(given, name);
+  };
+  AttentionConfig c;
+  c.query_size = hidden_size.value;
+  c.memory_size =
+      or_else(memory_size, "Attention: memory_size", hidden_size.value);
+  c.heads = heads.value;
+  EA_CHECK_AS(
+      ConfigError, c.query_size > 0 && c.memory_size > 0 && c.heads > 0,
+      "attention",
+      "hidden_size {}, memory_size {} and num_heads {} must be positive",
+      c.query_size, c.memory_size, c.heads);
+  c.head_key_width =
+      or_else(key_width, "Attention: head_key_width", c.query_size / c.heads);
+  c.head_value_width = or_else(value_width, "Attention: head_value_width",
+                               c.query_size / c.heads);
+  EA_CHECK_AS(ConfigError, c.head_key_width > 0 && c.head_value_width > 0,
+              "attention",
+              "a head has keys of width {} and values of width {}; expected "
+              "positive widths (hidden_size {}, num_heads {})",
+              c.head_key_width, c.head_value_width, c.query_size, c.heads);
+  c.dropout = dropout;
+  c.layer = layer;
+  c.num_layers = num_layers;
+  c.dtype = parse_dtype(dtype);
+  c.init = AffineInit::uniform(c.query_size);
+  EA_CHECK_AS(ConfigError, is_floating(c.dtype), "attention",
+              "dtype must be float32, bfloat16 or float64, got {}", dtype);
+  auto made = std::make_unique<Attention>(c, spec_of_python(spec));
+  made->allocate();
+  return made;
+}
 
-  py::object slot_;
-  std::int64_t heads_;
-  std::vector<std::string> names_;
-  std::vector<Var> parameters_;
-};
+AttentionOutput run_attention(Attention& self, const Var& queries,
+                              const std::shared_ptr<Packing>& query_packing,
+                              const std::optional<Var>& memory,
+                              const std::shared_ptr<Packing>& memory_packing,
+                              const Carry* previous) {
+  const Tokens asking{queries, query_packing};
+  const Tokens answering{
+      memory ? *memory : queries,
+      memory_packing ? PackingPtr(memory_packing) : PackingPtr(query_packing)};
+  const py::gil_scoped_release release;
+  return self.forward(asking, answering, previous ? *previous : Carry(),
+                      AttentionWanted());
+}
+
+void bind_layer(py::module_& m) {
+  py::class_<Carry>(m, "Carry", "Maps on their way to the next layer.")
+      .def_readonly("maps", &Carry::maps, "Flat maps.")
+      .def_property_readonly(
+          "packing",
+          [](const Carry& self) {
+            return std::const_pointer_cast<Packing>(self.packing);
+          },
+          "How the maps lie.");
+  py::class_<AttentionOutput>(m, "AttentionOutput",
+                              "What an attention layer returns.")
+      .def_readonly("context", &AttentionOutput::context,
+                    "[query tokens, heads * head_value_width]")
+      .def_readonly("carry", &AttentionOutput::carry,
+                    "Maps for the next layer.")
+      .def_readonly("probabilities", &AttentionOutput::probabilities,
+                    "Flat maps after the softmax, before dropout.");
+  py::class_<Attention, Module>(
+      m, "Attention",
+      "One attention layer over packed sequences, without an output "
+      "projection; "
+      "its parameters are zero until initialize() or loading.")
+      .def(py::init(&make_attention), py::arg("spec"), py::arg("hidden_size"),
+           py::arg("num_heads"), py::arg("memory_size") = py::none(),
+           py::arg("head_key_width") = py::none(),
+           py::arg("head_value_width") = py::none(), py::arg("dropout") = 0.0,
+           py::arg("layer") = 0, py::arg("num_layers") = 1,
+           py::arg("dtype") = "float32")
+      .def("forward", &run_attention, py::arg("queries"), py::arg("packing"),
+           py::arg("memory") = py::none(), py::arg("memory_packing") = nullptr,
+           py::arg("previous") = nullptr,
+           "Attends from packed rows [total, hidden_size] over themselves, or "
+           "over `memory` with its own packing; `previous` is the carry of the "
+           "layer before.");
+}
 
 }  // namespace
 
-EvolveMaker evolve_from_python(const py::object& slot) {
-  return [slot](const EvolveSite& site) -> std::unique_ptr<Evolve> {
-    return std::make_unique<PythonEvolve>(slot, site);
-  };
+AttentionSpecs specs_of_python(const py::object& attention) {
+  AttentionSpecs specs;
+  if (attention.is_none()) return {AttentionSpec()};
+  if (!py::isinstance<py::list>(attention)) return {spec_of_python(attention)};
+  for (const py::handle& each : py::reinterpret_borrow<py::list>(attention)) {
+    specs.push_back(spec_of_python(each));
+  }
+  return specs;
 }
 
 Options options_of(const py::dict& dict) {
@@ -149,13 +204,20 @@ Options options_of(const py::dict& dict) {
 void bind_attention(py::module_& m) {
   m.def(
       "check_attention",
-      [](const py::dict& options) {
-        make_evolve(options_of(options), EvolveSite{1, 2, 1, DType::f32});
+      [](const py::dict& spec) {
+        SlotSite site;  // the last layer of a chain, where all slots are used
+        site.layer = 2;
+        site.num_layers = 3;
+        make_slots(spec_of_python(spec), site);
       },
-      py::arg("options"),
-      "Throws ConfigError unless the options name a kind and suit it.");
+      py::arg("spec"),
+      "Throws ConfigError unless every slot names a kind and suits it, and the "
+      "slots can stand together.");
   m.def("attention_kinds", &kinds,
-        "Returns the evolve kinds of the core with their options.");
+        "Returns the kinds of each slot of the core with their options.");
 }
+
+// After the modules: the layer is one.
+void bind_attention_layer(py::module_& m) { bind_layer(m); }
 
 }  // namespace ea

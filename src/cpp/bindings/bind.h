@@ -15,16 +15,15 @@ void bind_runtime(py::module_& m);
 void bind_devices(py::module_& m);
 void bind_tensor(py::module_& m);
 void bind_ops(py::module_& m);
-// Called by bind_ops; the first with the module of the ops.
+// Called by bind_ops, with the module of the ops.
+void bind_map_ops(py::module_& ops);
 void bind_sequence_ops(py::module_& ops);
-void bind_random_shift(py::module_& m);
 void bind_attention(py::module_& m);
+void bind_attention_layer(py::module_& m);
 // Before bind_models: models are modules.
 void bind_modules(py::module_& m);
 void bind_models(py::module_& m);
-void bind_series_models(py::module_& m);
 void bind_optim(py::module_& m);
 void bind_communicator(py::module_& m);
-void bind_step_graph(py::module_& m);
 
 }  // namespace ea

@@ -85,11 +85,10 @@ struct Exported {
   ~Exported() {
     const Device device = tensor.device();
     if (device.is_cpu() || stream == kNoStream) return;
-    // A device that fails says so at its next use.
-    device_backend(device).after_recording(
-        device.index, [device, queue = stream] {
-          device_backend(device).follow(device.index, queue);
-        });
+    try {
+      device_backend(device).follow(device.index, stream);
+    } catch (const Error&) {  // a device that fails says so at its next use
+    }
   }
 };
 
@@ -216,11 +215,9 @@ Tensor from_dlpack(const py::object& object) {
   auto release = [managed, device] {
     if (managed->deleter == nullptr || Py_IsInitialized() == 0) return;
     // Its owner may use the memory at once, on a queue that we do not know.
-    device_backend(device).after_recording(device.index, [managed, device] {
-      if (!device.is_cpu()) synchronize(device);
-      const py::gil_scoped_acquire gil;
-      managed->deleter(managed);
-    });
+    if (!device.is_cpu()) synchronize(device);
+    const py::gil_scoped_acquire gil;
+    managed->deleter(managed);
   };
   const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
   auto storage = std::make_shared<Storage>(

@@ -31,6 +31,14 @@ py::list named_parameters(const Module& module) {
   return all;
 }
 
+py::list additions(const Module& module) {
+  py::list names;
+  for (const Module::Parameter& p : module.parameters()) {
+    if (p.addition) names.append(p.name);
+  }
+  return names;
+}
+
 py::list named_buffers(const Module& module) {
   py::list all;
   for (const Module::Buffer& b : module.buffers()) {
@@ -47,7 +55,9 @@ std::unique_ptr<BatchNorm> make_batch_norm(
   const DType type = parse_dtype(dtype);
   EA_CHECK_AS(ConfigError, is_floating(type), "BatchNorm",
               "dtype must be float32, bfloat16 or float64, got {}", dtype);
-  return std::make_unique<BatchNorm>(channels.value, type, momentum, eps);
+  auto made = std::make_unique<BatchNorm>(channels.value, type, momentum, eps);
+  made->allocate();
+  return made;
 }
 
 }  // namespace
@@ -57,6 +67,12 @@ void bind_modules(py::module_& m) {
       .def("named_parameters", &named_parameters)
       .def("named_buffers", &named_buffers,
            "State that is saved with the parameters, but not optimized.")
+      .def("additions", &additions,
+           "Names of the parameters that the slots of attention add to the "
+           "plain "
+           "model: a checkpoint of that lacks them.")
+      .def("allocate", &Module::allocate, Release(),
+           "Gives memory to parameters and buffers that have none yet.")
       .def("initialize", &initialize_parameters, py::arg("names"), Release(),
            "Draws initial values for the named parameters.")
       .def("train", &Module::train, py::arg("mode") = true)

@@ -20,9 +20,8 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_ops(m);
   ea::bind_attention(m);
   ea::bind_modules(m);
+  ea::bind_attention_layer(m);
   ea::bind_models(m);
-  ea::bind_series_models(m);
   ea::bind_optim(m);
   ea::bind_communicator(m);
-  ea::bind_step_graph(m);
 }

@@ -169,6 +169,13 @@ Tensor from_python(const py::handle& object, DType dtype) {
 
 Var var_of(const py::handle& object) { return Var(from_python(object)); }
 
+Var operand_of(const py::handle& object, const Var& beside) {
+  if (py::isinstance<Var>(object)) return object.cast<Var>();
+  const Tensor values = from_python(object, beside.dtype());
+  const py::gil_scoped_release release;
+  return Var(to_device(values, beside.device()));
+}
+
 Tensor optional_integers(const py::handle& object, const char* name) {
   if (object.is_none()) return {};
   Tensor t;

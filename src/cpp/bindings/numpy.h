@@ -34,7 +34,12 @@ Tensor from_dlpack(const py::object& object);
 // that throws, so that no call answers with a list of C++ signatures.
 Var var_of(const py::handle& object);
 
+// The other operand of an operator: a tensor, or a number or array in this
+// tensor's dtype and on its device.
+Var operand_of(const py::handle& object, const Var& beside);
+
 void bind_gradients(py::class_<Var>& tensor);
+void bind_ufuncs(py::class_<Var>& tensor);
 
 DType dtype_of_python(const py::handle& dtype);  // "float32", np.float32, ...
 py::dtype numpy_dtype(DType dtype);

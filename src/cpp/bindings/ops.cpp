@@ -18,6 +18,7 @@
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
 #include "ops/softmax.h"
+#include "ops/unpack_maps.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -168,6 +169,8 @@ void bind_layers(py::module_& m) {
         Release(), "mean squared error");
 }
 
+constexpr std::array<std::int64_t, 2> kNoShift{0, 0};
+
 void bind_maps(py::module_& m) {
   m.def("attention_scores", &attention_scores, py::arg("q"), py::arg("k"),
         py::arg("packing").none(false), py::arg("scale"), Release(),
@@ -183,24 +186,35 @@ void bind_maps(py::module_& m) {
       py::arg("x"), py::arg("packing").none(false), py::arg("scale") = 1.0,
       py::arg("key_mask") = py::none(), Release(),
       "softmax over the keys of maps; key_mask uint8 (total keys,)");
-  m.def("map_conv", &map_conv, py::arg("x"), py::arg("weight"), py::arg("bias"),
-        py::arg("packing").none(false), Release(),
-        "k x k convolution of maps, heads as channels");
+  m.def(
+      "map_conv",
+      [](const Var& x, const Var& weight, const Var& bias,
+         const PackingPtr& packing, const std::array<std::int64_t, 2>& shift) {
+        return map_conv(x, weight, bias, packing, {shift[0], shift[1]});
+      },
+      py::arg("x"), py::arg("weight"), py::arg("bias"),
+      py::arg("packing").none(false), py::arg("shift") = kNoShift, Release(),
+      "k x k convolution of maps, heads as channels; the result is moved by "
+      "shift = (down, right)");
   const auto with = [](auto fn) {
     return [fn](const OptionalVar& previous, const Var& scores,
                 const OptionalVar& weight, const OptionalVar& bias,
-                const std::array<double, 5>& c, const PackingPtr& packing) {
+                const std::array<double, 5>& c, const PackingPtr& packing,
+                const std::array<std::int64_t, 2>& shift) {
       return fn(or_none(previous), scores, or_none(weight), or_none(bias),
-                EvolveCoefficients{c[0], c[1], c[2], c[3], c[4]}, packing);
+                EvolveCoefficients{c[0], c[1], c[2], c[3], c[4]}, packing,
+                MapShift{shift[0], shift[1]});
     };
   };
   m.def("evolve", with(evolve), py::arg("previous"), py::arg("scores"),
         py::arg("weight"), py::arg("bias"), py::arg("coefficients"),
-        py::arg("packing").none(false), Release(),
-        "p M + s S + w ReLU(Conv(a M + b S)), coefficients (a, b, p, s, w)");
+        py::arg("packing").none(false), py::arg("shift") = kNoShift, Release(),
+        "p M + s S + w ReLU(Conv(a M + b S)), coefficients (a, b, p, s, w); "
+        "the convolution's result is moved by shift = (down, right)");
   m.def("evolve_composite", with(evolve_composite), py::arg("previous"),
         py::arg("scores"), py::arg("weight"), py::arg("bias"),
-        py::arg("coefficients"), py::arg("packing").none(false), Release(),
+        py::arg("coefficients"), py::arg("packing").none(false),
+        py::arg("shift") = kNoShift, Release(),
         "evolve() spelled out in other ops");
 }
 
@@ -210,14 +224,18 @@ void bind_fused_attention(py::module_& m) {
       [](const Var& q, const Var& k, const Var& v, const OptionalVar& previous,
          const OptionalVar& weight, const OptionalVar& bias,
          const std::array<double, 5>& c, const PackingPtr& packing,
-         double scale, double softmax_scale, double dropout, bool carry) {
+         double scale, double softmax_scale, double dropout, bool carry,
+         const std::array<std::int64_t, 2>& shift,
+         const OptionalVar& score_bias) {
         const FusedAttentionOutput out = fused_attention(
             q, k, v, or_none(previous), or_none(weight), or_none(bias), packing,
             {{c[0], c[1], c[2], c[3], c[4]},
              scale,
              softmax_scale,
              dropout,
-             carry});
+             carry,
+             {shift[0], shift[1]},
+             or_none(score_bias)});
         return std::pair(out.context, out.carry.defined()
                                           ? OptionalVar(out.carry)
                                           : OptionalVar());
@@ -226,9 +244,11 @@ void bind_fused_attention(py::module_& m) {
       py::arg("weight"), py::arg("bias"), py::arg("coefficients"),
       py::arg("packing").none(false), py::arg("scale"),
       py::arg("softmax_scale") = 1.0, py::arg("dropout") = 0.0,
-      py::arg("carry") = true, Release(),
-      "context (tokens, heads d) and carried maps: attention_scores, evolve, "
-      "map_softmax, dropout and attention_context in one op");
+      py::arg("carry") = true, py::arg("shift") = kNoShift,
+      py::arg("score_bias") = py::none(), Release(),
+      "context (tokens, heads d) and carried maps: attention_scores, add (of "
+      "score_bias), evolve, map_softmax, dropout and attention_context in one "
+      "op");
 }
 
 std::vector<std::int64_t> offsets_of(const py::object& object) {
@@ -237,19 +257,28 @@ std::vector<std::int64_t> offsets_of(const py::object& object) {
   return {values, values + t.numel()};
 }
 
+std::shared_ptr<Packing> make_packing(Whole<"Packing: num_heads"> heads,
+                                      const py::object& q, const py::object& k,
+                                      bool causal, const OptionalVar& mask) {
+  PackingPtr made = std::make_shared<const Packing>(
+      heads.value, offsets_of(q), offsets_of(k.is_none() ? q : k));
+  if (causal) made = Packing::causal(made);
+  if (mask) made = Packing::masked(made, mask->data());
+  return std::const_pointer_cast<Packing>(made);
+}
+
 void bind_packing(py::module_& m) {
   py::class_<Packing, std::shared_ptr<Packing>>(
       m, "Packing",
       "Where the sequences of a packed batch and their attention maps lie.")
-      .def(py::init([](Whole<"Packing: num_heads"> heads, const py::object& q,
-                       const py::object& k) {
-             return std::make_shared<Packing>(heads.value, offsets_of(q),
-                                              offsets_of(k.is_none() ? q : k));
-           }),
-           py::arg("num_heads"), py::arg("offsets"),
-           py::arg("key_offsets") = py::none())
+      .def(py::init(&make_packing), py::arg("num_heads"), py::arg("offsets"),
+           py::arg("key_offsets") = py::none(), py::arg("causal") = false,
+           py::arg("key_mask") = py::none(),
+           "causal: row i sees keys up to i + keys - queries; key_mask: uint8 "
+           "(total keys,), keys with 0 are seen by no row.")
       .def_property_readonly("num_heads", &Packing::heads)
       .def_property_readonly("num_sequences", &Packing::sequences)
+      .def_property_readonly("causal", &Packing::is_causal)
       .def_property_readonly("map_elements", &Packing::map_elements)
       .def_property_readonly("offsets",
                              [](const Packing& p) { return p.q_offsets(); })
@@ -257,12 +286,8 @@ void bind_packing(py::module_& m) {
                              [](const Packing& p) { return p.k_offsets(); })
       .def(
           "pad",
-          [](const Packing& self, const Var& maps) {
-            const Shape shape{self.sequences(), self.heads(),
-                              self.longest_query(), self.longest_key()};
-            const Tensor index = from_values(self.padded_map_index());
-            return reshape(gather_rows(reshape(maps, {maps.numel(), 1}), index),
-                           shape);
+          [](const PackingPtr& self, const Var& maps) {
+            return unpack_maps(maps, self);
           },
           py::arg("maps"), Release(),
           "Flat maps as [sequences, heads, queries, keys], zeros outside.");
@@ -272,12 +297,12 @@ void bind_packing(py::module_& m) {
 
 void bind_ops(py::module_& m) {
   bind_packing(m);
-  bind_random_shift(m);
   py::module_ ops = m.def_submodule("ops", "Differentiable functions.");
   bind_pointwise(ops);
   bind_shape(ops);
   bind_layers(ops);
   bind_maps(ops);
+  bind_map_ops(ops);
   bind_fused_attention(ops);
   bind_sequence_ops(ops);
   m.def("op_names", [ops] {

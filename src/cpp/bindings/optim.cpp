@@ -10,6 +10,7 @@
 #include "bindings/numpy.h"
 #include "optim/clip.h"
 #include "optim/radam.h"
+#include "optim/sgd.h"
 #include "optim/step_log.h"
 #include "runtime/check.h"
 
@@ -63,42 +64,31 @@ struct GroupedRAdam : Grouped {
                 std::move(numbers), lr, weight_decay) {}
 };
 
+struct GroupedSGD : Grouped {
+  GroupedSGD(std::vector<Var> params, double lr, double momentum, bool nesterov,
+             double weight_decay, bool decoupled, std::vector<int> numbers)
+      : Grouped(std::make_unique<SGDOptimizer>(std::move(params), momentum,
+                                               nesterov, decoupled),
+                std::move(numbers), lr, weight_decay) {}
+};
+
 py::dict state_dict(Grouped& self) {
-  self.optimizer->make_state();
   py::dict state;
   state["step"] = self.optimizer->steps_done();
-  std::size_t i = 0;
-  for (const MomentOptimizer::Slot& slot : self.optimizer->slots()) {
-    const std::string number = "." + std::to_string(i++);
-    state[py::str("exp_avg" + number)] = Var(slot.exp_avg);
-    state[py::str("exp_avg_sq" + number)] = Var(slot.exp_avg_sq);
-    if (slot.master.defined()) {
-      state[py::str("master" + number)] = Var(slot.master);
-    }
+  for (const auto& [name, tensor] : self.optimizer->state()) {
+    state[py::str(name)] = Var(tensor);
   }
   return state;
-}
-
-void restore(const char* optimizer, const py::dict& state,
-             const std::string& name, const Tensor& to) {
-  EA_CHECK_AS(InputError, state.contains(name.c_str()), optimizer,
-              "the saved state has no '{}'", name);
-  copy_into(from_python(state[name.c_str()], to.dtype()), to);
 }
 
 void load_state_dict(Grouped& self, const py::dict& state) {
   const char* name = self.optimizer->name();
   EA_CHECK_AS(InputError, state.contains("step"), name,
               "the saved state has no 'step'");
-  self.optimizer->make_state();
-  std::size_t i = 0;
-  for (const MomentOptimizer::Slot& slot : self.optimizer->slots()) {
-    const std::string number = "." + std::to_string(i++);
-    restore(name, state, "exp_avg" + number, slot.exp_avg);
-    restore(name, state, "exp_avg_sq" + number, slot.exp_avg_sq);
-    if (slot.master.defined()) {
-      restore(name, state, "master" + number, slot.master);
-    }
+  for (const auto& [own, tensor] : self.optimizer->state()) {
+    EA_CHECK_AS(InputError, state.contains(own.c_str()), name,
+                "the saved state has no '{}'", own);
+    copy_into(from_python(state[own.c_str()], tensor.dtype()), tensor);
   }
   self.optimizer->set_steps_done(state["step"].cast<std::int64_t>());
 }
@@ -119,22 +109,13 @@ void bind_step_log(py::module_& m) {
            "Forgets the losses of the step that is under way.")
       .def(
           "finish",
-          [](StepLog& self, const std::vector<Var>& params, double max_norm,
-             bool keep) {
-            const Var scale(self.finish(params, max_norm));
-            if (keep) self.keep();
-            return scale;
+          [](StepLog& self, const std::vector<Var>& params, double max_norm) {
+            return Var(self.finish(params, max_norm));
           },
-          py::arg("params"), py::arg("max_norm"), py::arg("keep") = true,
-          Release(),
+          py::arg("params"), py::arg("max_norm"), Release(),
           "Ends the step: returns the factor, one number on the device, that "
           "clips its gradients to max_norm (0: not at all); NaN from a step "
-          "that is not finite until the next look(). It lies at one address, "
-          "and holds until the next finish(). Without keep, keep() is called "
-          "for itself.")
-      .def("keep", &StepLog::keep, Release(),
-           "Puts down what the step came to that was finished, by finish() or "
-           "by a recording of one.")
+          "that is not finite until the next look().")
       .def_property_readonly("steps", &StepLog::steps)
       .def_property_readonly_static(
           "capacity", [](const py::object&) { return StepLog::kRows; })
@@ -160,33 +141,24 @@ void bind_step_log(py::module_& m) {
 
 void bind_optim(py::module_& m) {
   py::class_<Grouped>(m, "MomentOptimizer",
-                      "What AdamW and RAdam share: one rate and decay a group.")
+                      "What the optimizers share: one rate and decay a group.")
       .def("set_group", &Grouped::set_group, py::arg("group"), py::arg("lr"),
            py::arg("weight_decay"))
       .def(
           "step",
-          [](Grouped& self, double grad_scale, const std::optional<Var>& scale,
-             bool prepared) {
-            self.optimizer->step(grad_scale, scale ? scale->data() : Tensor(),
-                                 prepared);
+          [](Grouped& self, double grad_scale,
+             const std::optional<Var>& scale) {
+            self.optimizer->step(grad_scale, scale ? scale->data() : Tensor());
           },
-          py::arg("grad_scale") = 1.0, py::arg("scale") = py::none(),
-          py::arg("prepared") = false, Release(),
-          "With prepared, the numbers of the step are read on the device.")
-      .def(
-          "prepare_numbers",
-          [](Grouped& self) { self.optimizer->prepare_numbers(); }, Release(),
-          "Puts what rates, decays and the number of the next step come to on "
-          "the device, at one address.")
-      .def(
-          "count_step", [](Grouped& self) { self.optimizer->count_step(); },
-          "The step whose numbers are prepared is done by a recording.")
+          py::arg("grad_scale") = 1.0, py::arg("scale") = py::none(), Release())
       .def(
           "zero_grad", [](Grouped& self) { self.optimizer->zero_grad(); },
           Release())
-      .def("state_dict", &state_dict,
-           "step, and per parameter i exp_avg.i, exp_avg_sq.i and, for "
-           "bfloat16, master.i: the tensors themselves.")
+      .def(
+          "state_dict", &state_dict,
+          "step, and per parameter i that is not frozen its moments (exp_avg.i "
+          "and exp_avg_sq.i, or SGD's momentum_buffer.i) and, for bfloat16, "
+          "master.i: the tensors themselves.")
       .def("load_state_dict", &load_state_dict, py::arg("state"));
   using Betas = std::pair<double, double>;
   using Numbers = std::vector<int>;
@@ -201,6 +173,13 @@ void bind_optim(py::module_& m) {
                     bool>(),
            py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
            py::arg("weight_decay"), py::arg("groups"), py::arg("decoupled"));
+  py::class_<GroupedSGD, Grouped>(m, "SGD",
+                                  "SGD with one rate and decay a group.")
+      .def(py::init<std::vector<Var>, double, double, bool, double, bool,
+                    Numbers>(),
+           py::arg("params"), py::arg("lr"), py::arg("momentum"),
+           py::arg("nesterov"), py::arg("weight_decay"), py::arg("decoupled"),
+           py::arg("groups"));
   bind_step_log(m);
   m.def("clip_grad_norm", &clip_grad_norm, py::arg("params"),
         py::arg("max_norm"), Release(),

@@ -78,27 +78,20 @@ Var to(const Var& self, const py::args& targets, const py::object& dtype,
   return to_device(type.is_none() ? self : cast(self, wanted), where);
 }
 
-// The other operand: a tensor, or a number or array in this one's dtype and on
-// its device.
-Var operand(const py::object& other, const Var& self) {
-  if (py::isinstance<Var>(other)) return other.cast<Var>();
-  const Tensor values = from_python(other, self.dtype());
-  const py::gil_scoped_release release;
-  return Var(to_device(values, self.device()));
-}
-
 using BinaryFn = Var (*)(const Var&, const Var&);
+
+Var product(const Var& a, const Var& b) { return matmul(a, b); }
 
 template <BinaryFn Fn>
 Var forward_op(const Var& self, const py::object& other) {
-  const Var rhs = operand(other, self);
+  const Var rhs = operand_of(other, self);
   const py::gil_scoped_release release;
   return Fn(self, rhs);
 }
 
 template <BinaryFn Fn>
 Var reflected_op(const Var& self, const py::object& other) {
-  const Var lhs = operand(other, self);
+  const Var lhs = operand_of(other, self);
   const py::gil_scoped_release release;
   return Fn(lhs, self);
 }
@@ -209,9 +202,8 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__truediv__", &forward_op<div>, py::is_operator())
       .def("__rtruediv__", &reflected_op<div>, py::is_operator())
       .def("__neg__", [](const Var& self) { return scale(self, -1.0); })
-      .def(
-          "__matmul__", [](const Var& a, const Var& b) { return matmul(a, b); },
-          py::is_operator(), py::call_guard<py::gil_scoped_release>())
+      .def("__matmul__", &forward_op<product>, py::is_operator())
+      .def("__rmatmul__", &reflected_op<product>, py::is_operator())
       .def(
           "sum",
           [](const Var& self, AxisArgument axis, bool keepdims) {
@@ -297,6 +289,7 @@ void bind_tensor(py::module_& m) {
   bind_gradients(c);
   bind_arithmetic(c);
   bind_interchange(c);
+  bind_ufuncs(c);
   m.def(
       "from_dlpack",
       [](const py::object& object) { return Var(from_dlpack(object)); },

@@ -1,0 +1,89 @@
+// NumPy's ufuncs on tensors: operators keep the gradient, others may not lose
+// it.
+#include <string>
+#include <string_view>
+
+#include "autograd/grad_mode.h"
+#include "bindings/numpy.h"
+#include "ops/arithmetic.h"
+#include "ops/linear.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+using BinaryFn = Var (*)(const Var&, const Var&);
+
+// The operator that a ufunc stands for: `array + tensor` is np.add's call.
+BinaryFn operator_of(std::string_view ufunc) {
+  if (ufunc == "add") return &add;
+  if (ufunc == "subtract") return &sub;
+  if (ufunc == "multiply") return &mul;
+  if (ufunc == "divide" || ufunc == "true_divide") return &div;
+  if (ufunc == "matmul") {
+    return [](const Var& a, const Var& b) { return matmul(a, b); };
+  }
+  return nullptr;
+}
+
+// Comparisons, isfinite and the like: there is no gradient that could be lost.
+bool gives_booleans(const py::object& ufunc) {
+  for (const py::handle type : ufunc.attr("types")) {
+    const auto signature = type.cast<std::string>();  // "dd->?"
+    if (signature.find('O') != std::string::npos) continue;
+    if (signature.back() != '?') return false;
+  }
+  return true;
+}
+
+// NumPy calls this for every ufunc with a tensor among its arguments.
+py::object array_ufunc(const Var& self, const py::object& ufunc,
+                       const std::string& method, const py::args& inputs,
+                       const py::kwargs& options) {
+  const auto name = ufunc.attr("__name__").cast<std::string>();
+  const BinaryFn fn = operator_of(name);
+  if (fn != nullptr && method == "__call__" && options.empty() &&
+      is_floating(self.dtype())) {
+    const Var a = operand_of(inputs[0], self);
+    const Var b = operand_of(inputs[1], self);
+    Var result;
+    {
+      const py::gil_scoped_release release;
+      result = fn(a, b);
+    }
+    return py::cast(result);
+  }
+  const bool loses = grad_enabled() && !gives_booleans(ufunc);
+  py::tuple arrays(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    arrays[i] = inputs[i];
+    if (!py::isinstance<Var>(inputs[i])) continue;
+    const Var t = inputs[i].cast<Var>();
+    EA_CHECK_AS(InputError, !loses || !t.requires_grad(), "tensor",
+                "np.{} would lose the gradient of a tensor; expected one "
+                "without: use ea.functional or the tensor's own operators, or "
+                "pass .detach() or .numpy(); for a += t write a = a + t",
+                name);
+    arrays[i] = to_numpy(t.data());
+  }
+  if (options.contains("out")) {
+    for (const py::handle out : options["out"]) {
+      EA_CHECK_AS(InputError, !py::isinstance<Var>(out), "tensor",
+                  "out of np.{} is a tensor, expected an array; use .copy_()",
+                  name);
+    }
+  }
+  return ufunc.attr(method.c_str())(*arrays, **options);
+}
+
+}  // namespace
+
+void bind_ufuncs(py::class_<Var>& tensor) {
+  tensor.def("__array_ufunc__", &array_ufunc, py::arg("ufunc"),
+             py::arg("method"),
+             "What NumPy's functions and arrays on the left of an operator "
+             "call: + - * / @ give a tensor and keep the gradient.");
+}
+
+}  // namespace ea
