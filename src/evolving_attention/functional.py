@@ -114,36 +114,31 @@ def evolving_attention(
     batch, heads, n_q, width = q.shape
     n_k = k.shape[2]
     packing = Packing(
-        heads, np.arange(batch + 1) * n_q, key_offsets=np.arange(batch + 1) * n_k
+        heads,
+        np.arange(batch + 1) * n_q,
+        key_offsets=np.arange(batch + 1) * n_k,
+        key_mask=_key_mask(mask, (batch, n_k), q.device),
     )
-    maps = (batch, heads, n_q, n_k)
-    keys, cells = _masks(mask, maps, q.dtype)
     factor = 1 / math.sqrt(width) if scale is None else scale
     scores = ops.attention_scores(_tokens(q), _tokens(k), packing, factor)
-    if cells is not None:
-        scores = scores * cells
     logits = scores
     if prev is not None:
         logits = _evolve(_tensor(prev), scores, weight, bias, alpha, beta, packing)
-        if cells is not None:
-            logits = logits * cells
-    probabilities = ops.map_softmax(logits, packing, 1.0, keys)
+    probabilities = ops.map_softmax(logits, packing)
     context = ops.attention_context(probabilities, _tokens(v), packing)
     dense = context.reshape(batch, n_q, heads, width).transpose(1, 2)
-    return dense, logits.reshape(*maps)
+    return dense, logits.reshape(batch, heads, n_q, n_k)
 
 
-def _masks(
-    mask: Any, maps: tuple[int, ...], dtype: str
-) -> tuple[Tensor | None, Tensor | None]:
-    """What keys may be seen: uint8 per key, and 0 or 1 per cell of the flat maps."""
+def _key_mask(mask: Any, shape: tuple[int, int], device: str) -> Tensor | None:
+    """What keys may be seen: uint8 [B·S]."""
     if mask is None:
-        return None, None
+        return None
     seen = np.asarray(mask)
-    if seen.shape != (maps[0], maps[3]):
+    if seen.shape != shape:
         raise ShapeError(
-            f"evolving_attention: mask has shape {seen.shape}, expected "
-            f"{(maps[0], maps[3])}: one 0 or 1 for each key"
+            f"evolving_attention: mask has shape {seen.shape}, expected {shape}: one 0 "
+            "or 1 for each key"
         )
     odd = np.argwhere((seen != 0) & (seen != 1))
     if len(odd):
@@ -152,10 +147,7 @@ def _masks(
             f"evolving_attention: mask[{row}, {key}] = {seen[row, key]}, expected 1 "
             "for a key that may be seen or 0; it is no bias to be added"
         )
-    seen = seen.astype(bool)
-    dense = np.broadcast_to(seen[:, None, None, :], maps).reshape(-1)
-    cells = Tensor(dense.astype(np.float32), dtype=dtype)
-    return Tensor(seen.astype(np.uint8).reshape(-1)), cells
+    return Tensor(seen.astype(np.uint8).reshape(-1), device=device)
 
 
 def _evolve(

@@ -1,4 +1,4 @@
-"""Attention as configuration: evolve kinds as small objects, found in this folder."""
+"""Attention as configuration: kinds of each slot as small objects, in this folder."""
 
 from __future__ import annotations
 
@@ -6,17 +6,29 @@ import importlib
 import pkgutil
 
 from evolving_attention.attention.base import (
+    Bias,
     CustomEvolve,
     Evolve,
+    Scope,
+    Score,
     StepContext,
-    from_config,
     kinds,
     register,
 )
+from evolving_attention.attention.bias import NoBias, RelativePositions
+from evolving_attention.attention.custom import CustomBias, CustomScope, CustomScore
 from evolving_attention.attention.evolving import Evolving
 from evolving_attention.attention.evolving_released import EvolvingReleased
 from evolving_attention.attention.predictive import Predictive
 from evolving_attention.attention.residual import Residual
+from evolving_attention.attention.scope import Dense
+from evolving_attention.attention.score import (
+    Additive,
+    Concatenative,
+    Dot,
+    Multiplicative,
+)
+from evolving_attention.attention.spec import Spec, from_config
 from evolving_attention.attention.vanilla import Vanilla
 
 # A new file in this folder is a new kind: nothing else needs to be edited.
@@ -24,12 +36,26 @@ for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
 __all__ = [
+    "Additive",
+    "Bias",
+    "Concatenative",
+    "CustomBias",
     "CustomEvolve",
+    "CustomScope",
+    "CustomScore",
+    "Dense",
+    "Dot",
     "Evolve",
     "Evolving",
     "EvolvingReleased",
+    "Multiplicative",
+    "NoBias",
     "Predictive",
+    "RelativePositions",
     "Residual",
+    "Scope",
+    "Score",
+    "Spec",
     "StepContext",
     "Vanilla",
     "from_config",

@@ -1,8 +1,8 @@
-"""What an evolve kind is, from Python: a config object, or a new kind in one file.
+"""What fills a slot of the attention layer, from Python: a config object, or code.
 
-The four kinds of the core (``Vanilla``, ``Evolving``, ``Residual``, ``Predictive``) are
-small frozen dataclasses; their ranges are declared and checked in the core. A
-researcher's own kind derives from :class:`CustomEvolve` and computes with
+The kinds of the core (``Evolving``, ``Dot``, ``RelativePositions``, …) are small frozen
+dataclasses; their ranges are declared and checked in the core. A researcher's own kind
+derives from :class:`CustomEvolve` or another class of :mod:`.custom` and computes with
 :mod:`evolving_attention.functional`.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
@@ -18,39 +19,90 @@ import numpy as np
 
 from evolving_attention import _core
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import check_fields
 
-__all__ = ["CustomEvolve", "Evolve", "StepContext", "from_config", "kinds", "register"]
+__all__ = [
+    "Bias",
+    "CustomEvolve",
+    "Evolve",
+    "Scope",
+    "Score",
+    "Slot",
+    "StepContext",
+    "from_config",
+    "kinds",
+    "register",
+]
 
-_KINDS: dict[str, type[Evolve]] = {}
-_E = TypeVar("_E", bound="Evolve")
+_KINDS: dict[str, dict[str, type[Slot]]] = {}  # by slot, then by name
+_S = TypeVar("_S", bound="Slot")
+_DEFAULTS = {"score": "dot", "scope": "dense", "bias": "none", "evolve": "vanilla"}
+_EXAMPLES = {
+    "score": "ea.attention.Dot()",
+    "scope": "ea.attention.Dense(causal=True)",
+    "bias": "ea.attention.RelativePositions(max_distance=16)",
+    "evolve": "ea.attention.Evolving(alpha=0.1, beta=0.1)",
+}
 
 
-class Evolve:
-    """Base of the config objects: how maps of one layer change those of the next."""
+class Slot:
+    """Base of the config objects; its subclasses are the four slots."""
 
+    slot: ClassVar[str]
     kind: ClassVar[str]
 
     def to_dict(self) -> dict[str, Any]:
         """``{"kind": …, option: value, …}``, as it stands in config.json."""
         return {"kind": self.kind, **_fields_of(self)}
 
-    def core_slot(self) -> Any | None:
-        """None for the kinds of the core; the object itself when it has the step."""
-        return None
+    def to_core(self) -> Any:
+        """What the core makes the slot from: its options, or an object with methods."""
+        return {k: v for k, v in self.to_dict().items() if v is not None}
+
+
+class Score(Slot):
+    """How a query meets a key."""
+
+    slot = "score"
+
+
+class Scope(Slot):
+    """Which cells of a map exist, and how values are gathered from them."""
+
+    slot = "scope"
+
+
+class Bias(Slot):
+    """What is added to the scores before they evolve."""
+
+    slot = "bias"
+
+
+class Evolve(Slot):
+    """How maps of one layer change those of the next."""
+
+    slot = "evolve"
+
+    @property
+    def equals_vanilla(self) -> bool:
+        """Whether these options compute vanilla attention, in any model."""
+        return False
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """What :meth:`CustomEvolve.step` may know of where it stands.
+    """What a method of a slot may know of where it stands.
 
     Attributes:
         layer: index of the layer, from 0.
         num_layers: how many layers the model has.
         num_heads: attention heads.
-        packing: where sequences and maps lie; the ``packing`` argument of
+        packing: how the maps lie; the ``packing`` argument of
             ``ea.functional.map_conv`` and others.
         parameters: this layer's own parameters by name.
         training: whether the model is in training mode.
+        tokens: where the sequences of queries and keys lie: ``packing`` itself, unless
+            a scope lays its maps in another way.
     """
 
     layer: int
@@ -59,6 +111,7 @@ class StepContext:
     packing: _core.Packing
     parameters: Mapping[str, _core.Tensor]
     training: bool
+    tokens: _core.Packing | None = None
 
 
 class CustomEvolve(Evolve):
@@ -101,62 +154,87 @@ class CustomEvolve(Evolve):
             "context), which returns the maps under the softmax"
         )
 
-    def core_slot(self) -> Any:
+    def to_core(self) -> Any:
         return self
 
 
-def register(kind: str) -> Callable[[type[_E]], type[_E]]:
+def register(kind: str) -> Callable[[type[_S]], type[_S]]:
     """Class decorator: make a kind known by a name, for config.json and ``kind=``.
 
     Raises:
-        ConfigError: another class has the name.
+        ConfigError: another class has the name, or ``__init__`` takes options that are
+            no fields of a dataclass: config.json would not hold them.
     """
 
-    def put(cls: type[_E]) -> type[_E]:
-        held = _KINDS.get(kind)
+    def put(cls: type[_S]) -> type[_S]:
+        of_slot = _KINDS.setdefault(cls.slot, {})
+        held = of_slot.get(kind)
         if held is not None and held.__qualname__ != cls.__qualname__:
             raise ConfigError(
                 f"attention kind '{kind}' is already {held.__qualname__}; register "
                 f"{cls.__qualname__} under another name"
             )
+        if lost := _unsaved_options(cls):
+            raise ConfigError(
+                f"attention kind '{kind}': {cls.__qualname__}.__init__ takes "
+                f"{', '.join(lost)}, which config.json would not hold: a saved model "
+                "would load with the defaults; expected fields of a dataclass. Put "
+                "@dataclass(frozen=True) below the @register line, and in place of "
+                f"__init__ write `{lost[0]}: float = …` in the class"
+            )
         cls.kind = kind
-        _KINDS[kind] = cls
+        of_slot[kind] = cls
         return cls
 
     return put
 
 
-def kinds() -> dict[str, type[Evolve]]:
-    """All registered kinds by name."""
-    return dict(_KINDS)
+def kinds(slot: str = "evolve") -> dict[str, type[Slot]]:
+    """All registered kinds of a slot (score, scope, bias or evolve) by name.
+
+    Raises:
+        ConfigError: there is no such slot.
+    """
+    if slot not in _KINDS:
+        raise ConfigError(
+            f"attention has no slot {slot!r}; expected one of {', '.join(_KINDS)}"
+        )
+    return dict(_KINDS[slot])
 
 
-def from_config(value: Evolve | Mapping[str, Any] | str | None) -> Evolve:
-    """An evolve kind from an object, a dict ``{"kind": …}``, a name, or None (vanilla).
+def from_config(value: Any, base: type[Slot] = Evolve) -> Any:
+    """What fills a slot, from an object, a dict ``{"kind": …}``, a name, or None.
+
+    Args:
+        value: the object itself, its options, or the name of its kind; None is the
+            slot's default.
+        base: the class of the slot: Score, Scope, Bias or Evolve.
 
     Raises:
         ConfigError: the kind is not known, or an option is unknown or out of range.
     """
-    if isinstance(value, Evolve):
+    if isinstance(value, base):
         return value
+    known_kinds = _KINDS[base.slot]
     if value is None:
-        value = {"kind": "vanilla"}
+        value = {"kind": _DEFAULTS[base.slot]}
     if isinstance(value, str):
         value = {"kind": value}
     if not isinstance(value, Mapping):
         raise ConfigError(
             f"attention={value!r}: expected an object such as "
-            "ea.attention.Evolving(alpha=0.1, beta=0.1), a dict with 'kind', or a name"
+            f"{_EXAMPLES[base.slot]}, a dict with 'kind', or a name, for the slot "
+            f"{base.slot}"
         )
     options = dict(value)
     kind = options.pop("kind", None)
-    if kind not in _KINDS:
+    if kind not in known_kinds:
         raise ConfigError(
-            f"attention kind {kind!r} is not known{_meant(kind, _KINDS)}; expected one "
-            f"of {', '.join(sorted(_KINDS))}. A kind of your own is registered by "
-            "@ea.attention.register(name): import its module first"
+            f"{base.slot} kind {kind!r} is not known{_meant(kind, known_kinds)}; "
+            f"expected one of {', '.join(sorted(known_kinds))}. A kind of your own is "
+            "registered by @ea.attention.register(name): import its module first"
         )
-    cls = _KINDS[kind]
+    cls = known_kinds[kind]
     names = [f.name for f in dataclasses.fields(cls)] if _is_data(cls) else []
     unknown = [name for name in options if name not in names]
     if unknown:
@@ -177,22 +255,16 @@ def from_config(value: Evolve | Mapping[str, Any] | str | None) -> Evolve:
         raise ConfigError(f"attention kind '{kind}': {error}") from error
 
 
-def check_in_core(evolve: Evolve) -> None:
-    """Check an object of a core kind against the ranges the core declares."""
-    options = {k: v for k, v in evolve.to_dict().items() if v is not None}
-    for name, value in options.items():
-        if not isinstance(value, (bool, int, float, str)):
-            raise ConfigError(
-                f"attention.{evolve.kind}: {name}={value!r} is a "
-                f"{type(value).__name__}; expected a number, a flag or a string"
-            )
-    _core.check_attention(options)
+def check_in_core(slot: Slot) -> None:
+    """Check an object of a core kind: its types here, its ranges in the core."""
+    check_fields(slot)
+    _core.check_attention({slot.slot: Slot.to_core(slot)})
 
 
-def _fields_of(evolve: Evolve) -> dict[str, Any]:
-    if not _is_data(type(evolve)):
+def _fields_of(slot: Slot) -> dict[str, Any]:
+    if not _is_data(type(slot)):
         return {}
-    return dataclasses.asdict(evolve)  # type: ignore[call-overload]
+    return dataclasses.asdict(slot)  # type: ignore[call-overload]
 
 
 def _needed(cls: type) -> list[str]:
@@ -203,6 +275,15 @@ def _needed(cls: type) -> list[str]:
         for f in (dataclasses.fields(cls) if _is_data(cls) else ())
         if f.init and f.default is none and f.default_factory is none
     ]
+
+
+def _unsaved_options(cls: type) -> list[str]:
+    """What ``__init__`` takes beside the fields that are saved."""
+    if cls.__init__ is object.__init__:
+        return []
+    saved = [f.name for f in dataclasses.fields(cls)] if _is_data(cls) else []
+    _, *options = inspect.signature(cls.__init__).parameters.values()
+    return [option.name for option in options if option.name not in saved]
 
 
 def _meant(word: Any, known: Iterable[str]) -> str:

@@ -39,3 +39,8 @@ class EvolvingReleased(Evolve):
 
     def __post_init__(self) -> None:
         check_in_core(self)
+
+    @property
+    def equals_vanilla(self) -> bool:
+        """Whether these options compute vanilla attention: α = β = 0."""
+        return self.alpha == self.beta == 0

@@ -30,3 +30,8 @@ class Predictive(Evolve):
 
     def __post_init__(self) -> None:
         check_in_core(self)
+
+    @property
+    def equals_vanilla(self) -> bool:
+        """Whether these options compute vanilla attention: α = 0."""
+        return self.alpha == 0

@@ -16,3 +16,8 @@ class Vanilla(Evolve):
 
     Source: Vaswani et al., Attention Is All You Need, NeurIPS 2017.
     """
+
+    @property
+    def equals_vanilla(self) -> bool:
+        """Whether these options compute vanilla attention: always."""
+        return True

@@ -1,0 +1,47 @@
+"""Bias kinds: what is added to the scores before they evolve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from evolving_attention.attention.base import Bias, check_in_core, register
+
+__all__ = ["NoBias", "RelativePositions"]
+
+
+@register("none")
+@dataclass(frozen=True)
+class NoBias(Bias):
+    """Nothing is added."""
+
+    def to_core(self) -> Any:
+        """The core's slot stays empty."""
+        return None
+
+
+@register("relative")
+@dataclass(frozen=True)
+class RelativePositions(Bias):
+    """S_ij += q_i · r_{j−i} / √d, one table r for all heads of a layer.
+
+    Args:
+        max_distance: D; distances beyond −D … D count as the farthest.
+        values: whether the context also gets Σ_j P_ij r'_{j−i}, r' being a second
+            table.
+
+    Parameters: ``relative_positions`` [2D + 1, d], and with ``values``
+    ``relative_values`` [2D + 1, d_v].
+
+    Raises:
+        ConfigError: ``max_distance`` is out of its range.
+
+    Source: Shaw et al., Self-Attention with Relative Position Representations, NAACL
+    2018; inside the chain of evolving maps as in Wang et al., ICML 2021, Eq. 2.
+    """
+
+    max_distance: int
+    values: bool = False
+
+    def __post_init__(self) -> None:
+        check_in_core(self)

@@ -1,0 +1,134 @@
+"""What an attention layer is, slot by slot, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from evolving_attention import _core
+from evolving_attention.attention import base
+from evolving_attention.attention.base import Bias, Evolve, Scope, Score
+from evolving_attention.attention.bias import NoBias
+from evolving_attention.attention.scope import Dense
+from evolving_attention.attention.score import Dot
+from evolving_attention.attention.vanilla import Vanilla
+from evolving_attention.errors import ConfigError
+
+__all__ = ["Spec", "equals_vanilla", "from_config", "to_config", "to_core"]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One attention layer: S = score(Q, K) + bias; L = evolve(S, L'); P = softmax(L).
+
+    Args:
+        score: how a query meets a key; :class:`Dot` by default.
+        scope: which cells exist, and how values are gathered; :class:`Dense`.
+        bias: what is added to the scores before they evolve; nothing by default.
+        evolve: what the previous layer's map changes; :class:`Vanilla`.
+
+    Each is an object of this room, a dict ``{"kind": …, option: value}``, or a name.
+
+    Raises:
+        ConfigError: a slot cannot be used, or the slots cannot stand together: kernels
+            larger than 1 × 1 need a scope whose cells form a grid.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> spec = ea.attention.Spec(
+        ...     bias=ea.attention.RelativePositions(max_distance=16),
+        ...     evolve=ea.attention.Evolving(alpha=0.1, beta=0.1),
+        ... )
+        >>> config = ea.BertConfig(attention=spec)
+    """
+
+    score: Score = field(default_factory=Dot)
+    scope: Scope = field(default_factory=Dense)
+    bias: Bias = field(default_factory=NoBias)
+    evolve: Evolve = field(default_factory=Vanilla)
+
+    def __post_init__(self) -> None:
+        for slot, cls in _SLOTS.items():
+            made = base.from_config(getattr(self, slot), cls)
+            object.__setattr__(self, slot, made)
+        _core.check_attention(self.to_core())
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{"score": {"kind": …}, …}``, as it stands in config.json."""
+        return {slot: getattr(self, slot).to_dict() for slot in _SLOTS}
+
+    def to_core(self) -> dict[str, Any]:
+        """What the core makes layers from: options, and slots written in Python."""
+        return {slot: getattr(self, slot).to_core() for slot in _SLOTS}
+
+    @property
+    def equals_vanilla(self) -> bool:
+        """Whether this computes what BERT's own attention does, to the bit."""
+        plain = (self.score, self.scope, self.bias) == (Dot(), Dense(), NoBias())
+        return plain and self.evolve.equals_vanilla
+
+
+_SLOTS: dict[str, type] = {
+    "score": Score,
+    "scope": Scope,
+    "bias": Bias,
+    "evolve": Evolve,
+}
+
+
+def from_config(value: Any) -> Any:
+    """The ``attention`` of a config: an evolve kind, a spec, or a tuple of them.
+
+    Args:
+        value: an evolve kind or a spec; a dict with ``kind`` (an evolve kind) or with
+            slots; a name; None (vanilla); or a list of these, one for each layer.
+
+    Raises:
+        ConfigError: a kind is not known, an option is unknown or out of range, or slots
+            cannot stand together.
+    """
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if not value:
+            raise ConfigError(
+                "attention=[] names no layer; expected one entry for each layer"
+            )
+        return tuple(_single(each) for each in value)
+    return _single(value)
+
+
+def _single(value: Any) -> Any:
+    if isinstance(value, Mapping) and "kind" not in value:
+        known = [f.name for f in fields(Spec)]
+        unknown = [name for name in value if name not in known]
+        if unknown or not value:
+            raise ConfigError(
+                f"attention={dict(value)!r}: expected a dict with 'kind', or with some "
+                f"of the slots {', '.join(known)}"
+            )
+        value = Spec(**value)
+    if isinstance(value, Spec):
+        short = Spec(evolve=value.evolve)
+        return value.evolve if value == short else value
+    return base.from_config(value, Evolve)
+
+
+def to_config(attention: Any) -> Any:
+    """What config.json holds: a dict, or a list of dicts."""
+    if isinstance(attention, tuple):
+        return [each.to_dict() for each in attention]
+    return attention.to_dict()
+
+
+def to_core(attention: Any) -> Any:
+    """What the core makes layers from: a spec, or a list of specs."""
+    if isinstance(attention, tuple):
+        return [to_core(each) for each in attention]
+    made = attention.to_core()
+    return {"evolve": made} if isinstance(attention, Evolve) else made
+
+
+def equals_vanilla(attention: Any) -> bool:
+    """Whether an ``attention`` computes what BERT's own does, to the bit."""
+    each = attention if isinstance(attention, tuple) else (attention,)
+    return all(one.equals_vanilla for one in each)
