@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evolving_attention.interop.rules import NameTable, Tie
 
-__all__ = ["BERT", "EVOLVING", "OLD_NORM_NAMES", "POSITION_BUFFERS"]
+__all__ = ["BERT", "OLD_NORM_NAMES", "POSITION_BUFFERS"]
 
 # Layer norms were gamma and beta in conversions from TensorFlow.
 OLD_NORM_NAMES = (
@@ -12,8 +12,6 @@ OLD_NORM_NAMES = (
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
 )
 POSITION_BUFFERS = (r"(.+\.)?embeddings\.(position_ids|token_type_ids)",)
-# Parameters that only an evolving model has.
-EVOLVING = r"(.+\.)?layer\.\d+\.attention\.self\.evolving_conv\.(\d+\.)?(weight|bias)"
 
 BERT = NameTable(
     architecture="bert",
@@ -24,7 +22,7 @@ BERT = NameTable(
         Tie("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
         Tie("cls.predictions.decoder.bias", "cls.predictions.bias"),
     ),
-    allowed_new=(r"classifier\..+", r"(bert\.)?pooler\..+", EVOLVING),
+    allowed_new=(r"classifier\..+", r"(bert\.)?pooler\..+"),
     allowed_unexpected=(
         r"cls\.predictions\..+",
         r"cls\.seq_relationship\..+",

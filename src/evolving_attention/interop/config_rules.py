@@ -38,7 +38,7 @@ _INTEGERS: dict[str, tuple[int, int]] = {
     "intermediate_size": (1, 1_048_576),
     "max_position_embeddings": (1, 10_000_000),
     "type_vocab_size": (1, 10_000),
-    "num_labels": (1, 1_000_000),
+    "num_labels": (1, 100_000),  # their names are made and kept
 }
 _NUMBERS: dict[str, tuple[float, float]] = {
     "hidden_dropout_prob": (0.0, 1.0),
@@ -51,7 +51,8 @@ _COMMON = Rules(
     _INTEGERS,
     _NUMBERS,
     strings=("model_type", "hidden_act", "position_embedding_type", "problem_type"),
-    objects=("attention", "id2label", "label2id"),
+    flags=("add_pooling_layer",),
+    objects=("id2label", "label2id"),
 )
 
 
@@ -111,6 +112,9 @@ def check_config(config: dict[str, Any], source: str) -> None:
     def fail(key: str, expected: str) -> None:
         _fail(config, source, key, expected)
 
+    attention = config.get("attention")
+    if attention is not None and not isinstance(attention, (dict, list)):
+        fail("attention", "an object {...}, or a list of one for each layer")
     names = config.get("architectures")
     if names is not None and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)

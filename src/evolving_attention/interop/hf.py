@@ -11,6 +11,11 @@ import numpy as np
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.config_rules import check_config
+from evolving_attention.interop.evolving_mark import (
+    EVOLVING,
+    base_type,
+    is_marked,
+)
 from evolving_attention.interop.json_file import parse_object
 from evolving_attention.interop.limits import (
     MAX_CONFIG_BYTES,
@@ -47,7 +52,8 @@ _FORMATS: tuple[tuple[str, Reader, bool], ...] = (
     ("pytorch_model.bin", read_torch_bin, False),
     ("pytorch_model.bin.index.json", read_torch_bin, True),
 )
-WEIGHT_NAMES = tuple(name for name, _, _ in _FORMATS)
+_MARKED = tuple((EVOLVING + name, *rest) for name, *rest in _FORMATS[:2])
+WEIGHT_NAMES = tuple(name for name, *_ in (*_FORMATS, *_MARKED))
 
 
 @dataclass(frozen=True)
@@ -59,20 +65,24 @@ class CheckpointFolder:
         config: its config.json.
         tensors: name to array, as the files say; not yet matched with any model.
         files: names of the weight files that were read.
+        nbytes: how many bytes the weight files have.
     """
 
     path: Path
     config: dict[str, Any]
     tensors: dict[str, np.ndarray]
     files: tuple[str, ...]
+    nbytes: int
 
     @property
     def model_type(self) -> str | None:
         """``"bert"``, ``"roberta"``, …: from the config, else from the tensors' names.
 
+        Without the mark of :mod:`.evolving_mark`.
+
         Configs from before 2020 do not say it.
         """
-        said = self.config.get("model_type")
+        said = base_type(self.config)
         if isinstance(said, str):
             return said
         for prefix in ("bert", "roberta"):
@@ -106,8 +116,9 @@ def load_folder(path: str | Path) -> CheckpointFolder:
     """Read a model folder: config.json and weights.
 
     Weights are the first that is there of ``model.safetensors``, its index
-    ``model.safetensors.index.json`` with shards, ``pytorch_model.bin``, and its index.
-    Nothing outside of the folder is opened.
+    ``model.safetensors.index.json`` with shards, ``pytorch_model.bin``, and its index;
+    where the config is marked (:mod:`.evolving_mark`), ``evolving_model.safetensors``
+    and its index. Nothing outside of the folder is opened.
 
     Args:
         path: the folder; see :func:`~.resolve.resolve` for names.
@@ -121,24 +132,25 @@ def load_folder(path: str | Path) -> CheckpointFolder:
     if not root.is_dir():
         raise CheckpointError(f"{root}: is not a folder; expected a model folder")
     config = load_config(root)
-    for name, reader, is_index in _FORMATS:
+    formats = _MARKED if is_marked(config) else _FORMATS
+    for name, reader, is_index in formats:
         if not present(root, name):
             continue
         if is_index:
-            tensors, files = _load_shards(root, name, reader)
+            tensors, files, nbytes = _load_shards(root, name, reader)
         else:
             with open_inside(root, name) as file:
-                tensors, files = reader(file), (name,)
-        return CheckpointFolder(root, config, tensors, files)
+                tensors, files, nbytes = reader(file), (name,), file.size
+        return CheckpointFolder(root, config, tensors, files, nbytes)
     raise CheckpointError(
-        f"{root}: has no weights; looked for {', '.join(WEIGHT_NAMES)}. Download the "
-        "model's weights into this folder"
+        f"{root}: has no weights; looked for {', '.join(name for name, *_ in formats)}"
+        ". Download the model's weights into this folder"
     )
 
 
 def _load_shards(
     root: Path, index_name: str, reader: Reader
-) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+) -> tuple[dict[str, np.ndarray], tuple[str, ...], int]:
     """Read the shards an index lists; every tensor must be where the index says."""
     source = str(root / index_name)
     index = parse_object(
@@ -154,9 +166,11 @@ def _load_shards(
         plain = check_basename(file_name, source)
         by_file.setdefault(plain, []).append(check_tensor_name(name, source))
     tensors: dict[str, np.ndarray] = {}
+    nbytes = 0
     for file_name, names in by_file.items():
         with open_inside(root, file_name, source) as file:
             shard = reader(file)
+            nbytes += file.size
         for name in names:
             if name not in shard:
                 raise CheckpointError(
@@ -164,4 +178,4 @@ def _load_shards(
                     "tensor; get both files again"
                 )
             tensors[name] = shard[name]
-    return tensors, (index_name, *by_file)
+    return tensors, (index_name, *by_file), nbytes

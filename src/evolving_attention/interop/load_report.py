@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,11 +13,15 @@ import numpy as np
 from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.rules import NameTable, matches
 
-__all__ = ["LoadReport", "Mismatch", "match"]
+__all__ = ["LoadReport", "Mismatch", "check_growth", "match"]
 
 # With fewer of a model's parameters than this share in a file, the file is another's.
 _LEAST_SHARE = 0.5
 _SHOWN = 8
+# A model may always have 2^26 parameters (256 MB of float32), and above that four for
+# each byte of its weights: a config.json alone cannot ask for the machine's memory.
+_FREE_PARAMETERS = 1 << 26
+_PARAMETERS_PER_BYTE = 4
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,7 @@ def match(
     allowed_unexpected: Sequence[str] | None = None,
     strict: bool = True,
     source: str = "checkpoint",
+    sizes: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, np.ndarray], LoadReport]:
     """Assign tensors of a checkpoint to parameters of a model by a table of names.
 
@@ -114,6 +120,7 @@ def match(
         strict: raise for anything missing, left over or mismatched that is not allowed;
             otherwise only report it, and the model keeps its initial values there.
         source: where the checkpoint is, for messages.
+        sizes: options of the config that shapes come from, to name them in messages.
 
     Returns:
         Model's name to array, and the report.
@@ -136,7 +143,8 @@ def match(
         shape = tuple(expected[name])
         if array.shape != shape or not _is_float(array.dtype):
             text = f"{array.dtype} {array.shape}"
-            report.mismatched.append(Mismatch(name, text, f"float {shape}"))
+            cause = _asked(shape, array.shape, sizes or {})
+            report.mismatched.append(Mismatch(name, text, f"float {shape}{cause}"))
         else:
             assigned[name] = array
     for name in expected:
@@ -148,6 +156,60 @@ def match(
     if strict:
         _check_strict(report, extra)
     return assigned, report
+
+
+def check_growth(
+    expected: Mapping[str, Sequence[int]],
+    report: LoadReport,
+    nbytes: int,
+    sizes: Mapping[str, int],
+) -> None:
+    """Refuse a model that is out of all proportion to its file.
+
+    New heads, convolutions and, without ``strict``, tensors of another shape are drawn
+    at random, in sizes that the config alone says.
+
+    Args:
+        expected: the model's parameters, name to shape.
+        report: how the file was matched with them.
+        nbytes: bytes of the weight files.
+        sizes: as for :func:`match`.
+
+    Raises:
+        CheckpointError: above 2²⁶ parameters, and above four for each byte.
+    """
+    asked = sum(map(math.prod, expected.values()))
+    most = max(_FREE_PARAMETERS, _PARAMETERS_PER_BYTE * nbytes)
+    if asked <= most:
+        return
+    found = {item.name: item.found for item in report.mismatched}
+    absent = [*report.new, *report.missing]
+    drawn = [*found, *absent] or list(expected)
+    name = max(drawn, key=lambda name: math.prod(expected[name]))
+    shape = tuple(expected[name])
+    there = found.get(name, "none" if name in absent else f"float {shape}")
+    raise CheckpointError(
+        f"{report.source}: the config asks for {asked:,} parameters, expected at most "
+        f"{most:,} for weight files of {nbytes:,} bytes; {name} is {there} there, "
+        f"expected float {shape}{_asked(shape, (), sizes)}. Correct config.json; if "
+        "the size is meant, make the model from its config and fill it by "
+        "load_state_dict(state, strict=False)"
+    )
+
+
+def _asked(shape: Sequence[int], found: Sequence[int], sizes: Mapping[str, int]) -> str:
+    """Which options of the config the axes come from that differ."""
+    axes = [
+        size
+        for axis, size in enumerate(shape)
+        if len(found) != len(shape) or found[axis] != size
+    ]
+    options = (
+        " or ".join(f"{name}={size}" for name in sizes if sizes[name] == size)
+        for size in dict.fromkeys(axes)
+    )
+    text = ", ".join(filter(None, options))
+    return f" ({text} in the config)" if text else ""
 
 
 def _place(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib.util
 import os
+import queue
 import re
 import sys
 import threading
@@ -13,13 +15,13 @@ from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.hf import CONFIG_NAME, WEIGHT_NAMES
 from evolving_attention.interop.paths import is_inside
 
-__all__ = ["hub_cache", "is_offline", "resolve"]
+__all__ = ["hub_cache", "is_hub_id", "is_offline", "resolve"]
 
 _PACKAGE = "package:"
 _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?", re.ASCII)
 _REVISION = re.compile(r"[0-9a-f]{4,64}")
 _YES = frozenset(("1", "ON", "YES", "TRUE"))
-_PROBE_SECONDS = 2.0  # the whole answer without a network is due in three seconds
+_HUB_SECONDS = 2.5  # the whole answer without a network is due in three seconds
 _SMALL_FILES = (
     "*.json",
     "vocab.txt",
@@ -28,7 +30,12 @@ _SMALL_FILES = (
     "sentencepiece.bpe.model",
 )
 _WEIGHT_PATTERNS = (
-    ("model.safetensors", "model-*.safetensors"),
+    (
+        "model.safetensors",
+        "model-*.safetensors",
+        "evolving_model.safetensors",
+        "evolving_model-*.safetensors",
+    ),
     ("pytorch_model.bin", "pytorch_model-*.bin"),
 )
 
@@ -101,6 +108,11 @@ def hub_cache() -> Path:
     return Path(base).expanduser() / "huggingface" / "hub"
 
 
+def is_hub_id(name: str) -> bool:
+    """Whether a name that :func:`resolve` takes stands for a model of the Hub."""
+    return _is_repo_id(name) and not Path(name).expanduser().exists()
+
+
 def _in_package(text: str) -> Path:
     """``package:NAME/PATH``; the package is located on sys.path, never imported."""
     package, _, inner = text.removeprefix(_PACKAGE).partition("/")
@@ -160,68 +172,62 @@ def _has_weights(folder: Path) -> bool:
 def _from_hub(repo_id: str, searched: list[str]) -> Path:
     """Download a model: config, tokenizer, and weights, safetensors if it has them."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    problem = _probe(endpoint)
-    if problem is not None:
-        searched.append(f"Hub {endpoint}: not reached ({problem})")
-        raise _not_found(repo_id, searched, "Check the network, or give a folder")
     try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        searched.append(f"Hub: huggingface_hub cannot be imported ({error})")
-        raise _not_found(
-            repo_id, searched, 'Run: pip install "evolving-attention[hub]"'
-        ) from error
-    try:
+        names = _file_names(repo_id, endpoint)
         for patterns in _WEIGHT_PATTERNS:
-            folder = Path(
-                snapshot_download(
+            if any(fnmatch.filter(names, pattern) for pattern in patterns):
+                from huggingface_hub import snapshot_download
+
+                folder = snapshot_download(
                     repo_id,
                     allow_patterns=[*_SMALL_FILES, *patterns],
-                    etag_timeout=_PROBE_SECONDS,
+                    cache_dir=hub_cache(),
+                    endpoint=endpoint,
                 )
-            )
-            if _has_weights(folder):
-                return folder
+                return Path(folder)
+    except ImportError as error:
+        searched.append(f"Hub: huggingface_hub cannot be imported ({error})")
+        advice = 'Run: pip install "evolving-attention[hub]"'
+        raise _not_found(repo_id, searched, advice) from error
     except Exception as error:  # the client's errors differ from release to release
         first = str(error).strip().split("\n")[0][:300]
         searched.append(f"Hub {endpoint}: {type(error).__name__}: {first}")
-        raise _not_found(
-            repo_id, searched, "Check the name, and log in if the model is private"
-        ) from error
+        advice = "Check the network, or give a folder"
+        if getattr(error, "response", None) is not None:
+            advice = "Check the name, and log in if the model is private"
+        raise _not_found(repo_id, searched, advice) from error
     searched.append(f"Hub {endpoint}: the model has none of {', '.join(WEIGHT_NAMES)}")
     raise _not_found(repo_id, searched, "Choose a model with weights of this kind")
 
 
-def _probe(endpoint: str) -> str | None:
-    """Why the Hub does not answer within two seconds, or None if it does.
+def _file_names(repo_id: str, endpoint: str) -> list[str]:
+    """The files of a model on the Hub; the first question to it, with a time limit.
 
-    Names are looked up without a time limit by the system, so a thread does it.
+    The system looks up host names without a limit, so that a thread asks.
+
+    Raises:
+        TimeoutError: there was no answer in time; else what the client raises.
     """
-    import ssl
-    import urllib.error
-    import urllib.request
+    import huggingface_hub
 
-    outcome: list[str | None] = []
+    answers: queue.SimpleQueue[list[str] | Exception] = queue.SimpleQueue()
 
     def ask() -> None:
-        request = urllib.request.Request(endpoint, method="HEAD")
         try:
-            urllib.request.urlopen(request, timeout=_PROBE_SECONDS).close()
-            outcome.append(None)
-        except urllib.error.HTTPError:
-            outcome.append(None)  # an answer, whatever it says
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            # The Hub's client may know certificates that Python does not.
-            trusted = not isinstance(reason, ssl.SSLCertVerificationError)
-            outcome.append(str(reason) if trusted else None)
-        except Exception as error:  # a thread must not end with a trace on the screen
-            outcome.append(str(error) or type(error).__name__)
+            api = huggingface_hub.HfApi(endpoint=endpoint)
+            found = api.model_info(repo_id, timeout=_HUB_SECONDS).siblings
+            answers.put([file.rfilename for file in found or ()])
+        except Exception as error:
+            answers.put(error)
 
-    thread = threading.Thread(target=ask, name="hub-probe", daemon=True)
-    thread.start()
-    thread.join(_PROBE_SECONDS + 0.3)
-    return outcome[0] if outcome else f"no answer in {_PROBE_SECONDS:g} seconds"
+    threading.Thread(target=ask, name="hub", daemon=True).start()
+    try:
+        answer = answers.get(timeout=_HUB_SECONDS)
+    except queue.Empty:
+        raise TimeoutError(f"no answer in {_HUB_SECONDS:g} seconds") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _not_found(name: str, searched: list[str], advice: str) -> CheckpointError:

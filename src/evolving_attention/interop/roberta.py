@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evolving_attention.interop.bert import EVOLVING, OLD_NORM_NAMES, POSITION_BUFFERS
+from evolving_attention.interop.bert import OLD_NORM_NAMES, POSITION_BUFFERS
 from evolving_attention.interop.rules import NameTable, Tie
 
 __all__ = ["ROBERTA"]
@@ -16,7 +16,7 @@ ROBERTA = NameTable(
         Tie("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
         Tie("lm_head.decoder.bias", "lm_head.bias"),
     ),
-    allowed_new=(r"classifier\..+", r"(roberta\.)?pooler\..+", EVOLVING),
+    allowed_new=(r"classifier\..+", r"(roberta\.)?pooler\..+"),
     allowed_unexpected=(
         r"lm_head\..+",
         r"(roberta\.)?pooler\..+",

@@ -1,17 +1,18 @@
 """Reads the object graph of a torch checkpoint by an allow-list; runs nothing of it.
 
-Two fences, either of which is enough. First :mod:`.pickle_scan` walks the instructions
-without executing them. Then a subclass of ``pickle.Unpickler`` loads the same bytes;
-every global it may ask for is one of our own objects, which accept no state and no
-attribute. Tensors come out as descriptions (:class:`TensorRecord`); their data is read
-later, after all bounds were checked.
+The unpickler knows the instructions that build plain data. Every global it may ask for
+is one of our own objects, which accept no state and no attribute; every dictionary has
+strings as keys. Tensors come out as descriptions (:class:`TensorRecord`); their data is
+read later, after all bounds were checked.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import pickle
+import pickletools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -21,12 +22,6 @@ import numpy as np
 
 from evolving_attention.errors import CheckpointError, UnsafeCheckpointError
 from evolving_attention.interop.limits import check_shape
-from evolving_attention.interop.pickle_scan import (
-    damaged,
-    pickle_end,
-    unsafe,
-    unsafe_global,
-)
 
 __all__ = [
     "Storage",
@@ -107,17 +102,22 @@ class TensorRecord(_Sealed):
         self.shape, self.strides = shape, strides
 
 
-class StateDict(dict[str, Any]):
-    """What ``collections.OrderedDict`` becomes; names must be strings and differ."""
+class _Dict(_Sealed, dict[str, Any]):
+    """What a dictionary becomes; names must be strings and differ."""
 
     __slots__ = ()
 
     def __setitem__(self, key: object, value: object) -> None:
         if not isinstance(key, str) or key in self:
-            raise CheckpointError(
-                f"the name {key!r:.80} is not a string or comes twice"
-            )
+            what = ascii(key)[:80] if isinstance(key, str) else type(key).__name__
+            raise CheckpointError(f"the name {what} is not a string or comes twice")
         super().__setitem__(key, value)
+
+
+class StateDict(_Dict):
+    """What ``collections.OrderedDict`` becomes."""
+
+    __slots__ = ()
 
     def __setstate__(self, state: object) -> None:
         """Ignore the bookkeeping (``_metadata``) that torch attaches."""
@@ -195,25 +195,67 @@ _ALLOWED: dict[tuple[str, str], _Sealed] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
-    """Loads a pickle; globals come from the allow-list, storages from a callback."""
+def _unsafe(source: str, what: str) -> UnsafeCheckpointError:
+    """The error for a file that asks for more than weights need."""
+    return UnsafeCheckpointError(
+        f"{source}: {what}, which no file of weights needs; nothing of it was run. "
+        "Do not trust this file; get the model as model.safetensors"
+    )
+
+
+# fmt: off
+_INSTRUCTIONS = frozenset((
+    "PROTO", "FRAME", "STOP", "MARK", "POP", "NONE", "NEWTRUE", "NEWFALSE",
+    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "STRING",
+    "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINSTRING", "SHORT_BINSTRING",
+    "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
+    "EMPTY_LIST", "APPEND", "APPENDS", "EMPTY_DICT", "SETITEM", "SETITEMS",
+    "BINPUT", "LONG_BINPUT", "MEMOIZE", "BINGET", "LONG_BINGET",
+    "GLOBAL", "STACK_GLOBAL", "INST", "REDUCE", "BUILD", "BINPERSID",
+))
+# fmt: on
+
+
+class _Unpickler(pickle._Unpickler):
+    """Loads a pickle; globals come from the allow-list, storages from a callback.
+
+    The base is Python's unpickler in Python: it has a table of instructions, from which
+    we take those of ``_INSTRUCTIONS``, and its memo is a dictionary, while the one in C
+    allocates 16 bytes for each number up to the largest that a file names.
+    """
 
     def __init__(
-        self, data: bytes, source: str, persistent: Callable[[object], object] | None
+        self,
+        stream: io.BytesIO,
+        source: str,
+        persistent: Callable[[object], object] | None,
     ) -> None:
-        super().__init__(io.BytesIO(data))
+        super().__init__(stream)
         self._source, self._persistent = source, persistent
 
     def find_class(self, module: str, name: str) -> _Sealed:
         try:
             return _ALLOWED[module, name]
         except KeyError:
-            raise unsafe_global(self._source, module, name) from None
+            asked = ascii(f"{module}.{name}")[1:201]
+            raise _unsafe(self._source, f"asks for {asked}") from None
 
     def persistent_load(self, pid: object) -> object:
         if self._persistent is None:
             raise CheckpointError("refers to a storage where none can be")
         return self._persistent(pid)
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise _unsafe(self._source, f"uses the pickle instruction {name}")
+
+
+_Unpickler.dispatch = {
+    ord(opcode.code): _Unpickler.dispatch[ord(opcode.code)]
+    if opcode.name in _INSTRUCTIONS
+    else functools.partial(_Unpickler._refuse, name=opcode.name)
+    for opcode in pickletools.opcodes
+}
+_Unpickler.dispatch[ord("}")] = lambda unpickler: unpickler.append(_Dict())
 
 
 def load_pickle(
@@ -229,26 +271,25 @@ def load_pickle(
         persistent: maps a persistent id to a :class:`Storage`, or raises.
 
     Returns:
-        Numbers, strings, tuples, lists, dicts, :class:`StateDict` and
-        :class:`TensorRecord`.
+        Numbers, strings, tuples, lists, dicts and :class:`TensorRecord`.
 
     Raises:
         UnsafeCheckpointError: it names a global outside of the allow-list, uses an
             instruction that weights do not need, or reaches for our objects.
         CheckpointError: truncated, damaged, or a tensor reaches out of its storage.
     """
-    start = stream.tell()
-    end = pickle_end(stream, source, _ALLOWED)
-    stream.seek(start)
-    data = stream.read(end - start)
     try:
-        return _Unpickler(data, source, persistent).load()
+        return _Unpickler(stream, source, persistent).load()
     except UnsafeCheckpointError:
         raise
     except _TamperError as error:
-        raise unsafe(source, str(error)) from None
+        raise _unsafe(source, str(error)) from None
     except Exception as error:
-        raise damaged(source, error) from error
+        raise CheckpointError(
+            f"{source}: cannot be read as a file of weights: "
+            f"{str(error)[:300] or type(error).__name__}; it is truncated or damaged, "
+            "get it again"
+        ) from error
 
 
 def storage_from_id(pid: object, length: int) -> tuple[Storage, tuple[Any, ...]]:

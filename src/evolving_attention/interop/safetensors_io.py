@@ -16,6 +16,7 @@ import numpy as np
 
 from evolving_attention.durable_files import write_bytes, write_json
 from evolving_attention.errors import CheckpointError
+from evolving_attention.interop.evolving_mark import EVOLVING
 from evolving_attention.interop.json_file import parse_object
 from evolving_attention.interop.limits import (
     MAX_HEADER_BYTES,
@@ -27,15 +28,13 @@ from evolving_attention.interop.limits import (
 from evolving_attention.interop.paths import InputFile, open_given
 
 __all__ = [
-    "INDEX_NAME",
-    "SINGLE_NAME",
     "load_safetensors",
     "read_safetensors",
     "save_safetensors",
 ]
 
-SINGLE_NAME = "model.safetensors"
-INDEX_NAME = "model.safetensors.index.json"
+# What the weights of a folder are called: as transformers does, and marked.
+_STEMS = ("model", f"{EVOLVING}model")
 _LENGTH_BYTES = 8  # the file begins with the size of its header, uint64
 _ITEM_BYTES = {
     "F64": 8,
@@ -110,6 +109,7 @@ def save_safetensors(
     folder: str | Path,
     tensors: Mapping[str, np.ndarray],
     *,
+    stem: str = "model",
     metadata: Mapping[str, str] | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> list[str]:
@@ -117,11 +117,14 @@ def save_safetensors(
 
     One ``model.safetensors``, or, above ``max_shard_bytes``, files
     ``model-00001-of-0000N.safetensors`` and an index. Each file is replaced atomically,
-    and the index, which makes shards valid, comes last.
+    and the index, which makes shards valid, comes last. Weights of the other layout or
+    the other stem, which readers might prefer, are removed then.
 
     Args:
         folder: existing folder.
         tensors: name to array; bfloat16 as ``ml_dtypes.bfloat16``.
+        stem: what the names begin with, ``model`` or ``evolving_model``
+            (:mod:`.evolving_mark`).
         metadata: text for the header; default ``{"format": "pt"}``, which transformers
             asks for.
         max_shard_bytes: most bytes of tensors in a file; a larger tensor has its own.
@@ -140,20 +143,30 @@ def save_safetensors(
     header = dict(metadata) if metadata is not None else {"format": "pt"}
     shards = _split(arrays, max_shard_bytes)
     if len(shards) == 1:
-        write_bytes(target / SINGLE_NAME, _serialise(shards[0], header))
-        (target / INDEX_NAME).unlink(missing_ok=True)
-        return [SINGLE_NAME]
+        single = f"{stem}.safetensors"
+        write_bytes(target / single, _serialise(shards[0], header))
+        _remove_others(target, single)
+        return [single]
     files, weight_map = [], {}
     for number, shard in enumerate(shards, start=1):
-        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        name = f"{stem}-{number:05d}-of-{len(shards):05d}.safetensors"
         write_bytes(target / name, _serialise(shard, header))
         files.append(name)
         weight_map.update(dict.fromkeys(shard, name))
     total = sum(array.nbytes for array in arrays.values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    write_json(target / INDEX_NAME, index)
-    (target / SINGLE_NAME).unlink(missing_ok=True)  # readers would prefer it
-    return [*files, INDEX_NAME]
+    index_name = f"{stem}.safetensors.index.json"
+    write_json(target / index_name, index)
+    _remove_others(target, index_name)
+    return [*files, index_name]
+
+
+def _remove_others(folder: Path, kept: str) -> None:
+    """Remove what names the weights that were in the folder before."""
+    for stem in _STEMS:
+        for ending in ("", ".index.json"):
+            if (name := f"{stem}.safetensors{ending}") != kept:
+                (folder / name).unlink(missing_ok=True)
 
 
 def _checked_header(file: InputFile) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from evolving_attention.interop.bert import EVOLVING
 from evolving_attention.interop.rules import NameTable
 
 __all__ = ["EA_DC_TRANSFORMER"]
@@ -15,6 +14,6 @@ EA_DC_TRANSFORMER = NameTable(
     renames=(),
     ignored=(),
     ties=(),
-    allowed_new=(*_HEADS, EVOLVING),
+    allowed_new=_HEADS,
     allowed_unexpected=_HEADS,
 )

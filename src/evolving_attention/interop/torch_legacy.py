@@ -63,7 +63,7 @@ def read(file: InputFile) -> tuple[object, dict[str, np.ndarray]]:
     _, protocol, machine, graph, keys = objects
     if not _is(protocol, _PROTOCOL):
         raise CheckpointError(
-            f"{file.label}: is of an unknown version {protocol!r:.40}"
+            f"{file.label}: is of an unknown version, expected {_PROTOCOL}"
         )
     if not isinstance(machine, dict) or machine.get("little_endian") is not True:
         raise CheckpointError(

@@ -16,6 +16,11 @@ from evolving_attention.modeling.bert import (
     BertModel,
 )
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.names import (
+    create_model,
+    list_models,
+    register_model,
+)
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.roberta import (
     RobertaConfig,
@@ -57,5 +62,8 @@ __all__ = [
     "RobertaForSequenceClassification",
     "RobertaModel",
     "TextModel",
+    "create_model",
+    "list_models",
     "mask_spans",
+    "register_model",
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.modeling import bert, roberta, series
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
@@ -36,7 +38,7 @@ class AutoConfig:
 
         folder = resolve(name)
         values = load_config(folder)
-        kind = values.get("model_type", "bert")
+        kind = _type_of(values)
         if kind not in _CONFIGS:
             raise ConfigError(_unknown(str(folder), kind, _CONFIGS))
         return _CONFIGS[kind].from_dict(values, **overrides)
@@ -65,9 +67,7 @@ class _Auto:
 
         local = bool(kwargs.get("local_files_only", False))
         folder = resolve(name_or_path, local_files_only=local)
-        # Configs from before 2020 do not say their model_type: they are BERT's,
-        # unless the tensors' names, read later, speak against it.
-        kind = load_config(folder).get("model_type", "bert")
+        kind = _type_of(load_config(folder))
         if kind not in cls.classes:
             raise CheckpointError(_unknown(str(folder), kind, cls.classes))
         return cls.classes[kind].from_pretrained(folder, **kwargs)
@@ -89,6 +89,15 @@ class _Auto:
         if config.model_type not in cls.classes:
             raise ConfigError(_unknown("config", config.model_type, cls.classes))
         return cls.classes[config.model_type](config, dtype, device=device)
+
+
+def _type_of(values: Mapping[str, Any]) -> Any:
+    """The architecture that a config.json names, without the mark of evolving ones.
+
+    Configs from before 2020 do not say their model_type: they are BERT's, unless the
+    tensors' names, read later, speak against it.
+    """
+    return base_type({"model_type": "bert", **values})
 
 
 def _unknown(place: str, kind: object, known: Any) -> str:

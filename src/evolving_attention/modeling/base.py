@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from evolving_attention._core import Tensor
+from evolving_attention._core import Tensor, create_model, is_grad_enabled
 from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
+from evolving_attention.modeling.call import call_of
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.placement import sorted_targets
 from evolving_attention.modeling.recompute import RecomputeMixin
+from evolving_attention.modeling.untrained import NewHead
 
 __all__ = ["PreTrainedModel"]
 
 _Self = TypeVar("_Self", bound="PreTrainedModel")
 _DTYPES = ("float32", "bfloat16", "float64")
-# Parameters of evolve kinds written in Python, which no checkpoint has before.
-_CUSTOM = r"(.+\.)?layer\.\d+\.attention\.self\.evolve\..+"
+_EMBEDDING = re.compile(r"embeddings\.(\w+_embeddings|positions)\.weight$")
 
 
 class PreTrainedModel(RecomputeMixin):
@@ -42,6 +45,13 @@ class PreTrainedModel(RecomputeMixin):
     config_class: ClassVar[type[PretrainedConfig]]
     head: ClassVar[str]
     table: ClassVar[NameTable]
+    needed: ClassVar[tuple[str, str]]  # the input no call is without, and a remedy
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give the classes of an architecture the call it declares."""
+        super().__init_subclass__(**kwargs)
+        if "config_class" in vars(cls):
+            cls.__call__ = call_of(cls.config_class.model_type)  # type: ignore
 
     def __init__(
         self,
@@ -52,10 +62,12 @@ class PreTrainedModel(RecomputeMixin):
     ) -> None:
         where = resolve_device(device)
         self._build(config, dtype)
+        self._core.allocate()
         self._initialize(name for name, _ in self._named)
         self._core.to(where)
 
     def _build(self, config: PretrainedConfig, dtype: str) -> None:
+        """Make the core's model, its parameters without memory as yet."""
         if not isinstance(config, self.config_class):
             raise ConfigError(
                 f"{type(self).__name__}: expected a {self.config_class.__name__}, got "
@@ -67,17 +79,26 @@ class PreTrainedModel(RecomputeMixin):
                 f"{', '.join(_DTYPES)}"
             )
         self.config, self.dtype = config, dtype
-        self._core = self._make_core({**config.core_options(), "head": self.head})
+        self._check_config(config)
+        options = {**config.core_options(), "head": self.head}
+        self._core = create_model(config.model_type, options, dtype)
         self._named: list[tuple[str, Tensor]] = self._core.named_parameters()
         self._buffers: list[tuple[str, Tensor]] = self._core.named_buffers()
         self.load_report: Any | None = None
+        self._new_head: NewHead | None = None
+
+    def _additions(self) -> list[str]:
+        """Patterns of the parameters that the attention's slots add to the model."""
+        return [re.escape(name) for name in self._core.additions()]
 
     def _initialize(self, names: Iterable[str]) -> None:
         self._core.initialize(set(names))
 
-    def _make_core(self, options: dict[str, Any]) -> Any:
-        """The core's model for the flat settings ``options``."""
-        raise NotImplementedError
+    def _check_config(self, config: PretrainedConfig) -> None:
+        """Refuse settings that this class cannot have."""
+
+    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        """Refuse inputs that this class would ignore."""
 
     def train(self: _Self, mode: bool = True) -> _Self:
         """Training mode: dropout is on. Returns the model."""
@@ -119,9 +140,17 @@ class PreTrainedModel(RecomputeMixin):
         """Every parameter once."""
         return (tensor for _, tensor in self._named)
 
-    def num_parameters(self) -> int:
-        """How many numbers the parameters hold."""
-        return sum(tensor.size for _, tensor in self._named)
+    def num_parameters(self, exclude_embeddings: bool = False) -> int:
+        """How many numbers the parameters hold.
+
+        Args:
+            exclude_embeddings: leave out the tables of words, positions and types.
+        """
+        return sum(
+            tensor.size
+            for name, tensor in self._named
+            if not (exclude_embeddings and _EMBEDDING.search(name))
+        )
 
     def zero_grad(self) -> None:
         """Forget all gradients."""
@@ -153,36 +182,27 @@ class PreTrainedModel(RecomputeMixin):
                 f"load_state_dict: state is a {type(state).__name__}, expected a dict "
                 "of names and arrays, as state_dict() returns"
             )
-        arrays = {name: host_array(value) for name, value in state.items()}
-        allowed = () if strict else None
-        report = self._assign(arrays, strict, "state_dict", allowed, allowed)
-        return report
-
-    def _assign(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        strict: bool,
-        source: str,
-        allowed_new: tuple[str, ...] | None,
-        allowed_unexpected: tuple[str, ...] | None,
-    ) -> Any:
         from evolving_attention.interop.load_report import match
 
-        shapes = {name: tensor.shape for name, tensor in self._state()}
+        allowed = () if strict else None
         assigned, report = match(
-            shapes,
-            arrays,
+            {name: tensor.shape for name, tensor in self._state()},
+            {name: host_array(value) for name, value in state.items()},
             table=self.table,
-            allowed_new=allowed_new,
-            allowed_unexpected=allowed_unexpected,
+            allowed_new=allowed,
+            allowed_unexpected=allowed,
             strict=strict,
-            source=source,
+            source="state_dict",
+            sizes=self.config.sizes(),
         )
-        self._check_finite(assigned, source)
-        for name, tensor in self._state():
-            if name in assigned:
-                tensor.copy_(assigned[name])
+        self._assign(assigned, report.source)
         return report
+
+    def _assign(self, arrays: Mapping[str, np.ndarray], source: str) -> None:
+        self._check_finite(arrays, source)
+        for name, tensor in self._state():
+            if name in arrays:
+                tensor.copy_(arrays[name])
 
     @staticmethod
     def _check_finite(arrays: Mapping[str, np.ndarray], source: str) -> None:
@@ -207,21 +227,44 @@ class PreTrainedModel(RecomputeMixin):
         Raises:
             ConfigError: a target is no device and not float32, bfloat16 or float64.
             BackendUnavailable: there is no such device.
+            OutOfMemory: the device cannot hold it; the model stays where it was.
         """
-        from evolving_attention.modeling.placement import place, sorted_targets
-
-        place(self, *sorted_targets(targets, dtype, device))
+        dtype, device = sorted_targets(targets, dtype, device)
+        where = None if device is None else resolve_device(device)
+        if dtype is not None and dtype != self.dtype:
+            vars(self).update(vars(self.copy(dtype)))
+        if where is not None and where != self.device:
+            self._core.to(where)
         return self
 
     def copy(self: _Self, dtype: str | None = None) -> _Self:
         """A second model with the same weights, in ``dtype`` if that is given.
 
+        Weights are rounded to the nearest value; config, modes and device are the
+        same, and frozen parameters stay frozen.
+
         Raises:
             ConfigError: ``dtype`` is not float32, bfloat16 or float64.
         """
-        from evolving_attention.modeling.element_type import converted
+        copy = type(self).__new__(type(self))
+        copy._build(self.config, dtype or self.dtype)
+        copy._core.allocate()
+        for (_, mine), (_, theirs) in zip(copy._state(), self._state(), strict=True):
+            mine.copy_(theirs.to("cpu"))
+        for (_, mine), (_, theirs) in zip(copy._named, self._named, strict=True):
+            mine.requires_grad = theirs.requires_grad
+        if self.device != "cpu":
+            copy._core.to(self.device)
+        copy.load_report, copy._new_head = self.load_report, self._new_head
+        if self.is_gradient_checkpointing:
+            copy.gradient_checkpointing_enable()
+        return copy.train(self.training)
 
-        return converted(self, dtype or self.dtype)
+    def _tell_of_new_head(self, labels: Any) -> None:
+        """In front of a call: say once that it predicts with an untrained head."""
+        trains = self.training or (labels is not None and is_grad_enabled())
+        if self._new_head is not None and not trains:
+            self._new_head.predicts(self)
 
     # --- files -----------------------------------------------------------------
 
@@ -260,6 +303,7 @@ class PreTrainedModel(RecomputeMixin):
         """
         where = resolve_device(device)  # before a long read
         from evolving_attention.interop.hf import load_folder
+        from evolving_attention.interop.load_report import check_growth, match
         from evolving_attention.interop.resolve import resolve
 
         folder = load_folder(resolve(name_or_path, local_files_only=local_files_only))
@@ -275,12 +319,28 @@ class PreTrainedModel(RecomputeMixin):
         cls._check_overrides(config_overrides)
         config = cls.config_class.from_dict(folder.config, **overrides)
         model = cls.__new__(cls)
-        model._build(model._adapt(config, folder.tensors), dtype)
-        new = (*cls.table.allowed_new, _CUSTOM)
-        report = model._assign(folder.tensors, strict, str(folder.path), new, None)
+        model._build(cls._adapt(config, folder.tensors), dtype)
+        shapes = {name: tensor.shape for name, tensor in model._state()}
+        sizes = model.config.sizes()
+        assigned, report = match(
+            shapes,
+            folder.tensors,
+            table=cls.table,
+            allowed_new=(*cls.table.allowed_new, *model._additions()),
+            strict=strict,
+            source=str(folder.path),
+            sizes=sizes,
+        )
+        check_growth(shapes, report, folder.nbytes, sizes)
+        model._core.allocate()
+        model._assign(assigned, report.source)
         mismatched = [item.name for item in report.mismatched]
-        model._initialize([*report.new, *report.missing, *mismatched])
+        drawn = [*report.new, *report.missing, *mismatched]
+        model._initialize(drawn)
         model.load_report = report
+        head = [name for name in drawn if not name.startswith(cls.table.prefix)]
+        if head and cls.head != "base":
+            model._new_head = NewHead(model, head)
         model._core.to(where)
         return model.eval()
 
@@ -298,22 +358,40 @@ class PreTrainedModel(RecomputeMixin):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write config.json and model.safetensors, as transformers reads them.
 
-        Files are written beside and renamed, so an interrupted save leaves what was
-        there before.
+        A model of text whose attention is not the vanilla one is saved as
+        ``evolving_bert`` or ``evolving_roberta``, its weights in
+        evolving_model.safetensors: transformers, which would compute something else,
+        refuses such a folder. Files are written beside and renamed, so an interrupted
+        save leaves what was there before.
 
         Raises:
-            CheckpointError: the folder cannot be written.
+            CheckpointError: the folder cannot be written, or holds a
+                pytorch_model.bin that transformers would take for an evolving model's.
         """
         from evolving_attention.durable import write_json
+        from evolving_attention.interop.evolving_mark import weights_stem
         from evolving_attention.interop.safetensors_io import save_safetensors
 
         root = Path(folder)
         root.mkdir(parents=True, exist_ok=True)
-        config = self.config.to_dict()
+        config = self.config.to_saved()
+        stem = weights_stem(config)
+        self._refuse_foreign_weights(root, stem)
         config["architectures"] = [type(self).__name__]
         config["dtype"] = self.dtype
         write_json(root / "config.json", config)
-        save_safetensors(root, self.state_dict())
+        save_safetensors(root, self.state_dict(), stem=stem)
+
+    @staticmethod
+    def _refuse_foreign_weights(folder: Path, stem: str) -> None:
+        """Leave no weights beside marked ones that transformers would load instead."""
+        for name in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
+            if stem != "model" and (folder / name).exists():
+                raise CheckpointError(
+                    f"{folder}: holds {name}, weights of another model, which "
+                    "transformers would load in place of this evolving one; expected "
+                    "none: save to another folder, or remove that file"
+                )
 
     def __repr__(self) -> str:
         where = "" if self.device == "cpu" else f"{self.device}, "

@@ -21,6 +21,7 @@ class BertConfig(PretrainedConfig):
     """Sizes of BERT, by default BERT-Base uncased; see :class:`PretrainedConfig`."""
 
     model_type = "bert"
+    marks_evolving = True
     defaults: ClassVar[dict[str, Any]] = {
         "vocab_size": 30522,
         "hidden_size": 768,

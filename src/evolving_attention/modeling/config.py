@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evolving_attention import attention as attention_room
-from evolving_attention.attention import Evolve, Vanilla
+from evolving_attention.attention import Vanilla, spec
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import check_config
+from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
 
 __all__ = ["PretrainedConfig"]
 
@@ -22,6 +24,15 @@ _COMMON: dict[str, Any] = {
     "problem_type": None,
     "classifier_dropout": None,
 }
+_SIZES = (
+    "_size",
+    "_embeddings",
+    "_labels",
+    "_targets",
+    "_heads",
+    "_length",
+    "channels",
+)
 # Settings of checkpoints that would change what the model computes: only the values
 # below are implemented, and any other one is refused rather than ignored.
 _ONLY: dict[str, tuple[Any, ...]] = {
@@ -45,6 +56,7 @@ class PretrainedConfig:
     """
 
     model_type: ClassVar[str]
+    marks_evolving: ClassVar[bool] = False  # others compute model_type without evolving
     defaults: ClassVar[dict[str, Any]]
 
     def __init__(self, *, attention: Any = None, **options: Any) -> None:
@@ -63,6 +75,8 @@ class PretrainedConfig:
         self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
     ) -> None:
         source = type(self).__name__
+        values = {name: plain_scalar(value) for name, value in values.items()}
+        check_config(values, source)
         labels = values["id2label"]
         if labels and values["num_labels"] is None:
             values["num_labels"] = len(labels)
@@ -73,7 +87,6 @@ class PretrainedConfig:
                 f"{source}: num_labels = {values['num_labels']}, but id2label names "
                 f"{len(labels)} labels; give one of the two, or let them agree"
             )
-        check_config(values, source)
         for name, allowed in _ONLY.items():
             given = values.get(name, extra.get(name))
             if given not in allowed:
@@ -88,7 +101,7 @@ class PretrainedConfig:
                 "expected regression with 1 label, single_label_classification with "
                 "2 or more: change one of the two, or leave problem_type out"
             )
-        self.attention: Evolve = attention_room.from_config(attention)
+        self.attention = attention_room.from_config(attention)
         self._extra = extra
         self.__dict__.update(values)
         if not labels:
@@ -120,6 +133,13 @@ class PretrainedConfig:
         attention = overrides.pop("attention", None)
         if attention is None:
             attention = values.get("attention")
+            if attention is None and is_marked(values):
+                raise ConfigError(
+                    f"{cls.__name__}: model_type is {values['model_type']!r}, but the "
+                    "config has no 'attention', expected the kind that the model was "
+                    "trained with, such as {'kind': 'evolving', 'alpha': 0.1, 'beta': "
+                    "0.1}; get config.json again, or pass attention=…"
+                )
         count = overrides.get("num_labels") or options.get("num_labels")
         if count is not None and len(options.get("id2label") or ()) != count:
             # Names of another task's labels, or a stale default beside a count: as in
@@ -153,15 +173,29 @@ class PretrainedConfig:
         del values["num_labels"]
         out = {**copy.deepcopy(self._extra), **values, "model_type": self.model_type}
         if not isinstance(self.attention, Vanilla):
-            out["attention"] = self.attention.to_dict()
+            out["attention"] = spec.to_config(self.attention)
         return {k: v for k, v in sorted(out.items()) if v is not None}
+
+    def to_saved(self) -> dict[str, Any]:
+        """As :meth:`to_dict`, marked where no other library computes the same.
+
+        See :mod:`evolving_attention.interop.evolving_mark`.
+        """
+        values = self.to_dict()
+        if self.marks_evolving and not spec.equals_vanilla(self.attention):
+            values["model_type"] = EVOLVING + self.model_type
+            values.pop("auto_map", None)  # code of the checkpoint it began from
+        return values
+
+    def sizes(self) -> dict[str, int]:
+        """The options that axes of parameters have their sizes from."""
+        values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
+        return {k: v for k, v in values.items() if k.endswith(_SIZES)}
 
     def core_options(self) -> dict[str, Any]:
         """The flat settings the C++ core reads."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
-        if self.attention.core_slot() is None:
-            options = self.attention.to_dict().items()
-            values["attention"] = {k: v for k, v in options if v is not None}
+        values["attention"] = spec.to_core(self.attention)
         return values
 
     def __eq__(self, other: object) -> bool:

@@ -22,9 +22,11 @@ class ModelOutput:
         seq_relationship_logits: [B, 2], of pre-training models.
         last_hidden_state: [B, T, hidden], of base models.
         pooler_output: [B, hidden], of base models with a pooler.
-        hidden_states: by index, 0 for the embeddings, i after layer i; [B, T, hidden].
-        attentions: by layer from 0, probabilities [B, heads, T, T].
-        attention_logits: by layer from 0, the carried maps [B, heads, T, T].
+        hidden_states: a tuple, 0 for the embeddings, i after layer i; [B, T, hidden].
+        attentions: a tuple, one for each layer: probabilities [B, heads, T, T].
+        attention_logits: a tuple, one for each layer: the carried maps.
+
+    In the three tuples, layers that were not asked for are None.
     """
 
     loss: Tensor | None = None
@@ -32,9 +34,9 @@ class ModelOutput:
     seq_relationship_logits: Tensor | None = None
     last_hidden_state: Tensor | None = None
     pooler_output: Tensor | None = None
-    hidden_states: dict[int, Tensor] | None = None
-    attentions: dict[int, Tensor] | None = None
-    attention_logits: dict[int, Tensor] | None = None
+    hidden_states: tuple[Tensor | None, ...] | None = None
+    attentions: tuple[Tensor | None, ...] | None = None
+    attention_logits: tuple[Tensor | None, ...] | None = None
 
     @property
     def prediction_logits(self) -> Tensor | None:

@@ -1,17 +1,12 @@
-"""A model on another device, in another element type, or both."""
+"""Where a model is to be moved, and in which element type."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
-from evolving_attention.modeling.element_type import convert
 
-if TYPE_CHECKING:
-    from evolving_attention.modeling.base import PreTrainedModel
-
-__all__ = ["place", "sorted_targets"]
+__all__ = ["sorted_targets"]
 
 
 def sorted_targets(
@@ -42,18 +37,3 @@ def sorted_targets(
             "such as 'cpu'"
         )
     return dtype, device
-
-
-def place(model: PreTrainedModel, dtype: str | None, device: str | None) -> None:
-    """Turn ``model`` into ``dtype`` and move it to ``device``, where they are given.
-
-    Raises:
-        ConfigError: there is no such element type or device name.
-        BackendUnavailable: this build or machine has no such device.
-        OutOfMemory: the device cannot hold it; the model stays where it was.
-    """
-    where = resolve_device(device) if device is not None else None
-    if dtype is not None:
-        convert(model, dtype)
-    if where is not None and where != model.device:
-        model._core.to(where)

@@ -24,6 +24,7 @@ class RobertaConfig(PretrainedConfig):
     """
 
     model_type = "roberta"
+    marks_evolving = True
     defaults: ClassVar[dict[str, Any]] = {
         **BertConfig.defaults,
         "vocab_size": 50265,

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
-from evolving_attention import _core
 from evolving_attention.attention import Evolving, Vanilla
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import ConfigError
 from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.interop.series import EA_DC_TRANSFORMER
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
-from evolving_attention.modeling.outputs import ModelOutput
-from evolving_attention.modeling.wanted import wanted_indices
 
 __all__ = [
     "EADCTransformerConfig",
@@ -139,10 +134,9 @@ class EADCTransformerConfig(PretrainedConfig):
         """The flat settings the C++ core reads."""
         options = super().core_options()
         if self.released_behaviour and isinstance(self.attention, Evolving):
-            of_program = {
-                k: v for k, v in options["attention"].items() if k != "conv_init"
-            }
-            options["attention"] = {**of_program, "kind": "evolving_released"}
+            evolve = dict(options["attention"]["evolve"], kind="evolving_released")
+            del evolve["conv_init"]
+            options["attention"] = {"evolve": evolve}
         return options
 
 
@@ -150,74 +144,7 @@ class _Series(PreTrainedModel):
     config_class = EADCTransformerConfig
     table = EA_DC_TRANSFORMER
 
-    def _make_core(self, options: dict[str, Any]) -> Any:
-        return _core.create_series_model(
-            options, self.dtype, self.config.attention.core_slot()
-        )
-
-    def __call__(
-        self,
-        values: Any = None,
-        lengths: Any = None,
-        labels: Any = None,
-        *,
-        sequence_offsets: Any = None,
-        masked: Any = None,
-        label_smoothing: float = 0.0,
-        output_hidden_states: bool | list[int] = False,
-        output_attentions: bool | list[int] = False,
-        output_attention_logits: bool | list[int] = False,
-    ) -> ModelOutput:
-        """Run the model on padded or packed series.
-
-        Args:
-            values: numbers [n, length, channels], time before channels; or packed
-                [total, channels] with ``sequence_offsets``. What stands behind the end
-                of a series is not read, and changes nothing.
-            lengths: [n] integers from 1 to length; all of full length by default.
-            labels: [n] classes; of regressors [n] or [n, num_targets] values.
-            sequence_offsets: [n + 1], where each packed series begins; ends with total.
-            masked: of models for pre-training: booleans of the shape of ``values``,
-                True for cells that are hidden and to be predicted.
-            label_smoothing: in [0, 1), of classifiers.
-            output_hidden_states, output_attentions, output_attention_logits: True, or
-                a list of indices, to return them, padded to [n, …, length], zeros
-                outside; of packed input the hidden states stay packed.
-
-        Raises:
-            InputError, ShapeError, DTypeError: an input cannot be used; says which one,
-                where, and what was expected.
-        """
-        name = type(self).__name__
-        if values is None:
-            raise InputError(
-                f"{name}: values is missing; pass an array (series, length, channels)"
-            )
-        if isinstance(label_smoothing, bool) or not isinstance(
-            label_smoothing, (int, float, np.number)
-        ):
-            raise ConfigError(
-                f"{name}: label_smoothing={label_smoothing!r}, expected a number in "
-                "[0, 1)"
-            )
-        layers = self.config.num_hidden_layers
-        return ModelOutput(
-            **self._core.forward(
-                values,
-                lengths,
-                labels,
-                sequence_offsets,
-                masked,
-                label_smoothing,
-                wanted_indices(
-                    "output_hidden_states", output_hidden_states, layers + 1
-                ),
-                wanted_indices("output_attentions", output_attentions, layers),
-                wanted_indices(
-                    "output_attention_logits", output_attention_logits, layers
-                ),
-            )
-        )
+    needed = ("values", "pass an array (series, length, channels)")
 
 
 class EADCTransformerModel(_Series):

@@ -1,0 +1,148 @@
+"""The call of a model, from the inputs that its architecture declares."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import _core
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.modeling.outputs import ModelOutput
+from evolving_attention.modeling.wanted import wanted_indices
+
+__all__ = ["call_of", "run"]
+
+_OUTPUTS = ("output_hidden_states", "output_attentions", "output_attention_logits")
+_DOC = """Run the model on padded or packed input.
+
+Args:
+{inputs}
+    label_smoothing: in [0, 1), where labels are classes.
+    output_hidden_states, output_attentions, output_attention_logits: True, or a list
+        of indices, to return them, padded as the input is, zeros outside; of packed
+        input the hidden states stay packed.
+
+Returns:
+    :class:`ModelOutput`.
+
+Raises:
+    InputError, ShapeError, DTypeError: an input cannot be used; says which one, where,
+        and what was expected.
+"""
+
+
+def call_of(model_type: str) -> Callable[..., ModelOutput]:
+    """``__call__`` of the models of an architecture, its signature as declared."""
+    declared = _core.model_inputs(model_type)
+    by_position = [one["name"] for one in declared if one["by_position"]]
+    names = [one["name"] for one in declared]
+
+    def call(self: Any, *args: Any, **given: Any) -> ModelOutput:
+        if len(args) > len(by_position):
+            raise InputError(
+                f"{type(self).__name__}: {len(args)} inputs by position, expected at "
+                f"most {len(by_position)}: {', '.join(by_position)}"
+            )
+        for name, value in zip(by_position, args, strict=False):
+            if name in given:
+                raise InputError(
+                    f"{type(self).__name__}: {name} is given twice, by position and by "
+                    "name; expected once"
+                )
+            given[name] = value
+        settings = {
+            name: given.pop(name)
+            for name in ("label_smoothing", *_OUTPUTS)
+            if name in given
+        }
+        for name in given:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                raise InputError(
+                    f"{type(self).__name__}: {name!r} is no input of this model{hint}; "
+                    f"the inputs are: {', '.join(names)}"
+                )
+        return run(self, given, **settings)
+
+    call.__name__ = "__call__"
+    call.__doc__ = _DOC.format(inputs=_described(declared))
+    call.__signature__ = _signature(declared)  # type: ignore[attr-defined]
+    return call
+
+
+def run(
+    model: Any,
+    inputs: Mapping[str, Any],
+    label_smoothing: float = 0.0,
+    output_hidden_states: bool | list[int] = False,
+    output_attentions: bool | list[int] = False,
+    output_attention_logits: bool | list[int] = False,
+) -> ModelOutput:
+    """Check what is common to all models, run the core, and name its results."""
+    name = type(model).__name__
+    first = model.needed[0]
+    if inputs.get(first) is None:
+        raise InputError(f"{name}: {first} is missing; {model.needed[1]}")
+    if isinstance(label_smoothing, bool) or not isinstance(
+        label_smoothing, (int, float, np.number)
+    ):
+        raise ConfigError(
+            f"{name}: label_smoothing={label_smoothing!r}, expected a number in [0, 1)"
+        )
+    model._check_inputs(inputs)
+    model._tell_of_new_head(inputs.get("labels"))
+    layers = model.config.num_hidden_layers
+    counts = (layers + 1, layers, layers)
+    asked = (output_hidden_states, output_attentions, output_attention_logits)
+    wanted = [
+        wanted_indices(*each) for each in zip(_OUTPUTS, asked, counts, strict=True)
+    ]
+    results = model._core.forward(dict(inputs), label_smoothing, *wanted)
+    for option, count in zip(_OUTPUTS, counts, strict=True):
+        part = option.removeprefix("output_")
+        if part in results:
+            results[part] = tuple(results[part].get(i) for i in range(count))
+    return ModelOutput(**results)
+
+
+def _described(declared: list[dict[str, Any]]) -> str:
+    parts = [
+        textwrap.fill(
+            f"{one['name']}: {one['doc']}",
+            width=84,
+            initial_indent="    ",
+            subsequent_indent="        ",
+        )
+        for one in declared
+    ]
+    return "\n".join(parts)
+
+
+def _signature(declared: list[dict[str, Any]]) -> inspect.Signature:
+    kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    kinds[False] = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter("self", kinds[True])]
+    parameters += [
+        inspect.Parameter(
+            one["name"], kinds[one["by_position"]], default=None, annotation="Any"
+        )
+        for one in declared
+    ]
+    parameters.append(
+        inspect.Parameter(
+            "label_smoothing", kinds[False], default=0.0, annotation="float"
+        )
+    )
+    parameters += [
+        inspect.Parameter(
+            name, kinds[False], default=False, annotation="bool | list[int]"
+        )
+        for name in _OUTPUTS
+    ]
+    return inspect.Signature(parameters, return_annotation="ModelOutput")
