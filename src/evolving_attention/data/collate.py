@@ -2,8 +2,9 @@
 
 Packed is what training uses: the ids of all rows one after another, and
 ``sequence_offsets`` int64 [B + 1] saying where each begins. A row is a dict with
-``input_ids`` (ints), and where they exist ``token_type_ids`` and ``label`` or
-``labels``; other keys are ignored.
+``input_ids`` (ints), and where they exist ``attention_mask`` (1 for tokens, 0 for
+padding, on either side), ``token_type_ids`` and ``label`` or ``labels``; other keys are
+not used.
 """
 
 from __future__ import annotations
@@ -13,12 +14,20 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.packed import Batch
 from evolving_attention.errors import InputError
 
-__all__ = ["Batch", "collate_packed", "collate_padded", "pad_batch"]
+__all__ = [
+    "collate_packed",
+    "collate_padded",
+    "pad_batch",
+    "unpadded",
+    "unused_keys",
+]
 
-Batch = dict[str, np.ndarray]
 IGNORED = -100  # label of tokens that do not count in the loss
+_LABELS = ("labels", "label")  # the first that a row has counts
+_PER_TOKEN = ("input_ids", "token_type_ids", *_LABELS)
 
 
 def collate_packed(
@@ -34,24 +43,43 @@ def collate_packed(
         ``input_ids`` int64 [total], ``sequence_offsets`` int64 [B + 1], and where the
         rows have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or
         float32 when any label is a float; int64 [total] for one label per token),
-        ``row_ids`` int64 [B].
+        ``row_ids`` int64 [B]. Padding is left out: the batch is that of the rows
+        without it. A mask that rules out tokens between others cannot be packed; such
+        a batch comes padded, with ``attention_mask``.
 
     Raises:
-        InputError: a row has no ids, its fields differ in length, or some rows have a
-            field that others lack.
+        InputError: a row has no ids, its fields differ in length, its mask holds
+            something else than 0 and 1 or no 1, or some rows have a field that others
+            lack.
     """
+    batch = _packed(rows, row_ids)
+    return pad_batch(batch) if "attention_mask" in batch else batch
+
+
+def _packed(rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None) -> Batch:
+    """A packed batch; with ``attention_mask`` [total] where one has zeros inside."""
+    rows = [unpadded(row, where) for where, row in enumerate(rows)]
     ids = [_ids(row, "input_ids", where) for where, row in enumerate(rows)]
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in ids], out=offsets[1:])
     batch = {"input_ids": _joined(ids), "sequence_offsets": offsets}
     if _all_have(rows, "token_type_ids"):
         batch["token_type_ids"] = _joined(_per_token(rows, "token_type_ids"))
+    if any("attention_mask" in row for row in rows):
+        masks = [
+            row.get("attention_mask", np.ones(len(one), dtype=np.int64))
+            for row, one in zip(rows, ids, strict=True)
+        ]
+        batch["attention_mask"] = _joined(masks)
+    tokens = {"input_ids", "token_type_ids", "attention_mask"}
     labels = collate_labels(rows)
     if labels is not None:
         batch["labels"] = labels
+        if np.ndim(rows[0][_label_of(rows)]):
+            tokens.add("labels")
     if row_ids is not None:
         batch["row_ids"] = np.asarray(row_ids, dtype=np.int64)
-    return batch
+    return Batch(batch, tokens)
 
 
 def collate_padded(
@@ -66,7 +94,7 @@ def collate_padded(
     T is the longest row, or ``pad_to_length`` (run_glue's ``--pad_to_max_length``).
     """
     return pad_batch(
-        collate_packed(rows, row_ids),
+        _packed(rows, row_ids),
         pad_token_id=pad_token_id,
         pad_to_length=pad_to_length,
     )
@@ -91,7 +119,7 @@ def pad_batch(
         )
     real = np.arange(width) < lengths[:, None]
     padded = {"attention_mask": real.astype(np.int64)}
-    fills = {"input_ids": pad_token_id, "token_type_ids": 0}
+    fills = {"input_ids": pad_token_id, "token_type_ids": 0, "attention_mask": 0}
     if "labels" in batch and len(batch["labels"]) != len(lengths):
         fills["labels"] = IGNORED  # one label per token
     for name, fill in fills.items():
@@ -100,7 +128,61 @@ def pad_batch(
             array[real] = batch[name]
             padded[name] = array
     rest = {name: batch[name] for name in ("labels", "row_ids") if name in batch}
-    return {**rest, **padded}
+    return Batch({**rest, **padded})
+
+
+def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
+    """A row without the padding that its ``attention_mask`` tells of.
+
+    The fields with one value per token are cut to the span from the first token to
+    the last one. The mask stays, cut likewise, only where it has zeros inside the span.
+
+    Args:
+        row: a row as described above; the mask holds integers or booleans.
+        where: place of the row in its batch, for messages.
+
+    Raises:
+        InputError: the mask is not one of 0 and 1 with the length of ``input_ids``, or
+            has no 1.
+
+    Example::
+
+        unpadded({"input_ids": [5, 7, 0], "attention_mask": [1, 1, 0], "label": 1})
+        # {"input_ids": [5, 7], "label": 1}
+    """
+    if "attention_mask" not in row or np.ndim(row.get("input_ids")) != 1:
+        return row
+    mask = np.asarray(row["attention_mask"])
+    length = len(row["input_ids"])
+    tokens = np.flatnonzero(mask)
+    if (
+        mask.shape != (length,)
+        or mask.dtype.kind not in "iub"
+        or not len(tokens)
+        or not ((mask == 0) | (mask == 1)).all()
+    ):
+        raise InputError(
+            f"row {where} of the batch: attention_mask is {mask.dtype} of shape "
+            f"{mask.shape}, {mask.tolist()!s:.60}; expected {length} integers or "
+            "booleans, 1 for a token and 0 for padding, with at least one token; use "
+            "the tokenizer's, or leave the row out"
+        )
+    span = slice(tokens[0], tokens[-1] + 1)
+    cut = {name: value for name, value in row.items() if name != "attention_mask"}
+    for name in _PER_TOKEN:
+        if name in row and np.ndim(row[name]) == 1:
+            _check_length(row, name, where)
+            cut[name] = row[name][span]
+    if len(tokens) < span.stop - span.start:
+        cut["attention_mask"] = mask[span].astype(np.int64)
+    return cut
+
+
+def unused_keys(row: Mapping[str, Any]) -> list[str]:
+    """Keys of a row that a batch is not made of."""
+    label = next((name for name in _LABELS if name in row), None)
+    used = ("input_ids", "attention_mask", "token_type_ids", label)
+    return [str(name) for name in row if name not in used]
 
 
 def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
@@ -109,7 +191,7 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
     One per row: [B], int64, or float32 if any is a float. One per token (masked
     language modelling): int64 [total], one row after another.
     """
-    name = "labels" if rows and "labels" in rows[0] else "label"
+    name = _label_of(rows)
     if not _all_have(rows, name):
         return None
     if np.ndim(rows[0][name]):
@@ -124,16 +206,25 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
     return labels.astype(np.int64)
 
 
+def _label_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The key of the rows' labels."""
+    return next((name for name in _LABELS if rows and name in rows[0]), "label")
+
+
 def _per_token(rows: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray]:
     """A field with one number per token, each as long as the row's ids."""
     arrays = [_ids(row, name, where) for where, row in enumerate(rows)]
-    for where, (row, array) in enumerate(zip(rows, arrays, strict=True)):
-        if len(array) != len(row["input_ids"]):
-            raise InputError(
-                f"row {where}: {len(row['input_ids'])} input_ids but {len(array)} "
-                f"{name}; expected one each per token"
-            )
+    for where, row in enumerate(rows):
+        _check_length(row, name, where)
     return arrays
+
+
+def _check_length(row: Mapping[str, Any], name: str, where: int) -> None:
+    if len(row[name]) != len(row["input_ids"]):
+        raise InputError(
+            f"row {where}: {len(row['input_ids'])} input_ids but {len(row[name])} "
+            f"{name}; expected one each per token"
+        )
 
 
 def _all_have(rows: Sequence[Mapping[str, Any]], name: str) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, overload
 
 import numpy as np
 
-from evolving_attention.data.collate import Batch
+from evolving_attention.data.columns import column_names, dataset_columns
+from evolving_attention.data.packed import PackedRows
 from evolving_attention.errors import ConfigError, InputError, ShapeError
+from evolving_attention.notices import say
 
 __all__ = ["Features", "tokenize_dataset"]
 
@@ -20,7 +21,7 @@ class _Tokenizer(Protocol):
     ) -> Mapping[str, Any]: ...
 
 
-class Features(Sequence[dict[str, Any]]):
+class Features(PackedRows):
     """Token ids of N rows, stored flat.
 
     Args:
@@ -31,6 +32,8 @@ class Features(Sequence[dict[str, Any]]):
 
     As a sequence, row i is ``{"input_ids": int32 array, …, "labels": scalar}``.
     """
+
+    tokens = ("input_ids", "token_type_ids")
 
     def __init__(
         self,
@@ -54,72 +57,27 @@ class Features(Sequence[dict[str, Any]]):
         if labels is not None and len(labels) != rows:
             raise ShapeError(f"{len(labels)} labels for {rows} rows")
 
-    @property
-    def lengths(self) -> np.ndarray:
-        """Number of tokens of each row: int64 [N]."""
-        return np.diff(self.offsets)
-
-    def gather(self, indices: np.ndarray) -> Batch:
-        """The packed batch of these rows, as ``collate_packed`` makes it."""
-        indices = np.asarray(indices, dtype=np.int64)
-        lengths = self.offsets[indices + 1] - self.offsets[indices]
-        offsets = np.zeros(len(indices) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        # token j of the batch lies at (its row's start) + (j - the row's offset)
-        shift = np.repeat(self.offsets[indices] - offsets[:-1], lengths)
-        source = np.arange(offsets[-1]) + shift
-        batch = {
-            "input_ids": self.input_ids[source].astype(np.int64),
-            "sequence_offsets": offsets,
-        }
-        if self.token_type_ids is not None:
-            batch["token_type_ids"] = self.token_type_ids[source].astype(np.int64)
-        if self.labels is not None:
-            batch["labels"] = self.labels[indices]
-        batch["row_ids"] = indices
-        return batch
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
+    def take(self, indices: Any) -> Features:
+        """These rows as a data set of their own."""
+        return Features(**self._gathered(indices))
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Any]: ...
     @overload
     def __getitem__(self, index: slice) -> Features: ...
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            batch = self.gather(np.arange(len(self))[index])
-            types = batch.get("token_type_ids")
-            return Features(
-                batch["input_ids"],
-                batch["sequence_offsets"],
-                None if types is None else types.astype(np.int32),
-                batch.get("labels"),
-            )
-        position = operator.index(index)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"row {position} of {len(self)} rows")
-        position %= len(self)
-        span = slice(self.offsets[position], self.offsets[position + 1])
-        row: dict[str, Any] = {"input_ids": self.input_ids[span]}
-        if self.token_type_ids is not None:
-            row["token_type_ids"] = self.token_type_ids[span]
-        if self.labels is not None:
-            row["labels"] = self.labels[position].item()
-        return row
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[index] for index in range(len(self)))
+        return super().__getitem__(index)
 
 
 def tokenize_dataset(
     dataset: Any,
     tokenizer: _Tokenizer,
     *,
-    text_columns: Sequence[str] | None = None,
-    label_column: str = "label",
+    text_columns: Sequence[str] | str | None = None,
+    label_column: str | None = None,
     max_length: int | None = 128,
     batch_size: int = 2048,
+    said: set[str] | None = None,
 ) -> Features:
     """Tokenise the text of a data set.
 
@@ -128,25 +86,30 @@ def tokenize_dataset(
             ``datasets.Dataset``).
         tokenizer: called with lists of texts as Hugging Face's are.
         text_columns: the one or two columns to read; by default the data set's own
-            ``text_columns``, else those run_glue would take.
-        label_column: column of labels; left out where the data set has none, or where
-            all of them are -1 (an unlabelled test set).
-        max_length: longest result, longer texts are truncated; None: the tokenizer's
-            own limit.
+            ``text_columns``, else those run_glue would take, which are logged.
+        label_column: column of labels, by default ``label``, else ``labels``; left out
+            where the data set has none, or where all of them are -1 (an unlabelled
+            test set).
+        max_length: longest result, longer texts are truncated, and how many is logged;
+            None: the tokenizer's own limit.
         batch_size: rows per call of the tokenizer.
+        said: log lines of before, which are not said again.
 
     Raises:
         InputError: a column is missing, a text is not text (the message names the row).
     """
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size}; expected a number ≥ 1")
-    names = text_names(dataset, text_columns, label_column)
+    chosen = dataset_columns(dataset, text_columns, label_column)
+    if text_columns is None and not hasattr(dataset, "text_columns"):
+        say(f"tokenize_dataset: {chosen}", said)
+    cut = _Truncation()
     ids: list[np.ndarray] = []
     types: list[np.ndarray] = []
     lengths: list[int] = []
     for start in range(0, len(dataset), batch_size):
         stop = min(start + batch_size, len(dataset))
-        texts = _texts(dataset, names, start, stop)
+        texts = _texts(dataset, chosen.texts, start, stop)
         encoded = tokenizer(
             *texts,
             truncation=True,
@@ -155,10 +118,13 @@ def tokenize_dataset(
             return_attention_mask=False,
         )
         rows = encoded["input_ids"]
+        cut.add(encoded)
         lengths += map(len, rows)
         ids.append(_flat(rows))
         if "token_type_ids" in encoded:
             types.append(_flat(encoded["token_type_ids"]))
+    if cut.rows:
+        say(f"{_place(dataset)}{cut.told(len(lengths), max(lengths))}", said)
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     empty = np.zeros(0, dtype=np.int32)
@@ -166,50 +132,35 @@ def tokenize_dataset(
         np.concatenate(ids) if ids else empty,
         offsets,
         np.concatenate(types) if types else None,
-        _labels(dataset, label_column),
+        _labels(dataset, chosen.label),
     )
 
 
-def text_names(
-    dataset: Any, text_columns: Sequence[str] | None, label_column: str = "label"
-) -> tuple[str, ...]:
-    """The text columns: as given, as the data set says, or as run_glue would guess."""
-    known = column_names(dataset)
-    if text_columns is None:
-        text_columns = getattr(dataset, "text_columns", None)
-    if text_columns is None:
-        text_columns = guess_text_columns([n for n in known if n != label_column])
-    names = tuple(text_columns)
-    missing = [name for name in names if name not in known]
-    if missing or len(names) not in (1, 2):
-        raise InputError(
-            f"text columns {', '.join(names) or '(none)'}: expected one or two columns "
-            f"of the data set, which has {', '.join(known) or 'none'}"
+class _Truncation:
+    """Counts the texts that a tokenizer cut."""
+
+    rows = 0
+
+    def add(self, encoded: Any) -> None:
+        """Count those of one call, by what our tokenizers or transformers' tell."""
+        cut = getattr(encoded, "truncated", None)
+        if cut is None:
+            encodings = getattr(encoded, "encodings", None) or ()
+            cut = [bool(encoding.overflowing) for encoding in encodings]
+        self.rows += sum(cut)
+
+    def told(self, rows: int, limit: int) -> str:
+        """The line for the reader."""
+        return (
+            f"{self.rows} of {rows} texts were cut at {limit} tokens; "
+            "tokenize_dataset(…, max_length=…) takes more (--max_seq_length)"
         )
-    return names
 
 
-def guess_text_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """run_glue's rule: sentence1 and sentence2, else the first two, else the first."""
-    if "sentence1" in names and "sentence2" in names:
-        return ("sentence1", "sentence2")
-    usable = [name for name in names if name not in ("idx", "index", "id")]
-    return tuple(usable[:2])
-
-
-def column_names(dataset: Any) -> list[str]:
-    """Columns of a data set of any kind."""
-    names = getattr(dataset, "column_names", None)
-    if names is not None:
-        return list(names)
-    if not len(dataset):
-        return []
-    first = dataset[0]
-    if not isinstance(first, Mapping):
-        raise InputError(
-            f"row 0 is {type(first).__name__}; expected a data set whose rows are dicts"
-        )
-    return list(first)
+def _place(dataset: Any) -> str:
+    """The data set's file, where it is known."""
+    report = getattr(dataset, "report", None)
+    return f"{report.file}: " if report is not None else ""
 
 
 def _texts(

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import Batch, collate_packed
+from evolving_attention.data.collate import collate_packed, unpadded
+from evolving_attention.data.packed import Batch, PackedDataset
 from evolving_attention.errors import ConfigError
 
 __all__ = ["PackedLoader", "epoch_batches"]
@@ -85,12 +86,12 @@ class PackedLoader:
     """Iterates a data set in batches.
 
     Args:
-        features: rows: :class:`~evolving_attention.data.features.Features`, or any
-            sequence of dicts with ``input_ids`` (lists or arrays), ``datasets.Dataset``
-            included.
+        features: rows: a :class:`~evolving_attention.data.packed.PackedDataset`, or
+            any sequence of dicts with ``input_ids`` (lists or arrays),
+            ``datasets.Dataset`` included.
         batch_size: rows per batch.
         seed: with ``epoch`` it decides the order.
-        epoch: see :meth:`set_epoch`.
+        epoch: which pass over the rows it is, from 0.
         shuffle: False for evaluation: rows in their own order, or by length.
         group_by_length: put rows of like length together (only when shuffling).
         longest_first: rows by falling length (only when not shuffling).
@@ -102,9 +103,9 @@ class PackedLoader:
             other processes make, None is given out.
         make_all: make those too, where making them has effects that count.
 
-    Iterating yields dicts of arrays with ``row_ids``; ``len()`` is the number of
-    batches of an epoch. ``state()`` after batch k and ``restore(state)`` in a new
-    loader over the same rows go on with batch k + 1 exactly.
+    Iterating yields batches with ``row_ids``; ``len()`` is the number of batches of an
+    epoch. After ``skip(k)`` a new loader over the same rows goes on with batch k + 1
+    exactly.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -112,7 +113,7 @@ class PackedLoader:
 
     def __init__(
         self,
-        features: Sequence[Mapping[str, Any]],
+        features: PackedDataset | Sequence[Mapping[str, Any]],
         batch_size: int,
         *,
         seed: int = 0,
@@ -143,17 +144,12 @@ class PackedLoader:
         self._collate, self.share, self.make_all = collate, share, make_all
         self.longest_first = longest_first
         by_length = group_by_length if shuffle else longest_first
-        self._lengths = row_lengths(features) if by_length else None
-        self._position = 0  # batches given out in the running epoch
+        self._lengths = row_lengths(features, collate is None) if by_length else None
         self._start = 0  # where the next iteration begins
 
     def __len__(self) -> int:
         full, rest = divmod(len(self.features), self.batch_size)
         return full + (1 if rest and not self.drop_last else 0)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order of the next iteration, which begins at its first batch."""
-        self.epoch, self._position, self._start = int(epoch), 0, 0
 
     def skip(self, batches: int) -> None:
         """Let the next iteration begin after this many batches of its epoch."""
@@ -161,33 +157,7 @@ class PackedLoader:
             raise ConfigError(
                 f"cannot skip {batches} batches; the epoch has {len(self)}"
             )
-        self._start = self._position = int(batches)
-
-    def state(self) -> dict[str, int]:
-        """What is needed to go on after the last batch given out."""
-        return {
-            "seed": self.seed,
-            "epoch": self.epoch,
-            "position": self._position,
-            "batch_size": self.batch_size,
-            "rows": len(self.features),
-        }
-
-    def restore(self, state: Mapping[str, int]) -> None:
-        """Go on where ``state`` was taken.
-
-        Raises:
-            ConfigError: the state belongs to other data or another batch size.
-        """
-        mine_of = {"rows": len(self.features), "batch_size": self.batch_size}
-        for name, mine in mine_of.items():
-            if state[name] != mine:
-                raise ConfigError(
-                    f"the saved position is for {name}={state[name]}, but now {name}="
-                    f"{mine}; resume with the same data and batch size"
-                )
-        self.seed, self.epoch = int(state["seed"]), int(state["epoch"])
-        self.skip(state["position"])
+        self._start = int(batches)
 
     def batches(self) -> list[np.ndarray]:
         """Row indices of every batch of the current epoch."""
@@ -204,7 +174,7 @@ class PackedLoader:
 
     def make_batch(self, indices: np.ndarray) -> Batch:
         """The batch of these rows."""
-        if self._collate is None and hasattr(self.features, "gather"):
+        if self._collate is None and isinstance(self.features, PackedDataset):
             return self.features.gather(indices)
         rows = [self.features[int(index)] for index in indices]
         return (self._collate or collate_packed)(rows, indices.tolist())
@@ -218,26 +188,30 @@ class PackedLoader:
 
     def __iter__(self) -> Iterator[Batch | None]:
         start, self._start = self._start, 0
-        self._position = start
         todo = list(enumerate(self.batches()))[start:]
         if self.prefetch:
             made = _in_background(self._numbered_batch, todo, self.prefetch)
         else:
             made = map(self._numbered_batch, todo)
         try:
-            for number, batch in enumerate(made, start=start + 1):
-                self._position = number
-                yield batch
+            yield from made
         finally:
             if self.prefetch:
                 made.close()
 
 
-def row_lengths(features: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Number of tokens of every row: int64 [rows]."""
+def row_lengths(
+    features: Sequence[Mapping[str, Any]], without_padding: bool = True
+) -> np.ndarray:
+    """Number of tokens of every row: int64 [rows].
+
+    ``without_padding``: count as :func:`collate_packed` reads the rows, by their
+    ``attention_mask``; what another collate function makes of it is its own affair.
+    """
     lengths = getattr(features, "lengths", None)
     if lengths is None:
-        lengths = [len(row["input_ids"]) for row in features]
+        read = unpadded if without_padding else lambda row, where: row
+        lengths = [len(read(row, i)["input_ids"]) for i, row in enumerate(features)]
     return np.asarray(lengths, dtype=np.int64)
 
 

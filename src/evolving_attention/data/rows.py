@@ -1,26 +1,27 @@
 """Your own data: CSV, TSV and JSON files for --train_file and its companions.
 
-The rules are run_glue's: ``label`` is the label column, ``sentence1`` and
-``sentence2`` (else the first two other columns, else the only one) are the text, float
-labels mean regression, any other values are classes in sorted order. Rows are checked
-as strictly as GLUE's.
+Which columns are text and label is chosen in :mod:`.columns`, by run_glue's rule; float
+labels mean regression, any other values are classes in sorted order. What was chosen is
+logged. Rows are checked as strictly as GLUE's.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evolving_attention.data.features import guess_text_columns
+from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
 from evolving_attention.data.records import read_names, read_records, texts_are_good
 from evolving_attention.data.report import RowCollector
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError
+from evolving_attention.notices import say
 
-__all__ = ["load_file"]
+__all__ = ["class_name", "labels_told", "load_file"]
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
@@ -39,19 +40,23 @@ def load_file(
     path: str | Path,
     *,
     like: TableDataset | None = None,
-    text_columns: Sequence[str] | None = None,
-    label_column: str = "label",
+    text_columns: Sequence[str] | str | None = None,
+    label_column: str | None = None,
     labelled: bool = True,
+    regression: bool | None = None,
     bad_rows: str = "raise",
 ) -> TableDataset:
     """Read a data set from a .csv, .tsv, .jsonl or .json file.
 
     Args:
         path: the file; CSV and TSV begin with a header line.
-        like: the training set, whose text columns and labels this file must share.
+        like: the training set, whose columns and labels this file must share.
         text_columns: the one or two columns a model reads, if not by run_glue's rule.
-        label_column: name of the label column.
+        label_column: name of the label column in the file, by default ``label``, else
+            ``labels``; in the data set it is ``label``.
         labelled: False for a file to predict: labels may be missing or -1.
+        regression: whether labels are scores rather than classes; None: decimal numbers
+            are scores.
         bad_rows: ``"raise"``, ``"skip"`` or ``"report"``.
 
     Returns:
@@ -69,27 +74,17 @@ def load_file(
     """
     path = Path(path)
     collector = RowCollector(str(path), bad_rows)
-    names = read_names(path, collector)
-    if text_columns is None and like is not None:
-        text_columns = like.text_columns
-    if text_columns is None:
-        text_columns = guess_text_columns([n for n in names if n != label_column])
-    if len(text_columns) not in (1, 2):
-        raise ConfigError(
-            f"{path}: {len(text_columns)} text columns; expected one or two besides "
-            f"{label_column!r}, the file has {', '.join(names)}"
-        )
-    has_labels = labelled or label_column in names
-    wanted = (*text_columns, *((label_column,) if has_labels else ()))
-    rows = []
-    for record in read_records(path, wanted, collector):
-        texts = len(text_columns)
-        if texts_are_good(record, texts, collector, empty=not labelled):
-            values = record.values
-            label = values[texts] if has_labels else -1
-            column = record.place(texts) if has_labels else 1
-            rows.append(_Row(record.line, column, values[:texts], label, record.index))
-    label_names, parse = _label_rule(rows, like, labelled)
+    if like is not None:
+        text_columns = like.text_columns if text_columns is None else text_columns
+        label_column = like.label_column if label_column is None else label_column
+    chosen = _choose(path, collector, text_columns, label_column)
+    if None in (text_columns, label_column):
+        say(f"{path}: {chosen}")
+    has_labels = labelled or chosen.has_label
+    rows = _read(path, collector, chosen, has_labels, labelled)
+    label_names, parse = _label_rule(rows, like, labelled, regression)
+    if like is None and regression is None:
+        say(f"{path}: {labels_told(label_names, rows[0].label if rows else '')}")
     labels, used = [], []
     for row in rows:
         value = parse(row.label)
@@ -104,19 +99,95 @@ def load_file(
     report = collector.finish()
     if label_names is not None and len(label_names) == 1 and like is None:
         report.notes.append(f"all rows have the label {label_names[0]!r}")
-    columns = {n: [row.texts[i] for row in used] for i, n in enumerate(text_columns)}
+    columns = {n: [row.texts[i] for row in used] for i, n in enumerate(chosen.texts)}
     return TableDataset(
         {**columns, "label": labels, "idx": [row.index for row in used]},
-        text_columns=text_columns,
+        text_columns=chosen.texts,
         label_names=label_names,
         has_labels=has_labels and any(value != -1 for value in labels),
         report=report,
+        label_column=chosen.label,
     )
 
 
+def _read(
+    path: Path,
+    collector: RowCollector,
+    chosen: Columns,
+    has_labels: bool,
+    labelled: bool,
+) -> list[_Row]:
+    """The rows with good texts; their labels are not looked at."""
+    if has_labels and not chosen.has_label and path.suffix.lower() in (".csv", ".tsv"):
+        names = ", ".join(read_names(path, collector))
+        collector.fail(
+            f"no column '{chosen.label}' in the header, which has {names[:300]}; name "
+            "the labels' column by label_column= (--label_column_name); is the header "
+            "missing?",
+            1,
+            1,
+        )
+    texts = len(chosen.texts)
+    wanted = (*chosen.texts, *((chosen.label,) if has_labels else ()))
+    rows = []
+    for record in read_records(path, wanted, collector):
+        if texts_are_good(record, texts, collector, empty=not labelled):
+            values = record.values
+            label = values[texts] if has_labels else -1
+            column = record.place(texts) if has_labels else 1
+            rows.append(_Row(record.line, column, values[:texts], label, record.index))
+    return rows
+
+
+def _choose(
+    path: Path,
+    collector: RowCollector,
+    text_columns: Sequence[str] | str | None,
+    label_column: str | None,
+) -> Columns:
+    """The file's columns; guessed by its first rows where none are given."""
+
+    def sample(wanted: Sequence[str]) -> dict[str, list[Any]]:
+        records = read_records(path, wanted, RowCollector(str(path), "skip"))
+        rows = [record.values for record in islice(records, SAMPLE)]
+        return {name: [row[i] for row in rows] for i, name in enumerate(wanted)}
+
+    names = read_names(path, collector)
+    chosen = choose_columns(names, sample, text_columns, label_column)
+    if len(chosen.texts) not in (1, 2):
+        raise ConfigError(
+            f"{path}: {len(chosen.texts)} text columns; expected one or two besides "
+            f"{chosen.label!r}, the file has {', '.join(names)}; name them by "
+            "text_columns= (--text_column_names)"
+        )
+    if taken := {chosen.label, "label", "idx"} & set(chosen.texts):
+        raise ConfigError(
+            f"{path}: the text column {taken.pop()!r} has a name that is taken; "
+            "expected another than that of the labels, 'label' and 'idx'; rename the "
+            "column"
+        )
+    return chosen
+
+
+def labels_told(label_names: tuple[str, ...] | None, example: Any) -> str:
+    """What the labels are taken for, in one line."""
+    if label_names is None:
+        return (
+            f"the labels are scores, such as {example}: regression; "
+            "regression=False makes them classes (--do_regression False)"
+        )
+    shown = ", ".join(label_names[:8]) + (", …" if len(label_names) > 8 else "")
+    numbers = all(_INTEGER.fullmatch(name) for name in label_names)
+    other = "; regression=True makes them scores (--do_regression)" if numbers else ""
+    return f"classification, {len(label_names)} labels: {shown}{other}"
+
+
 def _label_rule(
-    rows: list[_Row], like: TableDataset | None, labelled: bool
-) -> tuple[tuple[str, ...] | None, Any]:
+    rows: list[_Row],
+    like: TableDataset | None,
+    labelled: bool,
+    regression: bool | None,
+) -> tuple[tuple[str, ...] | None, Callable[[Any], int | float | None]]:
     """(class names or None for regression, function from a field to a label)."""
     fields = [row.label for row in rows if row.label not in ("", None)]
     if not labelled:
@@ -124,8 +195,8 @@ def _label_rule(
     if like is not None:
         kind = "number" if like.is_regression else "text"
     else:
-        kind = _label_kind(fields)
-    if kind == "number":
+        kind = "number" if regression else _label_kind(fields)
+    if kind == "number" and (like is not None or regression is not False):
 
         def score(field: Any) -> float | None:
             if not labelled and str(field) == "-1":
@@ -139,6 +210,9 @@ def _label_rule(
         names = tuple(
             map(str, sorted({v for v in map(_integer, fields) if v is not None}))
         )
+    elif kind == "number":
+        numbers = sorted({v for v in map(_number, fields) if v is not None})
+        names = tuple(map(class_name, numbers))
     else:
         names = tuple(sorted({t for t in map(_text, fields) if t}))
     ids = {name: index for index, name in enumerate(names)}
@@ -149,6 +223,8 @@ def _label_rule(
         text = _text(field)
         if text not in ids and (number := _integer(field)) is not None:
             text = str(number)  # "01" means class 1
+        if text not in ids and (value := _number(field)) is not None:
+            text = class_name(value)  # and so does 1.0
         return ids.get(text)
 
     return names, class_id
@@ -178,6 +254,11 @@ def _number(field: Any) -> float | None:
         value = float(field)
         return value if math.isfinite(value) else None
     return None
+
+
+def class_name(value: Any) -> str:
+    """A label as the name of a class; 1.0 is 1."""
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def _text(field: Any) -> str:

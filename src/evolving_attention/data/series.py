@@ -6,22 +6,77 @@ A collection becomes a list of float64 arrays [channels, length], missing values
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import Batch
+from evolving_attention.data.packed import PackedRows
+from evolving_attention.data.series_axes import (
+    frames_axis,
+    is_frame,
+    refuse_long,
+    series_of_index,
+)
 from evolving_attention.errors import DTypeError, InputError, ShapeError
 
-__all__ = ["SeriesRows", "as_series", "given_lengths"]
+__all__ = ["Reading", "SeriesRows", "as_series", "read"]
 
 Series = np.ndarray[Any, Any]
 _FORMS = "[n, channels, length], [n, length], or a list of arrays [channels, length]"
 
 
-def as_series(collection: Any, name: str = "X") -> list[Series]:
+@dataclass(frozen=True)
+class Reading:
+    """A collection as it was read.
+
+    Attributes:
+        series: float64 [channels, length] each.
+        longest: time steps of the longest series with its padding.
+        table: length of all series, if they came as one table [n, length].
+        time_axis: the axis taken for time, where axis 0 counts the series: 1 or 2; None
+            where a series has no other axis.
+        frames: whether the series are DataFrames.
+        doubt: what speaks against this reading; None: nothing.
+    """
+
+    series: list[Series]
+    longest: int
+    table: int | None = None
+    time_axis: int | None = None
+    frames: bool = False
+    doubt: str | None = None
+
+    def __str__(self) -> str:
+        """The reading in one line."""
+        lengths = {one.shape[1] for one in self.series}
+        steps = (
+            f"{min(lengths)} to {max(lengths)}" if len(lengths) > 1 else lengths.pop()
+        )
+        axis = ""
+        if self.time_axis is not None:
+            where = " (rows)" if self.time_axis == 1 else " (columns)"
+            axis = f"; axis {self.time_axis}{where if self.frames else ''} is time"
+        return (
+            f"{len(self.series)} series, {self.series[0].shape[0]} channels, {steps} "
+            f"time steps{axis}"
+        )
+
+
+def as_series(
+    collection: Any, name: str = "X", time_axis: int | None = None
+) -> list[Series]:
+    """Every series of a collection as float64 [channels, length]; see :func:`read`."""
+    return read(collection, name, time_axis).series
+
+
+def read(
+    collection: Any,
+    name: str = "X",
+    time_axis: int | None = None,
+    earlier: tuple[bool, int | None] | None = None,
+) -> Reading:
     """Every series of a collection as float64 [channels, length].
 
     Time steps at the end of a series at which every channel is NaN are padding, and are
@@ -29,56 +84,65 @@ def as_series(collection: Any, name: str = "X") -> list[Series]:
 
     Args:
         collection: array [n, channels, length]; array or table [n, length] of series
-            with one channel; or a list of arrays (or tables) [channels, length] or
-            [length], which may differ in length.
+            with one channel; a list of arrays [channels, length] or [length], which may
+            differ in length; a list of DataFrames, whose axis of time
+            :func:`.series_axes.frames_axis` tells; or a table with the index (series,
+            time) and the channels as columns.
         name: what messages call it.
+        time_axis: the axis of time of arrays and frames with two axes, where axis 0
+            counts the series: 1 for [n, length, channels], 2 for [n, channels, length].
+            None: 2 of arrays; of frames as their labels say.
+        earlier: (frames, time_axis) of a reading to follow where the form is the same.
 
     Raises:
-        ShapeError: another number of axes, no series, an empty one, or series that
-            differ in channels.
+        ShapeError: another number of axes, no series, an empty one, series that differ
+            in channels, or a long table.
         DTypeError: something is not a real number.
-        InputError: a value is infinite, or a series holds nothing but NaN.
+        InputError: a value is infinite, a series holds nothing but NaN, or a time step
+            comes twice.
     """
     if hasattr(collection, "toarray"):
         raise DTypeError(
             f"{name}: sparse input, expected a dense array {_FORMS}; convert it by "
             ".toarray()"
         )
-    found = _split(collection, name)
-    if not found:
+    found = _split(collection, name, time_axis, earlier)
+    series = found.series
+    if not series:
         raise ShapeError(
             f"{name}: 0 series (0 sample(s)), expected at least one; check the path or "
             "the selection"
         )
-    channels = found[0].shape[0]
-    for i, one in enumerate(found):
+    channels = series[0].shape[0]
+    for i, one in enumerate(series):
         where = f"{name}[{i}]"
         if one.shape[0] != channels:
             raise ShapeError(
                 f"{where}: {one.shape[0]} channels, expected {channels} as in "
                 f"{name}[0]; a series is [channels, length], transpose it if time "
-                "comes first"
+                f"comes first, or say time_axis={3 - (found.time_axis or 2)}"
             )
-        found[i] = _checked(one, where)
+        series[i] = _checked(one, where)
     return found
 
 
-def given_lengths(collection: Any) -> tuple[int, int | None]:
-    """(longest series with its padding, length of all if it is one table [n, length]).
-
-    Args:
-        collection: one that :func:`as_series` takes.
-    """
-    if isinstance(collection, (list, tuple)) and any(map(_is_array, collection)):
-        return max(int(np.shape(one)[-1]) for one in collection), None
-    shape = np.asarray(collection).shape
-    return int(shape[-1]), int(shape[1]) if len(shape) == 2 else None
-
-
-def _split(collection: Any, name: str) -> list[Series]:
+def _split(
+    collection: Any,
+    name: str,
+    time_axis: int | None,
+    earlier: tuple[bool, int | None] | None,
+) -> Reading:
     """The series as float64 [channels, length], not looked into yet."""
+    if getattr(getattr(collection, "index", None), "nlevels", 1) > 1:
+        parts, doubt = series_of_index(collection, name)
+        series = [_one(part, f"{name}[{i}]") for i, part in enumerate(parts)]
+        return Reading(
+            series, max((x.shape[1] for x in series), default=0), doubt=doubt
+        )
     if isinstance(collection, (list, tuple)) and any(map(_is_array, collection)):
-        return [_one(item, f"{name}[{i}]") for i, item in enumerate(collection)]
+        return _of_list(collection, name, time_axis, earlier)
+    if is_frame(collection):
+        refuse_long(collection, name)
     array = _numbers(collection, name)
     if array.ndim < 2:
         raise ShapeError(
@@ -92,7 +156,58 @@ def _split(collection: Any, name: str) -> list[Series]:
             f"{name}: 0 feature(s) (shape={array.shape}) while a minimum of 1 is "
             f"required: series are empty, expected {_FORMS}; check how it was read"
         )
-    return list(array if array.ndim == 3 else array[:, np.newaxis, :])
+    if array.ndim == 2:
+        refuse_long(array, name)
+        length = array.shape[1]
+        return Reading(list(array[:, np.newaxis, :]), length, length)
+    return _along_time(list(array), time_axis, time_axis is None and not earlier)
+
+
+def _of_list(
+    items: Sequence[Any],
+    name: str,
+    time_axis: int | None,
+    earlier: tuple[bool, int | None] | None,
+) -> Reading:
+    """A list of arrays or frames, one per series."""
+    arrays = [_one(item, f"{name}[{i}]") for i, item in enumerate(items)]
+    framed = [is_frame(item) for item in items]
+    if any(framed) and not all(framed):
+        raise ShapeError(
+            f"{name}: DataFrames and arrays in one list, expected one of them: their "
+            "time lies on different axes; convert them alike"
+        )
+    if all(np.ndim(item) == 1 for item in items):
+        return Reading(arrays, max(one.shape[1] for one in arrays))
+    known = time_axis is not None
+    if not known and earlier and earlier[0] == framed[0]:
+        time_axis, known = earlier[1], True
+    if framed[0] and time_axis is None:
+        time_axis, known = frames_axis(items)
+    return _along_time(arrays, time_axis, not known, framed[0])
+
+
+def _along_time(
+    arrays: list[Series], time_axis: int | None, doubtful: bool, frames: bool = False
+) -> Reading:
+    """Arrays of two axes with time on the second one, and whether that is plausible."""
+    axis = time_axis or 2
+    series = [one.T for one in arrays] if axis == 1 else arrays
+    channels = series[0].shape[0] if series else 0
+    longest = max((one.shape[1] for one in series), default=0)
+    doubt = None
+    if doubtful and channels > longest:
+        question = "is time first" if axis == 2 else "is time last"
+        doubt = (
+            f"X has {channels} channels and {longest} time steps: {question}? "
+            f"time_axis={3 - axis}"
+        )
+    elif doubtful and frames and (axis == 2 or channels == longest):
+        doubt = (
+            "The DataFrames' labels do not say which axis is time; time_axis=1 says "
+            "that it is the rows, time_axis=2 the columns"
+        )
+    return Reading(series, longest, None, axis, frames, doubt)
 
 
 def _is_array(value: Any) -> bool:
@@ -163,7 +278,7 @@ def _checked(series: Series, where: str) -> Series:
     return series[:, : seen[-1] + 1]
 
 
-class SeriesRows(Sequence[dict[str, Any]]):
+class SeriesRows(PackedRows):
     """N series stored flat, a data set for the Trainer.
 
     Args:
@@ -173,6 +288,9 @@ class SeriesRows(Sequence[dict[str, Any]]):
 
     As a sequence, row i is ``{"values": float32 [length, channels], "labels": …}``.
     """
+
+    tokens = ("values",)
+    place = "series {} of {}"
 
     def __init__(
         self,
@@ -196,52 +314,10 @@ class SeriesRows(Sequence[dict[str, Any]]):
             )
 
     @property
-    def lengths(self) -> np.ndarray[Any, Any]:
-        """Time steps of each series: int64 [N]."""
-        return np.diff(self.offsets)
-
-    @property
     def channels(self) -> int:
         """Variables of each series."""
         return int(self.values.shape[1])
 
-    def gather(self, indices: Any) -> Batch:
-        """The packed batch of these series."""
-        indices = np.asarray(indices, dtype=np.int64)
-        spans = zip(self.offsets[indices], self.offsets[indices + 1], strict=True)
-        parts = [self.values[begin:end] for begin, end in spans]
-        offsets = np.zeros(len(indices) + 1, dtype=np.int64)
-        np.cumsum([len(part) for part in parts], out=offsets[1:])
-        batch = {
-            "values": np.concatenate(parts),
-            "sequence_offsets": offsets,
-            "row_ids": indices,
-        }
-        if self.labels is not None:
-            batch["labels"] = self.labels[indices]
-        return batch
-
     def take(self, indices: Any) -> SeriesRows:
         """These series as a data set of their own."""
-        part = self.gather(indices)
-        return SeriesRows(part["values"], part["sequence_offsets"], part.get("labels"))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return self.take(np.arange(len(self))[index])
-        position = operator.index(index)
-        if not -len(self) <= position < len(self):
-            raise IndexError(f"series {position} of {len(self)}")
-        position %= len(self)
-        row = {
-            "values": self.values[self.offsets[position] : self.offsets[position + 1]]
-        }
-        if self.labels is not None:
-            row["labels"] = self.labels[position].item()
-        return row
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return (self[index] for index in range(len(self)))
+        return SeriesRows(**self._gathered(indices))

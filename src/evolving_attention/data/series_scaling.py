@@ -58,7 +58,7 @@ class SeriesScaler:
         Raises:
             InputError: a channel has no value in any series, or NaN is refused.
         """
-        self._refuse_missing(collection, name)
+        self.refuse_missing(collection, name)
         every = np.concatenate([one.T for one in collection])
         there = ~np.isnan(every)
         count = there.sum(axis=0)
@@ -85,7 +85,7 @@ class SeriesScaler:
         Raises:
             InputError: NaN where it is refused, or a scaled value beyond float32.
         """
-        self._refuse_missing(collection, name)
+        self.refuse_missing(collection, name)
         offsets = np.zeros(len(collection) + 1, dtype=np.int64)
         np.cumsum([one.shape[1] for one in collection], out=offsets[1:])
         parts = [self._scaled(one) for one in collection]
@@ -119,7 +119,7 @@ class SeriesScaler:
         lacking = mean if self.scale == "none" else np.zeros(len(mean))
         return fill_missing(scaled, lacking)
 
-    def _refuse_missing(self, collection: Sequence[Array], name: str) -> None:
+    def refuse_missing(self, collection: Sequence[Array], name: str) -> None:
         if self.missing != "refuse":
             return
         for i, one in enumerate(collection):

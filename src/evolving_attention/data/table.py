@@ -25,6 +25,7 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
         has_labels: whether column ``label`` holds true labels (in a test set without
             labels it holds -1).
         report: what became of every row of the file.
+        label_column: what the file calls the column that is ``label`` here.
 
     Example::
 
@@ -41,6 +42,7 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
         label_names: Sequence[str] | None = None,
         has_labels: bool = True,
         report: RowReport | None = None,
+        label_column: str = "label",
     ) -> None:
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
@@ -51,6 +53,7 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
         self.label_names = None if label_names is None else tuple(label_names)
         self.has_labels = has_labels
         self.report = report
+        self.label_column = label_column
 
     @property
     def column_names(self) -> list[str]:
@@ -98,6 +101,7 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
             label_names=self.label_names,
             has_labels=self.has_labels,
             report=self.report,
+            label_column=self.label_column,
         )
 
     def _index(self, index: Any) -> int:

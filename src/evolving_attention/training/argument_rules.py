@@ -10,32 +10,31 @@ import difflib
 import json
 import math
 import re
-from typing import Any
+from typing import Any, get_type_hints
 
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import describe
+from evolving_attention.optim import factory
 from evolving_attention.training import schedules
 from evolving_attention.training.refused_arguments import REFUSED
 
-STRATEGIES = ("no", "steps", "epoch")
-SAVE_STRATEGIES = ("no", "steps", "epoch", "best")
-SAMPLING = ("group_by_length", "random", "sequential")
-OPTIMIZERS = ("adamw_torch_fused", "adamw_torch", "adamw")
 REPORTERS = ("tensorboard",)
-LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "passive")
-TOKEN_COUNTS = ("no", "all", "non_padding")
-CHOICES: dict[str, tuple[str, ...]] = {
-    "eval_strategy": STRATEGIES,
-    "logging_strategy": STRATEGIES,
-    "save_strategy": SAVE_STRATEGIES,
-    "train_sampling_strategy": SAMPLING,
-    "optim": OPTIMIZERS,
-    "log_level": LOG_LEVELS,
-    "include_num_input_tokens_seen": TOKEN_COUNTS,
-    "on_nonfinite": ("stop", "skip", "warn"),
-    "on_save_error": ("stop", "continue"),
-}
-
-
+_AT_LEAST_ONE = (
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "save_total_limit",
+    "num_threads",
+)
+_AT_LEAST_ZERO = (
+    "learning_rate",
+    "weight_decay",
+    "max_grad_norm",
+    "num_train_epochs",
+    "warmup_steps",
+    "eval_delay",
+    "dataloader_prefetch_factor",
+)
 DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,4})?")
 
 
@@ -72,27 +71,23 @@ def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _check_number(
+def _check_range(
+    a: Any,
     field: str,
-    value: Any,
     low: float,
     high: float = math.inf,
     *,
-    whole: bool = False,
-    optional: bool = False,
     open_low: bool = False,
     open_high: bool = False,
 ) -> None:
-    """Refuse what is not a finite number of [low, high] (ends left out on request)."""
-    if value is None and optional:
+    """Refuse a number outside of [low, high] (ends left out on request)."""
+    value = getattr(a, field)
+    if value is None:
         return
-    kind = "a whole number" if whole else "a number"
+    kind = describe(get_type_hints(type(a))[field]).removesuffix(" or None")
     span = f"{kind} {'>' if open_low else '>='} {low:g}"
     if high < math.inf:
         span += f" and {'<' if open_high else '<='} {high:g}"
-    numeric = isinstance(value, int if whole else (int, float))
-    if isinstance(value, bool) or not numeric or not math.isfinite(value):
-        raise refuse(field, value, span, "give a finite number")
     if value < low or (open_low and value == low):
         raise refuse(field, value, span, "give a larger one")
     if value > high or (open_high and value == high):
@@ -101,67 +96,40 @@ def _check_number(
 
 def check_numbers(a: Any) -> None:
     """Ranges of all numeric fields."""
-    for field in ("per_device_train_batch_size", "per_device_eval_batch_size"):
-        _check_number(field, getattr(a, field), 1, whole=True)
-    _check_number(
-        "gradient_accumulation_steps", a.gradient_accumulation_steps, 1, whole=True
-    )
-    _check_number("learning_rate", a.learning_rate, 0)
-    _check_number("weight_decay", a.weight_decay, 0)
-    _check_number("adam_beta1", a.adam_beta1, 0, 1, open_high=True)
-    _check_number("adam_beta2", a.adam_beta2, 0, 1, open_high=True)
-    _check_number("adam_epsilon", a.adam_epsilon, 0, open_low=True)
-    _check_number("max_grad_norm", a.max_grad_norm, 0)
-    _check_number(
-        "label_smoothing_factor", a.label_smoothing_factor, 0, 1, open_high=True
-    )
-    _check_number("num_train_epochs", a.num_train_epochs, 0)
-    _check_number("max_steps", a.max_steps, -1, whole=True)
-    _check_number("warmup_steps", a.warmup_steps, 0)
-    _check_number("warmup_ratio", a.warmup_ratio, 0, 1, optional=True)
-    _check_number("eval_delay", a.eval_delay, 0)
-    _check_number("save_total_limit", a.save_total_limit, 1, whole=True, optional=True)
-    _check_number("num_threads", a.num_threads, 1, whole=True, optional=True)
-    _check_number("ddp_timeout", a.ddp_timeout, 0, open_low=True)
-    cap = a.ddp_bucket_cap_mb
-    _check_number("ddp_bucket_cap_mb", cap, 0, optional=True, open_low=True)
-    ahead = a.dataloader_prefetch_factor
-    _check_number("dataloader_prefetch_factor", ahead, 0, whole=True, optional=True)
+    for field in _AT_LEAST_ONE:
+        _check_range(a, field, 1)
+    for field in _AT_LEAST_ZERO:
+        _check_range(a, field, 0)
+    for field in ("adam_epsilon", "ddp_timeout", "ddp_bucket_cap_mb"):
+        _check_range(a, field, 0, open_low=True)
+    for field in ("adam_beta1", "adam_beta2", "label_smoothing_factor"):
+        _check_range(a, field, 0, 1, open_high=True)
+    _check_range(a, "max_steps", -1)
+    _check_range(a, "warmup_ratio", 0, 1)
     for field in ("seed", "data_seed"):
-        _check_number(
-            field, getattr(a, field), 0, 2**63 - 1, whole=True, optional=field != "seed"
-        )
+        _check_range(a, field, 0, 2**63 - 1)
     for event, strategy in (
         ("logging_steps", a.logging_strategy),
         ("eval_steps", a.eval_strategy),
         ("save_steps", a.save_strategy),
     ):
-        value = getattr(a, event)
-        if strategy != "steps":
-            continue
-        _check_number(event, value, 0, open_low=True)
-        if value > 1 and value != int(value):
-            raise refuse(
-                event,
-                value,
-                "a whole number, or a fraction of the run below 1",
-                "round",
-            )
-    if a.warmup_steps > 1 and a.warmup_steps != int(a.warmup_steps):
-        raise refuse(
-            "warmup_steps", a.warmup_steps, "a whole number, or a fraction < 1", "round"
-        )
+        if strategy == "steps":
+            _check_range(a, event, 0, open_low=True)
+            _check_whole_above_one(a, event)
+    _check_whole_above_one(a, "warmup_steps")
+
+
+def _check_whole_above_one(a: Any, field: str) -> None:
+    """Refuse 1.5: a count is whole, a share of the run is below 1."""
+    value = getattr(a, field)
+    if value > 1 and value != int(value):
+        expected = "a whole number, or a fraction of the run below 1"
+        raise refuse(field, value, expected, "round")
 
 
 def check_choices(a: Any) -> None:
-    """Fields that take one of a few words."""
-    for field, allowed in CHOICES.items():
-        value = getattr(a, field)
-        if value not in allowed:
-            near = difflib.get_close_matches(str(value), allowed, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "choose one of them"
-            raise refuse(field, value, " or ".join(map(repr, allowed)), hint)
-    if not isinstance(a.device, str) or not DEVICES.fullmatch(a.device):
+    """Words that depend on the build, on other words, or on a pattern."""
+    if not DEVICES.fullmatch(a.device):
         raise refuse(
             "device",
             a.device,
@@ -170,13 +138,6 @@ def check_choices(a: Any) -> None:
         )
     if a.use_cpu and a.device not in ("auto", "cpu"):
         raise refuse("device", a.device, "'cpu' beside use_cpu=True", "drop one")
-    if a.precision not in (None, "float32", "bfloat16", "auto"):
-        raise refuse(
-            "precision",
-            a.precision,
-            "'float32', 'bfloat16', 'auto' or None (the model's own type)",
-            "'auto' times both for a few steps and takes the faster one",
-        )
     if a.bf16 and a.precision in ("float32", "auto"):
         raise refuse(
             "precision",
@@ -194,13 +155,15 @@ def check_choices(a: Any) -> None:
         )
     if a.lr_scheduler_type not in schedules.NAMES:
         schedules.multiplier(a.lr_scheduler_type, 0, 1)  # raises with the list
-    if not isinstance(a.lr_scheduler_kwargs, dict):
-        raise refuse(
-            "lr_scheduler_kwargs",
-            a.lr_scheduler_kwargs,
-            "a dict or a JSON object",
-            "for example {'num_cycles': 2}",
-        )
+    for field, example in (
+        ("lr_scheduler_kwargs", "{'num_cycles': 2}"),
+        ("optim_args", "{'momentum': 0.9}"),
+    ):
+        value = getattr(a, field)
+        if not isinstance(value, dict):
+            expected = "a dict or a JSON object"
+            raise refuse(field, value, expected, f"for example {example}")
+    factory.check_options(a.optim, a.optim_args)
 
 
 def check_combinations(a: Any) -> None:
@@ -212,8 +175,6 @@ def check_combinations(a: Any) -> None:
             "True",
             "the core has no faster mode that would give up equal bits",
         )
-    if a.cuda_graphs:
-        _check_cuda_graphs(a)
     if a.warmup_ratio and a.warmup_steps:
         raise refuse(
             "warmup_ratio",
@@ -259,23 +220,6 @@ def check_combinations(a: Any) -> None:
             )
 
 
-def _check_cuda_graphs(a: Any) -> None:
-    """A step that is recorded is one batch on a GPU, without a look in between."""
-    for field, value, wanted in (
-        ("gradient_accumulation_steps", a.gradient_accumulation_steps, 1),
-        ("auto_find_batch_size", a.auto_find_batch_size, False),
-        ("on_nonfinite", a.on_nonfinite, "stop"),
-        ("use_cpu", a.use_cpu, False),
-    ):
-        if value != wanted:
-            raise refuse(
-                "cuda_graphs",
-                True,
-                f"{field}={wanted!r} beside it, it is {value!r}",
-                "drop one of the two",
-            )
-
-
 def settle_checkpointing(a: Any) -> None:
     """The two spellings of gradient checkpointing become one truth value.
 
@@ -300,9 +244,9 @@ def _is_multiple(many: float, one: float) -> bool:
 
 
 def parse_json_object(field: str, value: Any) -> Any:
-    """A dict given as JSON text (the command line's form) becomes a dict."""
+    """A dict given as JSON text (the command line's form) becomes a dict, None {}."""
     if not isinstance(value, str):
-        return value
+        return value or {}
     try:
         return json.loads(value)
     except ValueError as error:

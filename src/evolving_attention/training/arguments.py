@@ -7,13 +7,17 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
+from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.training import argument_rules as rules
 
 __all__ = ["TrainingArguments"]
 
 _Class = TypeVar("_Class", bound=type)
+_Strategy = Literal["no", "steps", "epoch"]
+_Sampling = Literal["group_by_length", "random", "sequential"]
+_LogLevel = Literal["debug", "info", "warning", "error", "critical", "passive"]
 
 
 def _option(default: Any, text: str) -> Any:
@@ -54,7 +58,9 @@ class TrainingArguments:
             message names field, value, what was expected and what to do.
     """
 
-    output_dir: str = _option("trainer_output", "Folder for checkpoints and results.")
+    output_dir: PathText = _option(
+        "trainer_output", "Folder for checkpoints and results."
+    )
     overwrite_output_dir: bool = _option(
         False,
         "Start afresh in a folder with an older run; its checkpoints are removed.",
@@ -81,7 +87,7 @@ class TrainingArguments:
     )
     num_train_epochs: float = _option(3.0, "Passes over the training set.")
     max_steps: int = _option(-1, "Optimizer steps; > 0 overrides num_train_epochs.")
-    train_sampling_strategy: str = _option(
+    train_sampling_strategy: _Sampling = _option(
         "group_by_length", "Order: group_by_length, random or sequential."
     )
     group_by_length: bool | None = _option(
@@ -95,13 +101,13 @@ class TrainingArguments:
         "numbers too early for an exact resume).",
     )
 
-    learning_rate: float = _option(5e-5, "Peak learning rate of AdamW.")
+    learning_rate: float = _option(5e-5, "Peak learning rate.")
     lr_scheduler_type: str = _option(
         "linear",
         "linear, cosine, cosine_with_restarts, polynomial, constant, "
         "constant_with_warmup or inverse_sqrt.",
     )
-    lr_scheduler_kwargs: dict[str, Any] | str | None = _option(  # noqa: RUF009
+    lr_scheduler_kwargs: dict[str, Any] | str | None = _option(
         None, 'Options of the schedule, as a dict or JSON: {"num_cycles": 2}.'
     )
     warmup_steps: float = _option(
@@ -110,9 +116,18 @@ class TrainingArguments:
     warmup_ratio: float | None = _option(
         None, "Older spelling of a warm-up as a share of all steps."
     )
-    optim: str = _option("adamw_torch_fused", "AdamW, under its usual names.")
+    optim: Literal["adamw_torch_fused", "adamw_torch", "adamw", "radam", "sgd"] = (
+        _option("adamw_torch_fused", "AdamW under its usual names, radam or sgd.")
+    )
+    optim_args: dict[str, Any] | str | None = _option(
+        None,
+        'Options of the optimizer, as a dict or JSON: {"momentum": 0.9, "nesterov": '
+        "true}.",
+    )
     weight_decay: float = _option(
-        0.0, "Decoupled weight decay, not on biases and LayerNorm weights."
+        0.0,
+        "Weight decay, not on biases and LayerNorm weights: decoupled, and of radam "
+        "and sgd added to the gradients.",
     )
     adam_beta1: float = _option(0.9, "Decay of AdamW's first moment, in [0, 1).")
     adam_beta2: float = _option(0.999, "Decay of AdamW's second moment, in [0, 1).")
@@ -120,7 +135,7 @@ class TrainingArguments:
     max_grad_norm: float = _option(1.0, "Clip the gradients' norm to this; 0: never.")
     label_smoothing_factor: float = _option(0.0, "Label smoothing, in [0, 1].")
 
-    eval_strategy: str = _option("no", "When to evaluate: no, steps or epoch.")
+    eval_strategy: _Strategy = _option("no", "When to evaluate: no, steps or epoch.")
     eval_steps: float | None = _option(
         None, "Steps between evaluations (below 1: share of the run); logging_steps."
     )
@@ -128,32 +143,34 @@ class TrainingArguments:
     eval_on_start: bool = _option(False, "Evaluate once before training.")
     prediction_loss_only: bool = _option(False, "Evaluate the loss, keep no outputs.")
 
-    logging_strategy: str = _option("steps", "When to log: no, steps or epoch.")
+    logging_strategy: _Strategy = _option("steps", "When to log: no, steps or epoch.")
     logging_steps: float = _option(
         500, "Steps between logs (below 1: share of the run)."
     )
     logging_first_step: bool = _option(False, "Log the first step too.")
-    logging_dir: str | None = _option(None, "TensorBoard folder; <output_dir>/runs.")
-    log_level: str = _option(
+    logging_dir: PathText | None = _option(
+        None, "TensorBoard folder; <output_dir>/runs."
+    )
+    log_level: _LogLevel = _option(
         "passive", "Messages on stderr: debug … critical, passive."
     )
-    report_to: str | list[str] | None = _option(  # noqa: RUF009
-        "none", "none or tensorboard."
-    )
+    report_to: str | list[str] | None = _option("none", "none or tensorboard.")
     run_name: str | None = _option(None, "Name of the run in reports; output_dir.")
     disable_tqdm: bool | None = _option(None, "No progress bar.")
-    include_num_input_tokens_seen: bool | str = _option(
+    include_num_input_tokens_seen: bool | Literal["no", "all", "non_padding"] = _option(
         "no", "Log the number of tokens trained on: no, all or non_padding."
     )
     skip_memory_metrics: bool = _option(True, "Do not report memory in the metrics.")
 
-    save_strategy: str = _option("steps", "When to save: no, steps, epoch or best.")
+    save_strategy: Literal["no", "steps", "epoch", "best"] = _option(
+        "steps", "When to save: no, steps, epoch or best."
+    )
     save_steps: float = _option(500, "Steps between saves (below 1: share of the run).")
     save_total_limit: int | None = _option(None, "Checkpoints to keep; default: all.")
     save_only_model: bool = _option(
         False, "Save no optimizer state: smaller, but no resuming."
     )
-    on_save_error: str = _option(
+    on_save_error: Literal["stop", "continue"] = _option(
         "stop", "A failed save (disk full): stop, or continue with a warning."
     )
     load_best_model_at_end: bool = _option(
@@ -165,8 +182,8 @@ class TrainingArguments:
     greater_is_better: bool | None = _option(
         None, "Whether more is better; default: unless its name ends in loss."
     )
-    resume_from_checkpoint: str | None = _option(
-        None, "Checkpoint folder to go on from (command line)."
+    resume_from_checkpoint: bool | PathText | None = _option(
+        None, "Checkpoint folder to go on from, or true: the newest (command line)."
     )
     force_resume: bool = _option(
         False, "Resume although the data, model or batching changed."
@@ -176,13 +193,13 @@ class TrainingArguments:
     data_seed: int | None = _option(None, "Seed of the order alone; seed.")
     full_determinism: bool = _option(False, "Runs are deterministic with and without.")
     deterministic: bool = _option(True, "Equal bits for any number of threads.")
-    on_nonfinite: str = _option(
+    on_nonfinite: Literal["stop", "skip", "warn"] = _option(
         "stop",
         "A NaN or infinite loss or gradient: stop with a report, skip the update, or "
         "warn and go on.",
     )
     bf16: bool = _option(False, "Compute in bfloat16 with float32 master weights.")
-    precision: str | None = _option(
+    precision: Literal["float32", "bfloat16", "auto"] | None = _option(
         None,
         "float32, bfloat16, or auto: time three steps of each on the first batches, "
         "train in the faster one and say which; default: the model's own type.",
@@ -193,11 +210,6 @@ class TrainingArguments:
         "CPU; the Trainer moves the model there.",
     )
     use_cpu: bool = _option(False, "Stay on the CPU.")
-    cuda_graphs: bool = _option(
-        False,
-        "On a GPU: start steps whole, as recorded CUDA graphs, with batches made up to "
-        "few shapes.",
-    )
     num_threads: int | None = _option(
         None, "Threads of the core; default: as it is, or this process's share."
     )
@@ -209,7 +221,7 @@ class TrainingArguments:
     )
 
     def __post_init__(self) -> None:
-        self.output_dir = str(self.output_dir)
+        check_fields(self)
         if self.report_to is None or self.report_to == "none":
             self.report_to = []
         elif isinstance(self.report_to, str):
@@ -219,10 +231,8 @@ class TrainingArguments:
             self.include_num_input_tokens_seen = (
                 "all" if self.include_num_input_tokens_seen else "no"
             )
-        self.lr_scheduler_kwargs = (
-            rules.parse_json_object("lr_scheduler_kwargs", self.lr_scheduler_kwargs)
-            or {}
-        )
+        for name in ("lr_scheduler_kwargs", "optim_args"):
+            setattr(self, name, rules.parse_json_object(name, getattr(self, name)))
         if self.group_by_length is not None:
             self.train_sampling_strategy = (
                 "group_by_length" if self.group_by_length else "random"
@@ -230,9 +240,6 @@ class TrainingArguments:
         rules.settle_checkpointing(self)
         if self.eval_strategy == "steps" and not self.eval_steps:
             self.eval_steps = self.logging_steps
-        for name in ("lr_scheduler_type", "eval_strategy", "save_strategy"):
-            value = getattr(self, name)  # transformers' enums carry the word in .value
-            setattr(self, name, getattr(value, "value", value))
         rules.check_choices(self)
         rules.check_numbers(self)
         rules.check_combinations(self)
@@ -257,6 +264,16 @@ class TrainingArguments:
     def eval_batch_size(self) -> int:
         """Sequences in one evaluation batch."""
         return self.per_device_eval_batch_size
+
+    def optimizer_settings(self) -> dict[str, Any]:
+        """The numbers of the optimizer, as :func:`evolving_attention.optim.create`."""
+        return {
+            "lr": self.learning_rate,
+            "weight_decay": self.weight_decay,
+            "betas": (self.adam_beta1, self.adam_beta2),
+            "eps": self.adam_epsilon,
+            "options": self.optim_args,
+        }
 
     def get_warmup_steps(self, num_training_steps: int) -> int:
         """Warm-up in optimizer steps for a run of ``num_training_steps``."""

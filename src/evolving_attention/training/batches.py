@@ -1,21 +1,24 @@
-"""Packed batches: what the model takes of them, their rows, and cutting them up.
+"""Batches: what the model takes of them, their rows, and cutting them up.
 
-A batch is a dict of NumPy arrays: ``input_ids`` [total] and other token arrays
-[total], or ``values`` [total, channels] of series; ``sequence_offsets`` [B+1],
-``labels`` [B] or [total], ``row_ids`` [B].
+A batch is a :class:`~evolving_attention.data.packed.Batch`, or a dict of arrays from a
+user's collator: packed, with ``sequence_offsets``, or with one entry per row in each.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.packed import TARGETS, tokens_of
+
 __all__ = [
     "close",
     "groups_of",
+    "has_targets",
     "inputs_of",
     "row_count",
     "row_ids",
@@ -26,7 +29,6 @@ __all__ = [
 ]
 
 Batch = dict[str, Any]
-_BY_TOKEN = ("input_ids", "values", "masked")  # and any other array as long as they
 
 
 def groups_of(batches: Any, size: int) -> Iterator[list[Batch]]:
@@ -49,7 +51,8 @@ def row_count(batch: Batch) -> int:
     """Number of sequences B."""
     if "sequence_offsets" in batch:
         return len(batch["sequence_offsets"]) - 1
-    return len(batch["input_ids"])
+    first = next(iter(batch.values()))  # any has a row in each entry
+    return len(batch.get("input_ids", first))
 
 
 def token_count(batch: Batch) -> int:
@@ -57,8 +60,13 @@ def token_count(batch: Batch) -> int:
     if "sequence_offsets" in batch:
         return int(batch["sequence_offsets"][-1])
     if "attention_mask" not in batch:
-        return int(np.size(batch["input_ids"]))
+        return int(np.size(batch.get("input_ids", row_ids(batch))))
     return int(np.sum(batch["attention_mask"]))
+
+
+def has_targets(batch: Batch) -> bool:
+    """Whether the model has a loss on it."""
+    return any(name in batch for name in getattr(batch, "targets", TARGETS))
 
 
 def row_ids(batch: Batch) -> np.ndarray:
@@ -75,19 +83,15 @@ def inputs_of(batch: Batch) -> Batch:
 
 def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
     """Rows start … stop−1 as a batch of their own."""
-    rows = row_count(batch)
-    if "sequence_offsets" not in batch:
-        return {key: value[start:stop] for key, value in batch.items()}
-    offsets = np.asarray(batch["sequence_offsets"])
-    first, last, total = int(offsets[start]), int(offsets[stop]), int(offsets[-1])
-    part = {"sequence_offsets": offsets[start : stop + 1] - first}
-    for key, value in batch.items():
-        if key == "sequence_offsets":
-            continue
-        by_token = key not in ("row_ids", "next_sentence_label") and (
-            len(value) == total and (total != rows or key in _BY_TOKEN)
-        )
-        part[key] = value[first:last] if by_token else value[start:stop]
+    spans = dict.fromkeys(batch, slice(start, stop))
+    part = copy.copy(batch)
+    if "sequence_offsets" in batch:
+        offsets = np.asarray(batch["sequence_offsets"])
+        tokens = slice(int(offsets[start]), int(offsets[stop]))
+        spans.update(dict.fromkeys(tokens_of(batch), tokens))
+        part["sequence_offsets"] = offsets[start : stop + 1] - offsets[start]
+        del spans["sequence_offsets"]
+    part.update({name: batch[name][span] for name, span in spans.items()})
     return part
 
 

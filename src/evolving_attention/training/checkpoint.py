@@ -1,6 +1,6 @@
 """Checkpoints of a run: what is in them, saving, finding and loading them again.
 
-``checkpoint-N/`` holds ``config.json`` and ``model.safetensors`` (by the model), the
+``checkpoint-N/`` holds ``config.json`` and the weights (by the model), the
 tokenizer's files, ``optimizer.safetensors`` (moments and master weights),
 ``trainer_state.json`` (counters, position, schedule, random generators, fingerprint),
 ``training_args.json`` and ``manifest.json``, whose presence makes it a checkpoint.
@@ -10,6 +10,7 @@ Nothing in it is pickled. :mod:`evolving_attention.durable` commits it atomicall
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 from evolving_attention import durable
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.hf import load_folder
 from evolving_attention.interop.safetensors_io import load_safetensors
 from evolving_attention.training import fingerprint, numerics, runtime
 from evolving_attention.training.arguments import TrainingArguments
@@ -28,6 +30,7 @@ from evolving_attention.training.state import TrainerState, plain
 __all__ = [
     "RunParts",
     "check_output_dir",
+    "check_writable",
     "clear_or_refuse",
     "find",
     "get_last_checkpoint",
@@ -36,7 +39,7 @@ __all__ = [
     "save",
 ]
 
-MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+OPTIMIZER = "optimizer.safetensors"
 STATE, ARGUMENTS = "trainer_state.json", "training_args.json"
 # What a run that ended before its first save leaves: nobody's data.
 LOGS = {"log.jsonl", "nonfinite-report.json", "runs"}
@@ -91,6 +94,23 @@ def check_output_dir(args: TrainingArguments) -> str | None:
             "on from; choose another folder or pass --overwrite_output_dir"
         )
     return last
+
+
+def check_writable(args: TrainingArguments) -> None:
+    """Refuse an output_dir that nothing can be written to, before any work is done.
+
+    Raises:
+        ConfigError: the folder, or the one to make it in, is a file or read-only.
+    """
+    path = pathlib.Path(args.output_dir).resolve()
+    there = next(p for p in (path, *path.parents) if p.exists())
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return
+    raise ConfigError(
+        f"output_dir={args.output_dir!r}: {there} is "
+        f"{'read-only' if there.is_dir() else 'a file'}, expected a folder to write "
+        "checkpoints and results to; choose another one"
+    )
 
 
 def clear_or_refuse(args: TrainingArguments) -> None:
@@ -232,7 +252,7 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
 
 def load_model(model: Any, path: pathlib.Path) -> None:
     """Read the weights of a checkpoint into an existing model of the same shape."""
-    model.load_state_dict(load_safetensors(path / MODEL))
+    model.load_state_dict(load_folder(path).tensors)
 
 
 def _resume_facts(parts: RunParts) -> dict[str, Any]:

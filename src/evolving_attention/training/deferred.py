@@ -11,7 +11,13 @@ from evolving_attention.errors import NonFiniteError
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
 from evolving_attention.training.state import TrainerState
-from evolving_attention.training.step import StepOutcome, StepRunner, StepSums, present
+from evolving_attention.training.step import (
+    StepOutcome,
+    StepRunner,
+    StepSums,
+    forget_gradients,
+    present,
+)
 
 __all__ = ["DeferredStepRunner", "step_runner"]
 
@@ -47,10 +53,14 @@ class DeferredStepRunner(StepRunner):
 
     def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
         """Start the step ``state.global_step + 1``; its outcome is not known yet."""
-        self.optimizer.zero_grad()
+        forget_gradients(self.optimizer, self.parameters)
         before = runtime.core_random_state()
-        sums = self._work(batches, state)
-        self._log.keep()
+        sums = self._accumulate_within_memory(batches, state)
+        self.event("on_pre_optimizer_step")
+        scale = self._log.finish(self.parameters, self.args.max_grad_norm or 0.0)
+        self.optimizer.step(scale=scale)
+        self.event("on_optimizer_step")
+        forget_gradients(self.optimizer, self.parameters)
         self._pending.append(
             _Pending(
                 batches,
@@ -64,18 +74,6 @@ class DeferredStepRunner(StepRunner):
         )
         self.is_full = self._log.steps >= self._log.capacity
         return StepOutcome(math.nan, math.nan, sums.tokens, sums.rows, known=False)
-
-    def _work(self, batches: list[b.Batch | None], state: TrainerState) -> StepSums:
-        """All that the device does for a step; the log gets the outcome."""
-        sums = self._accumulate_within_memory(batches, state)
-        self.event("on_pre_optimizer_step")
-        scale = self._log.finish(
-            self.parameters, self.args.max_grad_norm or 0.0, keep=False
-        )
-        self.optimizer.step(scale=scale)
-        self.event("on_optimizer_step")
-        self.optimizer.zero_grad()
-        return sums
 
     def look(self, state: TrainerState) -> list[StepOutcome]:
         """Wait for all steps since the last look, and say what they came to.
@@ -133,23 +131,15 @@ class DeferredStepRunner(StepRunner):
         )
 
 
-def step_runner(trainer: Any) -> type[StepRunner]:
-    """The runner for a run's steps: on a GPU one that does not wait for it.
+def step_runner(device: str, optimizer: Any, args: Any) -> type[StepRunner]:
+    """The runner for steps there: on a GPU one that does not wait for it.
 
     That needs an optimizer of this package, which can leave a step out by itself, and
     ``on_nonfinite="stop"``: to skip a step and go on takes a look at each.
-
-    Raises:
-        ConfigError: ``cuda_graphs=True``, and steps of this run cannot be recorded.
     """
-    if trainer.args.cuda_graphs:
-        from evolving_attention.training import recorded
-
-        recorded.check_recordable(trainer)
-        return recorded.RecordedStepRunner
     waits = (
-        trainer.device == "cpu"
-        or trainer.args.on_nonfinite != "stop"
-        or not isinstance(trainer.optimizer, (optim.AdamW, optim.RAdam))
+        device == "cpu"
+        or args.on_nonfinite != "stop"
+        or not isinstance(optimizer, optim.Optimizer)
     )
     return StepRunner if waits else DeferredStepRunner

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.loader import PackedLoader
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training import batches as b
-from evolving_attention.training import loaders, runtime
+from evolving_attention.training import runtime
 from evolving_attention.training.alone import Alone
+from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import metric_key
-from evolving_attention.training.state import PredictionOutput
+from evolving_attention.training.state import PredictionOutput, TrainerState
 
-__all__ = ["EvaluationMixin", "EvaluationResult", "evaluation_loop", "speed_metrics"]
+__all__ = ["EvaluationResult", "Evaluator", "evaluation_loop", "speed_metrics"]
 
 
 @dataclass
@@ -68,7 +71,7 @@ def evaluation_loop(
         with runtime.no_grad():
             for batch in iterator:
                 if batch is not None:
-                    labelled = "labels" in batch or "masked" in batch
+                    labelled = b.has_targets(batch)
                     count = b.row_count(batch)
                     extra = (options or {}) if labelled else {}
                     out = model(**b.inputs_of(batch), **extra)
@@ -164,80 +167,52 @@ def speed_metrics(
     return metrics
 
 
-class EvaluationMixin:
-    """The evaluating half of the Trainer: evaluate, predict, and the best metric."""
+class Evaluator:
+    """Runs a model over data sets, and judges what comes out.
 
-    def evaluate(
-        self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
-    ) -> dict[str, float]:
-        """Loss and metrics of a data set, logged under ``<prefix>_…`` keys.
+    Args:
+        args, team: of the run; every process gets the result of all.
+    """
 
-        Args:
-            eval_dataset: default: the Trainer's. Of a dict of data sets each is
-                evaluated under ``<prefix>_<name>_…``.
-            metric_key_prefix: the prefix.
-        """
-        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
-        if isinstance(dataset, dict):
-            together: dict[str, float] = {}
-            for name, part in dataset.items():
-                together.update(self.evaluate(part, f"{metric_key_prefix}_{name}"))
-            return together
-        output = self._predict_rows(
-            dataset, "eval_dataset", metric_key_prefix, self.args.prediction_loss_only
-        )
-        self.log(output.metrics)
-        self._event("on_evaluate", metrics=output.metrics)
-        return output.metrics
+    def __init__(self, args: TrainingArguments, team: Alone) -> None:
+        self.args, self.team = args, team
 
     def predict(
-        self, test_dataset: Any, metric_key_prefix: str = "test"
+        self,
+        model: Any,
+        loader: PackedLoader,
+        prefix: str,
+        *,
+        loss_only: bool,
+        compute_metrics: Callable[[EvalPrediction], Any] | None,
+        on_batch: Callable[[int, int], Any],
     ) -> PredictionOutput:
-        """Logits of every row in the data set's order; metrics where it has labels."""
-        output = self._predict_rows(
-            test_dataset, "test_dataset", metric_key_prefix, False
-        )
-        self._event("on_predict", metrics=output.metrics)
-        return output
+        """One pass over a data set: predictions, labels, metrics under the prefix.
 
-    def _predict_rows(
-        self, dataset: Any, role: str, prefix: str, loss_only: bool
-    ) -> PredictionOutput:
-        """One pass over a data set: predictions, labels, metrics under the prefix."""
-        with self.team.watching(self.args.output_dir):
-            return self._predict_together(dataset, role, prefix, loss_only)
-
-    def _predict_together(
-        self, dataset: Any, role: str, prefix: str, loss_only: bool
-    ) -> PredictionOutput:
-        rows = self._rows(dataset, role)
-        share = self.team.rank, self.team.size
-        loader = loaders.eval_loader(self.args, rows, self.data_collator, share)
+        Args:
+            model: see :func:`evaluation_loop`.
+            loader: of all its rows.
+            prefix: of the metrics' names, ``<prefix>_…``.
+            loss_only: keep no predictions.
+            compute_metrics: from predictions and labels to a dict.
+            on_batch: called with the numbers of batches done and in all; may raise.
+        """
         total, began = len(loader), time.monotonic()
-
-        def on_batch(done: int) -> None:
-            self._leave_on_signal()
-            self._event("on_prediction_step", done=done, total=total)
-
         smoothing = self.args.label_smoothing_factor
         found = evaluation_loop(
-            self.model,
+            model,
             loader,
             loss_only=loss_only,
             options={"label_smoothing": smoothing} if smoothing else {},
-            on_batch=on_batch,
+            on_batch=lambda done: on_batch(done, total),
             team=self.team,
         )
         metrics: dict[str, float] = {}
         if found.loss is not None:
             metrics["loss"] = found.loss
-        if (
-            self.compute_metrics is not None
-            and found.predictions is not None
-            and found.label_ids is not None
-        ):
-            pair = EvalPrediction(found.predictions, found.label_ids)
-            metrics.update(self.compute_metrics(pair))
+        both = found.predictions is not None and found.label_ids is not None
+        if compute_metrics is not None and both:
+            metrics.update(_computed(compute_metrics, found))
         named = {
             name if name.startswith(f"{prefix}_") else f"{prefix}_{name}": value
             for name, value in metrics.items()
@@ -246,7 +221,7 @@ class EvaluationMixin:
         named.update(speed_metrics(prefix, seconds, found.rows, found.batches))
         return PredictionOutput(found.predictions, found.label_ids, named)
 
-    def _is_new_best(self, metrics: dict[str, float]) -> bool:
+    def is_new_best(self, state: TrainerState, metrics: dict[str, float]) -> bool:
         """Compare with the best so far and remember a better value.
 
         Raises:
@@ -255,7 +230,7 @@ class EvaluationMixin:
         name = self.args.metric_for_best_model
         if name is None:
             return False
-        key, state = metric_key(name), self.state
+        key = metric_key(name)
         if key not in metrics:
             raise ConfigError(
                 f"metric_for_best_model={name!r}: no {key} among the evaluation's "
@@ -271,3 +246,21 @@ class EvaluationMixin:
         if better:
             state.best_metric, state.best_global_step = value, state.global_step
         return bool(better)
+
+
+def _computed(compute_metrics: Any, found: EvaluationResult) -> dict[str, Any]:
+    """What ``compute_metrics`` says, checked.
+
+    Raises:
+        ConfigError: it returned something else than a dict by name.
+    """
+    values = compute_metrics(EvalPrediction(found.predictions, found.label_ids))
+    if not isinstance(values, Mapping) or not all(
+        isinstance(name, str) for name in values
+    ):
+        raise ConfigError(
+            f"Trainer: compute_metrics returned {reprlib.repr(values)}, a "
+            f"{type(values).__name__}, expected a dict of names and numbers; for "
+            "example return {'accuracy': value}"
+        )
+    return dict(values)

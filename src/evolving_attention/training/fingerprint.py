@@ -13,13 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.features import Features
-from evolving_attention.data.series import SeriesRows
+from evolving_attention.data.packed import PackedDataset, digest
 from evolving_attention.errors import CheckpointError
 
 __all__ = ["compare", "data_fingerprint", "run_fingerprint"]
 
-KEYS = ("input_ids", "values", "offsets", "token_type_ids", "labels", "label")
+KEYS = (
+    "input_ids",
+    "values",
+    "offsets",
+    "token_type_ids",
+    "attention_mask",
+    "labels",
+    "label",
+)
 
 # Arguments that change which rows meet in a step; others change only how they are used.
 ORDER_ARGUMENTS = (
@@ -33,20 +40,20 @@ ORDER_ARGUMENTS = (
 _BATCHES = "gradient_accumulation_steps"
 
 
-def data_fingerprint(dataset: Sequence[dict[str, Any]]) -> str:
-    """blake2b over ids and labels of every row, with their keys, types and lengths."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(str(len(dataset)).encode())
-    flat = isinstance(dataset, (Features, SeriesRows))
-    rows = [vars(dataset)] if flat else dataset
-    for row in rows:
-        for key in KEYS:
-            if key in row and row[key] is not None:
-                values = np.asarray(row[key])
-                values = values.astype("<i8" if values.dtype.kind in "iub" else "<f8")
-                digest.update(f"{key}{values.shape}{values.dtype.kind}".encode())
-                digest.update(values.tobytes())
-    return digest.hexdigest()
+def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
+    """A name for ids and labels of every row, with their keys, types and lengths."""
+    if isinstance(dataset, PackedDataset):
+        return dataset.fingerprint()
+    return digest(len(dataset), map(_counting, dataset))
+
+
+def _counting(row: dict[str, Any]) -> dict[str, Any]:
+    """What the fingerprint counts of a row; a mask of 1 alone is as none."""
+    found = {key: row[key] for key in KEYS if key in row}
+    mask = found.get("attention_mask")
+    if mask is not None and np.all(np.asarray(mask) == 1):
+        del found["attention_mask"]
+    return found
 
 
 def run_fingerprint(

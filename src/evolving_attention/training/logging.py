@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import pathlib
 import sys
 import time
+import warnings
 from typing import Any, TextIO
 
-from evolving_attention.errors import require
+from evolving_attention.errors import CheckpointError, require
 from evolving_attention.training.callbacks import TrainerCallback
 from evolving_attention.training.state import plain
 
@@ -46,12 +48,9 @@ class JsonLinesCallback(TrainerCallback):
 
     def __init__(self) -> None:
         self.file: TextIO | None = None
+        self.told = False  # that lines are lost
 
     def _write(self, args: Any, state: Any, event: str, **values: Any) -> None:
-        if self.file is None:
-            folder = pathlib.Path(args.output_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            self.file = open(folder / "log.jsonl", "a", encoding="utf-8")  # noqa: SIM115
         record = {
             "time": round(time.time(), 3),
             "event": event,
@@ -59,8 +58,28 @@ class JsonLinesCallback(TrainerCallback):
             "epoch": state.epoch,
             **values,
         }
-        self.file.write(json.dumps(plain(record)) + "\n")
-        self.file.flush()
+        line = json.dumps(plain(record)) + "\n"
+        path = pathlib.Path(args.output_dir) / "log.jsonl"
+        try:
+            if self.file is None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+            self.file.write(line)
+            self.file.flush()
+        except OSError as error:
+            told, self.told = self.told, True
+            if event == "train_begin":  # nothing is lost yet
+                raise CheckpointError(
+                    f"cannot write {path} ({error.strerror}), expected a folder to "
+                    "write checkpoints and logs to; choose another output_dir"
+                ) from error
+            if not told:
+                warnings.warn(
+                    f"cannot write {path} ({error.strerror}); training goes on "
+                    "without some of its lines: free disk space",
+                    stacklevel=2,
+                )
+            self.close()
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
@@ -92,7 +111,8 @@ class JsonLinesCallback(TrainerCallback):
     def close(self) -> None:
         """Close the file; a later event opens it again."""
         if self.file is not None:
-            self.file.close()
+            with contextlib.suppress(OSError):  # lines that found no room
+                self.file.close()
             self.file = None
 
     def __del__(self) -> None:

@@ -190,6 +190,12 @@ class Team(Alone):
         named = list(model.named_parameters())
         shapes = {name: [*p.shape, str(p.dtype)] for name, p in named}
         self.check_same("the model's", shapes, "build the same model on every rank")
+        self._named, self._frozen = named, _frozen(named)
+        self.check_same(
+            "the frozen parameters",
+            {name: "frozen" for name in self._frozen},
+            "freeze the same parameters on every rank",
+        )
         for _, parameter in named:
             values = np.array(host_array(parameter))
             self.world.broadcast(values)
@@ -220,6 +226,12 @@ class Team(Alone):
 
     def turns(self, batches: int, log: Any = None) -> Iterator[int]:
         """This rank's batches, one a turn; the generator stands where it should."""
+        if changed := sorted(self._frozen ^ _frozen(self._named)):
+            raise ConfigError(
+                f"distributed: requires_grad of {changed[0]} has changed since "
+                "training began, expected the same parameters to stay frozen with "
+                "several processes; freeze before train(), or train in one process"
+            )
         self._batches = batches
         self._seed, self._offset = runtime.core_random_state()
         self._sum.begin()
@@ -290,6 +302,11 @@ class Team(Alone):
         for name in ("row_ids", "bad_row_ids"):
             report[name] = [row for theirs in found for row in theirs[name]]
         return report
+
+
+def _frozen(named: list[tuple[str, Any]]) -> set[str]:
+    """The names of the parameters that are not trained."""
+    return {name for name, p in named if not p.requires_grad}
 
 
 def _way_on(output_dir: str) -> str:

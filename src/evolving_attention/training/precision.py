@@ -16,7 +16,7 @@ import json
 import math
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from evolving_attention import optim
@@ -27,87 +27,86 @@ from evolving_attention.errors import (
     OutOfMemory,
 )
 from evolving_attention.training import batches as b
-from evolving_attention.training import loaders, runtime
+from evolving_attention.training import runtime
+from evolving_attention.training.alone import Alone
+from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 from evolving_attention.training.step import StepRunner
 
-__all__ = ["CHOICES", "PrecisionMixin", "choose", "seconds_of_steps"]
+__all__ = ["CHOICES", "check", "choose", "seconds_of_steps", "settle"]
 
 CHOICES = ("float32", "bfloat16")
 STEPS = 3  # timed, after one that is not: it builds kernels and fills the allocator
 _clock = time.perf_counter
 
 
-class PrecisionMixin:
-    """What the Trainer does about element types."""
+def check(model: Any, args: TrainingArguments, own_optimizer: bool) -> None:
+    """Refuse a model of another element type than the arguments ask for.
 
-    def _check_dtype(self) -> None:
-        """Refuse a model of another element type than the arguments ask for."""
-        wanted, has = self.args.dtype, getattr(self.model, "dtype", None)
-        if self.args.precision == "auto":
-            self._check_choice()
-        elif wanted is not None and has is not None and str(has) != wanted:
+    Raises:
+        ConfigError: it is, or cannot be turned into each type of precision="auto".
+    """
+    wanted, has = args.dtype, str(getattr(model, "dtype", None))
+    if args.precision != "auto":
+        if wanted is not None and has not in ("None", wanted):
             raise ConfigError(
                 f"Trainer: the model is {has}, expected {wanted} (bf16="
-                f"{self.args.bf16}, precision={self.args.precision!r}); load it with "
+                f"{args.bf16}, precision={args.precision!r}); load it with "
                 f"from_pretrained(..., dtype={wanted!r})"
             )
+    elif has not in CHOICES or not hasattr(model, "to"):
+        raise ConfigError(
+            f"Trainer: precision='auto' with a {type(model).__name__} of "
+            f"{has}, expected a model of this package in float32 or bfloat16; "
+            "load it so, or leave precision out"
+        )
+    elif own_optimizer:
+        raise ConfigError(
+            "Trainer: precision='auto' with an optimizer of your own, expected "
+            "none: it holds the tensors of one element type; name the precision, "
+            "or leave optimizers out"
+        )
 
-    def _check_choice(self) -> None:
-        """Refuse what cannot be turned into the other type."""
-        has = str(getattr(self.model, "dtype", None))
-        if has not in CHOICES or not hasattr(self.model, "to"):
-            raise ConfigError(
-                f"Trainer: precision='auto' with a {type(self.model).__name__} of "
-                f"{has}, expected a model of this package in float32 or bfloat16; "
-                "load it so, or leave precision out"
-            )
-        if self._given[0] is not None:
-            raise ConfigError(
-                "Trainer: precision='auto' with an optimizer of your own, expected "
-                "none: it holds the tensors of one element type; name the precision, "
-                "or leave optimizers out"
-            )
 
-    def _settle_precision(
-        self, rows: Any, path: pathlib.Path | None
-    ) -> dict[str, Any] | None:
-        """Turn the model into the type of this run; None when it was named.
+def settle(
+    model: Any,
+    args: TrainingArguments,
+    checkpoint: pathlib.Path | None,
+    *,
+    team: Alone,
+    batches: Callable[[], Iterable[b.Batch]],
+    compute_loss: Callable[..., Any],
+) -> dict[str, Any] | None:
+    """Turn the model into the type of this run; None when it was named.
 
-        Args:
-            rows: the training set.
-            path: the checkpoint to go on from: its type is kept.
-        """
-        if self.args.precision != "auto":
-            return None
-        before = runtime.get_random_state()
-        try:
-            if path is not None:
-                choice = _saved_choice(path)
-            else:
-                own = str(self.model.dtype)
-                choice = choose(
-                    own, lambda dtype: self._seconds_of(dtype, rows), self.device
-                )
-                choice = self.team.first(choice)
-            self.model.to(choice["chosen"])
-        finally:
-            runtime.set_random_state(before)
-        return choice
+    Args:
+        model, args, team: of the run.
+        checkpoint: to go on from: its type is kept.
+        batches: makes those of the first epoch anew.
+        compute_loss: from (model, inputs) to the loss.
+    """
+    if args.precision != "auto":
+        return None
 
-    def _log_choice(self, choice: dict[str, Any] | None) -> None:
-        """Say in the logs and on the console what won, with both times."""
-        if choice is not None and self.state.global_step == 0:
-            self.log({f"precision_{name}": value for name, value in choice.items()})
-
-    def _seconds_of(self, dtype: str, rows: Any) -> float:
-        """What the timed steps take in that type, on a model of their own."""
-        every = self.args.gradient_accumulation_steps
-        loader = loaders.train_loader(self.args, rows, self.data_collator, 0, 0)
-        with contextlib.closing(b.groups_of(loader, every)) as steps:
+    def seconds_of(dtype: str) -> float:
+        every = args.gradient_accumulation_steps
+        with contextlib.closing(b.groups_of(batches(), every)) as steps:
             groups = list(itertools.islice(steps, STEPS))
-        model = self.model.copy(dtype).train()
-        return seconds_of_steps(model, self.args, groups, self.compute_loss)
+        model_of_its_own = model.copy(dtype).train()
+        return seconds_of_steps(model_of_its_own, args, groups, compute_loss)
+
+    before = runtime.get_random_state()
+    try:
+        if checkpoint is not None:
+            choice = _saved_choice(checkpoint)
+        else:
+            device = str(getattr(model, "device", "cpu"))
+            choice = choose(str(model.dtype), seconds_of, device)
+            choice = team.first(choice)
+        model.to(choice["chosen"])
+    finally:
+        runtime.set_random_state(before)
+    return choice
 
 
 def seconds_of_steps(
@@ -123,16 +122,10 @@ def seconds_of_steps(
     """
     args = copy.copy(args)
     args.on_nonfinite = "stop"
-    optimizer = optim.AdamW(
-        optim.decay_groups(model.named_parameters(), args.weight_decay),
-        lr=args.learning_rate,
-        betas=(args.adam_beta1, args.adam_beta2),
-        eps=args.adam_epsilon,
-        weight_decay=args.weight_decay,
-    )
+    parameters = model.named_parameters()
     runner = StepRunner(
         model,
-        optimizer,
+        optim.create(args.optim, parameters, **args.optimizer_settings()),
         args,
         loss_of=lambda batch: compute_loss(model, batch),
         event=lambda name: None,

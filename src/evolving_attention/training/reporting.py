@@ -1,132 +1,39 @@
-"""The reporting half of the Trainer: callbacks, logged values, metrics of a run."""
+"""The Reporter: counts the steps of a run, and makes its log entries and metrics."""
 
 from __future__ import annotations
 
+import pathlib
+import time
 from typing import Any
 
+from evolving_attention import durable
 from evolving_attention.training import logging, progress, runtime
+from evolving_attention.training.alone import Alone
+from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.evaluate import speed_metrics
 from evolving_attention.training.plan import RunPlan
-from evolving_attention.training.step import StepOutcome, StepRunner
+from evolving_attention.training.state import TrainerState, plain
+from evolving_attention.training.step import StepOutcome
 
-__all__ = ["ReportingMixin"]
+__all__ = ["Reporter"]
 
 
-class ReportingMixin:
-    """What the Trainer tells its callbacks, and they the user."""
+class Reporter:
+    """Counts steps in the state of a run and writes what its reader looks at.
 
-    def log(self, logs: dict[str, Any]) -> None:
-        """Add the epoch to ``logs``, keep them in log_history, tell the callbacks."""
-        logs["epoch"] = self.state.epoch
-        if self.args.include_num_input_tokens_seen != "no":
-            logs["num_input_tokens_seen"] = self.state.num_input_tokens_seen
-        self.state.log_history.append({**logs, "step": self.state.global_step})
-        self._event("on_log", logs=logs)
+    Of several processes every one counts, and the first one alone shows and writes.
 
-    def _take(self, outcome: StepOutcome) -> None:
-        """Count what a step came to."""
-        state = self.state
-        state.last_step["grad_norm"] = outcome.grad_norm
-        if outcome.applied:
-            state.total_loss += outcome.loss
-            state.loss_steps += 1
-            state.loss_since_log += outcome.loss
-            state.steps_since_log += 1
+    Args:
+        args, team: of the run.
+    """
 
-    def _look(self, runner: StepRunner) -> None:
-        """Count the steps that a device was still busy with."""
-        for outcome in runner.look(self.state):
-            self._take(outcome)
+    def __init__(self, args: TrainingArguments, team: Alone) -> None:
+        self.args, self.team = args, team
+        self.rows = self._first_step = 0
+        self._began = 0.0
 
-    def _reads_results(self) -> bool:
-        """Whether what follows this step logs, evaluates, saves or leaves."""
-        control = self.control
-        return (
-            control.should_log
-            or control.should_evaluate
-            or control.should_save
-            or (self._guard is not None and self._guard.received is not None)
-        )
-
-    def _log_step(self) -> None:
-        """Log the mean loss since the last time, gradient norm and learning rate."""
-        state, logs = self.state, dict(self.state.last_step)
-        if state.steps_since_log:
-            mean = state.loss_since_log / state.steps_since_log
-            logs = {"loss": mean, **logs}
-        state.loss_since_log, state.steps_since_log = 0.0, 0
-        if state.skipped_steps:
-            logs["skipped_steps"] = state.skipped_steps
-        self.log(logs)
-
-    def _count(
-        self, batches: int, outcome: StepOutcome, rate: float, plan: RunPlan
-    ) -> None:
-        """Move all counters on by one step."""
-        state = self.state
-        state.global_step += 1
-        state.batches_done += batches
-        state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
-        state.last_step = {"grad_norm": outcome.grad_norm, "learning_rate": rate}
-        self._rows_seen += outcome.rows
-        if self.args.include_num_input_tokens_seen != "no":
-            state.num_input_tokens_seen += outcome.tokens
-        if outcome.known:
-            self._take(outcome)
-
-    def _train_metrics(self, seconds: float, rows: int, steps: int) -> dict[str, float]:
-        """What the run took and came to; speeds are of this call alone."""
-        metrics = speed_metrics("train", seconds, rows, steps)
-        metrics["train_loss"] = self.state.total_loss / max(1, self.state.loss_steps)
-        if not self.args.skip_memory_metrics:
-            for name, value in runtime.memory().items():
-                metrics[f"train_mem_cpu_{name}"] = value
-            if self.device != "cpu":
-                for name, value in runtime.memory(self.device).items():
-                    metrics[f"train_mem_gpu_{name}"] = value
-        return metrics
-
-    def is_world_process_zero(self) -> bool:
-        """Whether this is the process that writes: rank 0, or the only one."""
-        return self.team.is_first
-
-    def is_local_process_zero(self) -> bool:
-        """Whether this is the first process of this machine."""
-        return self.team.local_rank == 0
-
-    def add_callback(self, callback: Any) -> None:
-        """Add a callback, given as instance or class."""
-        self.callback_handler.add(callback)
-
-    def pop_callback(self, callback: Any) -> Any:
-        """Take out and return a callback, given as instance or class, or None."""
-        return self.callback_handler.pop(callback)
-
-    def remove_callback(self, callback: Any) -> None:
-        """Take out a callback, given as instance or class."""
-        self.callback_handler.pop(callback)
-
-    def _event(self, name: str, **kwargs: Any) -> None:
-        self.control = self.callback_handler.call(
-            name, self.state, self.control, **kwargs
-        )
-
-    def _objects(self) -> dict[str, Any]:
-        """What every callback gets by keyword."""
-        return {
-            "model": self.model,
-            "processing_class": self.processing_class,
-            "optimizer": self.optimizer,
-            "lr_scheduler": self.lr_scheduler,
-            "train_dataset": self.train_dataset,
-            "eval_dataset": self.eval_dataset,
-        }
-
-    def _reporters(self) -> list[Any]:
-        """JSON lines always; TensorBoard on demand; a bar, or lines without one.
-
-        Of several processes the first one alone writes.
-        """
+    def displays(self) -> list[Any]:
+        """Callbacks: JSON lines always; TensorBoard on demand; a bar, or lines."""
         if not self.team.is_first:
             return []
         display = progress.progress_callback(self.args.disable_tqdm)
@@ -134,3 +41,79 @@ class ReportingMixin:
         if "tensorboard" in self.args.report_to:
             found.insert(1, logging.TensorBoardCallback())
         return found
+
+    def begin(self, state: TrainerState, device: str) -> None:
+        """Start measuring: time, rows and, where asked for, the peak of memory."""
+        if not self.args.skip_memory_metrics:
+            runtime.reset_peak_memory()
+            runtime.reset_peak_memory(device)
+        self._began, self._first_step = time.monotonic(), state.global_step
+        self.rows = 0
+
+    def count(
+        self,
+        state: TrainerState,
+        batches: int,
+        outcome: StepOutcome,
+        rate: float,
+        plan: RunPlan,
+    ) -> None:
+        """Move all counters on by one step of so many batches."""
+        state.global_step += 1
+        state.batches_done += batches
+        state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
+        state.last_step = {"grad_norm": outcome.grad_norm, "learning_rate": rate}
+        self.rows += outcome.rows
+        if self.args.include_num_input_tokens_seen != "no":
+            state.num_input_tokens_seen += outcome.tokens
+        if outcome.known:
+            self.add(state, outcome)
+
+    def add(self, state: TrainerState, outcome: StepOutcome) -> None:
+        """Add the result of a step to the sums behind the logged losses."""
+        state.last_step["grad_norm"] = outcome.grad_norm
+        if outcome.applied:
+            state.total_loss += outcome.loss
+            state.loss_steps += 1
+            state.loss_since_log += outcome.loss
+            state.steps_since_log += 1
+
+    def step_logs(self, state: TrainerState) -> dict[str, Any]:
+        """Mean loss since the last time, gradient norm and learning rate."""
+        logs: dict[str, Any] = dict(state.last_step)
+        if state.steps_since_log:
+            mean = state.loss_since_log / state.steps_since_log
+            logs = {"loss": mean, **logs}
+        state.loss_since_log, state.steps_since_log = 0.0, 0
+        if state.skipped_steps:
+            logs["skipped_steps"] = state.skipped_steps
+        return logs
+
+    def enter(self, state: TrainerState, logs: dict[str, Any]) -> None:
+        """Complete ``logs`` by the epoch, and append them to the log history."""
+        logs["epoch"] = state.epoch
+        if self.args.include_num_input_tokens_seen != "no":
+            logs["num_input_tokens_seen"] = state.num_input_tokens_seen
+        state.log_history.append({**logs, "step": state.global_step})
+
+    def train_metrics(self, state: TrainerState, device: str) -> dict[str, float]:
+        """Loss of the whole run; times and speeds since :meth:`begin`."""
+        seconds = time.monotonic() - self._began
+        steps = state.global_step - self._first_step
+        metrics = speed_metrics("train", seconds, self.rows, steps)
+        metrics["train_loss"] = state.total_loss / max(1, state.loss_steps)
+        if not self.args.skip_memory_metrics:
+            for name, value in runtime.memory().items():
+                metrics[f"train_mem_cpu_{name}"] = value
+            if device != "cpu":
+                for name, value in runtime.memory(device).items():
+                    metrics[f"train_mem_gpu_{name}"] = value
+        return metrics
+
+    def write_nonfinite(self, report: dict[str, Any]) -> None:
+        """Write ``nonfinite-report.json`` into output_dir."""
+        if not self.team.is_first:
+            return
+        folder = pathlib.Path(self.args.output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        durable.write_json(folder / "nonfinite-report.json", plain(report))

@@ -1,91 +1,161 @@
-"""The saving half of the Trainer: checkpoints, the best model, result files."""
+"""The Saver: checkpoints, the best model, and what stays when a run breaks off."""
 
 from __future__ import annotations
 
 import pathlib
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from evolving_attention import durable
-from evolving_attention.errors import CheckpointError, Interrupted
+from evolving_attention.errors import CheckpointError, Error, Interrupted
 from evolving_attention.training import checkpoint as ckpt
-from evolving_attention.training import numerics, results
-from evolving_attention.training.state import plain
+from evolving_attention.training.alone import Alone
+from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.callbacks import CallbackHandler
+from evolving_attention.training.interrupts import InterruptGuard
+from evolving_attention.training.state import TrainerControl, TrainerState
 
-__all__ = ["SavingMixin"]
+__all__ = ["Saver"]
 
 
-class SavingMixin:
-    """What the Trainer writes to the disk."""
+class Saver:
+    """Writes what the Trainer keeps on the disk; of several processes the first one.
 
-    def _save_checkpoint(self, weights_only: bool | None = None) -> None:
+    :meth:`begin` comes before all that writes checkpoints.
+
+    Args:
+        args, team: of the run.
+        callbacks: their states are saved too.
+        on_saved: called when a checkpoint is committed.
+    """
+
+    writes = True  # False: leaves no files
+
+    def __init__(
+        self,
+        args: TrainingArguments,
+        team: Alone,
+        callbacks: CallbackHandler,
+        on_saved: Callable[[], Any],
+    ) -> None:
+        self.args, self.team = args, team
+        self.callbacks, self.on_saved = callbacks, on_saved
+
+    def begin(self, parts: ckpt.RunParts) -> None:
+        """Take what checkpoints of this run are made of."""
+        self.parts = parts
+
+    def checkpoint(self, state: TrainerState, control: TrainerControl) -> bool:
         """Commit checkpoint-<global_step>; a full disk stops the run or warns."""
-        if weights_only is None:
-            weights_only = self.args.save_only_model
-        state, control = self.state, self.control
-        state.stateful_callbacks = self.callback_handler.state_dict()
-        state.pending = {n: v for n, v in vars(control).items() if v}
-        if state.global_step >= state.max_steps:  # a longer run may go on from here
-            state.pending.pop("should_training_stop", None)
+        failure = self.commit(state, control, self.args.save_only_model)
+        if failure is not None and self.team.is_first:
+            warnings.warn(f"training goes on without: {failure}", stacklevel=4)
+        return failure is None
+
+    def commit(
+        self, state: TrainerState, control: TrainerControl, weights_only: bool = False
+    ) -> str | None:
+        """Write a checkpoint; the reason where on_save_error tolerates a failure.
+
+        Raises:
+            CheckpointError: it failed, and ``on_save_error`` is ``stop``.
+        """
+        self._note_callbacks(state, control)
         previous_best = state.best_model_checkpoint
         if state.best_global_step == state.global_step:
             folder = ckpt.folder_of(self.args, state.global_step)
             state.best_model_checkpoint = str(folder)
-        saved = True
+        failure = None
         try:
             if self.team.is_first:
-                ckpt.save(self._parts, state, weights_only)
+                ckpt.save(self.parts, state, weights_only)
         except CheckpointError as error:
             if self.args.on_save_error == "stop":
                 state.best_model_checkpoint = previous_best
                 raise
-            warnings.warn(f"training goes on without: {error}", stacklevel=4)
-            saved = False
-        if self.team.first(saved):
-            self._event("on_save")
+            failure = str(error)
+        failure = self.team.first(failure)
+        if failure is None:
+            self.on_saved()
         else:
             state.best_model_checkpoint = previous_best
+        return failure
 
-    def _save_and_leave(self) -> None:
+    def _note_callbacks(self, state: TrainerState, control: TrainerControl) -> None:
+        """Put what callbacks hold and have asked for into the state."""
+        state.stateful_callbacks = self.callbacks.state_dict()
+        state.pending = {n: v for n, v in vars(control).items() if v}
+        if state.global_step >= state.max_steps:  # a longer run may go on from here
+            state.pending.pop("should_training_stop", None)
+
+    def leave(
+        self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
+    ) -> NoReturn:
         """Save what a signal interrupted, and raise Interrupted."""
-        guard, step = self._guard, self.state.global_step
-        self._save_checkpoint(weights_only=False)
+        step = state.global_step
+        failure = self.commit(state, control)
+        if failure is None:
+            told = (
+                f"the state is saved in {ckpt.folder_of(self.args, step)}; go on with "
+                "resume_from_checkpoint=True"
+            )
+        else:
+            told = f"the state is not saved ({failure}); {self._what_is_saved()}"
+        raise Interrupted(f"{guard.name} after step {step}: {told}", guard.received)
+
+    def _what_is_saved(self) -> str:
+        """The newest checkpoint that is whole, and what can be done with it."""
+        last = ckpt.get_last_checkpoint(self.args.output_dir)
+        if last is None:
+            return "there is no checkpoint: nothing of this run is kept, train again"
+        if not (pathlib.Path(last) / ckpt.OPTIMIZER).is_file():
+            return f"{last} holds older weights alone; load them with from_pretrained"
+        return f"go on from {last} with resume_from_checkpoint=True"
+
+    def leave_after_the_end(
+        self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
+    ) -> NoReturn:
+        """Save what has no checkpoint yet, and raise Interrupted."""
+        folder = ckpt.folder_of(self.args, state.global_step)
+        saved, loads_best = folder.is_dir(), self.args.load_best_model_at_end
+        if self.writes and not saved and not loads_best:
+            saved = self.commit(state, control) is None
+        if saved:
+            told = f"the state is saved in {folder}"
+        elif loads_best and state.best_model_checkpoint:
+            told = f"the best model is saved in {state.best_model_checkpoint}"
+        else:
+            told = "the trained model is not saved"
         raise Interrupted(
-            f"{guard.name} after step {step}: the state is saved in "
-            f"{ckpt.folder_of(self.args, step)}; go on with "
-            "resume_from_checkpoint=True",
+            f"{guard.name} after the last step, training had ended: {told}",
             guard.received,
         )
 
-    def save_model(self, output_dir: str | None = None) -> None:
-        """Write weights, configuration, tokenizer and training_args.json.
+    def keep_unscored(
+        self, state: TrainerState, control: TrainerControl, error: Exception
+    ) -> None:
+        """An evaluation failed: keep what was trained, and say where it is.
 
-        Of several processes the first one writes, here and in all that follows.
-
-        Raises:
-            NonFiniteError: a weight is NaN or infinite; nothing is written.
+        Other ranks may be elsewhere, so nothing is agreed on with them.
         """
-        if not self.team.is_first:
+        step = state.global_step
+        if not self.writes or not self.team.is_first or step == 0:
             return
-        folder = pathlib.Path(output_dir or self.args.output_dir)
-        numerics.check_finite(self.model, None, f"saving {folder}")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_pretrained(folder)
-        ckpt.save_processing_class(self.processing_class, folder)
-        durable.write_json(folder / ckpt.ARGUMENTS, plain(self.args.to_dict()))
+        self._note_callbacks(state, control)
+        try:
+            folder = ckpt.save(self.parts, state)
+            told = f"is saved in {folder}; go on with resume_from_checkpoint=True"
+        except Error as failure:
+            told = f"could not be saved ({failure}); {self._what_is_saved()}"
+        warnings.warn(
+            f"the evaluation after step {step} failed ({type(error).__name__}: "
+            f"{error}); what was trained {told}",
+            stacklevel=4,
+        )
 
-    def save_state(self) -> None:
-        """Write ``trainer_state.json`` into output_dir."""
-        if not self.team.is_first:
-            return
-        self.state.stateful_callbacks = self.callback_handler.state_dict()
-        pathlib.Path(self.args.output_dir).mkdir(parents=True, exist_ok=True)
-        path = pathlib.Path(self.args.output_dir) / ckpt.STATE
-        durable.write_json(path, self.state.to_dict())
-
-    def _load_best(self) -> None:
+    def load_best(self, model: Any, best: str | None) -> None:
         """Take the weights of the best checkpoint, when asked for."""
-        best = self.state.best_model_checkpoint
         if not self.args.load_best_model_at_end:
             return
         if best is None:
@@ -96,24 +166,4 @@ class SavingMixin:
             )
             return
         durable.verify_directory(best)
-        ckpt.load_model(self.model, pathlib.Path(best))
-
-    def log_metrics(self, split: str, metrics: dict[str, Any]) -> None:
-        """Show metrics as a table on stderr."""
-        if self.team.is_first:
-            results.print_metrics(split, metrics)
-
-    def save_metrics(
-        self, split: str, metrics: dict[str, Any], combined: bool = True
-    ) -> None:
-        """Write ``<split>_results.json`` and update ``all_results.json``."""
-        if self.team.is_first:
-            results.save_metrics(self.args.output_dir, split, metrics, combined)
-
-    def _write_report(self, report: dict[str, Any]) -> None:
-        """Write ``nonfinite-report.json`` into output_dir."""
-        if not self.team.is_first:
-            return
-        folder = pathlib.Path(self.args.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        durable.write_json(folder / "nonfinite-report.json", plain(report))
+        ckpt.load_model(model, pathlib.Path(best))

@@ -39,13 +39,15 @@ class PredictionOutput(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """A value that strict JSON can hold: NumPy scalars, paths and NaN become plain."""
+    """A value that strict JSON can hold; NumPy scalars, paths, NaN become plain."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

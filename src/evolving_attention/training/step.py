@@ -16,7 +16,7 @@ from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.state import TrainerState
 
-__all__ = ["StepOutcome", "StepRunner", "StepSums", "present"]
+__all__ = ["StepOutcome", "StepRunner", "StepSums", "forget_gradients", "present"]
 
 MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is no accident
 
@@ -94,7 +94,7 @@ class StepRunner:
                 the optimizer has not run.
             OutOfMemory: memory is short, and batches may not or cannot be split.
         """
-        self.optimizer.zero_grad()
+        forget_gradients(self.optimizer, self.parameters)
         sums = self._accumulate_within_memory(batches, state)
         norm = math.nan
         if sums.bad_batch is None:
@@ -106,13 +106,13 @@ class StepRunner:
         elif not self._go_on(batches, sums, outcome, state):
             state.skipped_steps += 1
             state.skipped_in_a_row += 1
-            self.optimizer.zero_grad()
+            forget_gradients(self.optimizer, self.parameters)
             outcome.applied = False
             return outcome
         self.event("on_pre_optimizer_step")
         self._clip_and_update(norm)
         self.event("on_optimizer_step")
-        self.optimizer.zero_grad()
+        forget_gradients(self.optimizer, self.parameters)
         return outcome
 
     is_full = False
@@ -127,7 +127,7 @@ class StepRunner:
         limit = self.args.max_grad_norm
         if not limit or not math.isfinite(norm):
             self.optimizer.step()
-        elif isinstance(self.optimizer, (optim.AdamW, optim.RAdam)):
+        elif isinstance(self.optimizer, optim.Optimizer):
             self.optimizer.step(optim.clip_scale(norm, limit))
         else:
             optim.clip_grad_norm_(self.parameters, limit)
@@ -145,7 +145,7 @@ class StepRunner:
                 largest = max(map(b.row_count, present(batches)), default=0)
                 if not self.args.auto_find_batch_size or state.batch_splits >= largest:
                     raise
-            self.optimizer.zero_grad()
+            forget_gradients(self.optimizer, self.parameters)
             runtime.set_core_random_state(before)
             state.batch_splits *= 2
             warnings.warn(
@@ -238,6 +238,13 @@ class StepRunner:
             stacklevel=5,
         )
         return policy == "warn"
+
+
+def forget_gradients(optimizer: Any, parameters: list[Any]) -> None:
+    """Leave no gradient to the next step, also where no optimizer has the parameter."""
+    optimizer.zero_grad()
+    for parameter in parameters:
+        parameter.grad = None
 
 
 def present(batches: list[b.Batch | None]) -> list[b.Batch]:

@@ -1,70 +1,76 @@
 """The Trainer: the training loop, readable from top to bottom, and its surroundings.
 
-The parts live next door: one optimizer step in ``step.py``, evaluation in
-``evaluate.py``, saving in ``saving.py`` and ``checkpoint.py``, callbacks and logs in
-``reporting.py``, signals in ``interrupts.py``.
+It holds objects that do one thing each: Loaders make batches, a StepRunner does steps,
+the Evaluator runs over data sets, the Saver writes checkpoints, the Reporter counts and
+logs, and a Team stands for the processes of the run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import pathlib
-import time
 from typing import Any
 
-from evolving_attention.errors import ConfigError, Interrupted
+import numpy as np
+
+from evolving_attention import durable, optim
+from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training import (
     logging,
     numerics,
     parallel,
+    precision,
+    results,
     runtime,
+    schedules,
 )
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
 from evolving_attention.training.deferred import step_runner
-from evolving_attention.training.evaluate import EvaluationMixin
+from evolving_attention.training.evaluate import Evaluator
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
-from evolving_attention.training.loaders import LoadersMixin
-from evolving_attention.training.overrides import OverridesMixin
+from evolving_attention.training.loaders import Loaders
 from evolving_attention.training.plan import RunPlan, make_plan
-from evolving_attention.training.precision import PrecisionMixin
-from evolving_attention.training.reporting import ReportingMixin
-from evolving_attention.training.saving import SavingMixin
-from evolving_attention.training.state import TrainerControl, TrainerState, TrainOutput
+from evolving_attention.training.reporting import Reporter
+from evolving_attention.training.saving import Saver
+from evolving_attention.training.state import (
+    PredictionOutput,
+    TrainerControl,
+    TrainerState,
+    TrainOutput,
+    plain,
+)
 from evolving_attention.training.step import StepRunner
 
 __all__ = ["Trainer"]
 
 
-class Trainer(
-    OverridesMixin,
-    LoadersMixin,
-    PrecisionMixin,
-    EvaluationMixin,
-    SavingMixin,
-    ReportingMixin,
-):
+class Trainer:
     """Fine-tunes a model, with the habits of Hugging Face's Trainer.
 
     A run is a function of model, data and arguments: the same bits for any number of
     threads, and after any interruption and resume. A non-finite loss or gradient stops
     it before it reaches the weights; SIGINT and SIGTERM save and leave. In processes
     that mpirun or torchrun started, all train one model: see docs/distributed.md.
+    Parameters with ``requires_grad = False`` are frozen: they have no gradients,
+    moments or decay, and backward stops at the first layer that is trained.
 
     Args:
         model: a model of this package, called with packed batches.
         args: options; defaults with output_dir="trainer_output" when left out.
         data_collator: makes a batch of a list of rows; default: packed batches.
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
-            or a text data set of this package together with ``processing_class``.
+            or of dicts with text together with ``processing_class``. Padding that an
+            ``attention_mask`` marks is left out. Or a ``PackedDataset``, of any kind of
+            data: see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
         compute_metrics: from EvalPrediction(predictions, label_ids) to a dict.
         callbacks: further callbacks, as instances or classes.
-        optimizers: (optimizer, schedule) instead of AdamW and ``lr_scheduler_type``.
+        optimizers: (optimizer, schedule) instead of those that ``args`` name.
 
     Example::
 
@@ -76,6 +82,8 @@ class Trainer(
         ConfigError: model and arguments do not fit.
         BackendUnavailable: ``args.device`` is not there.
     """
+
+    _reporter_class, _saver_class = Reporter, Saver
 
     def __init__(
         self,
@@ -100,19 +108,24 @@ class Trainer(
                 "Trainer: optimizers has a schedule without its optimizer, expected "
                 "both or none; pass optimizers=(optimizer, schedule)"
             )
-        self._check_dtype()
-        self.team = parallel.join(self.args)
-        self.device = runtime.place_model(model, self.team.device(self.args))
+        precision.check(model, self.args, self.optimizer is not None)
+        team = self.team = parallel.join(self.args)
+        self.device = runtime.place_model(model, team.device(self.args))
         self.state, self.control = TrainerState(), TrainerControl()
-        self._prepared: dict[int, tuple[Any, Any]] = {}
         self._guard: InterruptGuard | None = None
         logging.set_log_level(self.args.log_level)
-        runtime.set_num_threads(self.team.threads(self.args.num_threads))
+        runtime.set_num_threads(team.threads(self.args.num_threads))
         runtime.set_seed(self.args.seed)
+        self._loaders = Loaders(self.args, (team.rank, team.size))
+        self._evaluator = Evaluator(self.args, team)
+        self._reporter = self._reporter_class(self.args, team)
         self.callback_handler = CallbackHandler(
-            [DefaultFlowCallback(), *(callbacks or []), *self._reporters()],
+            [DefaultFlowCallback(), *(callbacks or []), *self._reporter.displays()],
             self.args,
             self._objects,
+        )
+        self._saver = self._saver_class(
+            self.args, team, self.callback_handler, lambda: self._event("on_save")
         )
         self._event("on_init_end")
 
@@ -133,7 +146,7 @@ class Trainer(
             ConfigError, InputError: arguments and data do not fit.
             CheckpointError: the checkpoint cannot be used, or saving failed.
             NonFiniteError: a loss or gradient is not finite; nothing was saved.
-            Interrupted: a signal came; the state is saved in a checkpoint.
+            Interrupted: a signal came; the message says what is saved and where.
             PeerLost: another process of this run died or gave up.
         """
         with self.team.watching(self.args.output_dir):
@@ -146,48 +159,52 @@ class Trainer(
             wanted = self.args.resume_from_checkpoint
         if self.args.gradient_checkpointing:
             runtime.recompute_activations(self.model)
+        if self._saver.writes and self.team.is_first:
+            ckpt.check_writable(self.args)
         rows = self._rows(self.train_dataset, "train_dataset")
-        plan = make_plan(self.args, len(self._train_loader(rows, 0, 0)), self.team.size)
+        batches = len(self._loaders.training(rows, self.data_collator))
+        plan = make_plan(self.args, batches, self.team.size)
         checkpoint = ckpt.find(self.args, wanted)
-        choice = self._settle_precision(rows, checkpoint)
+        choice = precision.settle(
+            self.model,
+            self.args,
+            checkpoint,
+            team=self.team,
+            batches=lambda: Loaders(self.args).training(rows, self.data_collator),
+            compute_loss=self.compute_loss,
+        )
         self._begin(plan, rows, checkpoint)
         self.state.precision = choice or self.state.precision
-        runner = step_runner(self)(
+        runner = step_runner(self.device, self.optimizer, self.args)(
             self.model,
             self.optimizer,
             self.args,
             loss_of=lambda batch: self.compute_loss(self.model, batch),
             event=self._event,
-            on_report=self._write_report,
+            on_report=self._reporter.write_nonfinite,
             team=self.team,
         )
-        if not self.args.skip_memory_metrics:
-            runtime.reset_peak_memory()
-            runtime.reset_peak_memory(self.device)
-        began, first_step, self._rows_seen = time.monotonic(), self.state.global_step, 0
+        self._reporter.begin(self.state, self.device)
         with InterruptGuard() as guard:
             self._guard = guard
             try:
                 self._event("on_train_begin")
-                self._log_choice(choice)
+                if choice is not None and self.state.global_step == 0:
+                    self.log({f"precision_{n}": value for n, value in choice.items()})
                 self._run(runner, plan, rows)
                 self.team.agree(self.control, guard)
                 self._leave_on_signal()
-                self._load_best()
-                steps = self.state.global_step - first_step
-                seconds = time.monotonic() - began
-                metrics = self._train_metrics(seconds, self._rows_seen, steps)
+                self._saver.load_best(self.model, self.state.best_model_checkpoint)
+                metrics = self._reporter.train_metrics(self.state, self.device)
                 self.log(metrics)
             except SignalReceived:
-                self._save_and_leave()
+                self._saver.leave(self.state, self.control, guard)
             finally:
                 self._guard = None
                 self.model.eval()
                 self._event("on_train_end")
         if self.team.stopped(guard):
-            raise Interrupted(
-                f"{guard.name} after the last step; training had ended", guard.received
-            )
+            self._saver.leave_after_the_end(self.state, self.control, guard)
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
 
     def _run(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
@@ -213,7 +230,9 @@ class Trainer(
     def _run_epoch(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
         """The batches of one epoch that are left, one optimizer step after another."""
         state = self.state
-        loader = self._train_loader(rows, state.epoch_index, state.batches_done)
+        loader = self._loaders.training(
+            rows, self.data_collator, state.epoch_index, state.batches_done
+        )
         self._event("on_epoch_begin")
         self.model.train()
         with contextlib.closing(
@@ -236,13 +255,28 @@ class Trainer(
         rate = self.optimizer.param_groups[0]["lr"]
         outcome = runner.run(group, self.state)
         self.lr_scheduler.step()
-        self._count(len(group), outcome, float(rate), plan)
+        self._reporter.count(self.state, len(group), outcome, float(rate), plan)
         self._event("on_step_end")
         self.team.agree(self.control, self._guard)
-        if runner.is_full or self._reads_results():
+        if runner.is_full or self._needs_results():
             self._look(runner)
             self._leave_on_signal()
         self._log_evaluate_save()
+
+    def _needs_results(self) -> bool:
+        """Whether what follows this step logs, evaluates, saves or leaves."""
+        control = self.control
+        return (
+            control.should_log
+            or control.should_evaluate
+            or control.should_save
+            or (self._guard is not None and self._guard.received is not None)
+        )
+
+    def _look(self, runner: StepRunner) -> None:
+        """Count the steps whose results a device still had."""
+        for outcome in runner.look(self.state):
+            self._reporter.add(self.state, outcome)
 
     def _next_epoch(self) -> None:
         """Stand at the beginning of the next epoch."""
@@ -252,19 +286,27 @@ class Trainer(
     def _log_evaluate_save(self) -> None:
         """Do what the callbacks have asked for, in this order."""
         state, control = self.state, self.control
+        best = state.best_metric, state.best_global_step  # of those on the disk
         if control.should_log:
             control.should_log = False
-            self._log_step()
+            self.log(self._reporter.step_logs(state))
         if control.should_evaluate:
-            metrics = self.evaluate()
+            try:
+                is_best = self._evaluator.is_new_best(state, self.evaluate())
+            except SignalReceived:
+                raise
+            except Exception as error:
+                self._saver.keep_unscored(state, self.control, error)
+                raise
             control.should_evaluate = False
-            if self._is_new_best(metrics) and (
+            if is_best and (
                 self.args.load_best_model_at_end or self.args.save_strategy == "best"
             ):
                 control.should_save = True
         if control.should_save:
             control.should_save = False
-            self._save_checkpoint()
+            if not self._saver.checkpoint(state, self.control):
+                state.best_metric, state.best_global_step = best
         state.pending = {}
 
     def _leave_on_signal(self) -> None:
@@ -278,7 +320,7 @@ class Trainer(
         """Put model, optimizer, schedule, generators and counters at their start."""
         self.create_optimizer_and_scheduler(plan)
         self.control = TrainerControl()
-        self._parts = ckpt.RunParts(
+        parts = ckpt.RunParts(
             model=self.model,
             optimizer=self.optimizer,
             schedule=self.lr_scheduler,
@@ -286,14 +328,15 @@ class Trainer(
             processing_class=self.processing_class,
             fingerprint=run_fingerprint(self.args, self.model, rows, self.team.size),
         )
-        self.team.compare_start(path, self._parts.fingerprint)
+        self._saver.begin(parts)
+        self.team.compare_start(path, parts.fingerprint)
         if path is None:
             if self.team.is_first:
                 ckpt.clear_or_refuse(self.args)
             runtime.set_seed(self.args.seed)
             self.state = TrainerState()
         else:
-            self.state = ckpt.restore(self._parts, path)
+            self.state = ckpt.restore(parts, path)
             self.callback_handler.load_state_dict(self.state.stateful_callbacks)
             for name, value in self.state.pending.items():
                 setattr(self.control, name, value)
@@ -302,11 +345,218 @@ class Trainer(
         plan.tell(self.state, self.args)
         self.team.begin(  # before the optimizer makes its masters of the weights
             self.model,
-            lambda: self._loss_of_some_rows(rows),
+            lambda: self._sample_loss(rows),
             self.args.ddp_bucket_cap_mb or 25.0,
         )
-        if self.args.eval_strategy != "no":  # not only after an hour of training
-            sets = self.eval_dataset
+        sets, evaluates = self.eval_dataset, self.args.eval_strategy != "no"
+        if evaluates or self.args.eval_on_start or sets is not None:  # not hours later
             for part in sets.values() if isinstance(sets, dict) else [sets]:
                 self._rows(part, "eval_dataset")
         numerics.check_finite(self.model, self.optimizer, "before training")
+
+    def _sample_loss(self, rows: Any) -> Any:
+        """The loss of as many rows as a batch has, with the dropout of training."""
+        loader = Loaders(self.args).training(rows, self.data_collator)
+        count = min(len(rows), loader.batch_size)
+        was_training = self.model.training
+        self.model.train()
+        try:
+            batch = loader.make_batch(np.arange(count))
+            return self.compute_loss(self.model, b.inputs_of(batch))
+        finally:
+            self.model.train(was_training)
+
+    def _rows(self, dataset: Any, role: str) -> Any:
+        """The data set as rows that batches are made of."""
+        return self._loaders.rows(
+            dataset, role, self.processing_class, self.data_collator is not None
+        )
+
+    def _event(self, name: str, **kwargs: Any) -> None:
+        self.control = self.callback_handler.call(
+            name, self.state, self.control, **kwargs
+        )
+
+    def _objects(self) -> dict[str, Any]:
+        """What every callback gets by keyword."""
+        return {
+            "model": self.model,
+            "processing_class": self.processing_class,
+            "optimizer": self.optimizer,
+            "lr_scheduler": self.lr_scheduler,
+            "train_dataset": self.train_dataset,
+            "eval_dataset": self.eval_dataset,
+        }
+
+    # ------------------------------------------------- what subclasses may override
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        """The mean loss of a batch as a 0-d tensor; here the model's own.
+
+        Args:
+            model: in training mode.
+            inputs: the batch as the model takes it, with ``labels``.
+
+        Example::
+
+            class Weighted(ea.Trainer):
+                def compute_loss(self, model, inputs):
+                    return super().compute_loss(model, inputs) * 0.5
+        """
+        smoothing = self.args.label_smoothing_factor
+        options = {"label_smoothing": smoothing} if smoothing else {}
+        loss = model(**inputs, **options).loss
+        if loss is None:
+            raise InputError(
+                "Trainer: the model gave no loss, expected 'label' or 'labels' in "
+                f"every row; this batch has {', '.join(inputs)}"
+            )
+        return loss
+
+    def create_optimizer(self) -> Any:
+        """The optimizer of the arguments, without decay on biases and LayerNorm."""
+        parameters, args = self.model.named_parameters(), self.args
+        return optim.create(args.optim, parameters, **args.optimizer_settings())
+
+    def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
+        """Make optimizer and schedule, where the Trainer was given none.
+
+        Raises:
+            ConfigError: every parameter of the model is frozen.
+        """
+        args = self.args
+        every = [p for _, p in self.model.named_parameters()]
+        if not any(getattr(p, "requires_grad", True) for p in every):
+            raise ConfigError(
+                f"Trainer: all {len(every)} parameters of the model are frozen "
+                "(requires_grad = False), expected at least one to train; set "
+                "requires_grad = True for those"
+            )
+        self.optimizer, self.lr_scheduler = self._given
+        if self.optimizer is None:
+            self.optimizer = self.create_optimizer()
+        if self.lr_scheduler is None:
+            self.lr_scheduler = schedules.get_scheduler(
+                args.lr_scheduler_type,
+                self.optimizer,
+                plan.warmup_steps,
+                plan.max_steps,
+                args.lr_scheduler_kwargs,
+            )
+
+    def log(self, logs: dict[str, Any]) -> None:
+        """Add the epoch to ``logs``, keep them in log_history, tell the callbacks."""
+        self._reporter.enter(self.state, logs)
+        self._event("on_log", logs=logs)
+
+    # ---------------------------------------------------- evaluation and prediction
+
+    def evaluate(
+        self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Loss and metrics of a data set, logged under ``<prefix>_…`` keys.
+
+        Args:
+            eval_dataset: default: the Trainer's. Of a dict of data sets each is
+                evaluated under ``<prefix>_<name>_…``.
+            metric_key_prefix: the prefix.
+        """
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        if isinstance(dataset, dict):
+            together: dict[str, float] = {}
+            for name, part in dataset.items():
+                together.update(self.evaluate(part, f"{metric_key_prefix}_{name}"))
+            return together
+        output = self._predict(
+            dataset, "eval_dataset", metric_key_prefix, self.args.prediction_loss_only
+        )
+        self.log(output.metrics)
+        self._event("on_evaluate", metrics=output.metrics)
+        return output.metrics
+
+    def predict(
+        self, test_dataset: Any, metric_key_prefix: str = "test"
+    ) -> PredictionOutput:
+        """Logits of every row in the data set's order; metrics where it has labels."""
+        output = self._predict(test_dataset, "test_dataset", metric_key_prefix, False)
+        self._event("on_predict", metrics=output.metrics)
+        return output
+
+    def _predict(
+        self, dataset: Any, role: str, prefix: str, loss_only: bool
+    ) -> PredictionOutput:
+        """One pass over a data set, by all processes together."""
+        with self.team.watching(self.args.output_dir):
+            rows = self._rows(dataset, role)
+            return self._evaluator.predict(
+                self.model,
+                self._loaders.evaluation(rows, self.data_collator),
+                prefix,
+                loss_only=loss_only,
+                compute_metrics=self.compute_metrics,
+                on_batch=self._after_prediction,
+            )
+
+    def _after_prediction(self, done: int, total: int) -> None:
+        """One of the batches of an evaluation is done."""
+        self._leave_on_signal()
+        self._event("on_prediction_step", done=done, total=total)
+
+    # ----------------------------------------------------------- files and callbacks
+
+    def save_model(self, output_dir: str | None = None) -> None:
+        """Write weights, configuration, tokenizer and training_args.json.
+
+        Of several processes the first one writes, here and in all that follows.
+
+        Raises:
+            NonFiniteError: a weight is NaN or infinite; nothing is written.
+        """
+        if not self.team.is_first:
+            return
+        folder = pathlib.Path(output_dir or self.args.output_dir)
+        numerics.check_finite(self.model, None, f"saving {folder}")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save_pretrained(folder)
+        ckpt.save_processing_class(self.processing_class, folder)
+        durable.write_json(folder / ckpt.ARGUMENTS, plain(self.args.to_dict()))
+
+    def save_state(self) -> None:
+        """Write ``trainer_state.json`` into output_dir."""
+        if self.team.is_first:
+            self.state.stateful_callbacks = self.callback_handler.state_dict()
+            path = pathlib.Path(self.args.output_dir) / ckpt.STATE
+            path.parent.mkdir(parents=True, exist_ok=True)
+            durable.write_json(path, self.state.to_dict())
+
+    def log_metrics(self, split: str, metrics: dict[str, Any]) -> None:
+        """Show metrics as a table on stderr."""
+        if self.team.is_first:
+            results.print_metrics(split, metrics)
+
+    def save_metrics(
+        self, split: str, metrics: dict[str, Any], combined: bool = True
+    ) -> None:
+        """Write ``<split>_results.json`` and update ``all_results.json``."""
+        if self.team.is_first:
+            results.save_metrics(self.args.output_dir, split, metrics, combined)
+
+    def is_world_process_zero(self) -> bool:
+        """Whether this is the process that writes: rank 0, or the only one."""
+        return self.team.is_first
+
+    def is_local_process_zero(self) -> bool:
+        """Whether this is the first process of this machine."""
+        return self.team.local_rank == 0
+
+    def add_callback(self, callback: Any) -> None:
+        """Add a callback, given as instance or class."""
+        self.callback_handler.add(callback)
+
+    def pop_callback(self, callback: Any) -> Any:
+        """Take out and return a callback, given as instance or class, or None."""
+        return self.callback_handler.pop(callback)
+
+    def remove_callback(self, callback: Any) -> None:
+        """Take out a callback, given as instance or class."""
+        self.callback_handler.pop(callback)

@@ -1,0 +1,165 @@
+"""Which columns of a data set are text, and which one is the label.
+
+Columns that the caller names are taken. Otherwise ``label``, else ``labels``, is the
+label, and the text is ``sentence1`` and ``sentence2``, else the first two others, else
+the only one (run_glue's rule). Row numbers, columns of numbers and further columns of
+labels are not taken for text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from evolving_attention.errors import InputError
+
+__all__ = ["SAMPLE", "Columns", "choose_columns", "column_names", "dataset_columns"]
+
+SAMPLE = 200  # rows whose values tell numbers from text
+
+Sample = Callable[[Sequence[str]], Mapping[str, Sequence[Any]]]
+_PAIR = ("sentence1", "sentence2")
+_INDEX = re.compile(  # "" and "Unnamed: 0" are pandas' index
+    r"|unnamed: \d+|__index_level_\d+__|id|idx|index|uid|uuid|guid", re.IGNORECASE
+)
+_LABEL_LIKE = ("stars", "score", "rating", "target", "class", "grade", "y")
+_MOSTLY = 0.9  # a column whose values are numbers from this share on is no text
+
+
+class Columns(NamedTuple):
+    """The choice: one or two text columns in order, the label's name, all others.
+
+    ``has_label``: whether there is a column of the label's name.
+    """
+
+    texts: tuple[str, ...]
+    label: str
+    has_label: bool
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        unused = f", not used {_quoted(self.others)}" if self.others else ""
+        label = f"label '{self.label}'" if self.has_label else "no label"
+        return (
+            f"text {_quoted(self.texts)}, {label}{unused}; text_columns= "
+            "and label_column= choose others (--text_column_names, --label_column_name)"
+        )
+
+
+def choose_columns(
+    names: Sequence[str],
+    sample: Sample,
+    text_columns: Sequence[str] | str | None = None,
+    label_column: str | None = None,
+) -> Columns:
+    """Choose by the names, and by values where the names do not tell.
+
+    Args:
+        names: all columns.
+        sample: from names to some values of each of these columns.
+        text_columns: the text columns where the caller names them.
+        label_column: the label's column where the caller names it.
+    """
+    label = label_column
+    if label is None:
+        label = "labels" if "labels" in names and "label" not in names else "label"
+    if isinstance(text_columns, str):
+        texts: tuple[str, ...] = (text_columns,)
+    elif text_columns is not None:
+        texts = tuple(text_columns)
+    elif set(_PAIR) <= set(names):
+        texts = _PAIR
+    else:
+        texts = _guess([name for name in names if name != label], label, sample)
+    others = tuple(name for name in names if name != label and name not in texts)
+    return Columns(texts, label, label in names, others)
+
+
+def dataset_columns(
+    dataset: Any,
+    text_columns: Sequence[str] | str | None = None,
+    label_column: str | None = None,
+) -> Columns:
+    """The columns of a data set of any kind.
+
+    Raises:
+        InputError: not one or two text columns, or no such columns.
+    """
+    known = column_names(dataset)
+    if text_columns is None:
+        text_columns = getattr(dataset, "text_columns", None)
+
+    def sample(names: Sequence[str]) -> dict[str, list[Any]]:
+        rows = [dataset[i] for i in range(min(SAMPLE, len(dataset)))]
+        return {name: [row.get(name) for row in rows] for name in names}
+
+    chosen = choose_columns(known, sample, text_columns, label_column)
+    missing = [name for name in chosen.texts if name not in known]
+    if missing or len(chosen.texts) not in (1, 2):
+        raise InputError(
+            f"text columns {', '.join(chosen.texts) or '(none)'}: expected one or two "
+            f"columns of the data set, which has {', '.join(known) or 'none'}; name "
+            "them by text_columns= (--text_column_names)"
+        )
+    return chosen
+
+
+def column_names(dataset: Any) -> list[str]:
+    """Columns of a data set of any kind."""
+    names = getattr(dataset, "column_names", None)
+    if names is not None:
+        return list(names)
+    if not len(dataset):
+        return []
+    first = dataset[0]
+    if not isinstance(first, Mapping):
+        raise InputError(
+            f"row 0 is {type(first).__name__}; expected a data set whose rows are dicts"
+        )
+    return list(first)
+
+
+def _guess(names: Sequence[str], label: str, sample: Sample) -> tuple[str, ...]:
+    """The first two columns that look like text; of numbers only if there is none."""
+    usable = [
+        name
+        for name in names
+        if not _INDEX.fullmatch(name) and not _named_like(name, label)
+    ]
+    values = sample(usable) if usable else {}
+    texts = [name for name in usable if not _is_numeric(values[name])]
+    if not texts:
+        texts = [
+            name
+            for name in usable
+            if name.lower() not in _LABEL_LIKE
+            and all(isinstance(value, str) for value in values[name])
+        ]
+    return tuple(texts[:2])
+
+
+def _named_like(name: str, label: str) -> bool:
+    """Whether a column is called after the label: labels, label_text, gold_label."""
+    name, label = name.lower(), label.lower()
+    return "label" in name or name == f"{label}s" or name.startswith(f"{label}_")
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    """Whether values are no text: other types, or numbers spelled out."""
+    filled = [v for v in values if v is not None and str(v).strip()]
+    numbers = sum(not isinstance(v, str) or _is_number(v) for v in filled)
+    return bool(filled) and numbers >= _MOSTLY * len(filled)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _quoted(names: Sequence[str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in names[:8])
+    return f"{shown}, …" if len(names) > 8 else shown

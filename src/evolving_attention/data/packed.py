@@ -1,0 +1,173 @@
+"""Batches without padding, and the data sets that make them: of any kind of data."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+__all__ = ["TARGETS", "Batch", "PackedDataset", "PackedRows", "digest", "tokens_of"]
+
+Array = np.ndarray[Any, Any]
+TARGETS = ("labels", "masked")  # of batches that do not declare theirs
+
+
+class Batch(dict[str, Array]):
+    """B rows as arrays, under the names that the model's call has for them.
+
+    Two names are for others than the model: ``sequence_offsets`` int64 [B + 1], where
+    each row begins in the arrays of tokens, and ``row_ids`` int64 [B], the rows'
+    numbers in their data set, which the model does not get.
+
+    Args:
+        arrays: by name.
+        tokens: names of the arrays [total, …] with an entry per token (or time step),
+            where the batch has them; all others have an entry per row.
+        targets: names of what the loss compares with; of a batch with none of them
+            there is no loss.
+    """
+
+    def __init__(
+        self,
+        arrays: Mapping[str, Array],
+        tokens: Collection[str] = (),
+        targets: Collection[str] = ("labels",),
+    ) -> None:
+        super().__init__(arrays)
+        self.tokens = frozenset(tokens) & self.keys()
+        self.targets = frozenset(targets)
+
+
+def tokens_of(batch: Mapping[str, Array]) -> Collection[str]:
+    """The batch's arrays of tokens; of a dict those that are as long as all tokens.
+
+    Where there are as many tokens as rows it does not matter which is which.
+    """
+    if isinstance(batch, Batch):
+        return batch.tokens
+    total = batch["sequence_offsets"][-1]
+    return [
+        name
+        for name, value in batch.items()
+        if name != "sequence_offsets" and len(value) == total
+    ]
+
+
+@runtime_checkable
+class PackedDataset(Protocol):
+    """A data set that makes its own batches: all that the Trainer asks of it.
+
+    A new kind of data is a class with these methods, and a model that takes its
+    batches.
+    """
+
+    def __len__(self) -> int:
+        """Number of rows N."""
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens of each row: int64 [N]; rows of like length go together."""
+
+    def gather(self, indices: Array) -> Batch:
+        """The rows of these numbers, with ``row_ids``.
+
+        It may run ahead in another thread, so it draws nothing from the global random
+        generators.
+        """
+
+    def fingerprint(self) -> str:
+        """A name for the contents of all rows, by which a resumed run knows them."""
+
+
+def digest(count: int, rows: Iterable[Mapping[str, Any]]) -> str:
+    """blake2b over a number of rows and arrays, with their names, shapes and kinds."""
+    found = hashlib.blake2b(digest_size=16)
+    found.update(str(count).encode())
+    for row in rows:
+        for name, value in row.items():
+            if value is None:
+                continue
+            values = np.asarray(value)
+            values = values.astype("<i8" if values.dtype.kind in "iub" else "<f8")
+            found.update(f"{name}{values.shape}{values.dtype.kind}".encode())
+            found.update(values.tobytes())
+    return found.hexdigest()
+
+
+class PackedRows(Sequence[dict[str, Any]]):
+    """N rows stored flat: the base of the :class:`PackedDataset` of this package.
+
+    A subclass has an attribute for each array it names, [total, …], besides ``offsets``
+    int64 [N + 1] and ``labels`` [N] or None. Row i is a dict of its part of each, and
+    its label as a scalar.
+    """
+
+    tokens: ClassVar[tuple[str, ...]]
+    place: ClassVar[str] = "row {} of {} rows"  # for messages
+    offsets: Array
+    labels: Array | None
+
+    def _arrays(self) -> dict[str, Array]:
+        """The arrays of tokens that this data set has."""
+        found = {name: getattr(self, name) for name in self.tokens}
+        return {name: array for name, array in found.items() if array is not None}
+
+    def _gathered(self, indices: Any) -> dict[str, Array]:
+        """Arrays of tokens, ``offsets`` and ``labels`` of these rows."""
+        indices = np.asarray(indices, dtype=np.int64)
+        lengths = self.offsets[indices + 1] - self.offsets[indices]
+        offsets = np.zeros(len(indices) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        # token j of the batch lies at (its row's start) + (j - the row's offset)
+        shift = np.repeat(self.offsets[indices] - offsets[:-1], lengths)
+        source = np.arange(offsets[-1]) + shift
+        arrays = {name: a.take(source, axis=0) for name, a in self._arrays().items()}
+        labels = {} if self.labels is None else {"labels": self.labels[indices]}
+        return {**arrays, "offsets": offsets, **labels}
+
+    def take(self, indices: Any) -> Any:
+        """These rows as a data set of their own."""
+        raise NotImplementedError
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens, or time steps, of each row: int64 [N]."""
+        return np.diff(self.offsets)
+
+    def gather(self, indices: Any) -> Batch:
+        """The packed batch of these rows; token ids become int64."""
+        arrays = self._gathered(indices)
+        arrays["sequence_offsets"] = arrays.pop("offsets")
+        arrays["row_ids"] = np.asarray(indices, dtype=np.int64)
+        for name in self.tokens:
+            if name in arrays and arrays[name].dtype.kind == "i":
+                arrays[name] = arrays[name].astype(np.int64)
+        return Batch(arrays, self.tokens)
+
+    def fingerprint(self) -> str:
+        """A name for the contents of all rows."""
+        first, *rest = self._arrays().items()
+        arrays = dict([first, ("offsets", self.offsets), *rest])
+        return digest(len(self), [{**arrays, "labels": self.labels}])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self))[index])
+        position = operator.index(index)
+        if not -len(self) <= position < len(self):
+            raise IndexError(self.place.format(position, len(self)))
+        position %= len(self)
+        span = slice(self.offsets[position], self.offsets[position + 1])
+        row: dict[str, Any] = {name: a[span] for name, a in self._arrays().items()}
+        if self.labels is not None:
+            row["labels"] = self.labels[position].item()
+        return row
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[index] for index in range(len(self)))

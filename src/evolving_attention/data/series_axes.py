@@ -1,0 +1,195 @@
+"""Which axis of a collection of series is time, and tables that hold many series."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import InputError, ShapeError
+
+__all__ = ["frames_axis", "is_frame", "refuse_long", "series_of_index"]
+
+_TIMES = frozenset(
+    (
+        "date",
+        "datetime",
+        "step",
+        "t",
+        "time",
+        "time_step",
+        "timepoint",
+        "timepoints",
+        "timestamp",
+        "timestep",
+    )
+)
+_CHANNELS = frozenset(
+    (
+        "channel",
+        "channels",
+        "dim",
+        "dimension",
+        "feature",
+        "features",
+        "variable",
+        "variables",
+    )
+)
+_IDS = frozenset(
+    ("case", "id", "instance", "sample", "series", "subject", "uid", "unit")
+)
+_FEW_COLUMNS = 8  # of a table that may be a long one
+
+
+def is_frame(value: Any) -> bool:
+    """Whether this is a DataFrame, without an import of pandas."""
+    return hasattr(value, "columns") and hasattr(value, "index")
+
+
+def frames_axis(frames: Sequence[Any]) -> tuple[int, bool]:
+    """(axis of time, whether the labels or the lengths leave no doubt) of DataFrames.
+
+    Axis 1 is the rows, axis 2 the columns: axis 0 counts the frames. The first of these
+    rules that says something decides:
+
+    1. the index or the columns are named (``time``, ``channel``, …) or are dates;
+    2. one of both holds names, the other numbers: names are channels;
+    3. one of both has the same length in all frames, the other has not: it is time;
+    4. the longer one is time. Wide frames numbered both ways are aeon's own form,
+       ``pd.DataFrame(array [channels, length])``; other frames have time in their rows.
+    """
+    first = frames[0]
+    rows, columns = _role(first.index), _role(first.columns)
+    if rows != columns:
+        is_rows = rows == "time" or columns == "channel"
+        if is_rows != (rows == "channel" or columns == "time"):
+            return (1 if is_rows else 2), True
+    heights, widths = ({frame.shape[axis] for frame in frames} for axis in (0, 1))
+    if _named(first.columns):
+        return 1, max(widths) <= max(heights)
+    if _named(first.index):
+        return 2, True
+    if (len(heights) == 1) != (len(widths) == 1):
+        return (2 if len(heights) == 1 else 1), True
+    return (2 if max(widths) > max(heights) else 1), False
+
+
+def _role(labels: Any) -> str | None:
+    """``"time"`` or ``"channel"``, where the name or the type of the labels says so."""
+    name = str(labels.name).lower()
+    if name in _TIMES or str(labels.dtype).startswith(("date", "timedelta", "period")):
+        return "time"
+    return "channel" if name in _CHANNELS else None
+
+
+def _named(labels: Any) -> bool:
+    return labels.dtype.kind not in "iuf"
+
+
+def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
+    """The series [channels, length] of a table with the index (series, time).
+
+    Returns:
+        The series in the sorted order of the index's first level, and a doubt about
+        that order where the rows have another one.
+
+    Raises:
+        ShapeError: the index has more levels, or its first one is time.
+        InputError: a time step comes twice.
+    """
+    index = table.index
+    if index.nlevels != 2:
+        raise ShapeError(
+            f"{name}: a table with {index.nlevels} index levels, expected two, "
+            "(series, time); move the others to columns by reset_index or unstack"
+        )
+    if str(index.names[0]).lower() in _TIMES:
+        raise ShapeError(
+            f"{name}: the first index level is {index.names[0]!r}, expected the "
+            f"series, then time; use {name}.swaplevel()"
+        )
+    if not index.is_unique:
+        twice = ", ".join(map(str, index[index.duplicated()][0]))
+        raise InputError(
+            f"{name}: (series, time) = ({twice}) comes twice, expected each time step "
+            "once; average or drop the copies"
+        )
+    groups = table.groupby(level=0, sort=True, observed=True)
+    found = [group.sort_index().to_numpy().T for _, group in groups]
+    seen = list(dict.fromkeys(index.get_level_values(0)))
+    doubt = None
+    if seen != list(groups.groups):
+        doubt = (
+            f"The series are taken in the sorted order of {index.names[0] or 'level 0'}"
+            f", not in that of the rows: is y sorted alike? {name}.sort_index() "
+            "sorts the rows"
+        )
+    return found, doubt
+
+
+def refuse_long(table: Any, name: str) -> None:
+    """Refuse a table with one row per time step where one row per series is expected.
+
+    It is one if a column is called ``id``, ``case``, ``…_id``, or if one column numbers
+    blocks of rows and another one rises within each of them and then begins again.
+
+    Raises:
+        ShapeError: it looks like one.
+    """
+    values = table.to_numpy() if is_frame(table) else np.asarray(table)
+    labels = list(table.columns) if is_frame(table) else list(range(values.shape[1]))
+    texts = [str(label).lower() for label in labels]
+    ids = [i for i, text in enumerate(texts) if text in _IDS or text.endswith("_id")]
+    if ids:
+        times = [i for i, text in enumerate(texts) if text in _TIMES]
+        pair = [labels[i] for i in (*ids[:1], *times[:1])]
+        what = f"the column {labels[ids[0]]!r} is no time step"
+    else:
+        blocks = _blocks(values)
+        if blocks is None:
+            return
+        pair = [labels[i] for i in blocks]
+        what = (
+            f"the columns {pair[0]!r} and {pair[1]!r} look like the number of a series "
+            "and its time step"
+        )
+    steps = f"{name}.set_index({pair})"
+    if not is_frame(table):
+        steps = f"pd.DataFrame({name}).set_index({pair})"
+    if len(pair) < 2:
+        steps = f"{name}.set_index([{pair[0]!r}, the column with the time])"
+    raise ShapeError(
+        f"{name}: {what}; expected a table [n, length] with a series in each row. Is "
+        f"it a long table with a row per time step? Then {steps}, with one y per "
+        "series in sorted order; else leave the column out"
+    )
+
+
+def _blocks(values: Any) -> tuple[int, int] | None:
+    """(column that numbers blocks of rows, column that rises within each), if any."""
+    rows, width = values.shape
+    if rows < 8 or not 2 <= width <= _FEW_COLUMNS:
+        return None
+    columns = [_ranks(values[:, i]) for i in range(width)]
+    for i, block in enumerate(columns):
+        begins = np.flatnonzero(np.diff(block)) + 1
+        count = len(begins) + 1
+        if not (1 < count <= rows // 2 and len(np.unique(block)) == count):
+            continue
+        inside = np.ones(rows - 1, bool)
+        inside[begins - 1] = False
+        for j, step in enumerate(columns):
+            rises = np.diff(step)
+            if j != i and (rises[inside] > 0).all() and (rises[~inside] < 0).any():
+                return i, j
+    return None
+
+
+def _ranks(column: Any) -> Any:
+    """Whole numbers in the order of the values; NaN and mixed types are all equal."""
+    try:
+        return np.unique(column, return_inverse=True)[1]
+    except TypeError:
+        return np.zeros(len(column), np.int64)

@@ -1,0 +1,149 @@
+"""What the optimizers share: groups of parameters, checks and state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.optim.rules import (
+    check_number,
+    check_parameters,
+    checked_group,
+    entries_of,
+    named,
+)
+
+__all__ = ["Optimizer"]
+
+
+class Optimizer:
+    """An optimizer of the core over groups of parameters; use one of its subclasses.
+
+    It takes a factor for the gradients in :meth:`step`, and leaves a step out whose
+    factor is not finite: the Trainer needs both to clip without a pass over them.
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float, weight_decay: float) -> None:
+        name = self._name = type(self).__name__
+        check_number(name, "lr", lr)
+        check_number(name, "weight_decay", weight_decay)
+        entries = entries_of(name, params)
+        if not entries:
+            raise ConfigError(
+                f"{name}: params is empty, expected tensors or groups of them; pass "
+                "model.parameters()"
+            )
+        groups = entries if isinstance(entries[0], dict) else [{"params": entries}]
+        defaults = {"lr": lr, "weight_decay": weight_decay}
+        self.param_groups: list[dict[str, Any]] = []
+        for group in groups:
+            held = {**defaults, **checked_group(name, group, len(self.param_groups))}
+            self.param_groups.append(held)
+        self._params = [p for group in self.param_groups for p in group["params"]]
+        check_parameters(name, self._params, self._names())
+        ids = [i for i, group in enumerate(self.param_groups) for _ in group["params"]]
+        self._core = self._make(
+            params=self._params,
+            lr=float(lr),
+            weight_decay=float(weight_decay),
+            groups=ids,
+        )
+
+    def _make(self, **settings: Any) -> Any:
+        """The core's optimizer with these settings and the subclass's own."""
+        raise NotImplementedError
+
+    def _names(self) -> list[str]:
+        """The parameters' names through all groups, where the groups have them."""
+        lists = [group.get("names", []) for group in self.param_groups]
+        sizes = [len(group["params"]) for group in self.param_groups]
+        if [len(names) for names in lists] != sizes:
+            return []
+        return [str(name) for names in lists for name in names]
+
+    def step(self, grad_scale: float = 1.0, scale: Any = None) -> None:
+        """Update every parameter that has a gradient and is not frozen.
+
+        A frozen one (``requires_grad = False``) has no moments and no decay; once it
+        is not frozen any more it is trained as the others.
+
+        Args:
+            grad_scale: factor for all gradients, which stay as they are; clipping by
+                it costs no pass over them.
+            scale: a further factor, one float64 number on the parameters' device, so
+                that nobody waits for it; where it is not finite, no parameter and no
+                moment changes.
+        """
+        for number, group in enumerate(self.param_groups):
+            check_number(self._name, f"param_groups[{number}]['lr']", group["lr"])
+            check_number(
+                self._name,
+                f"param_groups[{number}]['weight_decay']",
+                group["weight_decay"],
+            )
+            self._core.set_group(
+                number, float(group["lr"]), float(group["weight_decay"])
+            )
+        self._core.step(grad_scale, scale)
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        self._core.zero_grad()
+
+    def state_dict(self) -> dict[str, Any]:
+        """``step`` and, per parameter i, its moments and ``master.i``.
+
+        The moments are ``exp_avg.i`` and ``exp_avg_sq.i``, or SGD's
+        ``momentum_buffer.i``. The parameters are numbered through all groups;
+        ``master.i`` exists for bfloat16 parameters only, and nothing for those that
+        were always frozen. The tensors are the optimizer's own, not copies.
+        """
+        return dict(self._core.state_dict())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what :meth:`state_dict` gave.
+
+        Raises:
+            CheckpointError: the state belongs to other parameters, or others of them
+                were frozen.
+        """
+        if not isinstance(state, Mapping):
+            raise CheckpointError(
+                f"{self._name}: the state is a {type(state).__name__}, expected the "
+                "dict that state_dict() returned; pass that"
+            )
+        own = self.state_dict()
+        if set(state) != set(own):
+            raise CheckpointError(self._misfit(set(state), set(own)))
+        for name, tensor in own.items():
+            if name != "step" and tuple(tensor.shape) != tuple(state[name].shape):
+                raise CheckpointError(
+                    f"{self._name}: {name} has shape {tuple(state[name].shape)}, "
+                    f"expected {tuple(tensor.shape)}; build the model as it was"
+                )
+        self._core.load_state_dict(state)
+
+    def _misfit(self, saved: set[str], own: set[str]) -> str:
+        """Why a state with other names cannot be taken back."""
+        odd = sorted(saved ^ own)
+        text = (
+            f"{self._name}: the saved state does not fit the {len(self._params)} "
+            f"parameters, first difference {odd[0]!r} of {len(odd)}"
+        )
+        number = odd[0].rpartition(".")[2]
+        one_sided = _numbers(saved) ^ _numbers(own)
+        if number in one_sided and int(number) < len(self._params):
+            had, now = ("trained", "frozen") if odd[0] in saved else ("not", "trained")
+            text += (
+                f": {named(int(number), self._names())} was {had} in that run and is "
+                f"{now} in this one; freeze the same parameters (requires_grad), and"
+            )
+        else:
+            text += ";"
+        return f"{text} build the model, its element type and the groups as they were"
+
+
+def _numbers(names: set[str]) -> set[str]:
+    """The parameters that a state has something of."""
+    return {name.rpartition(".")[2] for name in names if "." in name}

@@ -1,0 +1,113 @@
+"""Optimizers by name, and the groups they have in a Trainer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evolving_attention.errors import ConfigError
+from evolving_attention.optim.adam import AdamW, RAdam
+from evolving_attention.optim.base import Optimizer
+from evolving_attention.optim.sgd import SGD
+
+__all__ = ["OPTIMIZERS", "check_options", "create", "decay_groups"]
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    "adamw_torch_fused": AdamW,
+    "adamw_torch": AdamW,
+    "adamw": AdamW,
+    "radam": RAdam,
+    "sgd": SGD,
+}
+NO_DECAY = ("bias", "LayerNorm.weight", "layer_norm.weight", "norm.weight")
+_COMMON = ("self", "params", "lr", "weight_decay")  # not among the options
+
+
+def create(
+    name: str,
+    named_parameters: Iterable[tuple[str, Any]],
+    *,
+    lr: float,
+    weight_decay: float = 0.0,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    options: Mapping[str, Any] | None = None,
+) -> Any:
+    """The optimizer of that name, without decay on biases and LayerNorm weights.
+
+    Args:
+        name: one of ``OPTIMIZERS``.
+        named_parameters: pairs (name, tensor), as ``model.named_parameters()``.
+        lr, weight_decay: of all groups, and of the group with decay.
+        betas, eps: of Adam's family; SGD does without.
+        options: further arguments, such as ``{"momentum": 0.9, "nesterov": True}``.
+
+    Raises:
+        ConfigError: there is no such optimizer or option, or a value is out of range.
+
+    Example::
+
+        optimizer = ea.optim.create(
+            "sgd", model.named_parameters(), lr=0.1, options={"momentum": 0.9}
+        )
+    """
+    options = dict(options or {})
+    check_options(name, options)
+    own = _options_of(name)
+    adam = {"betas": betas, "eps": eps}
+    given = {key: value for key, value in adam.items() if key in own}
+    groups = decay_groups(named_parameters, weight_decay)
+    kind: Any = OPTIMIZERS[name]
+    return kind(groups, lr=lr, weight_decay=weight_decay, **{**given, **options})
+
+
+def check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an optimizer or options that :func:`create` does not know.
+
+    Raises:
+        ConfigError: names those it knows.
+    """
+    if name not in OPTIMIZERS:
+        raise ConfigError(
+            f"optimizer {name!r}, expected one of {', '.join(OPTIMIZERS)}; correct it"
+        )
+    unknown = [key for key in options if key not in _options_of(name)]
+    if unknown:
+        raise ConfigError(
+            f"optimizer {name!r} has no option {unknown[0]!r}, expected some of "
+            f"{', '.join(_options_of(name))}; correct it, or name another optimizer"
+        )
+
+
+def _options_of(name: str) -> list[str]:
+    """The arguments of an optimizer's class that are its own."""
+    return [
+        key
+        for key in inspect.signature(OPTIMIZERS[name].__init__).parameters
+        if key not in _COMMON
+    ]
+
+
+def decay_groups(
+    named_parameters: Iterable[tuple[str, Any]], weight_decay: float
+) -> list[dict[str, Any]]:
+    """Two groups: weights with decay; biases and LayerNorm weights without.
+
+    Args:
+        named_parameters: pairs (name, tensor), as ``model.named_parameters()``.
+        weight_decay: the decay of the first group.
+
+    Returns:
+        Groups with ``"params"``, ``"names"`` and ``"weight_decay"``; empty ones left
+        out.
+    """
+    groups = [
+        {"params": [], "names": [], "weight_decay": weight_decay},
+        {"params": [], "names": [], "weight_decay": 0.0},
+    ]
+    for name, parameter in named_parameters:
+        group = groups[1 if name.endswith(NO_DECAY) else 0]
+        group["params"].append(parameter)
+        group["names"].append(name)
+    return [group for group in groups if group["params"]]
