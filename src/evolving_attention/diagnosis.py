@@ -298,16 +298,11 @@ def _tiny(core: Any) -> tuple[Any, dict[str, Any]]:
         "problem_type": "single_label_classification",
         "classifier_dropout": None,
         "add_pooling_layer": True,
-        "attention": {
-            "kind": "evolving",
-            "alpha": 0.1,
-            "beta": 0.1,
-            "kernel_size": 3,
-            "conv_init": "fan_in",
-        },
+        "attention": {"evolve": {"kind": "evolving", "alpha": 0.1, "beta": 0.1}},
     }
     core.manual_seed(0)
-    model = core.create_model("bert", config, "float32", None)
+    model = core.create_model("bert", config, "float32")
+    model.allocate()
     random = np.random.default_rng(0)
     for name, parameter in model.named_parameters():
         values = 0.02 * random.standard_normal(parameter.shape)
@@ -332,7 +327,7 @@ def _training(core: Any) -> str:
     optimizer = AdamW([p for _, p in model.named_parameters()], lr=1e-3)
     losses = []
     for _ in range(8):
-        loss = model.forward(**batch)["loss"]
+        loss = model.forward(batch)["loss"]
         losses.append(float(loss.item()))
         loss.backward()
         optimizer.step()
@@ -351,7 +346,7 @@ def _threads(core: Any) -> str:
         for count in (1, 2):
             core.set_num_threads(count)
             model, batch = _tiny(core)
-            loss = model.forward(**batch)["loss"]
+            loss = model.forward(batch)["loss"]
             loss.backward()
             gradients = [p.grad for _, p in model.named_parameters()]
             parts = [loss, *(g for g in gradients if g is not None)]

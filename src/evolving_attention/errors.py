@@ -115,7 +115,7 @@ class NonFiniteError(Error, ArithmeticError):
 
 
 class Interrupted(Error, KeyboardInterrupt):
-    """Training was interrupted by a signal after its state had been saved."""
+    """A signal interrupted training; the message says what is saved and where."""
 
     def __init__(self, message: str, signal_number: int = 2) -> None:
         super().__init__(message)

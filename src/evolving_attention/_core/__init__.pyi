@@ -13,19 +13,18 @@ from . import ops
 
 __all__: list[str] = [
     "AdamW",
+    "Attention",
+    "AttentionOutput",
     "BatchNorm",
+    "Carry",
     "Communicator",
     "GradientBucket",
     "Model",
     "Module",
     "MomentOptimizer",
     "Packing",
-    "PreparedText",
     "RAdam",
-    "RandomShift",
-    "Residents",
-    "SeriesModel",
-    "StepGraph",
+    "SGD",
     "StepLog",
     "Tensor",
     "attention_kinds",
@@ -34,7 +33,6 @@ __all__: list[str] = [
     "clip_grad_norm",
     "communicator_id",
     "create_model",
-    "create_series_model",
     "current_memory",
     "devices",
     "exchange_library",
@@ -48,6 +46,7 @@ __all__: list[str] = [
     "is_grad_enabled",
     "kernel_entries",
     "manual_seed",
+    "model_inputs",
     "op_names",
     "ops",
     "peak_memory",
@@ -76,6 +75,12 @@ class Tensor:
     def __array__(
         self, dtype: typing.Any = None, copy: typing.Any = None
     ) -> numpy.ndarray: ...
+    def __array_ufunc__(
+        self, ufunc: typing.Any, method: str, *args, **kwargs
+    ) -> typing.Any:
+        """
+        What NumPy's functions and arrays on the left of an operator call: + - * / @ give a tensor and keep the gradient.
+        """
     def __dlpack__(self, **kwargs) -> typing_extensions.CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __float__(self) -> float: ...
@@ -88,11 +93,12 @@ class Tensor:
         device: typing.Any = None,
     ) -> None: ...
     def __len__(self) -> int: ...
-    def __matmul__(self, arg0: Tensor) -> Tensor: ...
+    def __matmul__(self, arg0: typing.Any) -> Tensor: ...
     def __mul__(self, arg0: typing.Any) -> Tensor: ...
     def __neg__(self) -> Tensor: ...
     def __radd__(self, arg0: typing.Any) -> Tensor: ...
     def __repr__(self) -> str: ...
+    def __rmatmul__(self, arg0: typing.Any) -> Tensor: ...
     def __rmul__(self, arg0: typing.Any) -> Tensor: ...
     def __rsub__(self, arg0: typing.Any) -> Tensor: ...
     def __rtruediv__(self, arg0: typing.Any) -> Tensor: ...
@@ -162,12 +168,22 @@ class Packing:
     Where the sequences of a packed batch and their attention maps lie.
     """
     def __init__(
-        self, num_heads: int, offsets: typing.Any, key_offsets: typing.Any = None
-    ) -> None: ...
+        self,
+        num_heads: int,
+        offsets: typing.Any,
+        key_offsets: typing.Any = None,
+        causal: bool = False,
+        key_mask: Tensor | None = None,
+    ) -> None:
+        """
+        causal: row i sees keys up to i + keys - queries; key_mask: uint8 (total keys,), keys with 0 are seen by no row.
+        """
     def pad(self, maps: Tensor) -> Tensor:
         """
         Flat maps as [sequences, heads, queries, keys], zeros outside.
         """
+    @property
+    def causal(self) -> bool: ...
     @property
     def key_offsets(self) -> list[int]: ...
     @property
@@ -179,18 +195,18 @@ class Packing:
     @property
     def offsets(self) -> list[int]: ...
 
-class RandomShift:
-    """
-    with RandomShift(shift): every dropout that this thread begins draws stream + shift, an int64 number beside the tensors, as it is when a kernel runs. The backward reads the same tensor. DTypeError, ShapeError where it is something else.
-    """
-    def __enter__(self) -> None: ...
-    def __exit__(self, *args) -> None: ...
-    def __init__(self, shift: Tensor) -> None: ...
-
 class Module:
     """
     A tree of named parameters and buffers.
     """
+    def additions(self) -> list:
+        """
+        Names of the parameters that the slots of attention add to the plain model: a checkpoint of that lacks them.
+        """
+    def allocate(self) -> None:
+        """
+        Gives memory to parameters and buffers that have none yet.
+        """
     def initialize(self, names: collections.abc.Set[str]) -> None:
         """
         Draws initial values for the named parameters.
@@ -227,31 +243,68 @@ class BatchNorm(Module):
         eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05,
     ) -> None: ...
 
-class PreparedText:
+class Carry:
     """
-    A batch made up to a shape that comes again, checked whole: see Model.prepare().
+    Maps on their way to the next layer.
     """
     @property
-    def key(self) -> str:
+    def maps(self) -> Tensor:
         """
-        Equal for batches that one recorded step serves.
+        Flat maps.
         """
     @property
-    def tokens(self) -> int:
+    def packing(self) -> Packing:
         """
-        Tokens, those included that it was made up with.
+        How the maps lie.
         """
 
-class Residents:
+class AttentionOutput:
     """
-    What a step reads, at fixed addresses on a device. As a context: work in it reads what was loaded last there.
+    What an attention layer returns.
     """
-    def __enter__(self) -> None: ...
-    def __exit__(self, *args) -> None: ...
-    def __init__(self, device: typing.Any) -> None: ...
-    def load(self, prepared: PreparedText) -> None:
+    @property
+    def carry(self) -> Carry:
         """
-        Brings a batch there, over the one before.
+        Maps for the next layer.
+        """
+    @property
+    def context(self) -> Tensor:
+        """
+        [query tokens, heads * head_value_width]
+        """
+    @property
+    def probabilities(self) -> Tensor:
+        """
+        Flat maps after the softmax, before dropout.
+        """
+
+class Attention(Module):
+    """
+    One attention layer over packed sequences, without an output projection; its parameters are zero until initialize() or loading.
+    """
+    def __init__(
+        self,
+        spec: dict,
+        hidden_size: int,
+        num_heads: int,
+        memory_size: typing.Any = None,
+        head_key_width: typing.Any = None,
+        head_value_width: typing.Any = None,
+        dropout: typing.SupportsFloat | typing.SupportsIndex = 0.0,
+        layer: typing.SupportsInt | typing.SupportsIndex = 0,
+        num_layers: typing.SupportsInt | typing.SupportsIndex = 1,
+        dtype: str = "float32",
+    ) -> None: ...
+    def forward(
+        self,
+        queries: Tensor,
+        packing: Packing,
+        memory: Tensor | None = None,
+        memory_packing: Packing = None,
+        previous: Carry = None,
+    ) -> AttentionOutput:
+        """
+        Attends from packed rows [total, hidden_size] over themselves, or over `memory` with its own packing; `previous` is the carry of the layer before.
         """
 
 class Model(Module):
@@ -260,13 +313,7 @@ class Model(Module):
     """
     def forward(
         self,
-        input_ids: typing.Any,
-        attention_mask: typing.Any = None,
-        token_type_ids: typing.Any = None,
-        position_ids: typing.Any = None,
-        sequence_offsets: typing.Any = None,
-        labels: typing.Any = None,
-        next_sentence_label: typing.Any = None,
+        inputs: dict,
         label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
         output_hidden_states: collections.abc.Sequence[
             typing.SupportsInt | typing.SupportsIndex
@@ -280,65 +327,16 @@ class Model(Module):
             typing.SupportsInt | typing.SupportsIndex
         ]
         | None = None,
-    ) -> dict: ...
-    def forward_prepared(self, prepared: PreparedText) -> dict:
+    ) -> dict:
         """
-        forward() on what prepare() gave; results as of packed arrays.
+        Runs the model on some of the inputs its architecture declares: name to tensor or array. Returns name to result, of what is there.
         """
-    def prepare(
-        self,
-        input_ids: typing.Any,
-        attention_mask: typing.Any = None,
-        token_type_ids: typing.Any = None,
-        position_ids: typing.Any = None,
-        sequence_offsets: typing.Any = None,
-        labels: typing.Any = None,
-        next_sentence_label: typing.Any = None,
-        label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-    ) -> PreparedText:
-        """
-        The batch made up to a shape that comes again, its labels checked too.
-        """
-
-class SeriesModel(Module):
-    """
-    A model of time series with its parameters.
-    """
-    def forward(
-        self,
-        values: typing.Any,
-        lengths: typing.Any = None,
-        labels: typing.Any = None,
-        sequence_offsets: typing.Any = None,
-        masked: typing.Any = None,
-        label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-        output_hidden_states: collections.abc.Sequence[
-            typing.SupportsInt | typing.SupportsIndex
-        ]
-        | None = None,
-        output_attentions: collections.abc.Sequence[
-            typing.SupportsInt | typing.SupportsIndex
-        ]
-        | None = None,
-        output_attention_logits: collections.abc.Sequence[
-            typing.SupportsInt | typing.SupportsIndex
-        ]
-        | None = None,
-    ) -> dict: ...
 
 class MomentOptimizer:
     """
-    What AdamW and RAdam share: one rate and decay a group.
+    What the optimizers share: one rate and decay a group.
     """
-    def count_step(self) -> None:
-        """
-        The step whose numbers are prepared is done by a recording.
-        """
     def load_state_dict(self, state: dict) -> None: ...
-    def prepare_numbers(self) -> None:
-        """
-        Puts what rates, decays and the number of the next step come to on the device, at one address.
-        """
     def set_group(
         self,
         group: typing.SupportsInt | typing.SupportsIndex,
@@ -347,17 +345,13 @@ class MomentOptimizer:
     ) -> None: ...
     def state_dict(self) -> dict:
         """
-        step, and per parameter i exp_avg.i, exp_avg_sq.i and, for bfloat16, master.i: the tensors themselves.
+        step, and per parameter i that is not frozen its moments (exp_avg.i and exp_avg_sq.i, or SGD's momentum_buffer.i) and, for bfloat16, master.i: the tensors themselves.
         """
     def step(
         self,
         grad_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
         scale: Tensor | None = None,
-        prepared: bool = False,
-    ) -> None:
-        """
-        With prepared, the numbers of the step are read on the device.
-        """
+    ) -> None: ...
     def zero_grad(self) -> None: ...
 
 class AdamW(MomentOptimizer):
@@ -395,6 +389,21 @@ class RAdam(MomentOptimizer):
         decoupled: bool,
     ) -> None: ...
 
+class SGD(MomentOptimizer):
+    """
+    SGD with one rate and decay a group.
+    """
+    def __init__(
+        self,
+        params: collections.abc.Sequence[Tensor],
+        lr: typing.SupportsFloat | typing.SupportsIndex,
+        momentum: typing.SupportsFloat | typing.SupportsIndex,
+        nesterov: bool,
+        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
+        decoupled: bool,
+        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
+
 class StepLog:
     """
     Losses and gradient norms of steps, kept on their device until the host looks.
@@ -412,14 +421,9 @@ class StepLog:
         self,
         params: collections.abc.Sequence[Tensor],
         max_norm: typing.SupportsFloat | typing.SupportsIndex,
-        keep: bool = True,
     ) -> Tensor:
         """
-        Ends the step: returns the factor, one number on the device, that clips its gradients to max_norm (0: not at all); NaN from a step that is not finite until the next look(). It lies at one address, and holds until the next finish(). Without keep, keep() is called for itself.
-        """
-    def keep(self) -> None:
-        """
-        Puts down what the step came to that was finished, by finish() or by a recording of one.
+        Ends the step: returns the factor, one number on the device, that clips its gradients to max_norm (0: not at all); NaN from a step that is not finite until the next look().
         """
     def look(self) -> list:
         """
@@ -503,46 +507,9 @@ class GradientBucket:
         Takes the members' gradients and starts their way; returns which there were.
         """
 
-class StepGraph:
-    """
-    Work of a device that is written down once and started again as a whole, on whatever its tensors hold then. All calls that measure and record come from the thread that does the work.
-    """
-    def __init__(self, device: typing.Any) -> None: ...
-    def cancel(self) -> None:
-        """
-        Ends measuring or recording, if it is under way: after an exception.
-        """
-    def measure(self) -> None:
-        """
-        Counts what memory this thread's work takes from now on. Raises BackendUnavailable where a device cannot record work.
-        """
-    def measured(self) -> int:
-        """
-        Ends that; returns the bytes that record() needs for the same work.
-        """
-    def record(self, bytes: int) -> None:
-        """
-        This thread's work is from now on not done but written down; its memory is `bytes` that the recording keeps. Copies from the host or to it, waiting, and more memory raise DeviceError.
-        """
-    def recorded(self) -> None:
-        """
-        Ends that. Raises DeviceError where something cannot be recorded, or tensors of the recording are still held.
-        """
-    def start(self) -> None:
-        """
-        Does the work once more, in the device's order, and returns at once. Raises ConfigError before recorded().
-        """
-    @property
-    def bytes(self) -> int:
-        """
-        Bytes of memory that what is recorded keeps, which recordings of a device share; 0 before.
-        """
-    @property
-    def device(self) -> str: ...
-
 def attention_kinds() -> dict:
     """
-    Returns the evolve kinds of the core with their options.
+    Returns the kinds of each slot of the core with their options.
     """
 
 def build_info() -> dict:
@@ -550,9 +517,9 @@ def build_info() -> dict:
     Returns versions, instruction sets and threads of this build.
     """
 
-def check_attention(options: dict) -> None:
+def check_attention(spec: dict) -> None:
     """
-    Throws ConfigError unless the options name a kind and suit it.
+    Throws ConfigError unless every slot names a kind and suits it, and the slots can stand together.
     """
 
 def clip_grad_norm(
@@ -568,18 +535,9 @@ def communicator_id(device: typing.Any) -> bytes:
     Returns the name of a new communicator, for all its ranks.
     """
 
-def create_model(
-    architecture: str, config: dict, dtype: str = "float32", evolve: typing.Any = None
-) -> Model:
+def create_model(architecture: str, config: dict, dtype: str = "float32") -> Model:
     """
-    Builds a model; parameters are zero until initialize() or loading.
-    """
-
-def create_series_model(
-    config: dict, dtype: str = "float32", evolve: typing.Any = None
-) -> SeriesModel:
-    """
-    Builds a model; parameters are zero until initialize() or loading.
+    Builds a model without memory: allocate() makes its parameters zeros, and initialize() or loading sets them.
     """
 
 def current_memory(device: typing.Any = "cpu") -> int:
@@ -641,6 +599,11 @@ def kernel_entries(device: str = "cpu") -> list:
 def manual_seed(seed: int) -> None:
     """
     Seeds dropout and initial values.
+    """
+
+def model_inputs(architecture: str) -> list:
+    """
+    The inputs that the models of an architecture take: name, kind, whether by position, and what it is.
     """
 
 def op_names() -> list: ...

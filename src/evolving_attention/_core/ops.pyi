@@ -42,6 +42,10 @@ __all__: list[str] = [
     "mean",
     "mse_loss",
     "mul",
+    "pack_maps",
+    "pair_sum",
+    "relative_cells",
+    "relative_sums",
     "relu",
     "reshape",
     "scale",
@@ -53,6 +57,7 @@ __all__: list[str] = [
     "sum",
     "tanh",
     "transpose",
+    "unpack_maps",
     "weight_norm",
 ]
 
@@ -191,9 +196,13 @@ def evolve(
         "FixedSize(5)",
     ],
     packing: evolving_attention._core.Packing,
+    shift: typing.Annotated[
+        collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        "FixedSize(2)",
+    ] = [0, 0],
 ) -> evolving_attention._core.Tensor:
     """
-    p M + s S + w ReLU(Conv(a M + b S)), coefficients (a, b, p, s, w)
+    p M + s S + w ReLU(Conv(a M + b S)), coefficients (a, b, p, s, w); the convolution's result is moved by shift = (down, right)
     """
 
 def evolve_composite(
@@ -206,6 +215,10 @@ def evolve_composite(
         "FixedSize(5)",
     ],
     packing: evolving_attention._core.Packing,
+    shift: typing.Annotated[
+        collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        "FixedSize(2)",
+    ] = [0, 0],
 ) -> evolving_attention._core.Tensor:
     """
     evolve() spelled out in other ops
@@ -244,9 +257,14 @@ def fused_attention(
     softmax_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
     dropout: typing.SupportsFloat | typing.SupportsIndex = 0.0,
     carry: bool = True,
+    shift: typing.Annotated[
+        collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        "FixedSize(2)",
+    ] = [0, 0],
+    score_bias: evolving_attention._core.Tensor | None = None,
 ) -> tuple[evolving_attention._core.Tensor, evolving_attention._core.Tensor | None]:
     """
-    context (tokens, heads d) and carried maps: attention_scores, evolve, map_softmax, dropout and attention_context in one op
+    context (tokens, heads d) and carried maps: attention_scores, add (of score_bias), evolve, map_softmax, dropout and attention_context in one op
     """
 
 def gather_rows(
@@ -314,9 +332,13 @@ def map_conv(
     weight: evolving_attention._core.Tensor,
     bias: evolving_attention._core.Tensor,
     packing: evolving_attention._core.Packing,
+    shift: typing.Annotated[
+        collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        "FixedSize(2)",
+    ] = [0, 0],
 ) -> evolving_attention._core.Tensor:
     """
-    k x k convolution of maps, heads as channels
+    k x k convolution of maps, heads as channels; the result is moved by shift = (down, right)
     """
 
 def map_softmax(
@@ -360,6 +382,145 @@ def mul(
 ) -> evolving_attention._core.Tensor:
     """
     a * b
+    """
+
+def pack_maps(
+    dense: evolving_attention._core.Tensor,
+    packing: evolving_attention._core.Packing,
+    query_columns: typing.Any = None,
+    key_columns: typing.Any = None,
+) -> evolving_attention._core.Tensor:
+    """
+    Dense maps as flat ones: what lies outside the sequences is left out.
+
+        maps[b, h, i, j] =
+            dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]
+
+    Its gradient is unpack_maps().
+
+    Args:
+        dense: [sequences, heads, T, S].
+        packing: heads and sequences.
+        query_columns, key_columns: as in unpack_maps().
+
+    Returns:
+        Flat maps [packing.map_elements] in the type of the dense ones.
+
+    Raises:
+        ShapeError: the sequences or heads are not those of the packing, there is not
+            one column for each token, or a sequence is longer than T or S.
+        InputError: columns do not rise, or lie outside the dense maps.
+
+    Example:
+        >>> from evolving_attention import Tensor, functional as F
+        >>> packing = F.Packing(1, [0, 2, 3])
+        >>> dense = Tensor([[[[1, 2], [3, 4]]], [[[5, 6], [7, 8]]]], dtype="float32")
+        >>> F.pack_maps(dense, packing).numpy().tolist()
+        [1.0, 2.0, 3.0, 4.0, 5.0]
+    """
+
+def pair_sum(
+    u: evolving_attention._core.Tensor,
+    v: evolving_attention._core.Tensor,
+    packing: evolving_attention._core.Packing,
+) -> evolving_attention._core.Tensor:
+    """
+    Adds each query's vector to each key's, for every cell of the maps.
+
+        y[b, h, i, j, :] = u[q_offsets[b] + i, h, :] + v[k_offsets[b] + j, h, :]
+
+    Additive and concatenative scores are a product of these vectors, after an
+    activation, with one vector. The gradients are sums over keys and over queries.
+
+    Args:
+        u: [total queries, heads * c], head after head.
+        v: [total keys, heads * c].
+        packing: heads and sequences; queries and keys may differ in number.
+
+    Returns:
+        Flat [packing.map_elements * c]: the cells in the order of the maps, c values
+        each; added in float32 (float64 for float64).
+
+    Raises:
+        ShapeError: u or v has another number of rows, widths differ, or a width is
+            not a multiple of the heads.
+        DTypeError: u and v differ in type.
+
+    Example:
+        >>> from evolving_attention import Tensor, functional as F
+        >>> packing = F.Packing(1, [0, 1], [0, 2])
+        >>> u = Tensor([[1, 2]], dtype="float32")
+        >>> v = Tensor([[10, 20], [30, 40]], dtype="float32")
+        >>> F.pair_sum(u, v, packing).numpy().tolist()
+        [11.0, 22.0, 31.0, 42.0]
+    """
+
+def relative_cells(
+    x: evolving_attention._core.Tensor, packing: evolving_attention._core.Packing
+) -> evolving_attention._core.Tensor:
+    """
+    Spreads products by distance over attention maps.
+
+        maps[b, h, i, j] = x[(offsets[b] + i) heads + h, D + clip(j - i, -D, D)]
+
+    With the products of each query's heads and the vectors of the distances -D to D
+    as x, these are the logits of relative keys. Its gradient is relative_sums().
+
+    Args:
+        x: [total queries * heads, 2 D + 1], a column for each distance.
+        packing: heads and sequences; queries and keys may differ in number.
+
+    Returns:
+        Flat maps [packing.map_elements] in the type of x.
+
+    Raises:
+        ShapeError: x has other rows, or an even number of columns.
+
+    Example:
+        >>> from evolving_attention import Tensor, functional as F
+        >>> packing = F.Packing(1, [0, 3])
+        >>> x = Tensor([[1, 2, 3], [4, 5, 6], [7, 8, 9]], dtype="float32")
+        >>> F.relative_cells(x, packing).reshape(3, 3).numpy().tolist()
+        [[2.0, 3.0, 3.0], [4.0, 5.0, 6.0], [7.0, 7.0, 8.0]]
+
+    Source: Shaw et al., NAACL 2018, Eq. 4 and Sec. 3.3.
+    """
+
+def relative_sums(
+    maps: evolving_attention._core.Tensor,
+    packing: evolving_attention._core.Packing,
+    max_distance: int,
+) -> evolving_attention._core.Tensor:
+    """
+    Sums attention maps over the keys at each clipped distance.
+
+        y[(offsets[b] + i) heads + h, D + e] =
+            sum of maps[b, h, i, j] over all j with clip(j - i, -D, D) = e
+
+    With probabilities as maps, y times the vectors of the distances -D to D is what
+    relative values add to the context. Its gradient is relative_cells().
+
+    Args:
+        maps: flat maps of packing.map_elements elements.
+        packing: heads and sequences; queries and keys may differ in number.
+        max_distance: D, 0 or more.
+
+    Returns:
+        [total queries * heads, 2 D + 1] in the type of the maps, summed in float32
+        (float64 for float64).
+
+    Raises:
+        ShapeError: the maps have another number of elements.
+        ConfigError: max_distance is negative.
+
+    Example:
+        >>> from evolving_attention import Tensor, functional as F
+        >>> packing = F.Packing(1, [0, 3])
+        >>> maps = Tensor([1, 2, 3, 4, 5, 6, 7, 8, 9], dtype="float32")
+        >>> F.relative_sums(maps, packing, 1).numpy().tolist()
+        [[0.0, 1.0, 5.0], [4.0, 5.0, 6.0], [15.0, 9.0, 0.0]]
+
+    Source: Shaw et al., NAACL 2018, Eq. 3 and Sec. 3.3.
     """
 
 def relu(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
@@ -436,6 +597,50 @@ def transpose(
 ) -> evolving_attention._core.Tensor:
     """
     x with two axes exchanged
+    """
+
+def unpack_maps(
+    maps: evolving_attention._core.Tensor,
+    packing: evolving_attention._core.Packing,
+    lengths: tuple[
+        typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex,
+    ]
+    | None = None,
+    query_columns: typing.Any = None,
+    key_columns: typing.Any = None,
+) -> evolving_attention._core.Tensor:
+    """
+    Flat maps as one dense array, zero outside each sequence.
+
+        dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]
+            = maps[b, h, i, j]
+
+    Its gradient is pack_maps().
+
+    Args:
+        maps: flat maps of packing.map_elements elements.
+        packing: heads and sequences.
+        lengths: (T, S), the lengths of the padded arrays; by default the longest
+            sequences'.
+        query_columns: int (total queries,), where each token stands in its padded
+            row; rising within a sequence. By default a sequence's tokens come first.
+        key_columns: the same for keys, int (total keys,).
+
+    Returns:
+        [sequences, heads, T, S] in the type of the maps.
+
+    Raises:
+        ShapeError: the maps have another number of elements, there is not one column
+            for each token, or a sequence is longer than T or S.
+        InputError: columns do not rise, or lie outside the padded array.
+
+    Example:
+        >>> from evolving_attention import Tensor, functional as F
+        >>> packing = F.Packing(1, [0, 2, 3])
+        >>> maps = Tensor([1, 2, 3, 4, 5], dtype="float32")
+        >>> F.unpack_maps(maps, packing).numpy().tolist()
+        [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]]
     """
 
 def weight_norm(

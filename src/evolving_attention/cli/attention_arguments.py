@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import check_fields
+
+if TYPE_CHECKING:
+    from evolving_attention.attention import Evolve
 
 __all__ = ["AttentionOptions", "option", "refuse"]
 
@@ -20,18 +25,8 @@ def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
     return ConfigError(f"--{name} {value}: expected {expected}; {fix}")
 
 
-# Options of each kind of attention: name on the command line to the config's field.
-_OF_KIND: dict[str, dict[str, str]] = {
-    "vanilla": {},
-    "evolving": {
-        "alpha": "alpha",
-        "beta": "beta",
-        "kernel_size": "kernel_size",
-        "conv_init": "conv_init",
-    },
-    "residual": {"running_mean": "running_mean"},
-    "predictive": {"alpha": "alpha", "predictive_layers": "num_layers"},
-}
+# Names on the command line that say more than the kind's own.
+_FIELDS = {"predictive_layers": "num_layers"}
 
 
 @dataclass
@@ -65,39 +60,35 @@ class AttentionOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.attention is not None and self.attention not in _OF_KIND:
-            raise refuse(
-                "attention", self.attention, " or ".join(_OF_KIND), "choose one"
-            )
+        check_fields(self)
+        if self.attention is not None:
+            self.config()  # a mistake is said now, not after a model was fetched
 
-    def config(self) -> dict[str, Any] | None:
-        """The attention of the model as a dict with ``kind``; None: the checkpoint's.
+    def config(self) -> Evolve | None:
+        """The attention of the model; None: the checkpoint's.
 
         Raises:
-            ConfigError: an option is given that this kind of attention does not have.
+            ConfigError: there is no such kind, or an option is not one of its, or out
+                of range; or there are options and no kind.
         """
-        every = dict.fromkeys(n for names in _OF_KIND.values() for n in names)
+        from evolving_attention.attention import from_config, kinds
+
+        every = [f.name for f in dataclasses.fields(AttentionOptions)]
         given = {n: getattr(self, n) for n in every if getattr(self, n) is not None}
-        if self.attention is None:
-            if given:
-                name, value = next(iter(given.items()))
-                having = [kind for kind, names in _OF_KIND.items() if name in names]
-                raise refuse(
-                    name,
-                    value,
-                    "--attention beside it",
-                    f"add --attention {having[0]}",
-                )
+        kind = given.pop("attention", None)
+        has = {k: getattr(v, "__dataclass_fields__", {}) for k, v in kinds().items()}
+        if kind is None:
+            for name, value in given.items():
+                having = [k for k, own in has.items() if _FIELDS.get(name, name) in own]
+                fix = f"add --attention {having[0]}"
+                raise refuse(name, value, "--attention beside it", fix)
             return None
-        known = _OF_KIND[self.attention]
+        known = has.get(kind, {})
+        options = {n: v for n, v in self.defaults.items() if n in known}
         for name, value in given.items():
-            if name not in known:
-                options = ", ".join(f"--{n}" for n in known) or "no options"
-                raise refuse(
-                    name,
-                    value,
-                    f"no such option with --attention {self.attention}",
-                    f"it has {options}",
-                )
-        values = {n: v for n, v in self.defaults.items() if n in known} | given
-        return {"kind": self.attention} | {known[n]: v for n, v in values.items()}
+            own = _FIELDS.get(name, name)
+            options[own if own in known else name] = value
+        try:
+            return from_config({"kind": kind, **options})
+        except ConfigError as error:
+            raise ConfigError(f"--attention {kind}: {error}") from error

@@ -105,7 +105,7 @@ def _model_folder() -> Path:
 def _data(output_dir: Path, train_size: int, seed: int) -> tuple[Any, Any]:
     """Both halves of the data, also written down for readers."""
     from evolving_attention import durable
-    from evolving_attention.data import acceptability
+    from evolving_attention.demo import acceptability
 
     train, dev = acceptability.load(train_size // 2, DEV_PAIRS, seed)
     output_dir.mkdir(parents=True, exist_ok=True)
@@ -189,13 +189,8 @@ def _fine_tune(
     encoded = tokenizer(SENTENCE, return_tensors="np")
     output = model(**encoded, output_attentions=True)
     tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
-    return scores, _layers(output.attentions), tokens
-
-
-def _layers(attentions: Any) -> list[np.ndarray]:
-    """Maps ``[heads, T, T]`` of all layers in order."""
-    values = attentions.values() if isinstance(attentions, dict) else attentions
-    return [np.array(host_array(value))[0] for value in values]
+    maps = [np.array(host_array(each))[0] for each in output.attentions]
+    return scores, maps, tokens
 
 
 def _callback(name: str, bar: Any) -> Any:

@@ -6,10 +6,11 @@ Flags, file names, metric keys and habits are those of Hugging Face's run_glue; 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -144,16 +145,21 @@ class _Run:
 
     def run(self) -> dict[str, Any]:
         """All steps; returns what all_results.json holds of this run."""
+        from evolving_attention.training.checkpoint import check_writable
+
         checkpoint = self._last_checkpoint()
+        check_writable(self.args)
         self.data = glue_data.load_data(self.data_args, self.args)
+        self.metrics = self._metrics()
         self._agree_on_labels()
         trainer = self._trainer()
         if self.args.do_train:
             self._train(trainer, checkpoint)
-        if self.args.do_eval:
-            self._evaluate(trainer)
-        if self.args.do_predict:
-            self._predict(trainer)
+        with self._told_where_the_model_is():
+            if self.args.do_eval:
+                self._evaluate(trainer)
+            if self.args.do_predict:
+                self._predict(trainer)
         if self.args.do_train and trainer.is_world_process_zero():
             self._write_card(trainer)
         return self.results
@@ -236,7 +242,7 @@ class _Run:
             train_dataset=self.train_rows,
             eval_dataset=next(iter(self.eval_rows.values()), None),
             processing_class=tokenizer,
-            compute_metrics=self._metrics(),
+            compute_metrics=self.metrics,
         )
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:
@@ -287,10 +293,12 @@ class _Run:
         _LOGGER.info("%s", model.load_report)
         return model
 
-    def _metrics(self) -> Callable[[Any], dict[str, float]]:
+    def _metrics(self) -> Callable[[Any], dict[str, float]] | None:
         """The task's metrics; accuracy or mean squared error for own data."""
         from evolving_attention.metrics import compute_metrics
 
+        if not self.data.evaluation:
+            return None
         if self.data.task is not None:
             task = self.data.task
             return compute_metrics(task.metrics, regression=task.is_regression)
@@ -309,6 +317,17 @@ class _Run:
         trainer.save_model()
         self._report(trainer, "train", metrics)
         trainer.save_state()
+
+    @contextlib.contextmanager
+    def _told_where_the_model_is(self) -> Iterator[None]:
+        """Scoring comes after saving: say so when it fails."""
+        try:
+            yield
+        except BaseException:
+            if self.args.do_train:
+                folder = self.args.output_dir
+                _LOGGER.warning("the trained model is saved in %s", folder)
+            raise
 
     def _evaluate(self, trainer: Any) -> None:
         combined: dict[str, Any] = {}
@@ -342,15 +361,16 @@ class _Run:
 
     def _write_card(self, trainer: Any) -> None:
         from evolving_attention import durable
+        from evolving_attention.attention import from_config
 
         folder = Path(self.args.output_dir)
         task = self.data.task.name if self.data.task is not None else None
-        attention = self.attention or self.base.get("attention") or {"kind": "vanilla"}
+        attention = from_config(self.attention or self.base.get("attention"))
         card = glue_results.model_card(
             name=folder.resolve().name,
             base=str(self.model_args.model_name_or_path),
             task=task,
-            attention=attention,
+            attention=attention.to_dict(),
             arguments=self.args.to_dict(),
             results={k: v for k, v in self.results.items() if k.startswith("eval")},
         )

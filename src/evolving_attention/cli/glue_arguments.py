@@ -16,6 +16,7 @@ from evolving_attention.cli.attention_arguments import (
     refuse,
 )
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import PathText, check_fields
 
 __all__ = ["AttentionArguments", "DataTrainingArguments", "ModelArguments"]
 
@@ -24,16 +25,18 @@ __all__ = ["AttentionArguments", "DataTrainingArguments", "ModelArguments"]
 class ModelArguments:
     """Which checkpoint, and how it is read."""
 
-    model_name_or_path: str | None = option(
+    model_name_or_path: PathText | None = option(
         None, "Folder, package:NAME/PATH or model of the Hub to fine-tune."
     )
-    config_name: str | None = option(
+    config_name: PathText | None = option(
         None, "Take config.json from here; default: the model's."
     )
-    tokenizer_name: str | None = option(
+    tokenizer_name: PathText | None = option(
         None, "Take the tokenizer from here; default: the model's."
     )
-    cache_dir: str | None = option(None, "The Hub cache; default: as HF_HOME says.")
+    cache_dir: PathText | None = option(
+        None, "The Hub cache; default: as HF_HOME says."
+    )
     use_fast_tokenizer: bool = option(True, "There are only fast tokenizers here.")
     model_revision: str = option("main", "Only main: download others yourself.")
     token: str | None = option(None, "Token for private models of the Hub.")
@@ -43,6 +46,7 @@ class ModelArguments:
     )
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.model_name_or_path:
             raise ConfigError(
                 "--model_name_or_path is missing: expected a folder, package:NAME/PATH "
@@ -88,7 +92,7 @@ class DataTrainingArguments:
     task_name: str | None = option(
         None, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb or wnli."
     )
-    data_dir: str | None = option(
+    data_dir: PathText | None = option(
         None,
         "Folder of the official GLUE download (or of the task); default: the Hub's.",
     )
@@ -97,6 +101,17 @@ class DataTrainingArguments:
     )
     dataset_name: str | None = option(None, "A data set of the Hub instead of GLUE.")
     dataset_config_name: str | None = option(None, "Its configuration.")
+    text_column_names: str | None = option(
+        None,
+        "The text column of your own data, or two with a comma between them; default: "
+        "sentence1 and sentence2, else the first one or two that hold text.",
+    )
+    label_column_name: str | None = option(
+        None, "The label column of your own data; default: label, else labels."
+    )
+    do_regression: bool | None = option(
+        None, "Whether labels are scores, not classes; default: if they have decimals."
+    )
     max_seq_length: int = option(128, "Longer inputs are truncated to so many tokens.")
     overwrite_cache: bool = option(
         False, "Nothing is cached here: every run tokenizes anew, so this always holds."
@@ -109,12 +124,15 @@ class DataTrainingArguments:
     max_train_samples: int | None = option(None, "Use only the first so many rows.")
     max_eval_samples: int | None = option(None, "Use only the first so many rows.")
     max_predict_samples: int | None = option(None, "Use only the first so many rows.")
-    train_file: str | None = option(None, "A csv or json file instead of a task.")
-    validation_file: str | None = option(None, "The csv or json file to evaluate on.")
-    test_file: str | None = option(None, "The csv or json file to predict.")
+    train_file: PathText | None = option(None, "A csv or json file instead of a task.")
+    validation_file: PathText | None = option(
+        None, "The csv or json file to evaluate on."
+    )
+    test_file: PathText | None = option(None, "The csv or json file to predict.")
     json: bool = option(False, "Print all results as JSON on stdout.")
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.max_seq_length < 3:
             raise refuse(
                 "max_seq_length", self.max_seq_length, "3 or more", "128 is usual"
@@ -141,6 +159,16 @@ class DataTrainingArguments:
             from evolving_attention.data.glue_tasks import get_task
 
             get_task(self.task_name)
+        for name in ("text_column_names", "label_column_name", "do_regression"):
+            value = getattr(self, name)
+            if value is not None and self.task_name:
+                raise refuse(
+                    name,
+                    value,
+                    "--train_file or --dataset_name beside it",
+                    f"the columns and labels of {self.task_name} are known: leave it "
+                    "out",
+                )
         if self.data_dir and not self.task_name:
             raise refuse(
                 "data_dir", self.data_dir, "--task_name beside it", "add --task_name"
@@ -156,3 +184,10 @@ class DataTrainingArguments:
                 "train, validation and test file are csv and json mixed: expected one "
                 "kind, convert one of them"
             )
+
+    @property
+    def text_columns(self) -> list[str] | None:
+        """The names in ``text_column_names``."""
+        if self.text_column_names is None:
+            return None
+        return [name.strip() for name in self.text_column_names.split(",")]

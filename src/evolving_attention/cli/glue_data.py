@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from evolving_attention.cli.glue_arguments import DataTrainingArguments
+from evolving_attention.data.columns import Columns, dataset_columns
 from evolving_attention.data.glue import load
 from evolving_attention.data.glue_tasks import GlueTask, get_task
 from evolving_attention.data.labels import Labelled
+from evolving_attention.data.rows import class_name, labels_told, load_file
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, DataError, require
+from evolving_attention.notices import say
 
 __all__ = ["RunData", "check_needs", "limited", "load_data", "with_label_ids"]
 
@@ -111,6 +113,7 @@ def with_label_ids(dataset: TableDataset, ids: list[int]) -> TableDataset:
         label_names=[names[i] for i in order],
         has_labels=dataset.has_labels,
         report=dataset.report,
+        label_column=dataset.label_column,
     )
 
 
@@ -168,9 +171,13 @@ def _optional(
 
 
 def _load_files(data: DataTrainingArguments, args: Any) -> RunData:
-    from evolving_attention.data.rows import load_file
-
-    train = load_file(str(data.train_file), bad_rows=data.bad_rows)
+    train = load_file(
+        str(data.train_file),
+        text_columns=data.text_columns,
+        label_column=data.label_column_name,
+        regression=data.do_regression,
+        bad_rows=data.bad_rows,
+    )
     result = RunData(None, train.label_names, train if args.do_train else None)
     if data.validation_file and (args.do_eval or args.eval_strategy != "no"):
         result.evaluation["custom"] = load_file(
@@ -202,20 +209,18 @@ def _load_hub_dataset(data: DataTrainingArguments, args: Any) -> RunData:
         "validation": args.do_eval or args.eval_strategy != "no",
         "test": args.do_predict,
     }
-    tables = {}
-    label_names: Any = None
-    for split, needed in wanted.items():
-        if not needed:
-            continue
+    needed = [split for split in wanted if wanted[split]]
+    for split in needed:
         if split not in found:
             raise DataError(
                 f"has no split {split!r}, only {', '.join(found)}; leave out that step",
                 str(name),
             )
-        if split == "train":
-            label_names = _hub_labels(found[split], str(name))
-        tables[split] = _hub_table(found[split], label_names)
-    result = RunData(None, label_names, tables["train"] if args.do_train else None)
+    source = _HubSource.of(found["train"], data)
+    tables = {split: source.table(found[split]) for split in needed}
+    result = RunData(
+        None, source.label_names, tables["train"] if args.do_train else None
+    )
     if "validation" in tables:
         result.evaluation["custom"] = tables["validation"]
     if "test" in tables:
@@ -223,35 +228,69 @@ def _load_hub_dataset(data: DataTrainingArguments, args: Any) -> RunData:
     return result
 
 
-def _hub_labels(part: Any, name: str) -> tuple[str, ...] | None:
-    """Classes of a Hub data set's column ``label``, None when it holds numbers."""
-    if "label" not in part.column_names:
-        raise DataError(
-            f"has no column 'label', only {', '.join(part.column_names)}; write it to "
-            "a file with that column and give --train_file",
-            name,
+@dataclass
+class _HubSource:
+    """How all splits of a Hub data set are read, as its training split tells.
+
+    Attributes:
+        columns: which are text, and which one is the label.
+        label_names: classes by id; None for scores.
+        coded: whether labels are the ids of classes already.
+    """
+
+    columns: Columns
+    label_names: tuple[str, ...] | None
+    coded: bool
+
+    @classmethod
+    def of(cls, train: Any, data: DataTrainingArguments) -> _HubSource:
+        """Choose columns and kind of task, and say so."""
+        name = str(data.dataset_name)
+        columns = dataset_columns(train, data.text_columns, data.label_column_name)
+        if None in (data.text_columns, data.label_column_name):
+            say(f"{name}: {columns}")
+        if not columns.has_label:
+            raise DataError(
+                f"has no column {columns.label!r}, only "
+                f"{', '.join(train.column_names)}; name the labels' column by "
+                "--label_column_name",
+                name,
+            )
+        feature, values = train.features[columns.label], list(train[columns.label])
+        coded = getattr(feature, "names", None)
+        scores = data.do_regression
+        if scores is None:
+            scores = str(getattr(feature, "dtype", "")).startswith("float")
+        names = coded or map(class_name, sorted(set(values)))
+        label_names = None if scores else tuple(names)
+        if data.do_regression is None:
+            say(f"{name}: {labels_told(label_names, values[0] if values else '')}")
+        return cls(columns, label_names, bool(coded))
+
+    def table(self, part: Any) -> TableDataset:
+        """A split as a table; labels that are missing or not known are -1."""
+        texts, label = self.columns.texts, self.columns.label
+        columns: dict[str, list[Any]] = {n: list(part[n]) for n in texts}
+        labels = list(part[label]) if label in part.column_names else [-1] * len(part)
+        if self.label_names is None:
+            labels = _scores(labels, f"column {label!r}")
+        elif not self.coded:
+            ids = {name: i for i, name in enumerate(self.label_names)}
+            labels = [ids.get(class_name(value), -1) for value in labels]
+        return TableDataset(
+            {**columns, "label": labels, "idx": list(range(len(part)))},
+            text_columns=texts,
+            label_names=self.label_names,
+            has_labels=any(value != -1 for value in labels),
+            label_column=label,
         )
-    feature = part.features["label"]
-    if getattr(feature, "names", None):
-        return tuple(feature.names)
-    if str(getattr(feature, "dtype", "")).startswith("float"):
-        return None
-    return tuple(map(str, sorted(set(part["label"]))))
 
 
-def _hub_table(part: Any, label_names: tuple[str, ...] | None) -> TableDataset:
-    from evolving_attention.data.features import text_names
-
-    texts = text_names(part, None)
-    columns: dict[str, list[Any]] = {n: list(part[n]) for n in texts}
-    values: Iterable[Any] = part["label"] if "label" in part.column_names else ()
-    labels = list(values) or [-1] * len(part)
-    if label_names is not None and labels and not isinstance(labels[0], int):
-        ids = {name: i for i, name in enumerate(label_names)}
-        labels = [ids.get(str(value), -1) for value in labels]
-    return TableDataset(
-        {**columns, "label": labels, "idx": list(range(len(part)))},
-        text_columns=texts,
-        label_names=label_names,
-        has_labels=any(value != -1 for value in labels),
-    )
+def _scores(values: list[Any], where: str) -> list[float]:
+    try:
+        return [float(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{where} is not made of numbers ({error}); expected scores, as "
+            "--do_regression says; leave it out",
+        ) from error

@@ -10,6 +10,7 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.errors import NonFiniteError
+from evolving_attention.interop.resolve import is_hub_id
 
 __all__ = ["model_card", "prediction_lines", "write_predictions"]
 
@@ -59,7 +60,11 @@ def model_card(
     results: dict[str, Any],
 ) -> str:
     """A short README.md for the output folder: what was trained, how, the scores."""
-    front = ["---", "library_name: evolving-attention", f"base_model: {base}"]
+    from evolving_attention.attention.spec import equals_vanilla, from_config
+
+    front = ["---", "library_name: evolving-attention"]
+    if is_hub_id(base):
+        front.append(f"base_model: {base}")
     if task:
         front += ["datasets:", "- glue"]
     front += ["pipeline_tag: text-classification", "---", ""]
@@ -84,8 +89,10 @@ def model_card(
     for key in _CARD_ARGUMENTS:
         if key in arguments:
             lines.append(f"| {key} | {arguments[key]} |")
+    lines += ["", "## Use", ""]
+    if not equals_vanilla(from_config(attention)):
+        lines += [_REFUSED, ""]
     lines += [
-        "",
         "```python",
         "import evolving_attention as ea",
         "",
@@ -97,6 +104,10 @@ def model_card(
     return "\n".join(lines)
 
 
+_REFUSED = (
+    "Other libraries do not compute this attention: transformers refuses this folder. "
+    "It is loaded by evolving-attention:"
+)
 _CARD_ARGUMENTS = (
     "learning_rate",
     "per_device_train_batch_size",

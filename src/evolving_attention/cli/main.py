@@ -131,7 +131,7 @@ def glue_submit(
 
 timeseries = typer.Typer(
     name="timeseries",
-    help="Classify and regress time series: train, evaluate, pretrain, reproduce.",
+    help="Classify and regress time series: train, evaluate, pretrain.",
     no_args_is_help=True,
 )
 app.add_typer(timeseries)
@@ -157,14 +157,6 @@ def evaluate(context: typer.Context) -> None:
 def pretrain(context: typer.Context) -> None:
     """Pre-train on series without labels."""
     from evolving_attention.cli.timeseries import pretrain as run
-
-    run(context.args)
-
-
-@timeseries.command(context_settings=_HF, add_help_option=False)
-def reproduce(context: typer.Context) -> None:
-    """Compare the paper's models over seeds and data sets, resumable."""
-    from evolving_attention.cli.timeseries_reproduce import main as run
 
     run(context.args)
 

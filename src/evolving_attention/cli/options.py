@@ -12,7 +12,6 @@ import dataclasses
 import difflib
 import inspect
 import json
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,12 +21,16 @@ import typer
 
 from evolving_attention.cli.common import guarded
 from evolving_attention.errors import ConfigError, DataError
+from evolving_attention.field_types import (
+    FALSE_WORDS,
+    JSON,
+    NONE_WORDS,
+    TRUE_WORDS,
+    check_type,
+    members,
+)
 
 __all__ = ["Fields", "build_app", "read_json_arguments"]
-
-_TRUE = ("true", "yes", "on", "1", "t", "y")
-_FALSE = ("false", "no", "off", "0", "f", "n")
-_NONE = ("none", "null")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Option:
     panel: str
     hidden: bool = False
     owner: type | None = None
+    hint: Any = Any
 
     @property
     def is_bool(self) -> bool:
@@ -51,7 +55,7 @@ class Option:
     def parse(self, text: str) -> Any:
         """The field's value from one word of the command line."""
         word = text.strip().lower()
-        if self.optional and word in _NONE and list not in self.kinds:
+        if self.optional and word in NONE_WORDS and list not in self.kinds:
             return None
         for kind in (int, float):
             if kind in self.kinds:
@@ -59,8 +63,8 @@ class Option:
                     return kind(text)
                 except ValueError:
                     continue
-        if self.is_bool and word in (*_TRUE, *_FALSE):
-            return word in _TRUE
+        if self.is_bool and word in (*TRUE_WORDS, *FALSE_WORDS):
+            return word in TRUE_WORDS
         if str in self.kinds:
             return text
         words = {bool: "true or false", int: "a whole number", float: "a number"}
@@ -71,23 +75,32 @@ class Option:
             expected.append("none")
         raise typer.BadParameter(f"{text!r}, expected {' or '.join(expected)}")
 
-    def value(self, given: Any) -> Any:
-        """The field's value from a JSON value."""
+    def value(self, given: Any, source: str) -> Any:
+        """The field's value from a JSON value; ``source`` is its file.
+
+        Raises:
+            ConfigError: it has another type.
+        """
         if isinstance(given, str):
-            return self.parse(given)
+            try:
+                return self.parse(given)
+            except typer.BadParameter as error:
+                raise ConfigError(
+                    f"{source}: option {self.name!r} is {error.message}"
+                ) from None
         if isinstance(given, float) and given.is_integer() and self.kinds == (int,):
             return int(given)
-        return given
+        return check_type(self.hint, given, source, self.name, JSON, self.default)
 
 
 def _kinds(hint: Any) -> tuple[tuple[type, ...], bool]:
     """Plain types a hint allows, and whether None is one of them."""
-    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    members = typing.get_args(hint) if union else (hint,)
-    kinds = [typing.get_origin(m) or m for m in members if m is not type(None)]
+    kinds = {typing.get_origin(member) or member for member in members(hint)}
     order = (bool, int, float, str, list)
     chosen = tuple(k for k in order if k in kinds)
-    return chosen or (str,), type(None) in members
+    if typing.Literal in kinds:
+        chosen += (str,)
+    return chosen or (str,), type(None) in kinds
 
 
 class Fields:
@@ -105,7 +118,7 @@ class Fields:
     ) -> None:
         self.options: dict[str, Option] = {}
         for owner, panel in groups:
-            hints = typing.get_type_hints(owner)
+            hints = typing.get_type_hints(owner, include_extras=True)
             for field in dataclasses.fields(owner):
                 kinds, optional = _kinds(hints[field.name])
                 self.options[field.name] = Option(
@@ -116,6 +129,7 @@ class Fields:
                     help=str(field.metadata.get("help", "")),
                     panel=panel,
                     owner=owner,
+                    hint=hints[field.name],
                 )
             for name in (refused or {}).get(owner, ()):
                 if name not in self.options:
@@ -191,7 +205,11 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _is_bool_word(option: Option, word: str) -> bool:
     lower = word.lower()
-    if lower in _TRUE or lower in _FALSE or (option.optional and lower in _NONE):
+    if (
+        lower in TRUE_WORDS
+        or lower in FALSE_WORDS
+        or (option.optional and lower in NONE_WORDS)
+    ):
         return True
     return len(option.kinds) > 1 and not word.startswith("--")
 
@@ -279,10 +297,7 @@ def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
             near = difflib.get_close_matches(key, list(fields.options), n=1)
             hint = f"did you mean {near[0]!r}?" if near else "see --help"
             raise ConfigError(f"{path}: unknown option {name!r}; {hint}")
-        try:
-            result[key] = fields.options[key].value(value)
-        except typer.BadParameter as error:
-            raise ConfigError(f"{path}: option {name!r} is {error.message}") from None
+        result[key] = fields.options[key].value(value, path)
     return result
 
 

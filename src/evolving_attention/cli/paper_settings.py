@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from evolving_attention.errors import ConfigError
+from evolving_attention.interop.evolving_mark import base_type
 
 __all__ = ["FAMILIES", "PaperRow", "family_of", "lookup"]
 
@@ -95,7 +96,7 @@ FAMILIES: dict[str, dict[str, PaperRow]] = {
 
 def family_of(config: dict[str, Any]) -> str:
     """The family of the table whose settings fit a model's config.json best."""
-    kind = config.get("model_type", "bert")
+    kind = base_type(config)
     large = int(config.get("num_hidden_layers", 12)) > 12
     if kind == "roberta":
         return "roberta-large"

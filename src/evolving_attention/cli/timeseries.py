@@ -1,12 +1,12 @@
-"""``evolving-attention timeseries``: train, evaluate and pre-train on time series.
-
-The comparison with other models is in :mod:`.timeseries_reproduce`.
-"""
+"""``evolving-attention timeseries``: train, evaluate and pre-train on time series."""
 
 from __future__ import annotations
 
 import json
 import logging
+import signal
+import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from evolving_attention.cli.common import json_output, print_json, set_up_loggin
 from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.cli.timeseries_results import (
     align,
+    check_scorable,
     one_line,
     run_record,
     scores,
     table,
 )
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.training.interrupts import InterruptGuard
 
 __all__ = ["evaluate", "pretrain", "train"]
 
@@ -99,6 +101,17 @@ def _longest(train: Any, test: Any) -> int:
     return max(part.longest for part in (train, test) if part is not None)
 
 
+def _make_folder(folder: Path) -> Path:
+    """Make a folder for results, and try to write there before work is done for it.
+
+    Raises:
+        OSError: it cannot be made or written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        return folder
+
+
 # ------------------------------------------------------------------------------ train
 
 
@@ -110,6 +123,7 @@ def train(
     test set.
 
     A seed that is already in the folder with the same options is not trained again.
+    Ctrl-C ends training and saves the best epoch so far.
 
     Example: evolving-attention timeseries train --dataset JapaneseVowels --seeds 1 2 3
     --output_dir out/vowels
@@ -139,25 +153,40 @@ def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, An
     kind = (
         ea.TimeSeriesRegressor if train_part.is_regression else ea.TimeSeriesClassifier
     )
-    runs = []
+    if test_part is not None:
+        limit = options["max_length"] or _pretrained_length(options["pretrained"])
+        check_scorable(train_part, test_part, limit, options["missing"])
+    root, runs = _make_folder(Path(training.output_dir)), []
     for seed in training.seeds:
-        folder = Path(training.output_dir) / f"seed-{seed}"
+        folder = root / f"seed-{seed}"
         record = _kept(folder, {**options, "random_state": seed}, training)
         if record is None:
-            record = _one_run(kind, folder, options, seed, train_part, test_part)
+            record = _one_run(kind, folder, options, seed, train_part)
+        if test_part is not None and "test" not in record:
+            saved = load_estimator(folder, options["device"])
+            record["test"] = scores(saved, test_part)
+            durable.write_json(folder / RUN, record)
         runs.append(record)
         _LOGGER.info("seed %d: %s", seed, one_line(record))
     results = {"runs": runs, "table": table(runs)}
-    durable.write_json(Path(training.output_dir) / RESULTS, results)
+    durable.write_json(root / RESULTS, results)
     return results
 
 
+def _pretrained_length(folder: str) -> int:
+    """Longest series that a pre-training's model takes."""
+    import evolving_attention as ea
+
+    return int(ea.EADCTransformerConfig.from_pretrained(folder).max_length)
+
+
 def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
-    """The record of an earlier run with the same options; None: train.
+    """The record of an earlier whole run with the same options; None: train.
 
     Raises:
         ConfigError: there is a run with other options.
     """
+    from evolving_attention.attention import from_config
     from evolving_attention.training.state import plain
 
     file = folder / RUN
@@ -166,6 +195,7 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
     record = json.loads(file.read_text("utf-8"))
     mine = plain({k: v for k, v in options.items() if k != "verbose"})
     theirs = {"device": "cpu", **record.get("options", {})}  # runs of old had no other
+    theirs["attention"] = plain(from_config(theirs["attention"]))  # with all options
     theirs.pop("verbose", None)
     if mine != theirs:
         changed = sorted(k for k in mine if mine[k] != theirs.get(k))
@@ -173,20 +203,54 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
             f"{file}: a run with other options ({', '.join(changed)}), expected the "
             "same; choose another --output_dir or add --overwrite_output_dir"
         )
-    return record
+    return None if record.get("interrupted") else record
 
 
 def _one_run(
-    kind: Any, folder: Path, options: dict[str, Any], seed: int, train: Any, test: Any
+    kind: Any, folder: Path, options: dict[str, Any], seed: int, train: Any
 ) -> dict[str, Any]:
-    """Fit one estimator, test and save it."""
-    estimator = kind(**options, random_state=seed).fit(train.X, train.y)
+    """Fit one estimator and save it, or what a signal has left of it.
+
+    Raises:
+        Interrupted: a signal came; its message says what is saved.
+    """
+    estimator = kind(**options, random_state=seed)
+    try:
+        with warnings.catch_warnings():  # a warning of the signal: _save says it
+            warnings.filterwarnings("ignore", "SIGINT after")
+            estimator.fit(train.X, train.y)
+    except Interrupted:
+        if not estimator.is_fitted:
+            raise
     record = run_record(estimator.result_, estimator.model_, seed, options)
-    if test is not None:
-        record["test"] = scores(estimator, test)
-    estimator.save(folder)
-    durable.write_json(folder / RUN, record)
+    _save(estimator.save, folder, record, options["n_epochs"])
     return record
+
+
+def _save(
+    save: Callable[[Path], None], folder: Path, record: dict[str, Any], n_epochs: int
+) -> None:
+    """Save a model and its record; a signal waits for the end of it.
+
+    Raises:
+        Interrupted: a signal came now or in training.
+    """
+    with InterruptGuard() as guard:
+        save(folder)
+        durable.write_json(folder / RUN, record)
+    if record["interrupted"]:
+        raise Interrupted(
+            f"{record['interrupted']} after {record['epochs']} of {n_epochs} epochs: "
+            f"the best so far, epoch {record['best_epoch']}, is saved in {folder}; the "
+            "same command trains it again from the beginning",
+            signal.Signals[record["interrupted"]],
+        )
+    if guard.received:
+        raise Interrupted(
+            f"{guard.name} after training: the model is saved in {folder}; the same "
+            "command goes on from there",
+            guard.received,
+        )
 
 
 # --------------------------------------------------------------------------- evaluate
@@ -248,10 +312,16 @@ def pretrain(
     _command(words, name, groups, help, _pretrain)
 
 
+def _is_whole(file: Path) -> bool:
+    """Whether there is the record of a run that was not interrupted."""
+    return file.is_file() and not json.loads(file.read_text("utf-8")).get("interrupted")
+
+
 def _pretrain(
     data: Any, model: Any, attention: Any, mask: Any, training: Any
 ) -> dict[str, Any]:
     import evolving_attention as ea
+    from evolving_attention.estimators.pretraining import learn
 
     if len(training.seeds) > 1 or training.pretrained:
         raise ConfigError(
@@ -260,7 +330,7 @@ def _pretrain(
             "leave the rest out"
         )
     folder = Path(training.output_dir)
-    if (folder / RUN).is_file() and not training.overwrite_output_dir:
+    if _is_whole(folder / RUN) and not training.overwrite_output_dir:
         raise ConfigError(
             f"--output_dir {folder}: holds a pre-training, expected another folder; "
             "choose one or add --overwrite_output_dir"
@@ -275,11 +345,11 @@ def _pretrain(
     options.pop("pretrained")
     seed = training.seeds[0]
     estimator = ea.TimeSeriesRegressor(**options, random_state=seed)
-    fitted, result = ea.estimators.pretrain(
+    _make_folder(folder)
+    fitted, result = learn(
         estimator, train_part.X, ratio=mask.mask_ratio, mean_span=mask.mean_span
     )
-    fitted.save_pretrained(folder)
     record = run_record(result, fitted, seed, {**options, **vars(mask)})
-    durable.write_json(folder / RUN, record)
+    _save(fitted.save_pretrained, folder, record, options["n_epochs"])
     _LOGGER.info("%s", one_line(record))
     return {"runs": [record], "table": table([record])}

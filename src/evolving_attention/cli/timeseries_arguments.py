@@ -13,11 +13,11 @@ from evolving_attention.cli.attention_arguments import (
 )
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import PathText, check_fields
 
 __all__ = [
     "EvaluateArguments",
     "MaskArguments",
-    "ReproduceArguments",
     "SeriesAttentionArguments",
     "SeriesDataArguments",
     "SeriesModelArguments",
@@ -40,13 +40,16 @@ class SeriesDataArguments:
         "Name of a data set, such as JapaneseVowels: from --data_dir, or of those that "
         "come with aeon.",
     )
-    data_dir: str | None = option(
+    data_dir: PathText | None = option(
         None, "Folder with NAME_TRAIN.ts and NAME_TEST.ts, or with folders of them."
     )
-    train_file: str | None = option(None, "A .ts file to train on, instead of a name.")
-    test_file: str | None = option(None, "A .ts file to test on.")
+    train_file: PathText | None = option(
+        None, "A .ts file to train on, instead of a name."
+    )
+    test_file: PathText | None = option(None, "A .ts file to test on.")
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.dataset and (self.train_file or self.test_file):
             raise refuse(
                 "dataset",
@@ -90,31 +93,12 @@ class SeriesModelArguments:
         None, "Longest series the model takes; default: the longest of the data."
     )
 
-    _CORE: ClassVar[dict[str, str]] = {
-        "conv_kernel_size": "kernel_size",
-        **{
-            name: name
-            for name in (
-                "intermediate_size",
-                "dilation_base",
-                "causal",
-                "norm",
-                "position",
-                "relative",
-                "pooling",
-                "released_behaviour",
-            )
-        },
-    }
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def estimator_options(self) -> dict[str, Any]:
         """The options of the estimators that these make."""
-        further = {
-            theirs: getattr(self, ours)
-            for ours, theirs in self._CORE.items()
-            if getattr(self, ours) is not None
-        }
-        names = (
+        own = (
             "hidden_size",
             "num_blocks",
             "num_attention_heads",
@@ -122,8 +106,11 @@ class SeriesModelArguments:
             "dropout",
             "max_length",
         )
-        options = {name: getattr(self, name) for name in names}
-        return {**options, "model_options": further or None}
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        options = {name: given.pop(name, None) for name in own}
+        if "conv_kernel_size" in given:  # --kernel_size is that of the attention
+            given["kernel_size"] = given.pop("conv_kernel_size")
+        return {**options, "model_options": given or None}
 
 
 @dataclass
@@ -143,7 +130,8 @@ class SeriesAttentionArguments(AttentionOptions):
     )
 
     def __post_init__(self) -> None:
-        self.attention = self.attention or "evolving"
+        if self.attention is None:
+            self.attention = "evolving"
         super().__post_init__()
 
 
@@ -151,7 +139,7 @@ class SeriesAttentionArguments(AttentionOptions):
 class SeriesTrainingArguments:
     """How to train, and where the results go."""
 
-    output_dir: str | None = option(None, "Folder for models and results.")
+    output_dir: PathText | None = option(None, "Folder for models and results.")
     overwrite_output_dir: bool = option(False, "Train seeds again that are there.")
     n_epochs: int = option(100, "Passes over the training part.")
     batch_size: int = option(16, "Series in a step.")
@@ -168,8 +156,8 @@ class SeriesTrainingArguments:
     )
     scale: str = option("channel", "Standard scores by channel, by series, or none.")
     missing: str = option("interpolate", "Missing values: interpolate or refuse.")
-    pretrained: str | None = option(None, "Begin with this pre-training's folder.")
-    seeds: str | list[str] | None = option(  # noqa: RUF009
+    pretrained: PathText | None = option(None, "Begin with this pre-training's folder.")
+    seeds: int | str | list[int | str] | None = option(
         None, "One run each: --seeds 1 2 3; default: 1."
     )
     device: str = option("cpu", _DEVICE)
@@ -180,12 +168,14 @@ class SeriesTrainingArguments:
     json: bool = option(False, "Print the results as JSON on stdout.")
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.output_dir:
             raise ConfigError(
                 "--output_dir is missing: expected a folder for models and results; "
                 "add --output_dir out/series"
             )
-        self.seeds = whole_numbers("seeds", self.seeds or [1])
+        given = self.seeds if isinstance(self.seeds, list) else [self.seeds]
+        self.seeds = whole_numbers("seeds", [1] if self.seeds is None else given)
         if self.verbose is None:
             self.verbose = sys.stderr.isatty()
 
@@ -195,20 +185,8 @@ class SeriesTrainingArguments:
         Raises:
             ConfigError, BackendUnavailable: there is no such device.
         """
-        names = (
-            "n_epochs",
-            "batch_size",
-            "learning_rate",
-            "lr_schedule",
-            "weight_decay",
-            "validation_fraction",
-            "patience",
-            "scale",
-            "missing",
-            "pretrained",
-            "verbose",
-        )
-        options = {name: getattr(self, name) for name in names}
+        command = ("output_dir", "overwrite_output_dir", "seeds", "num_threads", "json")
+        options = {k: v for k, v in vars(self).items() if k not in command}
         return {**options, "device": resolve_device(self.device)}
 
 
@@ -219,52 +197,29 @@ class MaskArguments:
     mask_ratio: float = option(0.15, "Share of the values to hide.")
     mean_span: float = option(3.0, "Mean length of a hidden span, in time steps.")
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass
 class EvaluateArguments:
     """Which fitted model to evaluate."""
 
-    model_dir: str | None = option(None, "Folder of a fitted estimator.")
-    predictions: str | None = option(None, "Write the predictions to this .csv file.")
+    model_dir: PathText | None = option(None, "Folder of a fitted estimator.")
+    predictions: PathText | None = option(
+        None, "Write the predictions to this .csv file."
+    )
     device: str = option("cpu", _DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     json: bool = option(False, "Print the results as JSON on stdout.")
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.model_dir:
             raise ConfigError(
                 "--model_dir is missing: expected the folder of a fitted estimator, "
                 "such as out/series/seed-1; add it"
             )
-
-
-@dataclass
-class ReproduceArguments:
-    """Which runs of the comparison."""
-
-    datasets: str | list[str] | None = option(  # noqa: RUF009
-        None, "Data sets; default: those of the documentation."
-    )
-    models: str | list[str] | None = option(  # noqa: RUF009
-        None,
-        "ea-dc-t, dc-t, transformer, dilated-conv, minirocket, multirocket-hydra, "
-        "1nn-dtw; default: all.",
-    )
-    seeds: int = option(10, "Runs of each model: seeds 1 to this.")
-    output_dir: str = option("out/timeseries", "Folder for one JSON file per run.")
-    data_dir: str | None = option(None, "Folder of data sets; default: aeon's.")
-    n_epochs: int | None = option(
-        None, "Other epochs than the chosen ones, for a quick look."
-    )
-    device: str = option("cpu", _DEVICE + " The baselines stay on the CPU.")
-    num_threads: int | None = option(None, "Threads; default: all.")
-    json: bool = option(False, "Print the results as JSON on stdout.")
-
-    def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise refuse("seeds", self.seeds, "1 or more", "10 is what the table has")
-        if self.n_epochs is not None and self.n_epochs < 1:
-            raise refuse("n_epochs", self.n_epochs, "1 or more", "leave it out")
 
 
 def whole_numbers(name: str, given: list[Any]) -> list[int]:

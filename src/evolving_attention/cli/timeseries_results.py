@@ -9,7 +9,7 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = ["align", "one_line", "run_record", "scores", "table"]
+__all__ = ["align", "check_scorable", "one_line", "run_record", "scores", "table"]
 
 
 def scores(estimator: Any, part: Any) -> dict[str, float]:
@@ -40,6 +40,37 @@ def scores(estimator: Any, part: Any) -> dict[str, float]:
     }
 
 
+def check_scorable(train: Any, test: Any, max_length: int, missing: str) -> None:
+    """Refuse before training what :func:`scores` would refuse after it.
+
+    Args:
+        train: the training part.
+        test: the test part, of the same kind.
+        max_length: longest series that the model will take.
+        missing: the estimator's option of that name.
+
+    Raises:
+        InputError: a label that training lacks, a series that is too long, or a missing
+            value that is refused.
+        ShapeError, DTypeError: a series cannot be used.
+    """
+    from evolving_attention.data.series import as_series
+    from evolving_attention.data.series_scaling import SeriesScaler
+    from evolving_attention.estimators.targets import class_numbers
+
+    if not test.is_regression:
+        class_numbers(test.y, np.unique(train.y), f"labels of {test.source}")
+    series = as_series(test.X, test.source)
+    for i, one in enumerate(series):
+        if one.shape[1] > max_length:
+            raise InputError(
+                f"{test.source}[{i}]: {one.shape[1]} time steps, expected at most "
+                f"{max_length}, what the model is made for; cut the series, or train "
+                f"with --max_length {max(x.shape[1] for x in series)}"
+            )
+    SeriesScaler("none", missing).refuse_missing(series, test.source)
+
+
 def run_record(
     result: Any, model: Any, seed: int, options: dict[str, Any]
 ) -> dict[str, Any]:
@@ -54,6 +85,7 @@ def run_record(
             "best_epoch": result.best_epoch,
             "epochs": len(result.history),
             "parameters": model.num_parameters(),
+            "interrupted": result.interrupted,
             "fit_seconds": result.seconds,
             "validation": {
                 name.removeprefix("validation_"): value

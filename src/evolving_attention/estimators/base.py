@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from evolving_attention.attention import Evolving
-from evolving_attention.data.series import SeriesRows, as_series, given_lengths
+from evolving_attention.data.series import Reading, SeriesRows, read
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.errors import InputError, ShapeError
 from evolving_attention.estimators import files, fitting, rules, targets
@@ -20,6 +24,7 @@ DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
 
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="SeriesEstimator")
+_LOGGER = logging.getLogger("evolving_attention")
 
 
 class SeriesEstimator:
@@ -48,6 +53,7 @@ class SeriesEstimator:
         dropout: float = 0.1,
         model_options: Any = None,
         max_length: int | None = None,
+        time_axis: int | None = None,
         scale: str = "channel",
         missing: str = "interpolate",
         n_epochs: int = 100,
@@ -60,7 +66,7 @@ class SeriesEstimator:
         pretrained: Any = None,
         random_state: Any = None,
         device: str = "cpu",
-        verbose: int = 0,
+        verbose: bool | int = 0,
     ) -> None:
         self.attention = attention
         self.hidden_size = hidden_size
@@ -70,6 +76,7 @@ class SeriesEstimator:
         self.dropout = dropout
         self.model_options = model_options
         self.max_length = max_length
+        self.time_axis = time_axis
         self.scale = scale
         self.missing = missing
         self.n_epochs = n_epochs
@@ -98,10 +105,15 @@ class SeriesEstimator:
         self, X: Any, store_metadata: bool = True
     ) -> list[Array]:
         """Any collection as checked arrays [channels, length] with NaN for gaps."""
-        X = _plain(X)
-        series = as_series(X)
+        earlier = None
+        if not store_metadata:  # fitted: X is read as then
+            fitted = self.metadata_
+            earlier = (fitted.get("frames", False), fitted.get("time_axis"))
+        found = read(X, "X", self.time_axis, earlier)
+        series = found.series
         if store_metadata:
-            self._longest, table = given_lengths(X)
+            say(found, self)
+            self._longest = found.longest
             lengths = {one.shape[1] for one in series}
             self.metadata_ = {
                 "multivariate": series[0].shape[0] > 1,
@@ -110,9 +122,11 @@ class SeriesEstimator:
                 "n_cases": len(series),
                 "n_channels": series[0].shape[0],
                 "n_timepoints": None if len(lengths) > 1 else lengths.pop(),
+                "frames": found.frames,
+                "time_axis": found.time_axis,
             }
-            if table is not None:
-                self.n_features_in_ = table
+            if found.table is not None:
+                self.n_features_in_ = found.table
         return series
 
     def _check_shape(self, X: list[Array]) -> None:
@@ -121,7 +135,7 @@ class SeriesEstimator:
         if X[0].shape[0] != channels:
             raise ShapeError(
                 f"X: {X[0].shape[0]} channels, expected {channels} as in training; a "
-                "series is [channels, length]"
+                "series is [channels, length], or time_axis= says otherwise"
             )
         for i, one in enumerate(X):
             if one.shape[1] > limit:
@@ -154,7 +168,30 @@ class SeriesEstimator:
                 self._settings(seed),
             )
         self.history_, self.best_epoch_ = self.result_.history, self.result_.best_epoch
+        self.interrupted_ = self.result_.interrupted
+        self.is_fitted = True
+        fitting.tell(self.result_, self.n_epochs)
         return self
+
+    def _fit_predict(self, X: list[Array], y: Array, **kwargs: Any) -> Array:
+        with self._channels_first():
+            return super()._fit_predict(X, y, **kwargs)  # type: ignore[misc]
+
+    def score(self, X: Any, y: Any, *args: Any, **kwargs: Any) -> float:
+        """aeon's score: by default accuracy of a classifier, R² of a regressor."""
+        self._check_is_fitted()  # type: ignore[attr-defined]
+        series = self._preprocess_collection(X, store_metadata=False)
+        with self._channels_first():
+            return float(super().score(series, y, *args, **kwargs))  # type: ignore[misc]
+
+    @contextlib.contextmanager
+    def _channels_first(self) -> Iterator[None]:
+        """For copies that are fitted on series that were read already."""
+        given, self.time_axis = self.time_axis, 2
+        try:
+            yield
+        finally:
+            self.time_axis = given
 
     def _seed(self) -> int:
         """A number drawn from ``random_state``."""
@@ -292,11 +329,15 @@ class SeriesEstimator:
         raise NotImplementedError
 
 
-def _plain(X: Any) -> Any:
-    """aeon's tables of many series as a list of arrays; anything else as it is."""
-    index = getattr(X, "index", None)
-    if getattr(index, "nlevels", 1) > 1:
-        from aeon.utils.conversion import convert_collection
+def say(found: Reading, estimator: Any) -> None:
+    """Tell how X was read: as a warning where that is doubtful, else as a log line.
 
-        return convert_collection(X, "np-list")
-    return X
+    The line is shown where the axis of DataFrames was chosen, and with ``verbose``.
+    """
+    if found.doubt:
+        warnings.warn(f"X: {found}. {found.doubt}", stacklevel=5)
+        return
+    chosen = found.frames and estimator.time_axis is None
+    hint = "; time_axis= changes it" if chosen else ""
+    level = logging.WARNING if chosen or estimator.verbose else logging.INFO
+    _LOGGER.log(level, "X: %s%s", found, hint)

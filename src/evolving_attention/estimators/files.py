@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from evolving_attention import durable
-from evolving_attention.attention import Evolve, from_config
+from evolving_attention.attention import from_config
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
@@ -51,10 +51,7 @@ def save(estimator: Any, folder: Path) -> None:
     The device is no property of what was learnt: :func:`load` is told it.
     """
     estimator.model_.save_pretrained(folder)
-    options = {
-        name: value.to_dict() if isinstance(value, Evolve) else value
-        for name, value in estimator.get_params(deep=False).items()
-    }
+    options = estimator.get_params(deep=False)
     options.pop("device")
     if not isinstance(options["random_state"], (int, np.integer)):
         options["random_state"] = None
@@ -68,6 +65,7 @@ def save(estimator: Any, folder: Path) -> None:
         "scaler": estimator.scaler_.to_dict(),
         "history": estimator.history_,
         "best_epoch": estimator.best_epoch_,
+        "interrupted": estimator.interrupted_,
         **estimator._own_state(),
     }
     durable.write_json(folder / FILE, plain(record))
@@ -104,6 +102,7 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
         estimator.history_ = record["history"]
         estimator.best_epoch_ = record["best_epoch"]
+        estimator.interrupted_ = record.get("interrupted")
         estimator._set_own_state(record)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(

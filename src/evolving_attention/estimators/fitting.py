@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
+import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -22,11 +25,13 @@ from evolving_attention.training import (
     runtime,
 )
 from evolving_attention.training.evaluate import evaluation_loop
-from evolving_attention.training.loaders import eval_loader
+from evolving_attention.training.loaders import Loaders
 from evolving_attention.training.logging import ConsoleCallback
 from evolving_attention.training.progress import progress_callback
+from evolving_attention.training.reporting import Reporter
+from evolving_attention.training.saving import Saver
 
-__all__ = ["FitResult", "FitSettings", "kept_randomness", "outputs", "train"]
+__all__ = ["FitResult", "FitSettings", "kept_randomness", "outputs", "tell", "train"]
 
 BETAS = (0.9, 0.99)  # RAdam's, and the limit of the gradient's norm: as in the paper
 MAX_GRAD_NORM = 4.0  # and in its released program
@@ -60,11 +65,13 @@ class FitResult:
             ``validation_accuracy``.
         best_epoch: the epoch whose weights were kept, from 1.
         seconds: time of training.
+        interrupted: name of the signal that ended training, or None.
     """
 
     history: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = 0
     seconds: float = 0.0
+    interrupted: str | None = None
 
 
 def train(
@@ -73,20 +80,23 @@ def train(
     """Train ``model`` in place; with a validation set it ends with the best weights.
 
     The best epoch has the highest validation accuracy (of classifiers) and among equal
-    ones the lowest validation loss; it alone decides what is kept.
+    ones the lowest validation loss; it alone decides what is kept. Without a validation
+    set it is the last one. A signal ends training with the best epoch so far; the
+    caller hands the result to :func:`tell` when the model is in its place.
 
     Raises:
         NonFiniteError: the loss or a gradient became NaN or infinite.
-        Interrupted: a signal came; nothing is saved.
+        Interrupted: a signal came before the first epoch had ended.
+        KeyboardInterrupt: a second signal came.
     """
-    best = _KeepBest(model, settings.patience)
+    best = _KeepBest(model, settings.patience, validation is None)
     trainer = _MemoryTrainer(
         model,
         _arguments(model, rows, validation, settings),
         train_dataset=rows,
         eval_dataset=validation,
         compute_metrics=_accuracy if _is_classifier(rows) else None,
-        callbacks=[best] if validation is not None else [],
+        callbacks=[best],
         optimizers=(
             RAdam(
                 decay_groups(model.named_parameters(), settings.weight_decay),
@@ -97,11 +107,39 @@ def train(
             None,
         ),
     )
-    metrics = trainer.train().metrics
-    history = _history(trainer.state.log_history)
-    best_epoch = best.restore() if validation is not None else len(history)
+    began, interrupted = time.monotonic(), None
+    try:
+        trainer.train()
+    except Interrupted as error:
+        if not best.epoch:
+            raise
+        interrupted = signal.Signals(error.signal_number).name
+    seconds = time.monotonic() - began
+    best.restore()
     model.eval()
-    return FitResult(history, best_epoch, metrics["train_runtime"])
+    history = _history(trainer.state.log_history)
+    return FitResult(history, best.epoch, seconds, interrupted)
+
+
+def tell(result: FitResult, n_epochs: int) -> None:
+    """Say that training was interrupted, if it was, once the model is in its place.
+
+    Ctrl-C (SIGINT) asks for an end of training, which it is: a warning. Other signals
+    ask for an end of the process.
+
+    Raises:
+        Interrupted: of a signal other than SIGINT.
+    """
+    if result.interrupted is None:
+        return
+    message = (
+        f"{result.interrupted} after {len(result.history)} of {n_epochs} epochs: the "
+        f"weights of epoch {result.best_epoch}, the best so far, are kept; fit again "
+        "for the other epochs"
+    )
+    if result.interrupted != "SIGINT":
+        raise Interrupted(message, signal.Signals[result.interrupted])
+    warnings.warn(message, stacklevel=4)
 
 
 def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
@@ -116,7 +154,7 @@ def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
     arguments = TrainingArguments(
         per_device_eval_batch_size=_evaluation_batch(model, int(rows.lengths.max()))
     )
-    found = evaluation_loop(model, eval_loader(arguments, rows, None))
+    found = evaluation_loop(model, Loaders(arguments).evaluation(rows, None))
     return np.asarray(found.predictions)
 
 
@@ -167,25 +205,35 @@ def _arguments(
     )
 
 
-class _MemoryTrainer(Trainer):
-    """The Trainer without its files: no log, no report, no checkpoint on a signal."""
+class _Reporter(Reporter):
+    """Shows progress where it is asked for, and leaves no files."""
 
-    def _reporters(self) -> list[Any]:
+    def displays(self) -> list[Any]:
         if self.args.disable_tqdm:
             return []
         return [progress_callback(False) or ConsoleCallback()]
 
-    def _write_report(self, report: dict[str, Any]) -> None:
+    def write_nonfinite(self, report: dict[str, Any]) -> None:
         """The error carries the report."""
 
-    def _save_and_leave(self) -> None:
-        guard = self._guard
+
+class _Saver(Saver):
+    """Saves nothing, not on a signal either."""
+
+    writes = False
+
+    def leave(self, state: Any, control: Any, guard: Any) -> NoReturn:
         raise Interrupted(
-            f"{guard.name} after step {self.state.global_step} of "
-            f"{self.state.max_steps}: the model is not fitted, nothing was saved; fit "
-            "again",
+            f"{guard.name} after step {state.global_step} of {state.max_steps}, "
+            "before the first epoch had ended: the model is not fitted; fit again",
             guard.received,
         )
+
+
+class _MemoryTrainer(Trainer):
+    """The Trainer without its files: no log, no report, no checkpoint on a signal."""
+
+    _reporter_class, _saver_class = _Reporter, _Saver
 
 
 class _KeepBest(TrainerCallback):
@@ -194,10 +242,11 @@ class _KeepBest(TrainerCallback):
     Args:
         model: what is trained.
         patience: epochs in a row without improvement to bear; None: all.
+        is_last: keep the last epoch, for want of a validation set.
     """
 
-    def __init__(self, model: Any, patience: int | None) -> None:
-        self.model, self.patience = model, patience
+    def __init__(self, model: Any, patience: int | None, is_last: bool) -> None:
+        self.model, self.patience, self.is_last = model, patience, is_last
         self.best: tuple[float, float] | None = None
         self.epoch, self.waited = 0, 0
         self.weights: dict[str, np.ndarray[Any, Any]] = {}
@@ -207,18 +256,26 @@ class _KeepBest(TrainerCallback):
         metrics = kwargs["metrics"]
         found = (metrics.get("eval_accuracy", 0.0), -metrics["eval_loss"])
         if self.best is None or found > self.best:
-            self.best, self.epoch, self.waited = found, round(state.epoch), 0
-            state_now = self.model.state_dict().items()
-            self.weights = {name: value.copy() for name, value in state_now}
+            self.best, self.waited = found, 0
+            self._keep(state)
         else:
             self.waited += 1
         if self.patience is not None and self.waited >= self.patience:
             control.should_training_stop = True
 
-    def restore(self) -> int:
-        """Put the best weights into the model; returns their epoch."""
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The loss of an epoch is logged when the epoch has ended."""
+        if self.is_last and "loss" in kwargs["logs"]:
+            self._keep(state)
+
+    def _keep(self, state: Any) -> None:
+        self.epoch = round(state.epoch)
+        weights = self.model.state_dict().items()
+        self.weights = {name: value.copy() for name, value in weights}
+
+    def restore(self) -> None:
+        """Put the best weights into the model."""
         self.model.load_state_dict(self.weights)
-        return self.epoch
 
 
 def _accuracy(prediction: EvalPrediction) -> dict[str, float]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.collate import Batch
-from evolving_attention.data.series import SeriesRows, as_series, given_lengths
+from evolving_attention.data.packed import Batch
+from evolving_attention.data.series import SeriesRows, read
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.errors import ConfigError, InputError
-from evolving_attention.estimators import fitting, rules, targets
+from evolving_attention.estimators import base, fitting, rules, targets
 
-__all__ = ["MaskedRows", "pretrain"]
+__all__ = ["MaskedRows", "learn", "pretrain"]
 
 Array = np.ndarray[Any, Any]
 _MASKS = 0x4D41534B  # random stream of the masks
@@ -51,8 +51,8 @@ class MaskedRows(SeriesRows):
             masks = self._draw(batch["row_ids"])
         else:
             masks = [self._fixed[i] for i in batch["row_ids"]]
-        batch["masked"] = np.concatenate(masks)
-        return batch
+        tokens = (*self.tokens, "masked")
+        return Batch({**batch, "masked": np.concatenate(masks)}, tokens, ["masked"])
 
     def _draw(self, indices: Array) -> list[Array]:
         """Masks [length, channels] of these series."""
@@ -87,13 +87,24 @@ def pretrain(
         mean_span: mean length of a hidden span, in steps of one channel, >= 1.
 
     Returns:
-        The model with the weights of the best epoch, and what training came to.
+        The model with the weights of the best epoch, and what training came to. Ctrl-C
+        ends training with the best epoch so far, as in ``fit``.
 
     Raises:
         ConfigError, InputError: an option or the series cannot be used.
+        Interrupted: SIGTERM came, or Ctrl-C before the first epoch had ended.
 
     Source: Wang et al., Convolution-enhanced Evolving Attention Networks, Eq. 7 and 8.
     """
+    model, result = learn(estimator, X, ratio=ratio, mean_span=mean_span)
+    fitting.tell(result, estimator.n_epochs)
+    return model, result
+
+
+def learn(
+    estimator: Any, X: Any, *, ratio: float, mean_span: float
+) -> tuple[Any, fitting.FitResult]:
+    """What :func:`pretrain` does, without a word where it was interrupted."""
     import evolving_attention as ea
 
     rules.check(estimator)
@@ -107,8 +118,10 @@ def pretrain(
             f"pretrain: the estimator has pretrained={str(estimator.pretrained)!r}, "
             "expected none: this is the pre-training; leave it out"
         )
-    series = as_series(X)
-    longest = estimator.max_length or given_lengths(X)[0]
+    found = read(X, "X", estimator.time_axis)
+    base.say(found, estimator)
+    series = found.series
+    longest = estimator.max_length or found.longest
     for i, one in enumerate(series):
         if one.shape[1] > longest:
             raise InputError(

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any
+from typing import Any, get_type_hints
 
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import check_attributes, describe
 from evolving_attention.training.schedules import NAMES
 
 __all__ = ["check"]
 
-# option: (whole number, least value, greatest value, whether None is allowed); what
-# the model is made of is checked by its config
-_RANGES: dict[str, tuple[bool, float, float, bool]] = {
-    "n_epochs": (True, 1, 1_000_000, False),
-    "batch_size": (True, 1, 1_000_000, False),
-    "learning_rate": (False, 0.0, 1e3, False),
-    "weight_decay": (False, 0.0, 1e3, False),
-    "validation_fraction": (False, 0.0, 0.9, False),
-    "patience": (True, 1, 1_000_000, True),
-    "max_length": (True, 1, 1_000_000, True),
+# option: (least value, greatest value); what the model is made of is checked by its
+# config
+_RANGES: dict[str, tuple[float, float]] = {
+    "n_epochs": (1, 1_000_000),
+    "batch_size": (1, 1_000_000),
+    "learning_rate": (0.0, 1e3),
+    "weight_decay": (0.0, 1e3),
+    "validation_fraction": (0.0, 0.9),
+    "patience": (1, 1_000_000),
+    "max_length": (1, 1_000_000),
 }
 
 
 def check(estimator: Any) -> None:
-    """Refuse options of an estimator that are out of range.
+    """Refuse options of an estimator that have a wrong type or are out of range.
 
     Raises:
         ConfigError: names the option, its value and what was expected.
         BackendUnavailable: this build or machine has no such ``device``.
     """
+    check_attributes(estimator)
     name = type(estimator).__name__
-    for option, (whole, least, most, optional) in _RANGES.items():
+    hints = get_type_hints(type(estimator).__init__)
+    for option, (least, most) in _RANGES.items():
         value = getattr(estimator, option)
-        if value is None and optional:
-            continue
-        kind = numbers.Integral if whole else numbers.Real
-        fits = isinstance(value, kind) and not isinstance(value, bool)
-        if not fits or not least <= value <= most:
-            sort = "a whole number" if whole else "a number"
-            none = " or None" if optional else ""
+        if value is not None and not least <= value <= most:
+            kind = describe(hints[option]).removesuffix(" or None")
             raise ConfigError(
-                f"{name}: {option}={value!r}, expected {sort} from {least:g} to "
-                f"{most:g}{none}; correct it"
+                f"{name}: {option}={value!r}, expected {kind} from {least:g} to "
+                f"{most:g}; correct it"
             )
+    if estimator.time_axis not in (None, 1, 2):
+        raise ConfigError(
+            f"{name}: time_axis={estimator.time_axis!r}, expected 1 for [n, length, "
+            "channels], 2 for [n, channels, length], or None; correct it"
+        )
     if estimator.lr_schedule not in NAMES:
         raise ConfigError(
             f"{name}: lr_schedule={estimator.lr_schedule!r}, expected one of "

@@ -27,8 +27,10 @@ Array = np.ndarray[Any, Any]
 
 _OPTIONS = """
 
-    Series are given as [n, channels, length], as [n, length] with one channel, or as a
-    list of arrays [channels, length] that may differ in length. NaN is a missing value
+    Series are given as [n, channels, length], as [n, length] with one channel, as a
+    list of arrays [channels, length] that may differ in length, as a list of DataFrames
+    [length, channels], or as a table with the index (series, time). ``predict`` reads X
+    as ``fit`` did. NaN is a missing value
     (``missing`` says what becomes of it; time steps at the end of a series at which all
     channels are NaN are cut off as padding), infinity an error. A series may be shorter
     than those of training, but not longer than ``max_length``.
@@ -45,6 +47,10 @@ _OPTIONS = """
         dropout: in [0, 1).
         model_options: dict of further options of ``ea.EADCTransformerConfig``.
         max_length: longest series the model will take; None: the longest in training.
+        time_axis: which axis of X is time, where axis 0 counts the series: 1 for
+            [n, length, channels] and DataFrames with time in their rows, 2 for
+            [n, channels, length]; None: 2 of arrays, of DataFrames as their labels say
+            (docs/timeseries_results.md), with a line that says how they were read.
         scale: ``"channel"``: to mean 0 and deviation 1 of the training set;
             ``"series"``: of each series itself; ``"none"``.
         missing: ``"interpolate"``: straight lines between known values, held at the
@@ -69,6 +75,9 @@ _OPTIONS = """
         model_: the fitted model.
         history_: one dict per epoch: losses, learning rate, validation scores.
         best_epoch_: the epoch whose weights were kept.
+        interrupted_: "SIGINT", if Ctrl-C ended training after ``len(history_)`` epochs:
+            the best of them is kept. A second Ctrl-C, or one before the first epoch has
+            ended, goes through. None: training ended by itself.
         scaler_: what was learnt for scaling.
 """
 
@@ -117,6 +126,10 @@ class TimeSeriesClassifier(SeriesEstimator, _Classifier):  # type: ignore[misc]
     def _head(self) -> dict[str, Any]:
         names = {i: str(label) for i, label in enumerate(self.classes_.tolist())}
         return {"num_labels": self.n_classes_, "id2label": names}
+
+    def _fit_predict_proba(self, X: list[Array], y: Array, **kwargs: Any) -> Array:
+        with self._channels_first():
+            return super()._fit_predict_proba(X, y, **kwargs)
 
     def _predict(self, X: list[Array]) -> Array:
         return self.classes_[self._outputs(X).argmax(axis=1)]

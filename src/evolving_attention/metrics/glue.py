@@ -1,7 +1,7 @@
 """The GLUE metrics, each a function of (predicted, true) to a dict of values.
 
 Accuracy, F1 and Matthews correlation are scikit-learn's, Pearson and Spearman
-correlation scipy's; both libraries are imported when first needed (extra ``glue``).
+correlation scipy's (extra ``glue``); each imports its library when it is called.
 """
 
 from __future__ import annotations

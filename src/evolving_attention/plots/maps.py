@@ -88,7 +88,9 @@ def _collect(
     for name, layers in named.items():
         items = layers.items() if isinstance(layers, Mapping) else enumerate(layers)
         result[str(name)] = {
-            int(i): _one_map(str(name), i, value, head, n) for i, value in items
+            int(i): _one_map(str(name), i, value, head, n)
+            for i, value in items
+            if value is not None  # a layer that was not asked for
         }
     if not result or not all(result.values()):
         raise InputError(

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.text import build
 from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
+from evolving_attention.text.validate import check_backend
 
 if TYPE_CHECKING:
     import tokenizers
@@ -81,6 +83,8 @@ class AutoTokenizer:
                 f"{folder}: no tokenizer here; expected tokenizer.json, or vocab.txt, "
                 f"or vocab.json with merges.txt; the folder holds {found or 'nothing'}"
             )
+        with build.guard(CheckpointError, str(path)):
+            check_backend(backend, str(path))
         special = _special_tokens(backend, settings)
         kind = _class_name(settings, model, special)
         names = ["input_ids", "token_type_ids", "attention_mask"]
@@ -145,8 +149,8 @@ def _class_name(
     if isinstance(name, str) and name != "PreTrainedTokenizerFast":
         return name.removesuffix("Fast")
     kinds = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer"}
-    if model.get("model_type") in kinds:
-        return kinds[model["model_type"]]
+    if (base := base_type(model)) in kinds:
+        return kinds[base]
     if isinstance(name, str):
         return name
     if special.get("cls") == "[CLS]":

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import CheckpointError, Error
-from evolving_attention.text.validate import check_merges, check_tokenizer, check_vocab
 
 if TYPE_CHECKING:
     import tokenizers
@@ -76,22 +75,23 @@ def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
     call here. BERT's normalizer follows ``settings`` (tokenizer_config.json) where
     the two differ.
     """
-    from tokenizers import Tokenizer
+    from tokenizers import Tokenizer, normalizers
 
-    value = check_tokenizer(read_json(path, MAX_FILE_BYTES), str(path))
-    value["truncation"] = value["padding"] = None
-    normalizer = value.get("normalizer")
-    if normalizer and normalizer["type"] == "BertNormalizer":
-        names = {
-            "do_lower_case": "lowercase",
-            "strip_accents": "strip_accents",
-            "tokenize_chinese_chars": "handle_chinese_chars",
-        }
-        for ours, theirs in names.items():
-            if isinstance(settings.get(ours), bool):
-                normalizer[theirs] = settings[ours]
+    raw = read_bytes(path, MAX_FILE_BYTES)
     with guard(CheckpointError, str(path)):
-        return Tokenizer.from_str(json.dumps(value))
+        result = Tokenizer.from_str(raw.decode("utf-8-sig"))
+        result.no_truncation()
+        result.no_padding()
+        if isinstance(result.normalizer, normalizers.BertNormalizer):
+            names = {
+                "do_lower_case": "lowercase",
+                "strip_accents": "strip_accents",
+                "tokenize_chinese_chars": "handle_chinese_chars",
+            }
+            for ours, theirs in names.items():
+                if isinstance(settings.get(ours), bool):
+                    setattr(result.normalizer, theirs, settings[ours])
+    return result
 
 
 def _lines(path: Path) -> list[str]:
@@ -129,7 +129,6 @@ def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
                     f"{seen[token]}; every token may appear once"
                 )
             seen[token] = number
-    check_vocab(vocab, str(path))
     names = {
         name: _token_text(settings.get(name), default)
         for name, default in {
@@ -176,12 +175,12 @@ def from_bpe_files(
     from tokenizers.processors import RobertaProcessing
 
     vocab = read_json(vocab_path, MAX_FILE_BYTES)
-    check_vocab(vocab, str(vocab_path))
+    if not isinstance(vocab, dict):
+        raise CheckpointError(f"{vocab_path}: expected a JSON object of tokens and ids")
     lines = _lines(merges_path)
     if lines and lines[0].startswith("#version"):
         lines = lines[1:]
     merges = [tuple(line.split(" ")) for line in lines if line]
-    check_merges(merges, vocab, "", str(merges_path))
     names = {
         name: _token_text(settings.get(name), default)
         for name, default in {
@@ -195,7 +194,7 @@ def from_bpe_files(
     sep, cls = names["sep_token"], names["cls_token"]
     _require(vocab, vocab_path, cls, sep)
     space = settings.get("add_prefix_space") is True
-    with guard(CheckpointError, str(vocab_path)):
+    with guard(CheckpointError, f"{merges_path} with {vocab_path.name}"):
         result = Tokenizer(models.BPE(vocab, merges))
         result.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space)
         result.decoder = decoders.ByteLevel()

@@ -34,7 +34,12 @@ SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
 class Encoded(dict[str, Any]):
-    """What a call returns: a dict whose keys are attributes too (``out.input_ids``)."""
+    """What a call returns: a dict whose keys are attributes too (``out.input_ids``).
+
+    ``truncated`` says of each text whether it was cut.
+    """
+
+    truncated: Sequence[bool] = ()
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -217,10 +222,13 @@ class Tokenizer:
                 raise ConfigError('padding="max_length" needs max_length')
             self._pad(columns, fixed, pad_to_multiple_of)
         if return_tensors == "np":
-            return Encoded({k: id_array(k, rows) for k, rows in columns.items()})
-        if single:
-            return Encoded({name: rows[0] for name, rows in columns.items()})
-        return Encoded(columns)
+            found = Encoded({k: id_array(k, rows) for k, rows in columns.items()})
+        elif single:
+            found = Encoded({name: rows[0] for name, rows in columns.items()})
+        else:
+            found = Encoded(columns)
+        found.truncated = [bool(encoding.overflowing) for encoding in encodings]
+        return found
 
     def encode(self, text: str, text_pair: str | None = None, **options: Any) -> Any:
         """Only the ids of one text or pair; options as in a call."""

@@ -1,0 +1,147 @@
+"""Chooses words for the constructions of the acceptability grammar, with a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evolving_attention.demo.lexicon import LEXICON, forms, plural
+
+__all__ = ["Construction", "Noun", "Words", "register_in"]
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Noun:
+    """A noun phrase, its number, and its gender (``m``, ``f`` or none)."""
+
+    text: str
+    is_plural: bool = False
+    gender: str = ""
+
+    @property
+    def reflexive(self) -> str:
+        """The reflexive pronoun that agrees with this phrase."""
+        if self.is_plural:
+            return "themselves"
+        return "herself" if self.gender == "f" else "himself"
+
+
+class Words:
+    """Chooses words of one half of the lexicon; no word twice in one sentence.
+
+    Only ``random.Random.random`` is used, the one method whose sequence Python
+    promises not to change between versions.
+    """
+
+    def __init__(self, split: str, seed: int) -> None:
+        self._lexicon = LEXICON[split]
+        self._random = random.Random(seed)
+        self._used: set[str] = set()
+
+    def start(self) -> Words:
+        """Forget which words the last sentence used."""
+        self._used.clear()
+        return self
+
+    def below(self, n: int) -> int:
+        """An integer in [0, n), all equally likely."""
+        return int(self._random.random() * n)
+
+    def coin(self, chance: float = 0.5) -> bool:
+        """True with the given chance."""
+        return self._random.random() < chance
+
+    def either(self, *choices: str) -> str:
+        """One of the given strings."""
+        return choices[self.below(len(choices))]
+
+    def pick(self, category: str) -> str:
+        """A base form of a category, not yet used in this sentence."""
+        free = [word for word in self._lexicon[category] if word not in self._used]
+        word = free[self.below(len(free))]
+        self._used.add(word)
+        return word
+
+    def verb(self, category: str) -> tuple[str, str, str, str]:
+        """Base, third person, past and participle of a verb."""
+        base = self.pick(category)
+        return (base, *forms(base))
+
+    def past(self, category: str) -> str:
+        """The past form of a verb."""
+        return self.verb(category)[2]
+
+    def present(self, category: str, plural_subject: bool) -> Pair:
+        """The agreeing and the disagreeing present form of a verb."""
+        base, third, _, _ = self.verb(category)
+        return (base, third) if plural_subject else (third, base)
+
+    def person(
+        self,
+        is_plural: bool | None = None,
+        gender: str | None = None,
+        *,
+        names: bool = True,
+        determiner: str = "the",
+    ) -> Noun:
+        """A human noun phrase; ``gender`` is ``m``, ``f`` or None for any."""
+        many = self.coin() if is_plural is None else is_plural
+        if gender is None and self.coin():
+            gender = ""
+        gender = self.either("m", "f") if gender is None else gender
+        kind = {"m": "masculine", "f": "feminine", "": "person"}[gender]
+        if gender and not many and names and self.coin(0.4):
+            return Noun(self.pick(f"{kind} name"), False, gender)
+        head = self.pick(f"{kind} noun")
+        adjective = f"{self.pick('person adjective')} " if self.coin(0.25) else ""
+        head = plural(head) if many else head
+        return Noun(f"{determiner} {adjective}{head}", many, gender)
+
+    def thing(
+        self, is_plural: bool = False, determiner: str = "the", kind: str = "thing"
+    ) -> str:
+        """A noun phrase for a thing."""
+        head = self.pick(kind)
+        adjective = f"{self.pick('thing adjective')} " if self.coin(0.25) else ""
+        return f"{determiner} {adjective}{plural(head) if is_plural else head}"
+
+    def gift(self) -> str:
+        """A noun phrase for something that can be handed over."""
+        head = self.pick("gift")
+        return f"a {head}" if self.coin(0.6) else f"the {head}"
+
+    def relative(self, is_plural: bool | None = None) -> str:
+        """An object relative clause: "that the nurse admires"."""
+        inner = self.person(is_plural)
+        return f"that {inner.text} {self.present('verb of person', inner.is_plural)[0]}"
+
+
+@dataclass(frozen=True)
+class Construction:
+    """One kind of minimal pair: its phenomenon, its name, and how to make one."""
+
+    phenomenon: str
+    name: str
+    make: Callable[[Words], Pair]
+
+
+Make = Callable[[Words], Pair]
+
+
+def register_in(
+    constructions: list[Construction],
+) -> Callable[[str], Callable[[Make], Make]]:
+    """A decorator that appends functions to a list, named after themselves."""
+
+    def construction(phenomenon: str) -> Callable[[Make], Make]:
+        def add(make: Make) -> Make:
+            name = make.__name__.strip("_").replace("_", " ")
+            constructions.append(Construction(phenomenon, name, make))
+            return make
+
+        return add
+
+    return construction
