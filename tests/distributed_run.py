@@ -138,7 +138,7 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
     labels = "token" if "MaskedLM" in model_options.get("name", "") else "row"
     event, resume = job.pop("event", None), job.pop("resume", None)
     other, bad = job.pop("differs", None), job.pop("bad_row", -1)
-    count = job.pop("rows", ROWS)
+    count, frozen = job.pop("rows", ROWS), job.pop("frozen", [])
     options = {
         "per_device_train_batch_size": 4,
         "per_device_eval_batch_size": 2,
@@ -158,6 +158,9 @@ def train(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         options["learning_rate"] = 1.0
     rows = make_rows(count, 7 if other == "data" and rank else 0, labels)
     model = tiny(seed=1 + rank, **model_options)  # rank 0's weights count
+    for name, parameter in model.named_parameters():
+        here = other != "frozen" or rank
+        parameter.requires_grad = not (here and name.startswith(tuple(frozen)))
     waits = Waits()
     if event:
         what, *where = event

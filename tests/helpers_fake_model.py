@@ -108,6 +108,8 @@ def install_fake_core(monkeypatch: Any = None) -> FakeCore:
 class FakeTensor:
     """An array with a gradient; ``backward`` runs a stored function."""
 
+    is_leaf = requires_grad = True
+
     def __init__(self, array: Any, backward: Any = None) -> None:
         self.array = np.array(array, dtype=np.float32)
         self.grad: FakeTensor | None = None
@@ -283,11 +285,8 @@ class FakeCoreAdamW:
     def set_group(self, group: int, lr: float, weight_decay: float) -> None:
         self.settings[group] = (lr, weight_decay)
 
-    def step(
-        self, grad_scale: float = 1.0, scale: Any = None, prepared: bool = False
-    ) -> None:
+    def step(self, grad_scale: float = 1.0, scale: Any = None) -> None:
         assert scale is None, "on a CPU the host knows the factor"
-        assert not prepared, "on a CPU nothing is recorded"
         self.count += 1
         one, two = self.betas
         for i, p in enumerate(self.params):

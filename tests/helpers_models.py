@@ -146,8 +146,9 @@ def arrays_of(out: Any) -> dict[str, Any]:
     arrays = {}
     for name in out:
         value = out[name]
-        if isinstance(value, dict):
-            arrays |= {f"{name}.{i}": host_array(v) for i, v in value.items()}
+        if isinstance(value, tuple):  # one for each layer, None: not asked for
+            kept = {i: v for i, v in enumerate(value) if v is not None}
+            arrays |= {f"{name}.{i}": host_array(v) for i, v in kept.items()}
         else:
             arrays[name] = host_array(value)
     return arrays
@@ -235,7 +236,7 @@ def _values(option: dict[str, Any]) -> list[Any]:
 
 def settings(kind: str) -> Iterator[dict[str, Any]]:
     """Configs of a kind: the first values, then each option varied by itself."""
-    options = _core.attention_kinds()[kind]["options"]
+    options = _core.attention_kinds()["evolve"][kind]["options"]
     first = {o["name"]: _values(o)[0] for o in options}
     yield {"kind": kind, **first}
     for option in options:
@@ -245,7 +246,8 @@ def settings(kind: str) -> Iterator[dict[str, Any]]:
 
 def all_settings() -> list[Any]:
     """Settings of every kind of the core, with readable test ids."""
-    found = itertools.chain.from_iterable(settings(k) for k in _core.attention_kinds())
+    kinds = _core.attention_kinds()["evolve"]
+    found = itertools.chain.from_iterable(settings(kind) for kind in kinds)
     return [pytest.param(s, id=setting_id(s)) for s in found]
 
 

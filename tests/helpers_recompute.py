@@ -66,7 +66,7 @@ def total(out: Any) -> Any:
     parts = [] if out.loss is None else [out.loss]
     for name in ("pooler_output", "last_hidden_state", *ASKED):
         value = getattr(out, name)
-        tensors = value.values() if isinstance(value, dict) else [value]
+        tensors = value if isinstance(value, tuple) else [value]
         parts += [(t * t).sum() for t in tensors if t is not None and t.requires_grad]
     loss = parts[0]
     for part in parts[1:]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from evolving_attention.training import TrainerCallback
 
 #: Options of a model that is quick to train.
 TINY = {
@@ -44,6 +48,34 @@ def levels(count: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     values = rng.uniform(10, 30, size=count)
     series = values[:, None, None] + rng.normal(size=(count, 1, 10))
     return series, values
+
+
+def signal_sender(monkeypatch: Any) -> Any:
+    """A function that makes each fit from now on raise these signals.
+
+    They come after the first step of the epoch, counted from 1.
+    """
+
+    from evolving_attention.estimators import fitting  # needs aeon
+
+    class Sender(TrainerCallback):
+        def __init__(self, signals: tuple[int, ...], epoch: int) -> None:
+            self.signals, self.epochs_left = list(signals), epoch
+
+        def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self.epochs_left -= 1
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            while self.epochs_left == 0 and self.signals:
+                signal.raise_signal(self.signals.pop())
+
+    def send(*signals: int, epoch: int = 0) -> None:
+        def displays(reporter: Any) -> list[Any]:
+            return [Sender(signals, epoch)]
+
+        monkeypatch.setattr(fitting._Reporter, "displays", displays)
+
+    return send
 
 
 def write_ts(file: Path, series: list[np.ndarray], targets: np.ndarray) -> Path:

@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from evolving_attention.data import acceptability
-from evolving_attention.data.acceptability_grammar import CONSTRUCTIONS
-from evolving_attention.data.acceptability_lexicon import (
+from evolving_attention.demo import acceptability
+from evolving_attention.demo.grammar import CONSTRUCTIONS
+from evolving_attention.demo.lexicon import (
     LEXICON,
     content_words,
     forms,

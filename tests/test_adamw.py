@@ -99,6 +99,8 @@ OPTIMIZERS = {
     "AdamW": optim.AdamW,
     "RAdam": optim.RAdam,
     "RAdam, decoupled": partial(optim.RAdam, decoupled_weight_decay=True),
+    "SGD": optim.SGD,
+    "SGD, nesterov": partial(optim.SGD, momentum=0.9, nesterov=True),
 }
 
 
@@ -166,58 +168,6 @@ def test_a_factor_beside_the_parameters(dtype: str, name: str) -> None:
             two.step(scale=wrong)
 
 
-@pytest.mark.parametrize("name", ["AdamW", "RAdam"])
-def test_prepared_steps_come_in_their_order(name: str) -> None:
-    ours = tensors()
-    optimizer = getattr(optim, name)(ours, lr=0.1, weight_decay=0.1)
-    give_gradients(ours, 0)
-    with pytest.raises(ConfigError, match=r"step 1, whose numbers are not prepared"):
-        optimizer.step(prepared=True)
-    with pytest.raises(ConfigError, match=r"count_step\(\) of step 1"):
-        optimizer.count_step()
-    optimizer.prepare_numbers()
-    optimizer.count_step()
-    before = [p.numpy().tobytes() for p in ours]
-    assert optimizer.state_dict()["step"] == 1
-    with pytest.raises(ConfigError, match="step 2, whose"):
-        optimizer.step(prepared=True)
-    optimizer.prepare_numbers()
-    for key, other in (("lr", 0.2), ("weight_decay", 0.0)):
-        held = optimizer.param_groups[0][key]
-        optimizer.param_groups[0][key] = other
-        with pytest.raises(ConfigError, match="has changed since"):
-            optimizer.step(prepared=True)
-        with pytest.raises(ConfigError, match="has changed since"):
-            optimizer.count_step()
-        optimizer.param_groups[0][key] = held
-    assert [p.numpy().tobytes() for p in ours] == before
-    optimizer.load_state_dict(optimizer.state_dict())
-    with pytest.raises(ConfigError, match="step 2, whose"):
-        optimizer.step(prepared=True)
-    optimizer.prepare_numbers()
-    optimizer.step(prepared=True)
-    assert optimizer.state_dict()["step"] == 2
-    assert [p.numpy().tobytes() for p in ours] != before
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["AdamW", "RAdam"])
-def test_a_prepared_step_is_the_step(name: str, dtype: str) -> None:
-    def run(prepared: bool) -> list[np.ndarray]:
-        ours = tensors(dtype)
-        optimizer = getattr(optim, name)(ours, lr=0.1, weight_decay=0.1)
-        for step in range(8):  # RAdam's are rectified from the sixth on
-            optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
-            give_gradients(ours, step, dtype)
-            if prepared:
-                optimizer.prepare_numbers()
-            optimizer.step(prepared=prepared)
-        return [np.array(p.numpy()) for p in ours]
-
-    for one, other in zip(run(True), run(False), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
 def test_parameters_without_gradient_rest() -> None:
     parameters = tensors()
     before = np.array(parameters[1].numpy())
@@ -240,6 +190,22 @@ def test_groups_for_weight_decay() -> None:
     assert (decayed["params"], decayed["weight_decay"]) == ([1, 4], 0.01)
     assert (free["params"], free["weight_decay"]) == ([2, 3], 0.0)
     assert len(optim.decay_groups(named[:1], 0.01)) == 1
+
+
+def test_optimizers_by_name() -> None:
+    named = [("word.weight", tensors()[0]), ("word.bias", tensors()[1])]
+    for name, kind in optim.OPTIMIZERS.items():
+        made = optim.create(name, named, lr=0.1, weight_decay=0.2, betas=(0.5, 0.6))
+        assert type(made) is kind
+        assert [group["weight_decay"] for group in made.param_groups] == [0.2, 0.0]
+        assert getattr(made, "betas", (0.5, 0.6)) == (0.5, 0.6)
+    options = {"momentum": 0.9, "nesterov": True, "decoupled_weight_decay": True}
+    made = optim.create("sgd", named, lr=0.1, options=options)
+    assert {name: getattr(made, name) for name in options} == options
+    with pytest.raises(ConfigError, match="'lion', expected one of adamw_torch_fused"):
+        optim.create("lion", named, lr=0.1)
+    with pytest.raises(ConfigError, match=r"'sgd' has no option 'eps', .* momentum, "):
+        optim.create("sgd", named, lr=0.1, options={"eps": 1e-8})
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class Normed(PreTrainedModel):
         self._core = _core.BatchNorm(6, dtype)
         self._named = self._core.named_parameters()
         self._buffers = self._core.named_buffers()
-        self.load_report = None
+        self.load_report = self._new_head = None
 
     def run(self) -> Any:
         return self._core(ea.Tensor(ROWS, dtype=self.dtype))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from evolving_attention import errors
+from evolving_attention import attention, errors
 from evolving_attention.cli import common, paper_settings
 from evolving_attention.cli.glue import fields
 from evolving_attention.cli.glue_arguments import (
@@ -223,23 +223,21 @@ def test_family_of_a_model(config, family):
     ("given", "expected"),
     [
         ({}, None),
-        ({"attention": "vanilla"}, {"kind": "vanilla"}),
-        (
-            {"attention": "evolving"},
-            {"kind": "evolving", "alpha": 0.1, "beta": 0.1},
-        ),
+        ({"attention": "vanilla"}, attention.Vanilla()),
+        ({"attention": "evolving"}, attention.Evolving(0.1, 0.1)),
         (
             {"attention": "evolving", "alpha": 0.2, "kernel_size": 5, "beta": 0.0},
-            {"kind": "evolving", "alpha": 0.2, "beta": 0.0, "kernel_size": 5},
+            attention.Evolving(0.2, 0.0, kernel_size=5),
         ),
         (
             {"attention": "residual", "running_mean": False},
-            {"kind": "residual", "running_mean": False},
+            attention.Residual(running_mean=False),
         ),
         (
             {"attention": "predictive", "predictive_layers": 2},
-            {"kind": "predictive", "alpha": 0.1, "num_layers": 2},
+            attention.Predictive(alpha=0.1, num_layers=2),
         ),
+        ({"attention": "evolving_released"}, attention.EvolvingReleased(0.1, 0.1)),
     ],
 )
 def test_attention_options(given, expected):
@@ -253,11 +251,14 @@ MISTAKES = [
     (ModelArguments, {"use_fast_tokenizer": False}, "only fast tokenizers"),
     (ModelArguments, {"model_revision": "v2"}, "download that revision"),
     (ModelArguments, {"trust_remote_code": True}, "never run"),
-    (AttentionArguments, {"attention": "linear"}, "vanilla or evolving"),
+    (AttentionArguments, {"attention": "linear"}, "vanilla"),
+    (AttentionArguments, {"attention": "evolvin"}, "did you mean 'evolving'?"),
+    (AttentionArguments, {"attention": "evolving", "alpha": 2.0}, "alpha"),
+    (AttentionArguments, {"predictive_layers": 2}, "add --attention predictive"),
     (AttentionArguments, {"alpha": 0.1}, "add --attention evolving"),
     (AttentionArguments, {"running_mean": True}, "add --attention residual"),
-    (AttentionArguments, {"attention": "vanilla", "beta": 0.1}, "has no options"),
-    (AttentionArguments, {"attention": "residual", "alpha": 0.1}, "--running_mean"),
+    (AttentionArguments, {"attention": "vanilla", "beta": 0.1}, "options are: none"),
+    (AttentionArguments, {"attention": "residual", "alpha": 0.1}, "running_mean"),
     (DataTrainingArguments, {}, "--task_name cola"),
     (DataTrainingArguments, {"max_seq_length": 1}, "3 or more"),
     (DataTrainingArguments, {"max_train_samples": 0}, "leave it out"),

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import threading
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers_fake_model import FakeModel, install_fake_core
 
+from evolving_attention.attention import Evolving
 from evolving_attention.cli import glue, glue_results
 from evolving_attention.cli import main as cli_main
 from evolving_attention.data.glue_tasks import TASKS
@@ -153,6 +156,45 @@ def test_files_and_keys_are_those_of_run_glue(run, glue_dir, tmp_path):
     assert "eval_matthews_correlation" in card
 
 
+def test_what_scoring_needs_is_missed_before_anything_is_trained(
+    run, built, glue_dir, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "sklearn.metrics", None)
+    code, _, err = run(*STEPS, task_name="cola", data_dir=glue_dir, max_steps=3)
+    assert code == 5
+    assert 'pip install "evolving-attention[glue]"' in err
+    assert not built
+    assert not (tmp_path / "out").exists()
+    code, _, err = run("--do_train", task_name="cola", data_dir=glue_dir, max_steps=3)
+    assert code == 0, err  # nothing is scored
+
+
+def test_results_that_cannot_be_written_are_missed_before_anything_is_loaded(
+    run, built, glue_dir, tmp_path
+):
+    (tmp_path / "file").write_text("mine")
+    options = {"task_name": "cola", "data_dir": glue_dir}
+    for words in (STEPS, ["--do_eval"]):
+        code, _, err = run(*words, output_dir=tmp_path / "file" / "out", **options)
+        assert code == 2
+        assert "file is a file, expected a folder to write" in err
+    assert not built
+
+
+def test_a_failing_metric_leaves_the_trained_model_and_says_where(
+    run, glue_dir, tmp_path, monkeypatch
+):
+    def fails(self):
+        return lambda pair: 0.5
+
+    monkeypatch.setattr(glue._Run, "_metrics", fails)
+    code, _, err = run(*STEPS, task_name="cola", data_dir=glue_dir, max_steps=3)
+    assert code == 2
+    assert f"the trained model is saved in {tmp_path / 'out'}" in err
+    assert "compute_metrics returned 0.5, a float" in err
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
 def test_json_is_all_there_is_on_stdout(run, glue_dir):
     _, out, _ = run("--do_eval", "--json", task_name="cola", data_dir=glue_dir)
     assert json.loads(out)["eval_samples"] == 8
@@ -237,6 +279,105 @@ def test_float_labels_mean_regression(run, tmp_path):
     assert "eval_mse" in out
 
 
+def own_file(tmp_path, name, header="id,text,stars,label"):
+    lines = [f"{i},{s},{i % 5},{i % 2}" for i, s in enumerate(sentences(12))]
+    (tmp_path / name).write_text("\n".join([header, *lines]) + "\n")
+    return tmp_path / name
+
+
+def test_what_is_guessed_is_said_once(run, tmp_path):
+    files = {
+        "train_file": own_file(tmp_path, "train.csv"),
+        "validation_file": own_file(tmp_path, "dev.csv"),
+        "test_file": own_file(tmp_path, "test.csv"),
+        "max_steps": 1,
+        "max_seq_length": 5,
+    }
+    code, _, err = run(*STEPS, **files)
+    assert code == 0, err
+    says = [
+        "train.csv: text 'text', label 'label', not used 'id', 'stars'; text_columns= "
+        "and label_column= choose others (--text_column_names, --label_column_name)\n",
+        "train.csv: classification, 2 labels: 0, 1; regression=True makes them scores "
+        "(--do_regression)\n",
+        *(
+            f"{name}.csv: 12 of 12 texts were cut at 5 tokens; tokenize_dataset(…, "
+            "max_length=…) takes more (--max_seq_length)\n"
+            for name in ("train", "dev", "test")
+        ),
+    ]
+    assert [err.count(line) for line in says] == [1] * 5, err
+    assert (err.count("text_column_names"), err.count("were cut at")) == (1, 3)
+    code, _, err = run(*STEPS, "--overwrite_output_dir", log_level="error", **files)
+    assert code == 0, err
+    assert "train.csv" not in err
+
+
+@pytest.mark.parametrize("regression", [True, False])
+def test_columns_are_named_on_the_command_line(run, built, tmp_path, regression):
+    code, out, err = run(
+        *STEPS,
+        "--do_regression" if regression else "--no_do_regression",
+        train_file=own_file(tmp_path, "train.csv", "a,b,grade,c"),
+        validation_file=own_file(tmp_path, "dev.csv", "a,b,grade,c"),
+        test_file=own_file(tmp_path, "test.csv", "a,b,other,c"),
+        text_column_names="b, c",
+        label_column_name="grade",
+        max_steps=1,
+    )
+    assert code == 0, err
+    assert "text_column_names" not in err
+    data = built[0].data
+    assert data.train.text_columns == ("b", "c")
+    assert data.label_names == (None if regression else tuple("01234"))
+    assert ("eval_mse" if regression else "eval_accuracy") in out
+    assert not data.prediction["None"].has_labels
+
+
+class Hub(list):
+    """A split of a data set of the Hub."""
+
+    def __init__(self, rows, **dtypes):
+        super().__init__(rows)
+        self.column_names = list(rows[0])
+        self.features = {n: SimpleNamespace(**dtypes) for n in self.column_names}
+
+    def __getitem__(self, key):
+        return (
+            [row[key] for row in self]
+            if isinstance(key, str)
+            else list.__getitem__(self, key)
+        )
+
+
+def test_a_data_set_of_the_hub(run, built, monkeypatch):
+    rows = [
+        {"uid": i, "review": s, "stars": 1 + i % 3} for i, s in enumerate(sentences(9))
+    ]
+    found = {name: Hub(rows, dtype="int64") for name in ("train", "validation")}
+    fake = SimpleNamespace(load_dataset=lambda name, config: found)
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    options = {"dataset_name": "me/reviews", "max_steps": 1}
+    code, _, err = run("--do_train", **options)
+    assert code == 3
+    assert "no column 'label', only uid, review, stars; name the labels'" in err
+    options["label_column_name"] = "stars"
+    code, _, err = run("--do_train", "--do_eval", **options)
+    assert code == 0, err
+    for says in (
+        "me/reviews: text 'review', label 'stars', not used 'uid'; text_columns= and",
+        "me/reviews: classification, 3 labels: 1, 2, 3; regression=True",
+    ):
+        assert err.count(says) == 1, err
+    assert built[0].data.train.column("label") == [0, 1, 2] * 3
+    assert err.count("me/reviews:") == 2
+    options["output_dir"] = built[0].args.output_dir + "2"
+    code, out, err = run("--do_train", "--do_eval", "--do_regression", **options)
+    assert code == 0, err
+    assert "eval_mse" in out
+    assert built[1].data.train.column("label") == [1.0, 2.0, 3.0] * 3
+
+
 # --- habits ---------------------------------------------------------------------------
 
 
@@ -318,7 +459,7 @@ def test_settings_of_the_paper_and_who_has_the_last_word(run, built, glue_dir):
     )
     assert code == 0, err
     made = built[0]
-    assert made.attention == {"kind": "evolving", "alpha": 0.4, "beta": 0.1}
+    assert made.attention == Evolving(alpha=0.4, beta=0.1)
     assert (made.args.learning_rate, made.args.num_train_epochs) == (2e-5, 3.0)
     assert made.args.per_device_train_batch_size == 4
     assert made.dropout["hidden_dropout_prob"] == 0.1
@@ -377,6 +518,7 @@ def test_a_bad_row_has_a_place_and_can_be_skipped(run, glue_dir):
         (("--do_eval",), {"data_dir": "nowhere"}, 3, "nowhere: no such folder"),
         (("--do_eval",), {"learning_rate": -1}, 2, "learning_rate"),
         (("--do_eval", "--fp16"), {}, 2, "use bf16=True"),
+        (("--do_eval",), {"text_column_names": "a"}, 2, "of cola are known: leave it"),
         (("--do_eval",), {"attention": "linear"}, 2, "--attention linear"),
         (("--do_eval",), {"paper_settings": "gpt"}, 2, "bert-base, bert-large"),
         (("--do_eval",), {"model_name_or_path": "package:nope/x"}, 4, "not installed"),

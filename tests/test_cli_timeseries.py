@@ -1,15 +1,15 @@
-"""``evolving-attention timeseries``: train, evaluate, pretrain, reproduce, by files."""
+"""``evolving-attention timeseries``: train, evaluate, pretrain, by files."""
 
 from __future__ import annotations
 
 import json
+import signal
 
 import numpy as np
 import pytest
-from series_data import levels, waves, write_ts
+from series_data import levels, signal_sender, waves, write_ts
 
 import evolving_attention as ea
-from evolving_attention.cli import timeseries_reproduce as comparison
 from evolving_attention.cli.main import app
 from evolving_attention.cli.timeseries_results import align
 
@@ -69,6 +69,8 @@ def test_train_and_evaluate_by_name(files, run, tmp_path) -> None:
         "kind": "evolving",
         "alpha": 0.5,
         "beta": 0.3,
+        "kernel_size": 3,
+        "conv_init": "fan_in",
     }
     assert len(record["history"]) == record["epochs"] == 3
     assert set(record["validation"]) == {"accuracy", "loss"}
@@ -123,6 +125,13 @@ def test_another_run_in_the_same_folder(files, run, tmp_path) -> None:
     words = ["train", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
     words += ["--output_dir", tmp_path / "out"]
     assert run(*words)[0] == 0
+    file = tmp_path / "out" / "seed-1" / "run.json"
+    record = json.loads(file.read_text())
+    del record["options"]["attention"]["kernel_size"]  # as runs of old were written
+    file.write_text(json.dumps(record))
+    began = file.stat().st_mtime_ns
+    assert run(*words)[0] == 0
+    assert file.stat().st_mtime_ns == began
     code, _, told = run(*words, "--alpha", 0.2)
     assert code == 2
     assert "a run with other options (attention), expected the same" in told
@@ -147,12 +156,11 @@ def test_the_device_is_part_of_a_run(files, run, tmp_path) -> None:
 
 
 @without_gpu
-@pytest.mark.parametrize("command", ["train", "evaluate", "pretrain", "reproduce"])
+@pytest.mark.parametrize("command", ["train", "evaluate", "pretrain"])
 def test_a_gpu_where_there_is_none(command, files, run, tmp_path) -> None:
     file = files / "Waves_TRAIN.ts"
     words = {
         "evaluate": ["--model_dir", tmp_path, "--test_file", file],
-        "reproduce": ["--datasets", "Waves", "--output_dir", tmp_path],
     }.get(command, ["--train_file", file, "--output_dir", tmp_path])
     code, _, told = run(command, *words, "--device", "cuda")
     assert code == 5
@@ -169,6 +177,92 @@ def test_labels_unseen_in_training(files, run, tmp_path) -> None:
     code, _, told = run("evaluate", "--model_dir", model, "--test_file", other)
     assert code == 3
     assert "other.ts[1] = faster: a label unseen in training, expected one of" in told
+
+
+@pytest.fixture
+def send(monkeypatch):
+    return signal_sender(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("label", r"other.ts[1] = faster: a label unseen in training, expected one of"),
+        ("length", r"other.ts[0]: 24 time steps, expected at most 20"),
+        ("gap", r"is NaN, expected a"),
+        ("folder", "out: "),
+    ],
+)
+def test_what_is_needed_after_training_is_checked_before(
+    mistake, said, files, run, tmp_path, monkeypatch
+) -> None:
+    X, y = waves(10, seed=2, lengths=(12, 20))
+    words = ["--max_length", 20]
+    if mistake == "label":
+        y = np.where(y == "fast", "faster", y)
+    elif mistake == "length":
+        X[0] = np.ones((2, 24))
+    elif mistake == "gap":
+        words += ["--missing", "refuse"]
+        X[3][1, 2] = np.nan
+    else:
+        (tmp_path / "out").write_text("a file")
+    monkeypatch.setattr(ea.TimeSeriesClassifier, "fit", None)  # it never comes so far
+    other = write_ts(files / "other.ts", X, y)
+    code, _, told = run(
+        *("train", "--train_file", files / "Waves_TRAIN.ts", "--test_file", other),
+        *(*SMALL, *words, "--output_dir", tmp_path / "out"),
+    )
+    assert code in (1, 3), told
+    assert said in told
+
+
+def test_a_model_is_saved_before_it_is_scored(
+    files, run, tmp_path, monkeypatch
+) -> None:
+    out = tmp_path / "out"
+    words = ["train", "--dataset", "Waves", "--data_dir", files.parent, *SMALL]
+    words += ["--output_dir", out]
+    with monkeypatch.context() as patch:
+        patch.setattr("evolving_attention.cli.timeseries.scores", None)
+        assert run(*words)[0] != 0
+    monkeypatch.setattr(ea.TimeSeriesClassifier, "fit", None)  # not trained again
+    code, _, told = run(*words)
+    assert code == 0, told
+    assert "test" in json.loads((out / "seed-1" / "run.json").read_text())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_saves_what_it_has(
+    number, files, run, send, tmp_path
+) -> None:
+    out = tmp_path / "out"
+    data = ["--dataset", "Waves", "--data_dir", files.parent]
+    words = ["train", *data, *SMALL, "--seeds", 1, 2, "--output_dir", out]
+    send(number, epoch=3)
+    code, _, told = run(*words)
+    assert code == 128 + number
+    assert f"{number.name} after 2 of 3 epochs: the best so far, epoch" in told
+    assert "UserWarning" not in told
+    assert [file.name for file in out.iterdir()] == ["seed-1"]
+    assert run("evaluate", "--model_dir", out / "seed-1", *data)[0] == 0
+    send()
+    assert run(*words)[0] == 0
+    assert json.loads((out / "seed-1" / "run.json").read_text())["epochs"] == 3
+
+
+def test_an_interrupted_pretraining_saves_what_it_has(
+    files, run, send, tmp_path
+) -> None:
+    words = ["pretrain", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
+    words += ["--output_dir", tmp_path / "pre"]
+    send(signal.SIGTERM, epoch=3)
+    code, _, told = run(*words)
+    assert code == 128 + signal.SIGTERM
+    assert "SIGTERM after 2 of 3 epochs" in told
+    assert (tmp_path / "pre" / "model.safetensors").is_file()
+    send()
+    assert run(*words)[0] == 0
 
 
 def test_pretrain_then_train(files, run, tmp_path) -> None:
@@ -201,10 +295,12 @@ def test_pretrain_then_train(files, run, tmp_path) -> None:
         (["train", "--output_dir", "o", "--seeds", "x"], 2, ["--seeds x", "1 2 3"]),
         (["evaluate"], 2, ["--model_dir is missing"]),
         (["evaluate", "--model_dir", "nowhere"], 4, ["nowhere", "estimator.json"]),
-        (["reproduce", "--models", "lstm"], 2, ["lstm", "ea-dc-t"]),
-        (["reproduce", "--seeds", "0"], 2, ["--seeds 0", "1 or more"]),
         (["tran"], 2, ["tran", "--help"]),
-        (["train", "--attention", "vanilla", "--alpha", "0.5"], 2, ["output_dir"]),
+        (
+            ["train", "--attention", "vanilla", "--alpha", "0.5"],
+            2,
+            ["no option 'alpha'"],
+        ),
     ],
 )
 def test_mistakes(words, code, parts, run, tmp_path, monkeypatch) -> None:
@@ -214,108 +310,6 @@ def test_mistakes(words, code, parts, run, tmp_path, monkeypatch) -> None:
     for part in parts:
         assert part in told
     assert "Traceback" not in told
-
-
-# --- reproduce ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tiny(monkeypatch):
-    """The comparison with settings that take no time."""
-    from evolving_attention.cli import timeseries_settings
-
-    small = {
-        "hidden_size": 16,
-        "num_blocks": 1,
-        "num_attention_heads": 2,
-        "model_options": {"intermediate_size": 16},
-        "n_epochs": 2,
-        "validation_fraction": 0.0,
-    }
-    monkeypatch.setattr(timeseries_settings, "_COMMON", small)
-
-
-def test_the_comparison_keeps_every_run(files, run, tiny, tmp_path) -> None:
-    out = tmp_path / "runs"
-    words = ["reproduce", "--datasets", "Waves", "--data_dir", files.parent]
-    words += ["--models", "ea-dc-t", "dc-t", "1nn-dtw", "--output_dir", out]
-    code, shown, told = run(*words, "--seeds", 2)
-    assert code == 0, told
-    kept = sorted(file.name for file in (out / "Waves").iterdir())
-    assert kept == [
-        "1nn-dtw-1.json",
-        "dc-t-1.json",
-        "dc-t-2.json",
-        "ea-dc-t-1.json",
-        "ea-dc-t-2.json",
-    ]
-    record = json.loads((out / "Waves" / "dc-t-2.json").read_text())
-    assert record["options"]["attention"] == {"kind": "vanilla"}
-    assert record["options"]["max_length"] == 23
-    assert "average rank" in shown
-
-    record["test"]["accuracy"] = 0.125  # the file is what counts, not a new run
-    (out / "Waves" / "dc-t-2.json").write_text(json.dumps(record))
-    code, again, _ = run(*words, "--seeds", 2, "--json")
-    runs = json.loads(again)["runs"]
-    assert [r["test"]["accuracy"] for r in runs if r["model"] == "dc-t"][1] == 0.125
-    code, _, told = run(*words, "--seeds", 2, "--n_epochs", 1)
-    assert code == 2
-    assert "a run with other options" in told
-
-
-def test_paired_differences_and_their_interval() -> None:
-    stats = pytest.importorskip("scipy.stats")
-    first = {1: 0.9, 2: 0.8, 3: 0.95, 4: 0.7}
-    other = {1: 0.85, 2: 0.85, 3: 0.9}
-    found = comparison.compare(first, other)
-    gains = [0.05, -0.05, 0.05]
-    expected = stats.ttest_1samp(gains, 0).confidence_interval(0.95)
-    assert found["pairs"] == 3
-    assert found["mean"] == pytest.approx(np.mean(gains))
-    assert found["interval"] == pytest.approx([expected.low, expected.high])
-    one = comparison.compare(first, {1: 0.8})  # the other seeds have not run yet
-    assert one == {"pairs": 1, "mean": pytest.approx(0.1), "interval": None}
-    assert comparison.compare({1: 0.5}, {2: 0.25}) is None
-
-
-def test_summaries_rank_over_data_sets() -> None:
-    pytest.importorskip("scipy")
-    scores = {
-        ("A", "ea-dc-t"): [0.9, 0.8],
-        ("A", "dc-t"): [0.7, 0.6],
-        ("A", "1nn-dtw"): [0.75],
-        ("B", "ea-dc-t"): [0.5, 0.5],
-        ("B", "dc-t"): [0.6, 0.6],
-        ("B", "minirocket"): [0.9, 0.9],
-        ("C", "ea-dc-t"): [2.0],
-        ("C", "dc-t"): [4.0],
-    }
-    runs = [
-        {
-            "dataset": dataset,
-            "model": model,
-            "seed": seed + 1,
-            "test": {"rmse" if dataset == "C" else "accuracy": value},
-            "fit_seconds": 1.0,
-        }
-        for (dataset, model), values in scores.items()
-        for seed, value in enumerate(values)
-    ]
-    found = comparison.summaries(runs)
-    assert found["average_rank"] == {"ea-dc-t": 1.5, "dc-t": 1.5}
-    assert found["relative_difference"] == pytest.approx(
-        {"ea-dc-t": -1 / 3, "dc-t": 1 / 3}
-    )
-    one = found["datasets"]["A"]["models"]["dc-t"]
-    assert one["mean"] == pytest.approx(0.65)
-    assert one["difference"]["mean"] == pytest.approx(0.2)
-    constant = found["datasets"]["A"]["models"]["1nn-dtw"]["difference"]
-    assert constant["pairs"] == 2  # it draws nothing: its run stands for every seed
-    assert constant["mean"] == pytest.approx(0.1)
-    text = comparison.table(found)
-    row = next(line for line in text.splitlines() if line.startswith("dc-t "))
-    assert row.split()[:5] == ["dc-t", "65.00", "7.07", "60.00–70.00", "2"]
 
 
 def test_columns_are_aligned() -> None:

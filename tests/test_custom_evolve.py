@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import textwrap
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def test_padding_does_not_change_it(my_evolving):
 
 def test_its_file_must_have_been_imported(my_evolving, tmp_path, monkeypatch):
     tiny(attention=my_evolving(0.2, 0.3)).save_pretrained(tmp_path)
-    monkeypatch.delitem(ea.attention.base._KINDS, "my_evolving")
+    monkeypatch.delitem(ea.attention.base._KINDS["evolve"], "my_evolving")
     with pytest.raises(ea.ConfigError, match=r"my_evolving.*import its module"):
         ea.BertForSequenceClassification.from_pretrained(tmp_path)
 
@@ -274,3 +275,40 @@ def test_a_name_belongs_to_one_class():
 
     with pytest.raises(ea.ConfigError, match="'evolving' is already Evolving"):
         ea.attention.register("evolving")(Other)
+
+
+def _by_hand(self, g=1.0):
+    self.g = g
+
+
+def _by_hand_too(self, g=1.0, *more, h: int = 2):
+    object.__setattr__(self, "g", g)
+
+
+LOSING = {
+    "no dataclass": (lambda cls: cls, _by_hand, "takes g, which"),
+    "options beside the fields": (dataclass, _by_hand_too, "takes more, h, which"),
+}
+
+
+@pytest.mark.parametrize("case", LOSING)
+def test_options_that_would_not_be_saved_are_refused(case):
+    decorate, init, message = LOSING[case]
+    parts = {"__init__": init, "__annotations__": {"g": float}, "g": 1.0}
+    Losing = decorate(type("Losing", (ea.attention.CustomEvolve,), parts))
+    with pytest.raises(ea.ConfigError, match=message) as caught:
+        ea.attention.register("losing")(Losing)
+    for part in ("attention kind 'losing'", "@dataclass(frozen=True)", "__init__"):
+        assert part in str(caught.value)
+    assert "losing" not in ea.attention.kinds()
+
+
+def test_a_kind_without_options_needs_no_dataclass(monkeypatch):
+    held = {slot: dict(kinds) for slot, kinds in ea.attention.base._KINDS.items()}
+    monkeypatch.setattr(ea.attention.base, "_KINDS", held)
+
+    class Plain(ea.attention.CustomEvolve):
+        def __init__(self):
+            self.calls = 0
+
+    assert ea.attention.register("plain")(Plain) is Plain

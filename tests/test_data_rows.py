@@ -103,6 +103,131 @@ def test_json_label_types(tmp_path):
         assert data.label_names == (("false", "true") if labels[0] is True else names)
 
 
+# --- what is chosen, and said -------------------------------------------------------
+
+CHOICES = {
+    "pandas' index": (",text,label\n0,a b,1\n1,c d,0\n", ("text",)),
+    "its index again": ("Unnamed: 0,text,label\n0,a b,1\n1,c,0\n", ("text",)),
+    "ids and stars": ("id,text,stars,label\n7,a,5,1\n8,b,1,0\n", ("text",)),
+    "an id of text": (
+        "uid,text,source,label\nu1,a,x,1\nu2,b,y,0\n",
+        ("text", "source"),
+    ),
+    "labels": ("text,labels\na,1\nb,0\n", ("text",), "labels"),
+    "labels and text": ("text,label_text,label\na,bad,0\nb,good,1\n", ("text",)),
+    "scores": ("score,a,target,b,label\n.5,x,2,y,0\n,z,3,w,1\n", ("a", "b")),
+    "a text target": ("source,target,label\nx,y,0\nz,w,1\n", ("source", "target")),
+    "texts of numbers": ("n,text,label\n1,23,0\n2,45,1\n", ("n", "text")),
+}
+
+
+@pytest.mark.parametrize("name", sorted(CHOICES))
+def test_columns_are_chosen_and_said(tmp_path, caplog, name):
+    content, texts, *rest = CHOICES[name]
+    label = rest[0] if rest else "label"
+    header = content.split("\n")[0].split(",")
+    others = [n for n in header if n not in (*texts, label)]
+    path = write(tmp_path, "train.csv", content)
+    data = load_file(path)
+    assert (data.text_columns, data.label_column) == (texts, label)
+    assert data.column("label") in ([1, 0], [0, 1])
+    quoted = ", ".join(f"'{n}'" for n in texts)
+    unused = "".join(
+        f", not used {n}" for n in [", ".join(map(repr, others))] if others
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: text {quoted}, label '{label}'{unused}; text_columns= and "
+        "label_column= choose others (--text_column_names, --label_column_name)",
+        f"{path}: classification, 2 labels: 0, 1; regression=True makes them scores "
+        "(--do_regression)",
+    ]
+
+
+def test_columns_that_were_named_are_taken_without_a_word(tmp_path, caplog):
+    content = "id,text,stars,label\n7,a,5,1\n8,b,1,0\n"
+    path = write(tmp_path, "t.csv", content)
+    named = {"text_columns": "text", "label_column": "stars"}
+    train = load_file(path, **named, regression=True)
+    assert train.column("label") == [5.0, 1.0]
+    dev = load_file(path, like=train)
+    assert (dev.text_columns, dev.column("label")) == (("text",), [5.0, 1.0])
+    assert train[:1].label_column == "stars"
+    assert caplog.records == []
+    pair = load_file(path, text_columns=["text", "id"], label_column="label")
+    assert pair.text_columns == ("text", "id")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"{path}: classification")
+
+
+@pytest.mark.parametrize(
+    ("labels", "regression", "names", "says"),
+    [
+        (
+            ["1.0", "0.0"],
+            None,
+            None,
+            "scores, such as 1.0: regression; regression=False",
+        ),
+        (["1.0", "0.0"], False, ("0", "1"), None),
+        (["0.5", "2"], False, ("0.5", "2"), None),
+        (["1", "5"], True, None, None),
+        (["no", "yes"], None, ("no", "yes"), "classification, 2 labels: no, yes"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_the_kind_of_task(tmp_path, caplog, labels, regression, names, says, suffix):
+    rows = [{"text": f"row {i}", "label": label} for i, label in enumerate(labels)]
+    text = "text,label\n" + "".join(f"{r['text']},{r['label']}\n" for r in rows)
+    if suffix == "jsonl":
+        numbers = [
+            {**row, "label": float(row["label"])} if names != ("no", "yes") else row
+            for row in rows
+        ]
+        text = "\n".join(map(json.dumps, numbers))
+    path = write(tmp_path, f"t.{suffix}", text)
+    data = load_file(path, regression=regression)
+    assert data.label_names == names
+    dev = load_file(path, like=data)
+    assert dev.column("label") == data.column("label")
+    if names is not None:
+        assert [names[i] for i in data.column("label")] == [
+            str(label).removesuffix(".0") for label in labels
+        ]
+    lines = [record.getMessage() for record in caplog.records][1:]
+    assert len(lines) == (says is not None)
+    assert all(says in line for line in lines)
+
+
+MISTAKEN_COLUMNS = {
+    "no label": (
+        "text,stars\na,1\n",
+        {},
+        "no column 'label' in the header, which has text, stars; name the labels' "
+        r"column by label_column= \(--label_column_name\)",
+    ),
+    "no such label": ("text,stars\na,1\n", {"label_column": "s"}, "no column 's'"),
+    "no such text": ("a,label\na,1\n", {"text_columns": "b"}, "no column 'b'"),
+    "only numbers": (
+        "id,stars,label\n1,2,3\n",
+        {},
+        r"0 text columns; expected one or two besides 'label'.*--text_column_names",
+    ),
+    "three texts": ("a,b,c,label\n", {"text_columns": list("abc")}, "3 text columns"),
+    "a text of labels": (
+        "label,stars\na,1\n",
+        {"text_columns": "label", "label_column": "stars"},
+        "the text column 'label' has a name that is taken",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MISTAKEN_COLUMNS))
+def test_columns_that_cannot_be_chosen(tmp_path, name):
+    content, options, message = MISTAKEN_COLUMNS[name]
+    with pytest.raises((DataError, ConfigError), match=message):
+        load_file(write(tmp_path, "t.csv", content), **options)
+
+
 # --- CSV quoting -------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import evolving_attention as ea
 from evolving_attention.data.loader import PackedLoader
-from evolving_attention.data.series import SeriesRows, as_series, given_lengths
+from evolving_attention.data.series import SeriesRows, as_series, read
 from evolving_attention.data.series_scaling import SeriesScaler, fill_missing
 from evolving_attention.training import batches
 
@@ -47,13 +47,92 @@ def test_every_form_gives_channels_by_length() -> None:
             np.testing.assert_array_equal(one, wanted, err_msg=name)
 
 
+def test_the_axis_of_time_of_data_frames() -> None:
+    pandas = pytest.importorskip("pandas")
+    cube = RNG.normal(size=(4, 3, 6))  # 3 channels, 6 steps
+
+    def frames(change=None, shape=slice(None)):
+        made = [pandas.DataFrame(one.T[shape]) for one in cube]
+        return [change(frame) if change else frame for frame in made]
+
+    def turned(change):
+        return lambda frame: change(frame).T
+
+    dates = pandas.date_range("2020-01-01", periods=6)
+    columns = ["x", "y", "z"]
+    named = lambda frame: frame.set_axis(columns, axis=1)  # noqa: E731
+    dated = lambda frame: frame.set_axis(dates)  # noqa: E731
+    timed = lambda frame: frame.rename_axis(index="time")  # noqa: E731
+    cases = {  # the frames, the axis of time, whether that is doubtful
+        "tall": (frames(), 1, False),
+        "aeon's own": (frames(turned(lambda frame: frame)), 2, True),
+        "names over time": (frames(named), 1, False),
+        "names beside time": (frames(turned(named)), 2, False),
+        "names, few steps": (frames(named, slice(2)), 1, True),
+        "dates, few steps": (frames(lambda f: dated(f)[:2]), 1, False),
+        "dates as columns": (frames(turned(dated)), 2, False),
+        "a name of the index": (frames(lambda f: timed(f)[:2]), 1, False),
+        "a name of the columns": (frames(turned(timed)), 2, False),
+        "square": (frames(None, slice(3)), 1, True),
+    }
+    for name, (given, axis, doubtful) in cases.items():
+        found = read(given)
+        assert (found.time_axis, found.doubt is not None) == (axis, doubtful), name
+        steps = given[0].shape[axis - 1]
+        np.testing.assert_array_equal(found.series, cube[:, :, :steps], err_msg=name)
+        assert read(given, time_axis=3 - axis).series[0].shape == (steps, 3), name
+        assert read(given, time_axis=axis).doubt is None, name
+
+    lengths = [2, 3, 4]  # shorter than there are channels: the lengths tell
+    short = [pandas.DataFrame(np.ones((n, 5))) for n in lengths]
+    assert [one.shape for one in as_series(short)] == [(5, n) for n in lengths]
+    wide = [frame.T for frame in short]
+    assert [one.shape for one in as_series(wide)] == [(5, n) for n in lengths]
+
+
+def test_arrays_with_time_first() -> None:
+    cube = RNG.normal(size=(4, 6, 30))
+    first = cube.transpose(0, 2, 1)
+    assert read(cube).doubt is None
+    for given in (first, list(first)):
+        doubt = read(given).doubt
+        assert doubt == "X has 30 channels and 6 time steps: is time first? time_axis=1"
+        found = read(given, time_axis=1)
+        np.testing.assert_array_equal(found.series, cube)
+        assert str(found) == "4 series, 6 channels, 30 time steps; axis 1 is time"
+        assert found.doubt is None
+    assert read(first, earlier=(False, 2)).doubt is None  # said when it was fitted
+
+
+def test_tables_with_an_index_of_series_and_time() -> None:
+    pandas = pytest.importorskip("pandas")
+    series = ragged((3, 5, 2))
+    rows = [
+        {"id": name, "time": step, "value": x, "b": y}
+        for name, one in zip("abc", series, strict=True)
+        for step, (x, y) in enumerate(one.T)
+    ]
+    long = pandas.DataFrame(rows)
+    table = long.set_index(["id", "time"])
+    for given in (
+        table,
+        table[table["value"] < 99],
+        table.iloc[[2, 0, 1, *range(3, 10)]],
+    ):
+        found = read(given)
+        assert found.doubt is None
+        for one, wanted in zip(found.series, series, strict=True):
+            np.testing.assert_array_equal(one, wanted)
+    assert "sorted order of id" in read(table.iloc[::-1]).doubt
+
+
 def test_padding_at_the_end_is_cut_off_and_gaps_stay() -> None:
     one = np.array([[1.0, NAN, 3.0, NAN, NAN], [NAN, NAN, NAN, 4.0, NAN]])
     (found,) = as_series([one])
     np.testing.assert_array_equal(found, one[:, :4])
-    assert given_lengths([one]) == (5, None)
-    assert given_lengths(np.zeros((3, 7))) == (7, 7)
-    assert given_lengths(np.zeros((3, 2, 7))) == (7, None)
+    assert read([one]).longest == 5
+    assert read(np.zeros((3, 7))).table == 7
+    assert read(np.zeros((3, 2, 7))).table is None
 
 
 # --- missing values and scaling -------------------------------------------------------

@@ -29,18 +29,6 @@ def test_the_cpu_is_a_device():
     assert _core.current_memory("cpu") == _core.current_memory()
 
 
-def test_the_cpu_records_no_work():
-    graph = _core.StepGraph("cpu")
-    assert (graph.device, graph.bytes) == ("cpu", 0)
-    for call in (graph.measure, lambda: graph.record(256)):
-        with pytest.raises(ea.BackendUnavailable, match="such devices cannot record"):
-            call()
-    graph.cancel()
-    for call in (graph.measured, graph.recorded, graph.start):
-        with pytest.raises(ea.ConfigError, match=r"\[StepGraph\]"):
-            call()
-
-
 @cpu_only
 def test_why_there_is_no_gpu_is_said():
     assert list(_core.unusable_devices()) == ["cuda"]

@@ -17,6 +17,7 @@ EVOLVING = {"kind": "evolving", "alpha": 0.2, "beta": 0.1, "conv_init": "identit
 # Steps of 6 batches: 11 batches in an epoch leave some ranks without one at its end.
 JOBS: dict[str, dict[str, Any]] = {
     "evolving, dropout": {"model": {"attention": EVOLVING}},
+    "partly frozen": {"frozen": ["bert.embeddings", "bert.encoder.layer.0"]},
     "tied embeddings, bfloat16, recomputed": {
         "model": {
             "name": "BertForMaskedLM",
@@ -64,9 +65,7 @@ def checkpoints(folder: Path) -> dict[str, Any]:
     found = {}
     for path in durable.list_checkpoints(folder):
         durable.verify_directory(path)
-        tensors = [
-            (path / f"{n}.safetensors").read_bytes() for n in ("model", "optimizer")
-        ]
+        tensors = [file.read_bytes() for file in sorted(path.glob("*.safetensors"))]
         found[path.name] = [*tensors, state_of(path)]
     return found
 

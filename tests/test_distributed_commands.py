@@ -53,7 +53,7 @@ def test_the_glue_command(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    for name in ("model.safetensors", "predict_results_cola.txt"):
+    for name in ("evolving_model.safetensors", "predict_results_cola.txt"):
         assert (tmp_path / "two" / name).read_bytes() == (
             tmp_path / "one" / name
         ).read_bytes()

@@ -242,6 +242,7 @@ def test_parameter_counts(case):
     # Built but not initialised: random values of so many would take their time.
     options = {**config.core_options(), "head": "base"}
     model = _core.create_model(architecture, options, "bfloat16")
+    model.allocate()
     count = sum(tensor.size for _, tensor in model.named_parameters())
     del model
     _core.release_cached_memory()

@@ -21,35 +21,50 @@ import evolving_attention as ea
 from evolving_attention import _core
 
 PACKED = Lengths(3, (1, 2, 17, 128, 200))
+SPARSE = Lengths(
+    3, (1, 2, 17, 128, 200), (3, 1, 17, 150, 200), causal=True, masked=True
+)
 WIDTH = 16
 SCALE, SOFTMAX_SCALE = 0.25, 0.7
 
 
-def fused(q, k, v, previous, weight, bias, c, dropout):
+def fused(q, k, v, previous, weight, bias, c, dropout, n=PACKED, **options):
     return _core.ops.fused_attention(
-        q, k, v, previous, weight, bias, c, PACKED.packing,
-        SCALE, SOFTMAX_SCALE, dropout,
+        q, k, v, previous, weight, bias, c, n.packing,
+        SCALE, SOFTMAX_SCALE, dropout, **options,
     )  # fmt: skip
 
 
-def composite(q, k, v, previous, weight, bias, c, dropout):
-    ops, packing = _core.ops, PACKED.packing
+def composite(
+    q, k, v, previous, weight, bias, c, dropout, n=PACKED, shift=(0, 0), score_bias=None
+):
+    ops, packing = _core.ops, n.packing
     scores = ops.attention_scores(q, k, packing, SCALE)
-    carry = ops.evolve(previous, scores, weight, bias, c, packing)
+    if score_bias is not None:
+        cells = _core.Tensor(n.cells, dtype=scores.dtype)
+        scores = scores + score_bias * cells
+    carry = ops.evolve(previous, scores, weight, bias, c, packing, shift)
     p = ops.dropout(ops.map_softmax(carry, packing, SOFTMAX_SCALE), dropout)
     return ops.attention_context(p, v, packing), carry
 
 
-def results(form, arrays, c, dtype: str, dropout: float) -> list[np.ndarray]:
-    """Context, carry and the gradients of all inputs, through both outputs."""
+def results(
+    form, arrays, c, dtype: str, dropout: float, biased: bool = False, **options
+) -> list[np.ndarray]:
+    """Context, carry and the gradients of all inputs, through both outputs.
+
+    ``biased``: the last input is the map that is added to the scores.
+    """
     ops = _core.ops
     tensors = [
         _core.Tensor(round_to(a, dtype), dtype=dtype, requires_grad=True)
         for a in arrays
     ]
     q, k, v, *rest = tensors
+    if biased:
+        options["score_bias"] = rest.pop()
     _core.manual_seed(3)
-    outputs = form(q, k, v, *split(c, tuple(rest)), c, dropout)
+    outputs = form(q, k, v, *split(c, tuple(rest)), c, dropout, **options)
     rng = np.random.default_rng(2)
     total = None
     for out in outputs:
@@ -94,6 +109,81 @@ def test_fused_equals_composite(
         norm = np.linalg.norm(exact)
         error = np.linalg.norm(ours - exact) / norm
         assert error <= 1.1 * np.linalg.norm(theirs - exact) / norm + 2e-3, i
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("kind", FORMS)
+def test_fused_equals_composite_where_cells_are_missing(
+    kind: str, dropout: float, dtype: str
+):
+    """Under a causal limit and a mask, with a moved convolution and a score bias."""
+    c = FORMS[kind]
+    rng = np.random.default_rng(1)
+    shapes = (*inputs(SPARSE, c, WIDTH, 3), (SPARSE.elements,))
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    options = {"n": SPARSE, "biased": True, "shift": (1, 2)}
+    got = results(fused, arrays, c, dtype, dropout, **options)
+    want = results(composite, arrays, c, dtype, dropout, **options)
+    rounded = [as_float64(round_to(a, dtype)) for a in arrays]
+    truth = results(composite, rounded, c, "float64", dropout, **options)
+    assert len(got) == 2 + len(shapes)
+    for i, (ours, theirs, exact) in enumerate(zip(got, want, truth, strict=True)):
+        if dtype == "float32":
+            assert np.abs(ours - theirs).max() <= 2e-6 * np.abs(theirs).max(), i
+        norm = np.linalg.norm(exact)
+        error = np.linalg.norm(ours - exact) / norm
+        assert error <= 1.1 * np.linalg.norm(theirs - exact) / norm + 2e-3, i
+    for maps in (got[1], got[-1]):
+        assert not maps[SPARSE.cells == 0].any()
+
+
+@pytest.mark.parametrize("form", [fused, composite])
+@pytest.mark.parametrize("kind", FORMS)
+def test_what_comes_later_moves_nothing_before(form, kind: str):
+    """Layers of a chain whose convolution reaches back only, as a decoder has them."""
+    c, n = FORMS[kind], Lengths(2, (37,), causal=True)
+    rng = np.random.default_rng(6)
+    weight, bias = rng.standard_normal((2, 2, 3, 3)), rng.standard_normal(2)
+    tokens = rng.standard_normal((3, 37, 2 * WIDTH))
+
+    def contexts() -> np.ndarray:
+        previous, found = None, []
+        for layer in range(3):
+            q, k, v = (
+                _core.Tensor(np.roll(tokens, layer + i, 0)[0], dtype="float32")
+                for i in range(3)
+            )
+            form_of = c if previous is not None else FORMS["vanilla"]
+            parameters = [
+                _core.Tensor(x, dtype="float32") if form_of[4] else None
+                for x in (weight, bias)
+            ]
+            y, previous = form(
+                q, k, v, previous, *parameters, form_of, 0.0, n=n, shift=(1, 1)
+            )  # fmt: skip
+            found.append(np.asarray(y))
+        return np.stack(found)
+
+    before = contexts()
+    tokens[:, 20:] = rng.standard_normal(tokens[:, 20:].shape)
+    after = contexts()
+    np.testing.assert_array_equal(before[:, :20], after[:, :20])
+    assert (before[:, 20:] != after[:, 20:]).any(axis=(0, 2)).all()
+
+
+@pytest.mark.parametrize("form", [fused, composite])
+def test_without_evolution_causal_bits_are_vanilla(form):
+    rng = np.random.default_rng(8)
+    arrays = [
+        rng.standard_normal(s) for s in inputs(SPARSE, FORMS["vanilla"], WIDTH, 3)
+    ]
+    q, k, v = (_core.Tensor(a, dtype="float32") for a in arrays)
+    previous = _core.Tensor(rng.standard_normal(SPARSE.elements), dtype="float32")
+    plain = form(q, k, v, None, None, None, FORMS["vanilla"], 0.0, n=SPARSE)
+    same = form(q, k, v, previous, None, None, FORMS["vanilla"], 0.0, n=SPARSE)
+    for ours, theirs in zip(same, plain, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -196,7 +286,7 @@ def test_probabilities_and_carry_are_there_when_asked_for():
         )
     ours, theirs = outputs
     for name, layer in (("attentions", 1), ("attention_logits", 2)):
-        assert set(ours[name]) == {layer}
+        assert [i for i, x in enumerate(ours[name]) if x is not None] == [layer]
         np.testing.assert_allclose(
             np.asarray(ours[name][layer]), np.asarray(theirs[name][layer]), atol=1e-5
         )

@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -127,6 +128,75 @@ def test_labels_of_features():
         tokenize_dataset([{"text": "a", "label": "x"}], WordTokenizer())
 
 
+def told(caplog):
+    lines = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return lines
+
+
+def test_columns_of_rows_are_said(caplog):
+    rows = [{"uid": i, "text": t, "labels": i % 2} for i, t in enumerate("ab")]
+    for kind in (list, ArrowLike):
+        features = tokenize_dataset(kind(rows), WordTokenizer())
+        assert features.labels.tolist() == [0, 1]
+        assert told(caplog) == [
+            "tokenize_dataset: text 'text', label 'labels', not used 'uid'; "
+            "text_columns= and label_column= choose others (--text_column_names, "
+            "--label_column_name)"
+        ]
+    tokenize_dataset([{"text": "a"}], WordTokenizer())
+    assert told(caplog)[0].startswith(
+        "tokenize_dataset: text 'text', no label; text_columns="
+    )
+    tokenize_dataset(rows, WordTokenizer(), text_columns="text")
+    tokenize_dataset(as_table(DATA), WordTokenizer())
+    assert told(caplog) == []
+    said = set()
+    for _ in range(2):
+        tokenize_dataset(rows, WordTokenizer(), said=said)
+    assert len(told(caplog)) == 1
+
+
+def test_rows_without_text():
+    rows = [{"id": "x", "stars": 3, "label": 1}]
+    with pytest.raises(InputError, match=r"text columns \(none\).*--text_column_names"):
+        tokenize_dataset(rows, WordTokenizer())
+
+
+class TheirEncoding(dict):
+    """What a fast tokenizer of transformers returns: it tells of its encodings."""
+
+    @property
+    def encodings(self):
+        return [SimpleNamespace(overflowing=[1] * more) for more in (1, 0, 2, 0)]
+
+
+@pytest.mark.parametrize("whose", ["ours", "transformers"])
+def test_truncation_is_said(minilm, caplog, whose):
+    from evolving_attention.text import AutoTokenizer
+
+    ours = AutoTokenizer.from_pretrained(minilm)
+
+    def tok(*texts, max_length, **options):
+        found = ours(*texts, max_length=max_length, **options)
+        return (
+            TheirEncoding(found)
+            if (whose, max_length) == ("transformers", 5)
+            else found
+        )
+
+    texts = ["a b c d", "a b c", "a b c d e", "a"]  # [CLS] and [SEP] beside them
+    rows = [{"text": text} for text in texts]
+    features = tokenize_dataset(rows, tok, text_columns="text", max_length=5)
+    assert features.lengths.tolist() == [5, 5, 5, 3]
+    assert told(caplog) == [
+        "2 of 4 texts were cut at 5 tokens; tokenize_dataset(…, max_length=…) takes "
+        "more (--max_seq_length)"
+    ]
+    tokenize_dataset(rows, tok, text_columns="text", max_length=7)
+    assert told(caplog) == []
+
+
 def test_mistakes_in_tokenize():
     with pytest.raises(InputError, match="row 1: 'text' is NoneType; expected text"):
         tokenize_dataset([{"text": "a"}, {"text": None}], WordTokenizer())
@@ -202,11 +272,102 @@ BAD_ROWS = {
 }
 
 
+def masked_row(mask, **fields):
+    return {"input_ids": [5, 6, 7, 8], "attention_mask": mask, **fields}
+
+
+BAD_ROWS |= {
+    "mask of zeros": (
+        [{"input_ids": [1]}, masked_row([0, 0, 0, 0])],
+        r"row 1 of the batch: attention_mask is int64 of shape \(4,\), \[0, 0, 0, 0\]; "
+        "expected 4 integers or booleans, .* at least one token",
+    ),
+    "mask of another length": ([masked_row([1, 1])], r"attention_mask .* \(2,\)"),
+    "mask of two": ([masked_row([2, 1, 1, 1])], r"attention_mask .* \[2, 1, 1, 1\]"),
+    "mask of floats": ([masked_row([1.0, 1, 0, 0])], "attention_mask is float64"),
+    "mask of text": ([masked_row(list("1100"))], "attention_mask is <U1"),
+    "mask of a matrix": ([masked_row(np.eye(4, dtype=int))], r"of shape \(4, 4\)"),
+    "labels that are not padded": (
+        [masked_row([1, 1, 0, 0], labels=[5, 6])],
+        "row 0: 4 input_ids but 2 labels",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", sorted(BAD_ROWS))
 def test_bad_rows_of_a_batch(name):
     rows, message = BAD_ROWS[name]
     with pytest.raises(InputError, match=message):
         collate_packed(rows)
+
+
+# --- rows that come padded -----------------------------------------------------------
+
+
+def padded_rows(rows, left=False, kind=list):
+    """The rows as transformers' tokenizers pad them, with labels of -100 there."""
+    width = max(len(row["input_ids"]) for row in rows) + 2
+    padded = []
+    for row in rows:
+        row = {"attention_mask": [1] * len(row["input_ids"]), **row}
+        for name, values in row.items():
+            if np.ndim(values):
+                fill = [-100 if name == "labels" else 0] * (width - len(values))
+                row[name] = kind(fill + values if left else values + fill)
+        padded.append(row)
+    return padded
+
+
+def kinds_of_arrays():
+    torch = pytest.importorskip("torch")
+    return [list, tuple, np.array, torch.tensor]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_padding_of_rows_is_left_out(left):
+    rows = [
+        {
+            "input_ids": list(range(3, 3 + n)),
+            "token_type_ids": [0] * (n - 1) + [1],
+            "labels": labels,
+        }
+        for n, labels in ((4, [-100, 3, 4, -100]), (1, [2]), (6, [-100] * 6))
+    ]
+    expected = collate_packed(rows, [0, 1, 2])
+    for kind in kinds_of_arrays():
+        padded = padded_rows(rows, left, kind)
+        assert same_batches([collate_packed(padded, [0, 1, 2])], [expected])
+        assert same_batches([collate_padded(padded)], [collate_padded(rows)])
+        for row in padded:
+            row["attention_mask"] = np.asarray(row["attention_mask"]) == 1
+        assert same_batches([collate_packed(padded, [0, 1, 2])], [expected])
+
+
+def test_padding_does_not_change_the_order():
+    rows = make_rows(60)
+    for options in ({}, {"shuffle": False, "longest_first": True}):
+        expected = list(PackedLoader(rows, 4, **options))
+        assert same_batches(
+            list(PackedLoader(padded_rows(rows), 4, **options)), expected
+        )
+
+
+def test_a_mask_with_zeros_inside_keeps_its_columns():
+    rows = [
+        masked_row([0, 1, 0, 1], token_type_ids=[0, 0, 1, 1], labels=[1, 2, 3, 4]),
+        {"input_ids": [9], "token_type_ids": [0], "labels": [9]},
+    ]
+    batch = collate_packed(rows, [4, 2])
+    assert {name: array.tolist() for name, array in batch.items()} == {
+        "input_ids": [[6, 7, 8], [9, 0, 0]],
+        "attention_mask": [[1, 0, 1], [1, 0, 0]],
+        "token_type_ids": [[0, 1, 1], [0, 0, 0]],
+        "labels": [[2, 3, 4], [9, -100, -100]],
+        "row_ids": [4, 2],
+    }
+    wide = collate_padded(rows, pad_token_id=1, pad_to_length=5)
+    assert wide["attention_mask"].tolist() == [[1, 0, 1, 0, 0], [1, 0, 0, 0, 0]]
+    assert wide["input_ids"].tolist() == [[6, 7, 8, 1, 1], [9, 1, 1, 1, 1]]
 
 
 @given(st.integers(1, 30), st.lists(st.integers(0, 29), max_size=12))
@@ -260,9 +421,6 @@ def test_order_is_a_function_of_seed_and_epoch():
     assert order(seed=1, epoch=2) == order(seed=1, epoch=2)
     assert order(seed=1, epoch=2) != order(seed=1, epoch=3)
     assert order(seed=1, epoch=2) != order(seed=2, epoch=2)
-    loader = PackedLoader(features, 8, seed=1)
-    loader.set_epoch(2)
-    assert np.concatenate(loader.batches()).tolist() == order(seed=1, epoch=2)
 
 
 def test_order_never_changes():
@@ -302,21 +460,14 @@ def test_resume_at_any_batch(prefetch, stop):
             done.append(batch)
             if len(done) == stop:
                 break
-    state = first.state()
-    assert state["position"] == stop
-    second = PackedLoader(features, 8, seed=99, prefetch=prefetch)
-    second.restore(state)
+    second = PackedLoader(features, 8, seed=5, epoch=1, prefetch=prefetch)
+    second.skip(stop)
     rest = list(second)
     assert same_batches(done + rest, whole)
     assert same_batches(list(second), whole)  # the next iteration is a whole one
 
 
-def test_state_of_other_data_is_refused():
-    state = PackedLoader(make_features(10), 2).state()
-    with pytest.raises(ConfigError, match="rows=10, but now rows=11"):
-        PackedLoader(make_features(11), 2).restore(state)
-    with pytest.raises(ConfigError, match="batch_size=2, but now batch_size=5"):
-        PackedLoader(make_features(10), 5).restore(state)
+def test_more_than_an_epoch_cannot_be_skipped():
     with pytest.raises(ConfigError, match="cannot skip 6 batches; the epoch has 5"):
         PackedLoader(make_features(10), 2).skip(6)
 

@@ -79,6 +79,40 @@ def test_a_masked_token_is_as_if_it_were_not_there(model):
         assert_same_bits(outputs(model, input_ids=changed, attention_mask=mask), found)
 
 
+@pytest.mark.parametrize(
+    "places",
+    [
+        [(0, 1, 2), (0,), (0, 1, 2, 3), (0, 1)],
+        [(0, 2, 3), (1,), (0, 1, 2, 3), (3, 5)],
+    ],
+    ids=["in front", "with gaps"],
+)
+def test_maps_come_back_at_the_places_of_their_tokens(model, places):
+    ids = np.arange(4 * 6).reshape(4, 6)
+    kept = np.array([[t in row for t in range(6)] for row in places])
+    wanted = {"output_attentions": True, "output_attention_logits": True}
+    padded = model(ids, kept, **wanted)
+    packed = model(
+        input_ids=ids[kept],
+        position_ids=np.nonzero(kept)[1],
+        sequence_offsets=np.cumsum([0, *kept.sum(1)]),
+        **wanted,
+    )
+    for name in ("attentions", "attention_logits"):
+        for layer, short in enumerate(getattr(packed, name)):
+            found = np.array(np.asarray(getattr(padded, name)[layer]))
+            heads = SIZES["num_attention_heads"]
+            assert found.shape == (4, heads, 6, 6)
+            for row, maps, expected in zip(
+                places, found, np.asarray(short), strict=True
+            ):
+                cells = np.ix_(range(heads), row, row)
+                n = len(row)
+                assert np.array_equal(maps[cells], expected[:, :n, :n])
+                maps[cells] = 0
+            assert not found.any()
+
+
 def test_positions_and_types_have_defaults(model):
     ids = np.array([[5, 6, 7, 8], [9, 8, 7, 6]])
     expected = outputs(
@@ -294,6 +328,28 @@ def test_pad_is_differentiable():
     weight = np.arange(8.0).reshape(2, 1, 2, 2)
     (packing.pad(maps) * weight).sum().backward()
     assert np.asarray(maps.grad).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_packing_says_which_cells_exist():
+    mask = ea.Tensor(np.array([1, 1, 0, 1], np.uint8))
+    packing = F.Packing(1, [0, 2], key_offsets=[0, 4], causal=True, key_mask=mask)
+    assert packing.causal
+    assert not F.Packing(1, [0, 2]).causal
+    scores = F.attention_scores(np.ones((2, 1)), np.ones((4, 1)), packing, 1.0)
+    assert np.asarray(packing.pad(scores)).tolist() == [[[[1, 1, 0, 0], [1, 1, 0, 1]]]]
+
+
+@pytest.mark.parametrize("mask", [np.ones(3, np.uint8), np.ones(2, np.float32)])
+def test_wrong_key_masks(mask):
+    with pytest.raises(ea.ShapeError, match=r"expected uint8 \(2,\)"):
+        F.Packing(1, [0, 2], key_mask=ea.Tensor(mask))
+
+
+@pytest.mark.parametrize("shift", [(-1, 0), (0, -1)])
+def test_wrong_shifts(shift):
+    packing = F.Packing(1, [0, 2])
+    with pytest.raises(ea.ConfigError, match="goes up or left"):
+        F.map_conv(np.ones(4), np.ones((1, 1, 3, 3)), np.ones(1), packing, shift)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from test_trainer_core import Die, digest, make_trainer, tiny_bert
 import evolving_attention as ea
 from evolving_attention.errors import CheckpointError, ConfigError, OutOfMemory
 from evolving_attention.training import Trainer, TrainingArguments, precision, runtime
+from evolving_attention.training.loaders import Loaders
 
 pytest.importorskip("evolving_attention._core", reason="the core is not built")
 OTHER = {"float32": "bfloat16", "bfloat16": "float32"}
@@ -102,8 +103,16 @@ def test_timing_leaves_weights_generators_and_threads(
     trainer = make_trainer(tmp_path, model, precision="auto")
     before = digest(model), runtime.get_random_state(), ea.get_num_threads()
     let_win(monkeypatch, "float32")
-    rows = trainer._rows(trainer.train_dataset, "train_dataset")
-    assert trainer._settle_precision(rows, None)["chosen"] == "float32"
+    found = precision.settle(
+        model,
+        trainer.args,
+        None,
+        team=trainer.team,
+        batches=lambda: Loaders(trainer.args).training(trainer.train_dataset, None),
+        compute_loss=trainer.compute_loss,
+    )
+    assert found is not None
+    assert found["chosen"] == "float32"
     assert (digest(model), runtime.get_random_state(), ea.get_num_threads()) == before
     assert all(p.grad is None for p in model.parameters())
 

@@ -81,8 +81,8 @@ def test_who_decides(
     args = TrainingArguments("out", dataloader_prefetch_factor=factor)
     rows = make_rows(9)
     for loader in (
-        loaders.train_loader(args, rows, collator, 0, 0),
-        loaders.eval_loader(args, rows, collator),
+        loaders.Loaders(args).training(rows, collator),
+        loaders.Loaders(args).evaluation(rows, collator),
     ):
         assert loader.prefetch == expected
 
@@ -98,8 +98,8 @@ def test_code_of_the_caller_stays_in_its_thread() -> None:
             return {"input_ids": [1] * (index + 1), "label": 0}
 
     args = TrainingArguments("out", per_device_eval_batch_size=1)
-    assert loaders.train_loader(args, Strange(), None, 0, 0).prefetch == 0
-    loader = loaders.eval_loader(args, Strange(), None)
+    assert loaders.Loaders(args).training(Strange(), None).prefetch == 0
+    loader = loaders.Loaders(args).evaluation(Strange(), None)
     assert (loader.prefetch, loader.longest_first) == (0, False)
     assert [len(batch["input_ids"]) for batch in loader] == [1, 2, 3]
 
@@ -152,7 +152,7 @@ def test_stopping_an_evaluation_leaves_no_thread() -> None:
 def test_evaluation_goes_by_length_and_answers_in_order() -> None:
     rows = make_rows(37)
     args = TrainingArguments("out", per_device_eval_batch_size=8)
-    loader = loaders.eval_loader(args, rows, None)
+    loader = loaders.Loaders(args).evaluation(rows, None)
     order = np.concatenate(loader.batches())
     lengths = [len(rows[i]["input_ids"]) for i in order]
     assert lengths == sorted(lengths, reverse=True)

@@ -160,6 +160,11 @@ WRONG_USE = {
     "reshape twice": (lambda t: t.reshape(-1, -1), ea.ShapeError, "only one"),
     "reshape below": (lambda t: t.reshape(-2, -4), ea.ShapeError, "negative size -2"),
     "reshape unknown": (lambda t: t.reshape(3, -1), ea.ShapeError, "multiple of 3"),
+    "reshape beyond memory": (  # 2^64 elements are 0 in 64 bits
+        lambda t: ea.Tensor(np.zeros((0,))).reshape(2**32, 2**32),
+        ea.ShapeError,
+        "more elements than memory has addresses",
+    ),
     "axis": (lambda t: t.sum(2), ea.ShapeError, "axis 2"),
     "transpose": (lambda t: t.transpose(0, 5), ea.ShapeError, "axis 5"),
     "row": (lambda t: t[4], IndexError, "4 is out of range for 4 rows"),

@@ -6,15 +6,14 @@ less, is a failure.
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
-import threading
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
-from series_data import TINY, levels, waves
+from series_data import TINY, levels, signal_sender, waves
 
 import evolving_attention as ea
 
@@ -107,6 +106,86 @@ def test_every_form_of_the_same_series_gives_the_same_bits(fitted) -> None:
     expected = fitted.predict_proba(X)
     np.testing.assert_array_equal(fitted.predict_proba(table), expected)
     np.testing.assert_array_equal(fitted.predict_proba(tuple(X)), expected)
+
+
+FORMS = {
+    "frames": lambda X: [pd.DataFrame(one.T) for one in X],
+    "frames of a long table": lambda X: [
+        group.drop(columns=["id", "time"]) for _, group in long_table(X).groupby("id")
+    ],
+    "a table with an index": lambda X: long_table(X).set_index(["id", "time"]),
+    "aeon's frames": lambda X: [pd.DataFrame(one) for one in X],
+    "time_axis=1": lambda X: X.transpose(0, 2, 1),
+}
+
+
+def long_table(X) -> pd.DataFrame:
+    parts = [
+        pd.DataFrame(one.T, columns=list("abcdef")).assign(
+            id=i, time=range(one.shape[1])
+        )
+        for i, one in enumerate(X)
+    ]
+    return pd.concat(parts)
+
+
+def test_time_first_gives_the_same_fit(tmp_path, caplog) -> None:
+    data = ea.timeseries.load("BasicMotions")
+    X, XT = (np.asarray(part.X)[:, :, :30] for part in (data.train, data.test))
+    y, yt = data.train.y, data.test.y
+    options = {**TINY, "n_epochs": 1}
+    expected = ea.TimeSeriesClassifier(**options).fit(X, y)
+    assert caplog.messages == []
+    odds, score = expected.predict_proba(XT), expected.score(XT, yt)
+    for name, form in FORMS.items():
+        model = ea.TimeSeriesClassifier(**options)
+        if name == "time_axis=1":
+            model.set_params(time_axis=1)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model.fit(form(X), y)
+            np.testing.assert_array_equal(model.predict_proba(form(XT)), odds)
+            assert model.score(form(XT), yt) == score, name
+        assert [
+            str(w.message)[-55:] for w in told if "time_axis" in str(w.message)
+        ] == (
+            ["me_axis=1 says that it is the rows, time_axis=2 the columns"[-55:]]
+            if name == "aeon's frames"
+            else []
+        )
+        assert clone(model).time_axis == model.time_axis
+        model.save(tmp_path)
+        again = ea.TimeSeriesClassifier.load(tmp_path)  # reads as it did
+        np.testing.assert_array_equal(again.predict_proba(form(XT)), odds)
+    line = "X: 40 series, 6 channels, 30 time steps; axis 1 (rows) is time; time_axis= "
+    assert caplog.messages == [line + "changes it"] * 2  # both kinds of frames
+
+
+def test_predict_reads_as_fit_did() -> None:
+    X, y = equal(*waves())
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1, "max_length": 12})
+    model.fit([pd.DataFrame(one) for one in X], y)  # wide: aeon's form
+    short = [one[:, :2] for one in X]  # two channels, two steps: a square
+    expected = model.predict_proba(short)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = model.predict_proba([pd.DataFrame(one) for one in short])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_more_channels_than_time_steps_are_doubted() -> None:
+    X, y = equal(*waves())
+    first = np.stack(X).transpose(0, 2, 1)
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1})
+    doubt = r"X has 12 channels and 2 time steps: is time first\? time_axis=1"
+    with pytest.warns(UserWarning, match=doubt):
+        model.fit(first, y)
+    with pytest.warns(UserWarning, match=doubt):
+        ea.estimators.pretrain(model, first)
+    model.set_params(time_axis=1)
+    found = model.fit_predict_proba(first, y, cv_size=2)
+    expected = model.set_params(time_axis=None).fit_predict_proba(X, y, cv_size=2)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_missing_values_are_filled(fitted) -> None:
@@ -261,15 +340,60 @@ def test_predictions_by_cross_validation() -> None:
     assert model.fit_predict(X, y, cv_size=2).shape == (24,)
 
 
-def test_a_signal_ends_the_fit(tmp_path, monkeypatch) -> None:
+@pytest.fixture
+def send(monkeypatch):
+    return signal_sender(monkeypatch)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3])
+def test_ctrl_c_keeps_the_best_epoch_so_far(send, fraction) -> None:
+    options = {**TINY, "validation_fraction": fraction, "n_epochs": 50}
+    send(signal.SIGINT, epoch=4)
+    with pytest.warns(UserWarning, match="SIGINT after 3 of 50 epochs: .*fit again"):
+        model = ea.TimeSeriesClassifier(**options).fit(*waves())
+    send()
+    whole = ea.TimeSeriesClassifier(**{**options, "n_epochs": 3}).fit(*waves())
+    assert (model.interrupted_, whole.interrupted_) == ("SIGINT", None)
+    assert model.history_ == whole.history_
+    assert model.best_epoch_ == whole.best_epoch_
+    X, _ = waves(10, seed=4)
+    X = [one[:, :12] for one in X]
+    np.testing.assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+
+
+def test_other_signals_end_the_process_with_a_fitted_estimator(send, tmp_path) -> None:
+    model = ea.TimeSeriesClassifier(**TINY)
+    send(signal.SIGTERM, epoch=3)
+    with pytest.raises(ea.Interrupted, match="SIGTERM after 2 of 12 epochs") as told:
+        model.fit(*waves())
+    assert told.value.signal_number == signal.SIGTERM
+    model.save(tmp_path)
+    again = ea.TimeSeriesClassifier.load(tmp_path)
+    assert (len(again.history_), again.interrupted_) == (2, "SIGTERM")
+
+
+@pytest.mark.parametrize(("times", "epoch"), [(1, 1), (2, 3)], ids=["early", "twice"])
+def test_ctrl_c_goes_through(send, times, epoch, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 100_000})
-    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(ea.Interrupted, match=r"SIGINT after step .*fit again"):
+    model = ea.TimeSeriesClassifier(**TINY)
+    send(*[signal.SIGINT] * times, epoch=epoch)
+    with pytest.raises(
+        KeyboardInterrupt, match="before the first" if times < 2 else None
+    ):
         model.fit(*waves())
     assert not list(tmp_path.iterdir())
     with pytest.raises(Exception, match="not been fitted"):
         model.predict(waves()[0])
+
+
+def test_ctrl_c_in_pretraining_keeps_the_best_epoch_so_far(send) -> None:
+    send(signal.SIGINT, epoch=3)
+    with pytest.warns(UserWarning, match="SIGINT after 2 of 12 epochs"):
+        model, result = ea.estimators.pretrain(
+            ea.TimeSeriesClassifier(**TINY), waves()[0]
+        )
+    assert len(result.history) == 2
+    assert model.config.channels == 2
 
 
 def test_a_fit_writes_nothing(tmp_path, monkeypatch, capfd) -> None:

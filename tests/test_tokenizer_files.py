@@ -11,7 +11,6 @@ import pytest
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.text import AutoTokenizer
 from evolving_attention.text.build import guard
-from evolving_attention.text.validate_parts import check_pattern
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time", "fly", "##s", "an", "."]
 
@@ -28,11 +27,18 @@ FILES = {
     "token twice": ("vocab.txt", b"[UNK]\n[CLS]\n[SEP]\na\na\n", ":5: token 'a' is al"),
     "no special tokens": ("vocab.txt", b"a\nb\n", r"\[UNK\], \[SEP\], \[CLS\] is not"),
     "not UTF-8": ("vocab.txt", b"[UNK]\n\xff\n", "not UTF-8 at byte 6"),
-    "empty": ("vocab.txt", b"", "expected a non-empty object"),
-    "not JSON": ("tokenizer.json", b'{"a": }', r"tokenizer.json:1:7: not JSON"),
-    "deep": ("tokenizer.json", b"[" * 100_000, "not usable JSON"),
-    "a list": ("tokenizer.json", b"[]", "top level: expected an object"),
+    "empty": ("vocab.txt", b"", r"\[CLS\] is not in the vocabulary of 0 tokens"),
+    "not JSON": (
+        "tokenizer.json",
+        b'{"a": }',
+        "tokenizer.json: expected .* at line 1 column",
+    ),
+    "deep": ("tokenizer.json", b"[" * 100_000, "tokenizer.json: invalid type"),
+    "a list": ("tokenizer.json", b"[]", "tokenizer.json: "),
     "settings": ("tokenizer_config.json", b"[]", "expected a JSON object"),
+    "deep settings": ("tokenizer_config.json", b"[" * 100_000, "not usable JSON"),
+    "bad settings": ("tokenizer_config.json", b"{", r":1:2: not JSON"),
+    "ids alone": ("vocab.json", b"[1]", "expected a JSON object"),
     "merges alone": ("vocab.json", b'{"<s>": 0, "</s>": 1}', "merges.txt: no such"),
 }
 
@@ -52,7 +58,7 @@ def test_merges_must_resolve(tmp_path):
     assert AutoTokenizer.from_pretrained(tmp_path)("ab").input_ids == [0, 5, 2]
     for merges in ("a c\n", "b a\n", "a\n", "a b c\n"):
         (tmp_path / "merges.txt").write_text(merges)
-        with pytest.raises(CheckpointError, match=r"merges\[0\]"):
+        with pytest.raises(CheckpointError, match=r"merges\.txt with vocab\.json: "):
             AutoTokenizer.from_pretrained(tmp_path)
 
 
@@ -88,78 +94,59 @@ REGEX = {"type": "Replace", "content": ""}
 # path in tokenizer.json, new value, part of the message
 HOSTILE = {
     "huge id": (["model", "vocab", "time"], 4_000_000_000, "an id from 0 to 10000000"),
-    "negative id": (["model", "vocab", "time"], -1, "an id from 0"),
-    "float id": (["model", "vocab", "time"], 5.0, "an id from 0"),
-    "bool id": (["model", "vocab", "time"], True, "an id from 0"),
-    "same id": (["model", "vocab", "time"], 6, "ids that differ"),
-    "no vocab": (["model", "vocab"], {}, "non-empty"),
-    "unknown model": (["model", "type"], "Neural", "WordPiece, BPE"),
-    "model is text": (["model"], "BPE", "model: expected an object"),
-    "unk unknown": (["model", "unk_token"], "?", "a token of vocab"),
-    "unk a list": (["model", "unk_token"], [], "a token"),
-    "long words": (["model", "max_input_chars_per_word"], 10**9, "from 1 to 10000"),
-    "added id": (["added_tokens", 0, "id"], 2**32 - 1, "an id from 0 to 10000000"),
-    "added empty": (["added_tokens", 0, "content"], "", "a non-empty token"),
-    "added object": (["added_tokens"], {}, "a list"),
-    "normalizer": (["normalizer"], {"type": "Shell"}, "normalizer.type = 'Shell'"),
-    "normalizer list": (["normalizer"], [], "normalizer: expected an object"),
-    "deep sequence": (["normalizer"], nested(40), "at most 16 levels"),
-    "nested quantifier": (
-        ["normalizer"],
-        {**REGEX, "pattern": {"Regex": "(a+)+$"}},
-        "no repeated group",
-    ),
-    "long regex": (
-        ["normalizer"],
-        {**REGEX, "pattern": {"Regex": "a" * 5000}},
-        "at most 1024 characters of regular expression",
-    ),
-    "empty pattern": (
-        ["normalizer"],
-        {**REGEX, "pattern": {"String": ""}},
-        "a non-empty text",
-    ),
-    "long content": (
-        ["normalizer"],
-        {"type": "Prepend", "prepend": "x" * 10**5},
-        "at most 1024",
-    ),
+    "negative id": (["model", "vocab", "time"], -1, "integer `-1`"),
+    "float id": (["model", "vocab", "time"], 5.0, "floating point"),
+    "bool id": (["model", "vocab", "time"], True, "boolean"),
+    "same id": (["model", "vocab", "time"], 6, "one id each"),
+    "no vocab": (["model", "vocab"], {}, "there are no tokens"),
+    "unknown model": (["model", "type"], "Neural", "ModelUntagged"),
+    "model is text": (["model"], "BPE", "ModelUntagged"),
+    "unk unknown": (["model", "unk_token"], "?", "a token of the vocabulary"),
+    "unk a list": (["model", "unk_token"], [], "expected a string"),
+    "added object": (["added_tokens"], {}, "expected a sequence"),
+    "normalizer": (["normalizer"], {"type": "Shell"}, "NormalizerUntagged"),
+    "normalizer list": (["normalizer"], [], "NormalizerUntagged"),
+    "too deep": (["normalizer"], nested(400), "recursion limit|NormalizerUntagged"),
     "template token": (
         ["post_processor", "single", 0, "SpecialToken", "id"],
         "[NONE]",
-        "a name among special_tokens",
+        r"gave up \(no entry",
     ),
     "template sequence": (
         ["post_processor", "single", 1, "Sequence", "id"],
         "C",
-        "or sequence A or B",
+        "PostProcessorWrapper",
     ),
     "template id": (
         ["post_processor", "special_tokens", "[CLS]", "ids"],
         [7],
-        "token and id as in the vocabulary",
+        r"the ids \[7, 0\], expected \[2, 0\]",
     ),
     "template lengths": (
         ["post_processor", "special_tokens", "[CLS]", "ids"],
         [2, 2],
-        "ids and tokens of one length",
+        "as in vocab",
     ),
-    "template empty": (["post_processor", "pair"], [], "1 to 100 pieces"),
+    "template empty": (
+        ["post_processor", "pair"],
+        [],
+        "a pair of 2 tokens has 0 of them",
+    ),
     "bert processing": (
         ["post_processor"],
         {"type": "BertProcessing", "sep": ["[SEP]", 99], "cls": ["[CLS]", 2]},
-        "token and id as in the vocabulary",
+        "as in vocab",
     ),
-    "decoder": (["decoder"], {"type": "Exec"}, "decoder.type = 'Exec'"),
+    "decoder": (["decoder"], {"type": "Exec"}, "DecoderWrapper"),
     "merges unknown": (
         ["model"],
         {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"]},
-        r"merges\[0\] = 'a b'",
+        "gave up|out of vocabulary",
     ),
     "merges not pairs": (
         ["model"],
         {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": [["a"]]},
-        r"merges\[0\]",
+        "MergeType",
     ),
     "random merges": (
         ["model"],
@@ -169,9 +156,13 @@ HOSTILE = {
     "unigram id": (
         ["model"],
         {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 1},
-        "an index into vocab",
+        "UnkIdNotInVocabulary",
     ),
-    "unigram empty": (["model"], {"type": "Unigram", "vocab": []}, "non-empty list"),
+    "unigram empty": (
+        ["model"],
+        {"type": "Unigram", "vocab": []},
+        "there are no tokens",
+    ),
     "library": (["pre_tokenizer"], {"type": "Metaspace"}, "tokenizer.json: "),
 }
 
@@ -203,8 +194,20 @@ def test_hostile_tokenizer_json(good_json, tmp_path, name):
 
 def test_truncation_and_padding_of_the_file_do_not_apply(good_json, tmp_path):
     value = copy.deepcopy(good_json)
-    value["truncation"] = {"max_length": 1, "stride": 5, "strategy": "LongestFirst"}
-    value["padding"] = {"strategy": {"Fixed": 10**9}}
+    value["truncation"] = {
+        "max_length": 1,
+        "stride": 5,
+        "strategy": "LongestFirst",
+        "direction": "Right",
+    }
+    value["padding"] = {
+        "strategy": {"Fixed": 10**9},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "[PAD]",
+    }
     (tmp_path / "tokenizer.json").write_text(json.dumps(value))
     assert AutoTokenizer.from_pretrained(tmp_path)("time an").input_ids == [2, 5, 8]
 
@@ -241,29 +244,28 @@ def test_every_node_replaced_by_junk(good_json, tmp_path):
     assert refused > len(paths) * 4
 
 
-PATTERNS = {
-    r"(a+)+": False,
-    r"(?:a*b)*c": False,
-    r"(a|aa)+": False,
-    r"(\s+)*": False,
-    r"((a{1,9}))+": False,
-    r"([ab]+)+": False,
-    r"(x(y+))*": False,
-    r"'s|'t|'re| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": True,
-    r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s*[\r\n]+": True,
-    r"[()+*]+(ab)+": True,
-    r"\(a+\)+": True,
-    r"(a{3})+": True,
+# path in tokenizer.json and new value: odd, and no reason to refuse the file
+ODD = {
+    "nested quantifier": (["normalizer"], {**REGEX, "pattern": {"Regex": "(a+)+$"}}),
+    "long regex": (["normalizer"], {**REGEX, "pattern": {"Regex": "a" * 5000}}),
+    "empty pattern": (["normalizer"], {**REGEX, "pattern": {"String": ""}}),
+    "long content": (["normalizer"], {"type": "Prepend", "prepend": "x" * 10**5}),
+    "deep sequence": (["normalizer"], nested(40)),
+    "long words": (["model", "max_input_chars_per_word"], 10**9),
+    "added id": (["added_tokens", 0, "id"], 2**32 - 1),
+    "added empty": (["added_tokens", 0, "content"], ""),
 }
 
 
-@pytest.mark.parametrize("pattern", sorted(PATTERNS))
-def test_patterns(pattern):
-    if PATTERNS[pattern]:
-        check_pattern(pattern, "place", "file")
-    else:
-        with pytest.raises(CheckpointError, match="exponential time"):
-            check_pattern(pattern, "place", "file")
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_odd_tokenizers_work_or_say_that_they_gave_up(good_json, tmp_path, name):
+    text = json.dumps(replaced(good_json, *ODD[name]))
+    (tmp_path / "tokenizer.json").write_text(text)
+    tok = AutoTokenizer.from_pretrained(tmp_path)
+    if name == "nested quantifier":  # the library ends the search by itself
+        with pytest.raises(InputError, match="gave up"):
+            tok("a" * 40 + "!")
+    assert tok("time").input_ids[0] == 2
 
 
 def test_panics_become_our_errors():

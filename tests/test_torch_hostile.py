@@ -6,6 +6,7 @@ import copyreg
 import os
 import pickle
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch_files as tf
 from audit_watch import watching
 
 from evolving_attention.errors import CheckpointError, UnsafeCheckpointError
+from evolving_attention.interop.limits import MAX_PICKLE_BYTES
 from evolving_attention.interop.torch_bin import read_torch_bin
 
 FORMATS = ("zip", "legacy")
@@ -234,6 +236,7 @@ def test_our_objects_take_no_state(body: bytes) -> None:
 
 
 DEPTH = 200_000
+DOUBLED = b"K\x01" + b"q\x01h\x01\x86" * 60  # a tuple of 2^60 numbers to print
 ODD = {
     "call a type": b"ctorch\nFloatStorage\n)R",
     "call a string": tf.text("os") + b")R",
@@ -241,6 +244,9 @@ ODD = {
     "a list of pairs with a wrong key": tf.ORDERED
     + tf.tuple_of(tf.list_of(tf.tuple_of(b"K\x01", b"N")))
     + b"R",
+    "a key whose repr takes forever": tf.ORDERED + b"]" + DOUBLED + b"N\x86a\x85R",
+    "a deep dict": b"}" + (tf.text("a") + b"}") * DEPTH + b"s" * DEPTH,
+    "build a plain dict": b"}}b",
     "an int as key": b"}K\x01Ns",
     "a deep tuple as key": b"}" + b")" + b"\x85" * DEPTH + b"Ns",
     "a deep tuple": b")" + b"\x85" * DEPTH,
@@ -280,12 +286,28 @@ def test_odd_pickles_are_errors(body: bytes) -> None:
     assert time.process_time() - start < 2
 
 
-@pytest.mark.parametrize("number", [3, 1 << 20, (1 << 31) - 1])
-def test_memo_numbers_are_bounded(number: int) -> None:
-    """The unpickler allocates 16 bytes for each number up to the largest."""
-    body = tf.PROTO + b"}r" + number.to_bytes(4, "little") + b"."
-    with pytest.raises(CheckpointError, match="memo number"):
+def test_a_version_whose_repr_takes_forever() -> None:
+    parts = tf.legacy_parts(tf.state_dict({}), [])
+    parts[1] = tf.PROTO + DOUBLED + b"."
+    with pytest.raises(CheckpointError, match="unknown version"):
+        read(b"".join(parts))
+
+
+def test_a_huge_memo_number_takes_no_memory() -> None:
+    """Python's unpickler in C allocates 16 bytes for each number up to the largest."""
+    body = tf.PROTO + b"}r" + ((1 << 31) - 1).to_bytes(4, "little") + b"."
+    tracemalloc.start()
+    try:
         read(tf.zip_file(body))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_length_of_a_pickle_is_bounded() -> None:
+    """This bounds the instructions too, each of which allocates at most 80 bytes."""
+    with pytest.raises(CheckpointError, match="above 2097152 bytes"):
+        read(tf.zip_file(tf.PROTO + b"]" * MAX_PICKLE_BYTES))
 
 
 def tensors(form: str) -> dict[str, bytes]:

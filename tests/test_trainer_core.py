@@ -238,6 +238,32 @@ def test_resume_is_bit_identical(tmp_path: Path, dtype: str, step: int) -> None:
     assert losses[0] == losses[1]
 
 
+OTHER_OPTIMIZERS = {
+    "radam": {"decoupled_weight_decay": True},
+    "sgd": {"momentum": 0.9, "nesterov": True},
+}
+
+
+@pytest.mark.parametrize("name", OTHER_OPTIMIZERS)
+def test_other_optimizers_train_and_resume(tmp_path: Path, name: str) -> None:
+    options = {
+        "optim": name,
+        "optim_args": OTHER_OPTIMIZERS[name],
+        "num_train_epochs": 1,
+        "save_strategy": "steps",
+        "save_steps": 1,
+    }
+    whole, stopped = tiny_bert(), tiny_bert()
+    make_trainer(tmp_path / "a", whole, **options).train()
+    assert digest(whole) != digest(tiny_bert())
+    with pytest.raises(RuntimeError):
+        make_trainer(tmp_path / "b", tiny_bert(), Die(3), **options).train()
+    two = make_trainer(tmp_path / "b", stopped, **options)
+    two.train(resume_from_checkpoint=True)
+    assert type(two.optimizer) is ea.optim.OPTIMIZERS[name]
+    assert digest(whole) == digest(stopped)
+
+
 def test_checkpoints_are_models(tmp_path: Path) -> None:
     model = tiny_bert()
     make_trainer(tmp_path, model, save_strategy="epoch").train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,13 +14,16 @@ import pytest
 from helpers_fake_model import (
     FakeModel,
     FakeTensor,
+    accuracy,
     digest,
     install_fake_core,
     make_rows,
     make_trainer,
 )
 
+from evolving_attention import durable
 from evolving_attention.errors import (
+    CheckpointError,
     ConfigError,
     Error,
     InputError,
@@ -260,6 +264,199 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     assert get_last_checkpoint(tmp_path / "out") is None
 
 
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Put the steps in whose checkpoints find no room; 0 is every step."""
+    full: list[int] = []
+    real = durable.write_bytes
+
+    def writes(path: Any, data: Any) -> None:
+        for step in full:
+            if step == 0 or f"checkpoint-{step}." in str(path):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, data)
+
+    monkeypatch.setattr(durable, "write_bytes", writes)
+    return full
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_a_signal_and_a_full_disk_are_told_as_they_are(
+    tmp_path: Path, full_disk: list[int], older: bool
+) -> None:
+    full_disk.append(5 if older else 0)
+    trainer = make_trainer(
+        tmp_path,
+        callbacks=[Raise(signal.SIGTERM, 4, "on_step_begin")],
+        save_strategy="steps" if older else "no",
+        save_steps=2,
+        on_save_error="continue",
+    )
+    with pytest.raises(Interrupted, match=r"after step 5.*not saved") as caught:
+        trainer.train()
+    text, last = str(caught.value), get_last_checkpoint(tmp_path / "out")
+    assert "No space left" in text
+    if older:
+        assert last is not None
+        assert last.endswith("checkpoint-4")
+        assert f"go on from {last} with resume_from_checkpoint=True" in text
+    else:
+        assert last is None
+        assert "nothing of this run is kept" in text
+
+
+def test_older_weights_alone_are_not_called_resumable(
+    tmp_path: Path, full_disk: list[int]
+) -> None:
+    full_disk.append(5)
+    trainer = make_trainer(
+        tmp_path,
+        callbacks=[Raise(signal.SIGINT, 4, "on_step_begin")],
+        save_strategy="steps",
+        save_steps=2,
+        save_only_model=True,
+        on_save_error="continue",
+    )
+    with pytest.raises(Interrupted, match=r"checkpoint-4 holds older weights alone"):
+        trainer.train()
+
+
+def test_a_signal_after_the_last_step_saves_what_has_no_checkpoint(
+    tmp_path: Path,
+) -> None:
+    class Late(TrainerCallback):
+        def on_log(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+            if "train_runtime" in kw["logs"]:
+                trainer._signalled = True
+
+    trainer = make_trainer(tmp_path, callbacks=[Late()])
+    stopped = trainer.team.stopped
+    trainer.team.stopped = lambda guard: (
+        hasattr(trainer, "_signalled") or stopped(guard)
+    )
+    with pytest.raises(Interrupted, match=r"had ended: the state is saved in .*-10"):
+        trainer.train()
+    assert str(get_last_checkpoint(tmp_path / "out")).endswith("checkpoint-10")
+
+
+class Full:
+    """A log file on a full disk."""
+
+    def write(self, text: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def close(self) -> None:
+        self.write("")
+
+
+def test_a_log_without_room_does_not_end_the_run(tmp_path: Path) -> None:
+    class Fill(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kw: Any) -> None:
+            log = trainer.callback_handler.callbacks[-2]
+            log.close()
+            log.file = Full()
+
+    trainer = make_trainer(tmp_path, callbacks=[Fill()])
+    with pytest.warns(UserWarning, match=r"log\.jsonl \(No space left") as told:
+        assert trainer.train().global_step == 10
+    assert sum("log.jsonl" in str(one.message) for one in told) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_training(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "out").write_text("mine")
+    for folder in (tmp_path, tmp_path / "out"):
+        with pytest.raises(ConfigError, match=r"out is a file, expected a folder to"):
+            make_trainer(folder).train()
+
+
+def test_a_disk_that_is_full_at_the_start_is_said_before_training(
+    tmp_path: Path,
+) -> None:
+    trainer = make_trainer(tmp_path)
+    trainer.callback_handler.callbacks[-2].file = Full()
+    with pytest.raises(CheckpointError, match=r"cannot write .*another output_dir"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+# ----------------------------------------------------------------- failing metrics
+
+
+def no_dict(result: Any) -> Any:
+    return lambda pair: result
+
+
+def broken(pair: Any) -> dict[str, float]:
+    raise RuntimeError("the metric fails")
+
+
+@pytest.mark.parametrize(
+    ("metric", "error", "message"),
+    [
+        (
+            no_dict(0.5),
+            ConfigError,
+            r"compute_metrics returned 0\.5, a float, expected",
+        ),
+        (no_dict(None), ConfigError, r"returned None, a NoneType, expected a dict"),
+        (no_dict({1: 0.5}), ConfigError, r"returned \{1: 0\.5\}.*return \{'accuracy'"),
+        (broken, RuntimeError, "the metric fails"),
+    ],
+)
+def test_a_failing_metric_loses_nothing(
+    tmp_path: Path, metric: Any, error: type[Exception], message: str
+) -> None:
+    whole = make_trainer(
+        tmp_path / "whole", compute_metrics=accuracy, eval_strategy="epoch"
+    )
+    whole.train()
+    trainer = make_trainer(tmp_path, compute_metrics=metric, eval_strategy="epoch")
+    with (
+        pytest.warns(UserWarning, match=r"after step 5 failed.*saved in .*-5; go on"),
+        pytest.raises(error, match=message),
+    ):
+        trainer.train()
+    mended = make_trainer(tmp_path, compute_metrics=accuracy, eval_strategy="epoch")
+    mended.train(resume_from_checkpoint=True)
+    assert digest(mended.model) == digest(whole.model)
+    scores = [log for log in mended.state.log_history if "eval_accuracy" in log]
+    assert [log["step"] for log in scores] == [5, 10]
+
+
+def test_a_failing_metric_and_a_full_disk_are_both_told(
+    tmp_path: Path, full_disk: list[int]
+) -> None:
+    full_disk.append(0)
+    trainer = make_trainer(tmp_path, compute_metrics=broken, eval_strategy="epoch")
+    with (
+        pytest.warns(UserWarning, match=r"could not be saved \(.*No space.*nothing of"),
+        pytest.raises(RuntimeError, match="the metric fails"),
+    ):
+        trainer.train()
+
+
+@pytest.mark.filterwarnings("ignore:training goes on")
+def test_the_best_is_the_best_on_the_disk(tmp_path: Path, full_disk: list[int]) -> None:
+    full_disk.append(10)
+    scores = iter([0.5, 0.9, 0.7])
+    trainer = make_trainer(
+        tmp_path,
+        compute_metrics=lambda pair: {"f1": next(scores)},
+        num_train_epochs=3,
+        eval_strategy="epoch",
+        save_strategy="best",
+        metric_for_best_model="f1",
+        load_best_model_at_end=True,
+        on_save_error="continue",
+    )
+    trainer.train()
+    state = trainer.state
+    assert (state.best_metric, state.best_global_step) == (0.7, 15)
+    assert str(state.best_model_checkpoint).endswith("checkpoint-15")
+
+
 # -------------------------------------------------------------------- mistakes
 
 
@@ -323,6 +520,7 @@ TRAINER_MISTAKES: list[tuple[dict[str, Any], type[Error], list[str]]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:the evaluation after step 5 failed")
 @pytest.mark.parametrize(("options", "error", "parts"), TRAINER_MISTAKES)
 def test_mistakes_say_what_and_what_to_do(
     tmp_path: Path, options: dict[str, Any], error: type[Error], parts: list[str]

@@ -63,13 +63,11 @@ tests() { "$python" -m pytest -q -p no:cacheprovider "$@"; }
 kernels() { tests tests/cuda/test_ops.py tests/cuda/test_device.py -n 8; }
 gradients() {
   tests tests/cuda/test_cuda_models.py tests/cuda/test_training.py \
-    tests/cuda/test_training_series.py tests/cuda/test_recorded_training.py \
-    tests/cuda/test_prepared_text.py -k "not bits"
+    tests/cuda/test_training_series.py -k "not bits"
 }
 parity() { tests tests/cuda/test_cuda_parity.py; }
 determinism() {
-  tests tests/cuda/test_cuda_models.py tests/cuda/test_training_series.py \
-    tests/cuda/test_recorded_training.py tests/cuda/test_prepared_text.py -k bits
+  tests tests/cuda/test_cuda_models.py tests/cuda/test_training_series.py -k bits
 }
 several() { tests tests/cuda_host/test_nccl.py; }
 

@@ -5,7 +5,6 @@ Runs where there is a GPU, and on the emulated CUDA of tests/cuda_host.
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from helpers_gpu import last_cuda_device
 from helpers_models import draw, labels_for, tiny
-from helpers_steps import STEPS, assert_same_course, three_steps
+from helpers_steps import assert_same_course, three_steps
 
 import evolving_attention as ea
 from evolving_attention import _core, optim
@@ -58,42 +57,6 @@ def test_training_twice_gives_the_same_bits():
     assert {k: v.tobytes() for k, v in first.items()} == {
         k: v.tobytes() for k, v in second.items()
     }
-
-
-def test_steps_that_read_their_numbers_on_the_device_have_the_same_bits():
-    """Dropout's streams, rates and the log's row: nothing waits, no bit changes."""
-    batch = draw((5, 9, 1), "bert")
-
-    def run(moved: int) -> dict[str, bytes]:
-        model = tiny("BertForMaskedLM", EVOLVING, "bfloat16", num_hidden_layers=2)
-        inputs = {**batch.packed(), "labels": labels_for(model, batch)}
-        model = model.to(LAST).train()
-        optimizer, log = optim.AdamW(model.parameters(), lr=1e-3), _core.StepLog()
-        shift = _core.RandomShift(_core.Tensor(np.array([moved]), device=LAST))
-        prepared = moved > 0
-        ea.manual_seed(5)
-        seed, _ = _core.get_rng_state()
-        waits = _core.host_waits()
-        for step in range(STEPS):
-            optimizer.param_groups[0]["lr"] = 1e-3 / (1 + step)
-            _core.set_rng_state((seed, 100 * (step + 1) - moved))
-            with shift if prepared else contextlib.nullcontext():
-                loss = model(**inputs).loss
-            loss.backward()
-            log.add_loss(loss, 1.0)
-            parameters = list(model.parameters())
-            scale = log.finish(parameters, 0.5, keep=not prepared)
-            if prepared:
-                optimizer.prepare_numbers()
-            optimizer.step(scale=scale, prepared=prepared)
-            if prepared:
-                log.keep()
-            optimizer.zero_grad()
-        assert _core.host_waits() == waits
-        results = {"log": np.array(log.look()), **model.state_dict()}
-        return {name: value.tobytes() for name, value in results.items()}
-
-    assert run(moved=40) == run(moved=0)
 
 
 class Waits(ea.TrainerCallback):

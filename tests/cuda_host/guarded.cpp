@@ -72,17 +72,6 @@ void Operands::add_host(const char* name, const void** pointer,
                   Access::host});
 }
 
-void Operands::freeze() {
-  for (One& one : all_) {
-    if (one.access != Access::host) continue;
-    auto kept = std::make_shared<std::vector<std::max_align_t>>(
-        one.bytes / sizeof(std::max_align_t) + 1);
-    std::memcpy(kept->data(), one.begin, one.bytes);
-    *one.pointer = kept->data();
-    lists_.push_back(std::move(kept));
-  }
-}
-
 void Operands::find_spans() {
   std::vector<One*> order;
   for (One& one : all_) order.push_back(&one);

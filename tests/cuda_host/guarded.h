@@ -39,8 +39,6 @@ class Operands {
     return *made;
   }
 
-  // Copies of the host's arrays, which live as long as this.
-  void freeze();
   // Guarded copies in an arena, which the views then point to.
   void move_into(Arena& arena);
   // Bytes of every buffer that a kernel may write, after the call.

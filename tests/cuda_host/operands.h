@@ -52,7 +52,6 @@ struct List<Dropout> {
   static void of(Dropout::Args& a, Operands& o) {
     o.in("x", a.x);
     o.out("y", a.y);
-    o.in("shift", a.shift);
   }
 };
 
@@ -93,7 +92,6 @@ struct List<LayerNormForward> {
     o.out("y", a.y);
     o.out("mean", a.mean);
     o.out("rstd", a.rstd);
-    o.in("shift", a.shift);
   }
 };
 
@@ -109,7 +107,6 @@ struct List<LayerNormBackward> {
     o.out("dweight", a.dweight);
     o.out("dbias", a.dbias);
     o.out("dresidual", a.dresidual);
-    o.in("shift", a.shift);
   }
 };
 
@@ -162,7 +159,7 @@ struct List<SumOfSquares> {
   }
 };
 
-// AdamW and RAdam.
+// AdamW, RAdam and SGD.
 template <typename Args>
 void add_parameters(Args& a, Operands& o) {
   std::vector<AdamWTensor>& tensors = o.copy(a.tensors);
@@ -176,7 +173,6 @@ void add_parameters(Args& a, Operands& o) {
   }
   a.tensors = &tensors;
   o.in("scale", a.scale);
-  o.in("numbers", a.numbers);
 }
 
 template <>
@@ -187,6 +183,11 @@ struct List<AdamW> {
 template <>
 struct List<RAdam> {
   static void of(RAdam::Args& a, Operands& o) { add_parameters(a, o); }
+};
+
+template <>
+struct List<SGD> {
+  static void of(SGD::Args& a, Operands& o) { add_parameters(a, o); }
 };
 
 template <>

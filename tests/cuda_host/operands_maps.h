@@ -6,23 +6,25 @@
 #include "kernels/evolve.h"
 #include "kernels/fused_attention.h"
 #include "kernels/map_conv.h"
+#include "kernels/pair_sum.h"
+#include "kernels/relative_cells.h"
 #include "kernels/softmax.h"
+#include "kernels/unpack_maps.h"
 
 namespace ea::emulation {
 
-// The offsets of a layout lie on the host, or on the device too.
+// The offsets of a layout lie on the host.
 inline void add_layout(MapLayout& layout, Operands& o) {
-  o.in("offsets", layout.on_device);
   o.host("q_offsets", layout.q_offsets, layout.sequences + 1);
   o.host("k_offsets", layout.k_offsets, layout.sequences + 1);
   o.host("cell_offsets", layout.cell_offsets, layout.sequences + 1);
+  o.in("key_mask", layout.key_mask);
 }
 
 template <>
 struct List<SoftmaxForward> {
   static void of(SoftmaxForward::Args& a, Operands& o) {
     o.in("x", a.x);
-    o.in("key_mask", a.key_mask);
     o.out("y", a.y);
     add_layout(a.layout, o);
   }
@@ -83,6 +85,68 @@ struct List<AttentionContextBackward> {
 };
 
 template <>
+struct List<RelativeCells> {
+  static void of(RelativeCells::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.out("y", a.y);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<RelativeSums> {
+  static void of(RelativeSums::Args& a, Operands& o) {
+    o.in("x", a.x);
+    o.out("y", a.y);
+    add_layout(a.layout, o);
+  }
+};
+
+inline void add_columns(PaddedMaps& a, Operands& o) {
+  o.in("q_columns", a.q_columns);
+  o.in("k_columns", a.k_columns);
+  add_layout(a.layout, o);
+}
+
+template <>
+struct List<UnpackMaps> {
+  static void of(UnpackMaps::Args& a, Operands& o) {
+    o.in("flat", a.flat);
+    o.out("dense", a.dense);
+    add_columns(a, o);
+  }
+};
+
+template <>
+struct List<PackMaps> {
+  static void of(PackMaps::Args& a, Operands& o) {
+    o.in("dense", a.dense);
+    o.out("flat", a.flat);
+    add_columns(a, o);
+  }
+};
+
+template <>
+struct List<PairSum> {
+  static void of(PairSum::Args& a, Operands& o) {
+    o.in("u", a.u);
+    o.in("v", a.v);
+    o.out("y", a.y);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
+struct List<PairSumBackward> {
+  static void of(PairSumBackward::Args& a, Operands& o) {
+    o.in("dy", a.dy);
+    o.out("du", a.du);
+    o.out("dv", a.dv);
+    add_layout(a.layout, o);
+  }
+};
+
+template <>
 struct List<MapConvForward> {
   static void of(MapConvForward::Args& a, Operands& o) {
     o.in("x", a.x);
@@ -134,17 +198,6 @@ struct List<EvolveBackward> {
   }
 };
 
-// Maps that a kernel writes: whole, unless there is room behind the last.
-inline void out_maps(const char* name, TensorView& maps,
-                     const MapLayout& layout, Operands& o) {
-  if (layout.on_device.defined() ||
-      (maps.defined() && maps.numel() > layout.numel())) {
-    o.both(name, maps);
-  } else {
-    o.out(name, maps);
-  }
-}
-
 inline void add_fused(FusedAttention& in, Operands& o) {
   o.in("q", in.q);
   o.in("k", in.k);
@@ -152,7 +205,7 @@ inline void add_fused(FusedAttention& in, Operands& o) {
   o.in("previous", in.previous);
   o.in("weight", in.weight);
   o.in("bias", in.bias);
-  o.in("shift", in.shift);
+  o.in("score_bias", in.score_bias);
   add_layout(in.layout, o);
 }
 
@@ -161,7 +214,7 @@ struct List<FusedAttentionForward> {
   static void of(FusedAttentionForward::Args& a, Operands& o) {
     add_fused(a.in, o);
     o.out("y", a.y);
-    out_maps("carry", a.carry, a.in.layout, o);
+    o.out("carry", a.carry);
     o.out("statistics", a.statistics);
     o.out("gates", a.gates);
   }
@@ -179,9 +232,10 @@ struct List<FusedAttentionBackward> {
     o.out("dq", a.dq);
     o.out("dk", a.dk);
     o.out("dv", a.dv);
-    out_maps("dprevious", a.dprevious, a.in.layout, o);
+    o.out("dprevious", a.dprevious);
     o.out("dweight", a.dweight);
     o.out("dbias", a.dbias);
+    o.out("dscore_bias", a.dscore_bias);
   }
 };
 

@@ -1,8 +1,6 @@
 // Registers the emulated kernels twice: as implementation "cuda_host" on the
 // CPU, after all others, where a test forces them; and as those of the device
 // "cuda", whose memory nothing but they can reach.
-#include <memory>
-
 #include "arena.h"
 #include "kernels/cuda/api.h"
 #include "kernels/cuda/list.h"
@@ -23,42 +21,15 @@ struct OnTheCpu {
   }
 };
 
-// A call as it was when it was written down: of what its arguments point to,
-// lists and the host's arrays are copies.
-template <typename K>
-struct Frozen {
-  explicit Frozen(const typename K::Args& given) : args(given) {
-    emulation::List<K>::of(args, operands);
-    operands.freeze();
-  }
-  typename K::Args args;
-  emulation::Operands operands;
-};
-
-template <typename K, auto entry>
-void call(const typename K::Args& args, int device) {
-  const cuda::UseDevice use(device);
-  const fake::Arena::Open open;
-  emulation::guarded<K, entry>(args);
-}
-
 // After the copies that were started before it, as on a GPU.
 template <typename K, auto entry>
 void on_its_device(const typename K::Args& args) {
   detail::Places places;
   detail::find_places(args, places);
-  const int device = places.first.index;
-  const cuda::UseDevice use(device);
-  const cudaStream_t stream = cuda::current_stream();
-  if (emulation::is_captured(stream)) {
-    emulation::write_down(
-        stream, [call_of = std::make_shared<Frozen<K>>(args), device] {
-          call<K, entry>(call_of->args, device);
-        });
-    return;
-  }
-  emulation::finish_stream(stream);
-  call<K, entry>(args, device);
+  const cuda::UseDevice use(places.first.index);
+  emulation::finish_stream(cuda::current_stream());
+  const fake::Arena::Open open;
+  emulation::guarded<K, entry>(args);
 }
 
 struct OnTheDevice {

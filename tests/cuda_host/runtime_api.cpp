@@ -1,6 +1,10 @@
 // CUDA's runtime on the CPU, as late as CUDA allows: what is asynchronous there
 // is put off until a kernel, a host that waits, or another stream needs it, so
 // that whoever reuses memory too early is found out.
+//
+// EA_EMULATED_CUDA makes it a machine with something amiss: no_driver,
+// old_driver, no_gpu, no_pools, capability=M.m (instead of 9.0); no_cublas is
+// seen to in cublas.cpp.
 #include "runtime_api.h"
 
 #include <cuda_runtime_api.h>
@@ -11,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "arena.h"
 #include "runtime/error.h"
@@ -29,14 +34,8 @@ struct CUmemPool_st {
 
 namespace {
 
-using ea::emulation::everything;
-using ea::emulation::spoils;
-
-int current() {
-  int device = 0;
-  cudaGetDevice(&device);
-  return device;
-}
+std::recursive_mutex everything;
+thread_local int current = 0;
 
 std::map<const void*, std::size_t>& pinned() {
   static auto* const all = new std::map<const void*, std::size_t>;
@@ -54,6 +53,12 @@ cudaStream_t named(cudaStream_t stream) {
       new CUstream_st[2]{CUstream_st(0), CUstream_st(0)};
   const auto number = reinterpret_cast<std::uintptr_t>(stream);
   return number == 1 || number == 2 ? &defaults[number - 1] : stream;
+}
+
+// "no_gpu", "capability=7.5".
+std::string amiss() {
+  const char* const value = std::getenv("EA_EMULATED_CUDA");
+  return value == nullptr ? "" : value;
 }
 
 void run_until(cudaStream_t stream, std::uint64_t after) {
@@ -91,21 +96,15 @@ bool right(const void* p, int device, bool on_device) {
 
 namespace ea::emulation {
 
-std::recursive_mutex& everything() {
-  static auto* const one = new std::recursive_mutex;
-  return *one;
-}
-
 void finish_stream(cudaStream_t stream) {
-  const std::lock_guard lock(everything());
+  const std::lock_guard lock(everything);
   finish(stream);
 }
 
 }  // namespace ea::emulation
 
 void CUstream_st::later(Run run, Ready ready) {
-  const std::lock_guard lock(everything());
-  if (spoils(this)) return;
+  const std::lock_guard lock(everything);
   work.push_back({std::move(run), std::move(ready)});
 }
 
@@ -115,23 +114,99 @@ void CUstream_st::copy(void* to, const void* from, std::size_t bytes) const {
   move(to, from, bytes);
 }
 
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInsufficientDriver:
+      return "driver version is insufficient for runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    default:
+      return "invalid argument";
+  }
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+                                            : "cudaErrorInvalidValue";
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = amiss() == "no_driver"    ? 0
+             : amiss() == "old_driver" ? 12020
+                                       : 13000;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (amiss() == "old_driver") return cudaErrorInsufficientDriver;
+  if (amiss() == "no_gpu") return cudaErrorNoDevice;
+  *count = ea::fake::kDevices;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = current;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= ea::fake::kDevices) return cudaErrorInvalidDevice;
+  current = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  *properties = {};
+  const std::string name = "emulated GPU " + std::to_string(device);
+  std::memcpy(properties->name, name.c_str(), name.size() + 1);
+  cudaDeviceGetAttribute(&properties->major, cudaDevAttrComputeCapabilityMajor,
+                         device);
+  cudaDeviceGetAttribute(&properties->minor, cudaDevAttrComputeCapabilityMinor,
+                         device);
+  properties->multiProcessorCount = 1;
+  properties->totalGlobalMem = Arena::kBytes;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  const std::string what = amiss();
+  const std::string key = "capability=";
+  const std::string given =
+      what.rfind(key, 0) == 0 ? what.substr(key.size()) : "9.0";
+  const std::size_t dot = given.find('.');
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = std::stoi(given.substr(0, dot));
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = std::stoi(given.substr(dot + 1));
+      return cudaSuccess;
+    default:
+      *value = what == "no_pools" ? 0 : 1;
+      return cudaSuccess;
+  }
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  const std::lock_guard lock(everything());
-  *stream = new CUstream_st(current());
+  const std::lock_guard lock(everything);
+  *stream = new CUstream_st(current);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const std::lock_guard lock(everything());
-  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   finish(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
                                 unsigned) {
-  const std::lock_guard lock(everything());
-  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   const CUevent_st at = *event;
   if (at.stream != nullptr) {
     named(stream)->later([at] { run_until(at.stream, at.after); }, {});
@@ -150,25 +225,22 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const std::lock_guard lock(everything());
-  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   stream = named(stream);
   *event = {stream, stream->done + stream->work.size()};
   return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  const std::lock_guard lock(everything());
-  if (spoils()) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   if (event->stream != nullptr) run_until(event->stream, event->after);
   return cudaSuccess;
 }
 
 // Work that need not wait for somebody goes on by itself.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const std::unique_lock lock(everything(), std::try_to_lock);
+  const std::unique_lock lock(everything, std::try_to_lock);
   if (!lock.owns_lock()) return cudaErrorNotReady;
-  if (spoils()) return cudaErrorStreamCaptureUnsupported;
   const cudaStream_t stream = event->stream;
   while (stream != nullptr && stream->done < event->after) {
     const CUstream_st::Ready& ready = stream->work.front().ready;
@@ -201,8 +273,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) {
 
 cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes,
                                     cudaMemPool_t pool, cudaStream_t) {
-  const std::lock_guard lock(everything());
-  if (spoils(pool->device)) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   try {
     const ea::MemoryBlock block = ea::fake::arena(pool->device).take(bytes);
     *data = block.data;
@@ -214,8 +285,7 @@ cudaError_t cudaMallocFromPoolAsync(void** data, std::size_t bytes,
 }
 
 cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
-  const std::lock_guard lock(everything());
-  if (spoils(stream->device)) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   const auto found = blocks().find(data);
   if (found == blocks().end()) return cudaErrorInvalidValue;
   const ea::MemoryBlock block = found->second;
@@ -228,20 +298,19 @@ cudaError_t cudaFreeAsync(void* data, cudaStream_t stream) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   *total = Arena::kBytes;
   *free = Arena::kBytes - static_cast<std::size_t>(
-                              ea::fake::arena(current()).statistics().current);
+                              ea::fake::arena(current).statistics().current);
   return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
-  const std::lock_guard lock(everything());
-  if (spoils()) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   *data = std::malloc(bytes);
   pinned()[*data] = bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaFreeHost(void* data) {
-  const std::lock_guard lock(everything());
+  const std::lock_guard lock(everything);
   pinned().erase(data);
   std::free(data);
   return cudaSuccess;
@@ -250,17 +319,12 @@ cudaError_t cudaFreeHost(void* data) {
 // From pinned memory and within a device later; all else, as CUDA may, at once.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
-  const std::lock_guard lock(everything());
+  const std::lock_guard lock(everything);
   if (!right(to, stream->device, kind != cudaMemcpyDeviceToHost) ||
       !right(from, stream->device, kind != cudaMemcpyHostToDevice)) {
     return cudaErrorInvalidValue;
   }
-  if (kind == cudaMemcpyDeviceToDevice) {
-    const auto work = [=] { move(to, from, bytes); };
-    if (!ea::emulation::write_down(stream, work)) stream->later(work, {});
-  } else if (spoils(stream)) {
-    return cudaErrorStreamCaptureUnsupported;
-  } else if (is_pinned(from, bytes)) {
+  if (kind == cudaMemcpyDeviceToDevice || is_pinned(from, bytes)) {
     stream->later([=] { move(to, from, bytes); }, {});
   } else {
     finish(stream);
@@ -272,8 +336,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from,
                                 int from_device, std::size_t bytes,
                                 cudaStream_t stream) {
-  const std::lock_guard lock(everything());
-  if (spoils(stream)) return cudaErrorStreamCaptureUnsupported;
+  const std::lock_guard lock(everything);
   if (!right(to, to_device, true) || !right(from, from_device, true)) {
     return cudaErrorInvalidValue;
   }

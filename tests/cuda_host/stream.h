@@ -26,7 +26,6 @@ struct CUstream_st {
     Ready ready;
   };
   int device;
-  struct CUgraph_st* capture = nullptr;  // what its work is written down in
   std::deque<Work> work;
   std::uint64_t done = 0;
 };

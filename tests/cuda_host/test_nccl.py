@@ -87,8 +87,8 @@ def checkpoints(folder: Path) -> dict[str, list[bytes]]:
     found = {}
     for path in durable.list_checkpoints(folder):
         durable.verify_directory(path)
-        names = ("model", "optimizer")
-        found[path.name] = [(path / f"{n}.safetensors").read_bytes() for n in names]
+        files = sorted(path.glob("*.safetensors"))
+        found[path.name] = [file.read_bytes() for file in files]
     return found
 
 

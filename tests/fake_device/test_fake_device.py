@@ -282,8 +282,8 @@ def train(device: str, name: str, dtype: str, attention: Any, **more: Any) -> li
         optimizer.step()
         optimizer.zero_grad()
     out = model.eval()(**batch, output_attentions=True, output_hidden_states=True)
-    seen += [bits(t) for t in (out.logits, *out.attentions.values())]
-    seen += [bits(t) for t in out.hidden_states.values()]
+    seen += [bits(t) for t in (out.logits, *out.attentions)]
+    seen += [bits(t) for t in out.hidden_states]
     seen += [bits(t) for t in optimizer.state_dict().values() if hasattr(t, "to")]
     return [*seen, *map(bits, model.parameters())]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,19 +59,36 @@ KERNEL_OPS = {
     "map_conv_forward": ("map_conv",),
     "matmul": ("matmul", "linear", "linear_activation", "feed_forward"),
     "move_average": ("batch_norm",),
+    "pack_maps": ("pack_maps", "unpack_maps"),
+    "pair_sum": ("pair_sum",),
+    "pair_sum_backward": ("pair_sum",),
+    "relative_cells": ("relative_cells", "relative_sums"),
+    "relative_sums": ("relative_cells", "relative_sums"),
     "scatter_add_rows": ("gather_rows", "embedding"),
     "softmax_backward": ("softmax", "map_softmax"),
     "softmax_forward": ("softmax", "map_softmax"),
     "sum": ("sum", "linear", "add", "mul", "conv1d"),
+    "unpack_maps": ("pack_maps", "unpack_maps"),
     "weight_norm_backward": ("weight_norm",),
     "weight_norm_forward": ("weight_norm",),
 }
 # Kernels of steps, below.
-OWN_TEST = {"adamw", "radam", "record_loss", "step_scale", "sum_of_squares"}
+OWN_TEST = {"adamw", "radam", "record_loss", "sgd", "step_scale", "sum_of_squares"}
 
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
 FAST = [(kernel, one) for kernel, one in ENTRIES if one != "ref"]
 DTYPES = ("float32", "bfloat16", "float64")
+OPTIMIZERS = {
+    "adamw": [optim.AdamW],
+    "radam": [optim.RAdam],
+    "sgd": [
+        optim.SGD,
+        functools.partial(optim.SGD, momentum=0.9),
+        functools.partial(
+            optim.SGD, momentum=0.9, nesterov=True, decoupled_weight_decay=True
+        ),
+    ],
+}
 
 
 @functools.cache
@@ -132,77 +150,44 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
     assert taken, f"{implementation} of {kernel} took no {dtype} case: {declined[:5]}"
 
 
-def trained(
-    kernel: str, dtype: str, steps: int, tables: bool, prepared: bool = False
-) -> list[np.ndarray]:
-    """Parameters and state after a few steps at falling rates, in two groups."""
-    # More tensors than the parameters of one launch of a CUDA kernel describe.
-    shapes = [(1,), (3,), (17, 5), (0, 4), (69, 131), (300, 517), *[(7,)] * 40]
-    rng = np.random.default_rng(1)
-    params = [
-        _core.Tensor(
-            round_to(rng.standard_normal(s), dtype), dtype=dtype, requires_grad=True
-        )
-        for s in shapes
-    ]
-    make = optim.AdamW if kernel == "adamw" else optim.RAdam
-    groups = [{"params": params[:3]}, {"params": params[3:], "weight_decay": 0.03}]
-    optimizer = make(groups, lr=1e-2, weight_decay=0.1)
-    for step in range(steps):
-        optimizer.param_groups[1]["lr"] = 1e-2 / (1 + step)
-        for p in params:
-            if tables and len(p.shape) == 2 and p.shape[0] > 9:
-                # Rows alone have a gradient: runs of them, and single ones.
-                ids = rng.integers(0, p.shape[0], 8)
-                ids[:4] = p.shape[0] - np.arange(1, 5)
-                rows = _core.ops.embedding(p, ids)
-                g = round_to(rng.standard_normal(rows.shape), dtype)
-                rows.backward(_core.Tensor(g, dtype=dtype))
-                continue
-            if step == 1 and p is params[1]:
-                continue  # rests: the rows of numbers are those of the others still
-            g = round_to(rng.standard_normal(p.shape), dtype)
-            p.grad = _core.Tensor(g, dtype=dtype)
-        if prepared:
-            optimizer.prepare_numbers()
-        optimizer.step(prepared=prepared)
-        optimizer.zero_grad()
-    state = [v for k, v in optimizer.state_dict().items() if k != "step"]
-    return [np.array(np.asarray(tensor)) for tensor in params + state]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("tables", [False, True])
-@pytest.mark.parametrize(
-    ("kernel", "implementation"), [e for e in ENTRIES if e[0] in ("adamw", "radam")]
-)
-def test_numbers_beside_the_parameters_change_no_bit(
-    kernel: str, implementation: str, tables: bool, dtype: str
-):
-    def run(prepared: bool) -> list[bytes]:
-        with forced(("*", "ref"), (kernel, implementation)):
-            return [a.tobytes() for a in trained(kernel, dtype, 7, tables, prepared)]
-
-    want, before = run(False), kernel_calls(kernel, implementation)
-    if implementation == "simd":
-        with pytest.raises(errors.KernelNotFound):
-            run(True)
-        return
-    assert run(True) == want
-    assert kernel_calls(kernel, implementation) == before + 7
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("tables", [False, True])
 @pytest.mark.parametrize(
-    ("kernel", "implementation"), [e for e in FAST if e[0] in ("adamw", "radam")]
+    ("kernel", "implementation", "make"),
+    [(*e, make) for e in FAST for make in OPTIMIZERS.get(e[0], ())],
 )
 @pytest.mark.parametrize("steps", [5, 9])  # RAdam's are rectified from the sixth on
 def test_optimizers_agree_with_ref(
-    kernel: str, implementation: str, steps: int, tables: bool, dtype: str
+    kernel: str, implementation: str, make: Any, steps: int, tables: bool, dtype: str
 ):
+    # More tensors than the parameters of one launch of a CUDA kernel describe.
+    shapes = [(1,), (3,), (17, 5), (0, 4), (69, 131), (300, 517), *[(7,)] * 40]
+
     def train() -> list[np.ndarray]:
-        return trained(kernel, dtype, steps, tables)
+        rng = np.random.default_rng(1)
+        params = [
+            _core.Tensor(
+                round_to(rng.standard_normal(s), dtype), dtype=dtype, requires_grad=True
+            )
+            for s in shapes
+        ]
+        optimizer = make(params, lr=1e-2, weight_decay=0.1)
+        for _ in range(steps):
+            for p in params:
+                if tables and len(p.shape) == 2 and p.shape[0] > 9:
+                    # Rows alone have a gradient: runs of them, and single ones.
+                    ids = rng.integers(0, p.shape[0], 8)
+                    ids[:4] = p.shape[0] - np.arange(1, 5)
+                    rows = _core.ops.embedding(p, ids)
+                    g = round_to(rng.standard_normal(rows.shape), dtype)
+                    rows.backward(_core.Tensor(g, dtype=dtype))
+                    continue
+                g = round_to(rng.standard_normal(p.shape), dtype)
+                p.grad = _core.Tensor(g, dtype=dtype)
+            optimizer.step()
+            optimizer.zero_grad()
+        state = [v for k, v in optimizer.state_dict().items() if k != "step"]
+        return [np.array(np.asarray(tensor)) for tensor in params + state]
 
     with forced(("*", "ref")):
         want = train()

@@ -48,7 +48,7 @@ def test_op_does_not_depend_on_threads(case: Case, dtype: str):
     assert_same_bits(lambda: run_case(case, dtype))
 
 
-@pytest.mark.parametrize("make", [optim.AdamW, optim.RAdam])
+@pytest.mark.parametrize("make", [optim.AdamW, optim.RAdam, optim.SGD])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_optimizer_does_not_depend_on_threads(dtype: str, make):
     def run() -> list[np.ndarray]:

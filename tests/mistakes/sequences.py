@@ -9,7 +9,7 @@ import numpy as np
 import evolving_attention as ea
 from evolving_attention import _core
 from evolving_attention import functional as F
-from evolving_attention.optim import RAdam
+from evolving_attention.optim import SGD, RAdam
 from mistakes.row import Row
 
 ROWS_5 = np.ones((5, 3), np.float32)
@@ -253,10 +253,10 @@ ROWS = {
     ),
     "RAdam of constants": Row(
         lambda _: RAdam([ea.Tensor([1.0])]),
-        ea.InputError,
-        r"is not a leaf",
-        r"\[radam\] parameter 0",
-        r"requires a gradient",
+        ea.ConfigError,
+        r"all 1 parameters are frozen",
+        r"RAdam",
+        r"at least one that requires a gradient; set requires_grad = True",
     ),
     "RAdam decoupled in words": Row(
         lambda _: RAdam([parameter()], decoupled_weight_decay="yes"),
@@ -264,6 +264,20 @@ ROWS = {
         r"'yes'",
         r"RAdam: decoupled_weight_decay",
         r"True or False",
+    ),
+    "SGD of a momentum that grows": Row(
+        lambda _: SGD([parameter()], momentum=1.0),
+        ea.ConfigError,
+        r"1\.0",
+        r"SGD: momentum",
+        r">= 0 and < 1",
+    ),
+    "SGD looking ahead by nothing": Row(
+        lambda _: SGD([parameter()], nesterov=True),
+        ea.ConfigError,
+        r"momentum=0",
+        r"SGD: nesterov",
+        r"0\.9",
     ),
     "RAdam with another state": Row(
         lambda _: RAdam([parameter()]).load_state_dict({}),

@@ -177,7 +177,7 @@ ROWS = {
         lambda _: config(attention="evolvng"),
         ea.ConfigError,
         r"'evolvng' is not known",
-        r"attention kind",
+        r"evolve kind",
         r"'evolving'",
     ),
     "a number for a kind": Row(

@@ -334,10 +334,17 @@ ROWS = {
     ),
     "AdamW of constants": Row(
         lambda _: AdamW([ea.Tensor([1.0])]),
+        ea.ConfigError,
+        r"all 1 parameters are frozen",
+        r"AdamW",
+        r"expected at least one that requires a gradient; set requires_grad = True",
+    ),
+    "AdamW of a result": Row(
+        lambda _: AdamW([parameter() * 2]),
         ea.InputError,
         r"is not a leaf",
-        r"parameter 0",
-        r"requires a gradient",
+        r"AdamW: parameter 0",
+        r"requires a gradient; pass the tensor it was made of",
     ),
     "AdamW of one tensor twice": Row(
         lambda _: AdamW([p := parameter(), p]),

@@ -55,6 +55,16 @@ def regress(series: Any = X, y: Any = Y) -> Any:
     return ea.TimeSeriesRegressor(**TINY).fit(series, y)
 
 
+def long_table(
+    series: str = "id", time: str = "time", steps: tuple[int, ...] = (0, 1, 2)
+) -> Any:
+    """A DataFrame of six series with a row for each of their time steps."""
+    import pandas as pd
+
+    rows = [(i, step, X[i, 0, step]) for i in range(6) for step in steps]
+    return pd.DataFrame(rows, columns=[series, time, "value"])
+
+
 def with_value(value: float, series: Any = X) -> np.ndarray:
     """The series with one value changed, of series 3, channel 1, step 2."""
     changed = series.copy()
@@ -116,6 +126,62 @@ ROWS = {
         r"1 channels",
         r"X\[1\]",
         r"expected 2 as in X\[0\].*transpose",
+    ),
+    "a long table": Row(
+        lambda _: as_series(long_table()),
+        ea.ShapeError,
+        r"the column 'id' is no time step",
+        r"X: ",
+        r"X\.set_index\(\['id', 'time'\]\), with one y per series",
+    ),
+    "a long table with other names": Row(
+        lambda _: as_series(long_table("patient", "hour")),
+        ea.ShapeError,
+        r"'patient' and 'hour' look like the number of a series and its time step",
+        r"X: ",
+        r"X\.set_index\(\['patient', 'hour'\]\)",
+    ),
+    "a long array": Row(
+        lambda _: as_series(long_table().to_numpy()),
+        ea.ShapeError,
+        r"columns 0 and 1 look like the number of a series",
+        r"X: ",
+        r"pd\.DataFrame\(X\)\.set_index\(\[0, 1\]\)",
+    ),
+    "an index of time and series": Row(
+        lambda _: as_series(long_table().set_index(["time", "id"])),
+        ea.ShapeError,
+        r"the first index level is 'time'",
+        r"X: ",
+        r"X\.swaplevel\(\)",
+    ),
+    "a time step twice": Row(
+        lambda _: as_series(long_table(steps=(0, 1, 1)).set_index(["id", "time"])),
+        ea.InputError,
+        r"\(series, time\) = \(0, 1\) comes twice",
+        r"X: ",
+        r"expected each time step once",
+    ),
+    "three index levels": Row(
+        lambda _: as_series(long_table().set_index(["id", "time", "value"])),
+        ea.ShapeError,
+        r"3 index levels",
+        r"X: ",
+        r"expected two, \(series, time\)",
+    ),
+    "frames among arrays": Row(
+        lambda _: as_series([X[0], long_table()]),
+        ea.ShapeError,
+        r"DataFrames and arrays in one list",
+        r"X: ",
+        r"convert them alike",
+    ),
+    "an axis of time that is none": Row(
+        lambda _: fit(time_axis=0),
+        ea.ConfigError,
+        r"time_axis=0",
+        r"TimeSeriesClassifier",
+        r"expected 1 for \[n, length, channels\], 2 for",
     ),
     "ragged lists": Row(
         lambda _: as_series([[1.0, 2.0], [3.0]]),

@@ -1,4 +1,4 @@
-"""AdamW, RAdam and gradient clipping against torch's."""
+"""AdamW, RAdam, SGD and gradient clipping against torch's."""
 
 from __future__ import annotations
 
@@ -145,7 +145,60 @@ def test_radam_of_groups_in_bfloat16():
         assert np.allclose(master, other.detach(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["AdamW", "RAdam"])
+DESCENTS = {
+    "plain": {"lr": 0.1},
+    "decay": {"lr": 0.1, "weight_decay": 0.3},
+    "momentum": {"lr": 0.05, "momentum": 0.9},
+    "momentum and decay": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.3},
+    "nesterov": {"lr": 0.05, "momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
+}
+
+
+@pytest.mark.parametrize("case", DESCENTS)
+def test_sgd(case):
+    (_, ours), (others, theirs) = compare(list, name="SGD", **DESCENTS[case])
+    state = ours.state_dict()
+    assert state["step"] == 20
+    buffers = [name for name in state if name.startswith("momentum_buffer")]
+    assert len(buffers) == (len(others) if "momentum" in DESCENTS[case] else 0)
+    for i in range(len(buffers)):
+        buffer = theirs.state[others[i]]["momentum_buffer"].numpy()
+        assert distance([state[f"momentum_buffer.{i}"]], [buffer]) <= 8
+
+
+def test_sgd_in_bfloat16():
+    mine, others = pairs("bfloat16")
+    options = {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}
+    runs = ea.optim.SGD(mine, **options), torch.optim.SGD(others, **options)
+    for step in range(20):
+        set_gradients(mine, others, step)
+        for optimizer in runs:
+            optimizer.step()
+    for i, (tensor, other) in enumerate(zip(mine, others, strict=True)):
+        master = np.asarray(runs[0].state_dict()[f"master.{i}"])
+        assert np.allclose(master, other.detach(), rtol=1e-5, atol=1e-6)
+        assert (np.asarray(tensor) == master.astype(np.asarray(tensor).dtype)).all()
+
+
+def test_decoupled_sgd_is_sgd_of_shrunken_weights():
+    mine, others = pairs()
+    rate, decay = 0.05, 0.3
+    ours = ea.optim.SGD(
+        mine, rate, momentum=0.9, weight_decay=decay, decoupled_weight_decay=True
+    )
+    theirs = torch.optim.SGD(others, rate, momentum=0.9)
+    for step in range(20):
+        set_gradients(mine, others, step)
+        with torch.no_grad():
+            for other in others:
+                other *= 1 - rate * decay
+        ours.step()
+        theirs.step()
+    for tensor, other in zip(mine, others, strict=True):
+        assert np.allclose(tensor, other.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["AdamW", "RAdam", "SGD"])
 def test_groups_and_changing_rates(name):
     def groups(tensors):
         return [

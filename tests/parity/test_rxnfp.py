@@ -50,14 +50,14 @@ def test_nothing_is_missing_or_left_over(model):
 
 def test_hidden_states(found, expected, valid):
     assert len(found.hidden_states) == 13
-    for i, states in found.hidden_states.items():
+    for i, states in enumerate(found.hidden_states):
         difference = np.asarray(states)[valid] - expected["hidden_states"][i][valid]
         assert np.abs(difference).max() <= 1e-5, i
 
 
 def test_attentions(found, expected, valid):
     assert len(found.attentions) == 12
-    for i, maps in found.attentions.items():
+    for i, maps in enumerate(found.attentions):
         theirs = expected["attentions"][i] * valid[:, None, :, None]
         assert np.abs(np.asarray(maps) - theirs).max() <= 1e-5, i
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,11 +12,16 @@ from support.map_cases import (
     FAR,
     LENGTHS,
     MANY,
+    SHIFTED,
+    SPARSE,
     TALL,
+    WIDE_SPARSE,
     Lengths,
+    name_of,
+    shifts_of,
     sizes_of,
 )
-from support.op_cases import ops, shifted
+from support.op_cases import ops
 
 FORMS = {"vanilla": (0.0, 0.0, 0.0, 1.0, 0.0), **CLOSED_FORMS}
 WIDE_LENGTHS = [
@@ -48,7 +53,7 @@ def split(c: tuple[float, ...], rest: tuple):
     return previous, weight, bias
 
 
-def context_of_carry(n: Lengths, d: int, around: Callable):
+def context_of_carry(n: Lengths, d: int, biased: bool):
     """Context as ref makes it of a result's own carry; the carry as ref has it.
 
     The logits are rounded to the type of the tensors before the softmax, and sums in
@@ -61,8 +66,8 @@ def context_of_carry(n: Lengths, d: int, around: Callable):
         from evolving_attention import _core
 
         carry = _core.Tensor(got[tokens:], dtype=inputs[0].dtype)
-        y, _ = around(ops().fused_attention)(
-            *inputs[:3], carry, None, None,
+        y, _ = ops().fused_attention(
+            *inputs[biased : biased + 3], carry, None, None,
             (0.0, 0.0, 1.0, 0.0, 0.0), n.packing, SCALE, SOFTMAX_SCALE, DROPOUT,
         )  # fmt: skip
         return np.concatenate([np.asarray(y).ravel(), want[tokens:]])
@@ -71,41 +76,53 @@ def context_of_carry(n: Lengths, d: int, around: Callable):
 
 
 def fused_cases() -> list[Case]:
-    """Context and carry as one vector, with dropout; a few with shifted streams."""
+    """Context and carry as one vector, without and with dropout."""
+    return list(_fused())
+
+
+def _fused() -> Iterator[Case]:
     few = [MANY, FAR[0], LONG]
-    whole = _fused([*LENGTHS, *WIDE_LENGTHS, TALL], tuple(FORMS), "", lambda call: call)
-    some = _fused(few, ("vanilla", "evolving"), "", lambda call: call)
-    moved = _fused(WIDE_LENGTHS[:1], ("vanilla", "evolving"), "_shifted", shifted)
-    return [*whole, *some, *moved]
-
-
-def _fused(
-    lengths: list[Lengths], kinds: tuple[str, ...], suffix: str, around: Callable
-) -> Iterator[Case]:
-    for n in lengths:
-        for kind in kinds:
-            c = FORMS[kind]
+    for n in [*LENGTHS, *SPARSE, *WIDE_LENGTHS, *WIDE_SPARSE, TALL, *few]:
+        for kind in FORMS:
+            if n in few and kind not in ("vanilla", "evolving"):
+                continue
+            if n in WIDE_SPARSE and kind not in ("vanilla", "residual", "evolving"):
+                continue
             for size in (3,) if n is LONG else sizes_of(n, kind):
-                d = 80 if n is TALL else 17 if n.wide and n is not LONG else 3
+                yield fused(n, kind, size)
+    for n in SHIFTED:
+        for kind in ("vanilla", "residual", "evolving", "no_skip"):
+            size = FAR[1] if n is FAR[0] else 3
+            yield fused(n, kind, size, biased=True)
+            for shift in shifts_of(n) if FORMS[kind][4] else ():
+                yield fused(n, kind, size, shift, biased=kind == "no_skip")
 
-                def attend(q, k, v, *rest, c=c, n=n):
-                    y, carry = ops().fused_attention(
-                        q, k, v, *split(c, rest), c, n.packing,
-                        SCALE, SOFTMAX_SCALE, DROPOUT,
-                    )  # fmt: skip
-                    parts = [ops().reshape(x, [x.size]) for x in (y, carry)]
-                    return ops().concat(parts, 0)
 
-                yield Case(
-                    "fused_attention",
-                    f"{kind}_{n}_k{size}{suffix}",
-                    inputs(n, c, d, size),
-                    around(attend),
-                    wide=n.wide,
-                    terms=max(
-                        d, n.longest, n.elements // n.heads, n.heads * size * size
-                    ),
-                    cancels=1.0,
-                    follows=context_of_carry(n, d, around),
-                    positive=n is LONG,
-                )
+def fused(
+    n: Lengths, kind: str, size: int, shift: tuple[int, int] = (0, 0), biased=False
+) -> Case:
+    """Context and carry of one call; ``biased``: with a map added to the scores."""
+    c = FORMS[kind]
+    d = 80 if n is TALL else 17 if n.wide and n is not LONG else 3
+
+    def call(*args):
+        added = args[0] if biased else None
+        q, k, v, *rest = args[1:] if biased else args
+        y, carry = ops().fused_attention(
+            q, k, v, *split(c, tuple(rest)), c, n.on(q),
+            SCALE, SOFTMAX_SCALE, DROPOUT, shift=shift, score_bias=added,
+        )  # fmt: skip
+        parts = [ops().reshape(x, [x.size]) for x in (y, carry)]
+        return ops().concat(parts, 0)
+
+    return Case(
+        "fused_attention",
+        f"{kind}_{n}_k{size}" + name_of(shift) + "_biased" * biased,
+        ((n.elements,),) * biased + inputs(n, c, d, size),
+        call,
+        wide=n.wide,
+        terms=max(d, n.longest, n.elements // n.heads, n.heads * size * size),
+        cancels=1.0,
+        follows=context_of_carry(n, d, biased),
+        positive=n is LONG,
+    )

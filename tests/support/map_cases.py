@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,20 +26,25 @@ CLOSED_FORMS = {
 
 @dataclass(frozen=True)
 class Lengths:
-    """Sequences of given lengths between which attention maps lie."""
+    """Sequences of given lengths between which attention maps lie.
+
+    ``causal`` and ``masked`` (by a mask of keys) say which of their cells exist.
+    """
 
     heads: int
     queries: tuple[int, ...]
     keys: tuple[int, ...] | None = None
     wide: bool = False
+    causal: bool = False
+    masked: bool = False
 
     def __str__(self) -> str:
-        if len(self.queries) > 20:
-            return f"h{self.heads}_{len(self.queries)}_sequences"
         text = f"h{self.heads}_" + "_".join(map(str, self.queries))
-        return text + (
-            "" if self.keys is None else "_by_" + "_".join(map(str, self.n_k))
-        )
+        if len(self.queries) > 20:
+            text = f"h{self.heads}_{len(self.queries)}_sequences"
+        if self.keys is not None:
+            text += "_by_" + "_".join(map(str, self.n_k))
+        return text + "_causal" * self.causal + "_masked" * self.masked
 
     @property
     def n_k(self) -> tuple[int, ...]:
@@ -56,10 +62,54 @@ class Lengths:
 
     @cached_property
     def packing(self):
+        return self._packing("cpu")
+
+    def on(self, x):
+        """The packing for maps beside a tensor: its mask lies on the same device."""
+        return self.packing if x.device == "cpu" else self._packing(x.device)
+
+    def _packing(self, device: str):
         from evolving_attention import _core
 
         offsets = [np.cumsum([0, *n]).tolist() for n in (self.queries, self.n_k)]
-        return _core.Packing(self.heads, *offsets)
+        mask = as_mask(self.mask)
+        return _core.Packing(
+            self.heads,
+            *offsets,
+            causal=self.causal,
+            key_mask=None if mask is None else mask.to(device),
+        )
+
+    @cached_property
+    def mask(self) -> np.ndarray | None:
+        """Of all keys: the first sequence's first key is never seen."""
+        if not self.masked:
+            return None
+        seen = np.random.default_rng(self.elements).random(sum(self.n_k)) < 0.6
+        seen[:1] = False
+        return seen.astype(np.uint8)
+
+    @cached_property
+    def existing(self) -> list[np.ndarray]:
+        """Which cells exist, [n_q, n_k] of each sequence."""
+        found, first = [], 0
+        for q, k in zip(self.queries, self.n_k, strict=True):
+            seen = np.tri(q, k, k - q if self.causal else k, dtype=bool)
+            if self.mask is not None:
+                seen = seen & (self.mask[first : first + k] > 0)
+            found.append(seen)
+            first += k
+        return found
+
+    @property
+    def cells(self) -> np.ndarray:
+        """1 for each cell of the flat maps that exists, else 0."""
+        heads = [np.broadcast_to(e, (self.heads, *e.shape)) for e in self.existing]
+        return join_maps(heads).astype(np.float64)
+
+    def kept_maps(self, flat: np.ndarray) -> list[np.ndarray]:
+        """The maps of each sequence, 0 where no cell exists."""
+        return self.split_maps(flat * self.cells)
 
     def split_maps(self, flat: np.ndarray) -> list[np.ndarray]:
         """The [heads, n_q, n_k] maps of each sequence."""
@@ -107,6 +157,20 @@ LENGTHS = [
     Lengths(5, (2, 3)),
     Lengths(12, (2,)),
 ]
+# Some cells do not exist: more and fewer queries than keys, rows without any cell.
+SPARSE = [
+    Lengths(1, (1,), causal=True),
+    Lengths(2, (3, 1, 5), causal=True),
+    Lengths(2, (3, 1), (2, 6), causal=True),
+    Lengths(2, (3, 0, 2), (0, 4, 1), causal=True),
+    Lengths(2, (3, 1, 5), masked=True),
+    Lengths(3, (4, 2), (3, 5), causal=True, masked=True),
+]
+WIDE_SPARSE = [
+    Lengths(4, (17, 69, 1, 33), wide=True, causal=True),
+    Lengths(3, (17, 0, 69), (69, 5, 33), wide=True, causal=True, masked=True),
+    Lengths(5, (33, 40), wide=True, masked=True),
+]
 WIDE_LENGTHS = [
     Lengths(4, (17, 69, 1, 33), wide=True),
     Lengths(12, (69, 64), wide=True),
@@ -117,19 +181,34 @@ WIDE_LENGTHS = [
 MANY = Lengths(2, (2, 1, 0, 3, 5) * 60, wide=True)
 # More heads than a tensor-core tile has rows.
 TALL = Lengths(20, (9, 4), wide=True)
+# How far a convolution's result is moved: as a decoder has it, and further.
+SHIFTS = ((1, 1), (3, 0), (0, 2), (2, 40))
 # A size of kernel for which no CUDA block has the shared memory.
 FAR = (Lengths(2, (19, 0, 6), wide=True), 15)
+
+
+SHIFTED = [SPARSE[1], LENGTHS[2], LENGTHS[7], *WIDE_SPARSE[:2], FAR[0]]
+
+
+def shifts_of(n: Lengths) -> tuple[tuple[int, int], ...]:
+    return (SHIFTS[0], SHIFTS[-1]) if n.wide else SHIFTS
+
+
+def name_of(shift: tuple[int, int]) -> str:
+    return f"_down{shift[0]}_right{shift[1]}" if any(shift) else ""
 
 
 def sizes_of(n: Lengths, kind: str) -> tuple[int, ...]:
     """The sizes of the convolution that are tried with a closed form."""
     if n is FAR[0]:
         return (FAR[1],)
+    if n in WIDE_SPARSE:
+        return (3,)
     return (1, 3, 5) if kind == "evolving" and n is not MANY else (3,)
 
 
 def attention() -> Iterator[Case]:
-    for n in [*LENGTHS, *WIDE_LENGTHS, MANY]:
+    for n in [*LENGTHS, *SPARSE, *WIDE_LENGTHS, *WIDE_SPARSE, MANY]:
         widths = (17,) if n is MANY else (17, 32, 64, 80)
         for d in widths if n.wide else (1, 3, 32):
             width = n.heads * d
@@ -139,17 +218,18 @@ def attention() -> Iterator[Case]:
                 pairs = zip(
                     n.split_tokens(q, n.queries), n.split_tokens(k, n.n_k), strict=True
                 )
-                return join_maps([0.5 * a @ b.swapaxes(1, 2) for a, b in pairs])
+                maps = join_maps([0.5 * a @ b.swapaxes(1, 2) for a, b in pairs])
+                return maps * n.cells
 
             def context(p, v, n=n, width=width):
-                pairs = zip(n.split_maps(p), n.split_tokens(v, n.n_k), strict=True)
+                pairs = zip(n.kept_maps(p), n.split_tokens(v, n.n_k), strict=True)
                 return join_tokens([a @ b for a, b in pairs], width)
 
             yield Case(
                 "attention_scores",
                 f"{n}_d{d}",
                 (q_shape, k_shape),
-                lambda q, k, n=n: ops().attention_scores(q, k, n.packing, 0.5),
+                lambda q, k, n=n: ops().attention_scores(q, k, n.on(q), 0.5),
                 scores,
                 wide=n.wide,
                 terms=max(d, n.longest),
@@ -158,7 +238,7 @@ def attention() -> Iterator[Case]:
                 "attention_context",
                 f"{n}_d{d}",
                 ((n.elements,), k_shape),
-                lambda p, v, n=n: ops().attention_context(p, v, n.packing),
+                lambda p, v, n=n: ops().attention_context(p, v, n.on(p)),
                 context,
                 wide=n.wide,
                 terms=max(d, n.longest),
@@ -166,17 +246,15 @@ def attention() -> Iterator[Case]:
 
 
 def softmax() -> Iterator[Case]:
-    for n in [*LENGTHS, *WIDE_LENGTHS, MANY]:
-        rng = np.random.default_rng(n.elements)
-        masks = {"": None, "_masked": (rng.random(sum(n.n_k)) < 0.6).astype(np.uint8)}
-        for name, mask in masks.items():
+    for n in [*LENGTHS, *SPARSE, *WIDE_LENGTHS, *WIDE_SPARSE, MANY]:
+        for name in ("", "_by_argument") if not (n.causal or n.masked) else ("",):
+            mask = dataclasses.replace(n, masked=True).mask if name else None
 
-            def oracle(x, n=n, mask=mask):
-                keys = np.ones(sum(n.n_k)) if mask is None else mask
-                parts = np.split(keys, np.cumsum(n.n_k)[:-1]) if n.n_k else []
-                maps = zip(n.split_maps(x), parts, strict=True)
+            def oracle(x, n=n, name=name):
+                seen = dataclasses.replace(n, masked=n.masked or bool(name)).existing
+                maps = zip(n.split_maps(x), seen, strict=True)
                 return join_maps(
-                    [masked_softmax(0.7 * m, k > 0) if m.size else m for m, k in maps]
+                    [masked_softmax(0.7 * m, e) if m.size else m for m, e in maps]
                 )
 
             yield Case(
@@ -184,7 +262,7 @@ def softmax() -> Iterator[Case]:
                 f"{n}{name}",
                 ((n.elements,),),
                 lambda x, n=n, mask=mask: ops().map_softmax(
-                    x, n.packing, 0.7, as_mask(mask)
+                    x, n.on(x), 0.7, as_mask(mask)
                 ),
                 oracle,
                 wide=n.wide,
@@ -192,15 +270,26 @@ def softmax() -> Iterator[Case]:
             )
 
 
-def convolution(n: Lengths, size: int) -> Case:
+def moved_conv(m, w, b, shift: tuple[int, int]) -> np.ndarray:
+    """The convolution of one sequence's maps, moved down and right."""
+    down, right = shift
+    out = np.zeros_like(m)
+    z = conv_map(m, w, b)
+    out[:, down:, right:] = z[
+        :, : max(0, z.shape[1] - down), : max(0, z.shape[2] - right)
+    ]
+    return out
+
+
+def convolution(n: Lengths, size: int, shift: tuple[int, int] = (0, 0)) -> Case:
     def oracle(x, w, b):
-        return join_maps([conv_map(m, w, b) for m in n.split_maps(x)])
+        return n.cells * join_maps([moved_conv(m, w, b, shift) for m in n.kept_maps(x)])
 
     return Case(
         "map_conv",
-        f"{n}_k{size}",
+        f"{n}_k{size}" + name_of(shift),
         ((n.elements,), (n.heads, n.heads, size, size), (n.heads,)),
-        lambda x, w, b: ops().map_conv(x, w, b, n.packing),
+        lambda x, w, b: ops().map_conv(x, w, b, n.on(x), shift),
         None if n.wide else oracle,  # its loops are Python's
         wide=n.wide,
         terms=max(n.elements // n.heads, n.heads * size * size),
@@ -209,61 +298,83 @@ def convolution(n: Lengths, size: int) -> Case:
 
 
 def convolutions() -> Iterator[Case]:
-    for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL]:
-        for size in (3,) if n is MANY else (1, 3, 5):
+    for n in [*LENGTHS, *SPARSE, *WIDE_LENGTHS, *WIDE_SPARSE, MANY, TALL]:
+        for size in (3,) if n is MANY or n in WIDE_SPARSE else (1, 3, 5):
             yield convolution(n, size)
+    for n in SHIFTED:
+        for shift in shifts_of(n):
+            yield convolution(n, FAR[1] if n is FAR[0] else 3, shift)
     yield convolution(*FAR)
 
 
-def evolve_oracle(n: Lengths, c: tuple[float, ...]):
+def evolve_oracle(n: Lengths, c: tuple[float, ...], shift: tuple[int, int]):
     a, b, p, s, w = c
 
     def oracle(previous, scores, weight=None, bias=None):
         out = []
-        for m, x in zip(n.split_maps(previous), n.split_maps(scores), strict=True):
+        for m, x in zip(n.kept_maps(previous), n.kept_maps(scores), strict=True):
             level = p * m + s * x
             if w:
-                level = level + w * np.maximum(
-                    conv_map(a * m + b * x, weight, bias), 0.0
-                )
+                grown = moved_conv(a * m + b * x, weight, bias, shift)
+                level = level + w * np.maximum(grown, 0.0)
             out.append(level)
-        return join_maps(out)
+        return n.cells * join_maps(out)
 
     return oracle
 
 
 def evolving() -> Iterator[Case]:
     for op in ("evolve", "evolve_composite"):
-        for n in [*LENGTHS, *WIDE_LENGTHS, MANY, TALL, FAR[0]]:
+        for n in [*LENGTHS, *SPARSE, *WIDE_LENGTHS, *WIDE_SPARSE, MANY, TALL, FAR[0]]:
             for kind, c in CLOSED_FORMS.items():
                 if n.wide and kind in ("no_convolution", "residual"):
                     continue
+                if n in WIDE_SPARSE and op == "evolve_composite":
+                    continue  # its ops have these
                 for size in sizes_of(n, kind):
-                    parameters = ((n.heads, n.heads, size, size), (n.heads,))
-                    # Without a convolution there are no parameters; without a and p
-                    # the previous map is left out.
-                    first = () if c[0] == c[2] == 0 else ((n.elements,),)
-                    shapes = (*first, (n.elements,), *(parameters if c[4] else ()))
+                    yield evolving_step(op, n, kind, c, size)
+        for n in SHIFTED:
+            if n.wide and op == "evolve_composite":
+                continue
+            for shift in shifts_of(n):
+                for kind in ("evolving", "no_skip"):
+                    size = FAR[1] if n is FAR[0] else 3
+                    yield evolving_step(op, n, kind, CLOSED_FORMS[kind], size, shift)
 
-                    def call(*args, op=op, c=c, n=n, first=first):
-                        args = args if first else (None, *args)
-                        args = args if c[4] else (*args, None, None)
-                        return getattr(ops(), op)(*args, c, n.packing)
 
-                    def oracle(*args, c=c, n=n, first=first):
-                        args = args if first else (np.zeros(n.elements), *args)
-                        return evolve_oracle(n, c)(*args)
+def evolving_step(op, n: Lengths, kind: str, c, size: int, shift=(0, 0)) -> Case:
+    parameters = ((n.heads, n.heads, size, size), (n.heads,))
+    # Without a convolution there are no parameters; without a and p the previous map
+    # is left out.
+    first = () if c[0] == c[2] == 0 else ((n.elements,),)
+    shapes = (*first, (n.elements,), *(parameters if c[4] else ()))
+    # Sums cell by cell keep the cells that do not exist at 0 if they are.
+    by_cell = (n.causal or n.masked) and op == "evolve_composite"
 
-                    yield Case(
-                        op,
-                        f"{kind}_{n}_k{size}",
-                        shapes,
-                        call,
-                        None if n.wide else oracle,
-                        wide=n.wide,
-                        terms=max(n.elements // n.heads, n.heads * size * size),
-                        cancels=1.0,
-                    )
+    def call(*args):
+        from evolving_attention import _core
+
+        args = list(args if first else (None, *args))
+        args += [] if c[4] else [None, None]
+        if by_cell:
+            keep = _core.Tensor(n.cells, dtype=args[1].dtype, device=args[1].device)
+            args[:2] = [m if m is None else m * keep for m in args[:2]]
+        return getattr(ops(), op)(*args, c, n.on(args[1]), shift)
+
+    def oracle(*args):
+        args = args if first else (np.zeros(n.elements), *args)
+        return evolve_oracle(n, c, shift)(*args)
+
+    return Case(
+        op,
+        f"{kind}_{n}_k{size}" + name_of(shift),
+        shapes,
+        call,
+        None if n.wide else oracle,
+        wide=n.wide,
+        terms=max(n.elements // n.heads, n.heads * size * size),
+        cancels=1.0,
+    )
 
 
 def map_cases() -> list[Case]:

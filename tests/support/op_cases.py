@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from scipy import special
@@ -24,19 +24,6 @@ def ops():
 
 def label(*shapes: tuple[int, ...]) -> str:
     return "_".join("x".join(map(str, s)) or "scalar" for s in shapes)
-
-
-def shifted(call: Callable) -> Callable:
-    """The call with the streams of its random ops shifted, across 32 bits."""
-
-    def under_a_shift(*inputs):
-        from evolving_attention import _core
-
-        number = np.array([2**32 + 9])
-        with _core.RandomShift(_core.Tensor(number, device=inputs[0].device)):
-            return call(*inputs)
-
-    return under_a_shift
 
 
 def arithmetic() -> Iterator[Case]:
@@ -256,13 +243,6 @@ def shapes_and_dropout() -> Iterator[Case]:
             label(shape),
             (shape,),
             lambda x: ops().dropout(x, 0.3, True),
-            wide=wide,
-        )
-        yield Case(
-            "dropout",
-            f"{label(shape)}_shifted",
-            (shape,),
-            shifted(lambda x: ops().dropout(x, 0.3, True)),
             wide=wide,
         )
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from support.cases import Case
-from support.op_cases import SHAPES, WIDE, label, ops, shifted
+from support.op_cases import SHAPES, WIDE, label, ops
 
 
 def _layer_norm(x, w, b, residual=0.0):
@@ -49,16 +49,6 @@ def norms() -> Iterator[Case]:
                 # stored again: a step of the first can become two of the second.
                 roundings=2 if p else 1,
             )
-        yield Case(
-            "dropout_layer_norm",
-            f"{label(shape)}_shifted",
-            (shape, shape, w, w),
-            shifted(lambda x, r, w, b: ops().dropout_layer_norm(x, r, w, b, 1e-3, 0.3)),
-            wide=shape in wide,
-            terms=max(shape),
-            cancels=1.0,
-            roundings=2,
-        )
     for shape in [(4,), *rows, *wide]:
         yield Case(
             "softmax",

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from support.cell_cases import cell_cases
 from support.fused_cases import fused_cases
 from support.map_cases import map_cases
 from support.op_cases import dense_cases
 from support.row_cases import row_cases
 from support.sequence_cases import sequence_cases
 
-CASES = dense_cases() + row_cases() + map_cases() + fused_cases() + sequence_cases()
+CASES = [
+    *dense_cases(),
+    *row_cases(),
+    *map_cases(),
+    *cell_cases(),
+    *fused_cases(),
+    *sequence_cases(),
+]

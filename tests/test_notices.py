@@ -1,0 +1,48 @@
+"""Lines for the reader: once, from the first process, and silenced by the log level."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from evolving_attention.notices import say
+
+
+@pytest.fixture
+def logger():
+    """The package's logger, with its level put back afterwards."""
+    found = logging.getLogger("evolving_attention")
+    level = found.level
+    yield found
+    found.setLevel(level)
+
+
+def test_a_line_is_said_once(caplog):
+    said = set()
+    for text in ("a", "b", "a"):
+        say(text, said)
+    say("a")
+    assert [record.getMessage() for record in caplog.records] == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "speaks"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "2"}, True),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, False),
+        ({"RANK": "1"}, True),  # no launcher, or one that the Trainer will refuse
+    ],
+)
+def test_the_first_process_speaks(caplog, monkeypatch, variables, speaks):
+    addresses = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1234"}
+    for name, value in {**addresses, **variables}.items():
+        monkeypatch.setenv(name, value)
+    say("a")
+    assert len(caplog.records) == speaks
+
+
+def test_log_level_silences(logger, caplog):
+    logger.setLevel("ERROR")
+    say("a")
+    assert caplog.records == []
