@@ -1,7 +1,5 @@
 """A BERT training step on an NVIDIA GPU: ours, PyTorch eager and torch.compile in turn.
 
-Ours comes twice, as it is and as a CUDA graph (the Trainer's cuda_graphs).
-
 All sides start from the same weights, see the same batch and drop out at the same rate;
 before the timing their losses without dropout are compared. PyTorch's vanilla attention
 is scaled_dot_product_attention, its bfloat16 autocast over float32 weights. Every turn
@@ -32,8 +30,7 @@ from benchmarks.gpu_sides import (
 from benchmarks.models import batch_of, flops, our_model, shape_of, weights
 
 NOT_MEASURED = 77
-OURS = ("ours", "ours graph")
-SIDES = (*OURS, "torch eager", "torch.compile")
+SIDES = ("ours", "torch eager", "torch.compile")
 # Of two losses before training, without dropout.
 TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
 
@@ -75,16 +72,15 @@ def build(
     state = weights(our_model(shape, "float32"))
     sides: dict[str, Ours | Torch] = {}
     start: dict[str, float] = {}
+    if "ours" in options.sides:
+        model = our_model(shape, options.dtype)
+        for name, parameter in model.named_parameters():
+            parameter.copy_(state[name])
+        model.to("cuda")
+        start["ours"] = loss_of(model, ids, labels)
+        sides["ours"] = Ours(model, ids, labels)
     for name in options.sides:
-        if name in OURS:
-            model = our_model(shape, options.dtype)
-            for key, parameter in model.named_parameters():
-                parameter.copy_(state[key])
-            model.to("cuda")
-            start[name] = loss_of(model, ids, labels)
-            sides[name] = Ours(model, ids, labels, recorded=name == "ours graph")
-            continue
-        peer = torch_peer(state, shape)
+        peer = None if name == "ours" else torch_peer(state, shape)
         if peer is None:
             continue
         start[name] = torch_loss_of(peer, ids, labels, bf16)
@@ -140,7 +136,6 @@ def measure(
     """Times and peak memory of all sides on one kind and shape."""
     sides, start = build(kind, batch, length, options)
     runs = {name: timed(side, options.steps) for name, side in sides.items()}
-    # The second step of a graph is recorded: a turn or two come before the timing.
     times = harness.interleave(runs, options.rounds, warmup=2)
     result: dict[str, Any] = {n: harness.summarize(s) for n, s in times.items()}
     for name, side in sides.items():
@@ -170,7 +165,7 @@ def show(what: str, result: dict[str, Any]) -> None:
         )
         if limit:
             line += f"  {limit / one['median_s']:.0%} of GEMM"
-        if ours and name not in OURS:
+        if ours and name != "ours":
             line += f"  ours is {one['median_s'] / ours:.2f} x as fast"
         print(line, flush=True)
 

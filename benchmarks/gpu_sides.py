@@ -14,31 +14,19 @@ MAX_NORM = 1.0
 
 
 class Ours:
-    """This package on the GPU, as its Trainer trains: no step is waited for.
+    """This package on the GPU, as its Trainer trains: no step is waited for."""
 
-    ``recorded``: with ``cuda_graphs=True``.
-    """
-
-    def __init__(
-        self, model: Any, ids: np.ndarray, labels: np.ndarray, recorded: bool = False
-    ) -> None:
+    def __init__(self, model: Any, ids: np.ndarray, labels: np.ndarray) -> None:
         import evolving_attention as ea
         from evolving_attention import _core
-        from evolving_attention.training.recorded import RecordedSteps
 
         self.core, self.model = _core, model.train()
         self.inputs = {"input_ids": ids, "labels": labels}
         self.optimizer = ea.optim.AdamW(model.parameters(), lr=2e-5)
         self.log = _core.StepLog()
-        steps = RecordedSteps(model, self.optimizer, self.log, MAX_NORM)
-        self.recorded = steps if recorded else None
 
     def step(self) -> None:
         """Forward, backward, clipping, AdamW."""
-        if self.recorded is not None:
-            self.recorded.run(self.model.prepare(**self.inputs))
-            self.log.keep()
-            return
         loss = self.model(**self.inputs).loss
         self.log.add_loss(loss, 1.0)
         loss.backward()

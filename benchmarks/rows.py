@@ -15,7 +15,7 @@ class Row:
 
     ``ratio`` is how many times faster (or smaller) ours is; None where there is no
     other side. ``share`` is the share of the GEMM limit that ours reaches.
-    ``headline`` rows go into the README, all go into docs/benchmarks.md. ``peer`` names
+    ``headline`` rows are in the figure, all are in docs/benchmarks.md. ``peer`` names
     the other side in the figure; empty where it is no peer but ourselves.
     """
 
@@ -220,28 +220,21 @@ def series(record: Record) -> list[Row]:
     return rows
 
 
-GPU_OURS = {"ours": "", "ours graph": " as a CUDA graph"}
-
-
 def gpu(record: Record) -> list[Row]:
     """The training step on a GPU against PyTorch, time and memory."""
     settings, rows = record["settings"], []
     for kind, result in record["results"].items():
-        timed = {k: v for k, v in result.items() if "median_s" in v}
-        peers = {k: v for k, v in timed.items() if k not in GPU_OURS}
-        for side, how in GPU_OURS.items():
-            if side not in timed:
-                continue
-            what = f"{kind} BERT-{settings['size']} training step on a GPU{how}, "
-            what += _shape(settings)
-            ours = timed[side]
-            shown = {**result, "ours": ours}
-            rows += _against_all(what, {"ours": ours, **peers}, _ms, _share(shown))
-            for peer, one in peers.items():
-                both = (ours["peak_bytes"], one["peak_bytes"])
-                told = [f"{n / 2**30:.2f} GiB" for n in both]
-                ratio = both[1] / both[0]
-                rows.append(Row(f"{what}: memory", *told, ratio, peer=peer))
+        what = f"{kind} BERT-{settings['size']} training step on a GPU, "
+        what += _shape(settings)
+        sides = {k: v for k, v in result.items() if "median_s" in v}
+        if "ours" in sides:
+            rows += _against_all(what, sides, _ms, _share(result))
+            for side, one in sides.items():
+                if side != "ours":
+                    both = (sides["ours"]["peak_bytes"], one["peak_bytes"])
+                    told = [f"{n / 2**30:.2f} GiB" for n in both]
+                    ratio = both[1] / both[0]
+                    rows.append(Row(f"{what}: memory", *told, ratio, peer=side))
     return rows
 
 

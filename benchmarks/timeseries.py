@@ -1,10 +1,11 @@
 """The paper's time-series models against aeon's quick baselines, over seeds.
 
-Runs what ``evolving-attention timeseries reproduce`` runs, in the same way: one JSON
+Runs what benchmarks/timeseries_reproduce.py runs, in the same way: one JSON
 file per run in --output, and what is there is not run again, so that it can be cut
 short and repeated. Then all runs go into one record, and the tables into docs.
 
     python -m benchmarks.timeseries --output out/timeseries --seeds 10 [--minutes 9]
+    python -m benchmarks.timeseries --only-page    # the tables again, from the record
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ BEGIN, END = "<!-- timeseries:begin -->", "<!-- timeseries:end -->"
 
 def collect(folder: Path) -> list[dict[str, Any]]:
     """All runs that are in the folder, by data set, seed and model."""
-    from evolving_attention.cli.timeseries_settings import BASELINES, DATASETS, MODELS
+    from benchmarks.timeseries_settings import BASELINES, DATASETS, MODELS
 
     models, sets = [*MODELS, *BASELINES], [*DATASETS]
     runs = [json.loads(file.read_text("utf-8")) for file in folder.glob("*/*-*.json")]
@@ -40,8 +41,8 @@ def collect(folder: Path) -> list[dict[str, Any]]:
 
 def tables(runs: Sequence[dict[str, Any]]) -> str:
     """Markdown: one table per data set, then the metrics over all of them."""
-    from evolving_attention.cli.timeseries_reproduce import summaries
-    from evolving_attention.cli.timeseries_settings import PUBLISHED
+    from benchmarks.timeseries_reproduce import summaries
+    from benchmarks.timeseries_settings import PUBLISHED
 
     found = summaries(runs)
     parts = []
@@ -99,9 +100,9 @@ def write_page(text: str, page: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    from evolving_attention.cli import timeseries_reproduce as reproduce
+    from benchmarks import timeseries_reproduce as reproduce
+    from benchmarks.timeseries_settings import ReproduceArguments
     from evolving_attention.cli.common import set_up_logging
-    from evolving_attention.cli.timeseries_arguments import ReproduceArguments
 
     parser = spelled.parser(__doc__, "threads", "dry")
     parser.add_argument("--output", type=Path, default=Path("out/timeseries"))
@@ -110,9 +111,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--minutes", type=float, help="begin no run after them")
     parser.add_argument("--only-collect", action="store_true", help="run nothing")
+    parser.add_argument("--only-page", action="store_true", help="read the record")
     parser.add_argument("--result", type=Path, default=RESULT)
     parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args(arguments)
+    if options.only_page:
+        runs = json.loads(options.result.read_text("utf-8"))["runs"]
+        write_page(tables(runs), options.page)
+        return
     harness.set_threads(options.threads)
     set_up_logging()
     if not options.only_collect:

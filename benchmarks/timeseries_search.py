@@ -2,8 +2,9 @@
 
 For each model one option after another is varied, the best value kept: mean accuracy
 over random splits of the training set (70 % to train, 30 % to validate), and of equal
-ones the lower cross-entropy. The test part is not read. Every fit is one JSON file in
---output, so that the search can be cut short and repeated.
+ones the lower cross-entropy. Of the test part only the length of its longest series is
+used, as max_length. Every fit is one JSON file in --output, so that the search can be
+cut short and repeated.
 
     python -m benchmarks.timeseries_search --dataset JapaneseVowels [--minutes 9]
 """
@@ -74,7 +75,7 @@ class Search:
 
     def run(self, model: str) -> dict[str, Any]:
         """The chosen options of a model, and every value that was tried."""
-        from evolving_attention.cli.timeseries_settings import settings_of
+        from benchmarks.timeseries_settings import settings_of
 
         best = {**settings_of(self.dataset, model), "max_length": self.longest}
         tried: list[dict[str, Any]] = []
@@ -137,6 +138,8 @@ class Search:
         began = time.perf_counter()
         estimator = ea.TimeSeriesClassifier(**options, random_state=split)
         estimator.fit([self.X[i] for i in training], self.y[training])
+        if estimator.interrupted_:
+            raise KeyboardInterrupt
         seconds = time.perf_counter() - began
         odds = estimator.predict_proba([self.X[i] for i in held_out])
         truth = numbers[held_out]
@@ -165,7 +168,7 @@ def searches(search: Search, models: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    from evolving_attention.cli.timeseries_settings import MODELS
+    from benchmarks.timeseries_settings import MODELS
 
     parser = spelled.parser(__doc__, "threads", "dry")
     parser.add_argument("--dataset", default="JapaneseVowels")
