@@ -21,7 +21,15 @@ CONTRACT = ["kernels", "tensor", "runtime"]
 BACKENDS = ["kernels/ref", "kernels/cpu", "kernels/cuda"]
 
 # what models wire with; all other arithmetic is for nn
-WIRING = ["arithmetic", "dropout", "gather", "losses", "packing", "shape_ops"]
+WIRING = [
+    "arithmetic",
+    "dropout",
+    "gather",
+    "losses",
+    "packing",
+    "shape_ops",
+    "unpack_maps",
+]
 
 # room -> rooms it may include besides itself; "room/file.h" allows that one header
 MAY_INCLUDE: dict[str, list[str]] = {
@@ -60,6 +68,7 @@ SYSTEM: dict[str, list[str]] = {
     "dlfcn.h": ["runtime", "kernels/cuda"],
     "immintrin.h": ["runtime", "kernels/cpu"],
     "pthread.h": ["runtime"],
+    "signal.h": ["runtime"],
     "sched.h": ["runtime"],
     "sys": ["runtime"],
     "unistd.h": ["runtime"],

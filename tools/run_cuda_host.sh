@@ -14,7 +14,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/build_variant.sh"
 folder=${EA_DEVICES_BUILD:-${TMPDIR:-/tmp}/ea-devices-${UID}}
 if [ $# -eq 0 ]; then
   set -- "$repo/tests/cuda_host" "$repo/tests/cuda" "$repo/tests/kernels/test_agreement.py" \
-    -k "cuda_host or every_kernel or step_log or test_device or test_training or test_ops or test_prepared or test_recorded"
+    -k "cuda_host or every_kernel or step_log or test_device or test_training or test_ops"
 fi
 
 configure "$folder" -DEA_CUDA_HOST_TESTS=ON -DEA_CUDA=AUTO \
