@@ -8,6 +8,7 @@ reason, and the run ends with how many tests each reason cost.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 import zipfile
@@ -45,6 +46,16 @@ def fast_paths_restored() -> Iterator[None]:
     yield
     for name, on in before.items():
         core.set_fast_path(name, on)
+
+
+@pytest.fixture(autouse=True)
+def logger_restored() -> Iterator[None]:
+    """Take back what a command run in this process has set up (cli.common)."""
+    logger = logging.getLogger("evolving_attention")
+    before = logger.level, logger.propagate, list(logger.handlers)
+    yield
+    logger.setLevel(before[0])
+    logger.propagate, logger.handlers[:] = before[1:]
 
 
 @pytest.fixture(scope="session")
