@@ -134,6 +134,29 @@ def labels_for(model: Any, batch: Batch, seed: int = 0) -> np.ndarray | None:
     return np.where(rng.random(len(labels)) < 0.5, labels, -100)
 
 
+def architecture(name: str) -> str:
+    """The model_type of a class of ``MODELS``."""
+    return MODELS[name].config_class.model_type
+
+
+def batch_for(
+    name: str, lengths: tuple[int, ...] = (5, 9, 1, 6), seed: int = 0
+) -> Batch:
+    """A batch for the class ``name``."""
+    return draw(lengths, architecture(name), seed)
+
+
+def inputs_for(model: Any, batch: Batch) -> dict[str, Any]:
+    """Packed inputs with the labels that the head takes."""
+    inputs: dict[str, Any] = batch.packed()
+    labels = labels_for(model, batch)
+    if labels is not None:
+        inputs["labels"] = labels
+    if model.head == "pretraining":
+        inputs["next_sentence_label"] = np.arange(len(batch.ids)) % 2
+    return inputs
+
+
 def pad_labels(labels: np.ndarray, valid: np.ndarray) -> np.ndarray:
     """Packed token labels in [B, T], -100 outside."""
     out = np.full(valid.shape, -100)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from helpers_models import (
     MODELS,
+    NO_DROPOUT,
     PAD,
     SIZES,
+    architecture,
     arrays_of,
     assert_same_bits,
-    draw,
-    labels_for,
+    batch_for,
+    inputs_for,
     pad_labels,
     run,
     tiny,
@@ -24,25 +26,6 @@ LAYERS, HEADS, WIDTH = 3, 3, 24
 every_model = pytest.mark.parametrize("name", MODELS)
 BASES = {"bert": "BertModel", "roberta": "RobertaModel"}
 HEADED = [name for name, cls in MODELS.items() if cls.head != "base"]
-
-
-def architecture(name):
-    return MODELS[name].config_class.model_type
-
-
-def batch_for(name, lengths=(5, 9, 1, 6), seed=0):
-    return draw(lengths, architecture(name), seed)
-
-
-def inputs_for(model, batch):
-    """Packed inputs with the labels that the head takes."""
-    inputs = batch.packed()
-    labels = labels_for(model, batch)
-    if labels is not None:
-        inputs["labels"] = labels
-    if model.head == "pretraining":
-        inputs["next_sentence_label"] = np.arange(len(batch.ids)) % 2
-    return inputs
 
 
 def test_every_architecture_has_its_classes():
@@ -298,3 +281,24 @@ def test_the_auto_classes_choose_by_config(name, tmp_path):
 def test_padding_ids_are_what_the_architectures_say():
     for each, base in BASES.items():
         assert MODELS[base].config_class.defaults["pad_token_id"] == PAD[each]
+
+
+@every_model
+def test_pre_norm_layers_keep_the_contract(name):
+    """Packed as padded, recomputed as kept: the same bits."""
+    model = tiny(name, EVOLVING, norm_first=True, **NO_DROPOUT)
+    inputs = inputs_for(model, batch_for(name))
+
+    outputs, slopes = run(model, **inputs)
+    model.gradient_checkpointing_enable()
+    again, again_slopes = run(model, **inputs)
+    assert_same_bits({**again, **again_slopes}, {**outputs, **slopes})
+    model.eval()
+    batch = batch_for(name)
+    padded = np.asarray(
+        model(**batch.padded(3), output_hidden_states=True).hidden_states[-1]
+    )
+    packed = np.asarray(
+        model(**batch.packed(), output_hidden_states=True).hidden_states[-1]
+    )
+    np.testing.assert_array_equal(padded[batch.valid(3)], packed)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from evolving_attention import errors
 from evolving_attention.errors import *  # noqa: F403
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public name: the module that has it. Imported at first use, so that
 # "import evolving_attention" stays quick.

@@ -16,13 +16,6 @@ namespace {
 
 using Release = py::call_guard<py::gil_scoped_release>;
 
-// Draws the initial values of the named parameters, in the module's order.
-void initialize_parameters(Module& module, const std::set<std::string>& names) {
-  for (const Module::Parameter& p : module.parameters()) {
-    if (names.count(p.name) > 0) initialize(p.var.data(), p.init);
-  }
-}
-
 py::list named_parameters(const Module& module) {
   py::list all;
   for (const Module::Parameter& p : module.parameters()) {
@@ -71,10 +64,12 @@ void bind_modules(py::module_& m) {
            "Names of the parameters that the slots of attention add to the "
            "plain "
            "model: a checkpoint of that lacks them.")
-      .def("allocate", &Module::allocate, Release(),
-           "Gives memory to parameters and buffers that have none yet.")
-      .def("initialize", &initialize_parameters, py::arg("names"), Release(),
-           "Draws initial values for the named parameters.")
+      .def(
+          "allocate", [](Module& self) { self.allocate(); }, Release(),
+          "Gives memory to parameters and buffers that have none yet.")
+      .def("initialize", &Module::initialize, py::arg("names"), Release(),
+           "Draws initial values for the named parameters, each from a stream "
+           "of its own name.")
       .def("train", &Module::train, py::arg("mode") = true)
       .def(
           "to",

@@ -116,7 +116,7 @@ py::dict forward(Model& model, const py::dict& given, double label_smoothing,
   ModelOutput out;
   {
     const py::gil_scoped_release release;
-    out = model.forward(inputs);
+    out = model(inputs);
   }
   return results_of(out);
 }

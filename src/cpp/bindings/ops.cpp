@@ -71,9 +71,13 @@ void bind_pointwise(py::module_& m) {
       },
       py::arg("x"), py::arg("slope") = 0.01, Release(),
       "x where x > 0, else slope x");
-  m.def("dropout", &dropout, py::arg("x"), py::arg("p"),
-        py::arg("training") = true, Release(),
-        "zeroes elements with probability p, scales the rest by 1 / (1 - p)");
+  m.def(
+      "dropout",
+      [](const Var& x, double p, bool training) {
+        return dropout(x, dropout_rate(p, training));
+      },
+      py::arg("x"), py::arg("p"), py::arg("training") = true, Release(),
+      "zeroes elements with probability p, scales the rest by 1 / (1 - p)");
 }
 
 void bind_shape(py::module_& m) {
@@ -136,10 +140,16 @@ void bind_layers(py::module_& m) {
       py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("eps") = 1e-12,
       py::arg("residual") = py::none(), Release(),
       "layer norm of x (+ residual) over the last axis");
-  m.def("dropout_layer_norm", &dropout_layer_norm, py::arg("x"),
-        py::arg("residual"), py::arg("weight"), py::arg("bias"),
-        py::arg("eps") = 1e-12, py::arg("p") = 0.1, py::arg("training") = true,
-        Release(), "layer norm of dropout(x) + residual over the last axis");
+  m.def(
+      "dropout_layer_norm",
+      [](const Var& x, const Var& residual, const Var& weight, const Var& bias,
+         double eps, double p, bool training) {
+        return dropout_layer_norm(x, residual, weight, bias, eps,
+                                  dropout_rate(p, training));
+      },
+      py::arg("x"), py::arg("residual"), py::arg("weight"), py::arg("bias"),
+      py::arg("eps") = 1e-12, py::arg("p") = 0.1, py::arg("training") = true,
+      Release(), "layer norm of dropout(x) + residual over the last axis");
   m.def("softmax", &softmax, py::arg("x"), Release(),
         "softmax over the last axis");
   m.def(
@@ -232,7 +242,7 @@ void bind_fused_attention(py::module_& m) {
             {{c[0], c[1], c[2], c[3], c[4]},
              scale,
              softmax_scale,
-             dropout,
+             {dropout},
              carry,
              {shift[0], shift[1]},
              or_none(score_bias)});

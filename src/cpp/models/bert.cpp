@@ -1,7 +1,6 @@
 // BERT (Devlin et al., 2019) with its tasks; names are Hugging Face's.
 #include "models/heads.h"
 #include "ops/arithmetic.h"
-#include "ops/dropout.h"
 #include "ops/losses.h"
 #include "runtime/check.h"
 
@@ -17,17 +16,18 @@ class BertForSequenceClassification final : public Model {
       : sizes_(config.options),
         encoder_(sizes_, config, true, kByColumn),
         classifier_(sizes_.hidden, sizes_.num_labels, config.dtype,
-                    sizes_.init_std) {
+                    sizes_.init_std),
+        dropout_(sizes_.classifier_dropout) {
     add_child("bert", encoder_);
     add_child("classifier", classifier_);
+    add_child("dropout", dropout_);
   }
 
   ModelOutput forward(const Inputs& given) override {
     const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
-    out.logits = classifier_(
-        dropout(encoded.pooled, sizes_.classifier_dropout, training()));
+    out.logits = classifier_(dropout_(encoded.pooled));
     if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
     return out;
   }
@@ -36,6 +36,7 @@ class BertForSequenceClassification final : public Model {
   BertSizes sizes_;
   BertEncoder encoder_;
   Linear classifier_;
+  Dropout dropout_;
 };
 
 void check_next_sentence(const Tensor& labels, std::int64_t rows) {

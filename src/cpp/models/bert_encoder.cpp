@@ -2,7 +2,6 @@
 #include "models/bert_encoder.h"
 
 #include "ops/arithmetic.h"
-#include "ops/dropout.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -24,6 +23,7 @@ EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
   config.activation = s.activation;
   config.hidden_dropout = s.hidden_dropout;
   config.layer_norm_eps = s.eps;
+  config.norm_first = s.norm_first;
   return config;
 }
 
@@ -53,7 +53,8 @@ BertSizes::BertSizes(const Options& o)
       eps(o.number("layer_norm_eps", 1e-12)),
       init_std(o.number("initializer_range", 0.02)),
       activation(parse_activation(o.text("hidden_act", "gelu"))),
-      pad_token_id(o.integer("pad_token_id", 0)) {
+      pad_token_id(o.integer("pad_token_id", 0)),
+      norm_first(o.flag("norm_first", false)) {
   EA_CHECK_AS(ConfigError, hidden % heads == 0, "config",
               "hidden_size {} is not a multiple of num_attention_heads {}",
               hidden, heads);
@@ -72,13 +73,14 @@ BertEmbeddings::BertEmbeddings(const BertSizes& s, DType dtype,
   add_child("position_embeddings", position_);
   add_child("token_type_embeddings", type_);
   add_child("LayerNorm", norm_);
+  add_child("dropout", dropout_);
 }
 
 Var BertEmbeddings::forward(const PackedText& text) {
   const Var words = word_(text.input_ids, "input_ids");
   const Var types = type_(text.token_type_ids, "token_type_ids");
   const Var places = position_(text.position_ids, "position_ids");
-  return dropout(norm_(add(words, types), places), dropout_, training());
+  return dropout_(norm_(add(words, types), places));
 }
 
 BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
@@ -89,6 +91,10 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
       stack_(static_cast<int>(sizes.layers), layer_maker(sizes, config)) {
   add_child("embeddings", embeddings_);
   add_child("encoder", stack_);
+  if (sizes.norm_first) {
+    norm_ = std::make_unique<LayerNorm>(sizes.hidden, sizes.eps, config.dtype);
+    add_child("LayerNorm", *norm_);
+  }
   if (pooler) {
     pooler_ = std::make_unique<Linear>(sizes.hidden, sizes.hidden, config.dtype,
                                        sizes.init_std);
@@ -106,9 +112,9 @@ EncodedText BertEncoder::forward(const TextInputs& inputs, Reads reads) {
             "type_vocab_size");
   check_ids(out.text, "position_ids", out.text.position_ids, sizes_.positions,
             "max_position_embeddings");
-  out.stack = stack_.forward(embeddings_.forward(out.text), out.text.packing,
-                             inputs.wanted,
-                             first_only ? out.text.first_rows : Tensor());
+  out.stack = stack_.forward(
+      embeddings_.forward(out.text), out.text.packing, inputs.wanted,
+      first_only ? out.text.first_rows : Tensor(), norm_.get());
   if (pooler_) {
     const Var first = first_only
                           ? out.stack.last

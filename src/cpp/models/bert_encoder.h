@@ -19,6 +19,7 @@ struct BertSizes {
   double hidden_dropout, attention_dropout, classifier_dropout, eps, init_std;
   Activation activation;
   std::int64_t pad_token_id;
+  bool norm_first;
 };
 
 class BertEmbeddings : public Module {
@@ -32,7 +33,7 @@ class BertEmbeddings : public Module {
  private:
   Embedding word_, position_, type_;
   LayerNorm norm_;
-  double dropout_;
+  Dropout dropout_;
 };
 
 // What a task reads of the last layer.
@@ -44,7 +45,8 @@ struct EncodedText {
   Var pooled;         // undefined without a pooler
 };
 
-// Devlin et al., 2019. With `padding_id` >= 0, RoBERTa's positions.
+// Devlin et al., 2019. With `padding_id` >= 0, RoBERTa's positions; with
+// `norm_first`, layers and names of Hugging Face's RoBERTa-PreLayerNorm.
 class BertEncoder : public Module {
  public:
   BertEncoder(const BertSizes& sizes, const ModelConfig& config, bool pooler,
@@ -58,6 +60,7 @@ class BertEncoder : public Module {
   PositionRule rule_;
   BertEmbeddings embeddings_;
   Stack stack_;
+  std::unique_ptr<LayerNorm> norm_;  // behind pre-norm layers
   std::unique_ptr<Linear> pooler_;
 };
 

@@ -28,6 +28,12 @@ ModelOutput common_output(const StackOutput& stack, const PackedRows& rows) {
   return out;
 }
 
+ModelOutput Model::operator()(const Inputs& inputs) {
+  if (!training()) return forward(inputs);
+  PassStreams pass;
+  return forward(inputs);
+}
+
 RegisterModel::RegisterModel(const std::string& name,
                              Architecture architecture) {
   architectures()[name] = std::move(architecture);

@@ -32,6 +32,8 @@ class Model : public Module {
   // `inputs`: some of those that the architecture declares. Throws ShapeError,
   // DTypeError or InputError that names the input, the place and the limit.
   virtual ModelOutput forward(const Inputs& inputs) = 0;
+  // The same; in training as one pass of random streams (PassStreams).
+  ModelOutput operator()(const Inputs& inputs);
   const Architecture& architecture() const { return *architecture_; }
 
  private:

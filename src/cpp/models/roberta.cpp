@@ -1,7 +1,6 @@
 // RoBERTa (Liu et al., 2019): BERT's body, positions from padding_id + 1, no
 // next-sentence task, and heads of its own.
 #include "models/heads.h"
-#include "ops/dropout.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -15,20 +14,23 @@ class RobertaForSequenceClassification final : public Model {
         encoder_(sizes_, config, false, sizes_.pad_token_id),
         dense_(sizes_.hidden, sizes_.hidden, config.dtype, sizes_.init_std),
         out_proj_(sizes_.hidden, sizes_.num_labels, config.dtype,
-                  sizes_.init_std) {
+                  sizes_.init_std),
+        dense_dropout_(sizes_.classifier_dropout),
+        out_dropout_(sizes_.classifier_dropout) {
     add_child("roberta", encoder_);
     add_child("classifier.dense", dense_);
     add_child("classifier.out_proj", out_proj_);
+    add_child("classifier.dense.dropout", dense_dropout_);
+    add_child("classifier.out_proj.dropout", out_dropout_);
   }
 
   ModelOutput forward(const Inputs& given) override {
     const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
-    const double p = sizes_.classifier_dropout;
-    const Var h = activation(dense_(dropout(encoded.stack.last, p, training())),
+    const Var h = activation(dense_(dense_dropout_(encoded.stack.last)),
                              Activation::tanh);
-    out.logits = out_proj_(dropout(h, p, training()));
+    out.logits = out_proj_(out_dropout_(h));
     if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
     return out;
   }
@@ -37,6 +39,7 @@ class RobertaForSequenceClassification final : public Model {
   BertSizes sizes_;
   BertEncoder encoder_;
   Linear dense_, out_proj_;
+  Dropout dense_dropout_, out_dropout_;
 };
 
 class RobertaForMaskedLM final : public Model {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "ops/arithmetic.h"
-#include "ops/dropout.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -142,9 +141,9 @@ SeriesSizes::SeriesSizes(const Options& o)
 
 SeriesEmbedding::SeriesEmbedding(const SeriesSizes& s, DType dtype)
     : scale_(std::sqrt(static_cast<double>(s.hidden))),
-      dropout_(s.hidden_dropout),
-      projection_(s.channels, s.hidden, dtype,
-                  AffineInit::uniform(s.channels)) {
+      projection_(s.channels, s.hidden, dtype, AffineInit::uniform(s.channels)),
+      dropout_(s.hidden_dropout) {
+  add_child("dropout", dropout_);
   add_child("projection", projection_);
   if (s.learned_positions) {
     positions_ = std::make_unique<Embedding>(s.max_length, s.hidden, dtype,
@@ -156,7 +155,7 @@ SeriesEmbedding::SeriesEmbedding(const SeriesSizes& s, DType dtype)
 Var SeriesEmbedding::forward(const PackedSeries& series) const {
   Var x = scale(projection_(series.values), scale_);
   if (positions_) x = add(x, (*positions_)(series.positions, "positions"));
-  return dropout(x, dropout_, training());
+  return dropout_(x);
 }
 
 SeriesEncoder::SeriesEncoder(const SeriesSizes& sizes,

@@ -26,9 +26,10 @@ class SeriesEmbedding : public Module {
   Device device() const { return projection_.device(); }
 
  private:
-  double scale_, dropout_;
+  double scale_;
   Linear projection_;
   std::unique_ptr<Embedding> positions_;
+  Dropout dropout_;
 };
 
 struct EncodedSeries {

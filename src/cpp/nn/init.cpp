@@ -6,7 +6,6 @@
 
 #include "runtime/check.h"
 #include "runtime/philox.h"
-#include "runtime/random.h"
 #include "runtime/threads.h"
 
 namespace ea {
@@ -74,20 +73,20 @@ void fill_row_norms(const Tensor& of, const Tensor& t) {
   });
 }
 
-void set_values(const Tensor& t, const Init& init) {
+void set_values(const Tensor& t, const Init& init, StreamSite site) {
   switch (init.kind) {
     case Init::Kind::zeros:
       return fill(t, [](std::int64_t) { return 0.0; });
     case Init::Kind::ones:
       return fill(t, [](std::int64_t) { return 1.0; });
     case Init::Kind::normal: {
-      const RandomState s = next_random_stream();
+      const RandomState s = next_random_stream(site);
       return fill(t, [&](std::int64_t i) {
         return init.scale * normal(s, static_cast<std::uint64_t>(i));
       });
     }
     case Init::Kind::truncated_fan_in: {
-      const RandomState s = next_random_stream();
+      const RandomState s = next_random_stream(site);
       const double fan_in =
           static_cast<double>(t.numel()) / static_cast<double>(t.dim(0));
       const double deviation = std::sqrt(1.0 / fan_in) / kTruncation;
@@ -96,7 +95,7 @@ void set_values(const Tensor& t, const Init& init) {
       });
     }
     case Init::Kind::uniform: {
-      const RandomState s = next_random_stream();
+      const RandomState s = next_random_stream(site);
       return fill(t, [&](std::int64_t i) {
         const Philox4 bits =
             philox(s.seed, s.offset, static_cast<std::uint64_t>(i));
@@ -114,10 +113,10 @@ void set_values(const Tensor& t, const Init& init) {
 
 }  // namespace
 
-void initialize(const Tensor& t, const Init& init) {
+void initialize(const Tensor& t, const Init& init, StreamSite site) {
   // Drawn on the CPU, so that every device starts with the same bits.
   const Tensor here = t.device().is_cpu() ? t : empty(t.shape(), t.dtype());
-  set_values(here, init);
+  set_values(here, init, site);
   if (!t.device().is_cpu()) copy_into(here, t);
   t.storage()->note_write();
 }

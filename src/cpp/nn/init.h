@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/var.h"
+#include "runtime/random.h"
 
 namespace ea {
 
@@ -31,7 +32,7 @@ struct Init {
   static Init ones() { return {Kind::ones}; }
 };
 
-// Fills a tensor; random kinds draw one stream of the process's generator.
-void initialize(const Tensor& t, const Init& init);
+// Fills a tensor; random kinds draw the stream of `site`.
+void initialize(const Tensor& t, const Init& init, StreamSite site);
 
 }  // namespace ea

@@ -6,6 +6,7 @@
 #include "nn/module.h"
 #include "ops/batch_norm.h"
 #include "ops/conv1d.h"
+#include "ops/dropout.h"
 #include "ops/feed_forward.h"
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
@@ -72,6 +73,17 @@ class WeightNormConv1d : public Module {
   bool causal_;
 };
 
+// Drops in training alone; its name in the tree names its random stream.
+class Dropout : public Module {
+ public:
+  explicit Dropout(double p) : p_(p) {}
+  Var operator()(const Var& x) const { return dropout(x, at()); }
+  DropoutSite at() const { return {training() ? p_ : 0.0, site()}; }
+
+ private:
+  double p_;
+};
+
 class LayerNorm : public Module {
  public:
   LayerNorm(std::int64_t width, double eps, DType dtype)
@@ -82,8 +94,9 @@ class LayerNorm : public Module {
     return layer_norm(x, weight_, bias_, eps_, residual);
   }
   // Of dropout(x) + residual.
-  Var operator()(const Var& x, const Var& residual, double p) const {
-    return dropout_layer_norm(x, residual, weight_, bias_, eps_, p, training());
+  Var operator()(const Dropout& dropout, const Var& x,
+                 const Var& residual) const {
+    return dropout_layer_norm(x, residual, weight_, bias_, eps_, dropout.at());
   }
 
  private:

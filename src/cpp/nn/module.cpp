@@ -75,7 +75,8 @@ void Module::set_recompute(bool recompute) {
   for (const auto& [name, child] : children_) child->set_recompute(recompute);
 }
 
-void Module::allocate() {
+void Module::allocate(const std::string& prefix) {
+  site_ = stream_site(prefix);
   for (const Parameter& p : own_) {
     Tensor& data = p.var.impl()->data;
     if (data.storage() == nullptr) data = zeros(data.shape(), data.dtype());
@@ -84,9 +85,19 @@ void Module::allocate() {
     Tensor& data = b.var.impl()->data;
     if (data.storage() != nullptr) continue;
     data = empty(data.shape(), data.dtype());
-    initialize(data, b.init);
+    ea::initialize(data, b.init, 0);  // draws nothing
   }
-  for (const auto& [name, child] : children_) child->allocate();
+  for (const auto& [name, child] : children_) {
+    child->allocate(name.empty() ? prefix : prefix + name + ".");
+  }
+}
+
+void Module::initialize(const std::set<std::string>& names) {
+  PassStreams pass;
+  for (const Parameter& p : parameters()) {
+    if (names.count(p.name) == 0) continue;
+    ea::initialize(p.var.data(), p.init, stream_site(p.name));
+  }
 }
 
 void Module::mark_addition() {

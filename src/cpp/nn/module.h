@@ -1,6 +1,7 @@
 // A tree of named parameters and buffers.
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,8 +41,11 @@ class Module {
   std::vector<Parameter> parameters(const std::string& prefix = "") const;
   std::vector<Buffer> buffers(const std::string& prefix = "") const;
   // Gives memory to the parameters (zeros) and buffers (their initial values)
-  // that have none yet.
-  void allocate();
+  // that have none yet, and every module the name of its random streams.
+  void allocate(const std::string& prefix = "");
+  // Draws the initial values of the named parameters, each from a stream of its
+  // own name. Takes one number from the generator, whatever the names.
+  void initialize(const std::set<std::string>& names);
   // Says that the parameters below this module are what a variant adds to a
   // model, so that a checkpoint of the plain model may lack them.
   void mark_addition();
@@ -56,6 +60,8 @@ class Module {
   bool recomputes() const { return recompute_; }
 
  protected:
+  // Where this module draws: set by allocate() of the root.
+  StreamSite site() const { return site_; }
   // Declares a parameter; its values are set by initialize() or loading.
   Var add_parameter(const std::string& name, const Shape& shape, DType dtype,
                     const Init& init);
@@ -69,6 +75,7 @@ class Module {
   std::vector<Parameter> own_;
   std::vector<Buffer> own_buffers_;
   std::vector<std::pair<std::string, Module*>> children_;
+  StreamSite site_ = 0;
   bool training_ = true;
   bool recompute_ = false;
 };

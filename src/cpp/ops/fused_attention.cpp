@@ -6,7 +6,6 @@
 #include "kernels/registry.h"
 #include "ops/map_conv.h"
 #include "runtime/check.h"
-#include "runtime/random.h"
 
 namespace ea {
 
@@ -132,15 +131,16 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   const Var& added = settings.score_bias;
   check_map("score bias", added, q, packing);
   const MapShift shift = checked_shift(kName, settings.shift, packing);
-  EA_CHECK_AS(ConfigError, settings.dropout >= 0.0 && settings.dropout < 1.0,
-              kName, "dropout {} is outside [0, 1)", settings.dropout);
+  const double p = settings.dropout.p;
+  EA_CHECK_AS(ConfigError, p >= 0.0 && p < 1.0, kName,
+              "dropout {} is outside [0, 1)", p);
   const Var m = c.a != 0.0 || c.p != 0.0 ? previous : Var();
   const Var w = c.w != 0.0 ? weight : Var(), b = c.w != 0.0 ? bias : Var();
   const Tensor tm = flat_of(m), ts = flat_of(added);
   const Tensor tw = w.defined() ? contiguous(w.data()) : Tensor();
   const Tensor tb = b.defined() ? contiguous(b.data()) : Tensor();
   const RandomState stream =
-      settings.dropout > 0.0 ? next_random_stream() : RandomState();
+      p > 0.0 ? next_random_stream(settings.dropout.site) : RandomState();
   const FusedAttention in{tq,
                           tk,
                           tv,
@@ -150,7 +150,7 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
                           c,
                           settings.scale,
                           settings.softmax_scale,
-                          settings.dropout,
+                          p,
                           stream.seed,
                           stream.offset,
                           packing->layout(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/var.h"
+#include "ops/dropout.h"
 #include "ops/evolve.h"
 #include "ops/packing.h"
 
@@ -16,7 +17,7 @@ struct FusedAttentionSettings {
   EvolveCoefficients c;
   double scale = 1.0;          // of the scores
   double softmax_scale = 1.0;  // the softmax takes softmax_scale L
-  double dropout = 0.0;        // of the probabilities; 0 outside training
+  DropoutSite dropout = {};    // of the probabilities
   bool carry = true;           // whether L is an output
   MapShift shift = {};         // of the convolution
   Var score_bias = {};         // flat maps added to the scores, or undefined

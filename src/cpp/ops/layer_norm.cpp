@@ -4,10 +4,8 @@
 #include "autograd/node.h"
 #include "kernels/layer_norm.h"
 #include "kernels/registry.h"
-#include "ops/dropout.h"
 #include "runtime/check.h"
 #include "runtime/fast_paths.h"
-#include "runtime/random.h"
 
 namespace ea {
 
@@ -82,14 +80,15 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
 }
 
 Var dropout_layer_norm(const Var& x, const Var& residual, const Var& weight,
-                       const Var& bias, double eps, double p, bool training) {
+                       const Var& bias, double eps, DropoutSite at) {
   EA_CHECK(residual.defined(), "layer_norm", "dropout needs a residual");
-  const bool drops = training && p != 0.0;
-  if (!drops || p < 0.0 || p >= 1.0 || !enabled(FastPath::fused_norm)) {
-    return layer_norm(dropout(x, p, training), weight, bias, eps, residual);
+  const bool fuses = at.p > 0.0 && at.p < 1.0 && enabled(FastPath::fused_norm);
+  if (!fuses) {
+    return layer_norm(dropout(x, at), weight, bias, eps, residual);
   }
   check_arguments(x, weight, bias, residual);
-  return norm(x, weight, bias, eps, residual, p, next_random_stream());
+  return norm(x, weight, bias, eps, residual, at.p,
+              next_random_stream(at.site));
 }
 
 }  // namespace ea

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/var.h"
+#include "ops/dropout.h"
 
 namespace ea {
 
@@ -10,10 +11,9 @@ namespace ea {
 Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
                const Var& residual = {});
 
-// The same with s = dropout(x, p, training) + residual, in one kernel: the same
-// bits as with the two ops one after the other, which run where fused_norm is
-// off. Draws one random stream when training and p > 0.
+// The same with s = dropout(x, at) + residual, in one kernel: the same bits as
+// with the two ops one after the other, which run where fused_norm is off.
 Var dropout_layer_norm(const Var& x, const Var& residual, const Var& weight,
-                       const Var& bias, double eps, double p, bool training);
+                       const Var& bias, double eps, DropoutSite at);
 
 }  // namespace ea

@@ -1,12 +1,16 @@
-// The generator's whole state: a seed and how many draws were made.
+// The generator's whole state, and the streams that random ops draw from it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <string_view>
 #include <vector>
 
 namespace ea {
 
+// A stream of random numbers is named by a seed and an offset. The generator
+// itself is the seed and how many draws were made.
 struct RandomState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
@@ -16,9 +20,16 @@ void manual_seed(std::uint64_t seed);  // sets the offset to 0
 RandomState random_state();
 void set_random_state(RandomState state);
 
-// The (seed, stream) of one random op; every call returns a new stream, unless
-// a ReplayStreams lives on this thread.
-RandomState next_random_stream();
+// The place that draws: a hash of the dotted name of a parameter or of a
+// dropout; 0 for an op that has no name. The same on every machine and in every
+// version, since saved runs depend on it.
+using StreamSite = std::uint64_t;
+StreamSite stream_site(std::string_view name);
+
+// The stream of one random op at `site`. Within PassStreams it depends on the
+// pass and the site alone; otherwise every call draws one number from the
+// generator.
+RandomState next_random_stream(StreamSite site = 0);
 
 // What stands between the random ops of this thread and the generator while it
 // lives; the innermost is asked first.
@@ -29,20 +40,34 @@ class StreamScope {
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
 
-  virtual RandomState next() = 0;
+  virtual RandomState next(StreamSite site) = 0;
 
  protected:
-  RandomState from_outside() const;
+  RandomState from_outside(StreamSite site) const;
 
  private:
   StreamScope* outer_;
+};
+
+// One pass through a model, or one drawing of its initial values: takes one
+// number from the generator, and gives every site a stream of its own. So two
+// models that differ in one place share all other streams, pass by pass. A site
+// that draws several times in a pass gets a new stream each time.
+class PassStreams final : public StreamScope {
+ public:
+  PassStreams() : pass_(from_outside(0)) {}
+  RandomState next(StreamSite site) override;
+
+ private:
+  RandomState pass_;
+  std::map<StreamSite, std::uint64_t> visits_;
 };
 
 // Writes down the streams that are drawn.
 class NoteStreams final : public StreamScope {
  public:
   explicit NoteStreams(std::vector<RandomState>& notes) : notes_(notes) {}
-  RandomState next() override;
+  RandomState next(StreamSite site) override;
 
  private:
   std::vector<RandomState>& notes_;
@@ -54,7 +79,7 @@ class ReplayStreams final : public StreamScope {
  public:
   explicit ReplayStreams(const std::vector<RandomState>& streams)
       : streams_(streams) {}
-  RandomState next() override;
+  RandomState next(StreamSite site) override;
   bool finished() const { return at_ == streams_.size(); }
 
  private:

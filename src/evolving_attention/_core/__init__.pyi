@@ -209,7 +209,7 @@ class Module:
         """
     def initialize(self, names: collections.abc.Set[str]) -> None:
         """
-        Draws initial values for the named parameters.
+        Draws initial values for the named parameters, each from a stream of its own name.
         """
     def named_buffers(self) -> list:
         """

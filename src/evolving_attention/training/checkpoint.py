@@ -40,6 +40,8 @@ __all__ = [
 ]
 
 OPTIMIZER = "optimizer.safetensors"
+# How the core draws: a run goes on only in the way it began (docs/numerics.md).
+RANDOM_STREAMS = "by name"
 STATE, ARGUMENTS = "trainer_state.json", "training_args.json"
 # What a run that ended before its first save leaves: nobody's data.
 LOGS = {"log.jsonl", "nonfinite-report.json", "runs"}
@@ -230,6 +232,14 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
             f"{path / STATE}: cannot be read ({error!r}), expected the state of a "
             "Trainer of this package; choose another checkpoint"
         ) from error
+    if facts.get("random_streams") != RANDOM_STREAMS:
+        raise CheckpointError(
+            f"{path}: was saved in the middle of training by evolving-attention 0.1, "
+            "which drew its random streams in sequence, expected streams by name "
+            "(0.2 and later): the run would not go on as it began; resume it with "
+            "evolving-attention 0.1, or load its weights with from_pretrained and "
+            "train afresh"
+        )
     state = TrainerState.from_dict(values, source=str(path / STATE))
     if not (path / OPTIMIZER).is_file():
         raise CheckpointError(
@@ -261,6 +271,7 @@ def _resume_facts(parts: RunParts) -> dict[str, Any]:
         "schedule": parts.schedule.state_dict(),
         "optimizer_step": int(parts.optimizer.state_dict()["step"]),
         "random": runtime.get_random_state(),
+        "random_streams": RANDOM_STREAMS,
         "fingerprint": parts.fingerprint,
     }
 

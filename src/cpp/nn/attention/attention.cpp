@@ -2,7 +2,6 @@
 #include "nn/attention/attention.h"
 
 #include "ops/arithmetic.h"
-#include "ops/dropout.h"
 #include "ops/fused_attention.h"
 #include "ops/softmax.h"
 #include "runtime/check.h"
@@ -25,10 +24,12 @@ Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
       key_(config.memory_size, config.key_size(), config.dtype, config.init),
       value_(config.memory_size, config.value_size(), config.dtype,
              config.init),
-      slots_(make_slots(spec, site_of(config))) {
+      slots_(make_slots(spec, site_of(config))),
+      dropout_(config.dropout) {
   add_child("query", query_);
   add_child("key", key_);
   add_child("value", value_);
+  add_child("dropout", dropout_);
   for (Module* slot : {static_cast<Module*>(slots_.score.get()),
                        static_cast<Module*>(slots_.scope.get()),
                        static_cast<Module*>(slots_.bias.get()),
@@ -69,7 +70,7 @@ AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,
   const Evolved evolved = slots_.evolve->step(scores, before, context);
   const Var probabilities =
       slots_.scope->normalise(evolved.logits, evolved.scale, context);
-  const Var kept = dropout(probabilities, config_.dropout, training());
+  const Var kept = dropout_(probabilities);
   Var mixed = slots_.scope->mix(kept, value_(memory.rows), context);
   if (slots_.bias) mixed = slots_.bias->mix(mixed, kept, context);
   return {mixed, {evolved.carry, context.maps}, probabilities};
@@ -89,7 +90,7 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
       q, k, v, c.a != 0.0 || c.p != 0.0 ? previous : Var(),
       c.w != 0.0 ? form.weight : Var(), c.w != 0.0 ? form.bias : Var(),
       context.maps,
-      {c, scale, form.softmax_scale, training() ? config_.dropout : 0.0,
+      {c, scale, form.softmax_scale, dropout_.at(),
        wanted.carry || wanted.probabilities,
        /*shift=*/{}, slots_.bias ? slots_.bias->map(q, context) : Var()});
   Var probabilities;  // asking for them changes no other bit

@@ -64,6 +64,7 @@ class Attention : public Module {
   AttentionConfig config_;
   Linear query_, key_, value_;
   Slots slots_;
+  Dropout dropout_;
 };
 
 }  // namespace ea

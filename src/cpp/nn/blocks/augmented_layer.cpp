@@ -2,7 +2,6 @@
 #include "nn/blocks/augmented_layer.h"
 
 #include "ops/arithmetic.h"
-#include "ops/dropout.h"
 #include "ops/shape_ops.h"
 #include "runtime/check.h"
 
@@ -33,7 +32,8 @@ AugmentedLayer::AugmentedLayer(const AugmentedLayerConfig& config,
                     AffineInit::uniform(config.attention.query_size)),
       output_(config.intermediate_size, config.attention.query_size,
               config.attention.dtype,
-              AffineInit::uniform(config.intermediate_size)) {
+              AffineInit::uniform(config.intermediate_size)),
+      dropout_(config.hidden_dropout) {
   const AttentionConfig& a = config.attention;
   if (a.value_size() > 0) {
     attention_ = std::make_unique<Attention>(a, spec);
@@ -55,6 +55,7 @@ AugmentedLayer::AugmentedLayer(const AugmentedLayerConfig& config,
   add_child("norm", norm_);
   add_child("intermediate.dense", intermediate_);
   add_child("output.dense", output_);
+  add_child("output.dropout", dropout_);
   if (config.ends_block) {
     block_norm_ =
         std::make_unique<StepNorm>(a.query_size, config.layer_norm, a.dtype);
@@ -63,9 +64,10 @@ AugmentedLayer::AugmentedLayer(const AugmentedLayerConfig& config,
 }
 
 Var AugmentedLayer::feed_forward(const Var& x) const {
-  const double p = training() ? config_.hidden_dropout : 0.0;
-  if (p == 0.0) return intermediate_(x, config_.activation, output_);
-  return output_(dropout(intermediate_(x, config_.activation), p, true));
+  if (dropout_.at().p == 0.0) {
+    return intermediate_(x, config_.activation, output_);
+  }
+  return output_(dropout_(intermediate_(x, config_.activation)));
 }
 
 LayerOutput AugmentedLayer::forward(const LayerState& state,

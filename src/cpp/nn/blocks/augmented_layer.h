@@ -64,6 +64,7 @@ class AugmentedLayer final : public Layer {
   std::unique_ptr<WeightNormConv1d> convolution_;
   StepNorm norm_;
   Linear intermediate_, output_;
+  Dropout dropout_;
   std::unique_ptr<StepNorm> block_norm_;
 };
 

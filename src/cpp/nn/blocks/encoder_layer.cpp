@@ -2,7 +2,6 @@
 #include "nn/blocks/encoder_layer.h"
 
 #include "ops/arithmetic.h"
-#include "ops/dropout.h"
 
 namespace ea {
 
@@ -20,7 +19,9 @@ EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
       output_(config.intermediate_size, config.attention.query_size,
               config.attention.dtype, config.attention.init),
       output_norm_(config.attention.query_size, config.layer_norm_eps,
-                   config.attention.dtype) {
+                   config.attention.dtype),
+      attention_dropout_(config.hidden_dropout),
+      output_dropout_(config.hidden_dropout) {
   const bool first = config.norm_first;
   add_child("attention.self", attention_);
   add_child("attention.output.dense", attention_dense_);
@@ -30,6 +31,8 @@ EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
   add_child("output.dense", output_);
   add_child(first ? "intermediate.LayerNorm" : "output.LayerNorm",
             output_norm_);
+  add_child("attention.output.dropout", attention_dropout_);
+  add_child("output.dropout", output_dropout_);
 }
 
 Var EncoderLayer::feed_forward(const Var& h) const {
@@ -48,15 +51,15 @@ LayerOutput EncoderLayer::forward(const LayerState& state,
   const auto read = [&](const Var& all) {
     return rows.defined() ? gather_rows(all, rows) : all;
   };
-  const double p = config_.hidden_dropout;
   const Var projected = attention_dense_(read(attention.context));
   if (first) {
-    const Var h = add(dropout(projected, p, training()), read(x));
+    const Var h = add(attention_dropout_(projected), read(x));
     const Var fed = feed_forward(output_norm_(h));
-    return {add(dropout(fed, p, training()), h), std::move(attention)};
+    return {add(output_dropout_(fed), h), std::move(attention)};
   }
-  const Var h = attention_norm_(projected, read(x), p);
-  return {output_norm_(feed_forward(h), h, p), std::move(attention)};
+  const Var h = attention_norm_(attention_dropout_, projected, read(x));
+  return {output_norm_(output_dropout_, feed_forward(h), h),
+          std::move(attention)};
 }
 
 }  // namespace ea

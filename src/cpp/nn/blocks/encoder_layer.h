@@ -41,6 +41,7 @@ class EncoderLayer final : public Layer {
   Linear intermediate_;
   Linear output_;
   LayerNorm output_norm_;
+  Dropout attention_dropout_, output_dropout_;
 };
 
 }  // namespace ea

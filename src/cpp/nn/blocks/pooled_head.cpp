@@ -3,7 +3,6 @@
 
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
-#include "ops/dropout.h"
 #include "ops/gather.h"
 #include "ops/reduce.h"
 #include "ops/shape_ops.h"
@@ -45,13 +44,14 @@ PooledHead::PooledHead(const PooledHeadConfig& config)
     : config_(config),
       width_(config.hidden_size * (config.mean ? 1 : config.max_length)),
       output_(width_, config.outputs, config.dtype,
-              AffineInit::uniform(width_)) {
+              AffineInit::uniform(width_)),
+      dropout_(config.dropout) {
   add_child("", output_);
+  add_child("dropout", dropout_);
 }
 
 Var PooledHead::forward(const Var& steps, const Packing& packing) const {
-  const Var h =
-      dropout(activation(steps, Activation::gelu), config_.dropout, training());
+  const Var h = dropout_(activation(steps, Activation::gelu));
   if (config_.mean) {
     const Var rows = gather_rows(h, places(packing, packing.longest_query()));
     return output_(mul(sum(rows, 1), Var(shares(packing, h))));

@@ -27,6 +27,7 @@ class PooledHead : public Module {
   PooledHeadConfig config_;
   std::int64_t width_;
   Linear output_;
+  Dropout dropout_;
 };
 
 }  // namespace ea

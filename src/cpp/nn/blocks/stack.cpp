@@ -43,7 +43,8 @@ Stack::Stack(int num_layers, const LayerMaker& make_layer) {
 }
 
 StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
-                           const Wanted& wanted, const Tensor& rows) {
+                           const Wanted& wanted, const Tensor& rows,
+                           const LayerNorm* norm) {
   const int n = static_cast<int>(layers_.size());
   check_wanted(wanted, n);
   EA_CHECK_AS(
@@ -73,10 +74,10 @@ StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
         again ? recomputed(layer, state, packing, maps)
               : layer->forward(state, packing, maps,
                                last && !whole ? rows : Tensor());
-    state.hidden = y.hidden;
+    state.hidden = last && norm != nullptr ? (*norm)(y.hidden) : y.hidden;
     state.carry = y.attention.carry;
     if (layer->ends_block()) state.block_input = y.hidden;
-    keep(out, wanted, i, y.hidden, y.attention);
+    keep(out, wanted, i, state.hidden, y.attention);
   }
   out.last =
       whole && rows.defined() ? gather_rows(state.hidden, rows) : state.hidden;

@@ -18,9 +18,11 @@ class Stack : public Module {
   Stack(int num_layers, const LayerMaker& make_layer);
 
   // `rows`: the tokens (int64 indices) that the caller reads of the last layer;
-  // undefined: all. What no one reads is not computed.
+  // undefined: all. What no one reads is not computed. `norm` stands behind the
+  // last layer of a pre-norm model, and its result is the last hidden state.
   StackOutput forward(const Var& x, const PackingPtr& packing,
-                      const Wanted& wanted, const Tensor& rows = {});
+                      const Wanted& wanted, const Tensor& rows = {},
+                      const LayerNorm* norm = nullptr);
 
  private:
   // Shared with graphs that run a layer again: they may outlive the model.

@@ -41,8 +41,9 @@ class EvolvingReleased final : public Evolve {
     if (!evolves_ || !previous.defined()) return {scores, scores};
     Var map = scores;
     if (alpha_ != 0.0) {
-      const Var carried = dropout(activation(previous, Activation::leaky_relu),
-                                  context.carry_dropout, training());
+      const double p = training() ? context.carry_dropout : 0.0;
+      const Var carried =
+          dropout(activation(previous, Activation::leaky_relu), {p, site()});
       map = axpby(alpha_, carried, 1 - alpha_, scores);
     }
     if (beta_ != 0.0) {

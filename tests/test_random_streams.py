@@ -1,0 +1,169 @@
+"""Random streams by name: arms that differ in one place share all other numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_fake_model import make_rows
+from helpers_models import MODELS, SIZES, batch_for, inputs_for
+
+import evolving_attention as ea
+from evolving_attention.device_names import host_array
+from evolving_attention.errors import CheckpointError
+from evolving_attention.training import checkpoint
+
+KINDS = {
+    "vanilla": ea.attention.Vanilla(),
+    "evolving": ea.attention.Evolving(alpha=0.3, beta=0.2),
+    "residual": ea.attention.Residual(),
+    "predictive": ea.attention.Predictive(alpha=0.3),
+    "relative": ea.attention.Spec(bias=ea.attention.RelativePositions(4)),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def made(name: str, attention: Any, seed: int = 3) -> Any:
+    ea.manual_seed(seed)
+    return MODELS[name](MODELS[name].config_class(attention=attention, **SIZES))
+
+
+def values_of(model: Any) -> dict[str, np.ndarray]:
+    return {n: np.array(host_array(p)) for n, p in model.named_parameters()}
+
+
+@every_model
+def test_every_kind_starts_from_the_same_values(name: str) -> None:
+    plain = values_of(made(name, None))
+    for kind in KINDS.values():
+        values = values_of(made(name, kind))
+        for parameter, expected in plain.items():
+            np.testing.assert_array_equal(values[parameter], expected, parameter)
+
+
+def test_a_deeper_model_starts_with_the_layers_of_a_shallow_one() -> None:
+    ea.manual_seed(3)
+    deep = values_of(ea.BertModel(ea.BertConfig(**SIZES | {"num_hidden_layers": 5})))
+    for parameter, expected in values_of(made("BertModel", None)).items():
+        np.testing.assert_array_equal(deep[parameter], expected, parameter)
+
+
+def test_two_models_and_two_parameters_differ() -> None:
+    first = values_of(made("BertModel", None))
+    second = values_of(ea.BertModel(ea.BertConfig(**SIZES)))  # no new seed
+    key, value = (
+        f"encoder.layer.0.attention.self.{which}.weight" for which in ("key", "value")
+    )
+    assert not np.array_equal(first[key], second[key])
+    assert not np.array_equal(first[key], first[value])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_pass_in_training_draws_one_number_from_the_generator(training: bool) -> None:
+    inputs = batch_for("BertModel").packed()
+    for kind in KINDS.values():
+        model = made("BertModel", kind).train(training)
+        seed, before = ea.get_rng_state()
+        model(**inputs)
+        assert ea.get_rng_state() == (seed, before + training)
+
+
+@ea.attention.register("draws_without_use")
+@dataclasses.dataclass(frozen=True)
+class DrawsWithoutUse(ea.attention.CustomEvolve):
+    """Draws two random streams in each layer, and is vanilla attention."""
+
+    def step(self, scores: Any, previous: Any, context: Any) -> Any:
+        first, second = (ea.functional.dropout(scores, 0.5) for _ in range(2))
+        assert not np.array_equal(host_array(first), host_array(second))
+        return scores
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_draws_in_one_place_leave_all_others_as_they_are(checkpointing: bool) -> None:
+    def steps(kind: Any) -> list[np.ndarray]:
+        model = made("BertForSequenceClassification", kind)
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        inputs = inputs_for(model, batch_for("BertForSequenceClassification"))
+        found = []
+        for _ in range(3):
+            out = model(**inputs)
+            out.loss.backward()
+            found.append(np.array(host_array(out.logits)))
+            found += [np.array(host_array(p.grad)) for _, p in model.named_parameters()]
+            model.zero_grad()
+        return found
+
+    for ours, expected in zip(
+        steps(DrawsWithoutUse()), steps(ea.attention.Vanilla()), strict=True
+    ):
+        np.testing.assert_array_equal(ours, expected)
+
+
+@every_model
+def test_evolving_without_evolving_has_the_bits_of_vanilla(name: str) -> None:
+    def steps(kind: Any) -> list[np.ndarray]:
+        model = made(name, kind)
+        optimizer = ea.optim.AdamW(model.parameters(), lr=0.01)
+        inputs = inputs_for(model, batch_for(name))
+        found = []
+        for _ in range(3):
+            out = model(**inputs)
+            first = out.loss if "loss" in out else ea.functional.sum(out.pooler_output)
+            first.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            found.append(np.array(host_array(first)))
+        return found
+
+    nothing = ea.attention.Evolving(alpha=0.0, beta=0.0)
+    for ours, expected in zip(steps(nothing), steps(None), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+WEIGHT = [-0.01665212753601854, 0.2265698901261709, -0.8165124708314088]
+MASK = "110001010011000001110011"
+HIDDEN_MASK = "111111011111111111111111111111111111111110111111111111111111101111111111"
+
+
+def kept(values: Any) -> str:
+    return "".join("01"[int(value != 0)] for value in np.asarray(values).ravel())
+
+
+def test_the_streams_are_those_of_every_version() -> None:
+    """Saved runs go on with them: a change makes older ones another run."""
+    ea.manual_seed(7)
+    model = ea.BertModel(ea.BertConfig(**SIZES), "float64").train()
+    weights = values_of(model)["encoder.layer.1.output.dense.weight"]
+    np.testing.assert_allclose(weights[0, :3], WEIGHT, rtol=1e-12)
+    ea.manual_seed(7)
+    assert kept(ea.functional.dropout(np.ones(24), 0.5)) == MASK
+    ea.manual_seed(7)
+    out = model(input_ids=np.ones((1, 8), np.int64), output_hidden_states=True)
+    assert kept(np.asarray(out.hidden_states[0])[0, :3]) == HIDDEN_MASK
+
+
+def test_a_run_saved_with_streams_in_sequence_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trainer(steps: int) -> Any:
+        return ea.Trainer(
+            ea.BertForSequenceClassification(ea.BertConfig(**SIZES)),
+            ea.TrainingArguments(
+                str(tmp_path), max_steps=steps, save_steps=1, disable_tqdm=True
+            ),
+            train_dataset=make_rows(40),
+        )
+
+    def as_before(parts: Any) -> dict[str, Any]:
+        return {k: v for k, v in facts(parts).items() if k != "random_streams"}
+
+    facts = checkpoint._resume_facts
+    monkeypatch.setattr(checkpoint, "_resume_facts", as_before)
+    trainer(1).train()
+    with pytest.raises(CheckpointError, match=r"evolving-attention 0\.1.*train afresh"):
+        trainer(2).train(resume_from_checkpoint=True)
