@@ -51,7 +51,7 @@ _COMMON = Rules(
     _INTEGERS,
     _NUMBERS,
     strings=("model_type", "hidden_act", "position_embedding_type", "problem_type"),
-    flags=("add_pooling_layer",),
+    flags=("add_pooling_layer", "norm_first"),
     objects=("id2label", "label2id"),
 )
 

@@ -18,7 +18,12 @@ __all__ = [
 
 
 class BertConfig(PretrainedConfig):
-    """Sizes of BERT, by default BERT-Base uncased; see :class:`PretrainedConfig`."""
+    """Sizes of BERT, by default BERT-Base uncased; see :class:`PretrainedConfig`.
+
+    ``norm_first`` puts the layer norms before attention and feed-forward (pre-norm:
+    Xiong et al., ICML 2020) and one behind the last layer, with the parameter names of
+    transformers' RoBERTa-PreLayerNorm.
+    """
 
     model_type = "bert"
     marks_evolving = True
@@ -37,6 +42,7 @@ class BertConfig(PretrainedConfig):
         "layer_norm_eps": 1e-12,
         "pad_token_id": 0,
         "add_pooling_layer": True,
+        "norm_first": False,
     }
 
 

@@ -133,7 +133,8 @@ class PretrainedConfig:
         attention = overrides.pop("attention", None)
         if attention is None:
             attention = values.get("attention")
-            if attention is None and is_marked(values):
+            pre_norm = bool(values.get("norm_first"))  # marked without attention too
+            if attention is None and is_marked(values) and not pre_norm:
                 raise ConfigError(
                     f"{cls.__name__}: model_type is {values['model_type']!r}, but the "
                     "config has no 'attention', expected the kind that the model was "
@@ -182,7 +183,8 @@ class PretrainedConfig:
         See :mod:`evolving_attention.interop.evolving_mark`.
         """
         values = self.to_dict()
-        if self.marks_evolving and not spec.equals_vanilla(self.attention):
+        plain = spec.equals_vanilla(self.attention) and not values.get("norm_first")
+        if self.marks_evolving and not plain:
             values["model_type"] = EVOLVING + self.model_type
             values.pop("auto_map", None)  # code of the checkpoint it began from
         return values
