@@ -67,6 +67,18 @@ def our_side(kind: str, longest: int, blocks: int) -> Any:
     return model, ea.optim.RAdam(model.parameters(), lr=1e-3, betas=(0.9, 0.99))
 
 
+def our_epoch(model: Any, optimizer: Any, batches: list[Any]) -> None:
+    """One epoch of training: forward, backward, clipping, the optimizer's step."""
+    import evolving_attention as ea
+
+    model.train()
+    for values, lengths, labels in batches:
+        model(values, lengths, labels).loss.backward()
+        norm = ea.optim.global_grad_norm(list(model.parameters()))
+        optimizer.step(ea.optim.clip_scale(norm, CLIP))
+        optimizer.zero_grad()
+
+
 def their_side(kind: str, longest: int, blocks: int, state: Any) -> Any:
     """The peer with the same weights, and its optimizer."""
     import torch
@@ -97,14 +109,6 @@ def contenders(kind: str, options: argparse.Namespace) -> dict[str, dict[str, An
         for v, n, y in batches
     ]
 
-    def ours() -> None:
-        mine.train()
-        for values, lengths, labels in batches:
-            mine(values, lengths, labels).loss.backward()
-            norm = ea.optim.global_grad_norm(list(mine.parameters()))
-            optimizer.step(ea.optim.clip_scale(norm, CLIP))
-            optimizer.zero_grad()
-
     def torchs() -> None:
         theirs.train()
         for values, lengths, labels in tensors:
@@ -132,7 +136,10 @@ def contenders(kind: str, options: argparse.Namespace) -> dict[str, dict[str, An
         if not error <= TOLERANCE:
             raise SystemExit(f"{kind}: the sides differ by {error:.1e}")
     return {
-        "training": {"ours": ours, "torch": torchs},
+        "training": {
+            "ours": lambda: our_epoch(mine, optimizer, batches),
+            "torch": torchs,
+        },
         "inference": {"ours": our_inference, "torch": their_inference},
     }
 

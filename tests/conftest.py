@@ -22,6 +22,10 @@ TESTS = Path(__file__).resolve().parent
 if str(TESTS) not in sys.path:  # `from reference.evolving import chain`
     sys.path.insert(0, str(TESTS))
 
+# One thread a worker: two workers that share two cores would only take turns.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("EA_NUM_THREADS", "1")
+
 RXNFP_FOLDER = "rxnfp/models/transformers"
 
 

@@ -1,0 +1,222 @@
+"""Another checkout of this package beside this one: is anything slower than it was?
+
+Each version runs in a process of its own and both take turns, a step at a time. For
+each task the table has the ratio of seconds, now over before, its 95 % interval
+(Student's t on the logarithms of the rounds), and the medians and minima. The other
+checkout must have its extension built in place (docs/benchmarks.md).
+
+    python -m benchmarks.versions --before ../before/src [--rounds 9] [--tasks CoLA]
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness
+from benchmarks import options as spelled
+from benchmarks.models import CHECKPOINT, batch_of, our_model, our_step, shape_of
+from benchmarks.worker import QUIET_S, REPOSITORY, environment
+
+SENTENCES = 256  # of CoLA, in batches of 32
+
+
+def training(dtype: str) -> Callable[[], object]:
+    """A step of EA-BERT-Base on 8 sequences of 128 tokens."""
+    shape = shape_of("base", "evolving")
+    return our_step(our_model(shape, dtype), *batch_of(shape, 8, 128))
+
+
+def inference(dtype: str, kind: str = "evolving", **asked: Any) -> Callable[[], object]:
+    """A forward pass of BERT-Base on 8 sequences of 128 tokens."""
+    import evolving_attention as ea
+
+    shape = shape_of("base", kind)
+    model = our_model(shape, dtype).eval()
+    ids, _ = batch_of(shape, 8, 128)
+
+    def forward() -> None:
+        with ea.no_grad():
+            model(input_ids=ids, **asked)
+
+    return forward
+
+
+def cola() -> Callable[[], object]:
+    """Fine-tuning steps of evolving MiniLM on sentences of CoLA."""
+    import evolving_attention as ea
+
+    tokenizer = ea.AutoTokenizer.from_pretrained(CHECKPOINT)
+    train, _ = ea.glue.load("cola", spelled.DATA / "CoLA")
+    texts = list(train.column("sentence")[:SENTENCES])
+    labels = np.array(train.column("label")[:SENTENCES])
+    model = ea.AutoModelForSequenceClassification.from_pretrained(
+        CHECKPOINT, num_labels=2, attention=ea.attention.Evolving(0.1, 0.1)
+    ).train()
+    optimizer = ea.optim.AdamW(model.parameters(), lr=2e-5)
+
+    def steps() -> None:
+        for begin in range(0, SENTENCES, 32):
+            chosen = slice(begin, begin + 32)
+            batch = tokenizer(texts[chosen], padding=True, return_tensors="np")
+            model(**batch, labels=labels[chosen]).loss.backward()
+            norm = ea.optim.global_grad_norm(model.parameters())
+            optimizer.step(ea.optim.clip_scale(norm, 1.0))
+            optimizer.zero_grad()
+
+    return steps
+
+
+def vowels() -> Callable[[], object]:
+    """An epoch of EA-DC-Transformer on series as in JapaneseVowels."""
+    from benchmarks import series
+
+    model, optimizer = series.our_side("evolving", 29, 3)
+    batches = series.draw(270, 29)
+    return lambda: series.our_epoch(model, optimizer, batches)
+
+
+TASKS: dict[str, Callable[[], Callable[[], object]]] = {
+    "training float32": lambda: training("float32"),
+    "training bfloat16": lambda: training("bfloat16"),
+    "inference float32": lambda: inference("float32"),
+    "inference bfloat16": lambda: inference("bfloat16"),
+    "inference vanilla": lambda: inference("float32", "vanilla"),
+    "inference with maps": lambda: inference(
+        "float32", "vanilla", output_attentions=True
+    ),
+    "CoLA": cola,
+    "JapaneseVowels epoch": vowels,
+}
+
+
+class Version:
+    """One checkout at work on one task, in a process of its own."""
+
+    def __init__(self, source: Path, task: str, threads: int) -> None:
+        variables = environment(threads)
+        paths = [str(source.resolve()), str(REPOSITORY), variables["PYTHONPATH"]]
+        variables["PYTHONPATH"] = os.pathsep.join(paths)
+        command = [sys.executable, "-m", "benchmarks.versions", "--child", task]
+        self.process = subprocess.Popen(
+            [*command, "--threads", str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=variables,
+        )
+        self.where = self.ask()
+
+    def ask(self) -> Any:
+        """One step: its seconds. The first answer says where the package lies."""
+        assert self.process.stdin
+        assert self.process.stdout
+        time.sleep(QUIET_S)
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit("benchmarks.versions: a process ended; see its errors")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def child(task: str) -> None:
+    """Answer each line of stdin with the seconds of one step."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    step: Callable[[], object] | None = None
+    for _ in sys.stdin:
+        if step is None:
+            import evolving_attention as ea
+
+            ea.manual_seed(0)
+            step = TASKS[task]()
+            answer: Any = str(Path(ea.__file__).parent.parent)
+        else:
+            begin = time.perf_counter()
+            step()
+            answer = time.perf_counter() - begin
+        print(json.dumps(answer), file=out, flush=True)
+
+
+def interval(before: list[float], now: list[float]) -> dict[str, float]:
+    """Mean ratio of the rounds, now over before, and its 95 % interval."""
+    from scipy.stats import t
+
+    logs = [math.log(b / a) for a, b in zip(before, now, strict=True)]
+    mean = statistics.mean(logs)
+    half = float(t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs)
+    half /= math.sqrt(len(logs))
+    return {
+        "ratio": math.exp(mean),
+        "low": math.exp(mean - half),
+        "high": math.exp(mean + half),
+    }
+
+
+def compare(before: Path, task: str, threads: int, rounds: int) -> dict[str, Any]:
+    """Both versions in turns on one task."""
+    sides = {
+        "before": Version(before, task, threads),
+        "now": Version(REPOSITORY / "src", task, threads),
+    }
+    try:
+        if sides["before"].where == sides["now"].where:
+            raise SystemExit(f"--before {before}: both sides run {sides['now'].where}")
+        times = harness.interleave(
+            {name: side.ask for name, side in sides.items()}, rounds, warmup=2
+        )
+    finally:
+        for side in sides.values():
+            side.close()
+    found = {name: harness.summarize(seconds) for name, seconds in times.items()}
+    return {**found, **interval(times["before"], times["now"])}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    parser = spelled.parser(__doc__, "threads", "dry", rounds=9)
+    parser.add_argument("--before", type=Path, help="the other checkout's src folder")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--child", choices=TASKS, help="(used by itself)")
+    options = parser.parse_args(arguments)
+    harness.set_threads(options.threads)
+    if options.child:
+        return child(options.child)
+    if options.before is None or not (options.before / "evolving_attention").is_dir():
+        parser.error("--before: expected the src folder of another checkout")
+    machine = harness.measured_machine(options.threads)
+    print(harness.machine_line(machine))
+    results: dict[str, Any] = {}
+    for task in options.tasks:
+        found = compare(options.before, task, options.threads, options.rounds)
+        results[task] = found
+        medians = (found[side]["median_s"] * 1e3 for side in ("before", "now"))
+        print(
+            f"{task:22s} now / before {found['ratio']:.3f} "
+            f"({found['low']:.3f} to {found['high']:.3f}); medians "
+            "{:.1f} and {:.1f} ms".format(*medians),
+            flush=True,
+        )
+    if not options.dry:
+        given = spelled.settings(options, "before")
+        print(harness.write("versions", machine, results, settings=given))
+
+
+if __name__ == "__main__":
+    main()
