@@ -15,7 +15,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
-from evolving_attention import errors
+from evolving_attention import errors as errors
 from evolving_attention.errors import *  # noqa: F403
 
 __version__ = "0.2.0"
@@ -108,10 +108,8 @@ _ROOMS = (
     "training",
 )
 
-__all__ = ["__version__", "errors", *errors.__all__, *_LAZY, *_ROOMS]
 
-
-def __getattr__(name: str) -> Any:
+def _find(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _LAZY:
@@ -121,56 +119,91 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+if not TYPE_CHECKING:  # mypy and editors read the imports at the end
+    __all__ = ["__version__", "errors", *errors.__all__, *_LAZY, *_ROOMS]
+    __getattr__ = _find
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)
 
 
 if os.environ.get("EA_PROFILE") == "1":  # the table of kernels when the process ends
     importlib.import_module(f"{__name__}.profiling").report_at_exit()
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
+    # isort: off
     from evolving_attention import (
-        attention,
-        callbacks,
-        data,
-        distributed,
-        estimators,
-        functional,
-        glue,
-        interop,
-        metrics,
-        modeling,
-        optim,
-        plots,
-        profiling,
-        text,
-        timeseries,
-        training,
+        attention as attention,
+        callbacks as callbacks,
+        data as data,
+        distributed as distributed,
+        estimators as estimators,
+        functional as functional,
+        glue as glue,
+        interop as interop,
+        metrics as metrics,
+        modeling as modeling,
+        optim as optim,
+        plots as plots,
+        profiling as profiling,
+        text as text,
+        timeseries as timeseries,
+        training as training,
     )
     from evolving_attention._core import (
-        Tensor,
-        fast_paths,
-        from_dlpack,
-        get_num_threads,
-        get_rng_state,
-        manual_seed,
-        set_fast_path,
-        set_memory_limit,
-        set_num_threads,
-        set_rng_state,
+        Tensor as Tensor,
+        fast_paths as fast_paths,
+        from_dlpack as from_dlpack,
+        get_num_threads as get_num_threads,
+        get_rng_state as get_rng_state,
+        manual_seed as manual_seed,
+        set_fast_path as set_fast_path,
+        set_memory_limit as set_memory_limit,
+        set_num_threads as set_num_threads,
+        set_rng_state as set_rng_state,
     )
-    from evolving_attention.autograd import no_grad
-    from evolving_attention.device_names import devices
-    from evolving_attention.diagnosis import doctor
-    from evolving_attention.estimators import TimeSeriesClassifier, TimeSeriesRegressor
-    from evolving_attention.modeling import *  # noqa: F403
-    from evolving_attention.profiling import profile
-    from evolving_attention.text import AutoTokenizer
+    from evolving_attention.autograd import no_grad as no_grad
+    from evolving_attention.device_names import devices as devices
+    from evolving_attention.diagnosis import doctor as doctor
+    from evolving_attention.estimators import (
+        TimeSeriesClassifier as TimeSeriesClassifier,
+        TimeSeriesRegressor as TimeSeriesRegressor,
+    )
+    from evolving_attention.modeling import (
+        AutoConfig as AutoConfig,
+        AutoModel as AutoModel,
+        AutoModelForMaskedLM as AutoModelForMaskedLM,
+        AutoModelForPreTraining as AutoModelForPreTraining,
+        AutoModelForSequenceClassification as AutoModelForSequenceClassification,
+        BertConfig as BertConfig,
+        BertForMaskedLM as BertForMaskedLM,
+        BertForPreTraining as BertForPreTraining,
+        BertForSequenceClassification as BertForSequenceClassification,
+        BertModel as BertModel,
+        EADCTransformerConfig as EADCTransformerConfig,
+        EADCTransformerForClassification as EADCTransformerForClassification,
+        EADCTransformerForPretraining as EADCTransformerForPretraining,
+        EADCTransformerForRegression as EADCTransformerForRegression,
+        EADCTransformerModel as EADCTransformerModel,
+        ModelOutput as ModelOutput,
+        PretrainedConfig as PretrainedConfig,
+        PreTrainedModel as PreTrainedModel,
+        RobertaConfig as RobertaConfig,
+        RobertaForMaskedLM as RobertaForMaskedLM,
+        RobertaForSequenceClassification as RobertaForSequenceClassification,
+        RobertaModel as RobertaModel,
+        create_model as create_model,
+        list_models as list_models,
+        mask_spans as mask_spans,
+        register_model as register_model,
+    )
+    from evolving_attention.profiling import profile as profile
+    from evolving_attention.text import AutoTokenizer as AutoTokenizer
     from evolving_attention.training import (
-        EarlyStoppingCallback,
-        EvalPrediction,
-        Trainer,
-        TrainerCallback,
-        TrainingArguments,
+        EarlyStoppingCallback as EarlyStoppingCallback,
+        EvalPrediction as EvalPrediction,
+        Trainer as Trainer,
+        TrainerCallback as TrainerCallback,
+        TrainingArguments as TrainingArguments,
     )

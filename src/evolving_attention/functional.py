@@ -10,15 +10,21 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evolving_attention import _core
-from evolving_attention._core import Packing, Tensor, ops
+from evolving_attention._core import Packing as Packing
+from evolving_attention._core import Tensor, ops
+from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
 
-__all__ = ["Packing", "evolving_attention", *_core.op_names()]
+if TYPE_CHECKING:  # for editors: the generated stub has every operation
+    from evolving_attention._core.ops import *  # noqa: F403
+else:
+    __all__ = ["Packing", "evolving_attention", *_core.op_names()]
 
 
 def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,20 +61,23 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
     return line.replace("collections.abc.", "")
 
 
-globals().update({name: _told(name, getattr(ops, name)) for name in _core.op_names()})
+if not TYPE_CHECKING:
+    globals().update(
+        {name: _told(name, getattr(ops, name)) for name in _core.op_names()}
+    )
 
 
 def evolving_attention(
-    q: Any,
-    k: Any,
-    v: Any,
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
     *,
-    prev: Any | None = None,
-    weight: Any | None = None,
-    bias: Any | None = None,
+    prev: TensorLike | None = None,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
     alpha: float = 0.0,
     beta: float = 0.0,
-    mask: Any | None = None,
+    mask: ArrayLike | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Evolving attention of dense arrays, with gradients.
@@ -130,7 +139,9 @@ def evolving_attention(
     return dense, logits.reshape(batch, heads, n_q, n_k)
 
 
-def _key_mask(mask: Any, shape: tuple[int, int], device: str) -> Tensor | None:
+def _key_mask(
+    mask: ArrayLike | None, shape: tuple[int, int], device: str
+) -> Tensor | None:
     """What keys may be seen: uint8 [B·S]."""
     if mask is None:
         return None
@@ -153,8 +164,8 @@ def _key_mask(mask: Any, shape: tuple[int, int], device: str) -> Tensor | None:
 def _evolve(
     previous: Tensor,
     scores: Tensor,
-    weight: Any,
-    bias: Any,
+    weight: TensorLike | None,
+    bias: TensorLike | None,
     alpha: float,
     beta: float,
     packing: Packing,
@@ -180,7 +191,7 @@ def _evolve(
     return ops.evolve(flat, scores, kernel, shift, coefficients, packing)
 
 
-def _tensor(value: Any) -> Tensor:
+def _tensor(value: TensorLike) -> Tensor:
     return value if isinstance(value, Tensor) else Tensor(value)
 
 
