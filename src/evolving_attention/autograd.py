@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["no_grad"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class no_grad(ContextDecorator):  # noqa: N801 - the field's own name for it
@@ -34,5 +36,5 @@ class no_grad(ContextDecorator):  # noqa: N801 - the field's own name for it
         # A decorated function may call itself: each call needs its own memory.
         return no_grad()
 
-    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, func: _Function) -> _Function:
         return super().__call__(func)

@@ -83,7 +83,7 @@ def check_fields(options: Any) -> None:
         evolving_attention.errors.ConfigError: Options: bf16='no', expected True or \
 False; write bf16=False, without quotes
     """
-    cls = type(options)
+    cls: Any = type(options)
     hints = _hints(cls)
     for field in dataclasses.fields(options):
         given = getattr(options, field.name)
@@ -155,9 +155,14 @@ def members(hint: Any) -> tuple[Any, ...]:
 
 def describe(hint: Any, notation: Notation = PYTHON) -> str:
     """An annotation in words: ``a whole number or None``."""
-    names = {bool: f"{notation.value(True)} or {notation.value(False)}"}
-    names |= {int: "a whole number", float: "a number", str: "a string"}
-    names |= {_NONE: notation.value(None), dict: "a dict"}
+    names: dict[Any, str] = {
+        bool: f"{notation.value(True)} or {notation.value(False)}",
+        int: "a whole number",
+        float: "a number",
+        str: "a string",
+        _NONE: notation.value(None),
+        dict: "a dict",
+    }
     parts = []
     for member in members(hint):
         kind, inside = typing.get_origin(member) or member, typing.get_args(member)

@@ -13,7 +13,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -234,7 +234,7 @@ def from_config(value: Any, base: type[Slot] = Evolve) -> Any:
             f"expected one of {', '.join(sorted(known_kinds))}. A kind of your own is "
             "registered by @ea.attention.register(name): import its module first"
         )
-    cls = known_kinds[kind]
+    cls: Any = known_kinds[kind]
     names = [f.name for f in dataclasses.fields(cls)] if _is_data(cls) else []
     unknown = [name for name in options if name not in names]
     if unknown:
@@ -264,7 +264,8 @@ def check_in_core(slot: Slot) -> None:
 def _fields_of(slot: Slot) -> dict[str, Any]:
     if not _is_data(type(slot)):
         return {}
-    return dataclasses.asdict(slot)  # type: ignore[call-overload]
+    values: dict[str, Any] = dataclasses.asdict(cast(Any, slot))
+    return values
 
 
 def _needed(cls: type) -> list[str]:
@@ -279,10 +280,11 @@ def _needed(cls: type) -> list[str]:
 
 def _unsaved_options(cls: type) -> list[str]:
     """What ``__init__`` takes beside the fields that are saved."""
-    if cls.__init__ is object.__init__:
+    init: Any = cls.__init__  # type: ignore[misc]  # of this very class
+    if init is object.__init__:
         return []
     saved = [f.name for f in dataclasses.fields(cls)] if _is_data(cls) else []
-    _, *options = inspect.signature(cls.__init__).parameters.values()
+    _, *options = inspect.signature(init).parameters.values()
     return [option.name for option in options if option.name not in saved]
 
 

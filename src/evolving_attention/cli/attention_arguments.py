@@ -89,6 +89,7 @@ class AttentionOptions:
             own = _FIELDS.get(name, name)
             options[own if own in known else name] = value
         try:
-            return from_config({"kind": kind, **options})
+            chosen: Evolve = from_config({"kind": kind, **options})
         except ConfigError as error:
             raise ConfigError(f"--attention {kind}: {error}") from error
+        return chosen

@@ -185,9 +185,9 @@ def set_up_logging(level: str = "passive") -> None:
     """Show the package's log messages on stderr, once."""
     logger = logging.getLogger("evolving_attention")
     if not logger.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
+        to_stderr = logging.StreamHandler()
+        to_stderr.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(to_stderr)
         logger.propagate = False
     for handler in logger.handlers:
         if type(handler) is logging.StreamHandler:

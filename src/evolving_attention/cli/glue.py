@@ -313,7 +313,7 @@ class _Run:
         except Interrupted as error:
             hint = f"{error}, or run the same command again"
             raise Interrupted(hint, error.signal_number) from error
-        metrics["train_samples"] = len(self.train_rows)
+        metrics["train_samples"] = len(self.train_rows or ())
         trainer.save_model()
         self._report(trainer, "train", metrics)
         trainer.save_state()

@@ -215,7 +215,9 @@ def _is_bool_word(option: Option, word: str) -> bool:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    kind = {(bool,): "BOOL", (int,): "INT", (float,): "FLOAT"}.get(option.kinds, "TEXT")
+    words: dict[tuple[type, ...], str]
+    words = {(bool,): "BOOL", (int,): "INT", (float,): "FLOAT"}
+    kind = words.get(option.kinds, "TEXT")
     kind = "FLOAT" if option.kinds == (int, float) else kind
     shows_default = option.default is not None and option.default not in ([], "")
     default = f" (default: {option.default})" if shows_default else ""

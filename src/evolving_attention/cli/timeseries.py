@@ -92,13 +92,13 @@ def _parts(data: Any, *, needs: str) -> tuple[Any, Any]:
         )
     parts = [timeseries.read_ts(file) if file else None for file in files.values()]
     if all(parts):
-        timeseries.check_parts(*parts)
+        timeseries.check_parts(*(part for part in parts if part is not None))
     return parts[0], parts[1]
 
 
 def _longest(train: Any, test: Any) -> int:
     """The longest series of both parts: lengths, unlike labels, choose nothing."""
-    return max(part.longest for part in (train, test) if part is not None)
+    return max(int(part.longest) for part in (train, test) if part is not None)
 
 
 def _make_folder(folder: Path) -> Path:

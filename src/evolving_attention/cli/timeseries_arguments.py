@@ -175,7 +175,8 @@ class SeriesTrainingArguments:
                 "add --output_dir out/series"
             )
         given = self.seeds if isinstance(self.seeds, list) else [self.seeds]
-        self.seeds = whole_numbers("seeds", [1] if self.seeds is None else given)
+        seeds = whole_numbers("seeds", [1] if self.seeds is None else given)
+        self.seeds = [*seeds]
         if self.verbose is None:
             self.verbose = sys.stderr.isatty()
 

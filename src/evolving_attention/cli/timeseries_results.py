@@ -78,7 +78,7 @@ def run_record(
     from evolving_attention.training.state import plain
 
     best = result.history[result.best_epoch - 1]
-    return plain(
+    record: dict[str, Any] = plain(
         {
             "seed": seed,
             "options": {**options, "random_state": seed},
@@ -95,6 +95,7 @@ def run_record(
             "history": result.history,
         }
     )
+    return record
 
 
 def one_line(record: dict[str, Any]) -> str:
@@ -109,9 +110,12 @@ def one_line(record: dict[str, Any]) -> str:
 
 def table(runs: Sequence[dict[str, Any]]) -> str:
     """Every seed's scores as aligned text, with mean and standard deviation."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for record in runs:
-        row = {"seed": str(record["seed"]), "epoch": float(record["best_epoch"])}
+        row: dict[str, Any] = {
+            "seed": str(record["seed"]),
+            "epoch": float(record["best_epoch"]),
+        }
         for where in ("validation", "test"):
             for name, value in record.get(where, {}).items():
                 if name != "series":
@@ -120,10 +124,10 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
         rows.append(row)
     names = list(rows[0])
     digits = {"epoch": 0, "seconds": 1}
-    lines = [names]
-    lines += [
-        [r["seed"], *(f"{r[n]:.{digits.get(n, 4)}f}" for n in names[1:])] for r in rows
-    ]
+    lines: list[list[str]] = [names]
+    for r in rows:
+        numbers = (f"{r[n]:.{digits.get(n, 4)}f}" for n in names[1:])
+        lines.append([r["seed"], *numbers])
     if len(rows) > 1:
         spread = {n: np.array([r[n] for r in rows]) for n in names[1:]}
         for title, of in (("mean", np.mean), ("sd", lambda v: np.std(v, ddof=1))):

@@ -150,7 +150,7 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
         unpadded({"input_ids": [5, 7, 0], "attention_mask": [1, 1, 0], "label": 1})
         # {"input_ids": [5, 7], "label": 1}
     """
-    if "attention_mask" not in row or np.ndim(row.get("input_ids")) != 1:
+    if "attention_mask" not in row or np.ndim(row.get("input_ids", 0)) != 1:
         return row
     mask = np.asarray(row["attention_mask"])
     length = len(row["input_ids"])
@@ -254,4 +254,4 @@ def _ids(row: Mapping[str, Any], name: str, where: int) -> np.ndarray:
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:
     if not arrays:
         return np.zeros(0, dtype=np.int64)
-    return np.concatenate(arrays).astype(np.int64)
+    return np.asarray(np.concatenate(arrays), dtype=np.int64)

@@ -16,9 +16,7 @@ __all__ = ["Features", "tokenize_dataset"]
 
 
 class _Tokenizer(Protocol):
-    def __call__(
-        self, text: Any, text_pair: Any = None, **options: Any
-    ) -> Mapping[str, Any]: ...
+    def __call__(self, *texts: Any, **options: Any) -> Mapping[str, Any]: ...
 
 
 class Features(PackedRows):

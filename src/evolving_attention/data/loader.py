@@ -7,9 +7,10 @@ are sorted by key. No generator state has to be saved; a position is enough to r
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,8 @@ class PackedLoader:
         """The batch of these rows."""
         if self._collate is None and isinstance(self.features, PackedDataset):
             return self.features.gather(indices)
-        rows = [self.features[int(index)] for index in indices]
+        features: Any = self.features
+        rows = [features[int(index)] for index in indices]
         return (self._collate or collate_packed)(rows, indices.tolist())
 
     def _numbered_batch(self, numbered: tuple[int, np.ndarray]) -> Batch | None:
@@ -190,18 +192,15 @@ class PackedLoader:
         start, self._start = self._start, 0
         todo = list(enumerate(self.batches()))[start:]
         if self.prefetch:
-            made = _in_background(self._numbered_batch, todo, self.prefetch)
+            ahead = _in_background(self._numbered_batch, todo, self.prefetch)
+            with contextlib.closing(ahead) as made:
+                yield from made
         else:
-            made = map(self._numbered_batch, todo)
-        try:
-            yield from made
-        finally:
-            if self.prefetch:
-                made.close()
+            yield from map(self._numbered_batch, todo)
 
 
 def row_lengths(
-    features: Sequence[Mapping[str, Any]], without_padding: bool = True
+    features: PackedDataset | Sequence[Mapping[str, Any]], without_padding: bool = True
 ) -> np.ndarray:
     """Number of tokens of every row: int64 [rows].
 
@@ -210,14 +209,15 @@ def row_lengths(
     """
     lengths = getattr(features, "lengths", None)
     if lengths is None:
+        rows: Any = features
         read = unpadded if without_padding else lambda row, where: row
-        lengths = [len(read(row, i)["input_ids"]) for i, row in enumerate(features)]
+        lengths = [len(read(row, i)["input_ids"]) for i, row in enumerate(rows)]
     return np.asarray(lengths, dtype=np.int64)
 
 
 def _in_background(
     make: Callable[[Any], Any], todo: Sequence[Any], ahead: int
-) -> Iterator[Any]:
+) -> Generator[Any, None, None]:
     """Make batches in a thread, ``ahead`` at most in store; order and errors stay.
 
     The thread ends with the last batch, or when the consumer stops early.

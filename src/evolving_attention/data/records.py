@@ -27,7 +27,7 @@ class Record(NamedTuple):
     """One row: line (from 1), index (from 0), the wanted values, where each begins."""
 
     line: int
-    index: int
+    index: int  # type: ignore[assignment]  # in place of tuple.index
     values: Sequence[Any]
     place: Callable[[int], int]
 

@@ -33,7 +33,7 @@ class _Row(NamedTuple):
     column: int
     texts: Sequence[str]
     label: Any
-    index: int
+    index: int  # type: ignore[assignment]  # in place of tuple.index
 
 
 def load_file(

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def predict_file_name(task: str, split: str = "test") -> str:
     return f"predict_results_{get_task(task).name}{suffix}.txt"
 
 
-def _labels(task: GlueTask, predictions: np.ndarray | Sequence) -> np.ndarray:
+def _labels(task: GlueTask, predictions: np.ndarray | Sequence[Any]) -> np.ndarray:
     """Class ids, or scores clipped to [0, 5], of logits or of themselves."""
     values = np.asarray(predictions)
     if task.is_regression:
@@ -86,7 +87,7 @@ def _labels(task: GlueTask, predictions: np.ndarray | Sequence) -> np.ndarray:
                 f"{task.name}: logits have shape {values.shape}; expected "
                 f"[N, {task.num_labels}]"
             )
-        return values.argmax(axis=1)
+        return np.asarray(np.argmax(values, axis=1))
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise ShapeError(
             f"{task.name}: predictions are {values.dtype} of shape {values.shape}; "
@@ -102,7 +103,7 @@ def _labels(task: GlueTask, predictions: np.ndarray | Sequence) -> np.ndarray:
 
 def write_predictions(
     task: str,
-    predictions: np.ndarray | Sequence,
+    predictions: np.ndarray | Sequence[Any],
     path: str | Path,
     label_names: Sequence[str] | None = None,
 ) -> Path:
@@ -129,7 +130,7 @@ def write_predictions(
 
 
 def leaderboard_file(
-    task: str, predictions: np.ndarray | Sequence, split: str = "test"
+    task: str, predictions: np.ndarray | Sequence[Any], split: str = "test"
 ) -> tuple[str, str]:
     """(file name, content) of one leaderboard file.
 

@@ -39,8 +39,11 @@ def world() -> World | None:
         if launch is None:
             return None
         if launch.transport == "mpi":
-            from evolving_attention.distributed.mpi import MpiTransport as Transport
+            from evolving_attention.distributed.mpi import MpiTransport
+
+            _world = World(launch, MpiTransport(launch))
         else:
-            from evolving_attention.distributed.tcp import TcpTransport as Transport
-        _world = World(launch, Transport(launch))
+            from evolving_attention.distributed.tcp import TcpTransport
+
+            _world = World(launch, TcpTransport(launch))
     return _world

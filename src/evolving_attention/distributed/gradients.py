@@ -41,7 +41,7 @@ class GradientSum:
     ) -> None:
         self.world, self.links = world, links
         flags = [int(p.is_table) for p in parameters]
-        tables = np.array(world.values(flags)).any(axis=0)
+        tables: list[bool] = np.any(np.array(world.values(flags)), axis=0).tolist()
         self.tables = [p for p, t in zip(parameters, tables, strict=True) if t]
         others = [(i, p) for i, p in enumerate(parameters) if not tables[i]]
         # backward reaches the last parameters first

@@ -114,7 +114,8 @@ class Links:
         """The communicator; made by a thread, for it waits for all ranks."""
         from evolving_attention import _core
 
-        world, made = self.world, []
+        world = self.world
+        made: list[Any] = []
         first = _core.communicator_id(self.device).hex() if world.rank == 0 else ""
         name = bytes.fromhex(world.values(first)[0])
 

@@ -59,7 +59,8 @@ class _Meeting:
         return found
 
     def _as_first(self) -> dict[int, socket.socket]:
-        launch, found = self.launch, {}
+        launch = self.launch
+        found: dict[int, socket.socket] = {}
         places: dict[int, Any] = {}
         with socket.create_server((launch.address, launch.port), backlog=128) as server:
             while len(found) < launch.size - 1:

@@ -31,7 +31,7 @@ TIMEOUT = 1800.0  # as torch's; TrainingArguments.ddp_timeout
 
 def bytes_of(array: np.ndarray) -> memoryview:
     """The memory of a contiguous array."""
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 class World:
@@ -144,7 +144,7 @@ class World:
     @property
     def failed(self) -> bool:
         """Whether this process has lost another, or given up."""
-        return self._transport.failed
+        return bool(self._transport.failed)
 
     def _gone(self) -> dict[int, str]:
         """Peers that are no more with us, and what they said."""
@@ -186,7 +186,7 @@ class World:
         lengths = [int.from_bytes(head[:8].tobytes(), "little") for head in heads]
         bodies = [bytearray(max(0, n - _HEAD_BYTES + 8)) for n in lengths]
         rest = memoryview(data[_HEAD_BYTES - 8 :])
-        self._to_all(_BODY, rest, list(map(memoryview, bodies)))
+        self._to_all(_BODY, rest, [memoryview(body) for body in bodies])
         bodies[self.rank] = bytearray(rest)
         return [
             json.loads(head[8 : 8 + n].tobytes()[: _HEAD_BYTES - 8] + body)

@@ -34,6 +34,8 @@ class SeriesEstimator:
     underscore below.
     """
 
+    metadata_: dict[str, Any]
+
     _tags = {  # noqa: RUF012
         "X_inner_type": ["np-list", "numpy3D"],
         "capability:multivariate": True,
@@ -175,7 +177,8 @@ class SeriesEstimator:
 
     def _fit_predict(self, X: list[Array], y: Array, **kwargs: Any) -> Array:
         with self._channels_first():
-            return super()._fit_predict(X, y, **kwargs)  # type: ignore[misc]
+            found: Array = super()._fit_predict(X, y, **kwargs)  # type: ignore[misc]
+            return found
 
     def score(self, X: Any, y: Any, *args: Any, **kwargs: Any) -> float:
         """aeon's score: by default accuracy of a classifier, R² of a regressor."""

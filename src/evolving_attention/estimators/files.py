@@ -97,7 +97,8 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         )
     try:
         options = _known_options(estimator_class, record)
-        estimator: Any = estimator_class(**options, device=device)
+        make: Any = estimator_class
+        estimator = make(**options, device=device)
         estimator.metadata_ = record["metadata"]
         estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
         estimator.history_ = record["history"]
@@ -112,12 +113,13 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
     model_class = getattr(ea, estimator._model_class)
     estimator.model_ = model_class.from_pretrained(folder, device=device)
     estimator.is_fitted = True
-    return estimator
+    fitted: _Class = estimator
+    return fitted
 
 
 def _known_options(estimator_class: type, record: dict[str, Any]) -> dict[str, Any]:
     options = dict(record["options"])
-    known = set(inspect.signature(estimator_class.__init__).parameters)
+    known = set(inspect.signature(estimator_class).parameters)
     if unknown := sorted(set(options) - known):
         raise KeyError(f"unknown options {', '.join(unknown)}")
     if isinstance(options.get("attention"), dict):

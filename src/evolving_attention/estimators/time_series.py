@@ -129,15 +129,18 @@ class TimeSeriesClassifier(SeriesEstimator, _Classifier):  # type: ignore[misc]
 
     def _fit_predict_proba(self, X: list[Array], y: Array, **kwargs: Any) -> Array:
         with self._channels_first():
-            return super()._fit_predict_proba(X, y, **kwargs)
+            found: Array = super()._fit_predict_proba(X, y, **kwargs)
+            return found
 
     def _predict(self, X: list[Array]) -> Array:
-        return self.classes_[self._outputs(X).argmax(axis=1)]
+        found: Array = self.classes_[self._outputs(X).argmax(axis=1)]
+        return found
 
     def _predict_proba(self, X: list[Array]) -> Array:
         logits = self._outputs(X).astype(np.float64)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        odds: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
+        odds /= odds.sum(axis=1, keepdims=True)
+        return odds
 
     def _own_state(self) -> dict[str, Any]:
         return {"classes": self.classes_.tolist(), "kind": self.classes_.dtype.str}

@@ -52,8 +52,10 @@ _FORMATS: tuple[tuple[str, Reader, bool], ...] = (
     ("pytorch_model.bin", read_torch_bin, False),
     ("pytorch_model.bin.index.json", read_torch_bin, True),
 )
-_MARKED = tuple((EVOLVING + name, *rest) for name, *rest in _FORMATS[:2])
-WEIGHT_NAMES = tuple(name for name, *_ in (*_FORMATS, *_MARKED))
+_MARKED = tuple(
+    (EVOLVING + name, reader, is_index) for name, reader, is_index in _FORMATS[:2]
+)
+WEIGHT_NAMES = tuple(name for name, _, _ in (*_FORMATS, *_MARKED))
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def load_folder(path: str | Path) -> CheckpointFolder:
                 tensors, files, nbytes = reader(file), (name,), file.size
         return CheckpointFolder(root, config, tensors, files, nbytes)
     raise CheckpointError(
-        f"{root}: has no weights; looked for {', '.join(name for name, *_ in formats)}"
+        f"{root}: has no weights; looked for {', '.join(n for n, _, _ in formats)}"
         ". Download the model's weights into this folder"
     )
 

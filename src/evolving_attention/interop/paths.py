@@ -77,7 +77,7 @@ class InputFile:
         target = np.empty(count, np.uint8)
         done = 0
         while done < count:
-            view = memoryview(target)[done : done + _CHUNK]
+            view = target.data[done : done + _CHUNK]
             try:
                 got = os.preadv(self.fd, [view], offset + done)
             except OSError as error:

@@ -119,7 +119,9 @@ class StateDict(_Dict):
 
     __slots__ = ()
 
-    def __setstate__(self, state: object) -> None:
+    def __setstate__(  # type: ignore[override]  # the one state that may come
+        self, state: object
+    ) -> None:
         """Ignore the bookkeeping (``_metadata``) that torch attaches."""
         if not isinstance(state, dict):
             raise CheckpointError("the state of a state dict is not a dict")
@@ -245,17 +247,21 @@ class _Unpickler(pickle._Unpickler):
             raise CheckpointError("refers to a storage where none can be")
         return self._persistent(pid)
 
+    def _push_dict(self) -> None:
+        self.append(_Dict())  # type: ignore[attr-defined]  # typeshed has no append
+
     def _refuse(self, name: str) -> NoReturn:
         raise _unsafe(self._source, f"uses the pickle instruction {name}")
 
 
-_Unpickler.dispatch = {
+_dispatch: dict[int, Any] = {
     ord(opcode.code): _Unpickler.dispatch[ord(opcode.code)]
     if opcode.name in _INSTRUCTIONS
     else functools.partial(_Unpickler._refuse, name=opcode.name)
     for opcode in pickletools.opcodes
 }
-_Unpickler.dispatch[ord("}")] = lambda unpickler: unpickler.append(_Dict())
+_dispatch[ord("}")] = _Unpickler._push_dict
+_Unpickler.dispatch = _dispatch
 
 
 def load_pickle(

@@ -97,7 +97,7 @@ class _ZipFile:
         if self.members[name][1] > MAX_PICKLE_BYTES:
             raise self._error(f"has a data.pkl above {MAX_PICKLE_BYTES} bytes")
         graph = load_pickle(
-            io.BytesIO(self._read(name)), self.file.label, self._persistent
+            io.BytesIO(self._read(name).data), self.file.label, self._persistent
         )
         data = {
             key: self._read(self._member(storage))
@@ -124,7 +124,7 @@ class _ZipFile:
     def _read(self, name: str) -> np.ndarray:
         start, size, checksum = self.members[name]
         data = self.file.read(start, size)
-        if zlib.crc32(data) != checksum:
+        if zlib.crc32(data.data) != checksum:
             raise self._error(f"has a wrong checksum for {name}")
         return data
 

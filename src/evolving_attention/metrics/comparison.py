@@ -39,7 +39,8 @@ def average_rank(
     table = _table("average_rank", scores)
     stats = require("scipy.stats", extra="timeseries", why="to rank models")
     ranks = stats.rankdata(-table if higher_is_better else table, axis=1)
-    return np.asarray(ranks, dtype=np.float64).mean(axis=0)
+    mean: np.ndarray[Any, Any] = np.asarray(ranks, dtype=np.float64).mean(axis=0)
+    return mean
 
 
 def average_relative_difference(errors: Any) -> np.ndarray[Any, Any]:

@@ -44,7 +44,9 @@ class AutoConfig:
         return _CONFIGS[kind].from_dict(values, **overrides)
 
 
-class _Auto:
+class AutoBase:
+    """What the Auto classes share; they differ in ``classes``."""
+
     classes: ClassVar[dict[str, type[PreTrainedModel]]]
 
     def __init__(self) -> None:
@@ -107,7 +109,7 @@ def _unknown(place: str, kind: object, known: Any) -> str:
     )
 
 
-class AutoModel(_Auto):
+class AutoModel(AutoBase):
     """The base model: hidden states."""
 
     classes: ClassVar = {
@@ -117,7 +119,7 @@ class AutoModel(_Auto):
     }
 
 
-class AutoModelForSequenceClassification(_Auto):
+class AutoModelForSequenceClassification(AutoBase):
     """Classification, or regression with ``num_labels=1``."""
 
     classes: ClassVar = {
@@ -126,7 +128,7 @@ class AutoModelForSequenceClassification(_Auto):
     }
 
 
-class AutoModelForMaskedLM(_Auto):
+class AutoModelForMaskedLM(AutoBase):
     """Prediction of masked tokens."""
 
     classes: ClassVar = {
@@ -135,7 +137,7 @@ class AutoModelForMaskedLM(_Auto):
     }
 
 
-class AutoModelForPreTraining(_Auto):
+class AutoModelForPreTraining(AutoBase):
     """The tasks of pre-training: BERT's masked LM with next sentence; RoBERTa's LM."""
 
     classes: ClassVar = {

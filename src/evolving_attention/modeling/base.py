@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.call import call_of
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.placement import sorted_targets
 from evolving_attention.modeling.recompute import RecomputeMixin
 from evolving_attention.modeling.untrained import NewHead
@@ -51,7 +52,12 @@ class PreTrainedModel(RecomputeMixin):
         """Give the classes of an architecture the call it declares."""
         super().__init_subclass__(**kwargs)
         if "config_class" in vars(cls):
-            cls.__call__ = call_of(cls.config_class.model_type)  # type: ignore
+            own = call_of(cls.config_class.model_type)
+            cls.__call__ = own  # type: ignore[method-assign]  # with its own signature
+
+    if TYPE_CHECKING:  # each architecture has its own, of these results
+
+        def __call__(self, *inputs: Any, **named: Any) -> ModelOutput: ...
 
     def __init__(
         self,
@@ -121,7 +127,7 @@ class PreTrainedModel(RecomputeMixin):
     @property
     def training(self) -> bool:
         """Whether the model is in training mode."""
-        return self._core.training
+        return bool(self._core.training)
 
     # --- parameters ------------------------------------------------------------
 

@@ -125,8 +125,10 @@ def _described(declared: list[dict[str, Any]]) -> str:
 
 
 def _signature(declared: list[dict[str, Any]]) -> inspect.Signature:
-    kinds = {True: inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    kinds[False] = inspect.Parameter.KEYWORD_ONLY
+    kinds = {
+        True: inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        False: inspect.Parameter.KEYWORD_ONLY,
+    }
     parameters = [inspect.Parameter("self", kinds[True])]
     parameters += [
         inspect.Parameter(

@@ -6,7 +6,7 @@ import copy
 import difflib
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from evolving_attention import attention as attention_room
 from evolving_attention.attention import Vanilla, spec
@@ -16,6 +16,8 @@ from evolving_attention.interop.config_rules import check_config
 from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
 
 __all__ = ["PretrainedConfig"]
+
+_Self = TypeVar("_Self", bound="PretrainedConfig")
 
 _COMMON: dict[str, Any] = {
     "num_labels": None,
@@ -58,6 +60,12 @@ class PretrainedConfig:
     model_type: ClassVar[str]
     marks_evolving: ClassVar[bool] = False  # others compute model_type without evolving
     defaults: ClassVar[dict[str, Any]]
+
+    if TYPE_CHECKING:  # the options: attributes whose names ``defaults`` has
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init__(self, *, attention: Any = None, **options: Any) -> None:
         known = {**_COMMON, **self.defaults}
@@ -117,7 +125,7 @@ class PretrainedConfig:
         self.label2id = {label: i for i, label in self.id2label.items()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any], **overrides: Any) -> PretrainedConfig:
+    def from_dict(cls: type[_Self], values: dict[str, Any], **overrides: Any) -> _Self:
         """From the contents of a config.json; ``overrides`` are options as above.
 
         Raises:
@@ -160,7 +168,7 @@ class PretrainedConfig:
         return checked
 
     @classmethod
-    def from_pretrained(cls, name: str | Path, **overrides: Any) -> PretrainedConfig:
+    def from_pretrained(cls: type[_Self], name: str | Path, **overrides: Any) -> _Self:
         """From the config.json of a model folder or name."""
         from evolving_attention.interop.hf import load_config
         from evolving_attention.interop.resolve import resolve

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from evolving_attention import attention
 from evolving_attention.errors import ConfigError
 from evolving_attention.modeling.auto import (
+    AutoBase,
     AutoModel,
     AutoModelForMaskedLM,
     AutoModelForPreTraining,
@@ -24,7 +25,7 @@ __all__ = ["create_model", "list_models", "register_model"]
 
 _Maker = TypeVar("_Maker", bound=Callable[..., PreTrainedModel])
 _MAKERS: dict[str, Callable[..., PreTrainedModel]] = {}
-_TASKS: dict[str, Any] = {
+_TASKS: dict[str, type[AutoBase]] = {
     "base": AutoModel,
     "masked_lm": AutoModelForMaskedLM,
     "pretraining": AutoModelForPreTraining,
@@ -116,7 +117,7 @@ _LARGE = {
     "num_attention_heads": 16,
     "intermediate_size": 4096,
 }
-_KINDS = {
+_KINDS: dict[str, dict[str, Any]] = {
     "": {},
     "ea_": {"attention": attention.Evolving(alpha=0.1, beta=0.1)},
     "pa_": {"attention": attention.Predictive(alpha=0.1)},

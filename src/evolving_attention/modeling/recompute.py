@@ -41,7 +41,7 @@ class RecomputeMixin:
     @property
     def is_gradient_checkpointing(self) -> bool:
         """Whether training passes make activations again in backward."""
-        return self._core.recomputes
+        return bool(self._core.recomputes)
 
     def activation_checkpointing_enable(
         self, activation_checkpointing_kwargs: dict[str, Any] | None = None

@@ -128,7 +128,7 @@ class EADCTransformerConfig(PretrainedConfig):
     @property
     def num_hidden_layers(self) -> int:
         """Layers: two in each block."""
-        return 2 * self.num_blocks
+        return 2 * int(self.num_blocks)
 
     def core_options(self) -> dict[str, Any]:
         """The flat settings the C++ core reads."""

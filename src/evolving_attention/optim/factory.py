@@ -102,7 +102,7 @@ def decay_groups(
         Groups with ``"params"``, ``"names"`` and ``"weight_decay"``; empty ones left
         out.
     """
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [], "names": [], "weight_decay": weight_decay},
         {"params": [], "names": [], "weight_decay": 0.0},
     ]

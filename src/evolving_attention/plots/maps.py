@@ -83,7 +83,8 @@ def _collect(
     """``{model: {layer: [T, T]}}`` from any of the accepted forms."""
     is_mapping = isinstance(attentions, Mapping)
     by_model = is_mapping and any(isinstance(key, str) for key in attentions)
-    named: Mapping[Any, Any] = attentions if by_model else {"": attentions}
+    given: Any = attentions
+    named: Mapping[Any, Any] = given if by_model else {"": given}
     result = {}
     for name, layers in named.items():
         items = layers.items() if isinstance(layers, Mapping) else enumerate(layers)

@@ -122,7 +122,7 @@ def _optional(path: Path) -> dict[str, Any]:
 def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
     settings = _optional(folder / "special_tokens_map.json")
     settings |= _optional(folder / "tokenizer_config.json")
-    return settings | overrides
+    return {**settings, **overrides}
 
 
 def _special_tokens(

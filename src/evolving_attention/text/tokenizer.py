@@ -122,7 +122,8 @@ class Tokenizer:
     @property
     def all_special_ids(self) -> list[int]:
         """Ids of the special tokens, each once, in order."""
-        ids = {self._backend.token_to_id(token) for token in self._special.values()}
+        find = self._backend.token_to_id
+        ids: set[Any] = {find(token) for token in self._special.values()}
         return sorted(ids)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
@@ -242,7 +243,8 @@ class Tokenizer:
             strategy=None,
             limit=None,
         )[0].ids
-        return self.convert_ids_to_tokens(ids)
+        tokens: list[str] = self.convert_ids_to_tokens(ids)
+        return tokens
 
     def _limit(self, max_length: int | None) -> int | None:
         if max_length is None:

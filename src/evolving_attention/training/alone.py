@@ -81,6 +81,8 @@ class Alone:
     def combine(self, sums: Any, go_on: bool) -> None:
         """Add what other ranks' batches gave."""
 
-    def report(self, bad: int | None, make: Callable[[], Any]) -> dict[str, Any]:
+    def report(
+        self, bad: int | None, make: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
         """The report of a step that is not finite, by the rank of the bad batch."""
         return make()

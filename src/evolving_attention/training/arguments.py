@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -28,7 +27,7 @@ def _option(default: Any, text: str) -> Any:
 def _named_errors(cls: _Class) -> _Class:
     """Let the constructor answer unknown and refused options with a ConfigError."""
     known = {f.name for f in dataclasses.fields(cls)}
-    original: Callable[..., None] = cls.__init__
+    original: Any = cls.__init__  # type: ignore[misc]  # of this very class
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -7,7 +7,7 @@ user's collator: packed, with ``sequence_offsets``, or with one entry per row in
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable
 from itertools import islice, pairwise
 from typing import Any
 
@@ -31,7 +31,9 @@ __all__ = [
 Batch = dict[str, Any]
 
 
-def groups_of(batches: Any, size: int) -> Iterator[list[Batch]]:
+def groups_of(
+    batches: Iterable[Batch | None], size: int
+) -> Generator[list[Batch | None], None, None]:
     """Lists of ``size`` batches; the last one may be shorter."""
     iterator = iter(batches)
     try:

@@ -159,7 +159,7 @@ class CallbackHandler:
 
     def state_dict(self) -> dict[str, Any]:
         """The states of all callbacks that have any."""
-        states = {
+        states: dict[str, Any] = {
             name: getattr(callback, "state_dict", dict)()
             for name, callback in self._named()
         }

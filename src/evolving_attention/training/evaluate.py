@@ -42,7 +42,7 @@ class EvaluationResult:
 
 def evaluation_loop(
     model: Any,
-    batches: Iterable[b.Batch],
+    batches: Iterable[b.Batch | None],
     *,
     loss_only: bool = False,
     options: dict[str, Any] | None = None,
@@ -87,12 +87,12 @@ def evaluation_loop(
         b.close(iterator)
         model.train(was_training)
     parts = sorted(map(tuple, team.gather(parts)))
-    rows, loss_sum = sum(part[2] for part in parts), 0.0
+    rows, total = sum(part[2] for part in parts), 0.0
     for part in parts:
-        loss_sum += part[1]
+        total += part[1]
     predictions, labels = found.in_order(team)
-    loss = loss_sum / rows if rows and all(part[3] for part in parts) else None
-    return EvaluationResult(predictions, labels, loss, rows, done)
+    mean = total / rows if rows and all(part[3] for part in parts) else None
+    return EvaluationResult(predictions, labels, mean, rows, done)
 
 
 class _Rows:
@@ -219,7 +219,8 @@ class Evaluator:
         }
         seconds = time.monotonic() - began
         named.update(speed_metrics(prefix, seconds, found.rows, found.batches))
-        return PredictionOutput(found.predictions, found.label_ids, named)
+        predictions: Any = found.predictions  # None with loss_only alone
+        return PredictionOutput(predictions, found.label_ids, named)
 
     def is_new_best(self, state: TrainerState, metrics: dict[str, float]) -> bool:
         """Compare with the best so far and remember a better value.

@@ -64,7 +64,7 @@ def run_fingerprint(
     ``gradient_accumulation_steps`` are those of one process: what matters is how many
     batches a step has, not how many processes share them.
     """
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     described = config.to_dict() if hasattr(config, "to_dict") else {}
     text = json.dumps(described, sort_keys=True, default=str)
     return {

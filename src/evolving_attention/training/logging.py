@@ -154,9 +154,10 @@ class TensorBoardCallback(TrainerCallback):
         folder = self.logging_dir or args.logging_dir
         folder = folder or str(pathlib.Path(args.output_dir) / "runs")
         purge = state.global_step + 1 if state.global_step else None
-        self.writer = self.module.SummaryWriter(folder, purge_step=purge)
+        writer = self.module.SummaryWriter(folder, purge_step=purge)
         text = json.dumps(plain(args.to_dict()), indent=2)
-        self.writer.add_text("args", f"```\n{text}\n```")
+        writer.add_text("args", f"```\n{text}\n```")
+        self.writer = writer
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write every number."""

@@ -91,8 +91,8 @@ def nonfinite_report(
 
     Args:
         model, optimizer: as they were when the step began; gradients still there.
-        batches: the step's batches.
-        bad: index of the batch with a non-finite loss; None when only gradients are.
+        batches: the step's batches, or the one with a non-finite loss.
+        bad: its index in the step; None when only gradients are not finite.
         random_state: of the core at the start of that batch's forward pass.
         **facts: step, epoch, loss, grad_norm: copied into the report.
 
@@ -101,7 +101,6 @@ def nonfinite_report(
         batch; ``bad_row_ids``: those whose own loss is not finite, or all of them;
         ``parameters``, ``gradients``: names of all non-finite ones.
     """
-    suspects = batches if bad is None else [batches[bad]]
     parameters = [n for n, p in model.named_parameters() if not all_finite(p)]
     gradients = [
         n
@@ -114,16 +113,16 @@ def nonfinite_report(
         if not all_finite(value)
     ]
     kind, tensor = _first(
-        model, suspects, bad, random_state, parameters, states, gradients
+        model, batches, bad, random_state, parameters, states, gradients
     )
-    rows = [int(i) for batch in suspects for i in row_ids(batch)]
+    rows = [int(i) for batch in batches for i in row_ids(batch)]
     return {
         **facts,
         "kind": kind,
         "tensor": tensor,
         "batch_in_step": bad,
         "row_ids": rows,
-        "bad_row_ids": _bad_rows(model, suspects) if bad is not None else rows,
+        "bad_row_ids": _bad_rows(model, batches) if bad is not None else rows,
         "parameters": parameters,
         "optimizer_state": states,
         "gradients": gradients,

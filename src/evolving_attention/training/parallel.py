@@ -53,7 +53,8 @@ class Team(Alone):
     def __init__(self, world: Any, args: Any) -> None:
         self.world, self.rank, self.size = world, world.rank, world.size
         self.is_first, self.local_rank = self.rank == 0, world.local_rank
-        self._signalled, self._links = False, None
+        self._signalled = False
+        self._links: Any = None
         world.timeout = float(args.ddp_timeout)
         if args.auto_find_batch_size:
             raise ConfigError(
@@ -255,7 +256,9 @@ class Team(Alone):
     def _record_all(self, log: Any, givers: int) -> None:
         """Note the losses of a turn in the order of the ranks: without waiting."""
         own = self._loss if self.rank < givers else None
-        shapes = [[] if rank < givers else None for rank in range(self.size)]
+        shapes: list[list[int] | None] = [
+            [] if rank < givers else None for rank in range(self.size)
+        ]
         losses = self._links.ranks.gather(own, shapes, self._kind)
         for loss in losses[:givers]:
             log.add_loss(loss, 1.0 / self._batches)
@@ -298,7 +301,7 @@ class Team(Alone):
         """The same report on all ranks; of all rows where no batch is to blame."""
         mine = make() if bad is None or bad % self.size == self.rank else None
         found = [theirs for theirs in self.world.values(mine) if theirs is not None]
-        report = found[0]
+        report: dict[str, Any] = found[0]
         for name in ("row_ids", "bad_row_ids"):
             report[name] = [row for theirs in found for row in theirs[name]]
         return report

@@ -74,7 +74,7 @@ def settle(
     checkpoint: pathlib.Path | None,
     *,
     team: Alone,
-    batches: Callable[[], Iterable[b.Batch]],
+    batches: Callable[[], Iterable[b.Batch | None]],
     compute_loss: Callable[..., Any],
 ) -> dict[str, Any] | None:
     """Turn the model into the type of this run; None when it was named.
@@ -110,7 +110,10 @@ def settle(
 
 
 def seconds_of_steps(
-    model: Any, args: Any, groups: list[list[b.Batch]], compute_loss: Callable[..., Any]
+    model: Any,
+    args: Any,
+    groups: list[list[b.Batch | None]],
+    compute_loss: Callable[..., Any],
 ) -> float:
     """Seconds of ``STEPS`` optimizer steps on ``groups``, after one that is not timed.
 

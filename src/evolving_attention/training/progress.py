@@ -72,8 +72,10 @@ class TerminalProgress(TrainerCallback):
     """A bar on stderr by rich, with logged values as lines above it."""
 
     def __init__(self, console: Any = None) -> None:
-        self.console, self.bar = console, None
-        self.task = self.evaluation = None
+        self.console = console
+        self.bar: Any = None
+        self.task: Any = None
+        self.evaluation: Any = None
 
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any

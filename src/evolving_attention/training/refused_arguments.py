@@ -57,7 +57,7 @@ _REASONS = {
     "use per_device_train_batch_size": "per_gpu_train_batch_size",
     "use per_device_eval_batch_size": "per_gpu_eval_batch_size",
 }
-_NOTHING = (None, False, "", [])  # 0 is among them: it equals False
+_NOTHING: tuple[Any, ...] = (None, False, "", [])  # 0 is among them: it equals False
 # options whose harmless values are others than those above
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(

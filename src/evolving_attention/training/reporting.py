@@ -38,7 +38,7 @@ class Reporter:
             return []
         display = progress.progress_callback(self.args.disable_tqdm)
         found = [logging.JsonLinesCallback(), display or logging.ConsoleCallback()]
-        if "tensorboard" in self.args.report_to:
+        if "tensorboard" in (self.args.report_to or ()):
             found.insert(1, logging.TensorBoardCallback())
         return found
 

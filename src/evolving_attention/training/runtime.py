@@ -49,7 +49,8 @@ def set_num_threads(count: int | None) -> None:
 def get_random_state() -> dict[str, Any]:
     """The state of all three generators as JSON-able values."""
     seed, offset = _core().get_rng_state()
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    numpy_state: Any = np.random.get_state(legacy=True)
+    kind, keys, position, has_gauss, gauss = numpy_state
     version, words, python_gauss = random.getstate()
     return {
         "core": [int(seed), int(offset)],

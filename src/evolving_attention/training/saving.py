@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -66,7 +67,7 @@ class Saver:
         if state.best_global_step == state.global_step:
             folder = ckpt.folder_of(self.args, state.global_step)
             state.best_model_checkpoint = str(folder)
-        failure = None
+        failure: str | None = None
         try:
             if self.team.is_first:
                 ckpt.save(self.parts, state, weights_only)
@@ -102,7 +103,9 @@ class Saver:
             )
         else:
             told = f"the state is not saved ({failure}); {self._what_is_saved()}"
-        raise Interrupted(f"{guard.name} after step {step}: {told}", guard.received)
+        raise Interrupted(
+            f"{guard.name} after step {step}: {told}", guard.received or signal.SIGINT
+        )
 
     def _what_is_saved(self) -> str:
         """The newest checkpoint that is whole, and what can be done with it."""
@@ -129,7 +132,7 @@ class Saver:
             told = "the trained model is not saved"
         raise Interrupted(
             f"{guard.name} after the last step, training had ended: {told}",
-            guard.received,
+            guard.received or signal.SIGINT,
         )
 
     def keep_unscored(

@@ -91,7 +91,7 @@ def _polynomial(
         if step > total:
             return lr_end / base_lr
         left = 1.0 - _progress(step, warmup, total)
-        return ((base_lr - lr_end) * left**power + lr_end) / base_lr
+        return float(((base_lr - lr_end) * left**power + lr_end) / base_lr)
 
     return value
 
@@ -171,8 +171,7 @@ class Schedule:
         self.optimizer = optimizer
         groups = optimizer.param_groups
         self.base_lrs = [float(group["lr"]) for group in groups]
-        many = isinstance(factors, list)
-        self.factors = factors if many else [factors] * len(groups)
+        self.factors = factors if isinstance(factors, list) else [factors] * len(groups)
         self.last_step = 0
         self._apply()
 

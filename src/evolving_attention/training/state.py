@@ -101,7 +101,8 @@ class TrainerState:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
-        return plain(dataclasses.asdict(self))
+        values: dict[str, Any] = plain(dataclasses.asdict(self))
+        return values
 
     def save_to_json(self, path: str | pathlib.Path) -> None:
         """Write all fields as JSON to ``path``."""

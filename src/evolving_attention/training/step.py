@@ -206,7 +206,7 @@ class StepRunner:
             lambda: numerics.nonfinite_report(
                 self.model,
                 self.optimizer,
-                present(batches) if bad is None else batches,
+                present(batches) if bad is None else present([batches[bad]]),
                 bad,
                 sums.random_state,
                 step=step,

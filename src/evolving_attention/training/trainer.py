@@ -249,7 +249,9 @@ class Trainer:
         self._look(runner)
         self.control.should_epoch_stop = False
 
-    def _step(self, runner: StepRunner, plan: RunPlan, group: list[b.Batch]) -> None:
+    def _step(
+        self, runner: StepRunner, plan: RunPlan, group: list[b.Batch | None]
+    ) -> None:
         """One optimizer step and what the callbacks ask for after it."""
         self._event("on_step_begin")
         rate = self.optimizer.param_groups[0]["lr"]
@@ -436,12 +438,13 @@ class Trainer:
         if self.optimizer is None:
             self.optimizer = self.create_optimizer()
         if self.lr_scheduler is None:
+            options: Any = args.lr_scheduler_kwargs  # a dict since the arguments' check
             self.lr_scheduler = schedules.get_scheduler(
                 args.lr_scheduler_type,
                 self.optimizer,
                 plan.warmup_steps,
                 plan.max_steps,
-                args.lr_scheduler_kwargs,
+                options,
             )
 
     def log(self, logs: dict[str, Any]) -> None:
