@@ -149,10 +149,28 @@ def test_stubs_difference_names_what_changed():
     assert "+x: int" in stubs.difference({}, new)
 
 
+FUTURE = "from __future__ import annotations\n"
+
+
 def test_stubs_drop_addresses_and_import_numpy():
-    assert "0x" not in stubs.tidy("x = <object at 0x7f12>")
-    text = "from __future__ import annotations\nx: numpy.ndarray\n"
-    assert "annotations\nimport numpy\nx:" in stubs.tidy(text)
+    assert "0x" not in stubs.tidy("x = <object at 0x7f12>", "__init__.pyi")
+    text = stubs.tidy(f"{FUTURE}x: numpy.ndarray\n", "__init__.pyi")
+    assert "annotations\nimport numpy\nx:" in text
+
+
+def test_stubs_are_typed_throughout():
+    text = "def f(a: Packing = None, b: typing.Any = None, *args, **kwargs): ...\n"
+    assert stubs.tidy(text, "__init__.pyi").endswith(
+        "def f(a: Packing | None = None, b: typing.Any = None, *args: typing.Any, "
+        "**kwargs: typing.Any): ...\n"
+    )
+
+
+def test_stubs_of_operations_take_arrays():
+    tensor = "evolving_attention._core.Tensor"
+    text = stubs.tidy(f"{FUTURE}def f(x: {tensor}) -> {tensor}: ...\n", "ops.pyi")
+    assert text.endswith(f"def f(x: TensorLike) -> {tensor}: ...\n")
+    assert "import TensorLike" in text
 
 
 def test_stub_check_fails_when_out_of_step(monkeypatch, capsys):

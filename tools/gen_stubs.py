@@ -30,9 +30,23 @@ def run(*command: str) -> None:
         sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
 
 
-def tidy(text: str) -> str:
-    """A stub with the imports it forgot, and without what differs between runs."""
+def tidy(text: str, name: str) -> str:
+    """A stub as mypy --strict takes it, without what differs between runs.
+
+    Completes the imports, ``= None`` of arguments that may be None, and the types of
+    ``*args`` and ``**kwargs``. In ``ops`` every tensor that is taken may be an array.
+    """
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
+    text = re.sub(r"(\w+: (?!typing\.Any)[\w.]+) = None", r"\1 | None = None", text)
+    text = re.sub(r"(\*args|\*\*kwargs)(?=[,)])", r"\1: typing.Any", text)
+    if name == "ops.pyi":
+        taken = (
+            r"(: (?:collections\.abc\.Sequence\[)?)evolving_attention\._core\.Tensor"
+        )
+        text = re.sub(taken, r"\1TensorLike", text)
+        future = "from __future__ import annotations\n"
+        alias = "from evolving_attention.array_types import TensorLike\n"
+        text = text.replace(future, future + alias, 1)
     if "numpy." in text and not re.search(r"^import numpy$", text, re.M):
         future = "from __future__ import annotations\n"
         text = text.replace(future, future + "import numpy\n", 1)
@@ -46,7 +60,8 @@ def generate() -> dict[str, str]:
         stubgen = [sys.executable, "-m", "pybind11_stubgen", "--output-dir", folder]
         run(*stubgen, "--numpy-array-wrap-with-annotated", "--exit-code", MODULE)
         for stub in out.rglob("*.pyi"):
-            stub.write_text(tidy(stub.read_text(encoding="utf-8")), encoding="utf-8")
+            text = tidy(stub.read_text(encoding="utf-8"), stub.name)
+            stub.write_text(text, encoding="utf-8")
         ruff = [sys.executable, "-m", "ruff", "format", "--no-cache", "--isolated"]
         run(*ruff, "--line-length", "88", folder)
         root = out / MODULE.split(".")[0]

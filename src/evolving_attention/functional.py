@@ -80,7 +80,7 @@ def evolving_attention(
     mask: ArrayLike | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Evolving attention of dense arrays, with gradients.
+    """Computes evolving attention of dense arrays, with gradients.
 
     With S = scale · q kᵀ and M = ``prev``:
 
@@ -106,6 +106,15 @@ def evolving_attention(
         ShapeError: shapes do not fit.
         ConfigError: alpha or beta is out of range.
         InputError: the mask holds something else, or the weight is missing.
+
+    Example:
+        >>> import numpy as np
+        >>> from evolving_attention import functional as F
+        >>> q = np.ones((1, 2, 3, 4), dtype="float32")
+        >>> context, maps = F.evolving_attention(q, q, q)
+        >>> _, maps = F.evolving_attention(q, q, q, prev=maps, alpha=0.5)
+        >>> context.shape, maps.shape
+        ((1, 2, 3, 4), (1, 2, 3, 3))
 
     Source: Wang et al., ICML 2021, Eq. 4.
     """

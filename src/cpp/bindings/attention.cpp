@@ -32,7 +32,7 @@ py::dict describe(const OptionSpec& spec) {
 }
 
 template <typename Slot>
-py::dict describe_kinds() {
+AnyDict describe_kinds() {
   py::dict all;
   for (const SlotKind<Slot>& kind : slot_kinds<Slot>()) {
     py::list options;
@@ -45,7 +45,7 @@ py::dict describe_kinds() {
   return all;
 }
 
-py::dict kinds() {
+DictOf<AnyDict> kinds() {
   py::dict all;
   all[slot_name<Score>()] = describe_kinds<Score>();
   all[slot_name<Scope>()] = describe_kinds<Scope>();
@@ -82,7 +82,7 @@ AttentionSpec spec_of_python(const py::handle& value) {
 
 // A module of its own for tests and experiments with a single layer.
 std::unique_ptr<Attention> make_attention(
-    const py::dict& spec, Whole<"Attention: hidden_size"> hidden_size,
+    const AnyDict& spec, Whole<"Attention: hidden_size"> hidden_size,
     Whole<"Attention: num_heads"> heads, const py::object& memory_size,
     const py::object& key_width, const py::object& value_width, double dropout,
     int layer, int num_layers, const std::string& dtype) {
@@ -204,7 +204,7 @@ Options options_of(const py::dict& dict) {
 void bind_attention(py::module_& m) {
   m.def(
       "check_attention",
-      [](const py::dict& spec) {
+      [](const AnyDict& spec) {
         SlotSite site;  // the last layer of a chain, where all slots are used
         site.layer = 2;
         site.num_layers = 3;

@@ -2,10 +2,18 @@
 #pragma once
 
 #include <pybind11/pybind11.h>
+#include <pybind11/typing.h>
 
 namespace ea {
 
 namespace py = pybind11;
+
+// Dicts and lists as the stubs name them: dict[str, ...], list[...].
+template <typename Value>
+using DictOf = py::typing::Dict<py::str, Value>;
+using AnyDict = DictOf<py::object>;
+template <typename... Entries>
+using ListOf = py::typing::List<py::typing::Tuple<Entries...>>;
 
 // Turns the exception in flight into Python's, by the same rules as in calls.
 void raise_from_import();
@@ -15,9 +23,6 @@ void bind_runtime(py::module_& m);
 void bind_devices(py::module_& m);
 void bind_tensor(py::module_& m);
 void bind_ops(py::module_& m);
-// Called by bind_ops, with the module of the ops.
-void bind_map_ops(py::module_& ops);
-void bind_sequence_ops(py::module_& ops);
 void bind_attention(py::module_& m);
 void bind_attention_layer(py::module_& m);
 // Before bind_models: models are modules.

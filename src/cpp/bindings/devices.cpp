@@ -11,7 +11,7 @@ namespace ea {
 
 namespace {
 
-py::list all_devices() {
+ListOf<py::str, py::str> all_devices() {
   py::list all;
   for (const DeviceInfo& one : devices()) {
     all.append(py::make_tuple(name_of(one.device), one.description));
@@ -19,7 +19,7 @@ py::list all_devices() {
   return all;
 }
 
-py::dict unusable_devices() {
+DictOf<py::str> unusable_devices() {
   py::dict all;
   for (int t = 0; t < kDeviceTypes; ++t) {
     const auto type = static_cast<DeviceType>(t);

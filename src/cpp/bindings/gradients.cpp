@@ -6,6 +6,7 @@
 
 #include "autograd/engine.h"
 #include "bindings/numpy.h"
+#include "bindings/tensor_docs.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -107,25 +108,18 @@ void bind_gradients(py::class_<Var>& c) {
          if (!self.grad().defined()) return {};
          return Var(self.grad());
        },
-       &set_gradient)
+       &set_gradient, docs::kGrad)
       .def_property_readonly(
           "is_table", [](const Var& self) { return self.impl()->is_table; },
-          "Whether rows of it were looked up: see row_grad.")
-      .def_property_readonly(
-          "row_grad", &row_gradient,
-          "(ids, rows): the gradient of a table of which few rows were used, "
-          "all others zero; None where it is whole. Reading grad makes it so.")
+          docs::kIsTable)
+      .def_property_readonly("row_grad", &row_gradient, docs::kRowGrad)
       .def("add_row_grad", &add_row_gradient, py::arg("ids"), py::arg("rows"),
-           py::call_guard<py::gil_scoped_release>(),
-           "Adds to the gradient of a table as backward() would.")
+           py::call_guard<py::gil_scoped_release>(), docs::kAddRowGrad)
       .def("add_", &add_in_place, py::arg("source"),
-           py::call_guard<py::gil_scoped_release>(),
-           "Adds in place, as gradients are added.")
+           py::call_guard<py::gil_scoped_release>(), docs::kAdd)
       .def("backward", &run_backward, py::arg("gradient") = py::none(),
            py::arg("leaves") = std::vector<Var>(),
-           py::arg("on_complete") = py::none(),
-           "Adds to the gradients of the leaves behind. on_complete(i) is "
-           "called when leaves[i] will get no more.");
+           py::arg("on_complete") = py::none(), docs::kBackward);
 }
 
 }  // namespace ea

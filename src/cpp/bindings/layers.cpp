@@ -16,7 +16,7 @@ namespace {
 
 using Release = py::call_guard<py::gil_scoped_release>;
 
-py::list named_parameters(const Module& module) {
+ListOf<py::str, Var> named_parameters(const Module& module) {
   py::list all;
   for (const Module::Parameter& p : module.parameters()) {
     all.append(py::make_tuple(p.name, p.var));
@@ -24,7 +24,7 @@ py::list named_parameters(const Module& module) {
   return all;
 }
 
-py::list additions(const Module& module) {
+py::typing::List<py::str> additions(const Module& module) {
   py::list names;
   for (const Module::Parameter& p : module.parameters()) {
     if (p.addition) names.append(p.name);
@@ -32,7 +32,7 @@ py::list additions(const Module& module) {
   return names;
 }
 
-py::list named_buffers(const Module& module) {
+ListOf<py::str, Var> named_buffers(const Module& module) {
   py::list all;
   for (const Module::Buffer& b : module.buffers()) {
     all.append(py::make_tuple(b.name, b.var));

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "bindings/arguments.h"
-#include "bindings/numpy.h"
+#include "bindings/ops.h"
 #include "ops/pair_sum.h"
 #include "ops/relative_cells.h"
 #include "ops/unpack_maps.h"
@@ -13,8 +13,6 @@
 namespace ea {
 
 namespace {
-
-using Release = py::call_guard<py::gil_scoped_release>;
 
 void bind_relative(py::module_& ops) {
   ops.def("relative_cells", &relative_cells, py::arg("x"),

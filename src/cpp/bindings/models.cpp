@@ -105,9 +105,9 @@ py::dict results_of(const ModelOutput& out) {
   return result;
 }
 
-py::dict forward(Model& model, const py::dict& given, double label_smoothing,
-                 const Indices& hidden_states, const Indices& attentions,
-                 const Indices& attention_logits) {
+AnyDict forward(Model& model, const AnyDict& given, double label_smoothing,
+                const Indices& hidden_states, const Indices& attentions,
+                const Indices& attention_logits) {
   Inputs inputs = inputs_of(model.architecture(), given);
   inputs.label_smoothing = label_smoothing;
   inputs.wanted = {hidden_states.value_or(std::vector<int>{}),
@@ -122,8 +122,7 @@ py::dict forward(Model& model, const py::dict& given, double label_smoothing,
 }
 
 std::unique_ptr<Model> create(const std::string& architecture,
-                              const py::dict& config,
-                              const std::string& dtype) {
+                              const AnyDict& config, const std::string& dtype) {
   ModelConfig c;
   c.options = options_of(config);
   c.dtype = parse_dtype(dtype);
@@ -135,7 +134,8 @@ std::unique_ptr<Model> create(const std::string& architecture,
   return create_model(architecture, c);
 }
 
-py::list inputs_of_architecture(const std::string& architecture) {
+py::typing::List<AnyDict> inputs_of_architecture(
+    const std::string& architecture) {
   py::list all;
   for (const InputSpec& spec : architecture_of(architecture).inputs) {
     py::dict d;

@@ -72,7 +72,7 @@ struct GroupedSGD : Grouped {
                 std::move(numbers), lr, weight_decay) {}
 };
 
-py::dict state_dict(Grouped& self) {
+AnyDict state_dict(Grouped& self) {
   py::dict state;
   state["step"] = self.optimizer->steps_done();
   for (const auto& [name, tensor] : self.optimizer->state()) {
@@ -81,7 +81,7 @@ py::dict state_dict(Grouped& self) {
   return state;
 }
 
-void load_state_dict(Grouped& self, const py::dict& state) {
+void load_state_dict(Grouped& self, const AnyDict& state) {
   const char* name = self.optimizer->name();
   EA_CHECK_AS(InputError, state.contains("step"), name,
               "the saved state has no 'step'");
@@ -121,7 +121,7 @@ void bind_step_log(py::module_& m) {
           "capacity", [](const py::object&) { return StepLog::kRows; })
       .def(
           "look",
-          [](StepLog& self) {
+          [](StepLog& self) -> ListOf<py::float_, py::float_, py::bool_> {
             std::vector<StepLog::Row> rows;
             {
               const py::gil_scoped_release release;

@@ -20,7 +20,7 @@ std::string onednn_isa();
 
 namespace {
 
-py::dict build_info() {
+AnyDict build_info() {
   py::dict info;
   info["compiler"] = "gcc " __VERSION__;
   info["onednn_version"] = onednn_version();
@@ -34,7 +34,7 @@ py::dict build_info() {
   return info;
 }
 
-py::list entries(const std::string& device) {
+ListOf<py::str, py::str, py::int_> entries(const std::string& device) {
   const auto asked = parse_device(device);
   EA_CHECK_AS(ConfigError, asked.has_value(), "kernel_entries",
               "device is '{}', expected cpu or cuda", device);
@@ -46,7 +46,7 @@ py::list entries(const std::string& device) {
   return all;
 }
 
-py::list profile() {
+ListOf<py::str, py::int_, py::float_> profile() {
   py::list all;
   for (const ProfileEntry& e : profile_entries()) {
     all.append(py::make_tuple(e.name, e.calls, e.seconds));
@@ -124,7 +124,7 @@ void bind_runtime(py::module_& m) {
   (void)fast_paths();  // a wrong EA_DISABLE is an error of the import
   m.def(
       "fast_paths",
-      [] {
+      []() -> DictOf<py::bool_> {
         py::dict all;
         for (const FastPathEntry& e : fast_paths()) all[e.name.c_str()] = e.on;
         return all;

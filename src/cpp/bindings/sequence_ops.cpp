@@ -2,7 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/arguments.h"
-#include "bindings/numpy.h"
+#include "bindings/ops.h"
 #include "ops/batch_norm.h"
 #include "ops/conv1d.h"
 #include "ops/weight_norm.h"
@@ -11,14 +11,7 @@ namespace ea {
 
 namespace {
 
-using Release = py::call_guard<py::gil_scoped_release>;
-using OptionalVar = std::optional<Var>;
-
-Var or_none(const OptionalVar& v) { return v ? *v : Var(); }
-
-}  // namespace
-
-void bind_sequence_ops(py::module_& ops) {
+void bind_conv1d(py::module_& ops) {
   ops.def(
       "conv1d",
       [](const Var& x, const Var& weight, const OptionalVar& bias,
@@ -30,10 +23,40 @@ void bind_sequence_ops(py::module_& ops) {
       py::arg("x"), py::arg("weight"), py::arg("bias"),
       py::arg("packing").none(false), py::arg("dilation") = 1,
       py::arg("causal") = false, Release(),
-      "convolution along each sequence, zeros beyond its ends; x (tokens, in), "
-      "weight (out, in, kernel), bias (out,) or None");
-  ops.def("weight_norm", &weight_norm, py::arg("v"), py::arg("g"), Release(),
-          "g v / |v|, the norm over all axes but the first");
+      R"(Convolves each packed sequence along its tokens.
+
+    y[t, o] = bias[o] + sum over c, j of weight[o, c, j] x[t + j dilation - reach, c]
+
+reach is (kernel - 1) dilation where causal, else half of that. Rows outside the
+sequence are 0, whatever lies beside it in the batch.
+
+Args:
+    x: [total tokens, in].
+    weight: [out, in, kernel]; kernel is odd unless causal.
+    bias: [out], or None.
+    packing: the sequences; its heads do not matter.
+    dilation: distance of two taps, 1 or more.
+    causal: whether no row sees a later one.
+
+Returns:
+    [total tokens, out] in the type of x.
+
+Raises:
+    ShapeError: rows, weight or bias do not fit, or a centred kernel is even.
+    DTypeError: the tensors differ in type.
+    ConfigError: dilation is below 1, or no whole number.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> packing = F.Packing(1, [0, 3])
+    >>> x, pair = [[1.0], [2.0], [3.0]], [[[1.0, 1.0]]]
+    >>> F.conv1d(x, pair, None, packing, causal=True).numpy().tolist()
+    [[1.0], [3.0], [5.0]]
+
+Source: van den Oord et al., WaveNet, 2016.)");
+}
+
+void bind_batch_norm(py::module_& ops) {
   ops.def(
       "batch_norm",
       [](const Var& x, const Var& weight, const Var& bias,
@@ -46,8 +69,69 @@ void bind_sequence_ops(py::module_& ops) {
       py::arg("running_mean") = py::none(),
       py::arg("running_variance") = py::none(), py::arg("training") = false,
       py::arg("momentum") = 0.1, py::arg("eps") = 1e-5, Release(),
-      "normalises channels over all tokens; x (tokens, channels); the running "
-      "statistics, float32 (channels,), change in place in training");
+      R"(Normalises every channel over all tokens of a packed batch.
+
+    y = (x - mean) / sqrt(variance + eps) * weight + bias
+
+In training mean and variance are the batch's, and the running ones move towards
+them by the momentum; otherwise the running ones are used.
+
+Args:
+    x: [tokens, channels]; two tokens or more in training.
+    weight: [channels].
+    bias: [channels].
+    running_mean: [channels], float32 (float64 for float64), changed in place in
+        training; None in training: not kept.
+    running_variance: the same for the variance.
+    training: whether the batch's statistics are used.
+    momentum: in [0, 1], the weight of the batch in the running statistics.
+    eps: what is added to the variance, 0 or more.
+
+Returns:
+    [tokens, channels] in the type of x.
+
+Raises:
+    ShapeError: a tensor does not fit.
+    DTypeError: the tensors differ in type.
+    InputError: one of the running statistics is missing, or training has one token.
+    ConfigError: momentum or eps is out of range.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> x, one, zero = [[1.0], [3.0]], [1.0], [0.0]
+    >>> F.batch_norm(x, one, zero, training=True, eps=0.0).numpy().tolist()
+    [[-1.0], [1.0]]
+
+Source: Ioffe and Szegedy, ICML 2015.)");
+}
+
+}  // namespace
+
+void bind_sequence_ops(py::module_& ops) {
+  bind_conv1d(ops);
+  ops.def("weight_norm", &weight_norm, py::arg("v"), py::arg("g"), Release(),
+          R"(Gives every row of a weight a length of its own.
+
+    y[o] = g[o] v[o] / |v[o]|, the norm over all axes but the first
+
+Args:
+    v: directions, [out, ...].
+    g: lengths, [out] or [out, 1, ..., 1].
+
+Returns:
+    [out, ...] in the type of v; a row of zeros gives NaN.
+
+Raises:
+    ShapeError: v has fewer than two axes, or g does not fit.
+    DTypeError: v and g differ in type.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.weight_norm([[3.0, 4.0]], [10.0]).numpy().tolist()
+    [[6.0, 8.0]]
+
+Source: Salimans and Kingma, Weight Normalization, NeurIPS 2016.)");
+  bind_batch_norm(ops);
 }
 
 }  // namespace ea

@@ -8,6 +8,7 @@
 #include "bindings/arguments.h"
 #include "bindings/devices.h"
 #include "bindings/numpy.h"
+#include "bindings/tensor_docs.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
 #include "ops/reduce.h"
@@ -18,7 +19,9 @@ namespace ea {
 
 namespace {
 
-py::tuple shape_tuple(const Shape& shape) {
+using Sizes = py::typing::Tuple<py::int_, py::ellipsis>;
+
+Sizes shape_tuple(const Shape& shape) {
   py::tuple out(shape.rank());
   for (int axis = 0; axis < shape.rank(); ++axis) out[axis] = shape[axis];
   return out;
@@ -210,18 +213,20 @@ void bind_arithmetic(py::class_<Var>& c) {
             return sum(self, axis_of(axis), keepdims);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
-          py::call_guard<py::gil_scoped_release>())
+          py::call_guard<py::gil_scoped_release>(), docs::kSum)
       .def(
           "mean",
           [](const Var& self, AxisArgument axis, bool keepdims) {
             return mean(self, axis_of(axis), keepdims);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
-          py::call_guard<py::gil_scoped_release>())
-      .def("reshape",
-           [](const Var& self, const py::args& shape) {
-             return reshape(self, shape_of(shape));
-           })
+          py::call_guard<py::gil_scoped_release>(), docs::kMean)
+      .def(
+          "reshape",
+          [](const Var& self, const py::args& shape) {
+            return reshape(self, shape_of(shape));
+          },
+          docs::kReshape)
       .def(
           "transpose",
           [](const Var& self, Whole<"transpose: axis_a"> a,
@@ -229,14 +234,15 @@ void bind_arithmetic(py::class_<Var>& c) {
             return transpose(self, narrow(a.value), narrow(b.value));
           },
           py::arg("axis_a"), py::arg("axis_b"),
-          py::call_guard<py::gil_scoped_release>())
+          py::call_guard<py::gil_scoped_release>(), docs::kTranspose)
       .def("to", &to, py::arg("dtype") = py::none(),
-           py::arg("device") = py::none(),
-           "The tensor as a dtype, on a device, or both, in any order.");
+           py::arg("device") = py::none(), docs::kTo);
 }
 
 void bind_interchange(py::class_<Var>& c) {
-  c.def("numpy", [](const Var& self) { return to_numpy(self.data()); })
+  c.def(
+       "numpy", [](const Var& self) { return to_numpy(self.data()); },
+       docs::kNumpy)
       .def("__array__", &as_numpy_array, py::arg("dtype") = py::none(),
            py::arg("copy") = py::none())
       .def("__dlpack__", &lend_dlpack)
@@ -247,34 +253,36 @@ void bind_interchange(py::class_<Var>& c) {
 }  // namespace
 
 void bind_tensor(py::module_& m) {
-  py::class_<Var> c(m, "Tensor", py::buffer_protocol(),
-                    "A typed array with a gradient, on the core's memory.");
+  py::class_<Var> c(m, "Tensor", py::buffer_protocol(), docs::kTensor);
   c.def(py::init(&make), py::arg("data"), py::arg("dtype") = py::none(),
         py::arg("requires_grad") = false, py::arg("device") = py::none())
       .def_property_readonly(
-          "shape", [](const Var& self) { return shape_tuple(self.shape()); })
+          "shape", [](const Var& self) { return shape_tuple(self.shape()); },
+          docs::kShape)
       .def_property_readonly(
           "dtype",
-          [](const Var& self) { return std::string(name_of(self.dtype())); })
+          [](const Var& self) { return std::string(name_of(self.dtype())); },
+          docs::kDtype)
       .def_property_readonly(
-          "device", [](const Var& self) { return name_of(self.device()); })
-      .def_property_readonly("ndim", &Var::rank)
-      .def_property_readonly("size", &Var::numel)
-      .def_property("requires_grad", &Var::requires_grad,
-                    [](Var& self, const py::object& value) {
-                      EA_CHECK_AS(InputError, py::isinstance<py::bool_>(value),
-                                  "requires_grad",
-                                  "expected True or False, got {}",
-                                  described(value));
-                      self.set_requires_grad(value.cast<bool>());
-                    })
-      .def_property_readonly("is_leaf", &Var::is_leaf)
+          "device", [](const Var& self) { return name_of(self.device()); },
+          docs::kDevice)
+      .def_property_readonly("ndim", &Var::rank, docs::kNdim)
+      .def_property_readonly("size", &Var::numel, docs::kSize)
+      .def_property(
+          "requires_grad", &Var::requires_grad,
+          [](Var& self, const py::object& value) {
+            EA_CHECK_AS(InputError, py::isinstance<py::bool_>(value),
+                        "requires_grad", "expected True or False, got {}",
+                        described(value));
+            self.set_requires_grad(value.cast<bool>());
+          },
+          docs::kRequiresGrad)
+      .def_property_readonly("is_leaf", &Var::is_leaf, docs::kIsLeaf)
       .def(
           "item", [](const Var& self) { return self.data().item(); },
-          py::call_guard<py::gil_scoped_release>())
-      .def("detach", &Var::detach)
-      .def("copy_", &copy_from, py::arg("source"),
-           "Overwrites the values in place; shapes must be equal.")
+          py::call_guard<py::gil_scoped_release>(), docs::kItem)
+      .def("detach", &Var::detach, docs::kDetach)
+      .def("copy_", &copy_from, py::arg("source"), docs::kCopy)
       .def("__len__",
            [](const Var& self) {
              if (self.rank() == 0)

@@ -67,21 +67,45 @@ __all__: list[str] = [
 
 class Tensor:
     """
-    A typed array with a gradient, on the core's memory.
-    """
+    An array with an element type, a device and a gradient.
 
-    grad: Tensor | None
+    Wherever a function takes a Tensor, an array, a number, a list or an object with
+    __dlpack__ will do. The operators + - * / @ and unary minus are differentiable; their
+    other operand is read in this tensor's type. Equal shapes or NumPy's broadcasting.
+
+    Args:
+        data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.
+            Memory of contiguous arrays is shared, anything else copied. Booleans become
+            uint8, other integers int64, floats of lists float32.
+        dtype: "float32", "bfloat16", "float64", "int64", "int32" or "uint8", or NumPy's
+            type of that name; None: that of the data.
+        requires_grad: whether backward() gives it a gradient.
+        device: "cpu", "cuda", "cuda:1"; None: where the data lies.
+
+    Raises:
+        DTypeError: the data is no numbers, or the type is not known or has no gradient.
+        ShapeError: rows of a nested list differ in length.
+        ConfigError, BackendUnavailable: there is no such device.
+
+    Example:
+        >>> from evolving_attention import Tensor
+        >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        Tensor([[2., 4.],
+                [6., 8.]], dtype=float32)
+    """
     def __add__(self, arg0: typing.Any) -> Tensor: ...
     def __array__(
         self, dtype: typing.Any = None, copy: typing.Any = None
     ) -> numpy.ndarray: ...
     def __array_ufunc__(
-        self, ufunc: typing.Any, method: str, *args, **kwargs
+        self, ufunc: typing.Any, method: str, *args: typing.Any, **kwargs: typing.Any
     ) -> typing.Any:
         """
         What NumPy's functions and arrays on the left of an operator call: + - * / @ give a tensor and keep the gradient.
         """
-    def __dlpack__(self, **kwargs) -> typing_extensions.CapsuleType: ...
+    def __dlpack__(self, **kwargs: typing.Any) -> typing_extensions.CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __float__(self) -> float: ...
     def __getitem__(self, arg0: typing.Any) -> Tensor: ...
@@ -106,11 +130,45 @@ class Tensor:
     def __truediv__(self, arg0: typing.Any) -> Tensor: ...
     def add_(self, source: Tensor) -> None:
         """
-        Adds in place, as gradients are added.
+        Adds a tensor in place, with the rounding of accumulated gradients.
+
+            self += source
+
+        Args:
+            source: a tensor in the shape and type, and on the device, of this one.
+
+        Raises:
+            ShapeError: shapes or types differ, or this tensor is not contiguous.
+            DeviceError: devices differ.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0, 2.0])
+            >>> x.add_(Tensor([10.0, 10.0]))
+            >>> x
+            Tensor([11., 12.], dtype=float32)
         """
     def add_row_grad(self, ids: Tensor, rows: Tensor) -> None:
         """
         Adds to the gradient of a table as backward() would.
+
+            grad[ids[i]] += rows[i]
+
+        Args:
+            ids: int64 [k] on the CPU, increasing, k > 0.
+            rows: [k, width] in the type and on the device of this table [n, width].
+
+        Raises:
+            ShapeError: shapes do not fit.
+            DTypeError, DeviceError: types or devices do not.
+            InputError: ids do not increase, or lie outside the table; says which.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> table = Tensor([[1.0], [2.0]], requires_grad=True)
+            >>> table.add_row_grad(Tensor([1]), Tensor([[5.0]]))
+            >>> table.grad.numpy().tolist()
+            [[0.0], [5.0]]
         """
     def backward(
         self,
@@ -119,53 +177,351 @@ class Tensor:
         on_complete: typing.Any = None,
     ) -> None:
         """
-        Adds to the gradients of the leaves behind. on_complete(i) is called when leaves[i] will get no more.
+        Adds the gradients of this tensor to those of the leaves it was made of.
+
+            leaf.grad += (d self / d leaf)^T gradient
+
+        Args:
+            gradient: [...] in the shape of this tensor; None: 1, for one element.
+            leaves: those that on_complete is called for.
+            on_complete: called with i when leaves[i] will get no more in this pass.
+
+        Raises:
+            InputError: nothing that the tensor was made of requires a gradient.
+            ShapeError: a gradient is needed, or does not fit.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0, 2.0], requires_grad=True)
+            >>> (x * 3.0).backward(Tensor([1.0, 10.0]))
+            >>> x.grad.numpy().tolist()
+            [3.0, 30.0]
         """
     def copy_(self, source: typing.Any) -> None:
         """
-        Overwrites the values in place; shapes must be equal.
+        Overwrites the values in place, without a gradient.
+
+            self = source, converted to this tensor's type
+
+        Args:
+            source: a tensor or an array in the shape of this tensor.
+
+        Raises:
+            ShapeError: shapes differ.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0, 2.0])
+            >>> x.copy_([3.0, 4.0])
+            >>> x
+            Tensor([3., 4.], dtype=float32)
         """
-    def detach(self) -> Tensor: ...
-    def item(self) -> float: ...
-    def mean(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
-    def numpy(self) -> numpy.ndarray: ...
-    def reshape(self, *args) -> Tensor: ...
-    def sum(self, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
-    def to(self, *args, dtype: typing.Any = None, device: typing.Any = None) -> Tensor:
+    def detach(self) -> Tensor:
         """
-        The tensor as a dtype, on a device, or both, in any order.
+        Returns a tensor on the same memory that requires no gradient.
+
+        Returns:
+            [...] in the shape and type of this tensor.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0], requires_grad=True)
+            >>> x.detach()
+            Tensor([1.], dtype=float32)
         """
-    def transpose(self, axis_a: int, axis_b: int) -> Tensor: ...
+    def item(self) -> float:
+        """
+        Returns the value of a tensor with one element; waits for its device.
+
+        Returns:
+            A float.
+
+        Raises:
+            ShapeError: there are more elements, or none.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([2.5]).item()
+            2.5
+        """
+    def mean(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """
+        Averages elements over one axis or over all.
+
+            y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
+
+        Args:
+            axis: the axis; negative numbers count from the last; None: all.
+            keepdims: keep the axis with size 1.
+
+        Returns:
+            Tensor without the axis; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis, or nothing to average.
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean().item()
+            2.5
+        """
+    def numpy(self) -> numpy.ndarray:
+        """
+        Returns the values as an array on the same memory; bfloat16 by ml_dtypes.
+
+        Returns:
+            numpy.ndarray in the shape and type of this tensor.
+
+        Raises:
+            DeviceError: the values are not the CPU's; use .to("cpu").
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, 2.0]).numpy().tolist()
+            [1.0, 2.0]
+        """
+    def reshape(self, *args: typing.Any) -> Tensor:
+        """
+        Returns the elements in another shape, in row-major order.
+
+            y[k] = x[k], k counting through all elements
+
+        Args:
+            *args: the sizes, or one sequence of them; one may be -1 and is computed from the
+                others.
+
+        Returns:
+            Tensor of that shape.
+
+        Raises:
+            ShapeError: the sizes do not make up the number of elements, or two are -1.
+            ConfigError: a size is no whole number.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, 2.0, 3.0, 4.0]).reshape(2, -1).shape
+            (2, 2)
+        """
+    def sum(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+        """
+        Sums elements over one axis or over all.
+
+            y[...] = sum of x[..., i, ...] over i
+
+        Args:
+            axis: the axis; negative numbers count from the last; None: all.
+            keepdims: keep the axis with size 1.
+
+        Returns:
+            Tensor without the axis; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis.
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).sum(axis=0)
+            Tensor([4., 6.], dtype=float32)
+        """
+    def to(
+        self, *args: typing.Any, dtype: typing.Any = None, device: typing.Any = None
+    ) -> Tensor:
+        """
+        Returns the tensor in an element type, on a device, or both.
+
+            y = x, rounded to the nearest value of the type; differentiable
+
+        Args:
+            *args: a type, a device, or both in any order.
+            dtype: the type by name.
+            device: the device by name.
+
+        Returns:
+            Tensor; this one itself where nothing changes.
+
+        Raises:
+            ConfigError: neither is given, or one is given twice.
+            DTypeError: there is no such type.
+            BackendUnavailable: there is no such device.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0]).to("float64").dtype
+            'float64'
+        """
+    def transpose(self, axis_a: int, axis_b: int) -> Tensor:
+        """
+        Exchanges two axes.
+
+            y[..., j, ..., i, ...] = x[..., i, ..., j, ...]
+
+        Args:
+            axis_a: one of the axes; negative numbers count from the last.
+            axis_b: the other one.
+
+        Returns:
+            Tensor with the sizes of the two axes exchanged.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: an axis is no whole number.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0, 3.0]]).transpose(0, 1).shape
+            (3, 1)
+        """
     @property
-    def device(self) -> str: ...
+    def device(self) -> str:
+        """
+        The name of the device that holds the values.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0]).device
+            'cpu'
+        """
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """
+        The name of the element type.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0]).dtype
+            'float32'
+        """
     @property
-    def is_leaf(self) -> bool: ...
+    def grad(self) -> Tensor | None:
+        """
+        The gradient that backward() has accumulated, or None.
+
+        Can be set to a tensor of the same shape, type and device, and to None to forget it.
+        ShapeError, DeviceError: what is set does not fit.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([3.0], requires_grad=True)
+            >>> (x * x).backward()
+            >>> x.grad
+            Tensor([6.], dtype=float32)
+        """
+    @grad.setter
+    def grad(self, arg1: Tensor | None) -> None: ...
+    @property
+    def is_leaf(self) -> bool:
+        """
+        Whether no operation that was recorded has made the tensor.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0], requires_grad=True)
+            >>> x.is_leaf, (x * 2.0).is_leaf
+            (True, False)
+        """
     @property
     def is_table(self) -> bool:
         """
-        Whether rows of it were looked up: see row_grad.
+        Whether rows of the tensor were looked up, so that row_grad may be there.
+
+        Example:
+            >>> from evolving_attention import Tensor, functional as F
+            >>> table = Tensor([[1.0], [2.0]], requires_grad=True)
+            >>> _ = F.embedding(table, [1])
+            >>> table.is_table
+            True
         """
     @property
-    def ndim(self) -> int: ...
+    def ndim(self) -> int:
+        """
+        The number of axes.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0, 3.0]]).ndim
+            2
+        """
     @property
-    def requires_grad(self) -> bool: ...
+    def requires_grad(self) -> bool:
+        """
+        Whether backward() gives the tensor, or what it is made of, a gradient.
+
+        Can be set on tensors that no operation has made. InputError: on others; DTypeError: the
+        element type has no gradient.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0], requires_grad=True)
+            >>> (x * 2.0).requires_grad, x.detach().requires_grad
+            (True, False)
+        """
     @requires_grad.setter
     def requires_grad(self, arg1: typing.Any) -> None: ...
     @property
     def row_grad(self) -> tuple[Tensor, Tensor] | None:
         """
-        (ids, rows): the gradient of a table of which few rows were used, all others zero; None where it is whole. Reading grad makes it so.
+        The gradient of a table of which few rows were used: (ids, rows), or None.
+
+        ids [k] increase, rows are [k, width], and all other rows have gradient 0. None where
+        there is no gradient or it is whole; reading grad makes it whole.
+
+        Example:
+            >>> from evolving_attention import Tensor, functional as F
+            >>> table = Tensor([[1.0], [2.0], [3.0]], requires_grad=True)
+            >>> F.embedding(table, [2]).sum().backward()
+            >>> ids, rows = table.row_grad
+            >>> ids.numpy().tolist(), rows.numpy().tolist()
+            ([2], [[1.0]])
         """
     @property
-    def shape(self) -> tuple: ...
+    def shape(self) -> tuple[int, ...]:
+        """
+        The sizes of the axes.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0, 3.0]]).shape
+            (1, 3)
+        """
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """
+        The number of elements.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0, 3.0]]).size
+            3
+        """
 
 class Packing:
     """
     Where the sequences of a packed batch and their attention maps lie.
+
+        row t of sequence b = row offsets[b] + t of the tokens
+        flat maps = for b, for h: the map [queries of b, keys of b] in row-major order
+
+    Args:
+        num_heads: attention heads, 1 or more.
+        offsets: [sequences + 1] integers from 0 on, where each sequence of queries
+            begins, and the total.
+        key_offsets: the same for keys; None: those of the queries.
+        causal: row i of a map sees keys up to i + keys - queries alone.
+        key_mask: uint8 [total keys], 0 for a key that no row sees; None: all are seen.
+
+    Raises:
+        ShapeError: offsets fall or do not begin with 0, queries and keys differ in
+            sequences, there is no head, or the mask does not fit.
+        DTypeError: offsets are no integers.
+        ConfigError: num_heads is no whole number.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(num_heads=2, offsets=[0, 3, 5])
+        >>> packing.num_sequences, packing.map_elements
+        (2, 26)
     """
     def __init__(
         self,
@@ -174,32 +530,94 @@ class Packing:
         key_offsets: typing.Any = None,
         causal: bool = False,
         key_mask: Tensor | None = None,
-    ) -> None:
-        """
-        causal: row i sees keys up to i + keys - queries; key_mask: uint8 (total keys,), keys with 0 are seen by no row.
-        """
+    ) -> None: ...
     def pad(self, maps: Tensor) -> Tensor:
         """
-        Flat maps as [sequences, heads, queries, keys], zeros outside.
+        Lays flat maps out as one dense array, zeros outside each sequence.
+
+            dense[b, h, i, j] = maps[b, h, i, j]
+
+        Args:
+            maps: flat maps of map_elements elements.
+
+        Returns:
+            [sequences, heads, longest queries, longest keys] in the type of the maps.
+
+        Raises:
+            ShapeError: the maps have another number of elements.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> packing = F.Packing(1, [0, 2, 3])
+            >>> packing.pad([1.0, 2.0, 3.0, 4.0, 5.0]).numpy().tolist()
+            [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]]
         """
     @property
-    def causal(self) -> bool: ...
+    def causal(self) -> bool:
+        """
+        Whether rows see no later keys.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(2, [0, 3], causal=True).causal
+            True
+        """
     @property
-    def key_offsets(self) -> list[int]: ...
+    def key_offsets(self) -> list[int]:
+        """
+        Where each sequence of keys begins, and the total.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(2, [0, 3], key_offsets=[0, 4]).key_offsets
+            [0, 4]
+        """
     @property
-    def map_elements(self) -> int: ...
+    def map_elements(self) -> int:
+        """
+        Number of cells of all maps of all heads.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(2, [0, 3]).map_elements
+            18
+        """
     @property
-    def num_heads(self) -> int: ...
+    def num_heads(self) -> int:
+        """
+        Number of attention heads.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(2, [0, 3]).num_heads
+            2
+        """
     @property
-    def num_sequences(self) -> int: ...
+    def num_sequences(self) -> int:
+        """
+        Number of sequences.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(2, [0, 3, 5]).num_sequences
+            2
+        """
     @property
-    def offsets(self) -> list[int]: ...
+    def offsets(self) -> list[int]:
+        """
+        Where each sequence of queries begins, and the total.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(2, [0, 3, 5]).offsets
+            [0, 3, 5]
+        """
 
 class Module:
     """
     A tree of named parameters and buffers.
     """
-    def additions(self) -> list:
+    def additions(self) -> list[str]:
         """
         Names of the parameters that the slots of attention add to the plain model: a checkpoint of that lacks them.
         """
@@ -211,11 +629,11 @@ class Module:
         """
         Draws initial values for the named parameters, each from a stream of its own name.
         """
-    def named_buffers(self) -> list:
+    def named_buffers(self) -> list[tuple[str, Tensor]]:
         """
         State that is saved with the parameters, but not optimized.
         """
-    def named_parameters(self) -> list: ...
+    def named_parameters(self) -> list[tuple[str, Tensor]]: ...
     def set_recompute(self, recompute: bool) -> None:
         """
         Whether backward makes the layers' activations again.
@@ -284,7 +702,7 @@ class Attention(Module):
     """
     def __init__(
         self,
-        spec: dict,
+        spec: dict[str, typing.Any],
         hidden_size: int,
         num_heads: int,
         memory_size: typing.Any = None,
@@ -300,8 +718,8 @@ class Attention(Module):
         queries: Tensor,
         packing: Packing,
         memory: Tensor | None = None,
-        memory_packing: Packing = None,
-        previous: Carry = None,
+        memory_packing: Packing | None = None,
+        previous: Carry | None = None,
     ) -> AttentionOutput:
         """
         Attends from packed rows [total, hidden_size] over themselves, or over `memory` with its own packing; `previous` is the carry of the layer before.
@@ -313,7 +731,7 @@ class Model(Module):
     """
     def forward(
         self,
-        inputs: dict,
+        inputs: dict[str, typing.Any],
         label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
         output_hidden_states: collections.abc.Sequence[
             typing.SupportsInt | typing.SupportsIndex
@@ -327,7 +745,7 @@ class Model(Module):
             typing.SupportsInt | typing.SupportsIndex
         ]
         | None = None,
-    ) -> dict:
+    ) -> dict[str, typing.Any]:
         """
         Runs the model on some of the inputs its architecture declares: name to tensor or array. Returns name to result, of what is there.
         """
@@ -336,14 +754,14 @@ class MomentOptimizer:
     """
     What the optimizers share: one rate and decay a group.
     """
-    def load_state_dict(self, state: dict) -> None: ...
+    def load_state_dict(self, state: dict[str, typing.Any]) -> None: ...
     def set_group(
         self,
         group: typing.SupportsInt | typing.SupportsIndex,
         lr: typing.SupportsFloat | typing.SupportsIndex,
         weight_decay: typing.SupportsFloat | typing.SupportsIndex,
     ) -> None: ...
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, typing.Any]:
         """
         step, and per parameter i that is not frozen its moments (exp_avg.i and exp_avg_sq.i, or SGD's momentum_buffer.i) and, for bfloat16, master.i: the tensors themselves.
         """
@@ -425,7 +843,7 @@ class StepLog:
         """
         Ends the step: returns the factor, one number on the device, that clips its gradients to max_norm (0: not at all); NaN from a step that is not finite until the next look().
         """
-    def look(self) -> list:
+    def look(self) -> list[tuple[float, float, bool]]:
         """
         Waits for the device; returns (loss, gradient norm, applied) of each step since the last look.
         """
@@ -507,17 +925,17 @@ class GradientBucket:
         Takes the members' gradients and starts their way; returns which there were.
         """
 
-def attention_kinds() -> dict:
+def attention_kinds() -> dict[str, dict[str, typing.Any]]:
     """
     Returns the kinds of each slot of the core with their options.
     """
 
-def build_info() -> dict:
+def build_info() -> dict[str, typing.Any]:
     """
     Returns versions, instruction sets and threads of this build.
     """
 
-def check_attention(spec: dict) -> None:
+def check_attention(spec: dict[str, typing.Any]) -> None:
     """
     Throws ConfigError unless every slot names a kind and suits it, and the slots can stand together.
     """
@@ -535,7 +953,9 @@ def communicator_id(device: typing.Any) -> bytes:
     Returns the name of a new communicator, for all its ranks.
     """
 
-def create_model(architecture: str, config: dict, dtype: str = "float32") -> Model:
+def create_model(
+    architecture: str, config: dict[str, typing.Any], dtype: str = "float32"
+) -> Model:
     """
     Builds a model without memory: allocate() makes its parameters zeros, and initialize() or loading sets them.
     """
@@ -545,7 +965,7 @@ def current_memory(device: typing.Any = "cpu") -> int:
     Returns the bytes held by tensors on a device.
     """
 
-def devices() -> list:
+def devices() -> list[tuple[str, str]]:
     """
     Returns (name, description) of every device that can be used.
     """
@@ -555,7 +975,7 @@ def exchange_library(device: typing.Any) -> str:
     Returns the name, version and file of what devices of several processes exchange memory by.
     """
 
-def fast_paths() -> dict:
+def fast_paths() -> dict[str, bool]:
     """
     Returns which fast paths are on, by name.
     """
@@ -591,7 +1011,7 @@ def host_waits() -> int:
     """
 
 def is_grad_enabled() -> bool: ...
-def kernel_entries(device: str = "cpu") -> list:
+def kernel_entries(device: str = "cpu") -> list[tuple[str, str, int]]:
     """
     Returns (kernel, implementation, calls so far) for a type of device, in order of preference.
     """
@@ -601,18 +1021,18 @@ def manual_seed(seed: int) -> None:
     Seeds dropout and initial values.
     """
 
-def model_inputs(architecture: str) -> list:
+def model_inputs(architecture: str) -> list[dict[str, typing.Any]]:
     """
     The inputs that the models of an architecture take: name, kind, whether by position, and what it is.
     """
 
-def op_names() -> list: ...
+def op_names() -> list[str]: ...
 def peak_memory(device: typing.Any = "cpu") -> int:
     """
     Returns the most bytes held since reset_peak_memory().
     """
 
-def profile() -> list:
+def profile() -> list[tuple[str, int, float]]:
     """
     Returns (kernel, calls, seconds), longest first.
     """
@@ -672,7 +1092,7 @@ def synchronize(device: typing.Any = "cpu") -> None:
     Returns when all work given to the device is done.
     """
 
-def unusable_devices() -> dict:
+def unusable_devices() -> dict[str, str]:
     """
     Returns, by type of device, why none of it can be used.
     """

@@ -5,6 +5,7 @@ Differentiable functions.
 """
 
 from __future__ import annotations
+from evolving_attention.array_types import TensorLike
 import collections.abc
 import evolving_attention._core
 import typing
@@ -61,136 +62,430 @@ __all__: list[str] = [
     "weight_norm",
 ]
 
-def add(
-    a: evolving_attention._core.Tensor, b: evolving_attention._core.Tensor
-) -> evolving_attention._core.Tensor:
+def add(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
     """
-    a + b
+    Adds two tensors.
+
+        y = a + b
+
+    Args:
+        a: [...] of a floating type.
+        b: [...] of the same type; the shapes broadcast as NumPy's do.
+
+    Returns:
+        [...] of the broadcast shape, in the type of a and b.
+
+    Raises:
+        DTypeError: a and b differ in type, or theirs is no floating type.
+        ShapeError: the shapes do not broadcast.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.add([[1.0], [2.0]], [10.0, 20.0]).numpy().tolist()
+        [[11.0, 21.0], [12.0, 22.0]]
     """
 
 def attention_context(
-    p: evolving_attention._core.Tensor,
-    v: evolving_attention._core.Tensor,
-    packing: evolving_attention._core.Packing,
+    p: TensorLike, v: TensorLike, packing: evolving_attention._core.Packing
 ) -> evolving_attention._core.Tensor:
     """
-    P v; (tokens, heads d)
+    Sums the values of each sequence with the weights of a map.
+
+        y[b, i, h] = sum of p[b, h, i, j] v[b, j, h] over j
+
+    Args:
+        p: flat maps of packing.map_elements elements.
+        v: values, [total keys, heads * d], head after head.
+        packing: heads and sequences; queries and keys may differ in number.
+
+    Returns:
+        [total queries, heads * d] in the type of v.
+
+    Raises:
+        ShapeError: maps or values do not fit the packing.
+        DTypeError: p and v differ in type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(1, [0, 2])
+        >>> p, v = [0.5, 0.5, 1.0, 0.0], [[1.0], [3.0]]
+        >>> F.attention_context(p, v, packing).numpy().tolist()
+        [[2.0], [1.0]]
+
+    Source: Vaswani et al., NeurIPS 2017, Eq. 1.
     """
 
 def attention_scores(
-    q: evolving_attention._core.Tensor,
-    k: evolving_attention._core.Tensor,
+    q: TensorLike,
+    k: TensorLike,
     packing: evolving_attention._core.Packing,
     scale: typing.SupportsFloat | typing.SupportsIndex,
 ) -> evolving_attention._core.Tensor:
     """
-    flat maps scale q k^T; q, k (tokens, heads d)
+    Multiplies every query with every key of its own sequence.
+
+        S[b, h, i, j] = scale q[b, i, h] . k[b, j, h]
+
+    Args:
+        q: queries, [total queries, heads * d], head after head.
+        k: keys, [total keys, heads * d].
+        packing: heads and sequences; queries and keys may differ in number.
+        scale: factor of the products, 1 / sqrt(d) in a transformer.
+
+    Returns:
+        Flat maps [packing.map_elements] in the type of q.
+
+    Raises:
+        ShapeError: rows or widths do not fit the packing, or widths differ.
+        DTypeError: q and k differ in type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(1, [0, 2])
+        >>> q, k = [[1.0], [2.0]], [[1.0], [3.0]]
+        >>> F.attention_scores(q, k, packing, 0.5).numpy().tolist()
+        [0.5, 1.5, 1.0, 3.0]
+
+    Source: Vaswani et al., NeurIPS 2017, Eq. 1.
     """
 
 def axpby(
     alpha: typing.SupportsFloat | typing.SupportsIndex,
-    x: evolving_attention._core.Tensor,
+    x: TensorLike,
     beta: typing.SupportsFloat | typing.SupportsIndex,
-    z: evolving_attention._core.Tensor,
+    z: TensorLike,
 ) -> evolving_attention._core.Tensor:
     """
-    alpha x + beta z, equal shapes
+    Adds two tensors of one shape, each multiplied by a number.
+
+        y = alpha x + beta z
+
+    Args:
+        alpha: factor of x.
+        x: [...] of a floating type.
+        beta: factor of z.
+        z: [...] in the shape and type of x.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x and z differ in type, or theirs is no floating type.
+        ShapeError: the shapes differ; add() broadcasts.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.axpby(2.0, [1.0, 2.0], 0.5, [4.0, 8.0]).numpy().tolist()
+        [4.0, 8.0]
     """
 
 def batch_norm(
-    x: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor,
-    bias: evolving_attention._core.Tensor,
-    running_mean: evolving_attention._core.Tensor | None = None,
-    running_variance: evolving_attention._core.Tensor | None = None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike,
+    running_mean: TensorLike | None = None,
+    running_variance: TensorLike | None = None,
     training: bool = False,
     momentum: typing.SupportsFloat | typing.SupportsIndex = 0.1,
     eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05,
 ) -> evolving_attention._core.Tensor:
     """
-    normalises channels over all tokens; x (tokens, channels); the running statistics, float32 (channels,), change in place in training
+    Normalises every channel over all tokens of a packed batch.
+
+        y = (x - mean) / sqrt(variance + eps) * weight + bias
+
+    In training mean and variance are the batch's, and the running ones move towards
+    them by the momentum; otherwise the running ones are used.
+
+    Args:
+        x: [tokens, channels]; two tokens or more in training.
+        weight: [channels].
+        bias: [channels].
+        running_mean: [channels], float32 (float64 for float64), changed in place in
+            training; None in training: not kept.
+        running_variance: the same for the variance.
+        training: whether the batch's statistics are used.
+        momentum: in [0, 1], the weight of the batch in the running statistics.
+        eps: what is added to the variance, 0 or more.
+
+    Returns:
+        [tokens, channels] in the type of x.
+
+    Raises:
+        ShapeError: a tensor does not fit.
+        DTypeError: the tensors differ in type.
+        InputError: one of the running statistics is missing, or training has one token.
+        ConfigError: momentum or eps is out of range.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> x, one, zero = [[1.0], [3.0]], [1.0], [0.0]
+        >>> F.batch_norm(x, one, zero, training=True, eps=0.0).numpy().tolist()
+        [[-1.0], [1.0]]
+
+    Source: Ioffe and Szegedy, ICML 2015.
     """
 
-def cast(
-    x: evolving_attention._core.Tensor, dtype: str
-) -> evolving_attention._core.Tensor:
+def cast(x: TensorLike, dtype: str) -> evolving_attention._core.Tensor:
     """
-    x in another type
+    Converts a tensor to another element type.
+
+        y = x, rounded to the nearest value of the type
+
+    The gradient comes back in the type of x.
+
+    Args:
+        x: [...] of any type.
+        dtype: "float32", "bfloat16", "float64", "int64", "int32" or "uint8".
+
+    Returns:
+        [...] in the shape of x.
+
+    Raises:
+        DTypeError: there is no such type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.cast([1, 2], "float32").numpy().tolist()
+        [1.0, 2.0]
     """
 
 def concat(
-    xs: collections.abc.Sequence[evolving_attention._core.Tensor],
+    xs: collections.abc.Sequence[TensorLike],
     axis: typing.SupportsInt | typing.SupportsIndex,
 ) -> evolving_attention._core.Tensor:
     """
-    tensors one after another along an axis
+    Joins tensors along an axis.
+
+        y = [xs[0], xs[1], ...] one after another along the axis
+
+    Args:
+        xs: one tensor or more, of one type and on one device, their shapes equal but
+            for the axis.
+        axis: the axis; negative numbers count from the last.
+
+    Returns:
+        Tensor whose axis has the sum of the tensors' sizes.
+
+    Raises:
+        ShapeError: xs is empty, there is no such axis, or other sizes differ.
+        DTypeError: types differ.
+        DeviceError: devices differ.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.concat([[1.0, 2.0], [3.0]], axis=0).numpy().tolist()
+        [1.0, 2.0, 3.0]
     """
 
 def conv1d(
-    x: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor,
-    bias: evolving_attention._core.Tensor | None,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None,
     packing: evolving_attention._core.Packing,
     dilation: int = 1,
     causal: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
-    convolution along each sequence, zeros beyond its ends; x (tokens, in), weight (out, in, kernel), bias (out,) or None
+    Convolves each packed sequence along its tokens.
+
+        y[t, o] = bias[o] + sum over c, j of weight[o, c, j] x[t + j dilation - reach, c]
+
+    reach is (kernel - 1) dilation where causal, else half of that. Rows outside the
+    sequence are 0, whatever lies beside it in the batch.
+
+    Args:
+        x: [total tokens, in].
+        weight: [out, in, kernel]; kernel is odd unless causal.
+        bias: [out], or None.
+        packing: the sequences; its heads do not matter.
+        dilation: distance of two taps, 1 or more.
+        causal: whether no row sees a later one.
+
+    Returns:
+        [total tokens, out] in the type of x.
+
+    Raises:
+        ShapeError: rows, weight or bias do not fit, or a centred kernel is even.
+        DTypeError: the tensors differ in type.
+        ConfigError: dilation is below 1, or no whole number.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(1, [0, 3])
+        >>> x, pair = [[1.0], [2.0], [3.0]], [[[1.0, 1.0]]]
+        >>> F.conv1d(x, pair, None, packing, causal=True).numpy().tolist()
+        [[1.0], [3.0], [5.0]]
+
+    Source: van den Oord et al., WaveNet, 2016.
     """
 
 def cross_entropy(
-    logits: evolving_attention._core.Tensor,
+    logits: TensorLike,
     labels: typing.Any,
     label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
     ignore_index: typing.SupportsInt | typing.SupportsIndex = -100,
 ) -> evolving_attention._core.Tensor:
     """
-    mean cross entropy; logits (rows, classes), labels (rows,)
+    Computes the mean cross entropy of classes.
+
+        loss = -mean over rows n of sum over classes c of t[n, c] log softmax(x[n])[c]
+        t[n, c] = (1 - e) [c = labels[n]] + e / classes
+
+    with x the logits and e the label smoothing.
+
+    Args:
+        logits: [rows, classes].
+        labels: [rows] of integers from 0 to classes - 1, or ignore_index.
+        label_smoothing: e, in [0, 1).
+        ignore_index: the label of rows that do not count.
+
+    Returns:
+        0-d, float32 (float64 for float64 logits).
+
+    Raises:
+        ShapeError: logits are no matrix, or there is not one label for each row.
+        DTypeError: labels are no integers.
+        InputError: a label is out of range; says which.
+        ConfigError: label_smoothing is out of range.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> loss = F.cross_entropy([[0.0, 0.0], [9.0, 0.0]], [1, -100])
+        >>> round(loss.item(), 4)
+        0.6931
     """
 
-def div(
-    a: evolving_attention._core.Tensor, b: evolving_attention._core.Tensor
-) -> evolving_attention._core.Tensor:
+def div(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
     """
-    a / b
+    Divides the first tensor by the second.
+
+        y = a / b
+
+    Division by zero gives infinity or NaN.
+
+    Args:
+        a: [...] of a floating type.
+        b: [...] of the same type; the shapes broadcast as NumPy's do.
+
+    Returns:
+        [...] of the broadcast shape, in the type of a and b.
+
+    Raises:
+        DTypeError: a and b differ in type, or theirs is no floating type.
+        ShapeError: the shapes do not broadcast.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.div([1.0, 9.0], [2.0, 3.0]).numpy().tolist()
+        [0.5, 3.0]
     """
 
 def dropout(
-    x: evolving_attention._core.Tensor,
-    p: typing.SupportsFloat | typing.SupportsIndex,
-    training: bool = True,
+    x: TensorLike, p: typing.SupportsFloat | typing.SupportsIndex, training: bool = True
 ) -> evolving_attention._core.Tensor:
     """
-    zeroes elements with probability p, scales the rest by 1 / (1 - p)
+    Sets elements to zero at random and scales the others.
+
+        y = x m / (1 - p), each m being 0 with probability p, else 1
+
+    Args:
+        x: [...] of a floating type.
+        p: probability of zero, in [0, 1).
+        training: False: y is x itself.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        ConfigError: p is out of range.
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> sorted(set(F.dropout([1.0] * 1000, 0.5).numpy().tolist()))
+        [0.0, 2.0]
+
+    Source: Srivastava et al., JMLR 2014.
     """
 
 def dropout_layer_norm(
-    x: evolving_attention._core.Tensor,
-    residual: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor,
-    bias: evolving_attention._core.Tensor,
+    x: TensorLike,
+    residual: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike,
     eps: typing.SupportsFloat | typing.SupportsIndex = 1e-12,
     p: typing.SupportsFloat | typing.SupportsIndex = 0.1,
     training: bool = True,
 ) -> evolving_attention._core.Tensor:
     """
-    layer norm of dropout(x) + residual over the last axis
+    Adds a residual to the dropout of a tensor and normalises the last axis.
+
+        y = layer_norm(dropout(x, p, training) + residual, weight, bias, eps)
+
+    One operation with the bits of the two.
+
+    Args:
+        x: [..., width].
+        residual: [..., width] as x.
+        weight: [width].
+        bias: [width].
+        eps: what is added to the variance.
+        p: probability of zero, in [0, 1).
+        training: False: no dropout.
+
+    Returns:
+        [..., width] in the type of x.
+
+    Raises:
+        ShapeError: residual, weight or bias does not fit.
+        DTypeError: the tensors differ in type.
+        ConfigError: p is out of range.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> x, residual, one, zero = [[1.0, 1.0]], [[0.0, 2.0]], [1.0] * 2, [0.0] * 2
+        >>> y = F.dropout_layer_norm(x, residual, one, zero, training=False)
+        >>> y.numpy().tolist()
+        [[-1.0, 1.0]]
     """
 
 def embedding(
-    weight: evolving_attention._core.Tensor,
+    weight: TensorLike,
     ids: typing.Any,
     padding_id: typing.SupportsInt | typing.SupportsIndex = -1,
 ) -> evolving_attention._core.Tensor:
     """
-    rows of a table by id; no gradient reaches that of padding_id
+    Looks rows of a table up by id.
+
+        y[...] = weight[ids[...]]
+
+    Backward keeps the gradient of the rows that were used alone: Tensor.row_grad.
+
+    Args:
+        weight: the table, [rows, width].
+        ids: [...] of integers from 0 to rows - 1.
+        padding_id: the row that no gradient reaches; negative: none.
+
+    Returns:
+        [..., width] in the type of the table.
+
+    Raises:
+        ShapeError: the table is no matrix.
+        DTypeError: ids are no integers.
+        InputError: an id is outside the table; says which.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0, 1]).numpy().tolist()
+        [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]]
     """
 
 def evolve(
-    previous: evolving_attention._core.Tensor | None,
-    scores: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor | None,
-    bias: evolving_attention._core.Tensor | None,
+    previous: TensorLike | None,
+    scores: TensorLike,
+    weight: TensorLike | None,
+    bias: TensorLike | None,
     coefficients: typing.Annotated[
         collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
         "FixedSize(5)",
@@ -202,14 +497,48 @@ def evolve(
     ] = [0, 0],
 ) -> evolving_attention._core.Tensor:
     """
-    p M + s S + w ReLU(Conv(a M + b S)), coefficients (a, b, p, s, w); the convolution's result is moved by shift = (down, right)
+    Computes the evolving step as one operation.
+
+        L = p M + s S + w ReLU(Conv(a M + b S))
+
+    With (a, b, p, s, w) = (alpha, 1 - alpha, alpha (1 - beta), (1 - alpha) (1 - beta),
+    beta) this is the evolving attention of the paper.
+
+    Args:
+        previous: M, flat maps of packing.map_elements elements, or None where a = p = 0.
+        scores: S, flat maps of packing.map_elements elements.
+        weight: [heads, heads, k, k], k odd; None where w = 0.
+        bias: [heads]; None where w = 0.
+        coefficients: (a, b, p, s, w).
+        packing: heads and sequences.
+        shift: (down, right): by how many cells the result of the convolution is moved.
+
+    Returns:
+        L, flat maps in the type of the scores.
+
+    Raises:
+        ShapeError: maps, weight or bias do not fit the packing.
+        DTypeError: the tensors differ in type.
+        InputError: previous, weight or bias is missing where its coefficient is not 0.
+        ConfigError: the shift goes up or left.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(1, [0, 2])
+        >>> before, scores = [0.0, 0.0, 4.0, 4.0], [2.0, 2.0, 2.0, 2.0]
+        >>> mix = (0.0, 0.0, 0.5, 0.5, 0.0)
+        >>> F.evolve(before, scores, None, None, mix, packing).numpy().tolist()
+        [1.0, 1.0, 3.0, 3.0]
+
+    Source: Wang et al., Evolving Attention with Residual Convolutions, ICML 2021,
+    Eq. 4.
     """
 
 def evolve_composite(
-    previous: evolving_attention._core.Tensor | None,
-    scores: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor | None,
-    bias: evolving_attention._core.Tensor | None,
+    previous: TensorLike | None,
+    scores: TensorLike,
+    weight: TensorLike | None,
+    bias: TensorLike | None,
     coefficients: typing.Annotated[
         collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
         "FixedSize(5)",
@@ -221,33 +550,103 @@ def evolve_composite(
     ] = [0, 0],
 ) -> evolving_attention._core.Tensor:
     """
-    evolve() spelled out in other ops
+    Computes evolve() spelled out in other operations.
+
+        L = p M + s S + w ReLU(Conv(a M + b S))
+
+    It is what runs where evolve()'s fast path is off, and what evolve() is tested with.
+
+    Args:
+        previous: M, flat maps of packing.map_elements elements, or None where a = p = 0.
+        scores: S, flat maps of packing.map_elements elements.
+        weight: [heads, heads, k, k], k odd; None where w = 0.
+        bias: [heads]; None where w = 0.
+        coefficients: (a, b, p, s, w).
+        packing: heads and sequences.
+        shift: (down, right): by how many cells the result of the convolution is moved.
+
+    Returns:
+        L, flat maps in the type of the scores.
+
+    Raises:
+        ShapeError, DTypeError, InputError, ConfigError: as evolve().
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(1, [0, 2])
+        >>> before, scores = [0.0, 0.0, 4.0, 4.0], [2.0, 2.0, 2.0, 2.0]
+        >>> mix = (0.0, 0.0, 0.5, 0.5, 0.0)
+        >>> F.evolve_composite(before, scores, None, None, mix, packing).numpy().tolist()
+        [1.0, 1.0, 3.0, 3.0]
     """
 
-def exp(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def exp(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    exp(x)
+    Computes the exponential.
+
+        y = exp(x)
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.exp([0.0]).numpy().tolist()
+        [1.0]
     """
 
 def feed_forward(
-    x: evolving_attention._core.Tensor,
-    weight_1: evolving_attention._core.Tensor,
-    bias_1: evolving_attention._core.Tensor | None,
+    x: TensorLike,
+    weight_1: TensorLike,
+    bias_1: TensorLike | None,
     activation: str,
-    weight_2: evolving_attention._core.Tensor,
-    bias_2: evolving_attention._core.Tensor | None,
+    weight_2: TensorLike,
+    bias_2: TensorLike | None,
 ) -> evolving_attention._core.Tensor:
     """
-    activation of x W1^T + b1, times W2^T, plus b2
+    Applies a transformer's feed-forward block as one operation.
+
+        y = f(x W1^T + b1) W2^T + b2
+
+    Backward computes f again from its argument, which spares the memory of the widest
+    activation of a layer.
+
+    Args:
+        x: [..., in].
+        weight_1: W1, [wide, in].
+        bias_1: b1, [wide], or None.
+        activation: f, as in linear_activation().
+        weight_2: W2, [out, wide].
+        bias_2: b2, [out], or None.
+
+    Returns:
+        [..., out] in the type of x.
+
+    Raises:
+        ShapeError: a weight or a bias does not fit.
+        DTypeError: the tensors differ in type.
+        ConfigError: the activation is not known.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> w1, w2 = [[1.0], [-1.0]], [[1.0, 10.0]]
+        >>> F.feed_forward([[2.0]], w1, None, "relu", w2, [0.5]).numpy().tolist()
+        [[2.5]]
     """
 
 def fused_attention(
-    q: evolving_attention._core.Tensor,
-    k: evolving_attention._core.Tensor,
-    v: evolving_attention._core.Tensor,
-    previous: evolving_attention._core.Tensor | None,
-    weight: evolving_attention._core.Tensor | None,
-    bias: evolving_attention._core.Tensor | None,
+    q: TensorLike,
+    k: TensorLike,
+    v: TensorLike,
+    previous: TensorLike | None,
+    weight: TensorLike | None,
+    bias: TensorLike | None,
     coefficients: typing.Annotated[
         collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
         "FixedSize(5)",
@@ -261,76 +660,264 @@ def fused_attention(
         collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
         "FixedSize(2)",
     ] = [0, 0],
-    score_bias: evolving_attention._core.Tensor | None = None,
+    score_bias: TensorLike | None = None,
 ) -> tuple[evolving_attention._core.Tensor, evolving_attention._core.Tensor | None]:
     """
-    context (tokens, heads d) and carried maps: attention_scores, add (of score_bias), evolve, map_softmax, dropout and attention_context in one op
+    Computes attention with its evolving step as one operation.
+
+        S = scale q k^T + score_bias,  L = evolve(previous, S, ...)
+        context = dropout(softmax(softmax_scale L)) v
+
+    The same as attention_scores(), add(), evolve(), map_softmax(), dropout() and
+    attention_context() one after the other, without their maps in memory.
+
+    Args:
+        q: queries, [total queries, heads * d], head after head.
+        k: keys, [total keys, heads * d].
+        v: values, [total keys, heads * e].
+        previous: maps of the layer before, as in evolve(), or None.
+        weight: [heads, heads, k, k], as in evolve(), or None.
+        bias: [heads], as in evolve(), or None.
+        coefficients: (a, b, p, s, w) of evolve().
+        packing: heads and sequences, with what limits the keys.
+        scale: factor of the products.
+        softmax_scale: factor of the maps before the softmax.
+        dropout: probability of zero for a cell, in [0, 1); 0 outside training.
+        carry: whether L is returned.
+        shift: (down, right), as in evolve().
+        score_bias: flat maps that are added to the scores, or None.
+
+    Returns:
+        (context, L): [total queries, heads * e], and flat maps or None.
+
+    Raises:
+        ShapeError, DTypeError, InputError, ConfigError: as the operations it stands for.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing, plain = F.Packing(1, [0, 2]), (0.0, 0.0, 0.0, 1.0, 0.0)
+        >>> q, k, v = [[0.0], [0.0]], [[1.0], [2.0]], [[1.0], [3.0]]
+        >>> y, maps = F.fused_attention(q, k, v, None, None, None, plain, packing, 1.0)
+        >>> y.numpy().tolist(), maps.numpy().tolist()
+        ([[2.0], [2.0]], [0.0, 0.0, 0.0, 0.0])
+
+    Source: Wang et al., Evolving Attention with Residual Convolutions, ICML 2021.
     """
 
-def gather_rows(
-    x: evolving_attention._core.Tensor, index: typing.Any
-) -> evolving_attention._core.Tensor:
+def gather_rows(x: TensorLike, index: typing.Any) -> evolving_attention._core.Tensor:
     """
-    x[index] along axis 0; -1 gives zeros
+    Takes rows by index; -1 gives a row of zeros.
+
+        y[...] = x[index[...]] where index >= 0, else 0
+
+    Args:
+        x: [rows, ...].
+        index: [...] of integers from -1 to rows - 1.
+
+    Returns:
+        The shape of index followed by that of a row of x, in the type of x.
+
+    Raises:
+        ShapeError: x has no axis.
+        DTypeError: indices are no integers.
+        InputError: an index is out of range; says which.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.gather_rows([[1.0, 2.0], [3.0, 4.0]], [1, -1]).numpy().tolist()
+        [[3.0, 4.0], [0.0, 0.0]]
     """
 
-def gelu(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def gelu(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    x Phi(x), Phi by erf
+    Applies the Gaussian error linear unit.
+
+        y = x Phi(x), Phi(x) = (1 + erf(x / sqrt(2))) / 2
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> round(F.gelu([1.0]).item(), 4)
+        0.8413
+
+    Source: Hendrycks and Gimpel, 2016.
     """
 
-def gelu_tanh(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def gelu_tanh(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+    Applies GELU in its approximation by tanh.
+
+        y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> round(F.gelu_tanh([1.0]).item(), 4)
+        0.8412
+
+    Source: Hendrycks and Gimpel, 2016, Section 2.
     """
 
 def layer_norm(
-    x: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor,
-    bias: evolving_attention._core.Tensor,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike,
     eps: typing.SupportsFloat | typing.SupportsIndex = 1e-12,
-    residual: evolving_attention._core.Tensor | None = None,
+    residual: TensorLike | None = None,
 ) -> evolving_attention._core.Tensor:
     """
-    layer norm of x (+ residual) over the last axis
+    Normalises the last axis to mean 0 and variance 1, then scales and shifts it.
+
+        y = (s - mean(s)) / sqrt(var(s) + eps) * weight + bias, s = x + residual
+
+    Args:
+        x: [..., width].
+        weight: [width].
+        bias: [width].
+        eps: what is added to the variance.
+        residual: [..., width] as x, or None (then s = x).
+
+    Returns:
+        [..., width] in the type of x.
+
+    Raises:
+        ShapeError: weight, bias or residual does not fit.
+        DTypeError: the tensors differ in type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.layer_norm([[1.0, 3.0]], [1.0, 1.0], [0.0, 5.0]).numpy().tolist()
+        [[-1.0, 6.0]]
+
+    Source: Ba et al., Layer Normalization, 2016.
     """
 
 def leaky_relu(
-    x: evolving_attention._core.Tensor,
-    slope: typing.SupportsFloat | typing.SupportsIndex = 0.01,
+    x: TensorLike, slope: typing.SupportsFloat | typing.SupportsIndex = 0.01
 ) -> evolving_attention._core.Tensor:
     """
-    x where x > 0, else slope x
+    Scales negative elements by a small slope.
+
+        y = x where x > 0, else slope x
+
+    Args:
+        x: [...] of a floating type.
+        slope: factor of the negative elements.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.leaky_relu([-2.0, 2.0], slope=0.5).numpy().tolist()
+        [-1.0, 2.0]
     """
 
 def linear(
-    x: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor,
-    bias: evolving_attention._core.Tensor | None = None,
+    x: TensorLike, weight: TensorLike, bias: TensorLike | None = None
 ) -> evolving_attention._core.Tensor:
     """
-    x W^T + b; weight (out, in), bias (out,)
+    Applies an affine map to the last axis.
+
+        y = x W^T + b
+
+    Args:
+        x: [..., in].
+        weight: W, [out, in].
+        bias: b, [out], or None.
+
+    Returns:
+        [..., out] in the type of x.
+
+    Raises:
+        ShapeError: the weight or the bias does not fit.
+        DTypeError: the three differ in type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> weight = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+        >>> F.linear([[2.0, 3.0]], weight, [0.0, 0.0, 1.0]).numpy().tolist()
+        [[2.0, 3.0, 6.0]]
     """
 
 def linear_activation(
-    x: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor,
-    bias: evolving_attention._core.Tensor | None,
-    activation: str,
+    x: TensorLike, weight: TensorLike, bias: TensorLike | None, activation: str
 ) -> evolving_attention._core.Tensor:
     """
-    activation of x W^T + b: gelu, gelu_new, relu or tanh
+    Applies an affine map and an activation as one operation.
+
+        y = f(x W^T + b)
+
+    The result has the bits of linear() followed by the activation.
+
+    Args:
+        x: [..., in].
+        weight: W, [out, in].
+        bias: b, [out], or None.
+        activation: f: "gelu", "gelu_new" or "gelu_pytorch_tanh" (both GELU by tanh),
+            "relu", "leaky_relu" or "tanh".
+
+    Returns:
+        [..., out] in the type of x.
+
+    Raises:
+        ShapeError: the weight or the bias does not fit.
+        DTypeError: the tensors differ in type.
+        ConfigError: the activation is not known.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> weight = [[1.0, 1.0], [-1.0, -1.0]]
+        >>> F.linear_activation([[1.0, 2.0]], weight, None, "relu").numpy().tolist()
+        [[3.0, 0.0]]
     """
 
-def log(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def log(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    natural logarithm
+    Computes the natural logarithm.
+
+        y = log(x)
+
+    0 gives -inf, a negative number NaN.
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.log([1.0]).numpy().tolist()
+        [0.0]
     """
 
 def map_conv(
-    x: evolving_attention._core.Tensor,
-    weight: evolving_attention._core.Tensor,
-    bias: evolving_attention._core.Tensor,
+    x: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike,
     packing: evolving_attention._core.Packing,
     shift: typing.Annotated[
         collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
@@ -338,54 +925,176 @@ def map_conv(
     ] = [0, 0],
 ) -> evolving_attention._core.Tensor:
     """
-    k x k convolution of maps, heads as channels; the result is moved by shift = (down, right)
+    Convolves attention maps as images, heads being channels.
+
+        y[b, o, i, j] = bias[o] + sum over h, u, v of
+            weight[o, h, u, v] x[b, h, i + u - k // 2, j + v - k // 2]
+
+    Cells outside a sequence's own map are 0.
+
+    Args:
+        x: flat maps of packing.map_elements elements.
+        weight: [heads, heads, k, k], k odd.
+        bias: [heads].
+        packing: heads and sequences.
+        shift: (down, right): by how many cells the result is moved.
+
+    Returns:
+        Flat maps in the type of x.
+
+    Raises:
+        ShapeError: maps, weight or bias do not fit the packing, or k is even.
+        DTypeError: the tensors differ in type.
+        ConfigError: the shift goes up or left.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(1, [0, 2])
+        >>> x, double = [1.0, 2.0, 3.0, 4.0], [[[[2.0]]]]
+        >>> F.map_conv(x, double, [0.5], packing).numpy().tolist()
+        [2.5, 4.5, 6.5, 8.5]
+
+    Source: Wang et al., Evolving Attention with Residual Convolutions, ICML 2021.
     """
 
 def map_softmax(
-    x: evolving_attention._core.Tensor,
+    x: TensorLike,
     packing: evolving_attention._core.Packing,
     scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
-    key_mask: evolving_attention._core.Tensor | None = None,
+    key_mask: TensorLike | None = None,
 ) -> evolving_attention._core.Tensor:
     """
-    softmax over the keys of maps; key_mask uint8 (total keys,)
+    Normalises every row of attention maps over the keys it may see.
+
+        p[b, h, i, j] = exp(scale x[b, h, i, j]) / sum of exp(scale x[b, h, i, j']) over j'
+
+    j' are the keys that the packing's causal limit and mask leave; others get exactly 0.
+
+    Args:
+        x: flat maps of packing.map_elements elements.
+        packing: heads and sequences, with what limits the keys.
+        scale: factor of the maps before the softmax.
+        key_mask: uint8 [total keys], 0 for a key that no row sees, in place of the
+            packing's; None: the packing's.
+
+    Returns:
+        Flat maps in the type of x.
+
+    Raises:
+        ShapeError: the maps or the mask do not fit the packing.
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> causal = F.Packing(1, [0, 2], causal=True)
+        >>> F.map_softmax([3.0, 7.0, 1.0, 1.0], causal).numpy().tolist()
+        [1.0, 0.0, 0.5, 0.5]
     """
 
 def matmul(
-    a: evolving_attention._core.Tensor,
-    b: evolving_attention._core.Tensor,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
+    a: TensorLike, b: TensorLike, transpose_a: bool = False, transpose_b: bool = False
 ) -> evolving_attention._core.Tensor:
     """
-    product of matrices, or of equal batches of them
+    Multiplies two matrices, or each pair of two batches of them.
+
+        y = op(a) op(b), op(m) = m^T where the flag is set, else m
+
+    Args:
+        a: [m, k] or [batch, m, k]; [k, m] or [batch, k, m] with transpose_a.
+        b: [k, n] or [batch, k, n]; [n, k] or [batch, n, k] with transpose_b.
+        transpose_a: read a transposed.
+        transpose_b: read b transposed.
+
+    Returns:
+        [m, n] or [batch, m, n] in the type of a and b.
+
+    Raises:
+        ShapeError: inner sizes or batches differ, or the operands are no matrices.
+        DTypeError: types differ.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.matmul([[1.0, 2.0]], [[3.0, 4.0]], transpose_b=True).numpy().tolist()
+        [[11.0]]
     """
 
 def mean(
-    x: evolving_attention._core.Tensor,
+    x: TensorLike,
     axis: typing.SupportsInt | typing.SupportsIndex | None = None,
     keepdims: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
-    mean over an axis, or all
+    Averages elements over one axis or over all.
+
+        y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
+
+    Args:
+        x: [...] of a floating type.
+        axis: the axis; negative numbers count from the last; None: all.
+        keepdims: keep the axis with size 1.
+
+    Returns:
+        Tensor in the type of x, without the axis; of all elements a 0-d one.
+
+    Raises:
+        ShapeError: x has no such axis, or there is nothing to average.
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.mean([[1.0, 2.0], [3.0, 4.0]], axis=1).numpy().tolist()
+        [1.5, 3.5]
     """
 
 def mse_loss(
-    prediction: evolving_attention._core.Tensor, target: evolving_attention._core.Tensor
+    prediction: TensorLike, target: TensorLike
 ) -> evolving_attention._core.Tensor:
     """
-    mean squared error
+    Computes the mean squared error.
+
+        loss = mean of (prediction - target)^2
+
+    Args:
+        prediction: [...].
+        target: [...] in the shape of prediction.
+
+    Returns:
+        0-d, float32 (float64 for a float64 prediction).
+
+    Raises:
+        ShapeError: the shapes differ.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.mse_loss([1.0, 2.0], [1.0, 4.0]).item()
+        2.0
     """
 
-def mul(
-    a: evolving_attention._core.Tensor, b: evolving_attention._core.Tensor
-) -> evolving_attention._core.Tensor:
+def mul(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
     """
-    a * b
+    Multiplies two tensors element by element.
+
+        y = a * b
+
+    Args:
+        a: [...] of a floating type.
+        b: [...] of the same type; the shapes broadcast as NumPy's do.
+
+    Returns:
+        [...] of the broadcast shape, in the type of a and b.
+
+    Raises:
+        DTypeError: a and b differ in type, or theirs is no floating type.
+        ShapeError: the shapes do not broadcast.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.mul([2.0, 3.0], [4.0, 5.0]).numpy().tolist()
+        [8.0, 15.0]
     """
 
 def pack_maps(
-    dense: evolving_attention._core.Tensor,
+    dense: TensorLike,
     packing: evolving_attention._core.Packing,
     query_columns: typing.Any = None,
     key_columns: typing.Any = None,
@@ -420,9 +1129,7 @@ def pack_maps(
     """
 
 def pair_sum(
-    u: evolving_attention._core.Tensor,
-    v: evolving_attention._core.Tensor,
-    packing: evolving_attention._core.Packing,
+    u: TensorLike, v: TensorLike, packing: evolving_attention._core.Packing
 ) -> evolving_attention._core.Tensor:
     """
     Adds each query's vector to each key's, for every cell of the maps.
@@ -456,7 +1163,7 @@ def pair_sum(
     """
 
 def relative_cells(
-    x: evolving_attention._core.Tensor, packing: evolving_attention._core.Packing
+    x: TensorLike, packing: evolving_attention._core.Packing
 ) -> evolving_attention._core.Tensor:
     """
     Spreads products by distance over attention maps.
@@ -487,9 +1194,7 @@ def relative_cells(
     """
 
 def relative_sums(
-    maps: evolving_attention._core.Tensor,
-    packing: evolving_attention._core.Packing,
-    max_distance: int,
+    maps: TensorLike, packing: evolving_attention._core.Packing, max_distance: int
 ) -> evolving_attention._core.Tensor:
     """
     Sums attention maps over the keys at each clipped distance.
@@ -523,84 +1228,273 @@ def relative_sums(
     Source: Shaw et al., NAACL 2018, Eq. 3 and Sec. 3.3.
     """
 
-def relu(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def relu(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    max(x, 0)
+    Sets negative elements to zero.
+
+        y = max(x, 0)
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.relu([-1.0, 2.0]).numpy().tolist()
+        [0.0, 2.0]
     """
 
 def reshape(
-    x: evolving_attention._core.Tensor,
+    x: TensorLike,
     shape: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
 ) -> evolving_attention._core.Tensor:
     """
-    x in another shape
+    Gives a tensor another shape with the same elements in row-major order.
+
+        y[k] = x[k], k counting through all elements
+
+    Args:
+        x: any shape and type.
+        shape: the new sizes; one of them may be -1 and is computed from the others.
+
+    Returns:
+        Tensor of that shape.
+
+    Raises:
+        ShapeError: the sizes do not make up the number of elements of x, or two are
+            -1.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.reshape([1.0, 2.0, 3.0, 4.0], [2, -1]).numpy().tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
     """
 
 def scale(
-    x: evolving_attention._core.Tensor,
-    alpha: typing.SupportsFloat | typing.SupportsIndex,
+    x: TensorLike, alpha: typing.SupportsFloat | typing.SupportsIndex
 ) -> evolving_attention._core.Tensor:
     """
-    alpha x
+    Multiplies a tensor by a number.
+
+        y = alpha x
+
+    Args:
+        x: [...] of a floating type.
+        alpha: the number.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.scale([1.0, 2.0], 0.5).numpy().tolist()
+        [0.5, 1.0]
     """
 
-def sigmoid(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def sigmoid(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    1 / (1 + exp(-x))
+    Computes the logistic function.
+
+        y = 1 / (1 + exp(-x))
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.sigmoid([0.0]).numpy().tolist()
+        [0.5]
     """
 
 def slice(
-    x: evolving_attention._core.Tensor,
+    x: TensorLike,
     axis: typing.SupportsInt | typing.SupportsIndex,
     begin: typing.SupportsInt | typing.SupportsIndex,
     end: typing.SupportsInt | typing.SupportsIndex,
 ) -> evolving_attention._core.Tensor:
     """
-    a range of one axis
+    Takes a range of one axis.
+
+        y = x[..., begin:end, ...]
+
+    Args:
+        x: any shape and type.
+        axis: the axis; negative numbers count from the last.
+        begin: first index that is taken, 0 or more.
+        end: index after the last one that is taken, at most the size of the axis.
+
+    Returns:
+        Tensor in the shape of x but for the axis, which has size end - begin.
+
+    Raises:
+        ShapeError: x has no such axis, or the range does not fit it.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.slice([1.0, 2.0, 3.0, 4.0], 0, 1, 3).numpy().tolist()
+        [2.0, 3.0]
     """
 
-def softmax(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def softmax(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    softmax over the last axis
+    Normalises the last axis to probabilities.
+
+        y_i = exp(x_i) / sum of exp(x_j) over j
+
+    Args:
+        x: [..., n] of a floating type.
+
+    Returns:
+        [..., n] in the type of x.
+
+    Raises:
+        ShapeError: x has no axis.
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).numpy().tolist()
+        [[0.25, 0.25, 0.25, 0.25]]
     """
 
-def sqrt(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def sqrt(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    square root
+    Computes the square root.
+
+        y = sqrt(x)
+
+    A negative number gives NaN.
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.sqrt([4.0, 9.0]).numpy().tolist()
+        [2.0, 3.0]
     """
 
-def sub(
-    a: evolving_attention._core.Tensor, b: evolving_attention._core.Tensor
-) -> evolving_attention._core.Tensor:
+def sub(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
     """
-    a - b
+    Subtracts the second tensor from the first.
+
+        y = a - b
+
+    Args:
+        a: [...] of a floating type.
+        b: [...] of the same type; the shapes broadcast as NumPy's do.
+
+    Returns:
+        [...] of the broadcast shape, in the type of a and b.
+
+    Raises:
+        DTypeError: a and b differ in type, or theirs is no floating type.
+        ShapeError: the shapes do not broadcast.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.sub([5.0, 7.0], [1.0, 2.0]).numpy().tolist()
+        [4.0, 5.0]
     """
 
 def sum(
-    x: evolving_attention._core.Tensor,
+    x: TensorLike,
     axis: typing.SupportsInt | typing.SupportsIndex | None = None,
     keepdims: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
-    sum over an axis, or all
+    Sums elements over one axis or over all.
+
+        y[...] = sum of x[..., i, ...] over i
+
+    Args:
+        x: [...] of a floating type.
+        axis: the axis; negative numbers count from the last; None: all.
+        keepdims: keep the axis with size 1.
+
+    Returns:
+        Tensor in the type of x, without the axis; of all elements a 0-d one.
+
+    Raises:
+        ShapeError: x has no such axis.
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.sum([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()
+        [4.0, 6.0]
     """
 
-def tanh(x: evolving_attention._core.Tensor) -> evolving_attention._core.Tensor:
+def tanh(x: TensorLike) -> evolving_attention._core.Tensor:
     """
-    tanh(x)
+    Computes the hyperbolic tangent.
+
+        y = tanh(x)
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> round(F.tanh([1.0]).item(), 4)
+        0.7616
     """
 
 def transpose(
-    x: evolving_attention._core.Tensor,
+    x: TensorLike,
     axis_a: typing.SupportsInt | typing.SupportsIndex,
     axis_b: typing.SupportsInt | typing.SupportsIndex,
 ) -> evolving_attention._core.Tensor:
     """
-    x with two axes exchanged
+    Exchanges two axes of a tensor.
+
+        y[..., j, ..., i, ...] = x[..., i, ..., j, ...]
+
+    Args:
+        x: any shape and type.
+        axis_a: one of the axes; negative numbers count from the last.
+        axis_b: the other one.
+
+    Returns:
+        Tensor with the sizes of the two axes exchanged.
+
+    Raises:
+        ShapeError: x has no such axis.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.transpose([[1.0, 2.0], [3.0, 4.0]], 0, 1).numpy().tolist()
+        [[1.0, 3.0], [2.0, 4.0]]
     """
 
 def unpack_maps(
-    maps: evolving_attention._core.Tensor,
+    maps: TensorLike,
     packing: evolving_attention._core.Packing,
     lengths: tuple[
         typing.SupportsInt | typing.SupportsIndex,
@@ -643,9 +1537,27 @@ def unpack_maps(
         [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]]
     """
 
-def weight_norm(
-    v: evolving_attention._core.Tensor, g: evolving_attention._core.Tensor
-) -> evolving_attention._core.Tensor:
+def weight_norm(v: TensorLike, g: TensorLike) -> evolving_attention._core.Tensor:
     """
-    g v / |v|, the norm over all axes but the first
+    Gives every row of a weight a length of its own.
+
+        y[o] = g[o] v[o] / |v[o]|, the norm over all axes but the first
+
+    Args:
+        v: directions, [out, ...].
+        g: lengths, [out] or [out, 1, ..., 1].
+
+    Returns:
+        [out, ...] in the type of v; a row of zeros gives NaN.
+
+    Raises:
+        ShapeError: v has fewer than two axes, or g does not fit.
+        DTypeError: v and g differ in type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.weight_norm([[3.0, 4.0]], [10.0]).numpy().tolist()
+        [[6.0, 8.0]]
+
+    Source: Salimans and Kingma, Weight Normalization, NeurIPS 2016.
     """

@@ -1,0 +1,369 @@
+// Functions of layers for Python: products, norms, rows by index and losses.
+#include <pybind11/stl.h>
+
+#include "bindings/ops.h"
+#include "ops/activation.h"
+#include "ops/dropout.h"
+#include "ops/feed_forward.h"
+#include "ops/gather.h"
+#include "ops/layer_norm.h"
+#include "ops/linear.h"
+#include "ops/losses.h"
+#include "ops/softmax.h"
+
+namespace ea {
+
+namespace {
+
+void bind_affine(py::module_& m) {
+  m.def(
+      "linear",
+      [](const Var& x, const Var& w, const OptionalVar& b) {
+        return linear(x, w, or_none(b));
+      },
+      py::arg("x"), py::arg("weight"), py::arg("bias") = py::none(), Release(),
+      R"(Applies an affine map to the last axis.
+
+    y = x W^T + b
+
+Args:
+    x: [..., in].
+    weight: W, [out, in].
+    bias: b, [out], or None.
+
+Returns:
+    [..., out] in the type of x.
+
+Raises:
+    ShapeError: the weight or the bias does not fit.
+    DTypeError: the three differ in type.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> weight = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    >>> F.linear([[2.0, 3.0]], weight, [0.0, 0.0, 1.0]).numpy().tolist()
+    [[2.0, 3.0, 6.0]])");
+  m.def(
+      "linear_activation",
+      [](const Var& x, const Var& w, const OptionalVar& b,
+         const std::string& kind) {
+        return linear_activation(x, w, or_none(b), parse_activation(kind));
+      },
+      py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("activation"),
+      Release(),
+      R"(Applies an affine map and an activation as one operation.
+
+    y = f(x W^T + b)
+
+The result has the bits of linear() followed by the activation.
+
+Args:
+    x: [..., in].
+    weight: W, [out, in].
+    bias: b, [out], or None.
+    activation: f: "gelu", "gelu_new" or "gelu_pytorch_tanh" (both GELU by tanh),
+        "relu", "leaky_relu" or "tanh".
+
+Returns:
+    [..., out] in the type of x.
+
+Raises:
+    ShapeError: the weight or the bias does not fit.
+    DTypeError: the tensors differ in type.
+    ConfigError: the activation is not known.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> weight = [[1.0, 1.0], [-1.0, -1.0]]
+    >>> F.linear_activation([[1.0, 2.0]], weight, None, "relu").numpy().tolist()
+    [[3.0, 0.0]])");
+}
+
+void bind_feed_forward(py::module_& m) {
+  m.def(
+      "feed_forward",
+      [](const Var& x, const Var& w1, const OptionalVar& b1,
+         const std::string& kind, const Var& w2, const OptionalVar& b2) {
+        return feed_forward(x, w1, or_none(b1), parse_activation(kind), w2,
+                            or_none(b2));
+      },
+      py::arg("x"), py::arg("weight_1"), py::arg("bias_1"),
+      py::arg("activation"), py::arg("weight_2"), py::arg("bias_2"), Release(),
+      R"(Applies a transformer's feed-forward block as one operation.
+
+    y = f(x W1^T + b1) W2^T + b2
+
+Backward computes f again from its argument, which spares the memory of the widest
+activation of a layer.
+
+Args:
+    x: [..., in].
+    weight_1: W1, [wide, in].
+    bias_1: b1, [wide], or None.
+    activation: f, as in linear_activation().
+    weight_2: W2, [out, wide].
+    bias_2: b2, [out], or None.
+
+Returns:
+    [..., out] in the type of x.
+
+Raises:
+    ShapeError: a weight or a bias does not fit.
+    DTypeError: the tensors differ in type.
+    ConfigError: the activation is not known.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> w1, w2 = [[1.0], [-1.0]], [[1.0, 10.0]]
+    >>> F.feed_forward([[2.0]], w1, None, "relu", w2, [0.5]).numpy().tolist()
+    [[2.5]])");
+}
+
+void bind_products_and_norms(py::module_& m) {
+  m.def("matmul", &matmul, py::arg("a"), py::arg("b"),
+        py::arg("transpose_a") = false, py::arg("transpose_b") = false,
+        Release(),
+        R"(Multiplies two matrices, or each pair of two batches of them.
+
+    y = op(a) op(b), op(m) = m^T where the flag is set, else m
+
+Args:
+    a: [m, k] or [batch, m, k]; [k, m] or [batch, k, m] with transpose_a.
+    b: [k, n] or [batch, k, n]; [n, k] or [batch, n, k] with transpose_b.
+    transpose_a: read a transposed.
+    transpose_b: read b transposed.
+
+Returns:
+    [m, n] or [batch, m, n] in the type of a and b.
+
+Raises:
+    ShapeError: inner sizes or batches differ, or the operands are no matrices.
+    DTypeError: types differ.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.matmul([[1.0, 2.0]], [[3.0, 4.0]], transpose_b=True).numpy().tolist()
+    [[11.0]])");
+  m.def(
+      "layer_norm",
+      [](const Var& x, const Var& w, const Var& b, double eps,
+         const OptionalVar& r) { return layer_norm(x, w, b, eps, or_none(r)); },
+      py::arg("x"), py::arg("weight"), py::arg("bias"), py::arg("eps") = 1e-12,
+      py::arg("residual") = py::none(), Release(),
+      R"(Normalises the last axis to mean 0 and variance 1, then scales and shifts it.
+
+    y = (s - mean(s)) / sqrt(var(s) + eps) * weight + bias, s = x + residual
+
+Args:
+    x: [..., width].
+    weight: [width].
+    bias: [width].
+    eps: what is added to the variance.
+    residual: [..., width] as x, or None (then s = x).
+
+Returns:
+    [..., width] in the type of x.
+
+Raises:
+    ShapeError: weight, bias or residual does not fit.
+    DTypeError: the tensors differ in type.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.layer_norm([[1.0, 3.0]], [1.0, 1.0], [0.0, 5.0]).numpy().tolist()
+    [[-1.0, 6.0]]
+
+Source: Ba et al., Layer Normalization, 2016.)");
+}
+
+void bind_dropout_layer_norm(py::module_& m) {
+  m.def(
+      "dropout_layer_norm",
+      [](const Var& x, const Var& residual, const Var& weight, const Var& bias,
+         double eps, double p, bool training) {
+        return dropout_layer_norm(x, residual, weight, bias, eps,
+                                  dropout_rate(p, training));
+      },
+      py::arg("x"), py::arg("residual"), py::arg("weight"), py::arg("bias"),
+      py::arg("eps") = 1e-12, py::arg("p") = 0.1, py::arg("training") = true,
+      Release(),
+      R"(Adds a residual to the dropout of a tensor and normalises the last axis.
+
+    y = layer_norm(dropout(x, p, training) + residual, weight, bias, eps)
+
+One operation with the bits of the two.
+
+Args:
+    x: [..., width].
+    residual: [..., width] as x.
+    weight: [width].
+    bias: [width].
+    eps: what is added to the variance.
+    p: probability of zero, in [0, 1).
+    training: False: no dropout.
+
+Returns:
+    [..., width] in the type of x.
+
+Raises:
+    ShapeError: residual, weight or bias does not fit.
+    DTypeError: the tensors differ in type.
+    ConfigError: p is out of range.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> x, residual, one, zero = [[1.0, 1.0]], [[0.0, 2.0]], [1.0] * 2, [0.0] * 2
+    >>> y = F.dropout_layer_norm(x, residual, one, zero, training=False)
+    >>> y.numpy().tolist()
+    [[-1.0, 1.0]])");
+}
+
+void bind_gather(py::module_& m) {
+  m.def(
+      "embedding",
+      [](const Var& weight, const py::object& ids, std::int64_t padding_id) {
+        return embedding(weight, optional_integers(ids, "ids"), "ids",
+                         padding_id);
+      },
+      py::arg("weight"), py::arg("ids"), py::arg("padding_id") = -1,
+      R"(Looks rows of a table up by id.
+
+    y[...] = weight[ids[...]]
+
+Backward keeps the gradient of the rows that were used alone: Tensor.row_grad.
+
+Args:
+    weight: the table, [rows, width].
+    ids: [...] of integers from 0 to rows - 1.
+    padding_id: the row that no gradient reaches; negative: none.
+
+Returns:
+    [..., width] in the type of the table.
+
+Raises:
+    ShapeError: the table is no matrix.
+    DTypeError: ids are no integers.
+    InputError: an id is outside the table; says which.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.embedding([[1.0, 2.0], [3.0, 4.0]], [1, 0, 1]).numpy().tolist()
+    [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]])");
+  m.def(
+      "gather_rows",
+      [](const Var& x, const py::object& index) {
+        return gather_rows(x, optional_integers(index, "index"));
+      },
+      py::arg("x"), py::arg("index"),
+      R"(Takes rows by index; -1 gives a row of zeros.
+
+    y[...] = x[index[...]] where index >= 0, else 0
+
+Args:
+    x: [rows, ...].
+    index: [...] of integers from -1 to rows - 1.
+
+Returns:
+    The shape of index followed by that of a row of x, in the type of x.
+
+Raises:
+    ShapeError: x has no axis.
+    DTypeError: indices are no integers.
+    InputError: an index is out of range; says which.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.gather_rows([[1.0, 2.0], [3.0, 4.0]], [1, -1]).numpy().tolist()
+    [[3.0, 4.0], [0.0, 0.0]])");
+}
+
+void bind_losses(py::module_& m) {
+  m.def(
+      "cross_entropy",
+      [](const Var& logits, const py::object& labels, double smoothing,
+         std::int64_t ignore) {
+        return cross_entropy(logits, optional_integers(labels, "labels"),
+                             smoothing, ignore);
+      },
+      py::arg("logits"), py::arg("labels"), py::arg("label_smoothing") = 0.0,
+      py::arg("ignore_index") = kIgnoreIndex,
+      R"(Computes the mean cross entropy of classes.
+
+    loss = -mean over rows n of sum over classes c of t[n, c] log softmax(x[n])[c]
+    t[n, c] = (1 - e) [c = labels[n]] + e / classes
+
+with x the logits and e the label smoothing.
+
+Args:
+    logits: [rows, classes].
+    labels: [rows] of integers from 0 to classes - 1, or ignore_index.
+    label_smoothing: e, in [0, 1).
+    ignore_index: the label of rows that do not count.
+
+Returns:
+    0-d, float32 (float64 for float64 logits).
+
+Raises:
+    ShapeError: logits are no matrix, or there is not one label for each row.
+    DTypeError: labels are no integers.
+    InputError: a label is out of range; says which.
+    ConfigError: label_smoothing is out of range.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> loss = F.cross_entropy([[0.0, 0.0], [9.0, 0.0]], [1, -100])
+    >>> round(loss.item(), 4)
+    0.6931)");
+  m.def("mse_loss", &mse_loss, py::arg("prediction"), py::arg("target"),
+        Release(),
+        R"(Computes the mean squared error.
+
+    loss = mean of (prediction - target)^2
+
+Args:
+    prediction: [...].
+    target: [...] in the shape of prediction.
+
+Returns:
+    0-d, float32 (float64 for a float64 prediction).
+
+Raises:
+    ShapeError: the shapes differ.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.mse_loss([1.0, 2.0], [1.0, 4.0]).item()
+    2.0)");
+}
+
+}  // namespace
+
+void bind_layer_ops(py::module_& ops) {
+  bind_affine(ops);
+  bind_feed_forward(ops);
+  bind_products_and_norms(ops);
+  bind_dropout_layer_norm(ops);
+  ops.def("softmax", &softmax, py::arg("x"), Release(),
+          R"(Normalises the last axis to probabilities.
+
+    y_i = exp(x_i) / sum of exp(x_j) over j
+
+Args:
+    x: [..., n] of a floating type.
+
+Returns:
+    [..., n] in the type of x.
+
+Raises:
+    ShapeError: x has no axis.
+    DTypeError: x is of no floating type.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).numpy().tolist()
+    [[0.25, 0.25, 0.25, 0.25]])");
+  bind_gather(ops);
+  bind_losses(ops);
+}
+
+}  // namespace ea
