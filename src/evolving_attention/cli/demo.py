@@ -189,7 +189,7 @@ def _fine_tune(
     encoded = tokenizer(SENTENCE, return_tensors="np")
     output = model(**encoded, output_attentions=True)
     tokens = tokenizer.convert_ids_to_tokens(encoded["input_ids"][0])
-    maps = [np.array(host_array(each))[0] for each in output.attentions or ()]
+    maps = [np.array(host_array(each))[0] for each in output.attentions]
     return scores, maps, tokens
 
 

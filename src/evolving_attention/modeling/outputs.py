@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 from evolving_attention._core import Tensor
 
 __all__ = ["ModelOutput"]
+
+_ABSENT: Any = None
 
 
 @dataclass
@@ -26,20 +29,21 @@ class ModelOutput:
         attentions: a tuple, one for each layer: probabilities [B, heads, T, T].
         attention_logits: a tuple, one for each layer: the carried maps.
 
-    In the three tuples, layers that were not asked for are None.
+    In the three tuples, layers that were not asked for are None. The annotations are
+    the types of what is there, so that ``output.loss.backward()`` needs no assertion.
     """
 
-    loss: Tensor | None = None
-    logits: Tensor | None = None
-    seq_relationship_logits: Tensor | None = None
-    last_hidden_state: Tensor | None = None
-    pooler_output: Tensor | None = None
-    hidden_states: tuple[Tensor | None, ...] | None = None
-    attentions: tuple[Tensor | None, ...] | None = None
-    attention_logits: tuple[Tensor | None, ...] | None = None
+    loss: Tensor = _ABSENT
+    logits: Tensor = _ABSENT
+    seq_relationship_logits: Tensor = _ABSENT
+    last_hidden_state: Tensor = _ABSENT
+    pooler_output: Tensor = _ABSENT
+    hidden_states: tuple[Tensor, ...] = _ABSENT
+    attentions: tuple[Tensor, ...] = _ABSENT
+    attention_logits: tuple[Tensor, ...] = _ABSENT
 
     @property
-    def prediction_logits(self) -> Tensor | None:
+    def prediction_logits(self) -> Tensor:
         """The masked-LM logits of a pre-training model, by Hugging Face's name."""
         return self.logits
 

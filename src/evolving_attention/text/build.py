@@ -180,7 +180,7 @@ def from_bpe_files(
     lines = _lines(merges_path)
     if lines and lines[0].startswith("#version"):
         lines = lines[1:]
-    merges: Any = [tuple(line.split(" ")) for line in lines if line]
+    merges = [tuple(line.split(" ")) for line in lines if line]
     names = {
         name: _token_text(settings.get(name), default)
         for name, default in {

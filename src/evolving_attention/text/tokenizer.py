@@ -122,8 +122,7 @@ class Tokenizer:
     @property
     def all_special_ids(self) -> list[int]:
         """Ids of the special tokens, each once, in order."""
-        find = self._backend.token_to_id
-        ids: set[Any] = {find(token) for token in self._special.values()}
+        ids = {self._backend.token_to_id(token) for token in self._special.values()}
         return sorted(ids)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
@@ -243,8 +242,7 @@ class Tokenizer:
             strategy=None,
             limit=None,
         )[0].ids
-        tokens: list[str] = self.convert_ids_to_tokens(ids)
-        return tokens
+        return self.convert_ids_to_tokens(ids)
 
     def _limit(self, max_length: int | None) -> int | None:
         if max_length is None:
