@@ -1,0 +1,51 @@
+"""Tensors and functions as a typed program uses them; run by tests/test_types.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import evolving_attention as ea
+from evolving_attention import functional as F
+
+
+def scores(x: ea.Tensor, heads: int) -> ea.Tensor:
+    """A softmax over the scores of one sequence with itself."""
+    packing = F.Packing(heads, [0, x.shape[0]])
+    maps = F.attention_scores(x, x, packing, scale=0.5)
+    return F.map_softmax(maps, packing)
+
+
+def gradient(values: np.ndarray) -> list[float]:
+    """The gradient of a sum of squares."""
+    x = ea.Tensor(values, dtype="float32", requires_grad=True)
+    (x * x).sum().backward()
+    assert x.grad is not None
+    found: list[float] = x.grad.numpy().tolist()
+    return found
+
+
+def evolved(q: np.ndarray, k: list[list[list[list[float]]]]) -> tuple[int, ...]:
+    """Arrays and lists are taken wherever a tensor is."""
+    context, maps = F.evolving_attention(q, k, q, alpha=0.1)
+    y: ea.Tensor = F.linear(F.gelu(q), np.eye(2, dtype="float32"), bias=None)
+    return context.shape + maps.shape + y.shape
+
+
+@ea.no_grad()
+def norm(x: ea.Tensor) -> float:
+    """A decorator that keeps the signature."""
+    return F.sqrt((x * x).sum()).item()
+
+
+def main() -> None:
+    """Run all of it."""
+    assert scores(ea.Tensor([[1.0, 2.0], [3.0, 4.0]]), 2).size == 8
+    assert gradient(np.array([1.0, 2.0])) == [2.0, 4.0]
+    q = np.ones((1, 1, 2, 2), dtype="float32")
+    assert evolved(q, q.tolist())[:4] == (1, 1, 2, 2)
+    length: float = norm(ea.Tensor([3.0, 4.0]))
+    assert length == 5.0
+
+
+if __name__ == "__main__":
+    main()
