@@ -139,7 +139,21 @@ def test_size_prints_the_ten_largest(tmp_path, capsys):
     assert size.main(["--root", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["14", "src/14.py"]
-    assert len(lines) == 11
+    assert len(lines) == 12
+
+
+def test_size_counts_neither_comments_nor_docstrings(tmp_path):
+    tree(
+        tmp_path,
+        {
+            "bindings/x.cpp": '// a\nf(R"(Sums.\n\n    y = a\n)");\n\nint b;\n',
+            "kernels/x.cpp": 'f(R"(one\ntwo)");  /* three\n four */\n',
+            "x.py": '"""Doc.\n\nMore.\n"""\n\nx = 1  # one\n# two\n',
+        },
+    )
+    counts = {"bindings/x.cpp": 2, "kernels/x.cpp": 2, "x.py": 1}
+    for name, lines in counts.items():
+        assert size.code_lines(tmp_path / name) == lines, name
 
 
 def test_stubs_difference_names_what_changed():
