@@ -4,6 +4,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/typing.h>
 
+#include "autograd/var.h"
+
 namespace ea {
 
 namespace py = pybind11;
@@ -14,6 +16,10 @@ using DictOf = py::typing::Dict<py::str, Value>;
 using AnyDict = DictOf<py::object>;
 template <typename... Entries>
 using ListOf = py::typing::List<py::typing::Tuple<Entries...>>;
+
+// The operand of an op: a tensor, or anything from_python() takes. Throws what
+// that throws, so that no call answers with a list of C++ signatures.
+Var var_of(const py::handle& object);
 
 // Turns the exception in flight into Python's, by the same rules as in calls.
 void raise_from_import();
@@ -32,3 +38,26 @@ void bind_optim(py::module_& m);
 void bind_communicator(py::module_& m);
 
 }  // namespace ea
+
+namespace pybind11::detail {
+
+// Wherever a Tensor is expected an array-like will do. Here, where every file
+// of the bindings sees it: one that did not would compile another caster of the
+// same name and size unknown to the rest.
+template <>
+struct type_caster<ea::Var> : type_caster_base<ea::Var> {
+  bool load(handle source, bool convert) {
+    if (isinstance<ea::Var>(source)) {
+      return type_caster_base<ea::Var>::load(source, convert);
+    }
+    if (!convert) return false;
+    converted_ = ea::var_of(source);
+    value = &converted_;
+    return true;
+  }
+
+ private:
+  ea::Var converted_;
+};
+
+}  // namespace pybind11::detail

@@ -1,6 +1,7 @@
 // Functions of layers for Python: products, norms, rows by index and losses.
 #include <pybind11/stl.h>
 
+#include "bindings/numpy.h"
 #include "bindings/ops.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"

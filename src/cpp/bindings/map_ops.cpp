@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bindings/arguments.h"
+#include "bindings/numpy.h"
 #include "bindings/ops.h"
 #include "ops/pair_sum.h"
 #include "ops/relative_cells.h"

@@ -30,10 +30,6 @@ std::pair<int, int> dlpack_device(const Var& self);
 py::capsule lend_dlpack(const Var& self, const py::kwargs& options);
 Tensor from_dlpack(const py::object& object);
 
-// The operand of an op: a tensor, or anything from_python() takes. Throws what
-// that throws, so that no call answers with a list of C++ signatures.
-Var var_of(const py::handle& object);
-
 // The other operand of an operator: a tensor, or a number or array in this
 // tensor's dtype and on its device.
 Var operand_of(const py::handle& object, const Var& beside);
@@ -45,24 +41,3 @@ DType dtype_of_python(const py::handle& dtype);  // "float32", np.float32, ...
 py::dtype numpy_dtype(DType dtype);
 
 }  // namespace ea
-
-namespace pybind11::detail {
-
-// Wherever a Tensor is expected an array-like will do.
-template <>
-struct type_caster<ea::Var> : type_caster_base<ea::Var> {
-  bool load(handle source, bool convert) {
-    if (isinstance<ea::Var>(source)) {
-      return type_caster_base<ea::Var>::load(source, convert);
-    }
-    if (!convert) return false;
-    converted_ = ea::var_of(source);
-    value = &converted_;
-    return true;
-  }
-
- private:
-  ea::Var converted_;
-};
-
-}  // namespace pybind11::detail

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings/arguments.h"
+#include "bindings/numpy.h"
 #include "bindings/ops.h"
 #include "ops/unpack_maps.h"
 #include "runtime/check.h"

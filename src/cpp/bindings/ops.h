@@ -8,7 +8,6 @@
 
 #include "autograd/var.h"
 #include "bindings/bind.h"
-#include "bindings/numpy.h"  // its caster: a Tensor may be an array
 
 namespace ea {
 
