@@ -96,7 +96,7 @@ CASES = {
         {"kind": "predictive", "alpha": 0.6, "num_layers": 2}, hidden_act="relu"
     ),
     "series-vanilla": series(attention=None),
-    "series-evolving": series(relative="learned"),
+    "series-evolving": series(relative="learned", norm="layer"),
     "series-released": series(released_behaviour=True, pooling="mean"),
     "series-attention": series("ForRegression", attention_ratio=1.0, norm="layer"),
     "series-residual": series("Model", attention="residual", causal=False),
