@@ -57,9 +57,9 @@ bool all_ones(const unsigned char* p, std::size_t size) {
 
 }  // namespace
 
-void Operands::add(const char* name, TensorView& view, Access access) {
+void Operands::add(std::string name, TensorView& view, Access access) {
   if (!view.defined()) return;
-  all_.push_back({name, &view, nullptr,
+  all_.push_back({std::move(name), &view, nullptr,
                   static_cast<const unsigned char*>(view.data), extent(view),
                   access});
 }

@@ -1,5 +1,4 @@
-// Calls a kernel's entry with guarded copies of its arguments, twice: the order
-// of threads, blocks and guards must not show in a single bit.
+// Guarded copies of a kernel's arguments, and a call with them.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +14,20 @@
 
 namespace ea::emulation {
 
-// The arguments of one call, as Operands<K>::list names them.
+// The arguments of one call, as operands.h lists them.
 class Operands {
  public:
-  void in(const char* name, TensorView& view) { add(name, view, Access::read); }
-  void out(const char* name, TensorView& view) {
-    add(name, view, Access::write);
+  void in(std::string name, TensorView& view) {
+    add(std::move(name), view, Access::read);
   }
-  void both(const char* name, TensorView& view) {
-    add(name, view, Access::both);
+  void out(std::string name, TensorView& view) {
+    add(std::move(name), view, Access::write);
   }
+  void both(std::string name, TensorView& view) {
+    add(std::move(name), view, Access::both);
+  }
+  // For arguments without a name: the n-th tensor of the call, from 1.
+  std::string next_name() { return "tensor " + std::to_string(++unnamed_); }
   // An array that the entry reads and a kernel may not.
   template <typename T>
   void host(const char* name, const T*& array, std::int64_t count) {
@@ -65,18 +68,15 @@ class Operands {
     Buffer* buffer = nullptr;
     bool read = false, written = false;
   };
-  void add(const char* name, TensorView& view, Access access);
+  void add(std::string name, TensorView& view, Access access);
   void add_host(const char* name, const void** pointer, std::size_t bytes);
   void find_spans();
 
   std::vector<One> all_;
   std::vector<Span> spans_;
   std::vector<std::shared_ptr<void>> lists_;
+  int unnamed_ = 0;
 };
-
-// Specialised in operands.h for every contract.
-template <typename K>
-struct List;
 
 std::vector<std::vector<unsigned char>> run_guarded(
     const char* kernel, Operands& operands, Order order,
@@ -84,21 +84,5 @@ std::vector<std::vector<unsigned char>> run_guarded(
 void check_same(const char* kernel,
                 const std::vector<std::vector<unsigned char>>& forward,
                 const std::vector<std::vector<unsigned char>>& backward);
-
-template <typename K, auto entry>
-void guarded(const typename K::Args& args) {
-  std::vector<std::vector<unsigned char>> results[2];
-  for (const Order order : {Order::forward, Order::backward}) {
-    typename K::Args mine = args;
-    Operands operands;
-    List<K>::of(mine, operands);
-    auto& got = results[static_cast<int>(order)];
-    got = run_guarded(K::name, operands, order, [&] { entry(mine); });
-    if (order == Order::backward) {
-      check_same(K::name, results[0], got);
-      operands.copy_back(got);
-    }
-  }
-}
 
 }  // namespace ea::emulation

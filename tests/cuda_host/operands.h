@@ -1,232 +1,73 @@
-// What each contract's arguments are: read, written, or both. One
-// specialisation per contract; the guards of an emulated call follow it.
+// What each argument of a contract is, read from the types of its fields: read,
+// written or both. The guards of an emulated call follow it.
 #pragma once
 
+#include <string>
+#include <type_traits>
+#include <vector>
+
 #include "guarded.h"
-#include "kernels/activation.h"
-#include "kernels/copy.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/dropout.h"
-#include "kernels/elementwise.h"
-#include "kernels/gather.h"
-#include "kernels/gemm.h"
-#include "kernels/layer_norm.h"
-#include "kernels/optimizer.h"
-#include "kernels/reduce.h"
-#include "kernels/step_log.h"
-#include "operands_maps.h"
-#include "operands_sequences.h"
+#include "kernels/arguments.h"
+#include "kernels/conv1d.h"
+#include "kernels/map_layout.h"
 
 namespace ea::emulation {
 
-template <>
-struct List<Binary> {
-  static void of(Binary::Args& a, Operands& o) {
-    o.in("a", a.a);
-    o.in("b", a.b);
-    o.out("y", a.y);
-  }
-};
+template <typename Field>
+void add_operands(Field& field, Operands& o);
 
-template <>
-struct List<Axpby> {
-  static void of(Axpby::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.in("z", a.z);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<MatMul> {
-  static void of(MatMul::Args& a, Operands& o) {
-    o.in("a", a.a);
-    o.in("b", a.b);
-    o.in("bias", a.bias);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<Dropout> {
-  static void of(Dropout::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<Sum> {
-  static void of(Sum::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<ActivationForward> {
-  static void of(ActivationForward::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<ActivationBackward> {
-  static void of(ActivationBackward::Args& a, Operands& o) {
-    o.in("dy", a.dy);
-    o.in("x", a.x);
-    o.out("dx", a.dx);
-    o.out("dbias", a.dbias);
-  }
-};
-
-template <>
-struct List<LayerNormForward> {
-  static void of(LayerNormForward::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.in("residual", a.residual);
-    o.in("weight", a.weight);
-    o.in("bias", a.bias);
-    o.out("sum", a.sum);
-    o.out("y", a.y);
-    o.out("mean", a.mean);
-    o.out("rstd", a.rstd);
-  }
-};
-
-template <>
-struct List<LayerNormBackward> {
-  static void of(LayerNormBackward::Args& a, Operands& o) {
-    o.in("dy", a.dy);
-    o.in("x", a.x);
-    o.in("weight", a.weight);
-    o.in("mean", a.mean);
-    o.in("rstd", a.rstd);
-    o.out("dx", a.dx);
-    o.out("dweight", a.dweight);
-    o.out("dbias", a.dbias);
-    o.out("dresidual", a.dresidual);
-  }
-};
-
-template <>
-struct List<GatherRows> {
-  static void of(GatherRows::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.in("index", a.index);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<ScatterAddRows> {
-  static void of(ScatterAddRows::Args& a, Operands& o) {
-    o.in("dy", a.dy);
-    o.in("index", a.index);
-    o.out("dx", a.dx);
-  }
-};
-
-template <>
-struct List<CrossEntropyForward> {
-  static void of(CrossEntropyForward::Args& a, Operands& o) {
-    o.in("logits", a.logits);
-    o.in("labels", a.labels);
-    o.out("lse", a.lse);
-    o.out("loss", a.loss);
-  }
-};
-
-template <>
-struct List<CrossEntropyBackward> {
-  static void of(CrossEntropyBackward::Args& a, Operands& o) {
-    o.in("dloss", a.dloss);
-    o.in("logits", a.logits);
-    o.in("labels", a.labels);
-    o.in("lse", a.lse);
-    o.out("dlogits", a.dlogits);
-  }
-};
-
-template <>
-struct List<SumOfSquares> {
-  static void of(SumOfSquares::Args& a, Operands& o) {
-    std::vector<TensorView>& xs = o.copy(a.xs);
-    for (TensorView& x : xs) o.in("x", x);
-    o.out("result", a.result);
-    a.xs = &xs;
-  }
-};
-
-// AdamW, RAdam and SGD.
-template <typename Args>
-void add_parameters(Args& a, Operands& o) {
-  std::vector<AdamWTensor>& tensors = o.copy(a.tensors);
-  for (AdamWTensor& one : tensors) {
-    o.both("param", one.param);
-    o.in("grad", one.grad);
-    o.both("exp_avg", one.exp_avg);
-    o.both("exp_avg_sq", one.exp_avg_sq);
-    o.both("master", one.master);
-    o.in("rows", one.rows);
-  }
-  a.tensors = &tensors;
-  o.in("scale", a.scale);
+// The arrays of a layout lie on the host.
+inline void add_operands(MapLayout& layout, Operands& o) {
+  o.host("q_offsets", layout.q_offsets, layout.sequences + 1);
+  o.host("k_offsets", layout.k_offsets, layout.sequences + 1);
+  o.host("cell_offsets", layout.cell_offsets, layout.sequences + 1);
+  o.in("key_mask", layout.key_mask);
 }
 
-template <>
-struct List<AdamW> {
-  static void of(AdamW::Args& a, Operands& o) { add_parameters(a, o); }
-};
+inline void add_operands(Conv1dTaps& taps, Operands& o) {
+  o.host("offsets", taps.offsets, taps.sequences + 1);
+}
 
-template <>
-struct List<RAdam> {
-  static void of(RAdam::Args& a, Operands& o) { add_parameters(a, o); }
-};
+// Lists of tensors are given by pointers.
+template <typename Item>
+void add_operands(const std::vector<Item>*& list, Operands& o) {
+  std::vector<Item>& items = o.copy(list);
+  for (Item& item : items) add_operands(item, o);
+  list = &items;
+}
 
-template <>
-struct List<SGD> {
-  static void of(SGD::Args& a, Operands& o) { add_parameters(a, o); }
-};
-
-template <>
-struct List<RecordLoss> {
-  static void of(RecordLoss::Args& a, Operands& o) {
-    o.in("loss", a.loss);
-    o.both("total", a.total);
+// "tensor 3" in an error is the third tensor of Args.
+template <typename Field>
+void add_operands(Field& field, Operands& o) {
+  static_assert(!std::is_same_v<Field, const std::int64_t*>,
+                "an array of the host: say how long it is, as for MapLayout");
+  if constexpr (std::is_same_v<Field, Output>) {
+    o.out(o.next_name(), field);
+  } else if constexpr (std::is_same_v<Field, InOut>) {
+    o.both(o.next_name(), field);
+  } else if constexpr (detail::AnyView<Field>) {
+    o.in(o.next_name(), field);
+  } else if constexpr (std::is_class_v<Field>) {
+    detail::for_each_field(field, [&](auto& one) { add_operands(one, o); });
   }
-};
+}
 
-template <>
-struct List<StepScale> {
-  static void of(StepScale::Args& a, Operands& o) {
-    o.in("loss", a.loss);
-    o.in("sum_of_squares", a.sum_of_squares);
-    o.in("previous", a.previous);
-    o.out("scale", a.scale);
+// Calls an entry with guarded copies of its arguments, twice: the order of
+// threads, blocks and guards must not show in a single bit.
+template <typename K, auto entry>
+void guarded(const typename K::Args& args) {
+  std::vector<std::vector<unsigned char>> results[2];
+  for (const Order order : {Order::forward, Order::backward}) {
+    typename K::Args mine = args;
+    Operands operands;
+    add_operands(mine, operands);
+    auto& got = results[static_cast<int>(order)];
+    got = run_guarded(K::name, operands, order, [&] { entry(mine); });
+    if (order == Order::backward) {
+      check_same(K::name, results[0], got);
+      operands.copy_back(got);
+    }
   }
-};
-
-template <>
-struct List<Copy> {
-  static void of(Copy::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<Cast> {
-  static void of(Cast::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.out("y", a.y);
-  }
-};
-
-template <>
-struct List<Fill> {
-  static void of(Fill::Args& a, Operands& o) { o.out("y", a.y); }
-};
+}
 
 }  // namespace ea::emulation

@@ -15,28 +15,26 @@ namespace ea {
 namespace {
 
 struct OnTheCpu {
-  template <typename K, auto entry>
-  void kernel(bool (*supports)(const typename K::Args&)) const {
-    register_kernel<K>("cuda_host", emulation::guarded<K, entry>, supports);
+  template <typename K>
+  void kernel(bool (*supports)(const typename K::Args&) = narrow<K>) const {
+    register_kernel<K>("cuda_host", emulation::guarded<K, cuda::run<K>>,
+                       supports);
   }
 };
 
 // After the copies that were started before it, as on a GPU.
-template <typename K, auto entry>
+template <typename K>
 void on_its_device(const typename K::Args& args) {
-  detail::Places places;
-  detail::find_places(args, places);
-  const cuda::UseDevice use(places.first.index);
+  const cuda::UseDevice use(detail::places_of(args).first.index);
   emulation::finish_stream(cuda::current_stream());
   const fake::Arena::Open open;
-  emulation::guarded<K, entry>(args);
+  emulation::guarded<K, cuda::run<K>>(args);
 }
 
 struct OnTheDevice {
-  template <typename K, auto entry>
-  void kernel(bool (*supports)(const typename K::Args&)) const {
-    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K, entry>,
-                       supports);
+  template <typename K>
+  void kernel(bool (*supports)(const typename K::Args&) = narrow<K>) const {
+    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K>, supports);
   }
 };
 

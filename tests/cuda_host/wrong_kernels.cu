@@ -3,11 +3,11 @@
 #include <map>
 #include <string>
 
-#include "guarded.h"
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/vec.cuh"
+#include "operands.h"
 
 namespace ea {
 
@@ -17,23 +17,12 @@ namespace {
 struct Toy {
   static constexpr const char* name = "toy";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
   };
 };
 
 }  // namespace
-
-namespace emulation {
-
-template <>
-struct List<Toy> {
-  static void of(Toy::Args& a, Operands& o) {
-    o.in("x", a.x);
-    o.out("y", a.y);
-  }
-};
-
-}  // namespace emulation
 
 namespace cuda {
 
@@ -291,7 +280,7 @@ extern "C" __attribute__((visibility("default"))) const char* ea_run_toy(
     const char* name, float* x, std::int64_t n_x, float* y, std::int64_t n_y) {
   static std::string message;
   ea::TensorView in{x, {n_x}, {1}, ea::DType::f32};
-  ea::TensorView out{y, {n_y}, {1}, ea::DType::f32};
+  ea::Output out{{y, {n_y}, {1}, ea::DType::f32}};
   try {
     ea::cuda::kToys.at(name)({in, out});
     message.clear();

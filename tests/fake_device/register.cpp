@@ -1,7 +1,6 @@
 // The fake device: registered as CUDA, with the reference kernels as its own.
 #include <cstring>
 #include <memory>
-#include <type_traits>
 
 #include "arena.h"
 #include "kernels/ref/list.h"
@@ -60,30 +59,22 @@ class FakeDevice final : public DeviceBackend {
 };
 
 // Every tensor must lie where its view says.
-template <typename Field>
-void check_places(const Field& field, const char* kernel) {
-  if constexpr (std::is_same_v<Field, TensorView>) {
+template <typename K>
+void opened(const typename K::Args& args) {
+  detail::for_each_view(args, [](const TensorView& view) {
     EA_CHECK_AS(
         DeviceError,
-        !field.defined() || fake::arena(field.device.index).holds(field.data),
-        kernel, "an argument is said to lie on {} and does not", field.device);
-  } else if constexpr (std::is_class_v<Field>) {
-    detail::for_each_field(field,
-                           [&](const auto& one) { check_places(one, kernel); });
-  }
-}
-
-template <typename K, auto entry>
-void opened(const typename K::Args& args) {
-  check_places(args, K::name);
+        !view.defined() || fake::arena(view.device.index).holds(view.data),
+        K::name, "an argument is said to lie on {} and does not", view.device);
+  });
   const Arena::Open open;
-  entry(args);
+  ref::run<K>(args);
 }
 
 struct Fake {
-  template <typename K, auto entry>
+  template <typename K>
   void kernel() const {
-    register_kernel<K>(DeviceType::cuda, "fake", opened<K, entry>);
+    register_kernel<K>(DeviceType::cuda, "fake", opened<K>);
   }
 };
 

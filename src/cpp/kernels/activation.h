@@ -25,7 +25,8 @@ struct ActivationForward {
   struct Args {
     Activation kind;
     double slope;  // of leaky_relu
-    TensorView x, y;
+    TensorView x;
+    Output y;
   };
 };
 
@@ -36,8 +37,9 @@ struct ActivationBackward {
   struct Args {
     Activation kind;
     double slope;
-    TensorView dy, x, dx;
-    TensorView dbias = {};  // optional
+    TensorView dy, x;
+    Output dx;
+    Output dbias = {};  // optional
   };
 };
 

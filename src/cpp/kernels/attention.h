@@ -13,7 +13,8 @@ namespace ea {
 struct AttentionScores {
   static constexpr const char* name = "attention_scores";
   struct Args {
-    TensorView q, k, scores;
+    TensorView q, k;
+    Output scores;
     double scale;
     MapLayout layout;
   };
@@ -25,7 +26,7 @@ struct AttentionScoresBackward {
   static constexpr const char* name = "attention_scores_backward";
   struct Args {
     TensorView dscores, q, k;
-    TensorView dq, dk;
+    Output dq, dk;
     double scale;
     MapLayout layout;
   };
@@ -35,7 +36,8 @@ struct AttentionScoresBackward {
 struct AttentionContext {
   static constexpr const char* name = "attention_context";
   struct Args {
-    TensorView p, v, y;
+    TensorView p, v;
+    Output y;
     MapLayout layout;
   };
 };
@@ -45,7 +47,7 @@ struct AttentionContextBackward {
   static constexpr const char* name = "attention_context_backward";
   struct Args {
     TensorView dy, p, v;
-    TensorView dp, dv;
+    Output dp, dv;
     MapLayout layout;
   };
 };

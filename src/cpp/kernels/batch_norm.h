@@ -11,7 +11,8 @@ namespace ea {
 struct BatchStatistics {
   static constexpr const char* name = "batch_statistics";
   struct Args {
-    TensorView x, mean, variance;
+    TensorView x;
+    Output mean, variance;
   };
 };
 
@@ -21,7 +22,8 @@ struct BatchStatistics {
 struct MoveAverage {
   static constexpr const char* name = "move_average";
   struct Args {
-    TensorView now, running;
+    TensorView now;
+    InOut running;
     double momentum, factor;
   };
 };
@@ -32,7 +34,8 @@ struct MoveAverage {
 struct BatchNormForward {
   static constexpr const char* name = "batch_norm_forward";
   struct Args {
-    TensorView x, weight, bias, mean, variance, y, rstd;
+    TensorView x, weight, bias, mean, variance;
+    Output y, rstd;
     double eps;
   };
 };
@@ -44,7 +47,7 @@ struct BatchNormBackward {
   static constexpr const char* name = "batch_norm_backward";
   struct Args {
     TensorView dy, x, weight, mean, rstd;
-    TensorView dx, dweight, dbias;
+    Output dx, dweight, dbias;
     bool of_batch;
   };
 };

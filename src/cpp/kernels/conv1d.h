@@ -24,7 +24,7 @@ struct Conv1dForward {
   struct Args {
     TensorView x, weight;
     TensorView bias;  // optional
-    TensorView y;
+    Output y;
     Conv1dTaps taps;
   };
 };
@@ -36,7 +36,7 @@ struct Conv1dBackward {
   static constexpr const char* name = "conv1d_backward";
   struct Args {
     TensorView dy, x, weight;
-    TensorView dx, dweight;  // each optional
+    Output dx, dweight;  // each optional
     Conv1dTaps taps;
   };
 };

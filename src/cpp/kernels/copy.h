@@ -11,7 +11,8 @@ namespace ea {
 struct Copy {
   static constexpr const char* name = "copy";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
   };
 };
 
@@ -20,7 +21,8 @@ struct Copy {
 struct Cast {
   static constexpr const char* name = "cast";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
   };
 };
 
@@ -28,7 +30,7 @@ struct Cast {
 struct Fill {
   static constexpr const char* name = "fill";
   struct Args {
-    TensorView y;
+    Output y;
     double value;
   };
 };

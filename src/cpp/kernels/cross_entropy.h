@@ -16,7 +16,7 @@ struct CrossEntropyForward {
   static constexpr const char* name = "cross_entropy_forward";
   struct Args {
     TensorView logits, labels;
-    TensorView lse, loss;
+    Output lse, loss;
     double label_smoothing;
     std::int64_t ignore_index;
   };
@@ -28,7 +28,7 @@ struct CrossEntropyBackward {
   static constexpr const char* name = "cross_entropy_backward";
   struct Args {
     TensorView dloss, logits, labels, lse;
-    TensorView dlogits;
+    Output dlogits;
     double label_smoothing;
     std::int64_t ignore_index;
   };

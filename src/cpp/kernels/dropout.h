@@ -13,7 +13,8 @@ namespace ea {
 struct Dropout {
   static constexpr const char* name = "dropout";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
     double p;
     std::uint64_t seed, stream;
   };

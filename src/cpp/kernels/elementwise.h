@@ -15,7 +15,8 @@ struct Binary {
   static constexpr const char* name = "binary";
   struct Args {
     BinaryOp op;
-    TensorView a, b, y;
+    TensorView a, b;
+    Output y;
   };
 };
 
@@ -28,7 +29,7 @@ struct Axpby {
     TensorView x;
     double beta;
     TensorView z;  // optional
-    TensorView y;
+    Output y;
   };
 };
 

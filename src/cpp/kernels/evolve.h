@@ -22,7 +22,7 @@ struct EvolveForward {
   struct Args {
     TensorView previous;  // optional
     TensorView scores, weight, bias;
-    TensorView out;
+    Output out;
     EvolveCoefficients c;
     MapLayout layout;
     MapShift shift = {};
@@ -38,8 +38,8 @@ struct EvolveBackward {
     TensorView dout;
     TensorView previous;  // optional
     TensorView scores, weight, bias;
-    TensorView dprevious;  // optional
-    TensorView dscores, dweight, dbias;
+    Output dprevious;  // optional
+    Output dscores, dweight, dbias;
     EvolveCoefficients c;
     MapLayout layout;
     MapShift shift = {};

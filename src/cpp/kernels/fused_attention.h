@@ -42,8 +42,8 @@ struct FusedAttentionForward {
   static constexpr const char* name = "fused_attention_forward";
   struct Args {
     FusedAttention in;
-    TensorView y;
-    TensorView carry, statistics, gates;  // each optional
+    Output y;
+    Output carry, statistics, gates;  // each optional
   };
 };
 
@@ -58,9 +58,9 @@ struct FusedAttentionBackward {
     TensorView dy;
     TensorView dcarry, carry;  // optional
     TensorView statistics, gates;
-    TensorView dq, dk, dv;
-    TensorView dprevious, dweight, dbias;  // optional
-    TensorView dscore_bias = {};           // optional
+    Output dq, dk, dv;
+    Output dprevious, dweight, dbias;  // optional
+    Output dscore_bias = {};           // optional
   };
 };
 

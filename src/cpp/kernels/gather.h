@@ -12,7 +12,8 @@ namespace ea {
 struct GatherRows {
   static constexpr const char* name = "gather_rows";
   struct Args {
-    TensorView x, index, y;
+    TensorView x, index;
+    Output y;
   };
 };
 
@@ -22,7 +23,8 @@ struct GatherRows {
 struct ScatterAddRows {
   static constexpr const char* name = "scatter_add_rows";
   struct Args {
-    TensorView dy, index, dx;
+    TensorView dy, index;
+    Output dx;
     std::int64_t skip = -1;
   };
 };

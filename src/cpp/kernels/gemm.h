@@ -18,7 +18,7 @@ struct MatMul {
   struct Args {
     TensorView a, b;
     TensorView bias;  // optional
-    TensorView y;
+    Output y;
     bool transpose_a, transpose_b;
     double alpha;
     const Storage* kept_b = nullptr;

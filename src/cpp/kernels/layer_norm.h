@@ -19,8 +19,8 @@ struct LayerNormForward {
     TensorView x;
     TensorView residual;  // optional
     TensorView weight, bias;
-    TensorView sum;  // optional
-    TensorView y, mean, rstd;
+    Output sum;  // optional
+    Output y, mean, rstd;
     double eps;
     double p = 0.0;  // of dropout
     std::uint64_t seed = 0, stream = 0;
@@ -35,8 +35,8 @@ struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   struct Args {
     TensorView dy, x, weight, mean, rstd;
-    TensorView dx, dweight, dbias;
-    TensorView dresidual = {};  // given iff p > 0
+    Output dx, dweight, dbias;
+    Output dresidual = {};  // given iff p > 0
     double p = 0.0;
     std::uint64_t seed = 0, stream = 0;
   };

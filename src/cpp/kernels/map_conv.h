@@ -23,7 +23,8 @@ struct MapShift {
 struct MapConvForward {
   static constexpr const char* name = "map_conv_forward";
   struct Args {
-    TensorView x, weight, bias, y;
+    TensorView x, weight, bias;
+    Output y;
     MapLayout layout;
     MapShift shift = {};
   };
@@ -35,7 +36,7 @@ struct MapConvBackward {
   static constexpr const char* name = "map_conv_backward";
   struct Args {
     TensorView dy, x, weight;
-    TensorView dx, dweight, dbias;  // each optional
+    Output dx, dweight, dbias;  // each optional
     MapLayout layout;
     MapShift shift = {};
   };

@@ -16,8 +16,10 @@ namespace ea {
 // increasing, param is [n, width] and grad [k, width]: it has the rows of that
 // number, and all others are zero (but are updated).
 struct AdamWTensor {
-  TensorView param, grad, exp_avg, exp_avg_sq;
-  TensorView master;  // optional
+  InOut param;
+  TensorView grad;
+  InOut exp_avg, exp_avg_sq;
+  InOut master;  // optional
   double lr, weight_decay;
   TensorView rows = {};  // optional
 };
@@ -33,8 +35,8 @@ struct AdamW {
     const std::vector<AdamWTensor>* tensors;
     double beta1, beta2, eps;
     double grad_scale;
-    std::int64_t step;      // t, from 1
-    TensorView scale = {};  // optional
+    std::int64_t step;  // t, from 1
+    Number scale = {};  // optional
   };
 };
 
@@ -52,7 +54,7 @@ struct RAdam {
     std::int64_t step;     // t, from 1
     double rectification;  // r
     bool decoupled;
-    TensorView scale = {};  // optional, as above
+    Number scale = {};  // optional, as above
   };
 };
 
@@ -67,7 +69,7 @@ struct SGD {
     double momentum;  // mu
     bool nesterov, decoupled;
     double grad_scale;
-    TensorView scale = {};  // optional, as above
+    Number scale = {};  // optional, as above
   };
 };
 

@@ -13,7 +13,8 @@ namespace ea {
 struct PairSum {
   static constexpr const char* name = "pair_sum";
   struct Args {
-    TensorView u, v, y;
+    TensorView u, v;
+    Output y;
     MapLayout layout;
   };
 };
@@ -25,7 +26,7 @@ struct PairSumBackward {
   static constexpr const char* name = "pair_sum_backward";
   struct Args {
     TensorView dy;
-    TensorView du, dv;  // each optional
+    Output du, dv;  // each optional
     MapLayout layout;
   };
 };

@@ -12,7 +12,8 @@ namespace ea {
 struct Sum {
   static constexpr const char* name = "sum";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
   };
 };
 
@@ -23,7 +24,7 @@ struct SumOfSquares {
   static constexpr const char* name = "sum_of_squares";
   struct Args {
     const std::vector<TensorView>* xs;
-    TensorView result;
+    Output result;
   };
 };
 

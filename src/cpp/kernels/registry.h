@@ -72,8 +72,7 @@ class KernelList : public detail::KernelListBase {
   }
 
   void run(const Args& args) {
-    detail::Places places;
-    detail::find_places(args, places);
+    const detail::Places places = detail::places_of(args);
     if (places.mixed) mixed(places);
     const auto device = static_cast<std::size_t>(places.first.type);
     const detail::ImplementationList& list = devices[device];

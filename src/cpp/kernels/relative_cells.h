@@ -13,7 +13,8 @@ namespace ea {
 struct RelativeCells {
   static constexpr const char* name = "relative_cells";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
     MapLayout layout;
   };
 };
@@ -26,7 +27,8 @@ struct RelativeCells {
 struct RelativeSums {
   static constexpr const char* name = "relative_sums";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
     MapLayout layout;
   };
 };

@@ -14,7 +14,8 @@ namespace ea {
 struct SoftmaxForward {
   static constexpr const char* name = "softmax_forward";
   struct Args {
-    TensorView x, y;
+    TensorView x;
+    Output y;
     double scale;
     MapLayout layout;
   };
@@ -24,7 +25,8 @@ struct SoftmaxForward {
 struct SoftmaxBackward {
   static constexpr const char* name = "softmax_backward";
   struct Args {
-    TensorView dy, y, dx;
+    TensorView dy, y;
+    Output dx;
     double scale;
     MapLayout layout;
   };

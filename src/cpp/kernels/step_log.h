@@ -11,7 +11,8 @@ namespace ea {
 struct RecordLoss {
   static constexpr const char* name = "record_loss";
   struct Args {
-    TensorView loss, total;
+    TensorView loss;
+    InOut total;
     double share;
   };
 };
@@ -22,9 +23,10 @@ struct RecordLoss {
 struct StepScale {
   static constexpr const char* name = "step_scale";
   struct Args {
-    TensorView loss, sum_of_squares;
-    TensorView previous;  // optional
-    TensorView scale;
+    TensorView loss;
+    Number sum_of_squares;
+    Number previous;  // optional
+    Output scale;
     double max_norm;
   };
 };

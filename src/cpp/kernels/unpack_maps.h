@@ -12,8 +12,10 @@ namespace ea {
 // + i] and column k_columns[k_offsets[b] + j] there. The columns, int64 [total
 // queries] and [total keys], rise within each sequence and stay below T and S;
 // undefined, they are i and j.
+template <typename Flat, typename Dense>
 struct PaddedMaps {
-  TensorView flat, dense;
+  Flat flat;
+  Dense dense;
   TensorView q_columns, k_columns;  // each optional
   MapLayout layout;
 };
@@ -21,13 +23,13 @@ struct PaddedMaps {
 // dense from flat, fully written: zero outside the maps.
 struct UnpackMaps {
   static constexpr const char* name = "unpack_maps";
-  using Args = PaddedMaps;
+  using Args = PaddedMaps<TensorView, Output>;
 };
 
 // flat from dense, fully written: what lies outside the maps is not read.
 struct PackMaps {
   static constexpr const char* name = "pack_maps";
-  using Args = PaddedMaps;
+  using Args = PaddedMaps<Output, TensorView>;
 };
 
 }  // namespace ea

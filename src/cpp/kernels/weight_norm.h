@@ -11,7 +11,8 @@ namespace ea {
 struct WeightNormForward {
   static constexpr const char* name = "weight_norm_forward";
   struct Args {
-    TensorView v, g, w, norm;
+    TensorView v, g;
+    Output w, norm;
   };
 };
 
@@ -20,7 +21,7 @@ struct WeightNormBackward {
   static constexpr const char* name = "weight_norm_backward";
   struct Args {
     TensorView dw, v, g, norm;
-    TensorView dv, dg;
+    Output dv, dg;
   };
 };
 

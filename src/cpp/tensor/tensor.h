@@ -43,6 +43,9 @@ class Tensor {
 
   // Implicit on purpose: kernels take views, callers hold tensors.
   operator TensorView() const;  // NOLINT(google-explicit-constructor)
+  operator Output() const { return {TensorView(*this)}; }  // NOLINT
+  operator InOut() const { return {TensorView(*this)}; }   // NOLINT
+  operator Number() const { return {TensorView(*this)}; }  // NOLINT
 
  private:
   void check_on_host() const {

@@ -28,4 +28,10 @@ struct TensorView {
   }
 };
 
+// What a kernel does with an argument, where it does not only read it.
+struct Output : TensorView {};  // written, not read
+struct InOut : TensorView {};   // read and written
+// One float64 number beside tensors of another type; read.
+struct Number : TensorView {};
+
 }  // namespace ea

@@ -1,6 +1,8 @@
 // Activations and their derivatives, one pack of 16 bytes per thread.
-#include "kernels/cuda/kernels.h"
+#include "kernels/activation.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/reduce.h"
 
 namespace ea::cuda {
 
@@ -131,13 +133,15 @@ void backward_of(const ActivationBackward::Args& args) {
 
 }  // namespace
 
-void activation_forward(const ActivationForward::Args& args) {
+template <>
+void run<ActivationForward>(const ActivationForward::Args& args) {
   visit_narrow(args.x.dtype, ActivationForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void activation_backward(const ActivationBackward::Args& args) {
+template <>
+void run<ActivationBackward>(const ActivationBackward::Args& args) {
   visit_narrow(args.x.dtype, ActivationBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });
@@ -145,7 +149,7 @@ void activation_backward(const ActivationBackward::Args& args) {
   TensorView rows = args.dx, total = args.dbias;
   rows.shape = {1, args.dx.dim(0), args.dx.dim(1)};
   total.shape = {1, args.dx.dim(1)};
-  sum({rows, total});
+  run<Sum>({rows, total});
 }
 
 }  // namespace ea::cuda

@@ -1,10 +1,12 @@
 // Attention scores and context and their gradients: six products of one kernel.
+#include "kernels/attention.h"
 #include "kernels/cuda/attention_forms.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 
 namespace ea::cuda {
 
-void attention_scores(const AttentionScores::Args& args) {
+template <>
+void run<AttentionScores>(const AttentionScores::Args& args) {
   visit_narrow(args.q.dtype, AttentionScores::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t heads = args.layout.heads;
@@ -17,7 +19,8 @@ void attention_scores(const AttentionScores::Args& args) {
 }
 
 // S = scale Q K^T, so dQ = scale dS K and dK = scale dS^T Q.
-void attention_scores_backward(const AttentionScoresBackward::Args& args) {
+template <>
+void run<AttentionScoresBackward>(const AttentionScoresBackward::Args& args) {
   visit_narrow(args.q.dtype, AttentionScoresBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Maps = StoredMaps<T>;
@@ -33,7 +36,8 @@ void attention_scores_backward(const AttentionScoresBackward::Args& args) {
   });
 }
 
-void attention_context(const AttentionContext::Args& args) {
+template <>
+void run<AttentionContext>(const AttentionContext::Args& args) {
   visit_narrow(args.p.dtype, AttentionContext::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Maps = StoredMaps<T>;
@@ -46,7 +50,8 @@ void attention_context(const AttentionContext::Args& args) {
 }
 
 // Y = P V, so dP = dY V^T and dV = P^T dY.
-void attention_context_backward(const AttentionContextBackward::Args& args) {
+template <>
+void run<AttentionContextBackward>(const AttentionContextBackward::Args& args) {
   visit_narrow(args.p.dtype, AttentionContextBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Maps = StoredMaps<T>;

@@ -2,8 +2,9 @@
 // that have a pack of columns of a few rows.
 #include <algorithm>
 
+#include "kernels/batch_norm.h"
 #include "kernels/cuda/column_chunks.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
 
 namespace ea::cuda {
@@ -251,13 +252,15 @@ void backward_of(const BatchNormBackward::Args& args) {
 
 }  // namespace
 
-void batch_statistics(const BatchStatistics::Args& args) {
+template <>
+void run<BatchStatistics>(const BatchStatistics::Args& args) {
   visit_narrow(args.x.dtype, BatchStatistics::name, [&](auto tag) {
     statistics_of<typename decltype(tag)::type>(args);
   });
 }
 
-void move_average(const MoveAverage::Args& args) {
+template <>
+void run<MoveAverage>(const MoveAverage::Args& args) {
   const std::int64_t width = args.running.numel();
   launch(current_stream(), blocks_for(width, kThreads), kThreads, 0,
          move_kernel, args.now.as<const float>(), args.running.as<float>(),
@@ -265,13 +268,15 @@ void move_average(const MoveAverage::Args& args) {
          static_cast<float>(args.momentum * args.factor));
 }
 
-void batch_norm_forward(const BatchNormForward::Args& args) {
+template <>
+void run<BatchNormForward>(const BatchNormForward::Args& args) {
   visit_narrow(args.x.dtype, BatchNormForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void batch_norm_backward(const BatchNormBackward::Args& args) {
+template <>
+void run<BatchNormBackward>(const BatchNormBackward::Args& args) {
   visit_narrow(args.x.dtype, BatchNormBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

@@ -2,8 +2,9 @@
 // that lie its distance away, all taps into the same sums.
 #include <algorithm>
 
-#include "kernels/cuda/kernels.h"
+#include "kernels/conv1d.h"
 #include "kernels/cuda/product.cuh"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/sum_columns.h"
 
@@ -264,13 +265,15 @@ void backward_of(const Conv1dBackward::Args& args) {
 
 }  // namespace
 
-void conv1d_forward(const Conv1dForward::Args& args) {
+template <>
+void run<Conv1dForward>(const Conv1dForward::Args& args) {
   visit_narrow(args.x.dtype, Conv1dForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void conv1d_backward(const Conv1dBackward::Args& args) {
+template <>
+void run<Conv1dBackward>(const Conv1dBackward::Args& args) {
   visit_narrow(args.x.dtype, Conv1dBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

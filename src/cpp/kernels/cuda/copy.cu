@@ -1,6 +1,6 @@
 // Copies between layouts, conversions and fills, of any element type.
 #include "kernels/copy.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
 
 namespace ea::cuda {
@@ -79,7 +79,8 @@ void copy_as(const Copy::Args& args) {
 
 }  // namespace
 
-void copy(const Copy::Args& args) {
+template <>
+void run<Copy>(const Copy::Args& args) {
   switch (size_of(args.y.dtype)) {
     case 1:
       return copy_as<std::uint8_t>(args);
@@ -92,7 +93,8 @@ void copy(const Copy::Args& args) {
   }
 }
 
-void cast(const Cast::Args& args) {
+template <>
+void run<Cast>(const Cast::Args& args) {
   const std::int64_t n = args.y.numel();
   visit_dtype(args.x.dtype, Cast::name, [&](auto from) {
     using From = typename decltype(from)::type;
@@ -105,7 +107,8 @@ void cast(const Cast::Args& args) {
   });
 }
 
-void fill(const Fill::Args& args) {
+template <>
+void run<Fill>(const Fill::Args& args) {
   const std::int64_t n = args.y.numel();
   visit_dtype(args.y.dtype, Fill::name, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -1,6 +1,7 @@
 // Cross entropy with label smoothing and an ignored label: one block per row.
+#include "kernels/cross_entropy.h"
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/vec.cuh"
 
@@ -127,7 +128,8 @@ Labels labels_of(const auto& args) {
 
 }  // namespace
 
-void cross_entropy_forward(const CrossEntropyForward::Args& args) {
+template <>
+void run<CrossEntropyForward>(const CrossEntropyForward::Args& args) {
   const std::int64_t rows = args.logits.dim(0);
   const std::int64_t classes = args.logits.dim(1);
   const Labels labels = labels_of(args);
@@ -143,7 +145,8 @@ void cross_entropy_forward(const CrossEntropyForward::Args& args) {
          args.loss.as<float>(), rows);
 }
 
-void cross_entropy_backward(const CrossEntropyBackward::Args& args) {
+template <>
+void run<CrossEntropyBackward>(const CrossEntropyBackward::Args& args) {
   const std::int64_t rows = args.logits.dim(0);
   const std::int64_t classes = args.logits.dim(1);
   const Labels labels = labels_of(args);

@@ -1,6 +1,7 @@
 // Dropout: the mask is drawn again wherever it is needed, never stored.
 #include "kernels/cuda/dropped.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
+#include "kernels/dropout.h"
 
 namespace ea::cuda {
 
@@ -23,7 +24,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void dropout(const Dropout::Args& args) {
+template <>
+void run<Dropout>(const Dropout::Args& args) {
   visit_narrow(args.x.dtype, Dropout::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t n = args.x.numel();

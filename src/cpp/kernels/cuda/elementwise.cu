@@ -1,6 +1,7 @@
 // Pointwise arithmetic: broadcast binary operations and axpby.
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/elementwise.h"
 
 namespace ea::cuda {
 
@@ -151,13 +152,15 @@ void axpby_of(const Axpby::Args& args) {
 
 }  // namespace
 
-void binary(const Binary::Args& args) {
+template <>
+void run<Binary>(const Binary::Args& args) {
   visit_narrow(args.y.dtype, Binary::name, [&](auto tag) {
     binary_of<typename decltype(tag)::type>(args);
   });
 }
 
-void axpby(const Axpby::Args& args) {
+template <>
+void run<Axpby>(const Axpby::Args& args) {
   visit_narrow(args.y.dtype, Axpby::name,
                [&](auto tag) { axpby_of<typename decltype(tag)::type>(args); });
 }

@@ -1,7 +1,8 @@
 // The evolving step in its closed form, forward and backward.
 #include "kernels/cuda/conv_weights.cuh"
 #include "kernels/cuda/evolve_cells.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
+#include "kernels/evolve.h"
 
 namespace ea::cuda {
 
@@ -24,7 +25,8 @@ struct GateWork : MixedWork<T, T> {
 
 }  // namespace
 
-void evolve_forward(const EvolveForward::Args& args) {
+template <>
+void run<EvolveForward>(const EvolveForward::Args& args) {
   visit_narrow(args.scores.dtype, EvolveForward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const MixedWindow<T, T> input{
@@ -37,7 +39,8 @@ void evolve_forward(const EvolveForward::Args& args) {
 
 // G lies between the two convolutions as float32: of bfloat16 it would be
 // rounded, which dweight sums over all cells.
-void evolve_backward(const EvolveBackward::Args& args) {
+template <>
+void run<EvolveBackward>(const EvolveBackward::Args& args) {
   visit_narrow(args.scores.dtype, EvolveBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const MixedWindow<T, T> input{

@@ -1,8 +1,9 @@
 // Fused attention, forward: logits with the evolving step, softmax and context.
 #include "kernels/cuda/fused_scores.cuh"
 #include "kernels/cuda/fused_tiles.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/scratch.h"
+#include "kernels/fused_attention.h"
 
 namespace ea::cuda {
 
@@ -212,7 +213,8 @@ void forward_of(const FusedAttentionForward::Args& args) {
 
 // Without a convolution one kernel does all. With one, the logits of all heads
 // come first, as the carry, or through scratch memory where nobody wants it.
-void fused_attention_forward(const FusedAttentionForward::Args& args) {
+template <>
+void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
   visit_narrow(args.in.q.dtype, FusedAttentionForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });

@@ -3,7 +3,8 @@
 #include "kernels/cuda/conv_weights.cuh"
 #include "kernels/cuda/fused_gradients.cuh"
 #include "kernels/cuda/fused_scores.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
+#include "kernels/fused_attention.h"
 
 namespace ea::cuda {
 
@@ -94,7 +95,8 @@ void backward_of(const FusedAttentionBackward::Args& args,
 
 }  // namespace
 
-void fused_attention_backward(const FusedAttentionBackward::Args& args) {
+template <>
+void run<FusedAttentionBackward>(const FusedAttentionBackward::Args& args) {
   visit_narrow(args.in.q.dtype, FusedAttentionBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const StoredLogits<T> stored{args.carry.as<T>()};

@@ -1,6 +1,7 @@
 // Rows by index: a plain copy, row by row.
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
+#include "kernels/gather.h"
 
 namespace ea::cuda {
 
@@ -32,7 +33,8 @@ void gather_as(const GatherRows::Args& args, std::int64_t row_bytes) {
 
 }  // namespace
 
-void gather_rows(const GatherRows::Args& args) {
+template <>
+void run<GatherRows>(const GatherRows::Args& args) {
   const std::int64_t row_bytes =
       args.y.dim(1) * static_cast<std::int64_t>(size_of(args.y.dtype));
   const auto fits = [&](std::uintptr_t word) {

@@ -1,7 +1,8 @@
 // Matrix products: what the contract says, handed to cuBLASLt.
 #include "kernels/cuda/cublas.h"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/gemm.h"
 
 namespace ea::cuda {
 
@@ -27,7 +28,8 @@ void no_depth(const MatMul::Args& args) {
 
 }  // namespace
 
-void matmul(const MatMul::Args& args) {
+template <>
+void run<MatMul>(const MatMul::Args& args) {
   const MatMulProblem p = problem_of(args);
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (p.k > 0) return lt_product(current_stream(), args.y.dtype, p);

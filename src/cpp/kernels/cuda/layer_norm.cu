@@ -3,8 +3,9 @@
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/column_chunks.cuh"
 #include "kernels/cuda/dropped.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/layer_norm.h"
 
 namespace ea::cuda {
 
@@ -200,13 +201,15 @@ void backward_of(const LayerNormBackward::Args& args) {
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormForward::Args& args) {
+template <>
+void run<LayerNormForward>(const LayerNormForward::Args& args) {
   visit_narrow(args.x.dtype, LayerNormForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void layer_norm_backward(const LayerNormBackward::Args& args) {
+template <>
+void run<LayerNormBackward>(const LayerNormBackward::Args& args) {
   visit_narrow(args.x.dtype, LayerNormBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

@@ -1,6 +1,7 @@
 // The convolution over the heads of attention maps, and its gradients.
 #include "kernels/cuda/conv_weights.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
+#include "kernels/map_conv.h"
 
 namespace ea::cuda {
 
@@ -28,7 +29,8 @@ struct PlainWork {
 
 }  // namespace
 
-void map_conv_forward(const MapConvForward::Args& args) {
+template <>
+void run<MapConvForward>(const MapConvForward::Args& args) {
   visit_narrow(args.weight.dtype, MapConvForward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_conv<T>(args.layout, args.weight.dim(-1),
@@ -37,7 +39,8 @@ void map_conv_forward(const MapConvForward::Args& args) {
   });
 }
 
-void map_conv_backward(const MapConvBackward::Args& args) {
+template <>
+void run<MapConvBackward>(const MapConvBackward::Args& args) {
   visit_narrow(args.weight.dtype, MapConvBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const PlainWindow<T> dy{{args.dy.as<T>(), args.shift}};

@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/reduce.h"
 
 namespace ea::cuda {
 
@@ -90,7 +91,8 @@ double* sum_chunks(const std::vector<TensorView>& xs, double* sums) {
 
 }  // namespace
 
-void sum_of_squares(const SumOfSquares::Args& args) {
+template <>
+void run<SumOfSquares>(const SumOfSquares::Args& args) {
   std::int64_t chunks = 0;
   for (const TensorView& x : *args.xs) chunks += chunks_of(x);
   const Scratch<double> sums(current_stream(), chunks);

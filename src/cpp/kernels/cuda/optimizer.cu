@@ -3,8 +3,9 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/optimizer.h"
 
 namespace ea::cuda {
 
@@ -296,11 +297,18 @@ void update_all(const typename Rule::Args& args) {
 
 }  // namespace
 
-void adamw(const AdamW::Args& args) { update_all<AdamWRule>(args); }
+template <>
+void run<AdamW>(const AdamW::Args& args) {
+  update_all<AdamWRule>(args);
+}
 
-void radam(const RAdam::Args& args) { update_all<RAdamRule>(args); }
+template <>
+void run<RAdam>(const RAdam::Args& args) {
+  update_all<RAdamRule>(args);
+}
 
-void sgd(const SGD::Args& args) {
+template <>
+void run<SGD>(const SGD::Args& args) {
   if (args.momentum == 0.0) {
     update_all<SGDRule<false>>(args);
   } else {

@@ -1,8 +1,9 @@
 // Sums of query and key vectors for every cell: one warp per row of a map, and
 // one per token and head for the gradients.
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map_rows.cuh"
+#include "kernels/cuda/run.h"
+#include "kernels/pair_sum.h"
 
 namespace ea::cuda {
 
@@ -72,7 +73,8 @@ void sum_pairs(const PairSumBackward::Args& args, const TensorView& to) {
 
 }  // namespace
 
-void pair_sum(const PairSum::Args& args) {
+template <>
+void run<PairSum>(const PairSum::Args& args) {
   visit_narrow(args.y.dtype, PairSum::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_map_rows(args.layout, [&](const MapRows& maps) {
@@ -84,7 +86,8 @@ void pair_sum(const PairSum::Args& args) {
   });
 }
 
-void pair_sum_backward(const PairSumBackward::Args& args) {
+template <>
+void run<PairSumBackward>(const PairSumBackward::Args& args) {
   visit_narrow(args.dy.dtype, PairSumBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (args.du.defined()) sum_pairs<T, true>(args, args.du);

@@ -2,10 +2,11 @@
 #include <type_traits>
 
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/sum_columns.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/reduce.h"
 
 namespace ea::cuda {
 
@@ -119,7 +120,8 @@ void sum_columns(const float* x, bfloat16* y, std::int64_t n,
   columns_of(x, y, 1, n, inner, divisor);
 }
 
-void sum(const Sum::Args& args) {
+template <>
+void run<Sum>(const Sum::Args& args) {
   const std::int64_t outer = args.x.dim(0);
   const std::int64_t n = args.x.dim(1);
   const std::int64_t inner = args.x.dim(2);

@@ -10,19 +10,16 @@ namespace ea {
 namespace {
 
 // Starts kernels on the device of the arguments.
-template <typename K, auto entry>
+template <typename K>
 void on_its_device(const typename K::Args& args) {
-  detail::Places places;
-  detail::find_places(args, places);
-  const cuda::UseDevice use(places.first.index);
-  entry(args);
+  const cuda::UseDevice use(detail::places_of(args).first.index);
+  cuda::run<K>(args);
 }
 
 struct Real {
-  template <typename K, auto entry>
-  void kernel(bool (*supports)(const typename K::Args&)) const {
-    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K, entry>,
-                       supports);
+  template <typename K>
+  void kernel(bool (*supports)(const typename K::Args&) = narrow<K>) const {
+    register_kernel<K>(DeviceType::cuda, "cuda", on_its_device<K>, supports);
   }
 };
 

@@ -1,7 +1,8 @@
 // Products by distance on maps, and their sums: one warp per row.
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map_rows.cuh"
+#include "kernels/cuda/run.h"
+#include "kernels/relative_cells.h"
 
 namespace ea::cuda {
 
@@ -74,7 +75,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void relative_cells(const RelativeCells::Args& args) {
+template <>
+void run<RelativeCells>(const RelativeCells::Args& args) {
   visit_narrow(args.y.dtype, RelativeCells::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_map_rows(args.layout, [&](const MapRows& maps) {
@@ -85,7 +87,8 @@ void relative_cells(const RelativeCells::Args& args) {
   });
 }
 
-void relative_sums(const RelativeSums::Args& args) {
+template <>
+void run<RelativeSums>(const RelativeSums::Args& args) {
   visit_narrow(args.y.dtype, RelativeSums::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_map_rows(args.layout, [&](const MapRows& maps) {

@@ -1,9 +1,10 @@
 // Scatter-add of rows: the index is sorted, so that each row of the result has
 // one owner, which adds in the order of the index.
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/scratch.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/gather.h"
 
 namespace ea::cuda {
 
@@ -200,7 +201,8 @@ void scatter_of(const ScatterAddRows::Args& args) {
 
 }  // namespace
 
-void scatter_add_rows(const ScatterAddRows::Args& args) {
+template <>
+void run<ScatterAddRows>(const ScatterAddRows::Args& args) {
   EA_CHECK(args.index.numel() < (std::int64_t{1} << 32) &&
                args.dx.dim(0) < std::int64_t{kNoRow},
            ScatterAddRows::name,

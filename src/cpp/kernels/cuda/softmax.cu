@@ -1,8 +1,9 @@
 // Masked softmax over the keys of packed attention maps: one warp per row.
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map_rows.cuh"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/softmax.h"
 
 namespace ea::cuda {
 
@@ -70,7 +71,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void softmax_forward(const SoftmaxForward::Args& args) {
+template <>
+void run<SoftmaxForward>(const SoftmaxForward::Args& args) {
   visit_narrow(args.x.dtype, SoftmaxForward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_map_rows(args.layout, [&](const MapRows& maps) {
@@ -81,7 +83,8 @@ void softmax_forward(const SoftmaxForward::Args& args) {
   });
 }
 
-void softmax_backward(const SoftmaxBackward::Args& args) {
+template <>
+void run<SoftmaxBackward>(const SoftmaxBackward::Args& args) {
   visit_narrow(args.y.dtype, SoftmaxBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_map_rows(args.layout, [&](const MapRows& maps) {

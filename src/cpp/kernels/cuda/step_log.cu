@@ -1,8 +1,9 @@
 // The record of a step: single numbers, a thread each.
 #include <cmath>
 
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/step_log.h"
 
 namespace ea::cuda {
 
@@ -31,7 +32,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void record_loss(const RecordLoss::Args& args) {
+template <>
+void run<RecordLoss>(const RecordLoss::Args& args) {
   visit_narrow(args.loss.dtype, RecordLoss::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     launch(current_stream(), 1, kThreads, 0, record_kernel<T>,
@@ -39,7 +41,8 @@ void record_loss(const RecordLoss::Args& args) {
   });
 }
 
-void step_scale(const StepScale::Args& args) {
+template <>
+void run<StepScale>(const StepScale::Args& args) {
   launch(current_stream(), 1, kThreads, 0, scale_kernel,
          args.loss.as<const double>(), args.sum_of_squares.as<const double>(),
          args.previous.as<const double>(), args.scale.as<double>(),

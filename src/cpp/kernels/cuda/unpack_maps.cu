@@ -1,8 +1,9 @@
 // Flat maps to one dense array and back: one warp per row of a flat map.
 #include "kernels/copy.h"
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map_rows.cuh"
+#include "kernels/cuda/run.h"
+#include "kernels/unpack_maps.h"
 
 namespace ea::cuda {
 
@@ -46,17 +47,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename T, bool kUnpack>
-void run(const PaddedMaps& args) {
+template <typename T, bool kUnpack, typename Maps>
+void copy_maps(const Maps& args) {
   const MapLayout& layout = args.layout;
   const DenseMaps dense{args.dense.dim(2), args.dense.dim(3),
-                        args.q_columns.as<const std::int64_t>(),
-                        args.k_columns.as<const std::int64_t>()};
+                        args.q_columns.template as<const std::int64_t>(),
+                        args.k_columns.template as<const std::int64_t>()};
   const std::int64_t sequence = layout.heads * dense.rows * dense.width;
   for (std::int64_t b = 0; b < layout.sequences; b += MapRows::kMost) {
     const MapRows maps = map_rows_from(layout, b);
-    T* const flat = args.flat.as<T>();
-    T* const first = args.dense.as<T>() + b * sequence;
+    T* const flat = args.flat.template as<T>();
+    T* const first = args.dense.template as<T>() + b * sequence;
     launch(current_stream(), blocks_for(maps.rows(), kRows), kThreads, 0,
            copy_kernel<T, kUnpack>, maps, kUnpack ? flat : first,
            kUnpack ? first : flat, dense);
@@ -65,16 +66,18 @@ void run(const PaddedMaps& args) {
 
 }  // namespace
 
-void unpack_maps(const UnpackMaps::Args& args) {
+template <>
+void run<UnpackMaps>(const UnpackMaps::Args& args) {
   visit_narrow(args.dense.dtype, UnpackMaps::name, [&](auto tag) {
-    if (args.flat.numel() < args.dense.numel()) fill({args.dense, 0.0});
-    run<typename decltype(tag)::type, true>(args);
+    if (args.flat.numel() < args.dense.numel()) run<Fill>({args.dense, 0.0});
+    copy_maps<typename decltype(tag)::type, true>(args);
   });
 }
 
-void pack_maps(const PackMaps::Args& args) {
+template <>
+void run<PackMaps>(const PackMaps::Args& args) {
   visit_narrow(args.flat.dtype, PackMaps::name, [&](auto tag) {
-    run<typename decltype(tag)::type, false>(args);
+    copy_maps<typename decltype(tag)::type, false>(args);
   });
 }
 

@@ -1,7 +1,8 @@
 // Weight normalisation: one block per row, read again from cache.
 #include "kernels/cuda/block_reduce.cuh"
-#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
+#include "kernels/weight_norm.h"
 
 namespace ea::cuda {
 
@@ -72,7 +73,8 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void weight_norm_forward(const WeightNormForward::Args& args) {
+template <>
+void run<WeightNormForward>(const WeightNormForward::Args& args) {
   visit_narrow(args.v.dtype, WeightNormForward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t width = args.v.dim(1);
@@ -84,7 +86,8 @@ void weight_norm_forward(const WeightNormForward::Args& args) {
   });
 }
 
-void weight_norm_backward(const WeightNormBackward::Args& args) {
+template <>
+void run<WeightNormBackward>(const WeightNormBackward::Args& args) {
   visit_narrow(args.v.dtype, WeightNormBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t width = args.v.dim(1);

@@ -2,7 +2,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/activation.h"
+#include "kernels/reduce.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -116,13 +118,15 @@ void backward_of(const ActivationBackward::Args& args) {
 
 }  // namespace
 
-void activation_forward(const ActivationForward::Args& args) {
+template <>
+void run<ActivationForward>(const ActivationForward::Args& args) {
   visit_floating(args.x.dtype, ActivationForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void activation_backward(const ActivationBackward::Args& args) {
+template <>
+void run<ActivationBackward>(const ActivationBackward::Args& args) {
   visit_floating(args.x.dtype, ActivationBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });
@@ -130,7 +134,7 @@ void activation_backward(const ActivationBackward::Args& args) {
   TensorView rows = args.dx, total = args.dbias;
   rows.shape = {1, args.dx.dim(0), args.dx.dim(1)};
   total.shape = {1, args.dx.dim(1)};
-  sum({rows, total});
+  run<Sum>({rows, total});
 }
 
 }  // namespace ea::ref

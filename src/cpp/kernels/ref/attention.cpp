@@ -1,9 +1,10 @@
 // Reference attention: scores Q K^T and context P V, by Eigen, head by head.
 #include <Eigen/Core>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/attention.h"
 #include "kernels/ref/map_cells.h"
 #include "kernels/ref/matrix.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -91,7 +92,8 @@ void for_each_head(DType dtype, const char* kernel, const MapLayout& layout,
 
 }  // namespace
 
-void attention_scores(const AttentionScores::Args& args) {
+template <>
+void run<AttentionScores>(const AttentionScores::Args& args) {
   for_each_head(args.q.dtype, AttentionScores::name, args.layout,
                 [&](const auto& head) {
                   const auto q = head.read_queries(args.q);
@@ -103,7 +105,8 @@ void attention_scores(const AttentionScores::Args& args) {
 }
 
 // S = scale Q K^T, so dQ = scale dS K and dK = scale dS^T Q.
-void attention_scores_backward(const AttentionScoresBackward::Args& args) {
+template <>
+void run<AttentionScoresBackward>(const AttentionScoresBackward::Args& args) {
   for_each_head(args.q.dtype, AttentionScoresBackward::name, args.layout,
                 [&](const auto& head) {
                   const auto ds = head.read_map(args.dscores);
@@ -116,7 +119,8 @@ void attention_scores_backward(const AttentionScoresBackward::Args& args) {
                 });
 }
 
-void attention_context(const AttentionContext::Args& args) {
+template <>
+void run<AttentionContext>(const AttentionContext::Args& args) {
   for_each_head(args.p.dtype, AttentionContext::name, args.layout,
                 [&](const auto& head) {
                   const auto p = head.read_map(args.p);
@@ -126,7 +130,8 @@ void attention_context(const AttentionContext::Args& args) {
 }
 
 // Y = P V, so dP = dY V^T and dV = P^T dY.
-void attention_context_backward(const AttentionContextBackward::Args& args) {
+template <>
+void run<AttentionContextBackward>(const AttentionContextBackward::Args& args) {
   for_each_head(args.p.dtype, AttentionContextBackward::name, args.layout,
                 [&](const auto& head) {
                   const auto p = head.read_map(args.p);

@@ -2,7 +2,8 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/batch_norm.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -81,13 +82,15 @@ void backward_of(const BatchNormBackward::Args& args) {
 
 }  // namespace
 
-void batch_statistics(const BatchStatistics::Args& args) {
+template <>
+void run<BatchStatistics>(const BatchStatistics::Args& args) {
   visit_floating(args.x.dtype, BatchStatistics::name, [&](auto tag) {
     statistics_of<typename decltype(tag)::type>(args);
   });
 }
 
-void move_average(const MoveAverage::Args& args) {
+template <>
+void run<MoveAverage>(const MoveAverage::Args& args) {
   visit_floating(args.running.dtype, MoveAverage::name, [&](auto tag) {
     using A = Accumulator<typename decltype(tag)::type>;
     const A* now = args.now.as<A>();
@@ -100,13 +103,15 @@ void move_average(const MoveAverage::Args& args) {
   });
 }
 
-void batch_norm_forward(const BatchNormForward::Args& args) {
+template <>
+void run<BatchNormForward>(const BatchNormForward::Args& args) {
   visit_floating(args.x.dtype, BatchNormForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void batch_norm_backward(const BatchNormBackward::Args& args) {
+template <>
+void run<BatchNormBackward>(const BatchNormBackward::Args& args) {
   visit_floating(args.x.dtype, BatchNormBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/conv1d.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -117,13 +118,15 @@ void backward_of(const Conv1dBackward::Args& args) {
 
 }  // namespace
 
-void conv1d_forward(const Conv1dForward::Args& args) {
+template <>
+void run<Conv1dForward>(const Conv1dForward::Args& args) {
   visit_floating(args.x.dtype, Conv1dForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void conv1d_backward(const Conv1dBackward::Args& args) {
+template <>
+void run<Conv1dBackward>(const Conv1dBackward::Args& args) {
   visit_floating(args.x.dtype, Conv1dBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

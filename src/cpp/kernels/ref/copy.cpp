@@ -1,5 +1,6 @@
 // Reference for copies, conversions and fills.
-#include "kernels/ref/kernels.h"
+#include "kernels/copy.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -17,7 +18,8 @@ std::int64_t element_offset(const TensorView& t, std::int64_t i) {
 
 }  // namespace
 
-void copy(const Copy::Args& args) {
+template <>
+void run<Copy>(const Copy::Args& args) {
   visit_dtype(args.x.dtype, Copy::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t n = args.y.numel();
@@ -28,7 +30,8 @@ void copy(const Copy::Args& args) {
   });
 }
 
-void cast(const Cast::Args& args) {
+template <>
+void run<Cast>(const Cast::Args& args) {
   visit_dtype(args.x.dtype, Cast::name, [&](auto from) {
     using From = typename decltype(from)::type;
     visit_dtype(args.y.dtype, Cast::name, [&](auto to) {
@@ -41,7 +44,8 @@ void cast(const Cast::Args& args) {
   });
 }
 
-void fill(const Fill::Args& args) {
+template <>
+void run<Fill>(const Fill::Args& args) {
   visit_dtype(args.y.dtype, Fill::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t n = args.y.numel();

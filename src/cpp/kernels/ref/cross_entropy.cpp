@@ -2,7 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -85,13 +86,15 @@ void backward_of(const CrossEntropyBackward::Args& args) {
 
 }  // namespace
 
-void cross_entropy_forward(const CrossEntropyForward::Args& args) {
+template <>
+void run<CrossEntropyForward>(const CrossEntropyForward::Args& args) {
   visit_floating(args.logits.dtype, CrossEntropyForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void cross_entropy_backward(const CrossEntropyBackward::Args& args) {
+template <>
+void run<CrossEntropyBackward>(const CrossEntropyBackward::Args& args) {
   visit_floating(args.logits.dtype, CrossEntropyBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

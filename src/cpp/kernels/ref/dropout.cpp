@@ -1,5 +1,7 @@
 // Reference dropout (kernels/dropout.h).
+#include "kernels/dropout.h"
 #include "kernels/ref/dropout.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -16,7 +18,8 @@ void dropout_of(const Dropout::Args& args) {
 
 }  // namespace
 
-void dropout(const Dropout::Args& args) {
+template <>
+void run<Dropout>(const Dropout::Args& args) {
   visit_floating(args.x.dtype, Dropout::name, [&](auto tag) {
     dropout_of<typename decltype(tag)::type>(args);
   });

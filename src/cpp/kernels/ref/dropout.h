@@ -1,8 +1,8 @@
 // One element of reference dropout, for the kernels that drop on the way.
 #pragma once
 
-#include "kernels/ref/kernels.h"
 #include "runtime/philox.h"
+#include "tensor/tensor_view.h"
 
 namespace ea::ref {
 

@@ -1,5 +1,6 @@
 // Reference for pointwise arithmetic: broadcast binary operations and axpby.
-#include "kernels/ref/kernels.h"
+#include "kernels/elementwise.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -63,13 +64,15 @@ void axpby_of(const Axpby::Args& args) {
 
 }  // namespace
 
-void binary(const Binary::Args& args) {
+template <>
+void run<Binary>(const Binary::Args& args) {
   visit_floating(args.y.dtype, Binary::name, [&](auto tag) {
     binary_of<typename decltype(tag)::type>(args);
   });
 }
 
-void axpby(const Axpby::Args& args) {
+template <>
+void run<Axpby>(const Axpby::Args& args) {
   visit_floating(args.y.dtype, Axpby::name, [&](auto tag) {
     axpby_of<typename decltype(tag)::type>(args);
   });

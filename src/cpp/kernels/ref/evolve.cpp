@@ -1,8 +1,8 @@
 // Reference evolving step (Wang et al., ICML 2021, Eq. 4) in its closed form.
 #include "kernels/evolve.h"
 
-#include "kernels/ref/kernels.h"
 #include "kernels/ref/map_conv.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -103,13 +103,15 @@ void backward_of(const EvolveBackward::Args& args) {
 
 }  // namespace
 
-void evolve_forward(const EvolveForward::Args& args) {
+template <>
+void run<EvolveForward>(const EvolveForward::Args& args) {
   visit_floating(args.scores.dtype, EvolveForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void evolve_backward(const EvolveBackward::Args& args) {
+template <>
+void run<EvolveBackward>(const EvolveBackward::Args& args) {
   visit_floating(args.scores.dtype, EvolveBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

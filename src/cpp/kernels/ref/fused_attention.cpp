@@ -4,8 +4,11 @@
 
 #include <cmath>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/attention.h"
+#include "kernels/dropout.h"
 #include "kernels/ref/map_cells.h"
+#include "kernels/ref/run.h"
+#include "kernels/softmax.h"
 #include "tensor/tensor.h"
 
 namespace ea::ref {
@@ -82,7 +85,7 @@ struct Inputs {
         weight(widen<T>(args.weight)),
         bias(widen<T>(args.bias)),
         scores(wide_maps<T>(cells)) {
-    attention_scores({q, k, scores, in.scale, in.layout});
+    run<AttentionScores>({q, k, scores, in.scale, in.layout});
     A* const s = scores.data<A>();
     if (in.score_bias.defined()) {
       const Tensor added = widen<T>(in.score_bias);
@@ -108,7 +111,7 @@ struct Inputs {
     A* const l = out.data<A>();
     if (in.c.w != 0) {
       const Tensor z = wide_maps<T>(cells);
-      map_conv_forward(
+      run<MapConvForward>(
           {mix(in.c.a, in.c.b), weight, bias, z, in.layout, in.shift});
       const A* const values = z.data<A>();
       for (std::int64_t i = 0; i < cells; ++i) {
@@ -133,7 +136,7 @@ struct Inputs {
 
   Tensor dropped(const Tensor& x) const {
     const Tensor y = wide_maps<T>(cells);
-    dropout({x, y, in.p, in.seed, in.stream});
+    run<Dropout>({x, y, in.p, in.seed, in.stream});
     return y;
   }
 };
@@ -166,7 +169,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
         }
       });
   const Tensor y = empty(args.y.shape, wide_dtype<T>());
-  attention_context({in.dropped(maps), in.v, y, args.in.layout});
+  run<AttentionContext>({in.dropped(maps), in.v, y, args.in.layout});
   narrow<T>(y, args.y);
 }
 
@@ -208,8 +211,8 @@ void evolve_gradients(const FusedAttentionBackward::Args& args,
     });
     const Tensor dw = empty(in.weight.shape(), wide_dtype<T>());
     const Tensor db = empty(in.bias.shape(), wide_dtype<T>());
-    map_conv_backward({g, in.mix(c.a, c.b), in.weight, di, dw, db,
-                       args.in.layout, args.in.shift});
+    run<MapConvBackward>({g, in.mix(c.a, c.b), in.weight, di, dw, db,
+                          args.in.layout, args.in.shift});
     narrow<T>(dw, args.dweight);
     narrow<T>(db, args.dbias);
   }
@@ -230,9 +233,9 @@ void backward_of(const FusedAttentionBackward::Args& args) {
   const Tensor dq = empty(in.q.shape(), wide_dtype<T>());
   const Tensor dk = empty(in.k.shape(), wide_dtype<T>());
   const Tensor dv = empty(in.v.shape(), wide_dtype<T>());
-  attention_context_backward(
+  run<AttentionContextBackward>(
       {widen<T>(args.dy), in.dropped(p), in.v, dp, dv, layout});
-  softmax_backward({in.dropped(dp), p, dl, args.in.softmax_scale, layout});
+  run<SoftmaxBackward>({in.dropped(dp), p, dl, args.in.softmax_scale, layout});
   if (args.dcarry.defined()) {
     const Tensor more = widen<T>(args.dcarry);
     for (std::int64_t i = 0; i < in.cells; ++i) {
@@ -244,7 +247,7 @@ void backward_of(const FusedAttentionBackward::Args& args) {
   evolve_gradients(args, in, dl, dm, ds);
   narrow<T>(dm, args.dprevious);
   narrow<T>(ds, args.dscore_bias);
-  attention_scores_backward({ds, in.q, in.k, dq, dk, args.in.scale, layout});
+  run<AttentionScoresBackward>({ds, in.q, in.k, dq, dk, args.in.scale, layout});
   narrow<T>(dq, args.dq);
   narrow<T>(dk, args.dk);
   narrow<T>(dv, args.dv);
@@ -252,13 +255,15 @@ void backward_of(const FusedAttentionBackward::Args& args) {
 
 }  // namespace
 
-void fused_attention_forward(const FusedAttentionForward::Args& args) {
+template <>
+void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
   visit_floating(args.in.q.dtype, FusedAttentionForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void fused_attention_backward(const FusedAttentionBackward::Args& args) {
+template <>
+void run<FusedAttentionBackward>(const FusedAttentionBackward::Args& args) {
   visit_floating(args.in.q.dtype, FusedAttentionBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

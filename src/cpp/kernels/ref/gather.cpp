@@ -2,7 +2,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/gather.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -28,7 +29,8 @@ void scatter_of(const ScatterAddRows::Args& args) {
 
 }  // namespace
 
-void gather_rows(const GatherRows::Args& args) {
+template <>
+void run<GatherRows>(const GatherRows::Args& args) {
   const auto row_bytes =
       static_cast<std::size_t>(args.y.dim(1)) * size_of(args.y.dtype);
   const std::int64_t* index = args.index.as<std::int64_t>();
@@ -45,7 +47,8 @@ void gather_rows(const GatherRows::Args& args) {
   }
 }
 
-void scatter_add_rows(const ScatterAddRows::Args& args) {
+template <>
+void run<ScatterAddRows>(const ScatterAddRows::Args& args) {
   visit_floating(args.dx.dtype, ScatterAddRows::name, [&](auto tag) {
     scatter_of<typename decltype(tag)::type>(args);
   });

@@ -1,8 +1,9 @@
 // Reference matrix product, by Eigen in the accumulator's type.
 #include <Eigen/Core>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/gemm.h"
 #include "kernels/ref/matrix.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -48,7 +49,8 @@ void matmul_of(const MatMul::Args& args) {
 
 }  // namespace
 
-void matmul(const MatMul::Args& args) {
+template <>
+void run<MatMul>(const MatMul::Args& args) {
   visit_floating(args.y.dtype, MatMul::name, [&](auto tag) {
     matmul_of<typename decltype(tag)::type>(args);
   });

@@ -2,7 +2,9 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/layer_norm.h"
 #include "kernels/ref/dropout.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -100,13 +102,15 @@ void backward_of(const LayerNormBackward::Args& args) {
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormForward::Args& args) {
+template <>
+void run<LayerNormForward>(const LayerNormForward::Args& args) {
   visit_floating(args.x.dtype, LayerNormForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void layer_norm_backward(const LayerNormBackward::Args& args) {
+template <>
+void run<LayerNormBackward>(const LayerNormBackward::Args& args) {
   visit_floating(args.x.dtype, LayerNormBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

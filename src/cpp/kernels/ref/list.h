@@ -2,66 +2,88 @@
 // device of the tests register.
 #pragma once
 
-#include "kernels/ref/kernels.h"
+#include "kernels/activation.h"
+#include "kernels/attention.h"
+#include "kernels/batch_norm.h"
+#include "kernels/conv1d.h"
+#include "kernels/copy.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
+#include "kernels/elementwise.h"
+#include "kernels/evolve.h"
+#include "kernels/fused_attention.h"
+#include "kernels/gather.h"
+#include "kernels/gemm.h"
+#include "kernels/layer_norm.h"
+#include "kernels/map_conv.h"
+#include "kernels/optimizer.h"
+#include "kernels/pair_sum.h"
+#include "kernels/reduce.h"
+#include "kernels/ref/run.h"
+#include "kernels/relative_cells.h"
+#include "kernels/softmax.h"
+#include "kernels/step_log.h"
+#include "kernels/unpack_maps.h"
+#include "kernels/weight_norm.h"
 
 namespace ea::ref {
 
-// Calls to.kernel<K, entry>() for each.
+// Calls to.kernel<K>() for each.
 template <typename To>
 void for_each_kernel(const To& to) {
-  to.template kernel<Binary, binary>();
-  to.template kernel<Axpby, axpby>();
-  to.template kernel<Sum, sum>();
-  to.template kernel<SumOfSquares, sum_of_squares>();
-  to.template kernel<MatMul, matmul>();
-  to.template kernel<ActivationForward, activation_forward>();
-  to.template kernel<ActivationBackward, activation_backward>();
-  to.template kernel<LayerNormForward, layer_norm_forward>();
-  to.template kernel<LayerNormBackward, layer_norm_backward>();
-  to.template kernel<SoftmaxForward, softmax_forward>();
-  to.template kernel<SoftmaxBackward, softmax_backward>();
-  to.template kernel<Dropout, dropout>();
-  to.template kernel<GatherRows, gather_rows>();
-  to.template kernel<ScatterAddRows, scatter_add_rows>();
-  to.template kernel<CrossEntropyForward, cross_entropy_forward>();
-  to.template kernel<CrossEntropyBackward, cross_entropy_backward>();
-  to.template kernel<AttentionScores, attention_scores>();
-  to.template kernel<AttentionScoresBackward, attention_scores_backward>();
-  to.template kernel<AttentionContext, attention_context>();
-  to.template kernel<AttentionContextBackward, attention_context_backward>();
-  to.template kernel<BatchStatistics, batch_statistics>();
-  to.template kernel<MoveAverage, move_average>();
-  to.template kernel<BatchNormForward, batch_norm_forward>();
-  to.template kernel<BatchNormBackward, batch_norm_backward>();
-  to.template kernel<WeightNormForward, weight_norm_forward>();
-  to.template kernel<WeightNormBackward, weight_norm_backward>();
-  to.template kernel<Conv1dForward, conv1d_forward>();
-  to.template kernel<Conv1dBackward, conv1d_backward>();
-  to.template kernel<RelativeCells, relative_cells>();
-  to.template kernel<RelativeSums, relative_sums>();
-  to.template kernel<UnpackMaps, unpack_maps>();
-  to.template kernel<PackMaps, pack_maps>();
-  to.template kernel<PairSum, pair_sum>();
-  to.template kernel<PairSumBackward, pair_sum_backward>();
-  to.template kernel<MapConvForward, map_conv_forward>();
-  to.template kernel<MapConvBackward, map_conv_backward>();
-  to.template kernel<EvolveForward, evolve_forward>();
-  to.template kernel<EvolveBackward, evolve_backward>();
-  to.template kernel<FusedAttentionForward, fused_attention_forward>();
-  to.template kernel<FusedAttentionBackward, fused_attention_backward>();
-  to.template kernel<AdamW, adamw>();
-  to.template kernel<RAdam, radam>();
-  to.template kernel<SGD, sgd>();
-  to.template kernel<RecordLoss, record_loss>();
-  to.template kernel<StepScale, step_scale>();
+  to.template kernel<Binary>();
+  to.template kernel<Axpby>();
+  to.template kernel<Sum>();
+  to.template kernel<SumOfSquares>();
+  to.template kernel<MatMul>();
+  to.template kernel<ActivationForward>();
+  to.template kernel<ActivationBackward>();
+  to.template kernel<LayerNormForward>();
+  to.template kernel<LayerNormBackward>();
+  to.template kernel<SoftmaxForward>();
+  to.template kernel<SoftmaxBackward>();
+  to.template kernel<Dropout>();
+  to.template kernel<GatherRows>();
+  to.template kernel<ScatterAddRows>();
+  to.template kernel<CrossEntropyForward>();
+  to.template kernel<CrossEntropyBackward>();
+  to.template kernel<AttentionScores>();
+  to.template kernel<AttentionScoresBackward>();
+  to.template kernel<AttentionContext>();
+  to.template kernel<AttentionContextBackward>();
+  to.template kernel<BatchStatistics>();
+  to.template kernel<MoveAverage>();
+  to.template kernel<BatchNormForward>();
+  to.template kernel<BatchNormBackward>();
+  to.template kernel<WeightNormForward>();
+  to.template kernel<WeightNormBackward>();
+  to.template kernel<Conv1dForward>();
+  to.template kernel<Conv1dBackward>();
+  to.template kernel<RelativeCells>();
+  to.template kernel<RelativeSums>();
+  to.template kernel<UnpackMaps>();
+  to.template kernel<PackMaps>();
+  to.template kernel<PairSum>();
+  to.template kernel<PairSumBackward>();
+  to.template kernel<MapConvForward>();
+  to.template kernel<MapConvBackward>();
+  to.template kernel<EvolveForward>();
+  to.template kernel<EvolveBackward>();
+  to.template kernel<FusedAttentionForward>();
+  to.template kernel<FusedAttentionBackward>();
+  to.template kernel<AdamW>();
+  to.template kernel<RAdam>();
+  to.template kernel<SGD>();
+  to.template kernel<RecordLoss>();
+  to.template kernel<StepScale>();
 }
 
 // Those that the CPU has no list for: see kernels/copy.h.
 template <typename To>
 void for_each_copy(const To& to) {
-  to.template kernel<Copy, copy>();
-  to.template kernel<Cast, cast>();
-  to.template kernel<Fill, fill>();
+  to.template kernel<Copy>();
+  to.template kernel<Cast>();
+  to.template kernel<Fill>();
 }
 
 }  // namespace ea::ref

@@ -1,7 +1,8 @@
 // Reference convolution over the heads of attention maps, sequence by sequence.
 #include "kernels/ref/map_conv.h"
 
-#include "kernels/ref/kernels.h"
+#include "kernels/map_conv.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -50,13 +51,15 @@ void backward_of(const MapConvBackward::Args& args) {
 
 }  // namespace
 
-void map_conv_forward(const MapConvForward::Args& args) {
+template <>
+void run<MapConvForward>(const MapConvForward::Args& args) {
   visit_floating(args.weight.dtype, MapConvForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void map_conv_backward(const MapConvBackward::Args& args) {
+template <>
+void run<MapConvBackward>(const MapConvBackward::Args& args) {
   visit_floating(args.weight.dtype, MapConvBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

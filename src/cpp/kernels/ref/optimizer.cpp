@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/optimizer.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -123,19 +124,22 @@ void update_all(const typename K::Args& args, const One& one) {
 
 }  // namespace
 
-void adamw(const AdamW::Args& args) {
+template <>
+void run<AdamW>(const AdamW::Args& args) {
   update_all<AdamW>(args, [&](auto tag, const AdamWTensor& t, double factor) {
     adamw_of<typename decltype(tag)::type>(args, t, factor);
   });
 }
 
-void radam(const RAdam::Args& args) {
+template <>
+void run<RAdam>(const RAdam::Args& args) {
   update_all<RAdam>(args, [&](auto tag, const AdamWTensor& t, double factor) {
     radam_of<typename decltype(tag)::type>(args, t, factor);
   });
 }
 
-void sgd(const SGD::Args& args) {
+template <>
+void run<SGD>(const SGD::Args& args) {
   update_all<SGD>(args, [&](auto tag, const AdamWTensor& t, double factor) {
     sgd_of<typename decltype(tag)::type>(args, t, factor);
   });

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/pair_sum.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -47,7 +48,8 @@ void sum_pairs(const PairSumBackward::Args& args, const TensorView& to) {
 
 }  // namespace
 
-void pair_sum(const PairSum::Args& args) {
+template <>
+void run<PairSum>(const PairSum::Args& args) {
   visit_floating(args.y.dtype, PairSum::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;
@@ -64,7 +66,8 @@ void pair_sum(const PairSum::Args& args) {
   });
 }
 
-void pair_sum_backward(const PairSumBackward::Args& args) {
+template <>
+void run<PairSumBackward>(const PairSumBackward::Args& args) {
   visit_floating(args.dy.dtype, PairSumBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if (args.du.defined()) sum_pairs<T, true>(args, args.du);

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/reduce.h"
+#include "kernels/ref/run.h"
 
 namespace ea::ref {
 
@@ -54,12 +55,14 @@ double squares(const TensorView& x) {
 
 }  // namespace
 
-void sum(const Sum::Args& args) {
+template <>
+void run<Sum>(const Sum::Args& args) {
   visit_floating(args.x.dtype, Sum::name,
                  [&](auto tag) { sum_of<typename decltype(tag)::type>(args); });
 }
 
-void sum_of_squares(const SumOfSquares::Args& args) {
+template <>
+void run<SumOfSquares>(const SumOfSquares::Args& args) {
   double total = 0;
   for (const TensorView& x : *args.xs) {
     total += visit_floating(x.dtype, SumOfSquares::name, [&](auto tag) {

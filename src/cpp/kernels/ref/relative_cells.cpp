@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/ref/run.h"
+#include "kernels/relative_cells.h"
 
 namespace ea::ref {
 
@@ -29,7 +30,8 @@ void for_each_distance(const MapLayout& layout, std::int64_t width, Fn&& fn) {
 
 }  // namespace
 
-void relative_cells(const RelativeCells::Args& args) {
+template <>
+void run<RelativeCells>(const RelativeCells::Args& args) {
   visit_floating(args.y.dtype, RelativeCells::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* x = args.x.as<T>();
@@ -42,7 +44,8 @@ void relative_cells(const RelativeCells::Args& args) {
 
 // relative_cells() is linear with one 1 a cell, so its transpose adds each cell
 // to the place that it reads.
-void relative_sums(const RelativeSums::Args& args) {
+template <>
+void run<RelativeSums>(const RelativeSums::Args& args) {
   visit_floating(args.y.dtype, RelativeSums::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using A = Accumulator<T>;

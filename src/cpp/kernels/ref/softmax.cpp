@@ -2,8 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/ref/kernels.h"
 #include "kernels/ref/map_cells.h"
+#include "kernels/ref/run.h"
+#include "kernels/softmax.h"
 
 namespace ea::ref {
 
@@ -78,13 +79,15 @@ void backward_of(const SoftmaxBackward::Args& args) {
 
 }  // namespace
 
-void softmax_forward(const SoftmaxForward::Args& args) {
+template <>
+void run<SoftmaxForward>(const SoftmaxForward::Args& args) {
   visit_floating(args.x.dtype, SoftmaxForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void softmax_backward(const SoftmaxBackward::Args& args) {
+template <>
+void run<SoftmaxBackward>(const SoftmaxBackward::Args& args) {
   visit_floating(args.y.dtype, SoftmaxBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

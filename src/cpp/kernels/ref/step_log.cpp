@@ -3,11 +3,13 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/ref/run.h"
+#include "kernels/step_log.h"
 
 namespace ea::ref {
 
-void record_loss(const RecordLoss::Args& args) {
+template <>
+void run<RecordLoss>(const RecordLoss::Args& args) {
   visit_floating(args.loss.dtype, RecordLoss::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto loss = static_cast<Accumulator<T>>(*args.loss.as<T>());
@@ -15,7 +17,8 @@ void record_loss(const RecordLoss::Args& args) {
   });
 }
 
-void step_scale(const StepScale::Args& args) {
+template <>
+void run<StepScale>(const StepScale::Args& args) {
   const double loss = *args.loss.as<double>();
   const double sum = *args.sum_of_squares.as<double>();
   const double previous =

@@ -1,7 +1,8 @@
 // Reference for flat maps as one dense array, and back.
 #include <algorithm>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/ref/run.h"
+#include "kernels/unpack_maps.h"
 
 namespace ea::ref {
 
@@ -14,8 +15,8 @@ std::int64_t column(const TensorView& columns, std::int64_t begin,
 
 // Calls fn(cell, place) for each cell of the flat maps, in their order: `place`
 // is its element of the dense array.
-template <typename Fn>
-void for_each_place(const PaddedMaps& maps, Fn&& fn) {
+template <typename Maps, typename Fn>
+void for_each_place(const Maps& maps, Fn&& fn) {
   const MapLayout& layout = maps.layout;
   std::int64_t cell = 0;
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
@@ -34,7 +35,8 @@ void for_each_place(const PaddedMaps& maps, Fn&& fn) {
 
 }  // namespace
 
-void unpack_maps(const PaddedMaps& maps) {
+template <>
+void run<UnpackMaps>(const UnpackMaps::Args& maps) {
   visit_floating(maps.dense.dtype, UnpackMaps::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* flat = maps.flat.as<const T>();
@@ -46,7 +48,8 @@ void unpack_maps(const PaddedMaps& maps) {
   });
 }
 
-void pack_maps(const PaddedMaps& maps) {
+template <>
+void run<PackMaps>(const PackMaps::Args& maps) {
   visit_floating(maps.flat.dtype, PackMaps::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* dense = maps.dense.as<const T>();

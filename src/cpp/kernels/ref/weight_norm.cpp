@@ -1,7 +1,8 @@
 // Reference weight normalisation, row by row.
 #include <cmath>
 
-#include "kernels/ref/kernels.h"
+#include "kernels/ref/run.h"
+#include "kernels/weight_norm.h"
 
 namespace ea::ref {
 
@@ -47,13 +48,15 @@ void backward_of(const WeightNormBackward::Args& args) {
 
 }  // namespace
 
-void weight_norm_forward(const WeightNormForward::Args& args) {
+template <>
+void run<WeightNormForward>(const WeightNormForward::Args& args) {
   visit_floating(args.v.dtype, WeightNormForward::name, [&](auto tag) {
     forward_of<typename decltype(tag)::type>(args);
   });
 }
 
-void weight_norm_backward(const WeightNormBackward::Args& args) {
+template <>
+void run<WeightNormBackward>(const WeightNormBackward::Args& args) {
   visit_floating(args.v.dtype, WeightNormBackward::name, [&](auto tag) {
     backward_of<typename decltype(tag)::type>(args);
   });

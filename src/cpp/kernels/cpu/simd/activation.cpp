@@ -1,8 +1,9 @@
 // SIMD functions of one element and their derivatives (kernels/activation.h).
+#include "kernels/activation.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
 #include "kernels/cpu/simd/row_sums-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -81,7 +82,7 @@ struct Sqrt {
 };
 
 template <typename F, typename T>
-void run(const ActivationForward::Args& args) {
+void compute(const ActivationForward::Args& args) {
   const Vf slope = set(static_cast<float>(args.slope));
   const T* x = args.x.as<T>();
   T* y = args.y.as<T>();
@@ -121,7 +122,7 @@ void run_with_bias(const ActivationBackward::Args& args) {
 }
 
 template <typename F, typename T>
-void run(const ActivationBackward::Args& args) {
+void compute(const ActivationBackward::Args& args) {
   if (args.dbias.defined()) return run_with_bias<F, T>(args);
   const Vf slope = set(static_cast<float>(args.slope));
   const T* dy = args.dy.as<T>();
@@ -140,34 +141,36 @@ template <typename T, typename Args>
 void dispatch(const Args& args) {
   switch (args.kind) {
     case Activation::gelu:
-      return run<Gelu, T>(args);
+      return compute<Gelu, T>(args);
     case Activation::gelu_tanh:
-      return run<GeluTanh, T>(args);
+      return compute<GeluTanh, T>(args);
     case Activation::relu:
-      return run<Relu, T>(args);
+      return compute<Relu, T>(args);
     case Activation::leaky_relu:
-      return run<LeakyRelu, T>(args);
+      return compute<LeakyRelu, T>(args);
     case Activation::tanh:
-      return run<Tanh, T>(args);
+      return compute<Tanh, T>(args);
     case Activation::sigmoid:
-      return run<Sigmoid, T>(args);
+      return compute<Sigmoid, T>(args);
     case Activation::exp:
-      return run<Exp, T>(args);
+      return compute<Exp, T>(args);
     case Activation::log:
-      return run<Log, T>(args);
+      return compute<Log, T>(args);
     case Activation::sqrt:
-      return run<Sqrt, T>(args);
+      return compute<Sqrt, T>(args);
   }
 }
 
 }  // namespace
 
-void activation_forward(const ActivationForward::Args& args) {
+template <>
+void run<ActivationForward>(const ActivationForward::Args& args) {
   if (args.x.dtype == DType::bf16) return dispatch<bfloat16>(args);
   dispatch<float>(args);
 }
 
-void activation_backward(const ActivationBackward::Args& args) {
+template <>
+void run<ActivationBackward>(const ActivationBackward::Args& args) {
   if (args.x.dtype == DType::bf16) return dispatch<bfloat16>(args);
   dispatch<float>(args);
 }

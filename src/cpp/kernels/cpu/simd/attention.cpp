@@ -1,8 +1,9 @@
 // SIMD attention products by sequence and head (kernels/attention.h).
+#include "kernels/attention.h"
 #include "kernels/cpu/simd/cells-inl.h"
 #include "kernels/cpu/simd/factors-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -140,22 +141,26 @@ void context_backward_of(const AttentionContextBackward::Args& args) {
 
 }  // namespace
 
-void attention_scores(const AttentionScores::Args& args) {
+template <>
+void run<AttentionScores>(const AttentionScores::Args& args) {
   return args.q.dtype == DType::f32 ? scores_of<float>(args)
                                     : scores_of<bfloat16>(args);
 }
 
-void attention_scores_backward(const AttentionScoresBackward::Args& args) {
+template <>
+void run<AttentionScoresBackward>(const AttentionScoresBackward::Args& args) {
   return args.q.dtype == DType::f32 ? scores_backward_of<float>(args)
                                     : scores_backward_of<bfloat16>(args);
 }
 
-void attention_context(const AttentionContext::Args& args) {
+template <>
+void run<AttentionContext>(const AttentionContext::Args& args) {
   return args.p.dtype == DType::f32 ? context_of<float>(args)
                                     : context_of<bfloat16>(args);
 }
 
-void attention_context_backward(const AttentionContextBackward::Args& args) {
+template <>
+void run<AttentionContextBackward>(const AttentionContextBackward::Args& args) {
   return args.p.dtype == DType::f32 ? context_backward_of<float>(args)
                                     : context_backward_of<bfloat16>(args);
 }

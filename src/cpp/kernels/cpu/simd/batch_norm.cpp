@@ -1,6 +1,7 @@
 // SIMD batch normalisation over the rows of a batch (kernels/batch_norm.h).
+#include "kernels/batch_norm.h"
 #include "kernels/cpu/simd/row_sums-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -169,17 +170,20 @@ void run_backward(const BatchNormBackward::Args& args) {
 
 }  // namespace
 
-void batch_statistics(const BatchStatistics::Args& args) {
+template <>
+void run<BatchStatistics>(const BatchStatistics::Args& args) {
   if (args.x.dtype == DType::bf16) return run_statistics<bfloat16>(args);
   run_statistics<float>(args);
 }
 
-void batch_norm_forward(const BatchNormForward::Args& args) {
+template <>
+void run<BatchNormForward>(const BatchNormForward::Args& args) {
   if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
   run_forward<float>(args);
 }
 
-void batch_norm_backward(const BatchNormBackward::Args& args) {
+template <>
+void run<BatchNormBackward>(const BatchNormBackward::Args& args) {
   if (args.x.dtype == DType::bf16) return run_backward<bfloat16>(args);
   run_backward<float>(args);
 }

@@ -1,7 +1,8 @@
 // SIMD convolution along packed sequences (kernels/conv1d.h).
+#include "kernels/conv1d.h"
 #include "kernels/cpu/simd/conv1d-inl.h"
 #include "kernels/cpu/simd/conv1d_weight-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 #include "runtime/cpu_info.h"
 #include "runtime/fast_paths.h"
 
@@ -92,7 +93,8 @@ bool takes_pairs() {
 
 }  // namespace
 
-void conv1d_forward(const Conv1dForward::Args& args) {
+template <>
+void run<Conv1dForward>(const Conv1dForward::Args& args) {
   if (args.x.dtype != DType::bf16) return run_forward<WideCells<float>>(args);
 #if defined(__AVX512F__)
   if (takes_pairs()) return run_forward<PairCells>(args);
@@ -100,7 +102,8 @@ void conv1d_forward(const Conv1dForward::Args& args) {
   run_forward<WideCells<bfloat16>>(args);
 }
 
-void conv1d_backward(const Conv1dBackward::Args& args) {
+template <>
+void run<Conv1dBackward>(const Conv1dBackward::Args& args) {
   if (args.x.dtype != DType::bf16) return run_backward<WideCells<float>>(args);
 #if defined(__AVX512F__)
   if (takes_pairs()) return run_backward<PairCells>(args);

@@ -3,7 +3,8 @@
 
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
+#include "kernels/cross_entropy.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -95,12 +96,14 @@ void run_backward(const CrossEntropyBackward::Args& args, float dloss) {
 
 }  // namespace
 
-void cross_entropy_forward(const CrossEntropyForward::Args& args) {
+template <>
+void run<CrossEntropyForward>(const CrossEntropyForward::Args& args) {
   if (args.logits.dtype == DType::bf16) return run_forward<bfloat16>(args);
   run_forward<float>(args);
 }
 
-void cross_entropy_backward(const CrossEntropyBackward::Args& args) {
+template <>
+void run<CrossEntropyBackward>(const CrossEntropyBackward::Args& args) {
   const float dloss = args.dloss.dtype == DType::bf16
                           ? load_one(args.dloss.as<bfloat16>())
                           : *args.dloss.as<float>();

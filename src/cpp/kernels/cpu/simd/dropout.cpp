@@ -1,7 +1,8 @@
 // SIMD counter-based dropout (kernels/dropout.h).
+#include "kernels/dropout.h"
 #include "kernels/cpu/simd/dropout-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -21,7 +22,8 @@ void run_dropout(const Dropout::Args& args) {
 
 }  // namespace
 
-void dropout(const Dropout::Args& args) {
+template <>
+void run<Dropout>(const Dropout::Args& args) {
   if (args.x.dtype == DType::bf16) return run_dropout<bfloat16>(args);
   run_dropout<float>(args);
 }

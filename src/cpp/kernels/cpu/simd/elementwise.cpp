@@ -1,6 +1,7 @@
 // SIMD pointwise arithmetic with broadcasting (kernels/elementwise.h).
+#include "kernels/elementwise.h"
 #include "kernels/cpu/simd/jobs-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -149,12 +150,14 @@ void run_axpby(const Axpby::Args& args) {
 
 }  // namespace
 
-void binary(const Binary::Args& args) {
+template <>
+void run<Binary>(const Binary::Args& args) {
   if (args.y.dtype == DType::bf16) return dispatch_binary<bfloat16>(args);
   dispatch_binary<float>(args);
 }
 
-void axpby(const Axpby::Args& args) {
+template <>
+void run<Axpby>(const Axpby::Args& args) {
   if (args.y.dtype == DType::bf16) return run_axpby<bfloat16>(args);
   run_axpby<float>(args);
 }

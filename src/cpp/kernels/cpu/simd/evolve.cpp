@@ -1,6 +1,7 @@
 // SIMD evolving step of attention maps in closed form (kernels/evolve.h).
+#include "kernels/evolve.h"
 #include "kernels/cpu/simd/map_sums-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -234,12 +235,14 @@ void backward_of(const EvolveBackward::Args& args) {
 
 }  // namespace
 
-void evolve_forward(const EvolveForward::Args& args) {
+template <>
+void run<EvolveForward>(const EvolveForward::Args& args) {
   return args.scores.dtype == DType::f32 ? forward_of<float>(args)
                                          : forward_of<bfloat16>(args);
 }
 
-void evolve_backward(const EvolveBackward::Args& args) {
+template <>
+void run<EvolveBackward>(const EvolveBackward::Args& args) {
   return args.scores.dtype == DType::f32 ? backward_of<float>(args)
                                          : backward_of<bfloat16>(args);
 }

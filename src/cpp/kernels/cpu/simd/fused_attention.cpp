@@ -1,7 +1,8 @@
 // SIMD fused attention, forward (kernels/fused_attention.h): a block of rows of
 // all heads goes from scores to context while it lies in the cache.
+#include "kernels/fused_attention.h"
 #include "kernels/cpu/simd/fused_rows-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -318,7 +319,8 @@ void clear_rows(const FusedAttentionForward::Args& args) {
 
 }  // namespace
 
-void fused_attention_forward(const FusedAttentionForward::Args& args) {
+template <>
+void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
   if (args.in.q.dtype == DType::f32) {
     clear_rows<float>(args);
     return forward_of<FloatProducts<float>>(args);

@@ -2,7 +2,8 @@
 // through three phases a group at a time, by heads, by blocks of rows, by
 // heads.
 #include "kernels/cpu/simd/fused_gradients-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
+#include "kernels/fused_attention.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -175,7 +176,8 @@ void backward_of(const FusedAttentionBackward::Args& args) {
 
 }  // namespace
 
-void fused_attention_backward(const FusedAttentionBackward::Args& args) {
+template <>
+void run<FusedAttentionBackward>(const FusedAttentionBackward::Args& args) {
   if (args.in.q.dtype == DType::f32) {
     return backward_of<FloatProducts<float>>(args);
   }

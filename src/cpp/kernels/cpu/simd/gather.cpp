@@ -1,6 +1,7 @@
 // SIMD rows by index and their scatter-add (kernels/gather.h).
+#include "kernels/gather.h"
 #include "kernels/cpu/simd/jobs-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -98,7 +99,8 @@ void run_scatter(const ScatterAddRows::Args& args) {
 
 }  // namespace
 
-void gather_rows(const GatherRows::Args& args) {
+template <>
+void run<GatherRows>(const GatherRows::Args& args) {
   const std::int64_t width = args.x.shape[1];
   const std::int64_t bytes =
       width * static_cast<std::int64_t>(size_of(args.x.dtype));
@@ -119,7 +121,8 @@ void gather_rows(const GatherRows::Args& args) {
                   });
 }
 
-void scatter_add_rows(const ScatterAddRows::Args& args) {
+template <>
+void run<ScatterAddRows>(const ScatterAddRows::Args& args) {
   if (args.dx.dtype == DType::bf16) return run_scatter<bfloat16>(args);
   run_scatter<float>(args);
 }

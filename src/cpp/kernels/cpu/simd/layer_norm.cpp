@@ -1,7 +1,8 @@
 // SIMD layer normalisation, forward and backward (kernels/layer_norm.h).
+#include "kernels/layer_norm.h"
 #include "kernels/cpu/simd/dropout-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -132,12 +133,14 @@ void run_backward(const LayerNormBackward::Args& args) {
 
 }  // namespace
 
-void layer_norm_forward(const LayerNormForward::Args& args) {
+template <>
+void run<LayerNormForward>(const LayerNormForward::Args& args) {
   if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
   run_forward<float>(args);
 }
 
-void layer_norm_backward(const LayerNormBackward::Args& args) {
+template <>
+void run<LayerNormBackward>(const LayerNormBackward::Args& args) {
   if (args.x.dtype == DType::bf16) return run_backward<bfloat16>(args);
   run_backward<float>(args);
 }

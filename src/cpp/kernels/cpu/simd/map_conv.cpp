@@ -1,6 +1,7 @@
 // SIMD convolution over the heads of attention maps (kernels/map_conv.h).
+#include "kernels/map_conv.h"
 #include "kernels/cpu/simd/map_sums-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -149,12 +150,14 @@ void backward_of(const MapConvBackward::Args& args) {
 
 }  // namespace
 
-void map_conv_forward(const MapConvForward::Args& args) {
+template <>
+void run<MapConvForward>(const MapConvForward::Args& args) {
   return args.weight.dtype == DType::f32 ? forward_of<float>(args)
                                          : forward_of<bfloat16>(args);
 }
 
-void map_conv_backward(const MapConvBackward::Args& args) {
+template <>
+void run<MapConvBackward>(const MapConvBackward::Args& args) {
   return args.weight.dtype == DType::f32 ? backward_of<float>(args)
                                          : backward_of<bfloat16>(args);
 }

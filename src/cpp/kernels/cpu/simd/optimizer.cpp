@@ -2,7 +2,8 @@
 #include <cmath>
 
 #include "kernels/cpu/simd/pieces-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
+#include "kernels/optimizer.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -220,11 +221,18 @@ void run_all(const Args& given) {
 
 }  // namespace
 
-void adamw(const AdamW::Args& args) { run_all<AdamWRule>(args); }
+template <>
+void run<AdamW>(const AdamW::Args& args) {
+  run_all<AdamWRule>(args);
+}
 
-void radam(const RAdam::Args& args) { run_all<RAdamRule>(args); }
+template <>
+void run<RAdam>(const RAdam::Args& args) {
+  run_all<RAdamRule>(args);
+}
 
-void sgd(const SGD::Args& args) {
+template <>
+void run<SGD>(const SGD::Args& args) {
   if (args.momentum == 0.0) {
     run_all<SGDRule<false>>(args);
   } else {

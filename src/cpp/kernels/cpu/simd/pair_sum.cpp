@@ -1,6 +1,7 @@
 // SIMD sums of query and key vectors for every cell (kernels/pair_sum.h).
+#include "kernels/pair_sum.h"
 #include "kernels/cpu/simd/map_rows-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -77,12 +78,14 @@ void run_backward(const PairSumBackward::Args& args) {
 
 }  // namespace
 
-void pair_sum(const PairSum::Args& args) {
+template <>
+void run<PairSum>(const PairSum::Args& args) {
   if (args.y.dtype == DType::bf16) return run_forward<bfloat16>(args);
   run_forward<float>(args);
 }
 
-void pair_sum_backward(const PairSumBackward::Args& args) {
+template <>
+void run<PairSumBackward>(const PairSumBackward::Args& args) {
   if (args.dy.dtype == DType::bf16) return run_backward<bfloat16>(args);
   run_backward<float>(args);
 }

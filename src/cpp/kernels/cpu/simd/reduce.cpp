@@ -1,7 +1,8 @@
 // SIMD sums over fixed blocks (kernels/reduce.h).
+#include "kernels/reduce.h"
 #include "kernels/cpu/simd/pieces-inl.h"
 #include "kernels/cpu/simd/row_sums-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -94,12 +95,14 @@ double squares(const T* x, std::int64_t n) {
 
 }  // namespace
 
-void sum(const Sum::Args& args) {
+template <>
+void run<Sum>(const Sum::Args& args) {
   if (args.x.dtype == DType::bf16) return run_sum<bfloat16>(args);
   run_sum<float>(args);
 }
 
-void sum_of_squares(const SumOfSquares::Args& args) {
+template <>
+void run<SumOfSquares>(const SumOfSquares::Args& args) {
   const TensorView* xs = args.xs->data();
   const auto count = static_cast<std::int64_t>(args.xs->size());
   std::int64_t total = 0;

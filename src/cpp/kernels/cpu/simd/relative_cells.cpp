@@ -1,6 +1,7 @@
 // SIMD products by distance on maps, row by row (kernels/relative_cells.h).
+#include "kernels/relative_cells.h"
 #include "kernels/cpu/simd/map_rows-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -87,7 +88,8 @@ void run_sums(const RelativeSums::Args& args) {
 
 }  // namespace
 
-void relative_cells(const RelativeCells::Args& args) {
+template <>
+void run<RelativeCells>(const RelativeCells::Args& args) {
   switch (size_of(args.y.dtype)) {
     case 2:
       return run_cells<std::uint16_t>(args);
@@ -98,7 +100,8 @@ void relative_cells(const RelativeCells::Args& args) {
   }
 }
 
-void relative_sums(const RelativeSums::Args& args) {
+template <>
+void run<RelativeSums>(const RelativeSums::Args& args) {
   if (args.y.dtype == DType::bf16) return run_sums<bfloat16>(args);
   run_sums<float>(args);
 }

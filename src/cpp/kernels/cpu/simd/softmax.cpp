@@ -1,8 +1,9 @@
 // SIMD masked softmax over keys, forward and backward (kernels/softmax.h).
+#include "kernels/softmax.h"
 #include "kernels/cpu/simd/cells-inl.h"
 #include "kernels/cpu/simd/map_rows-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -104,12 +105,14 @@ void run_backward(const SoftmaxBackward::Args& args) {
 
 }  // namespace
 
-void softmax_forward(const SoftmaxForward::Args& args) {
+template <>
+void run<SoftmaxForward>(const SoftmaxForward::Args& args) {
   if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
   run_forward<float>(args);
 }
 
-void softmax_backward(const SoftmaxBackward::Args& args) {
+template <>
+void run<SoftmaxBackward>(const SoftmaxBackward::Args& args) {
   if (args.y.dtype == DType::bf16) return run_backward<bfloat16>(args);
   run_backward<float>(args);
 }

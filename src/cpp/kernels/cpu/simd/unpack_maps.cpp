@@ -1,14 +1,15 @@
 // SIMD copies of flat maps to one dense array and back, a map at a time
 // (kernels/unpack_maps.h).
+#include "kernels/unpack_maps.h"
 #include "kernels/cpu/simd/map_rows-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
 
 // Calls fn(b, first cell, first element of the dense map) for each map.
-template <typename Fn>
-void for_maps(const PaddedMaps& maps, Fn&& fn) {
+template <typename Maps, typename Fn>
+void for_maps(const Maps& maps, Fn&& fn) {
   const MapLayout& layout = maps.layout;
   const std::int64_t size = maps.dense.shape[2] * maps.dense.shape[3];
   if (size == 0) return;
@@ -25,16 +26,16 @@ void for_maps(const PaddedMaps& maps, Fn&& fn) {
 
 // Calls fn(row, columns) for each row i of the maps of sequence b: the dense
 // row that it is, and the columns of its cells or null where they are 0, 1, ...
-template <typename Fn>
-EA_INLINE void for_rows(const PaddedMaps& maps, std::int64_t b, Fn&& fn) {
+template <typename Maps, typename Fn>
+EA_INLINE void for_rows(const Maps& maps, std::int64_t b, Fn&& fn) {
   const MapLayout& layout = maps.layout;
   const std::int64_t* rows =
       maps.q_columns.defined()
-          ? maps.q_columns.as<std::int64_t>() + layout.q_offsets[b]
+          ? maps.q_columns.template as<std::int64_t>() + layout.q_offsets[b]
           : nullptr;
   const std::int64_t* columns =
       maps.k_columns.defined()
-          ? maps.k_columns.as<std::int64_t>() + layout.k_offsets[b]
+          ? maps.k_columns.template as<std::int64_t>() + layout.k_offsets[b]
           : nullptr;
   for (std::int64_t i = 0; i < layout.n_q(b); ++i) {
     fn(rows != nullptr ? rows[i] : i, columns);
@@ -43,7 +44,7 @@ EA_INLINE void for_rows(const PaddedMaps& maps, std::int64_t b, Fn&& fn) {
 
 // Word: as large as an element.
 template <typename Word>
-void run_unpack(const PaddedMaps& maps) {
+void run_unpack(const UnpackMaps::Args& maps) {
   const std::int64_t rows = maps.dense.shape[2], width = maps.dense.shape[3];
   for_maps(maps, [&](std::int64_t b, std::int64_t cell, std::int64_t place) {
     const Word* from = maps.flat.as<Word>() + cell;
@@ -66,7 +67,7 @@ void run_unpack(const PaddedMaps& maps) {
 }
 
 template <typename Word>
-void run_pack(const PaddedMaps& maps) {
+void run_pack(const PackMaps::Args& maps) {
   const std::int64_t width = maps.dense.shape[3];
   for_maps(maps, [&](std::int64_t b, std::int64_t cell, std::int64_t place) {
     const Word* dense = maps.dense.as<Word>() + place;
@@ -86,7 +87,8 @@ void run_pack(const PaddedMaps& maps) {
 
 }  // namespace
 
-void unpack_maps(const UnpackMaps::Args& maps) {
+template <>
+void run<UnpackMaps>(const UnpackMaps::Args& maps) {
   switch (size_of(maps.dense.dtype)) {
     case 2:
       return run_unpack<std::uint16_t>(maps);
@@ -97,7 +99,8 @@ void unpack_maps(const UnpackMaps::Args& maps) {
   }
 }
 
-void pack_maps(const PackMaps::Args& maps) {
+template <>
+void run<PackMaps>(const PackMaps::Args& maps) {
   switch (size_of(maps.flat.dtype)) {
     case 2:
       return run_pack<std::uint16_t>(maps);

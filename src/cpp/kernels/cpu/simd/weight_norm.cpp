@@ -1,6 +1,7 @@
 // SIMD weight normalisation, a row at a time (kernels/weight_norm.h).
+#include "kernels/weight_norm.h"
 #include "kernels/cpu/simd/jobs-inl.h"
-#include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -59,12 +60,14 @@ void run_backward(const WeightNormBackward::Args& args) {
 
 }  // namespace
 
-void weight_norm_forward(const WeightNormForward::Args& args) {
+template <>
+void run<WeightNormForward>(const WeightNormForward::Args& args) {
   if (args.v.dtype == DType::bf16) return run_forward<bfloat16>(args);
   run_forward<float>(args);
 }
 
-void weight_norm_backward(const WeightNormBackward::Args& args) {
+template <>
+void run<WeightNormBackward>(const WeightNormBackward::Args& args) {
   if (args.v.dtype == DType::bf16) return run_backward<bfloat16>(args);
   run_backward<float>(args);
 }
