@@ -12,6 +12,7 @@ Rooms that need more than NumPy are imported when they are first used.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from evolving_attention.errors import *  # noqa: F403
 __version__ = "0.2.0"
 
 # Public name: the module that has it. Imported at first use, so that
-# "import evolving_attention" stays quick.
+# "import evolving_attention" stays quick. All names of "modeling" are public too.
 _LAZY: dict[str, str] = {
     **dict.fromkeys(
         [
@@ -43,37 +44,6 @@ _LAZY: dict[str, str] = {
     "AutoTokenizer": "evolving_attention.text",
     "doctor": "evolving_attention.diagnosis",
     "profile": "evolving_attention.profiling",
-    **dict.fromkeys(
-        [
-            "AutoConfig",
-            "AutoModel",
-            "AutoModelForMaskedLM",
-            "AutoModelForPreTraining",
-            "AutoModelForSequenceClassification",
-            "BertConfig",
-            "BertForMaskedLM",
-            "BertForPreTraining",
-            "BertForSequenceClassification",
-            "BertModel",
-            "EADCTransformerConfig",
-            "EADCTransformerForClassification",
-            "EADCTransformerForPretraining",
-            "EADCTransformerForRegression",
-            "EADCTransformerModel",
-            "ModelOutput",
-            "PreTrainedModel",
-            "PretrainedConfig",
-            "RobertaConfig",
-            "RobertaForMaskedLM",
-            "RobertaForSequenceClassification",
-            "RobertaModel",
-            "create_model",
-            "list_models",
-            "mask_spans",
-            "register_model",
-        ],
-        "evolving_attention.modeling",
-    ),
     **dict.fromkeys(
         ["TimeSeriesClassifier", "TimeSeriesRegressor"],
         "evolving_attention.estimators",
@@ -112,19 +82,38 @@ _ROOMS = (
 def _find(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"{__name__}.{name}")
-    if name in _LAZY:
+    if name == "__all__":
+        value: Any = _names()
+    elif name in _LAZY:
         value = getattr(importlib.import_module(_LAZY[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    elif not _is_module(name) and name in _models():
+        value = getattr(importlib.import_module(f"{__name__}.modeling"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def _names() -> list[str]:
+    own = ["__version__", "errors", *errors.__all__, *_LAZY, *_ROOMS]
+    return sorted({*own, *_models()})
+
+
+def _is_module(name: str) -> bool:
+    """Whether an import looks for a module, which must not import the models."""
+    return (
+        name.startswith("_")
+        or importlib.util.find_spec(f"{__name__}.{name}") is not None
+    )
+
+
+def _models() -> list[str]:
+    names: list[str] = importlib.import_module(f"{__name__}.modeling").__all__
+    return names
 
 
 if not TYPE_CHECKING:  # mypy and editors read the imports at the end
-    __all__ = ["__version__", "errors", *errors.__all__, *_LAZY, *_ROOMS]
-    __getattr__ = _find
-
-    def __dir__() -> list[str]:
-        return sorted(__all__)
+    __getattr__, __dir__ = _find, _names
 
 
 if os.environ.get("EA_PROFILE") == "1":  # the table of kernels when the process ends
@@ -170,34 +159,7 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         TimeSeriesClassifier as TimeSeriesClassifier,
         TimeSeriesRegressor as TimeSeriesRegressor,
     )
-    from evolving_attention.modeling import (
-        AutoConfig as AutoConfig,
-        AutoModel as AutoModel,
-        AutoModelForMaskedLM as AutoModelForMaskedLM,
-        AutoModelForPreTraining as AutoModelForPreTraining,
-        AutoModelForSequenceClassification as AutoModelForSequenceClassification,
-        BertConfig as BertConfig,
-        BertForMaskedLM as BertForMaskedLM,
-        BertForPreTraining as BertForPreTraining,
-        BertForSequenceClassification as BertForSequenceClassification,
-        BertModel as BertModel,
-        EADCTransformerConfig as EADCTransformerConfig,
-        EADCTransformerForClassification as EADCTransformerForClassification,
-        EADCTransformerForPretraining as EADCTransformerForPretraining,
-        EADCTransformerForRegression as EADCTransformerForRegression,
-        EADCTransformerModel as EADCTransformerModel,
-        ModelOutput as ModelOutput,
-        PretrainedConfig as PretrainedConfig,
-        PreTrainedModel as PreTrainedModel,
-        RobertaConfig as RobertaConfig,
-        RobertaForMaskedLM as RobertaForMaskedLM,
-        RobertaForSequenceClassification as RobertaForSequenceClassification,
-        RobertaModel as RobertaModel,
-        create_model as create_model,
-        list_models as list_models,
-        mask_spans as mask_spans,
-        register_model as register_model,
-    )
+    from evolving_attention.modeling import *  # noqa: F403
     from evolving_attention.profiling import profile as profile
     from evolving_attention.text import AutoTokenizer as AutoTokenizer
     from evolving_attention.training import (

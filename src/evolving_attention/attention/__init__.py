@@ -34,6 +34,8 @@ from evolving_attention.attention.vanilla import Vanilla
 # A new file in this folder is a new kind: nothing else needs to be edited.
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
+for _slot in ("score", "scope", "bias", "evolve"):
+    globals().update({_kind.__name__: _kind for _kind in kinds(_slot).values()})
 
 __all__ = [
     "Additive",

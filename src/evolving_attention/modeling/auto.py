@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.evolving_mark import base_type
-from evolving_attention.modeling import bert, roberta, series
-from evolving_attention.modeling.base import PreTrainedModel
-from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.base import MODELS, PreTrainedModel
+from evolving_attention.modeling.config import CONFIGS, PretrainedConfig
 
 __all__ = [
     "AutoConfig",
@@ -19,12 +18,6 @@ __all__ = [
     "AutoModelForPreTraining",
     "AutoModelForSequenceClassification",
 ]
-
-_CONFIGS: dict[str, type[PretrainedConfig]] = {
-    "bert": bert.BertConfig,
-    "roberta": roberta.RobertaConfig,
-    "ea_dc_transformer": series.EADCTransformerConfig,
-}
 
 
 class AutoConfig:
@@ -39,15 +32,15 @@ class AutoConfig:
         folder = resolve(name)
         values = load_config(folder)
         kind = _type_of(values)
-        if kind not in _CONFIGS:
-            raise ConfigError(_unknown(str(folder), kind, _CONFIGS))
-        return _CONFIGS[kind].from_dict(values, **overrides)
+        if kind not in CONFIGS:
+            raise ConfigError(_unknown(str(folder), kind, CONFIGS))
+        return CONFIGS[kind].from_dict(values, **overrides)
 
 
 class AutoBase:
-    """What the Auto classes share; they differ in ``classes``."""
+    """What the Auto classes share; they differ in ``task``."""
 
-    classes: ClassVar[dict[str, type[PreTrainedModel]]]
+    task: ClassVar[str]
 
     def __init__(self) -> None:
         raise ConfigError(
@@ -70,9 +63,10 @@ class AutoBase:
         local = bool(kwargs.get("local_files_only", False))
         folder = resolve(name_or_path, local_files_only=local)
         kind = _type_of(load_config(folder))
-        if kind not in cls.classes:
-            raise CheckpointError(_unknown(str(folder), kind, cls.classes))
-        return cls.classes[kind].from_pretrained(folder, **kwargs)
+        classes = MODELS[cls.task]
+        if kind not in classes:
+            raise CheckpointError(_unknown(str(folder), kind, classes))
+        return classes[kind].from_pretrained(folder, **kwargs)
 
     @classmethod
     def from_config(
@@ -88,9 +82,10 @@ class AutoBase:
                 f"{cls.__name__}.from_config: expected a config such as "
                 f"ea.BertConfig(...), got a {type(config).__name__}"
             )
-        if config.model_type not in cls.classes:
-            raise ConfigError(_unknown("config", config.model_type, cls.classes))
-        return cls.classes[config.model_type](config, dtype, device=device)
+        classes = MODELS[cls.task]
+        if config.model_type not in classes:
+            raise ConfigError(_unknown("config", config.model_type, classes))
+        return classes[config.model_type](config, dtype, device=device)
 
 
 def _type_of(values: Mapping[str, Any]) -> Any:
@@ -112,35 +107,22 @@ def _unknown(place: str, kind: object, known: Any) -> str:
 class AutoModel(AutoBase):
     """The base model: hidden states."""
 
-    classes: ClassVar = {
-        "bert": bert.BertModel,
-        "roberta": roberta.RobertaModel,
-        "ea_dc_transformer": series.EADCTransformerModel,
-    }
+    task = "base"
 
 
 class AutoModelForSequenceClassification(AutoBase):
     """Classification, or regression with ``num_labels=1``."""
 
-    classes: ClassVar = {
-        "bert": bert.BertForSequenceClassification,
-        "roberta": roberta.RobertaForSequenceClassification,
-    }
+    task = "sequence_classification"
 
 
 class AutoModelForMaskedLM(AutoBase):
     """Prediction of masked tokens."""
 
-    classes: ClassVar = {
-        "bert": bert.BertForMaskedLM,
-        "roberta": roberta.RobertaForMaskedLM,
-    }
+    task = "masked_lm"
 
 
 class AutoModelForPreTraining(AutoBase):
-    """The tasks of pre-training: BERT's masked LM with next sentence; RoBERTa's LM."""
+    """Pre-training: BERT's masked LM with next sentence, RoBERTa's masked LM, …"""
 
-    classes: ClassVar = {
-        "bert": bert.BertForPreTraining,
-        "roberta": roberta.RobertaForMaskedLM,
-    }
+    task = "pretraining"

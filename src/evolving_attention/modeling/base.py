@@ -20,7 +20,10 @@ from evolving_attention.modeling.placement import sorted_targets
 from evolving_attention.modeling.recompute import RecomputeMixin
 from evolving_attention.modeling.untrained import NewHead
 
-__all__ = ["PreTrainedModel"]
+__all__ = ["MODELS", "PreTrainedModel"]
+
+# By task, then by model_type; a class is in by existing.
+MODELS: dict[str, dict[str, type[PreTrainedModel]]] = {}
 
 _Self = TypeVar("_Self", bound="PreTrainedModel")
 _DTYPES = ("float32", "bfloat16", "float64")
@@ -45,15 +48,22 @@ class PreTrainedModel(RecomputeMixin):
 
     config_class: ClassVar[type[PretrainedConfig]]
     head: ClassVar[str]
+    tasks: ClassVar[
+        tuple[str, ...]
+    ]  # what Auto classes know it by; the head by default
     table: ClassVar[NameTable]
     needed: ClassVar[tuple[str, str]]  # the input no call is without, and a remedy
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give the classes of an architecture the call it declares."""
+        """Give an architecture's classes the call it declares, and make them known."""
         super().__init_subclass__(**kwargs)
-        if "config_class" in vars(cls):
+        declared = vars(cls)
+        if "config_class" in declared:
             own = call_of(cls.config_class.model_type)
             cls.__call__ = own  # type: ignore[method-assign]  # with its own signature
+        if "head" in declared:
+            for task in declared.get("tasks", (cls.head,)):
+                MODELS.setdefault(task, {})[cls.config_class.model_type] = cls
 
     if TYPE_CHECKING:  # each architecture has its own, of these results
 

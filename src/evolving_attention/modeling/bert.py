@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from evolving_attention.attention import Residual
 from evolving_attention.interop.bert import BERT
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.names import register_sizes
 from evolving_attention.modeling.text import TextModel
 
 __all__ = [
@@ -76,3 +78,31 @@ class BertForPreTraining(_Bert):
 
     head = "pretraining"
     pooler = True
+
+
+register_sizes("bert_base", BertConfig)
+register_sizes(
+    "bert_large",
+    BertConfig,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+)
+_REALFORMER = {  # He et al., 2021, Section 3.1: layers, width, heads
+    "small": (4, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+    "xlarge": (36, 1536, 24),
+}
+for _size, (_layers, _width, _heads) in _REALFORMER.items():
+    register_sizes(
+        f"realformer_{_size}",
+        BertConfig,
+        prefixes=("",),
+        num_hidden_layers=_layers,
+        hidden_size=_width,
+        num_attention_heads=_heads,
+        intermediate_size=4 * _width,
+        attention=Residual(),
+    )

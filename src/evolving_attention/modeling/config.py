@@ -15,7 +15,11 @@ from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import check_config
 from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
 
-__all__ = ["PretrainedConfig"]
+__all__ = ["CONFIGS", "PretrainedConfig"]
+
+CONFIGS: dict[
+    str, type[PretrainedConfig]
+] = {}  # by model_type; a class is in by existing
 
 _Self = TypeVar("_Self", bound="PretrainedConfig")
 
@@ -66,6 +70,12 @@ class PretrainedConfig:
         def __getattr__(self, name: str) -> Any: ...
 
         def __setattr__(self, name: str, value: Any) -> None: ...
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the config of an architecture known by its ``model_type``."""
+        super().__init_subclass__(**kwargs)
+        if "model_type" in vars(cls):
+            CONFIGS[cls.model_type] = cls
 
     def __init__(self, *, attention: Any = None, **options: Any) -> None:
         known = {**_COMMON, **self.defaults}

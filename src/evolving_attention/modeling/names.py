@@ -9,27 +9,19 @@ from typing import Any, TypeVar
 
 from evolving_attention import attention
 from evolving_attention.errors import ConfigError
-from evolving_attention.modeling.auto import (
-    AutoBase,
-    AutoModel,
-    AutoModelForMaskedLM,
-    AutoModelForPreTraining,
-    AutoModelForSequenceClassification,
-)
-from evolving_attention.modeling.base import PreTrainedModel
-from evolving_attention.modeling.bert import BertConfig
+from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
-from evolving_attention.modeling.roberta import RobertaConfig
 
-__all__ = ["create_model", "list_models", "register_model"]
+__all__ = ["create_model", "list_models", "register_model", "register_sizes"]
 
 _Maker = TypeVar("_Maker", bound=Callable[..., PreTrainedModel])
 _MAKERS: dict[str, Callable[..., PreTrainedModel]] = {}
-_TASKS: dict[str, type[AutoBase]] = {
-    "base": AutoModel,
-    "masked_lm": AutoModelForMaskedLM,
-    "pretraining": AutoModelForPreTraining,
-    "sequence_classification": AutoModelForSequenceClassification,
+_ATTENTION: dict[
+    str, dict[str, Any]
+] = {  # prefix of a name: the attention it stands for
+    "": {},
+    "ea_": {"attention": attention.Evolving(alpha=0.1, beta=0.1)},
+    "pa_": {"attention": attention.Predictive(alpha=0.1)},
 }
 
 
@@ -72,9 +64,10 @@ def create_model(name: str, **settings: Any) -> PreTrainedModel:
 
     Args:
         name: one of :func:`list_models`.
-        settings: ``task`` (``"base"``, ``"sequence_classification"``, ``"masked_lm"``
-            or ``"pretraining"``), ``dtype``, ``device``, and options of the config
-            (``hidden_size``, ``num_labels``, ``attention``, …) in place of the name's.
+        settings: ``task`` (one the family has: ``"base"``, ``"masked_lm"``,
+            ``"pretraining"``, ``"sequence_classification"``, …), ``dtype``, ``device``,
+            and options of the config (``hidden_size``, ``num_labels``, ``attention``,
+            …) in place of the name's.
 
     Raises:
         ConfigError: the name or the task is not known, or a setting cannot be used.
@@ -94,52 +87,41 @@ def create_model(name: str, **settings: Any) -> PreTrainedModel:
     return _MAKERS[name](**settings)
 
 
-def _family(name: str, config: type[PretrainedConfig], **sizes: Any) -> None:
-    """Make a name known: this config with these sizes."""
+def register_sizes(
+    name: str,
+    config: type[PretrainedConfig],
+    prefixes: tuple[str, ...] = tuple(_ATTENTION),
+    **sizes: Any,
+) -> None:
+    """Make models known by the name of their size.
 
+    Args:
+        name: such as ``"bert_base"``.
+        config: the config class of the architecture.
+        prefixes: put in front of the name: ``""``, ``"ea_"`` (evolving attention) and
+            ``"pa_"`` (predictive attention), by default all three.
+        sizes: options of the config.
+    """
+    for prefix in prefixes:
+        _register(f"{prefix}{name}", config, {**_ATTENTION[prefix], **sizes})
+
+
+def _register(
+    name: str, config: type[PretrainedConfig], defaults: dict[str, Any]
+) -> None:
     def make(
         task: str = "base", dtype: str = "float32", device: str = "cpu", **options: Any
     ) -> PreTrainedModel:
-        if task not in _TASKS:
+        classes = {
+            task: of_task[config.model_type]
+            for task, of_task in sorted(MODELS.items())
+            if config.model_type in of_task
+        }
+        if task not in classes:
             raise ConfigError(
-                f"{name}: task={task!r}, expected one of {', '.join(_TASKS)}"
+                f"{name}: task={task!r}, expected one of {', '.join(classes)}"
             )
-        made = config(**{**sizes, **options})
-        return _TASKS[task].from_config(made, dtype, device=device)
+        return classes[task](config(**{**defaults, **options}), dtype, device=device)
 
     make.__name__ = make.__qualname__ = name
     register_model(make)
-
-
-_LARGE = {
-    "hidden_size": 1024,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
-_KINDS: dict[str, dict[str, Any]] = {
-    "": {},
-    "ea_": {"attention": attention.Evolving(alpha=0.1, beta=0.1)},
-    "pa_": {"attention": attention.Predictive(alpha=0.1)},
-}
-_REALFORMER = {  # He et al., 2021, Section 3.1: layers, width, heads
-    "small": (4, 512, 8),
-    "base": (12, 768, 12),
-    "large": (24, 1024, 16),
-    "xlarge": (36, 1536, 24),
-}
-for _prefix, _kind in _KINDS.items():
-    _family(f"{_prefix}bert_base", BertConfig, **_kind)
-    _family(f"{_prefix}bert_large", BertConfig, **_LARGE, **_kind)
-    _family(f"{_prefix}roberta_base", RobertaConfig, **_kind)
-    _family(f"{_prefix}roberta_large", RobertaConfig, **_LARGE, **_kind)
-for _size, (_layers, _width, _heads) in _REALFORMER.items():
-    _family(
-        f"realformer_{_size}",
-        BertConfig,
-        num_hidden_layers=_layers,
-        hidden_size=_width,
-        num_attention_heads=_heads,
-        intermediate_size=4 * _width,
-        attention=attention.Residual(),
-    )

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from evolving_attention.interop.roberta import ROBERTA
 from evolving_attention.modeling.bert import BertConfig
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.names import register_sizes
 from evolving_attention.modeling.text import TextModel
 
 __all__ = [
@@ -57,3 +58,15 @@ class RobertaForMaskedLM(_Roberta):
     """Predicts masked tokens; the output matrix is the word embedding's."""
 
     head = "masked_lm"
+    tasks = ("masked_lm", "pretraining")
+
+
+register_sizes("roberta_base", RobertaConfig)
+register_sizes(
+    "roberta_large",
+    RobertaConfig,
+    hidden_size=1024,
+    num_hidden_layers=24,
+    num_attention_heads=16,
+    intermediate_size=4096,
+)
