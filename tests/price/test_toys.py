@@ -5,6 +5,8 @@ Run by tools/run_price.sh, which applies the diffs of this folder to a copy of t
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from support.cases import forced
@@ -12,6 +14,7 @@ from support.cases import forced
 import evolving_attention as ea
 from evolving_attention import _core
 from evolving_attention import functional as F
+from evolving_attention.cli.attention_arguments import AttentionOptions
 
 if "toy_echo" not in _core.attention_kinds()["evolve"]:
     pytest.skip(
@@ -101,6 +104,15 @@ def test_kind_begins_from_a_plain_checkpoint(tmp_path):
     )
     name = "bert.encoder.layer.{}.attention.self.gain"
     assert sorted(model.load_report.new) == [name.format(1), name.format(2)]
+
+
+def test_kind_is_on_the_command_line():
+    """Its option has a flag of its own, with the text that the core declares."""
+    options = AttentionOptions(attention="toy_echo", toy_echo_gamma=0.2)
+    assert options.config() == ea.attention.ToyEcho(0.2)
+    flags = {f.name: f.metadata["help"] for f in dataclasses.fields(options)}
+    assert "toy_echo" in flags["attention"]
+    assert flags["toy_echo_gamma"].startswith("the weight of the previous layer's maps")
 
 
 def test_kind_has_its_range():

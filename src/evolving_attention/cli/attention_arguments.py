@@ -6,13 +6,17 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from evolving_attention import _core
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import check_fields
 
 if TYPE_CHECKING:
     from evolving_attention.attention import Evolve
 
-__all__ = ["AttentionOptions", "option", "refuse"]
+__all__ = ["KINDS", "AttentionOptions", "option", "refuse"]
+
+_DECLARED = _core.attention_kinds()["evolve"]
+KINDS = ", ".join(_DECLARED)  # for help texts
 
 
 def option(default: Any, text: str) -> Any:
@@ -27,21 +31,16 @@ def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
 
 # Names on the command line that say more than the kind's own.
 _FIELDS = {"predictive_layers": "num_layers"}
+_TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 
 
 @dataclass
-class AttentionOptions:
-    """How the attention map of a layer uses that of the layer before.
-
-    A command derives its own class, which may have other defaults and more options.
-    """
+class _KnownOptions:
+    """Options with a name and a text of their own on the command line."""
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.1, "beta": 0.1}
 
-    attention: str | None = option(
-        None,
-        "vanilla, evolving, residual or predictive; default: what the checkpoint says.",
-    )
+    attention: str | None = option(None, f"{KINDS}; default: what the checkpoint says.")
     alpha: float | None = option(
         None, "Weight of the previous map, 0 to 1: evolving, predictive; 0.1."
     )
@@ -93,3 +92,35 @@ class AttentionOptions:
         except ConfigError as error:
             raise ConfigError(f"--attention {kind}: {error}") from error
         return chosen
+
+
+def _other_options() -> list[tuple[str, Any, Any]]:
+    """A field for each option of a core kind that has none above: KIND_OPTION."""
+    known = [_FIELDS.get(f.name, f.name) for f in dataclasses.fields(_KnownOptions)]
+    found = []
+    for kind, declared in _DECLARED.items():
+        for one in declared["options"]:
+            if one["name"] in known:
+                continue
+            name = f"{kind}_{one['name']}"
+            _FIELDS[name] = one["name"]
+            hint: Any = _TYPES[one["type"].removesuffix("?")] | None
+            found.append((name, hint, option(None, f"{one['doc']}: {kind}.")))
+    return found
+
+
+if TYPE_CHECKING:
+
+    class AttentionOptions(_KnownOptions):
+        """How the attention map of a layer uses that of the layer before.
+
+        A command derives its own class, which may have other defaults and more options.
+        """
+
+else:
+    AttentionOptions = dataclasses.make_dataclass(
+        "AttentionOptions",
+        _other_options(),
+        bases=(_KnownOptions,),
+        namespace={"__module__": __name__},
+    )

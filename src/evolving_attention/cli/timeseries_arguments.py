@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from evolving_attention.cli.attention_arguments import (
+    KINDS,
     AttentionOptions,
     option,
     refuse,
@@ -119,9 +120,7 @@ class SeriesAttentionArguments(AttentionOptions):
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.5, "beta": 0.3}
 
-    attention: str | None = option(
-        None, "vanilla, evolving, residual or predictive; evolving."
-    )
+    attention: str | None = option(None, f"{KINDS}; evolving.")
     alpha: float | None = option(
         None, "Weight of the previous map, 0 to 1: evolving, predictive; 0.5."
     )
