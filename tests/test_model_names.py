@@ -79,6 +79,19 @@ def test_settings_replace_those_of_the_name():
     assert plain.num_parameters(exclude_embeddings=True) == whole - tables
 
 
+def test_auto_classes_know_every_class_with_the_task():
+    config = ea.EADCTransformerConfig(channels=2, max_length=9, hidden_size=32)
+    model = ea.AutoModelForPreTraining.from_config(config)
+    assert type(model) is ea.EADCTransformerForPretraining
+    config = ea.RobertaConfig(**TINY)
+    model = ea.AutoModelForPreTraining.from_config(config)
+    assert type(model) is ea.RobertaForMaskedLM
+    with pytest.raises(ea.ConfigError, match="'ea_dc_transformer' is not supported"):
+        ea.AutoModelForMaskedLM.from_config(
+            ea.EADCTransformerConfig(channels=2, max_length=9)
+        )
+
+
 def test_names_of_ones_own(monkeypatch):
     monkeypatch.setattr(names, "_MAKERS", dict(names._MAKERS))
 

@@ -7,6 +7,7 @@ model family. Here each is applied to a copy of the sources and its files are co
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -83,7 +84,7 @@ def apply(patch: Path, tree: Path) -> None:
         cwd=tree,
         capture_output=True,
         text=True,
-        env={"GIT_CEILING_DIRECTORIES": str(tree.parent), "PATH": "/usr/bin:/bin"},
+        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)},
     )
     assert done.returncode == 0, f"{patch.name}: {done.stdout}{done.stderr}"
 
