@@ -33,9 +33,9 @@ std::size_t round_up(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// Pages of the system, from a boundary of huge pages on. The end that fills no
-// huge page stays in small ones: a weight of 768 x 768 floats would take 4 MiB
-// for its 2.25 otherwise.
+// Pages of the system, aligned to a huge page. The rest that does not fill a
+// huge page stays in small pages: otherwise a weight of 768 x 768 floats would
+// take 4 MiB instead of 2.25.
 void* map_pages(std::size_t size) {
   const std::size_t bytes = round_up(size, kPage);
   void* all = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
@@ -65,11 +65,11 @@ void to_system(void* block, std::size_t size) noexcept {
   }
 }
 
-// Small blocks are many and alike: those are reused only for their own class.
+// Small blocks are many and similar: they are reused for their own class only.
 constexpr std::size_t kSmall = std::size_t{1} << 14;
-// So much may be held beyond what was ever in use. Blocks of the wrong sizes
-// lie idle: with less, steps of long sequences give pages back and get them,
-// zeroed, again.
+// Bytes that may be cached beyond the peak use. Blocks of unsuitable sizes stay
+// unused: with a smaller limit, steps of long sequences return pages to the
+// system and get them back zeroed.
 std::int64_t free_cache(std::int64_t most) {
   return std::max(std::int64_t{64} << 20, most / 16);
 }

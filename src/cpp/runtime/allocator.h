@@ -1,4 +1,4 @@
-// The one source of memory: aligned blocks, cached for reuse and counted.
+// The only source of host memory: aligned blocks, cached for reuse and counted.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,18 @@ struct MemoryStatistics {
   std::int64_t cached = 0;   // bytes kept for reuse
 };
 
-// A 64-byte aligned block of `capacity` bytes, at least what was asked for.
+// A 64-byte aligned block of `capacity` bytes, at least the requested size.
 struct MemoryBlock {
   void* data = nullptr;
   std::size_t capacity = 0;
 };
 
-// Blocks are cached for reuse: a training step asks for like sizes again and
-// again, and fresh pages cost more than the arithmetic done in them. A cached
-// block of up to twice the size serves too (packed batches differ a little from
-// step to step), and the cache never grows beyond the most that was in use.
-// Throws OutOfMemory when the system has none or the limit would be passed.
+// Blocks are cached for reuse: every training step requests similar sizes, and
+// fresh pages cost more than the arithmetic on them. A cached block of up to
+// twice the requested size is reused too, since packed batches differ slightly
+// from step to step. Blocks in use and cached ones together exceed the peak use
+// by at most 1/16 of it or 64 MiB. Throws OutOfMemory when the system has no
+// memory or the limit would be exceeded.
 MemoryBlock allocate(std::size_t bytes);
 void deallocate(MemoryBlock block) noexcept;
 

@@ -33,7 +33,7 @@ struct bfloat16 {
 
 static_assert(sizeof(bfloat16) == 2);
 
-// Between element types: bfloat16 converts from and to float alone.
+// Converts between element types: bfloat16 only converts from and to float.
 template <typename To, typename From>
 EA_HOST_DEVICE inline To convert(From value) {
   if constexpr (std::is_same_v<To, bfloat16>) {

@@ -1,4 +1,4 @@
-// EA_CHECK: one way to refuse bad arguments, one form of message: [op] text.
+// EA_CHECK: refuses bad arguments with one form of message, "[op] text".
 #pragma once
 
 #include <sstream>
@@ -16,7 +16,7 @@ inline void format_rest(std::ostringstream& out, std::string_view pattern) {
 }
 
 // Replaces each "{}" of `pattern` by the next value, left to right. libstdc++
-// 12 has no <format>, and this is all of it that messages need.
+// 12 has no <format>, and messages need no more of it than this.
 template <typename First, typename... Rest>
 void format_rest(std::ostringstream& out, std::string_view pattern,
                  const First& first, const Rest&... rest) {

@@ -1,5 +1,5 @@
-// Devices of several processes that exchange memory, each on a queue beside
-// that of its other work.
+// Exchange of memory between the devices of several processes, each on a stream
+// of its own, separate from the stream of its other work.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace ea {
 
-// One device of each rank. All ranks call exchange() and all_gather() in one
-// order; nothing waits for the device.
+// One device of each rank. All ranks call exchange() and all_gather() in the
+// same order; no call waits for the device.
 class Communicator {
  public:
-  // Memory of this device, and the rank that gets it or gives it.
+  // Memory of this device, and the rank that receives or sends it.
   struct Piece {
     void* data;
     std::size_t bytes;
@@ -27,29 +27,29 @@ class Communicator {
   virtual int size() const = 0;
   virtual int rank() const = 0;
 
-  // What is called here next comes after the device's work so far,
+  // Later calls here run after the device's work so far.
   virtual void follow_device() = 0;
-  // and the device's later work after what was called here so far.
+  // The device's later work runs after the calls here so far.
   virtual void precede_device() = 0;
 
-  // Pieces for other ranks, and pieces from them.
+  // Sends `out` to other ranks and receives `in` from them.
   virtual void exchange(const std::vector<Piece>& out,
                         const std::vector<Piece>& in) = 0;
-  // size() parts of `bytes` each lie at `whole`: this rank's goes to all.
+  // `whole` holds size() parts of `bytes` each: this rank's is sent to all.
   virtual void all_gather(void* whole, std::size_t bytes) = 0;
-  // Starts the kernels of `work` on this queue; they use no scratch memory.
+  // Launches the kernels of `work` on this stream; they use no scratch memory.
   virtual void run(const std::function<void()>& work) = 0;
 
-  // For any thread. Seconds since the last call, while something called here is
-  // not done yet; else 0,
+  // The next three may be called from any thread.
+  // Seconds since the last call while work is pending here; else 0.
   virtual double busy() = 0;
-  // what the library says is wrong, empty while nothing is,
+  // The library's error; empty while there is none.
   virtual std::string failure() = 0;
-  // and the end of all that waits for other ranks: what was to come from them
-  // is then garbage, and later calls throw Error.
+  // Ends every operation that waits for other ranks: the data expected from
+  // them is then undefined, and later calls throw Error.
   virtual void abort() noexcept = 0;
 
-  // At the end of an orderly run, by all ranks, when nothing is under way.
+  // Called by all ranks at the end of a normal run, when no work is pending.
   virtual void close() noexcept = 0;
 };
 

@@ -1,5 +1,5 @@
-// Where data lives: the CPU's memory, or that of a numbered device. Kernels are
-// listed per type of device.
+// The location of data: CPU memory, or the memory of a numbered device. Kernels
+// are registered per type of device.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,9 @@ std::string_view name_of(DeviceType type);  // "cpu", "cuda"
 std::string name_of(Device device);         // "cpu", "cuda:0"
 std::ostream& operator<<(std::ostream& out, Device device);
 
-// "cpu", "cuda" (the first one) and "cuda:1"; nothing for "auto". Throws
-// ConfigError for all else. Whether there is such a device is the business of
-// runtime/device_backend.h.
+// Parses "cpu", "cuda" (the first one) and "cuda:1"; returns nothing for
+// "auto". Throws ConfigError for any other name. runtime/device_backend.h
+// checks whether the device exists.
 std::optional<Device> parse_device(std::string_view name);
 
 }  // namespace ea

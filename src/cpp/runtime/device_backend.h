@@ -1,4 +1,4 @@
-// What a device must be able to do, and the table of those that there are.
+// The interface of a device, and the table of available devices.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@ namespace ea {
 
 class Communicator;
 
-// All devices of one type; `index` numbers them from 0. Work runs in the order
-// in which it was handed over, per device: what a kernel was started on may be
-// freed, copied or read right after.
+// All devices of one type; `index` numbers them from 0. The work of a device
+// runs in the order of submission: memory that a kernel uses may be freed,
+// copied or read right after its launch.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -32,30 +32,30 @@ class DeviceBackend {
   virtual void release_cached(int index) = 0;
   virtual void set_limit(int index, std::int64_t bytes) = 0;  // 0: none
 
-  // Bytes between the host and a device, and between devices of this type. The
-  // host's side may be changed or freed as soon as a copy has returned, and
-  // holds its bytes after copy_to_host.
+  // Copy bytes between the host and a device, and between devices of this type.
+  // The host's memory may be changed or freed as soon as a copy has returned;
+  // after copy_to_host it holds the bytes.
   virtual void copy_from_host(int index, void* to, const void* from,
                               std::size_t bytes) = 0;
   virtual void copy_to_host(int index, void* to, const void* from,
                             std::size_t bytes) = 0;
   virtual void copy(int to_index, void* to, int from_index, const void* from,
                     std::size_t bytes) = 0;
-  // Returns when all work handed over so far is done.
+  // Returns when all work submitted so far is done.
   virtual void synchronize(int index) = 0;
 
-  // The queue of work as a number that other libraries of this device know it
-  // by, for exchange without waiting; 0 where the device has none.
+  // The handle of our stream, by which other libraries synchronise with it
+  // without blocking the host; 0 where the device has none.
   virtual std::intptr_t stream(int) const { return 0; }
-  // Later work of `other`, a queue of another library, comes after ours so far;
-  // and ours after that of `other`.
+  // `other` is a stream of another library. precede: its later work runs after
+  // ours so far. follow: our later work runs after its work so far.
   virtual void precede(int, std::intptr_t) {}
   virtual void follow(int, std::intptr_t) {}
 
-  // What devices of several processes exchange memory by: name, version, file.
-  // This and the next two throw BackendUnavailable where there is nothing.
+  // The library for exchange between processes: name, version, file. This and
+  // the next two throw BackendUnavailable where there is none.
   virtual std::string exchange_library() const;
-  // Names a new communicator: of rank 0, for all its ranks.
+  // A name for a new communicator: rank 0 makes it for all ranks.
   virtual std::string communicator_id() const;
   // Returns when all `size` ranks have called it with the same id.
   virtual std::unique_ptr<Communicator> communicator(int index, int size,
@@ -63,44 +63,44 @@ class DeviceBackend {
                                                      const std::string& id);
 };
 
-// What a look for devices found: a backend, or why there is none: what was
-// looked for, where, and what to do.
+// The result of a search for devices: a backend, or the reason why there is
+// none, with the places searched and the remedy.
 struct ProbedBackend {
   std::unique_ptr<DeviceBackend> backend;
   std::string reason;
 };
 
-// At the start of the process, from register_all_backends(). `probe` is called
-// once, when a device of that type is first asked for: looking takes time, and
-// some drivers do not live through a fork after it. The last registration of a
-// type counts.
+// Called by register_all_backends() at the start of the process. `probe` runs
+// once, when a device of that type is first requested: it takes time, and some
+// drivers do not survive a fork after it. The last registration of a type
+// counts.
 void register_device_probe(DeviceType type, ProbedBackend (*probe)());
 
-// Throws BackendUnavailable with the reason where there is no such device.
+// Throws BackendUnavailable with the reason if the device does not exist.
 DeviceBackend& device_backend(Device device);
 void check_available(Device device);
 
-// Why no device of this type can be used; empty where one can.
+// The reason why no device of this type can be used; empty if one can.
 std::string unusable_reason(DeviceType type);
-// The best device there is: a GPU before the CPU.
+// The best available device: a GPU before the CPU.
 Device default_device();
 
 struct DeviceInfo {
   Device device;
   std::string description;
 };
-// Every device that can be used, the CPU first.
+// All usable devices, the CPU first.
 std::vector<DeviceInfo> devices();
 
-// Between any two devices; see DeviceBackend for when the bytes are there.
+// Copies bytes between any two devices; DeviceBackend says when they arrive.
 void copy_bytes(Device to_device, void* to, Device from_device,
                 const void* from, std::size_t bytes);
 
-// Returns when all work handed to the device so far is done.
+// Returns when all work submitted to the device so far is done.
 void synchronize(Device device);
 
-// How often the host has waited for a device since the process started: copies
-// to the host, and synchronize().
+// Number of times the host has waited for a device since the process started:
+// copies to the host, and synchronize().
 std::int64_t host_waits();
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// Element types, and the one place that turns a run-time type into a C++ type.
+// Element types, and the dispatch from a run-time type to a C++ type.
 #pragma once
 
 #include <cstddef>

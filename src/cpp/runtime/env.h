@@ -5,19 +5,20 @@
 
 namespace ea::env {
 
-// EA_MAX_ISA=avx2|avx512: highest instruction set to use ("" = what is there).
+// EA_MAX_ISA=avx2|avx512: highest instruction set to use ("" = no limit).
 const std::string& max_isa();
 // EA_KERNEL=name:implementation[,...]: force implementations; name "*" is all.
 const std::string& kernel_choice();
-// EA_NUM_THREADS: default number of threads (0 = the processors we may use).
+// EA_NUM_THREADS: default number of threads (0 = all processors of the
+// process).
 int num_threads();
-// EA_DISABLE=name[,...]|all: fast paths to leave (runtime/fast_paths.h).
+// EA_DISABLE=name[,...]|all: fast paths to turn off (runtime/fast_paths.h).
 const std::string& disabled();
 // EA_CUBLASLT: the file of the cuBLASLt library to use.
 const std::string& cublas_lt();
 // EA_NCCL: the file of the NCCL library to use.
 const std::string& nccl();
-// CUDA_VISIBLE_DEVICES, for messages alone: CUDA itself obeys it.
+// CUDA_VISIBLE_DEVICES, for messages only: CUDA itself obeys it.
 const std::string& cuda_visible_devices();
 // EA_PROFILE=1: time every op and report.
 bool profile();

@@ -17,7 +17,7 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-// Data that cannot be used as it is (ids out of range, too long, ...).
+// Input data is invalid (ids out of range, too long, ...).
 class InputError : public Error {
  public:
   using Error::Error;
@@ -33,19 +33,19 @@ class DTypeError : public InputError {
   using InputError::InputError;
 };
 
-// Tensors lie on devices that do not go together.
+// Tensors are on different devices, or on one that the operation cannot use.
 class DeviceError : public InputError {
  public:
   using InputError::InputError;
 };
 
-// A device or library that was asked for is not there.
+// A requested device or library is not available.
 class BackendUnavailable : public Error {
  public:
   using Error::Error;
 };
 
-// No registered implementation takes these arguments.
+// No registered implementation supports these arguments.
 class KernelNotFound : public Error {
  public:
   using Error::Error;

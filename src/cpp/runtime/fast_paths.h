@@ -1,5 +1,5 @@
-// Switches of the fast paths: each can be turned off, and the plain ops that
-// stand behind it run instead, with the same results within rounding.
+// Switches of the fast paths: with one turned off, plain ops run instead and
+// give the same results within rounding.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ enum class FastPath {
   fused_attention,    // scores to context in one kernel
   fused_activation,   // an affine map and its activation, or two, in one op
   fused_norm,         // dropout, residual and layer norm in one op
-  packed_weights,     // weights laid out once for many products (inference)
-  first_tokens,       // the last layer ends with the rows a classifier reads
-  sparse_embeddings,  // gradients of tables hold the rows in use alone
-  bfloat16_pairs,     // fused attention and conv1d multiply bfloat16 as it is
+  packed_weights,     // weights packed once for many products (inference)
+  first_tokens,       // the last layer computes only rows the classifier reads
+  sparse_embeddings,  // gradients of tables hold only the rows in use
+  bfloat16_pairs,     // fused attention and conv1d multiply bfloat16 directly
 };
 
 // On unless EA_DISABLE names it (EA_DISABLE=all: every one).

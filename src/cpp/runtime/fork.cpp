@@ -1,4 +1,4 @@
-// Handlers around fork(), and the list of what they lock.
+// Handlers around fork(), and the list of the mutexes that they lock.
 #include "runtime/fork.h"
 
 #include <pthread.h>

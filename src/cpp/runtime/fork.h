@@ -1,13 +1,13 @@
-// Mutexes that a forked child never finds locked.
+// Mutexes that are never locked in a forked child.
 #pragma once
 
 #include <mutex>
 
 namespace ea {
 
-// A fork waits until it holds all of these, and then parent and child let go of
-// them: the child finds what they guard whole and free. A thread that holds one
-// may take another of a higher level only. Objects are never destroyed.
+// A fork first locks all of these; then parent and child unlock them, so the
+// guarded data is consistent in the child. A thread that holds one may lock
+// only another of a higher level. Objects are never destroyed.
 class ForkMutex {
  public:
   enum class Level { threads, primitives, profiler, random, memory };

@@ -11,7 +11,7 @@ struct Philox4 {
   std::uint32_t v[4];
 };
 
-// Four words that depend on (seed, stream, index) alone: the same on every
+// Four words that depend only on (seed, stream, index): the same on every
 // device and for every number of threads.
 EA_HOST_DEVICE inline Philox4 philox(std::uint64_t seed, std::uint64_t stream,
                                      std::uint64_t index) {

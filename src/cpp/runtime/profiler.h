@@ -1,4 +1,4 @@
-// Scoped timers summed by name; off unless EA_PROFILE=1 or switched on.
+// Scoped timers summed by name; off unless EA_PROFILE=1 or turned on.
 #pragma once
 
 #include <chrono>

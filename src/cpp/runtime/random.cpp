@@ -1,4 +1,4 @@
-// Process-wide seed and stream counter, and what a thread puts before it.
+// Process-wide seed and stream counter, and the stream scopes of each thread.
 #include "runtime/random.h"
 
 #include <mutex>

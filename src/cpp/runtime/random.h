@@ -10,7 +10,7 @@
 namespace ea {
 
 // A stream of random numbers is named by a seed and an offset. The generator
-// itself is the seed and how many draws were made.
+// itself is the seed and the number of passes and single draws so far.
 struct RandomState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
@@ -20,19 +20,18 @@ void manual_seed(std::uint64_t seed);  // sets the offset to 0
 RandomState random_state();
 void set_random_state(RandomState state);
 
-// The place that draws: a hash of the dotted name of a parameter or of a
-// dropout; 0 for an op that has no name. The same on every machine and in every
-// version, since saved runs depend on it.
+// Identifies a parameter or a dropout: a hash of its dotted name, or 0 for an
+// op without a name. The same on every machine and in every version, since
+// saved runs depend on it.
 using StreamSite = std::uint64_t;
 StreamSite stream_site(std::string_view name);
 
-// The stream of one random op at `site`. Within PassStreams it depends on the
-// pass and the site alone; otherwise every call draws one number from the
-// generator.
+// The stream of one random op at `site`. Within PassStreams it depends only on
+// the pass and the site; otherwise every call advances the generator by one.
 RandomState next_random_stream(StreamSite site = 0);
 
-// What stands between the random ops of this thread and the generator while it
-// lives; the innermost is asked first.
+// While it exists, provides the streams of this thread's random ops instead of
+// the generator; the innermost scope comes first.
 class StreamScope {
  public:
   StreamScope();
@@ -49,10 +48,10 @@ class StreamScope {
   StreamScope* outer_;
 };
 
-// One pass through a model, or one drawing of its initial values: takes one
-// number from the generator, and gives every site a stream of its own. So two
-// models that differ in one place share all other streams, pass by pass. A site
-// that draws several times in a pass gets a new stream each time.
+// One pass through a model, or one initialisation: advances the generator by
+// one and gives every site its own stream. So two models that differ in one
+// part share all other streams, pass by pass. A site that draws several times
+// in a pass gets a new stream each time.
 class PassStreams final : public StreamScope {
  public:
   PassStreams() : pass_(from_outside(0)) {}
@@ -63,7 +62,7 @@ class PassStreams final : public StreamScope {
   std::map<StreamSite, std::uint64_t> visits_;
 };
 
-// Writes down the streams that are drawn.
+// Records the streams that are used.
 class NoteStreams final : public StreamScope {
  public:
   explicit NoteStreams(std::vector<RandomState>& notes) : notes_(notes) {}
@@ -73,8 +72,8 @@ class NoteStreams final : public StreamScope {
   std::vector<RandomState>& notes_;
 };
 
-// Hands these streams out and leaves the generator alone. Throws InputError
-// when more are drawn.
+// Replays the recorded streams and does not change the generator. Throws
+// InputError when more are requested.
 class ReplayStreams final : public StreamScope {
  public:
   explicit ReplayStreams(const std::vector<RandomState>& streams)

@@ -1,6 +1,6 @@
-// Blocks signals by the kernel's own call: glibc's pthread_sigmask leaves out
-// the two signals that glibc uses itself (setuid() and thread cancellation),
-// whose handlers run on the stack of the thread as well.
+// Blocks signals by a direct system call: glibc's pthread_sigmask skips the two
+// signals that glibc uses itself (setuid() and thread cancellation), whose
+// handlers also run on the stack of the thread.
 #include "runtime/signals.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ constexpr std::uint64_t kCanWait = ~(bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) |
                                      bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS));
 
 void change(int how, const std::uint64_t* set, std::uint64_t* before) {
-  // It fails for a wrong argument only, and these are constants.
+  // It fails only for a wrong argument, and these are constants.
   (void)syscall(SYS_rt_sigprocmask, how, set, before, sizeof *set);
 }
 

@@ -1,15 +1,16 @@
-// Keeps signal handlers off the calling thread.
+// Prevents signal handlers from running on the calling thread.
 #pragma once
 
 #include <cstdint>
 
 namespace ea {
 
-// Blocks every signal of the calling thread that can wait, while it lives;
-// whatever was sent meanwhile is delivered afterwards, or at once to a thread
-// that blocks none. Signals that report a fault of the thread itself (SIGSEGV,
-// SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS) stay as they are: blocked ones end
-// the process without the report of a fault handler. Two system calls.
+// While it exists, blocks every signal of the calling thread that can be
+// deferred; such a signal is delivered afterwards, or at once to a thread that
+// does not block it. Signals that report a fault of the thread itself (SIGSEGV,
+// SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS) are not blocked: a blocked fault
+// ends the process without the report of a fault handler. Costs two system
+// calls.
 class SignalsBlocked {
  public:
   SignalsBlocked();

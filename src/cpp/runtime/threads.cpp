@@ -95,7 +95,7 @@ class Pool {
   static constexpr int kSpins = 4000;
 
   void loop() {
-    const SignalsBlocked blocked;  // signals are for the program's own threads
+    const SignalsBlocked blocked;  // only the program's threads handle signals
     std::uint64_t seen = 0;
     for (;;) {
       wait_for_change(seen);
@@ -142,8 +142,8 @@ struct State {
 // Never destroyed: joining workers while the interpreter shuts down can hang.
 State* state = nullptr;
 
-// A forked child has none of its parent's threads: it starts a pool anew. No
-// call was running, for the fork held call_mutex.
+// A forked child has none of its parent's threads and starts a new pool. No
+// call was running, since the fork held call_mutex.
 void reset_in_child() { (void)state->pool.release(); }
 
 State& shared() {

@@ -1,5 +1,5 @@
-// The thread pool: fixed jobs, so that results never depend on the thread
-// count.
+// The thread pool. Jobs are fixed, so results never depend on the number of
+// threads.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ void run_jobs(std::int64_t jobs, JobFn fn, void* context);
 }  // namespace detail
 
 // Calls fn(job) for every job in [0, jobs), each once, in any order, on any
-// thread; returns when all are done. Callers cut work into jobs by the shapes
-// alone (never by num_threads()), and combine partial results in job order
-// afterwards: this is the whole of the same-bits guarantee. Calls from inside
-// a job run in sequence. The first exception of a job is rethrown.
+// thread; returns when all are done. Callers partition work by shape only
+// (never by num_threads()) and combine partial results in job order afterwards:
+// this guarantees the same bits for any number of threads. Calls from inside a
+// job run in sequence. The first exception of a job is rethrown.
 template <typename Fn>
 void parallel_for(std::int64_t jobs, Fn&& fn) {
   using F = std::remove_reference_t<Fn>;
@@ -29,7 +29,7 @@ void parallel_for(std::int64_t jobs, Fn&& fn) {
       const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
-// Cuts [0, n) into chunks of `grain` and calls fn(begin, end) for each.
+// Splits [0, n) into chunks of `grain` and calls fn(begin, end) for each.
 template <typename Fn>
 void parallel_chunks(std::int64_t n, std::int64_t grain, Fn&& fn) {
   const std::int64_t jobs = (n + grain - 1) / grain;
