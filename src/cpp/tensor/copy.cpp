@@ -52,8 +52,8 @@ void copy_rows(const Tensor& from, const Tensor& to) {
   });
 }
 
-// Bytes where both sides are contiguous. Strides are the business of the device
-// that has them: the other one sees a contiguous copy.
+// Copies bytes if both sides are contiguous. Otherwise the device of the
+// strided side packs or unpacks, and the other side sees a contiguous copy.
 void copy_on_devices(const Tensor& from, const Tensor& to) {
   if (from.numel() == 0) return;
   if (from.is_contiguous() && to.is_contiguous()) {

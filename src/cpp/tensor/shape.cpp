@@ -10,7 +10,7 @@ namespace ea {
 
 namespace {
 
-// So that the bytes of any dtype can be counted.
+// Keeps the number of bytes of any dtype within int64.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 59;
 
 }  // namespace

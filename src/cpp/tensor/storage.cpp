@@ -11,7 +11,7 @@ namespace ea {
 
 namespace {
 
-// Guards every storage's derived_: it is held for a pointer's exchange alone.
+// Guards derived_ of every storage; held only while a pointer is exchanged.
 ForkMutex& mutex() {
   static ForkMutex* const one = new ForkMutex(ForkMutex::Level::primitives);
   return *one;
@@ -65,7 +65,7 @@ void Storage::note_write() const {
 
 void Storage::drop_derived() const {
   if (!has_derived_) return;
-  DerivedPtr last;  // let go after the lock
+  DerivedPtr last;  // released after the lock
   const std::lock_guard lock(mutex());
   derived_.swap(last);
   has_derived_ = false;

@@ -1,4 +1,4 @@
-// A reference-counted block of memory, and what is kept of its contents.
+// A reference-counted block of memory, and a cache derived from its contents.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ class Storage {
  public:
   // From the device's allocator, uninitialised. Throws BackendUnavailable.
   explicit Storage(std::size_t bytes, Device device = kCpu);
-  // Memory of somebody else; `release` is called when the last user is gone.
+  // Memory of another owner; `release` is called after the last use.
   Storage(void* data, std::size_t bytes, std::function<void()> release,
           Device device = kCpu);
   ~Storage();
@@ -27,19 +27,19 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
-  // Something made of the contents (a weight in the layout of products), kept
-  // beside them for as long as they are what they were.
+  // Data computed from the contents (a weight packed for products), cached
+  // until the contents change.
   struct Derived {
     virtual ~Derived() = default;
   };
   using DerivedPtr = std::shared_ptr<const Derived>;
-  // Null when nothing is kept, or the contents may have changed since.
+  // Null if nothing is cached or the contents may have changed since.
   DerivedPtr derived() const;
-  // Keeps it, made of the contents of `version`. Not when they have changed,
-  // and not where somebody outside can write to them unseen.
+  // Caches data computed from the contents of `version`; does nothing if they
+  // have changed, or while a Loan allows writes from outside.
   void keep(DerivedPtr made, std::uint64_t version) const;
   std::uint64_t version() const { return version_; }
-  // Whoever changes the contents of a finished tensor calls this afterwards.
+  // To be called after every change of the contents of a finished tensor.
   void note_write() const;
   void drop_derived() const;
 
@@ -58,8 +58,8 @@ class Storage {
 
 using StoragePtr = std::shared_ptr<Storage>;
 
-// Held by whoever can write from outside, a NumPy view for example: nothing is
-// derived from the storage while one lives.
+// Held by an object that can write from outside, such as a NumPy view: nothing
+// is cached with the storage while one exists.
 class Loan {
  public:
   explicit Loan(StoragePtr storage);

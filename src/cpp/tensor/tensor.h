@@ -1,4 +1,4 @@
-// Data without mathematics: a typed, strided window on a storage.
+// A typed, strided view of a storage, without mathematics.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,17 @@ class Tensor {
   Device device() const { return storage_ ? storage_->device() : kCpu; }
   bool is_contiguous() const;
 
-  // The first element, on device(): nothing that the host may read elsewhere.
+  // The first element, in the memory of device(), which the host may not be
+  // able to read.
   void* raw() const;
-  // The same for readers on the host. Throws DeviceError unless it is there.
+  // The same for the host. Throws DeviceError unless the tensor is on the CPU.
   template <typename T>
   T* data() const {
     check_on_host();
     return static_cast<T*>(raw());
   }
-  // Reads the only element of a one-element tensor as a double, on any device:
-  // one that works at its own pace is waited for.
+  // Reads the only element of a one-element tensor as a double, on any device;
+  // waits for the device.
   double item() const;
 
   // Implicit on purpose: kernels take views, callers hold tensors.

@@ -1,5 +1,5 @@
-// Non-owning pointer, shape, strides, type and place: the only thing a kernel
-// sees.
+// Non-owning pointer, shape, strides, type and device: the only form in which a
+// kernel sees a tensor.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct TensorView {
   DType dtype = DType::f32;
   Device device = {};  // chooses the list of kernels
 
-  // A default-made view stands for an argument that was left out.
+  // A default-constructed view stands for an omitted argument.
   bool defined() const { return data != nullptr; }
   std::int64_t dim(int axis) const { return shape.at(axis); }
   std::int64_t numel() const { return shape.numel(); }
