@@ -1,5 +1,5 @@
-// Reverse order of creation is a topological order: a node is younger than its
-// inputs. So a priority queue replaces any analysis of the graph.
+// Reverse order of creation is a topological order, since a node is newer than
+// its inputs. So a priority queue replaces any analysis of the graph.
 #include "autograd/engine.h"
 
 #include <array>
@@ -25,9 +25,9 @@ struct Younger {
   }
 };
 
-// A gradient tensor may be shared (an op can pass dy through to two inputs, the
-// caller may hold what a leaf had): the sum takes the place of one that nobody
-// else holds, and is a new tensor only where there is none.
+// A gradient tensor may be shared: an op can pass dy through to two inputs, and
+// the caller may hold a leaf's old gradient. The sum is written into a tensor
+// that has no other owner, and into a new one only if both are shared.
 void add_to(Tensor& slot, Tensor gradient) {
   if (!slot.defined()) {
     slot = gradient.is_contiguous() ? std::move(gradient) : clone(gradient);
@@ -53,7 +53,7 @@ void add_dense(Var::Impl& leaf, Tensor gradient) {
 
 void add_sparse(Var::Impl& leaf, RowGradient rows) {
   if (leaf.grad.defined()) {
-    // The caller may hold what the leaf had.
+    // The caller may hold the leaf's old gradient.
     if (leaf.grad.storage().use_count() > 1 || !leaf.grad.is_contiguous()) {
       leaf.grad = clone(leaf.grad);
     }
@@ -109,7 +109,7 @@ class Pass {
         send(node->edges()[i], std::move(gradients[i]));
       }
     }
-    // Leaves behind nodes that no gradient reached.
+    // Leaves of nodes that no gradient reached.
     for (const auto& leaf : leaves_) settle(*leaf, arrivals_[leaf.get()]);
   }
 
@@ -118,8 +118,8 @@ class Pass {
  private:
   using Pending = std::array<Tensor, Node::kMaxOutputs>;  // by output
 
-  // The graph that takes the node's place runs in this pass, where the nodes
-  // would have run that were not kept: gradients meet in the same order.
+  // The graph that replaces the node runs in this pass, at the position of the
+  // nodes that were not kept, so gradients are summed in the same order.
   void unfold(Node& node, Pending& pending) {
     std::vector<Edge> edges;
     for (const Var& output : node.unfold()) edges.push_back(edge_of(output));
@@ -131,7 +131,7 @@ class Pass {
   struct Arrival {
     int awaited = 0;  // edges that have not sent yet
     bool settled = false;
-    Var::Impl sum;  // its gradient: what this pass adds to the leaf
+    Var::Impl sum;  // its gradient is the buffer of this pass
   };
 
   void arrive(Var::Impl& leaf, Tensor gradient) {
@@ -141,8 +141,8 @@ class Pass {
                 "first time; it must do the same each time: correct it, or "
                 "turn gradient checkpointing off");
     if (gradient.defined()) {
-      // An op may hand one tensor to two inputs; a leaf's gradient is its own,
-      // for the caller may change it in place.
+      // An op may pass one tensor to two inputs; a leaf's gradient must not be
+      // shared, since the caller may change it in place.
       if (gradient.storage().use_count() > 1) gradient = clone(gradient);
       add_dense(at.sum, std::move(gradient));
     }

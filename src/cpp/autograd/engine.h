@@ -8,20 +8,21 @@
 namespace ea {
 
 // Adds d(root)/d(leaf) to the gradient of every leaf that requires one. Without
-// `gradient` the root must have one element, and 1 is taken. Nodes run in the
-// reverse of the order in which they were made; each frees what it saved as
-// soon as it has run. Throws InputError when the root has no graph.
+// `gradient` the root must have one element, and its gradient is 1. Nodes run
+// in reverse order of creation; each frees its saved tensors as soon as it has
+// run. Throws InputError when the root has no graph.
 //
-// What one pass adds to a leaf is summed by itself and then added once: two
-// passes give the bits of the sum of their gradients. `complete` is told each
-// leaf of the graph as soon as nothing more will come for it.
+// Each pass accumulates into its own buffer, which is then added to the leaf
+// once: two backward passes give bit-identical results to adding their
+// gradients. `complete` is called for each leaf of the graph as soon as its
+// gradient is final.
 using Complete = std::function<void(Var::Impl&)>;
 void backward(const Var& root, const Tensor& gradient = {},
               const Complete& complete = {});
 
-// Adds rows to the gradient of a leaf that is a table [n, width]; in a backward
-// pass on this thread to what the pass will add. It stays a gradient of rows
-// while nothing dense is added to it.
+// Adds rows to the gradient of a leaf that is a table [n, width]; within a
+// backward pass on this thread, to the buffer of the pass. The gradient stays
+// sparse until a dense one is added to it.
 void accumulate_rows(Var::Impl& leaf, RowGradient rows);
 
 // y += x for tensors of one shape and dtype.

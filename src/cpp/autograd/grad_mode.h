@@ -4,7 +4,7 @@
 namespace ea {
 
 bool grad_enabled();
-bool set_grad_enabled(bool enabled);  // returns what it was
+bool set_grad_enabled(bool enabled);  // returns the previous value
 
 class GradMode {
  public:
@@ -17,7 +17,7 @@ class GradMode {
   bool before_;
 };
 
-// Nothing is recorded while one of these lives.
+// Nothing is recorded while one of these exists.
 class NoGrad : public GradMode {
  public:
   NoGrad() : GradMode(false) {}

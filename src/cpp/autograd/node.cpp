@@ -27,9 +27,9 @@ Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
   inner_ = std::move(inner);
 }
 
-// A chain of nodes is freed in a loop: destructors inside destructors would
-// need stack for every operation since the leaves. A node that someone else
-// holds is left to them.
+// A chain of nodes is freed in a loop: nested destructors would need stack for
+// every operation since the leaves. A node with another owner is not freed
+// here.
 Node::~Node() {
   std::vector<std::shared_ptr<Node>> held;
   const auto take = [&held](std::vector<Edge>& edges) {

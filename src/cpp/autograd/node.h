@@ -1,5 +1,5 @@
-// One recorded operation: where its inputs came from, what it saved, and how a
-// gradient of its output becomes gradients of its inputs.
+// One recorded operation: the origin of its inputs, its saved tensors, and the
+// function from the gradient of its output to the gradients of its inputs.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace ea {
 
-// Where the gradient of one input goes: to the node that made it, to a leaf's
-// gradient slot, or nowhere.
+// The destination of the gradient of one input: the node that made it, a leaf's
+// gradient slot, or none.
 struct Edge {
   std::shared_ptr<Node> node;
   std::shared_ptr<Var::Impl> leaf;
@@ -22,7 +22,7 @@ struct Edge {
   bool wanted() const { return node != nullptr || leaf != nullptr; }
 };
 
-// Where the gradient of `input` goes.
+// The destination of the gradient of `input`.
 Edge edge_of(const Var& input);
 
 class Node {
@@ -32,13 +32,13 @@ class Node {
   using Gradients = std::vector<Tensor>;
   using Backward = std::function<Gradients(const Node&, const Tensor& dy)>;
 
-  // Makes the outputs once more from the inputs, with a graph behind them.
+  // Computes the outputs again from the inputs, with a graph.
   using Unfold = std::function<std::vector<Var>(const std::vector<Var>&)>;
 
   Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
        Backward backward);
-  // Of recompute(): `saved` are the inputs, one an edge; `inner` the leaves
-  // that the graph of unfold() will lead to, one for each of its edges there.
+  // A node of recompute(): `saved` are the inputs, one per edge; `inner` are
+  // the leaves of the graph of unfold(), one for each of its edges to a leaf.
   Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
        Unfold unfold, std::vector<std::shared_ptr<Var::Impl>> inner);
   ~Node();
@@ -51,18 +51,18 @@ class Node {
   const Tensor& saved(std::size_t i) const { return saved_[i]; }
   std::int64_t saved_bytes() const;
 
-  // The gradient of the second output, undefined where there is none. Only a
-  // node that has one may be handed an undefined dy.
+  // The gradient of the second output, undefined if there is none. Only a node
+  // with a second output may receive an undefined dy.
   const Tensor& second_gradient() const { return second_gradient_; }
 
   // Runs once; then the saved tensors are freed. A second call throws
-  // InputError: the graph is gone.
+  // InputError, since the graph is freed.
   Gradients run_backward(const Tensor& dy, const Tensor& second = {});
 
-  // Whether unfold() stands in the place of run_backward(); no more after it.
+  // Whether unfold() replaces run_backward(); false after unfold().
   bool unfolds() const { return unfold_ != nullptr; }
-  // The outputs once more: the nodes behind them are younger than all others,
-  // lead to the same inputs, and take this one's place.
+  // Computes the outputs again: their nodes are newer than all others, lead to
+  // the same inputs, and replace this node.
   std::vector<Var> unfold();
   const std::vector<std::shared_ptr<Var::Impl>>& inner_leaves() const {
     return inner_;
@@ -79,18 +79,18 @@ class Node {
   Tensor second_gradient_;
 };
 
-// The order() of the node that will be made next.
+// The order() of the next node.
 std::uint64_t next_node_order();
 
-// The leaves behind `roots`, one for each edge that leads to a leaf, those that
-// unfolding will make included; in an order that the graph decides. Nodes older
-// than `since` are not gone through.
+// The leaves reachable from `roots`, one for each edge to a leaf, including the
+// edges that unfolding will add; the order depends only on the graph. Nodes
+// older than `since` are not visited.
 std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
     const std::vector<Edge>& roots, std::uint64_t since = 0);
 
 // Makes the output of an op. `saved` declares every tensor the backward reads;
 // `backward` captures plain numbers only. In NoGrad, or when no input requires
-// a gradient, nothing is recorded and the saved tensors are let go.
+// a gradient, nothing is recorded and the saved tensors are released.
 Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
            std::vector<Tensor> saved, Node::Backward backward);
 

@@ -1,6 +1,5 @@
-// The first run records too and drops its graph, rather than record nothing:
-// the same kernels run both times, and it is known which outputs have
-// gradients.
+// The first run records a graph and drops it: so both runs use the same
+// kernels, and it is known which outputs have gradients.
 #include "autograd/recompute.h"
 
 #include <algorithm>
@@ -15,7 +14,7 @@ namespace {
 
 thread_local bool second_run = false;
 
-// This thread's second run lasts as long as one of these; they may nest.
+// Marks this thread's second run while it exists; may be nested.
 class SecondRun {
  public:
   SecondRun() : outer_(second_run) { second_run = true; }
@@ -27,7 +26,7 @@ class SecondRun {
   bool outer_;
 };
 
-// What f(inputs) gave the first time, to be found again.
+// The results of the first f(inputs), to compare with the second.
 struct FirstRun {
   const char* name;
   std::vector<RandomState> streams;

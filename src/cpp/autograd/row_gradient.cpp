@@ -1,5 +1,5 @@
-// Sorting of ids; all sums are those of the scatter-add and axpby kernels, so
-// that rows get the bits they would have in a dense gradient.
+// Sorts ids; all sums use the scatter-add and axpby kernels, so rows have the
+// same bits as in a dense gradient.
 #include "autograd/row_gradient.h"
 
 #include <algorithm>

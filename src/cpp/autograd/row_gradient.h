@@ -1,4 +1,4 @@
-// The gradient of a table of which few rows were used: those rows alone.
+// The gradient of a table as those of its rows that were used.
 #pragma once
 
 #include "tensor/tensor.h"

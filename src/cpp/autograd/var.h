@@ -1,4 +1,4 @@
-// A tensor that remembers how it was made, so that gradients can flow back.
+// A tensor with a gradient slot and the node that made it.
 #pragma once
 
 #include <memory>
@@ -33,26 +33,26 @@ class Var {
   bool is_leaf() const { return impl_->node == nullptr; }
   const std::shared_ptr<Node>& node() const { return impl_->node; }
 
-  // The whole gradient: one that holds rows is made dense first, and stays so.
+  // The dense gradient; converts a gradient of rows for good.
   const Tensor& grad() const;
-  // The gradient as rows, where it is held like that: look here before grad().
+  // The gradient as rows, if it is stored so: check this before grad().
   const RowGradient& row_grad() const { return impl_->row_grad; }
   void set_grad(Tensor grad) const {
     impl_->grad = std::move(grad);
     impl_->row_grad = {};
   }
   void set_data(Tensor data) const { impl_->data = std::move(data); }
-  // The same data, cut from the graph.
+  // The same data without the graph.
   Var detach() const { return Var(impl_->data); }
 
   struct Impl {
     Tensor data;
-    Tensor grad;           // of leaves, after backward: this one,
-    RowGradient row_grad;  // or this one of a table, or none
+    Tensor grad;           // of a leaf, after backward: either this
+    RowGradient row_grad;  // or, of a table, this; or none
     bool requires_grad = false;
-    bool is_table = false;  // rows of it are looked up: row_grad may come
+    bool is_table = false;  // an embedding table: row_grad may be used
     std::shared_ptr<Node> node;
-    int output = 0;  // which of the node's
+    int output = 0;  // index among the node's outputs
   };
   const std::shared_ptr<Impl>& impl() const { return impl_; }
 
