@@ -12,7 +12,7 @@ namespace ea {
 
 namespace {
 
-// All of a gradient that may differ from zero; undefined without one.
+// The part of a gradient that may differ from zero; undefined without one.
 const Tensor& used_part(const Var& param) {
   const RowGradient& rows = param.row_grad();
   return rows.defined() ? rows.rows : param.grad();

@@ -7,16 +7,16 @@
 
 namespace ea {
 
-// result = sum of squares of all gradients: one float64 number beside them.
-// Without any gradient, 0.
+// result = sum of squares of all gradients, one float64 number on their device;
+// 0 without any gradient.
 void sum_of_squares(const std::vector<Var>& params, const Tensor& result);
 
-// sqrt of the sum of squares of all gradients; parameters without one count 0.
+// sqrt of the sum of squares of all gradients; a missing gradient counts as 0.
 double global_norm(const std::vector<Var>& params);
 
-// Scales every gradient by max_norm / (norm + 1e-6) when that is below 1, as
-// PyTorch does, and returns the norm before. Gradients are left alone when the
-// norm is not finite.
+// Scales every gradient by max_norm / (norm + 1e-6) if that is below 1, as
+// PyTorch does, and returns the norm before scaling. Does not change gradients
+// whose norm is not finite.
 double clip_grad_norm(const std::vector<Var>& params, double max_norm);
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// Keeps moments and masters, and hands them to the kernel in one call.
+// Keeps moments and master weights, and passes them to the kernel in one call.
 #include "optim/moments.h"
 
 #include "runtime/check.h"
@@ -70,7 +70,7 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
       scale.shape());
   ++step_;
   std::vector<AdamWTensor> tensors;
-  std::vector<Tensor> kept;  // copies live until the kernel is done
+  std::vector<Tensor> kept;  // copies, kept until the kernel has run
   tensors.reserve(slots_.size());
   for (Slot& slot : slots_) {
     if (!slot.param.requires_grad()) continue;

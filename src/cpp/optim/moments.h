@@ -1,5 +1,5 @@
-// What the optimizers share: up to two moments a parameter, and float32 masters
-// for bfloat16 ones.
+// Common base of the optimizers: up to two moments per parameter, and float32
+// master weights of bfloat16 parameters.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace ea {
 
-// The step itself is kernels/optimizer.h; this keeps the state. Rates and
-// decays are per parameter and may change between steps.
+// Keeps the state; the kernels of kernels/optimizer.h compute the step.
+// Learning rates and decays are per parameter and may change between steps.
 class MomentOptimizer {
  public:
   struct Slot {
     Var param;
     double lr, weight_decay;
-    // made at the first step, and not while the parameter is frozen
+    // at the first step at which the parameter is not frozen
     bool made = false;
     Tensor moments[2], master;
   };
@@ -29,23 +29,22 @@ class MomentOptimizer {
   MomentOptimizer& operator=(const MomentOptimizer&) = delete;
 
   // Updates every parameter that has a gradient and is not frozen
-  // (requires_grad), grad_scale times the gradient,
-  // and `scale` times, one float64 number beside the parameters, where it is
-  // given: where it is not finite, nothing changes but steps_done().
+  // (requires_grad). Gradients are multiplied by grad_scale and by `scale`, if
+  // given: one float64 number on the parameters' device. If `scale` is not
+  // finite, only steps_done() changes.
   void step(double grad_scale = 1.0, const Tensor& scale = {});
   void zero_grad();
   const char* name() const { return name_; }
   std::int64_t steps_done() const { return step_; }
   void set_steps_done(std::int64_t step) { step_ = step; }
   std::vector<Slot>& slots() { return slots_; }
-  // Allocates the state of every parameter that is not frozen and has none yet,
-  // and returns all: "exp_avg.3" is the moment of that name of parameter 3.
+  // Allocates the missing state of parameters that are not frozen, and returns
+  // all state: "exp_avg.3" is the moment exp_avg of parameter 3.
   std::vector<std::pair<std::string, Tensor>> state();
 
  protected:
-  // `moments`: the names of at most two. Throws InputError for parameters that
-  // are not leaves, which names the optimizer. Frozen leaves are skipped until
-  // they are not frozen any more.
+  // `moments`: at most two names. Throws InputError, naming the optimizer, for
+  // parameters that are not leaves. Leaves are skipped while they are frozen.
   MomentOptimizer(const char* name, std::vector<const char*> moments,
                   std::vector<Var> params);
 
@@ -66,7 +65,7 @@ class MomentOptimizer {
 // Adam's family: means of the gradients and of their squares.
 class AdamOptimizer : public MomentOptimizer {
  protected:
-  // Throws ConfigError too, for settings out of range.
+  // Also throws ConfigError for settings out of range.
   AdamOptimizer(const char* name, std::vector<Var> params, double beta1,
                 double beta2, double eps);
 

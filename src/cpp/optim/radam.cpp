@@ -9,10 +9,10 @@ namespace ea {
 
 namespace {
 
-// The second moment of t steps is known like the mean of about rho squares:
+// The second moment after t steps varies like the mean of about rho squares:
 //   rho_inf = 2 / (1 - b2) - 1,  rho = rho_inf - 2 t b2^t / (1 - b2^t).
-// Its root's variance, which the factor r takes out, is finite for rho > 4;
-// the step is rectified from rho > 5 on (Liu et al., section 4.1):
+// The variance of its root is finite for rho > 4, and the factor r corrects for
+// it; the step is rectified for rho > 5 (Liu et al., section 4.1):
 //   r^2 = (rho - 4)(rho - 2) rho_inf / ((rho_inf - 4)(rho_inf - 2) rho).
 double rectification(double beta2, std::int64_t step) {
   const double power = std::pow(beta2, static_cast<double>(step));

@@ -7,8 +7,8 @@ namespace ea {
 
 class RAdamOptimizer : public AdamOptimizer {
  public:
-  // decoupled: weight decay shrinks the parameters as AdamW's does, and is not
-  // added to their gradients.
+  // decoupled: weight decay shrinks the parameters as in AdamW, instead of
+  // being added to their gradients.
   RAdamOptimizer(std::vector<Var> params, double beta1, double beta2,
                  double eps, bool decoupled)
       : AdamOptimizer("radam", std::move(params), beta1, beta2, eps),

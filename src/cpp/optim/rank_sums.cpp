@@ -1,4 +1,4 @@
-// Shards there, sums back: on the queue of the communicator, beside backward.
+// Sends shards and returns sums on the communicator's stream, during backward.
 #include "optim/rank_sums.h"
 
 #include <utility>
@@ -12,7 +12,7 @@ namespace ea {
 
 namespace {
 
-constexpr std::int64_t kAligned = 64;  // elements: where members begin
+constexpr std::int64_t kAligned = 64;  // elements: alignment of members
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) {
   return (n + to - 1) / to * to;

@@ -1,5 +1,5 @@
-// Gradients of several ranks, summed in the order of the ranks on their
-// devices.
+// Sums of the gradients of several ranks, in the order of the ranks, computed
+// on their devices.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace ea {
 
-// Parameters of one dtype whose gradients travel together. Every rank owns a
-// part (shard) of the bucket. A turn adds one gradient of each rank: a rank
-// sends the shards to their owners, and an owner adds what it got in rank
-// order. After the last turn all get the sums of all. So a sum is ((g0 + g1) +
-// g2) + …, turn after turn, with the additions of backward().
+// Parameters of one dtype whose gradients are sent together. Every rank owns a
+// part (shard) of the bucket. A turn adds one gradient of each rank: each rank
+// sends the shards to their owners, and an owner adds the received ones in rank
+// order. After the last turn every rank receives all sums. So a sum is ((g0 +
+// g1) + g2) + …, turn after turn, with the additions of backward().
 //
-// A gradient that a rank does not have travels as -0.0, which changes no bit of
-// what it is added to.
+// A gradient that a rank does not have is sent as -0.0, which changes no bit of
+// the sum.
 class GradientBucket {
  public:
   GradientBucket(std::shared_ptr<Communicator> ranks, std::vector<Var> members);
 
-  // Forgets the sums: a new step begins.
+  // Discards the sums at the start of a step.
   void clear() { begun_ = false; }
-  // Takes the members' gradients and starts their way; returns which there
-  // were. Ranks 0 … givers - 1 have some in this turn; `last`: the sums are
-  // wanted after it. All ranks call it in one order of buckets.
+  // Takes the members' gradients and starts to send them; returns which members
+  // had one. Ranks 0 … givers - 1 have a batch in this turn; after the `last`
+  // turn the sums are sent back. All ranks call it in the same order of
+  // buckets.
   std::vector<bool> launch(int givers, bool last);
-  // The sums become the gradients of the members for which `summed` says so, as
-  // views. After launch(…, last) and precede_device() of the communicator.
+  // Sets the gradients of the members marked in `summed` to views of the sums.
+  // To be called after launch(…, last) and the communicator's precede_device().
   void hand_out(const std::vector<bool>& summed);
 
  private:
@@ -45,13 +46,14 @@ class GradientBucket {
   std::vector<std::int64_t> begins_;  // of the members in the bucket
   std::int64_t shard_ = 0;            // elements
   Tensor whole_;                      // [size * shard_]
-  Tensor arrived_;  // [size, shard_]: this rank's shard of all
+  Tensor arrived_;  // [size, shard_]: this rank's shard from every rank
   Tensor sum_;      // [shard_]
   bool begun_ = false;
 };
 
-// What every rank gives, by rank, all of one dtype: its own and, where `shapes`
-// has one, that of each other rank. Undefined where it has none.
+// Gathers one tensor of each rank, all of one dtype, in the order of the ranks:
+// this rank's `own`, and one of every other rank that has a shape in `shapes`.
+// Undefined for ranks without one.
 std::vector<Tensor> gather_ranks(
     Communicator& ranks, const Tensor& own, DType dtype,
     const std::vector<std::optional<Shape>>& shapes);

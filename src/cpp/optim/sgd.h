@@ -7,8 +7,8 @@ namespace ea {
 
 class SGDOptimizer : public MomentOptimizer {
  public:
-  // decoupled: as RAdam's. Throws ConfigError for a momentum outside [0, 1),
-  // and for `nesterov` without one.
+  // decoupled: as in RAdam. Throws ConfigError for a momentum outside [0, 1),
+  // and for `nesterov` without momentum.
   SGDOptimizer(std::vector<Var> params, double momentum, bool nesterov,
                bool decoupled);
 

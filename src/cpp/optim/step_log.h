@@ -1,4 +1,4 @@
-// What training steps came to, kept where they ran until the host looks.
+// Results of training steps, stored on their device until the host reads them.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,30 @@
 
 namespace ea {
 
-// A step adds its losses, then finish() clips and judges it: nothing waits for
-// the device before look(). Not for several threads.
+// A step adds its losses; then finish() computes the clipping factor and
+// whether the step is finite. The host synchronises only in look(). Not
+// thread-safe.
 class StepLog {
  public:
-  static constexpr std::int64_t kRows = 4096;  // steps between two looks
+  static constexpr std::int64_t kRows = 4096;  // most steps between two looks
 
   struct Row {
     double loss;
     double norm;   // of all gradients, before clipping
-    bool applied;  // finite, as all steps since the look before were
+    bool applied;  // this and all earlier steps since the last look are finite
   };
 
-  // The log lies beside the first loss after a look.
+  // The log is on the device of the first loss after a look.
   void add_loss(const Tensor& loss, double share);
-  // Forgets the losses of the step that is under way.
+  // Discards the losses of the current step.
   void restart_step();
   // The factor of the step's gradients, one float64 number for
-  // AdamWOptimizer::step(): it brings their norm to at most max_norm (0: any),
+  // MomentOptimizer::step(): it limits their norm to max_norm (0: no limit),
   // and is NaN from a step that is not finite until the next look. Throws
-  // ConfigError without a loss, or where kRows steps have not been looked at.
+  // ConfigError without a loss, or after kRows steps without a look.
   Tensor finish(const std::vector<Var>& params, double max_norm);
   std::int64_t steps() const { return steps_; }  // since the last look
-  // Waits for all steps since the last look, and returns them. Throws
+  // Waits for all steps since the last look and returns their rows. Throws
   // ConfigError in the middle of a step.
   std::vector<Row> look();
 
