@@ -1,4 +1,4 @@
-// Random numbers come from Philox by element: the same for any thread count.
+// Draws each element from Philox by its index: the same for any thread count.
 #include "nn/init.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace ea {
 
 namespace {
 
-// A standard deviation of 1 after cutting at +-2 needs this before cutting.
+// Standard deviation of a normal distribution truncated at +-2.
 constexpr double kTruncation = 0.87962566103423978;
 
 double uniform(std::uint32_t word) {  // in (0, 1)

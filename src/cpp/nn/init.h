@@ -11,10 +11,10 @@ struct Init {
     zeros,
     ones,
     normal,            // N(0, scale^2)
-    truncated_fan_in,  // N(0, 1/fan_in), cut at two standard deviations
+    truncated_fan_in,  // N(0, 1/fan_in), truncated at two standard deviations
     uniform,           // U(-scale, scale)
     identity_conv,     // centre tap of the diagonal 1, all else 0
-    row_norms,         // of `source`, a parameter that comes before
+    row_norms,         // of `source`, an earlier parameter
     given,             // `values`
   };
   Kind kind = Kind::zeros;
@@ -32,7 +32,7 @@ struct Init {
   static Init ones() { return {Kind::ones}; }
 };
 
-// Fills a tensor; random kinds draw the stream of `site`.
+// Fills a tensor; random kinds use the stream of `site`.
 void initialize(const Tensor& t, const Init& init, StreamSite site);
 
 }  // namespace ea

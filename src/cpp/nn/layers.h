@@ -15,10 +15,10 @@
 
 namespace ea {
 
-// How an affine map or a convolution starts.
+// Initial values of an affine map or a convolution.
 struct AffineInit {
   Init weight, bias;
-  // BERT's: N(0, standard_deviation^2), no bias.
+  // BERT's: weight N(0, standard_deviation^2), bias 0.
   static AffineInit normal(double standard_deviation) {
     return {Init::normal(standard_deviation), {}};
   }
@@ -51,8 +51,8 @@ class Linear : public Module {
   Var weight_, bias_;
 };
 
-// Along packed sequences, its weight being g v / |v|; starts as the plain
-// convolution with the weight v.
+// Convolution along packed sequences with the weight g v / |v|; initially equal
+// to v.
 class WeightNormConv1d : public Module {
  public:
   WeightNormConv1d(std::int64_t in, std::int64_t out, std::int64_t kernel,
@@ -73,7 +73,7 @@ class WeightNormConv1d : public Module {
   bool causal_;
 };
 
-// Drops in training alone; its name in the tree names its random stream.
+// Active only in training; its name in the tree names its random stream.
 class Dropout : public Module {
  public:
   explicit Dropout(double p) : p_(p) {}
@@ -93,7 +93,7 @@ class LayerNorm : public Module {
   Var operator()(const Var& x, const Var& residual = {}) const {
     return layer_norm(x, weight_, bias_, eps_, residual);
   }
-  // Of dropout(x) + residual.
+  // The norm of dropout(x) + residual.
   Var operator()(const Dropout& dropout, const Var& x,
                  const Var& residual) const {
     return dropout_layer_norm(x, residual, weight_, bias_, eps_, dropout.at());
@@ -104,8 +104,8 @@ class LayerNorm : public Module {
   double eps_;
 };
 
-// Over the tokens of a packed batch: the batch's own statistics in training,
-// the running ones, which are buffers, in evaluation.
+// Batch norm over the tokens of a packed batch: the batch's statistics in
+// training, the running ones, which are buffers, in evaluation.
 class BatchNorm : public Module {
  public:
   BatchNorm(std::int64_t channels, DType dtype, double momentum = 0.1,

@@ -1,4 +1,4 @@
-// Walking of the tree of parameters and buffers.
+// Walks the tree of parameters and buffers.
 #include "nn/module.h"
 
 namespace ea {

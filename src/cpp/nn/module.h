@@ -12,9 +12,9 @@
 namespace ea {
 
 // Base of everything with parameters. Children are members of their parent and
-// register themselves by address, so modules are neither copied nor moved.
-// Constructors say which shapes a module has and touch no memory: what a model
-// would need is known before any is taken, by allocate().
+// are registered by address, so modules are neither copied nor moved.
+// Constructors declare shapes only; allocate() takes the memory, so that a
+// model's size is known before.
 class Module {
  public:
   struct Parameter {
@@ -24,8 +24,8 @@ class Module {
     bool addition = false;  // see mark_addition()
   };
 
-  // State that is saved and loaded with the parameters, and that training
-  // changes, but no optimizer: the running statistics of a batch norm.
+  // State that is saved and loaded with the parameters and changed by training,
+  // but not by the optimizer: the running statistics of a batch norm.
   struct Buffer {
     std::string name;
     Var var;
@@ -37,20 +37,20 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // All parameters below this module, depth first, with dotted names.
+  // All parameters under this module, depth first, with dotted names.
   std::vector<Parameter> parameters(const std::string& prefix = "") const;
   std::vector<Buffer> buffers(const std::string& prefix = "") const;
-  // Gives memory to the parameters (zeros) and buffers (their initial values)
-  // that have none yet, and every module the name of its random streams.
+  // Allocates the parameters (zeros) and buffers (their initial values) that
+  // have no memory yet, and sets the stream name of every module.
   void allocate(const std::string& prefix = "");
-  // Draws the initial values of the named parameters, each from a stream of its
-  // own name. Takes one number from the generator, whatever the names.
+  // Draws the initial values of the named parameters, each from the stream of
+  // its name. Advances the generator by one, whatever the names.
   void initialize(const std::set<std::string>& names);
-  // Says that the parameters below this module are what a variant adds to a
-  // model, so that a checkpoint of the plain model may lack them.
+  // Marks the parameters under this module as added by a variant, so that a
+  // checkpoint of the plain model may lack them.
   void mark_addition();
-  // Moves all parameters, their gradients and the buffers; all of them, or none
-  // where one throws.
+  // Moves all parameters, their gradients and the buffers; if one move throws,
+  // none is moved.
   void to(Device device);
   void train(bool training);
   bool training() const { return training_; }
@@ -60,12 +60,12 @@ class Module {
   bool recomputes() const { return recompute_; }
 
  protected:
-  // Where this module draws: set by allocate() of the root.
+  // The random stream of this module, set by allocate() of the root.
   StreamSite site() const { return site_; }
   // Declares a parameter; its values are set by initialize() or loading.
   Var add_parameter(const std::string& name, const Shape& shape, DType dtype,
                     const Init& init);
-  // Declares a buffer; allocate() sets its values, which need no drawing.
+  // Declares a buffer; allocate() sets its values, which are not random.
   Var add_buffer(const std::string& name, const Shape& shape, DType dtype,
                  const Init& init);
   // An empty name makes the child's names appear as the parent's own.

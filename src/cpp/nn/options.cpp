@@ -1,4 +1,4 @@
-// Reading and checking of settings.
+// Reads and checks settings.
 #include "nn/options.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Typed key-value settings as they come from Python, and their declarations.
+// Typed key-value settings from Python, and their declarations.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace ea {
 
-// A setting that was given as None is not in the map.
+// A setting with the value None is not in the map.
 class Options {
  public:
   using Value = std::variant<bool, std::int64_t, double, std::string>;
@@ -44,13 +44,13 @@ class Options {
   std::map<std::string, Value> values_;
 };
 
-// A size, at least 1, and the probability of a dropout, in [0, 1). Throw
-// ConfigError.
+// positive: a size, at least 1. rate: a dropout probability in [0, 1). Both
+// throw ConfigError.
 std::int64_t positive(const Options& options, const char* key);
 double rate(const Options& options, const char* key, double otherwise);
 
-// One declared option of a variant: the single source of its name, type, range
-// and meaning; Python's dataclasses are tested against it.
+// One declared option of a variant: the only source of its name, type, range
+// and meaning. Tests compare Python's dataclasses with it.
 struct OptionSpec {
   std::string name;
   std::string type;  // "float", "int", "bool", "str"; with "?" it may be None
@@ -63,7 +63,7 @@ struct OptionSpec {
 
 // Throws ConfigError "[where] ..." for unknown keys (listing the known ones),
 // missing ones, wrong types and values out of range. Returns the options with
-// the defaults filled in. The key "kind" is passed through.
+// the defaults filled in. The key "kind" is kept.
 Options validate_options(const std::string& where, const Options& given,
                          const std::vector<OptionSpec>& specs);
 

@@ -81,7 +81,7 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
                                  const AttentionContext& context, double scale,
                                  const ClosedFormView& form,
                                  const AttentionWanted& wanted) const {
-  // The first map of a chain is the scores themselves.
+  // The first map of a chain equals the scores.
   const bool starts =
       !previous.defined() && (form.c.a != 0.0 || form.c.p != 0.0);
   const EvolveCoefficients c =
@@ -93,7 +93,7 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
       {c, scale, form.softmax_scale, dropout_.at(),
        wanted.carry || wanted.probabilities,
        /*shift=*/{}, slots_.bias ? slots_.bias->map(q, context) : Var()});
-  Var probabilities;  // asking for them changes no other bit
+  Var probabilities;  // computing them changes no other bit
   if (wanted.probabilities) {
     probabilities =
         slots_.scope->normalise(out.carry, form.softmax_scale, context);

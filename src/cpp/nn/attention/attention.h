@@ -7,8 +7,8 @@
 namespace ea {
 
 struct AttentionConfig {
-  std::int64_t query_size = 0;   // width of the tokens that ask
-  std::int64_t memory_size = 0;  // and of those that answer
+  std::int64_t query_size = 0;   // width of the query tokens
+  std::int64_t memory_size = 0;  // width of the memory tokens (keys, values)
   std::int64_t heads = 0;
   std::int64_t head_key_width = 0;    // of queries and keys
   std::int64_t head_value_width = 0;  // of values
@@ -23,7 +23,7 @@ struct AttentionConfig {
   std::int64_t value_size() const { return heads * head_value_width; }
 };
 
-// Maps on their way to the next layer of a chain, and how they lie.
+// Maps for the next layer of a chain, with their layout.
 struct Carry {
   Var maps;  // undefined: the chain starts anew
   PackingPtr packing;
@@ -35,22 +35,22 @@ struct AttentionOutput {
   Var probabilities;  // after softmax, before dropout
 };
 
-// Which maps the caller will use; what it will not may be left undefined.
+// Which maps the caller will use; the others may be left undefined.
 struct AttentionWanted {
   bool carry = true;
   bool probabilities = true;
 };
 
-// Attention of `queries` over `memory` (itself: self attention), without the
-// output projection, which BERT counts to the block. Parameter names are
-// Hugging Face's: query, key, value; those of the slots stand beside them.
+// Attention of `queries` over `memory` (the same tokens in self-attention),
+// without the output projection, which belongs to the block in BERT. Parameter
+// names are Hugging Face's: query, key, value, and the slots' names.
 class Attention : public Module {
  public:
   Attention(const AttentionConfig& config, const AttentionSpec& spec);
 
-  // A carry of another number of heads or of maps of another shape is not
-  // used: the chain restarts here. The sequences of `queries` and `memory`
-  // belong together in pairs. Throws ShapeError.
+  // If the carry has another number of heads or maps of another shape, the
+  // chain restarts here. Sequence i of `queries` attends to sequence i of
+  // `memory`. Throws ShapeError.
   AttentionOutput forward(const Tokens& queries, const Tokens& memory,
                           const Carry& previous, const AttentionWanted& wanted);
   bool takes_previous() const { return slots_.evolve->takes_previous(); }

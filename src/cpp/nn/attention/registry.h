@@ -12,7 +12,7 @@
 
 namespace ea {
 
-// What a kind's factory is told about the layer it is made for.
+// The layer for which a factory makes a slot.
 struct SlotSite {
   int layer = 0;       // 0-based index in its chain
   int num_layers = 1;  // length of the chain
@@ -33,7 +33,7 @@ struct SlotKind {
   std::function<std::unique_ptr<Slot>(const Options&, const SlotSite&)> make;
 };
 
-// "evolve" for messages and for the key of a spec.
+// The slot's name in messages and in specs, such as "evolve".
 template <typename Slot>
 constexpr const char* slot_name();
 template <>
@@ -66,8 +66,8 @@ const std::vector<SlotKind<Slot>>& slot_kinds() {
   return detail::mutable_kinds<Slot>();
 }
 
-// A static object of this type adds a kind; a second kind of the same name
-// stops the import with ConfigError.
+// A static object of this type registers a kind; a second kind of the same name
+// makes the import fail with ConfigError.
 template <typename Slot>
 struct Register {
   explicit Register(SlotKind<Slot> kind) {
@@ -79,8 +79,8 @@ struct Register {
   }
 };
 
-// Checks options["kind"] and the rest, once; the result makes the slot of a
-// layer. Throws ConfigError.
+// Checks options["kind"] and the other options once; the result makes the slot
+// of a layer. Throws ConfigError.
 template <typename Slot>
 SlotMaker<Slot> slot_maker(const Options& options) {
   const std::string name = options.text("kind");

@@ -1,4 +1,4 @@
-// The slots of the attention layer: everything a variant can change.
+// The slots of the attention layer: everything that a variant can change.
 #pragma once
 
 #include <memory>
@@ -11,34 +11,34 @@
 
 namespace ea {
 
-// Rows of packed sequences: [total, width], and where each sequence lies.
+// Rows of packed sequences, [total, width], and the offsets of the sequences.
 struct Tokens {
   Var rows;
   PackingPtr packing;
 };
 
-// What a slot may know of where it stands.
+// The layer and layouts that a slot works with.
 struct AttentionContext {
   int layer = 0;               // 0-based index in its chain
   int num_layers = 1;          // length of the chain
   PackingPtr tokens;           // queries and keys of each sequence
   PackingPtr maps;             // heads x rows x columns of each sequence's maps
-  double carry_dropout = 0.0;  // in training, for kinds that have such
+  double carry_dropout = 0.0;  // in training, for kinds that have one
 };
 
-// Which cells exist, and how values are gathered from them: all pairs of a
-// sequence, those up to the diagonal, a window, the edges of a graph. A scope
-// owns the scores' cells, their normalisation and the mixing of values, since a
-// window or a graph changes where values come from and not only a mask.
+// Which cells exist: all pairs of a sequence, those up to the diagonal, a
+// window, the edges of a graph. A scope owns the products of pairs, their
+// normalisation and the mixing of values, since a window or a graph needs
+// another layout and not only a mask.
 class Scope : public Module {
  public:
-  // Layout of the maps between the queries and keys of `tokens`: where rows
-  // are no queries, or columns no keys, another packing.
+  // Layout of the maps between the queries and keys of `tokens`; another
+  // packing if rows are not queries or columns are not keys.
   virtual PackingPtr maps(const PackingPtr& tokens) const { return tokens; }
-  // Whether neighbouring cells are neighbours in queries and keys, so that a
-  // kernel larger than 1 x 1 has a meaning.
+  // Whether neighbouring cells belong to neighbouring queries and keys: kernels
+  // larger than 1 x 1 need this.
   virtual bool grid() const = 0;
-  // Whether a query sees nothing behind its own place.
+  // Whether a query sees no key after its own position.
   virtual bool causal() const { return false; }
   // Whether the functions below are the dense ones, which kernels fuse.
   virtual bool dense() const { return false; }
@@ -57,60 +57,59 @@ class Scope : public Module {
                   const AttentionContext& context) const = 0;
 };
 
-// How a query meets a key: flat maps S of the cells of a scope.
+// The scores of queries and keys: flat maps S over the cells of a scope.
 class Score : public Module {
  public:
   // q, k [tokens, heads d]
   virtual Var scores(const Var& q, const Var& k, const Scope& scope,
                      const AttentionContext& context) const = 0;
-  // The factor, where S = factor * q . k, which kernels fuse.
+  // The factor if S = factor * q . k, which kernels fuse.
   virtual std::optional<double> dot_scale() const { return {}; }
 };
 
-// What is added to the scores before they evolve (relative positions, buckets),
-// so that it is mixed, convolved and carried with them. An empty slot adds
-// nothing.
+// Maps added to the scores before they evolve (relative positions, buckets), so
+// that they are mixed, convolved and carried with the scores.
 class Bias : public Module {
  public:
-  // The flat maps to be added; q [query tokens, heads d].
+  // The flat maps to add; q [query tokens, heads d].
   virtual Var map(const Var& q, const AttentionContext& context) const = 0;
-  // Whether mix() adds to the context, so that it needs the probabilities.
+  // Whether mix() adds to the context, which needs the probabilities.
   virtual bool has_values() const { return false; }
   // mixed [query tokens, heads d_v]
   virtual Var mix(const Var& mixed, const Var& /*probabilities*/,
                   const AttentionContext& /*context*/) const {
     return mixed;
   }
-  // Whether the slot has a meaning for cells of this scope.
+  // Whether the bias needs a scope whose cells form a grid.
   virtual bool needs_grid() const { return true; }
 };
 
-// What the softmax sees, and what the next layer receives: not always the same.
+// The input of the softmax and the carry for the next layer; these may differ.
 struct Evolved {
   Var logits;
   Var carry;
   double scale = 1.0;  // the softmax takes scale * logits
 };
 
-// A step that is L = p M + s S + w ReLU(Conv(a M + b S)), carried as it is,
-// with a softmax over softmax_scale L.
+// The step L = p M + s S + w ReLU(Conv(a M + b S)), with L as the carry and a
+// softmax over softmax_scale L.
 struct ClosedFormView {
   EvolveCoefficients c;
   double softmax_scale = 1.0;
   Var weight, bias;  // undefined where w = 0
 };
 
-// How the maps of the previous layer change those of this one.
+// The effect of the previous layer's maps on those of this layer.
 class Evolve : public Module {
  public:
   // `previous` is undefined in the first layer of a chain.
   virtual Evolved step(const Var& scores, const Var& previous,
                        const AttentionContext& context) = 0;
-  // The same step as numbers, for kernels that fuse it, if it has that form.
+  // The same step as coefficients, for fused kernels, if it has that form.
   virtual std::optional<ClosedFormView> closed_form() const { return {}; }
   // Side of the largest kernel over queries and keys: above 1 it needs a grid.
   virtual std::int64_t kernel_size() const { return 1; }
-  // Whether step() makes use of the previous layer's maps.
+  // Whether step() uses the previous layer's maps.
   bool takes_previous() const {
     const auto form = closed_form();
     return !form || form->c.a != 0.0 || form->c.p != 0.0;

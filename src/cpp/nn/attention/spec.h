@@ -1,4 +1,4 @@
-// One value that says what an attention layer is: a kind for each slot.
+// The specification of an attention layer: one kind for each slot.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 namespace ea {
 
 // Makers of the four slots; an empty bias maker, or one that returns null,
-// leaves that slot empty. What is not named is Vaswani et al.'s: dot, dense,
-// none, vanilla.
+// leaves that slot empty. The defaults are those of Vaswani et al.: dot, dense,
+// no bias, vanilla.
 struct AttentionSpec {
   AttentionSpec();
 
@@ -33,7 +33,7 @@ struct Slots {
   std::unique_ptr<Evolve> evolve;
 };
 
-// The slots of one layer. Throws ConfigError where they cannot stand together.
+// The slots of one layer. Throws ConfigError if they cannot be combined.
 Slots make_slots(const AttentionSpec& spec, const SlotSite& site);
 
 }  // namespace ea

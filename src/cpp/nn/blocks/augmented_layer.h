@@ -1,4 +1,5 @@
-// Attention beside a dilated convolution, concatenated, before a feed-forward.
+// Attention and a dilated convolution in parallel, concatenated, then a
+// feed-forward.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,7 @@ namespace ea {
 
 struct AugmentedLayerConfig {
   AttentionConfig attention;  // heads x widths p d; widths 0: no attention
-  // Of the convolution, (1 - p) d; 0: no convolution.
+  // Output width of the convolution, (1 - p) d; 0: no convolution.
   std::int64_t convolution_size = 0;
   std::int64_t kernel_size = 3;
   std::int64_t dilation = 1;
@@ -20,7 +21,7 @@ struct AugmentedLayerConfig {
   Activation activation = Activation::relu;
   double hidden_dropout = 0.0;
   bool layer_norm = false;         // instead of batch norm
-  bool output_projection = true;   // W_O behind the heads
+  bool output_projection = true;   // W_O after the heads
   bool convolution_first = false;  // in the concatenation
   bool ends_block = false;         // adds the block's input, with a norm
 };
@@ -37,14 +38,14 @@ class StepNorm : public Module {
 };
 
 // R = concat(W_O attention(x), conv(x)); y = W_2 dropout(act(W_1 norm(R)));
-// at the end of a block whose input was z: norm(y + z).
+// at the end of a block with input z: norm(y + z).
 // "Convolution-enhanced Evolving Attention Networks", Eq. 6; the norms and the
-// residual, which it leaves out, stand where the released program has them.
+// residual, which the paper does not define, are those of the released program.
 class AugmentedLayer final : public Layer {
  public:
   AugmentedLayer(const AugmentedLayerConfig& config, const AttentionSpec& spec);
 
-  // `state.block_input` is read by the layer that ends a block; `rows` must be
+  // The last layer of a block reads `state.block_input`; `rows` must be
   // undefined.
   LayerOutput forward(const LayerState& state, const PackingPtr& packing,
                       const AttentionWanted& wanted,

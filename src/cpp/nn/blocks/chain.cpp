@@ -1,4 +1,4 @@
-// Choosing and keeping of intermediate results.
+// Selects and stores intermediate results.
 #include "nn/blocks/chain.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the stacks of layers share: chosen outputs, the mode of a second run.
+// Helpers of stacks: requested outputs, and the mode of a second run.
 #pragma once
 
 #include <map>
@@ -17,24 +17,24 @@ struct Wanted {
 };
 
 struct StackOutput {
-  Var last;  // of all tokens, or of the rows that were asked for
+  Var last;  // of all tokens, or of the requested rows
   std::map<int, Var> hidden_states, attentions, attention_logits;
 };
 
 bool contains(const std::vector<int>& list, int value);
 
-// Throws InputError for an index that a stack of `layers` layers has not.
+// Throws InputError for an index outside a stack of `layers` layers.
 void check_wanted(const Wanted& wanted, int layers);
 
-// Which maps of layer i have a use; `taken`: the next layer reads its carry.
+// Which maps of layer i are used; `taken`: the next layer reads its carry.
 AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken);
 
-// Puts what was asked for of layer i into `out`.
+// Stores the requested outputs of layer i in `out`.
 void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
           const AttentionOutput& attention);
 
-// Training mode while it lives: the user may have turned to evaluation between
-// the forward pass and the backward pass that runs a layer again.
+// Training mode while it exists: the user may have switched to evaluation
+// between the forward pass and the backward pass that runs a layer again.
 class TrainingMode {
  public:
   explicit TrainingMode(Module& module)

@@ -1,4 +1,4 @@
-// One layer of a stack, of any kind, and what goes from layer to layer.
+// Base of the layers of a stack, and the state passed from layer to layer.
 #pragma once
 
 #include "nn/attention/attention.h"
@@ -6,22 +6,23 @@
 
 namespace ea {
 
-// What changes from layer to layer.
+// The state passed from layer to layer.
 struct LayerState {
   Var hidden;       // [tokens, width]
-  Var block_input;  // hidden at the start of the block of layers at hand
-  Carry carry;      // maps of the layer before
+  Var block_input;  // hidden at the start of the current block of layers
+  Carry carry;      // maps of the previous layer
 };
 
 struct LayerOutput {
   Var hidden;
-  AttentionOutput attention;  // undefined where the layer has none
+  AttentionOutput attention;  // undefined if the layer has no attention
 };
 
 class Layer : public Module {
  public:
   // `packing`: the sequences of the tokens. With `rows` (int64 indices of
-  // tokens) only these go on behind attention, and `hidden` holds them alone.
+  // tokens) only these are computed after attention, and `hidden` has no
+  // others.
   virtual LayerOutput forward(const LayerState& state,
                               const PackingPtr& packing,
                               const AttentionWanted& wanted,

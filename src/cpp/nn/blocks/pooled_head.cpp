@@ -1,4 +1,4 @@
-// Pooling by gathering: a step that is not there is a row of zeros.
+// Pools by gathering: a missing step is a row of zeros.
 #include "nn/blocks/pooled_head.h"
 
 #include "ops/activation.h"

@@ -1,4 +1,4 @@
-// From the steps of each sequence to one vector of outputs.
+// Maps the steps of each sequence to one output vector.
 #pragma once
 
 #include "nn/layers.h"
@@ -14,8 +14,8 @@ struct PooledHeadConfig {
   DType dtype = DType::f32;
 };
 
-// y = W z + b, z being all steps side by side, zeros after a sequence's end, or
-// their mean; each step goes through GELU and dropout first.
+// y = W z + b with z = all steps, after GELU and dropout, concatenated (zeros
+// after a sequence's end) or averaged.
 class PooledHead : public Module {
  public:
   explicit PooledHead(const PooledHeadConfig& config);

@@ -15,7 +15,7 @@ namespace {
 LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
                        const LayerState& state, const PackingPtr& packing,
                        const AttentionWanted& wanted) {
-  const auto maps = std::make_shared<PackingPtr>();  // of the layer's own carry
+  const auto maps = std::make_shared<PackingPtr>();  // of this layer's carry
   const PackingPtr carried = state.carry.packing;
   const auto run = [layer, packing, wanted, maps,
                     carried](const std::vector<Var>& in) {
@@ -66,8 +66,8 @@ StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
     const bool taken =
         !last && layers_[static_cast<std::size_t>(i) + 1]->takes_previous();
     const AttentionWanted maps = maps_wanted(wanted, i, taken);
-    // What a classifier's last layer keeps is needed first in backward: made
-    // again it would take the same memory at the same moment.
+    // Backward needs the activations of a classifier's last layer first:
+    // recomputing them would save no memory at the peak.
     const bool again = recomputes() && training() && grad_enabled() &&
                        !(last && rows.defined());
     const LayerOutput y =

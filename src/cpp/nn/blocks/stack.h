@@ -1,4 +1,4 @@
-// Layers one after another, with the carried maps threaded through them.
+// Runs layers in order and passes the carried maps from one to the next.
 #pragma once
 
 #include <functional>
@@ -17,15 +17,15 @@ class Stack : public Module {
  public:
   Stack(int num_layers, const LayerMaker& make_layer);
 
-  // `rows`: the tokens (int64 indices) that the caller reads of the last layer;
-  // undefined: all. What no one reads is not computed. `norm` stands behind the
-  // last layer of a pre-norm model, and its result is the last hidden state.
+  // `rows`: the tokens (int64 indices) of the last layer that the caller reads;
+  // undefined: all. Others are not computed. `norm` follows the last layer of a
+  // pre-norm model, and its result is the last hidden state.
   StackOutput forward(const Var& x, const PackingPtr& packing,
                       const Wanted& wanted, const Tensor& rows = {},
                       const LayerNorm* norm = nullptr);
 
  private:
-  // Shared with graphs that run a layer again: they may outlive the model.
+  // Shared with graphs that run a layer again and may outlive the model.
   std::vector<std::shared_ptr<Layer>> layers_;
 };
 

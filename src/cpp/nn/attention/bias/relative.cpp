@@ -13,8 +13,8 @@ namespace ea {
 
 namespace {
 
-// R [2 D + 1, head width], for the distances -D .. D of key and query; those
-// beyond count as the farthest. With `values`, R' adds to the context as well:
+// R [2 D + 1, head width], for the distances -D .. D from query to key; larger
+// ones are clipped. With `values`, R' also adds to the context:
 // y_i += sum_j P_ij r'_{j - i}.
 class RelativeBias final : public Bias {
  public:

@@ -1,4 +1,4 @@
-// The shared formula of architecture section "closed form" (docs/attention.md).
+// The formula of "One closed form" in docs/attention.md.
 #include "nn/attention/evolve/closed_form.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// Base of the evolve kinds that are settings of one formula.
+// The evolve kinds that are settings of one formula.
 #pragma once
 
 #include "nn/attention/registry.h"
@@ -7,9 +7,9 @@
 namespace ea {
 
 // L = p M + s S + w ReLU(Conv(a M + b S)), softmax over t L, carry L. The first
-// layer of a chain has no M: L = S, and it owns no convolution. Nor does any
-// layer where w = 0: an unused convolution has no parameters. A later layer
-// where the chain restarts is L = S too.
+// layer of a chain has no M, so L = S; a later layer where the chain restarts
+// does the same. The first layer, and every layer with w = 0, has no parameters
+// of a convolution.
 class ClosedForm final : public Evolve {
  public:
   ClosedForm(const EvolveCoefficients& c, double softmax_scale,
@@ -30,7 +30,7 @@ class ClosedForm final : public Evolve {
   Var weight_, bias_;
 };
 
-// The convolution's name below attention.self in checkpoints.
+// The convolution's name under attention.self in checkpoints.
 inline constexpr const char* kConvName = "evolving_conv";
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// The options of Evolving Attention, whose formula several kinds have.
+// The options of Evolving Attention, shared by several kinds.
 #pragma once
 
 #include <vector>

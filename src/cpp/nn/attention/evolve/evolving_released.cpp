@@ -1,5 +1,5 @@
-// Evolving Attention as the authors' program for time series has it: LeakyReLU
-// in place of ReLU, on the carried map too, and nothing in the first block.
+// Evolving Attention as in the authors' program for time series: LeakyReLU
+// instead of ReLU, also on the carried map, and vanilla in the first block.
 #include <string>
 
 #include "nn/attention/evolve/closed_form.h"
@@ -14,7 +14,7 @@ namespace ea {
 
 namespace {
 
-// Layers of the first block of two, which have neither skip nor convolution.
+// The two layers of the first block have neither skip nor convolution.
 constexpr int kPlainLayers = 2;
 
 // M = dropout(LeakyReLU(L')), I = alpha M + (1 - alpha) S,

@@ -11,7 +11,7 @@ namespace ea {
 
 namespace {
 
-// More than one convolution has no closed form: spelled out in ops.
+// More than one convolution has no closed form: composed of operations.
 class DeepPredictive final : public Evolve {
  public:
   DeepPredictive(double alpha, std::int64_t convolutions, const Init& init,

@@ -1,5 +1,5 @@
-// Dense attention: every query sees every key of its own sequence, or, with
-// `causal`, those up to its own place.
+// Dense attention: every query sees every key of its sequence, or, with
+// `causal`, those up to its own position.
 #include "nn/attention/registry.h"
 #include "ops/attention.h"
 #include "ops/pair_sum.h"
