@@ -36,12 +36,12 @@ class BertEmbeddings : public Module {
   Dropout dropout_;
 };
 
-// What a task reads of the last layer.
+// The rows of the last layer that a task reads.
 enum class Reads { all_tokens, first_tokens };
 
 struct EncodedText {
   PackedText text;
-  StackOutput stack;  // stack.last: the rows that are read
+  StackOutput stack;  // stack.last: the rows that the task reads
   Var pooled;         // undefined without a pooler
 };
 
@@ -60,11 +60,11 @@ class BertEncoder : public Module {
   PositionRule rule_;
   BertEmbeddings embeddings_;
   Stack stack_;
-  std::unique_ptr<LayerNorm> norm_;  // behind pre-norm layers
+  std::unique_ptr<LayerNorm> norm_;  // after pre-norm layers
   std::unique_ptr<Linear> pooler_;
 };
 
-// The encoder alone (BertModel, RobertaModel).
+// The encoder without a task (BertModel, RobertaModel).
 class BertModel final : public Model {
  public:
   BertModel(const ModelConfig& config, std::int64_t padding_id);

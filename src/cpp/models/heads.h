@@ -1,4 +1,4 @@
-// What tasks add to an encoder: classifiers and language-model heads.
+// Losses and heads that tasks add to an encoder.
 #pragma once
 
 #include <string>

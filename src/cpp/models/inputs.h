@@ -1,4 +1,4 @@
-// What a model is given: arrays by name, as its architecture declares them.
+// The inputs of a model: arrays by name, as its architecture declares them.
 #pragma once
 
 #include <map>
@@ -10,28 +10,28 @@
 
 namespace ea {
 
-// How Python's objects become the array of an input.
+// The conversion of Python objects to the array of an input.
 enum class InputKind : std::uint8_t {
-  integers,  // int64, or refused
+  integers,  // int64; others are refused
   values,    // floating; integers become float32
   labels,    // floating values, or classes as int64
-  flags,     // as it is, to be read as booleans
+  flags,     // unchanged, read as booleans
 };
 
 struct InputSpec {
   std::string name;
   InputKind kind;
-  bool by_position;  // in Python's call; otherwise by keyword alone
+  bool by_position;  // in Python's call; otherwise by keyword only
   std::string doc;
 };
 
 // The caller's arrays, on any device.
 struct Inputs {
-  std::map<std::string, Var> arrays;  // those that were not left out
+  std::map<std::string, Var> arrays;  // without omitted inputs
   double label_smoothing = 0.0;
   Wanted wanted;
 
-  // Undefined where it was left out.
+  // Undefined if omitted.
   Var var(const std::string& name) const {
     const auto it = arrays.find(name);
     return it == arrays.end() ? Var() : it->second;

@@ -1,4 +1,4 @@
-// The list of architectures, and what their outputs share.
+// The list of architectures, and the common part of their outputs.
 #include "models/model.h"
 
 #include "runtime/check.h"

@@ -20,8 +20,8 @@ struct ModelOutput {
   std::map<int, Var> hidden_states, attentions, attention_logits;
 };
 
-// The parts of an output that every task returns: chosen states and maps, as
-// the caller's arrays lie.
+// The parts of an output that every task returns: requested states and maps, in
+// the layout of the caller's arrays.
 ModelOutput common_output(const StackOutput& stack, const PackedRows& rows);
 
 struct Architecture;
@@ -29,10 +29,10 @@ struct ModelConfig;
 
 class Model : public Module {
  public:
-  // `inputs`: some of those that the architecture declares. Throws ShapeError,
-  // DTypeError or InputError that names the input, the place and the limit.
+  // `inputs`: inputs that the architecture declares. Throws ShapeError,
+  // DTypeError or InputError that names the input, the index and the limit.
   virtual ModelOutput forward(const Inputs& inputs) = 0;
-  // The same; in training as one pass of random streams (PassStreams).
+  // Calls forward(); in training as one pass of random streams (PassStreams).
   ModelOutput operator()(const Inputs& inputs);
   const Architecture& architecture() const { return *architecture_; }
 
@@ -42,21 +42,21 @@ class Model : public Module {
   const Architecture* architecture_ = nullptr;  // set by create_model()
 };
 
-// Settings of a model: Hugging Face's names, flat; and what its attention
-// layers are.
+// Settings of a model, with Hugging Face's names, and the specs of its
+// attention layers.
 struct ModelConfig {
   Options options;
   DType dtype = DType::f32;
   AttentionSpecs attention{AttentionSpec()};
 };
 
-// A family of models: what their calls take, and how one is made.
+// A family of models: the inputs of their calls, and the factory.
 struct Architecture {
   std::vector<InputSpec> inputs;
   std::function<std::unique_ptr<Model>(const ModelConfig&)> make;
 };
 
-// A static object of this type adds an architecture ("bert").
+// A static object of this type registers an architecture ("bert").
 struct RegisterModel {
   RegisterModel(const std::string& name, Architecture architecture);
 };

@@ -11,12 +11,12 @@ namespace {
 
 const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
 
-// Whether each sequence stands in the first columns, without a gap.
+// Whether every sequence fills the first columns without a gap.
 bool in_front(const Rows& rows) {
   for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
     const auto begin = static_cast<std::size_t>(rows.offsets[b - 1]);
     const auto end = static_cast<std::size_t>(rows.offsets[b]);
-    // Columns rise: the last says it.
+    // Columns increase, so the last one decides.
     if (end > begin &&
         rows.columns[end - 1] != static_cast<std::int64_t>(end - begin) - 1) {
       return false;

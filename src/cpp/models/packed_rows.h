@@ -1,4 +1,4 @@
-// Padded and packed batches: which rows are there, and the way back.
+// The rows of padded and packed batches, and their conversion back.
 #pragma once
 
 #include <vector>
@@ -8,22 +8,22 @@
 
 namespace ea {
 
-// The rows that a caller's array holds, in order.
+// The rows of a caller's array that are not padding, in order.
 struct Rows {
   std::vector<std::int64_t> offsets{0};  // of the sequences
-  std::vector<std::int64_t> places;      // flat place of each kept row
-  std::vector<std::int64_t> columns;     // its column
+  std::vector<std::int64_t> places;      // flat index of each row
+  std::vector<std::int64_t> columns;     // column of each row
 };
 
-// As models compute: one row a token or step, no padding.
+// The packed form that models compute: one row per token or step, no padding.
 struct PackedRows {
   PackingPtr packing;
   bool padded = false;  // the caller gave (and expects) [B, T] arrays
-  // For a padded [B * T] array, the packed row of each place, or -1; and the
-  // other way round, the flat place of each packed row.
+  // For a padded [B * T] array: the packed row of each flat index, or -1; and
+  // the flat index of each packed row.
   Tensor pad_index, places;
-  // The column of each packed row in a padded array; undefined where each
-  // sequence stands in the first ones.
+  // The column of each packed row in a padded array; undefined if every
+  // sequence fills the first columns.
   Tensor columns;
   std::int64_t length = 0;  // T (the longest sequence, for packed input)
 };
@@ -33,12 +33,12 @@ struct PackedRows {
 Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
                     const char* what);
 
-// Of packed arrays, and of padded ones, [batch, length].
+// For packed arrays, and for padded ones, [batch, length].
 PackedRows packed_rows(const Rows& rows, std::int64_t heads);
 PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,
                        std::int64_t length);
 
-// [B, T, ...] from packed rows, zeros outside; the input itself when the caller
+// [B, T, ...] from packed rows, zeros outside; the input itself if the caller
 // gave packed arrays.
 Var pad_rows(const Var& rows, const PackedRows& packed);
 // [B, heads, T, T] from flat maps, zeros outside.

@@ -1,5 +1,5 @@
 // RoBERTa (Liu et al., 2019): BERT's body, positions from padding_id + 1, no
-// next-sentence task, and heads of its own.
+// next-sentence task, and its own heads.
 #include "models/heads.h"
 #include "runtime/check.h"
 

@@ -13,7 +13,7 @@ namespace {
 // The released program's bound of new position embeddings.
 constexpr double kPositionBound = 0.02;
 constexpr int kLayersPerBlock = 2;
-// No series is longer, and conv1d takes no larger dilation.
+// The limit of conv1d; no series is longer.
 constexpr std::int64_t kMaxDilation = std::int64_t{1} << 30;
 
 bool chosen(const Options& o, const char* key, const char* otherwise,
@@ -79,7 +79,7 @@ AttentionSpec with_relative(const AttentionSpec& given, const SeriesSizes& s) {
   return spec;
 }
 
-// Block b, from 0, has the dilation dilation_base^b.
+// Block b, counted from 0, has the dilation dilation_base^b.
 LayerMaker layer_maker(const SeriesSizes& sizes, const ModelConfig& model) {
   return [sizes, config = layer_config(sizes, model.dtype),
           specs = model.attention](int i) mutable {

@@ -1,4 +1,4 @@
-// The door of time-series models: padding ends here.
+// Checks and packs the inputs of time-series models.
 #include "models/series_inputs.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ void check_finite(const PackedSeries& series) {
   }
 }
 
-// Hides the masked cells from the model and remembers what they hold.
+// Sets the masked cells to 0 and stores their true values.
 void hide(const Tensor& masked, PackedSeries& series) {
   EA_CHECK_AS(DTypeError, !is_floating(masked.dtype()), "forward",
               "masked is {}, expected booleans: True for hidden cells",

@@ -1,4 +1,4 @@
-// What a model of time series is given, before and after packing.
+// The inputs of a time-series model, before and after packing.
 #pragma once
 
 #include "models/inputs.h"
@@ -6,30 +6,30 @@
 
 namespace ea {
 
-// As the caller has it: padded [B, T, C] values, with the lengths where they
-// differ, or packed [total, C] ones with offsets. Undefined: left out.
+// The caller's form: padded [B, T, C] values, with lengths if they differ, or
+// packed [total, C] values with offsets. Omitted inputs are undefined.
 struct SeriesInputs {
   Var values;
   Tensor lengths;           // int64 [B]
   Tensor sequence_offsets;  // int64 [B + 1], packed form
-  Tensor masked;            // shape of values; not 0: hidden, to be predicted
+  Tensor masked;            // shape of values; not 0: hidden and predicted
   Tensor labels;
   double label_smoothing = 0.0;
   Wanted wanted;
 };
 
-// The inputs that models of time series declare, and these of what was given.
+// The inputs that time-series models declare, and their values in a call.
 const std::vector<InputSpec>& series_input_specs();
 SeriesInputs series_inputs(const Inputs& inputs);
 
-// As the model computes: one row a step, no padding.
+// The packed form: one row per step, no padding.
 struct PackedSeries : PackedRows {
-  // [total, C] of the model's type, on its device; masked cells are 0. All else
-  // is on the CPU: the ops that take indices bring them to the weights.
+  // [total, C] of the model's type, on its device; masked cells are 0. The
+  // other members are on the CPU: ops copy indices to the weights' device.
   Var values;
   Tensor positions;  // int64 [total]: the step in its own series
-  // Where cells are masked: their flat places in [total, C], and what they hold
-  // unmasked; both undefined without `masked`.
+  // The flat indices of masked cells in [total, C], and their true values; both
+  // undefined without `masked`.
   Tensor masked_cells;  // int64 [cells]
   Var targets;          // [cells, 1]
 };
@@ -44,7 +44,7 @@ struct SeriesLimits {
 
 // Checks shapes, lengths and that every step is finite, and packs; padding is
 // never read. Throws ShapeError, DTypeError or InputError that names the
-// argument, the place and the limit.
+// argument, the index and the limit.
 PackedSeries pack(const SeriesInputs& inputs, const SeriesLimits& limits);
 
 }  // namespace ea

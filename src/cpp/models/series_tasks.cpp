@@ -127,8 +127,8 @@ class SeriesForLabels final : public Model {
   PooledHead head_;
 };
 
-// Eq. 7 and 8: X^ = W Z + b from the series with cells hidden; the loss is the
-// mean of the squared errors of those alone.
+// Eq. 7 and 8: X^ = W Z + b from the series with masked cells; the loss is the
+// mean squared error over the masked cells only.
 class SeriesForPretraining final : public Model {
  public:
   explicit SeriesForPretraining(const ModelConfig& config)

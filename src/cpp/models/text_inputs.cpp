@@ -1,4 +1,4 @@
-// The door of text models: padding ends here.
+// Checks and packs the inputs of text models.
 #include "models/text_inputs.h"
 
 #include "runtime/check.h"
