@@ -402,7 +402,7 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_the_same(run, glue_dir, tmp_
     (tmp_path / "out" / "model.safetensors").unlink()
     code, _, err = run("--do_train", **options)
     assert code == 0, err
-    assert "going on from" in err
+    assert "resuming from" in err
     assert "checkpoint-2" in err
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
 

@@ -145,7 +145,7 @@ def test_an_interrupted_run_is_saved_and_ends_like_another(
     assert "run the same command again" in stderr
     assert "Traceback" not in stderr
     done = run("glue", "--do_train", output_dir=cut, **wanted)
-    assert "going on from" in done.stderr
+    assert "resuming from" in done.stderr
     name = "evolving_model.safetensors"
     assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

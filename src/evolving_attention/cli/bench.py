@@ -1,9 +1,9 @@
 """``evolving-attention bench``: how fast this machine trains and runs BERT.
 
-Steps of a small BERT and one of BERT-Base's sizes, vanilla and evolving, beside the
-machine's own matrix product, which bounds them. PyTorch and transformers, where they
-are installed, take turns on the vanilla model. The scripts of ``benchmarks/`` in the
-repository measure more thoroughly.
+Times steps of a small BERT and one of BERT-Base's sizes, vanilla and evolving, and the
+machine's matrix product, which bounds them. PyTorch and transformers, if installed, run
+the vanilla model in alternation. The scripts of ``benchmarks/`` in the repository
+measure more thoroughly.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def run(
     compare: bool,
     json_file: Path | None,
 ) -> None:
-    """Measure what fits into the time, print a table, perhaps write JSON."""
+    """Measure what fits into the time, print a table, and write JSON if asked."""
     from evolving_attention import _core
 
     wanted = _checked(sizes, dtypes, seconds, json_file)
@@ -78,7 +78,7 @@ def run(
 def _checked(
     sizes: list[str], dtypes: list[str], seconds: float, json_file: Path | None
 ) -> list[str]:
-    """The element types to measure; refuses what cannot be done before any work."""
+    """The element types to measure; checks all options before any work."""
     for what, given, known in (("size", sizes, SIZES), ("dtype", dtypes, DTYPES)):
         for name in given:
             if name not in known:
@@ -106,17 +106,17 @@ def _checked(
 
 
 def _tell_load() -> None:
-    """Warn that a busy machine makes the figures worthless."""
+    """Warn that a busy machine makes the figures useless."""
     load = os.getloadavg()[0]
     if load > 0.5:
         note(
-            f"the machine is busy (load {load:.1f}): the times will be too long, and "
-            "PyTorch's suffer most; measure again when it is idle"
+            f"the machine is busy (load {load:.1f}): the times will be too long, most "
+            "of all PyTorch's; measure again when it is idle"
         )
 
 
 def _join_torch(threads: int) -> None:
-    """Load PyTorch, if it is there, with our number of threads; else say it is not."""
+    """Load PyTorch, if installed, with our number of threads; else print a note."""
     if has_torch():  # by name: the package itself never depends on it
         importlib.import_module("torch").set_num_threads(threads)
     else:
@@ -131,7 +131,7 @@ def _one_model(
     compare: bool,
     result: dict[str, Any],
 ) -> None:
-    """Measure both works of one model, or note that the time is over."""
+    """Measure training and inference of one model, or note that the time is over."""
     from evolving_attention.profiling import matrix_flops
 
     what = {"size": size, "dtype": dtype, "attention": kind}
@@ -166,7 +166,7 @@ def _one_model(
 
 
 def _profile(size: str, dtype: str, kind: str) -> dict[str, Any]:
-    """Where the time of three training steps goes."""
+    """The share of each kernel in three training steps."""
     from evolving_attention.profiling import profile
 
     step = our_runs(size, dtype, kind)[WORKS[0]]
@@ -192,7 +192,7 @@ def _write(path: Path, result: dict[str, Any]) -> None:
 
 
 def _print(result: dict[str, Any]) -> None:
-    """Tables for people."""
+    """Print the results as tables."""
     from rich.table import Table
 
     out = console()

@@ -1,4 +1,4 @@
-"""What ``evolving-attention bench`` runs: models of three sizes, their steps, products.
+"""The work of ``evolving-attention bench``: models of three sizes, steps, products.
 
 PyTorch is imported by name and only where it is installed: the package itself never
 depends on it.
@@ -63,7 +63,7 @@ def gemm(dtype: str, compare: bool) -> dict[str, float]:
 
 
 def turns(runs: dict[str, _Run], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Seconds of calls in turn, after one that does not count; at least one round."""
+    """Seconds of alternating calls, after a warm-up call; at least one round."""
     times: dict[str, list[float]] = {side: [] for side in runs}
     end = time.perf_counter() + seconds
     for turn in range(-1, rounds):
@@ -101,7 +101,7 @@ def _batch(size: str) -> dict[str, np.ndarray]:
 
 
 def _model(size: str, dtype: str, kind: str) -> Any:
-    """A new classifier of ours."""
+    """A new classifier of this package."""
     from evolving_attention import attention, manual_seed
     from evolving_attention.modeling import BertConfig, BertForSequenceClassification
 
@@ -134,7 +134,7 @@ def our_runs(size: str, dtype: str, kind: str) -> dict[str, _Run]:
 
 
 def torch_runs(size: str, dtype: str) -> dict[str, _Run]:
-    """The same of transformers' BERT; bfloat16 by autocast, as one trains it there."""
+    """The same of transformers' BERT; bfloat16 by autocast, as usual there."""
     torch, hf = (importlib.import_module(name) for name in ("torch", "transformers"))
     model = hf.BertForSequenceClassification(hf.BertConfig(**_config(size)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)

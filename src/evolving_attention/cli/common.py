@@ -1,7 +1,7 @@
-"""What all sub-commands share: exit codes, how errors are told, output, logging.
+"""Common parts of all sub-commands: exit codes, error messages, output, logging.
 
-Results go to stdout, everything else to stderr. A mistake of the user is told in one
-message (what, where, what to do) without a traceback.
+Results go to stdout, everything else to stderr. A mistake of the user gives one message
+(what, where, what to do) without a traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class ExitCode(enum.IntEnum):
-    """What the process returns; interrupted runs return 128 + the signal's number."""
+    """Exit codes of the process; interrupted runs return 128 + the signal's number."""
 
     OK = 0
     FAILED_CHECK = 1
@@ -63,7 +63,7 @@ _json_wanted = False
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that tells of this error."""
+    """The exit code for this error."""
     if isinstance(error, errors.Interrupted):
         return 128 + error.signal_number
     if isinstance(error, KeyboardInterrupt):
@@ -140,14 +140,14 @@ def guarded(function: _Function) -> _Function:
 
 
 def _silence_stdout() -> None:
-    """Keep Python from complaining about the broken pipe once more at its end."""
+    """Keep Python from reporting the broken pipe again when it exits."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def json_output(wanted: bool) -> Iterator[None]:
-    """Inside the block errors are also told as JSON on stdout."""
+    """Inside the block errors are also written as JSON to stdout."""
     global _json_wanted
     before, _json_wanted = _json_wanted, wanted
     try:
@@ -163,7 +163,7 @@ def json_output(wanted: bool) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; numbers that JSON has no word for become strings."""
+    """One JSON document on stdout; NaN and infinity become strings."""
     from evolving_attention.training.state import plain
 
     print(json.dumps(plain(value), indent=2, ensure_ascii=False))
@@ -177,7 +177,7 @@ def console(stderr: bool = False) -> Any:
 
 
 def note(text: str) -> None:
-    """A line for the reader, on stderr."""
+    """Print one line on stderr."""
     print(text, file=sys.stderr, flush=True)
 
 

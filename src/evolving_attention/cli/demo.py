@@ -1,8 +1,8 @@
 """``evolving-attention demo``: vanilla and evolving attention side by side, quickly.
 
-A real BERT learns to tell acceptable from unacceptable English, once with each kind of
-attention, on sentences of our own grammar; the scores, the times and a picture of the
-attention through the layers are the result.
+Fine-tunes a real BERT, once with each kind of attention, to tell acceptable from
+unacceptable English sentences of our own grammar. Prints the scores and times, and
+draws the attention through the layers.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def run(
         note(f"model      {MODEL}")
         train, dev = _data(output_dir, train_size, seed)
         note(
-            f"data       {len(train)} sentences to learn from, {len(dev)} with other "
-            "words to be tested on"
+            f"data       {len(train)} sentences to train on, {len(dev)} with other "
+            "words to test on"
         )
         kinds: dict[str, dict[str, Any]] = {
             "vanilla": {"kind": "vanilla"},
@@ -91,7 +91,7 @@ def run(
 
 
 def _model_folder() -> Path:
-    """Where the model lies, or what to install."""
+    """The folder of the model; if it is not installed, an error with the command."""
     from evolving_attention.interop.resolve import resolve
 
     try:
@@ -103,7 +103,7 @@ def _model_folder() -> Path:
 
 
 def _data(output_dir: Path, train_size: int, seed: int) -> tuple[Any, Any]:
-    """Both halves of the data, also written down for readers."""
+    """Both halves of the data, also written to files."""
     from evolving_attention import durable
     from evolving_attention.demo import acceptability
 
@@ -216,7 +216,7 @@ def _callback(name: str, bar: Any) -> Any:
 
 
 def _scores(dev: Any, logits: np.ndarray) -> dict[str, Any]:
-    """Accuracy, Matthews correlation, and pairs whose good half has the better score.
+    """Accuracy, Matthews correlation, and share of pairs with the right order.
 
     The Matthews correlation of two classes is the Pearson correlation of the two
     binary variables, which NumPy has; 0 where only one class is predicted.
@@ -258,7 +258,7 @@ def _write_results(output_dir: Path, results: dict[str, Any]) -> None:
 
 
 def _print(results: dict[str, Any], output_dir: Path) -> None:
-    """The two runs side by side on stdout."""
+    """Print the two runs side by side on stdout."""
     from rich.table import Table
 
     first, second = results["runs"]["vanilla"], results["runs"]["evolving"]

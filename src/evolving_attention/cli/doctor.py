@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 @guarded
 def run(*, as_json: bool, run_self_test: bool = True) -> None:
-    """Gather, print, and leave with 0, 1 (a check failed) or 5 (no core)."""
+    """Collect and print the report; exit with 0, 1 (a check failed) or 5 (no core)."""
     from evolving_attention.diagnosis import doctor
 
     with json_output(as_json):
@@ -34,7 +34,7 @@ def run(*, as_json: bool, run_self_test: bool = True) -> None:
 
 
 def size(count: int | None) -> str:
-    """Bytes for readers: ``15.6 GiB``."""
+    """A number of bytes as text: ``15.6 GiB``."""
     if count is None:
         return "unknown"
     value, unit = float(count), "B"

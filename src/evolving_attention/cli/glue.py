@@ -1,7 +1,7 @@
 """``evolving-attention glue``: fine-tune, evaluate and predict, as run_glue does.
 
-Flags, file names, metric keys and habits are those of Hugging Face's run_glue; see
-:mod:`.glue_arguments` for what is ours.
+Flags, file names, metric keys and behaviour are those of Hugging Face's run_glue;
+:mod:`.glue_arguments` lists our additions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main(words: Sequence[str], name: str = "evolving-attention glue") -> None:
 
 
 def run(given: dict[str, Any]) -> None:
-    """One run with the options that were given; the rest have their defaults."""
+    """One run with the given options; the others have their defaults."""
     with json_output(bool(given.get("json"))):
         split = fields().split(given)
         model_args = ModelArguments(**split[ModelArguments])
@@ -84,7 +84,7 @@ def run(given: dict[str, Any]) -> None:
 
 
 def _set_up_hub(model_args: ModelArguments) -> None:
-    """Hand cache folder and token to huggingface_hub, which reads them from here."""
+    """Pass cache folder and token to huggingface_hub by environment variables."""
     if model_args.cache_dir:
         os.environ["HF_HUB_CACHE"] = str(Path(model_args.cache_dir).expanduser())
     if model_args.token:
@@ -107,7 +107,7 @@ def _apply_paper(
     training: dict[str, Any],
     base: dict[str, Any],
 ) -> dict[str, float]:
-    """Fill what was not given from the paper's table; returns the dropout to set."""
+    """Set missing options from the paper's table; returns the dropout to set."""
     wanted = attention.paper_settings
     if wanted is False:
         return {}
@@ -127,7 +127,7 @@ def _apply_paper(
 
 
 class _Run:
-    """One run: data, model and Trainer, then the steps that were asked for."""
+    """One run: data, model and Trainer, then the requested steps."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Run:
         self.results: dict[str, Any] = {}
 
     def run(self) -> dict[str, Any]:
-        """All steps; returns what all_results.json holds of this run."""
+        """Run all steps; returns this run's part of all_results.json."""
         from evolving_attention.training.checkpoint import check_writable
 
         checkpoint = self._last_checkpoint()
@@ -165,7 +165,7 @@ class _Run:
         return self.results
 
     def _last_checkpoint(self) -> str | None:
-        """run_glue's rule: refuse a folder with other files, go on from checkpoints."""
+        """run_glue's rule: refuse a folder with other files, resume checkpoints."""
         from evolving_attention.training.checkpoint import check_output_dir
 
         if not self.args.do_train:
@@ -173,14 +173,14 @@ class _Run:
         last = check_output_dir(self.args)
         if last is not None and self.args.resume_from_checkpoint is None:
             _LOGGER.info(
-                "going on from %s; to train afresh, choose another --output_dir or "
+                "resuming from %s; to train afresh, choose another --output_dir or "
                 "add --overwrite_output_dir",
                 last,
             )
         return last
 
     def _agree_on_labels(self) -> None:
-        """Number the classes as the checkpoint does, where its names are the same."""
+        """Number the classes as the checkpoint does if it has the same names."""
         names, known = self.data.label_names, self.base.get("label2id")
         if names is None or not isinstance(known, dict) or not known:
             return
@@ -246,7 +246,7 @@ class _Run:
         )
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:
-        """Ids of all rows; in the background, while the model is read."""
+        """Ids of all rows, tokenised in the background while the model loads."""
         from evolving_attention.data.features import tokenize_dataset
 
         ready = functools.partial(
@@ -320,7 +320,7 @@ class _Run:
 
     @contextlib.contextmanager
     def _told_where_the_model_is(self) -> Iterator[None]:
-        """Scoring comes after saving: say so when it fails."""
+        """If evaluation fails, add that the trained model is already saved."""
         try:
             yield
         except BaseException:

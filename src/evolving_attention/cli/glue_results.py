@@ -1,4 +1,4 @@
-"""What a glue run leaves behind beside the Trainer's files: predictions, model card."""
+"""Files of a glue run besides the Trainer's: predictions and model card."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def prediction_lines(
 def write_predictions(
     path: Path, logits: np.ndarray, label_names: Sequence[str] | None
 ) -> None:
-    """Write a prediction file, whole or not at all."""
+    """Write a prediction file atomically."""
     text = "\n".join(prediction_lines(logits, label_names)) + "\n"
     durable.write_bytes(path, text.encode("utf-8"))
 
@@ -59,7 +59,7 @@ def model_card(
     arguments: dict[str, Any],
     results: dict[str, Any],
 ) -> str:
-    """A short README.md for the output folder: what was trained, how, the scores."""
+    """A short README.md for the output folder: model, options, scores."""
     from evolving_attention.attention.spec import equals_vanilla, from_config
 
     front = ["---", "library_name: evolving-attention"]

@@ -1,4 +1,4 @@
-"""``evolving-attention glue-submit``: prediction files to the leaderboard's archive."""
+"""``evolving-attention glue-submit``: packs prediction files for the leaderboard."""
 
 from __future__ import annotations
 
@@ -29,6 +29,4 @@ def run(
             return
         print(report)
         if report.missing:
-            note(
-                "the leaderboard takes an archive only when all of its files are there"
-            )
+            note("the leaderboard accepts an archive only if it has all files")

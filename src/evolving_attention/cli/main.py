@@ -1,6 +1,6 @@
 """The table of sub-commands of ``evolving-attention``.
 
-Every command only states its options here and imports its work when it runs, so that
+Commands only declare their options here and import their code when they run, so that
 ``evolving-attention --help`` is quick.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="evolving-attention",
     help="Transformers whose attention maps evolve from layer to layer: fine-tune, "
-    "compare, look inside.",
+    "compare, draw maps.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -68,8 +68,10 @@ def demo(
             "--train_size", "--train-size", min=58, help="Training sentences."
         ),
     ] = 4000,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over them.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything.")] = 0,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the training sentences.")
+    ] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     num_threads: Annotated[
         int | None,
         typer.Option("--num_threads", "--num-threads", min=1, help="Default: all."),
@@ -120,7 +122,7 @@ def glue_submit(
     ] = False,
     json: _Json = False,
 ) -> None:
-    """Build the archive of predictions that the GLUE leaderboard takes."""
+    """Build the archive of predictions for the GLUE leaderboard."""
     from evolving_attention.cli import glue_submit as command
 
     command.run(
@@ -164,7 +166,7 @@ def pretrain(context: typer.Context) -> None:
 def doctor(
     json: _Json = False,
     no_self_test: Annotated[
-        bool, typer.Option("--no-self-test", help="Only look, compute nothing.")
+        bool, typer.Option("--no-self-test", help="Only inspect; run no test.")
     ] = False,
 ) -> None:
     """Print versions, CPU, threads and libraries, and test the installation."""
@@ -181,9 +183,11 @@ def bench(
     ] = None,
     dtype: Annotated[
         list[str] | None,
-        typer.Option(help="float32, bfloat16; repeatable [what the CPU has]."),
+        typer.Option(help="float32, bfloat16; repeatable [those of the CPU]."),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Begin no model after them.")] = 40.0,
+    seconds: Annotated[
+        float, typer.Option(help="Start no model after so many seconds.")
+    ] = 40.0,
     num_threads: Annotated[
         int | None,
         typer.Option("--num_threads", "--num-threads", min=1, help="Default: all."),
@@ -192,7 +196,7 @@ def bench(
         bool, typer.Option("--profile", help="Also the share of each kernel.")
     ] = False,
     no_compare: Annotated[
-        bool, typer.Option("--no-compare", help="Leave PyTorch out if it is there.")
+        bool, typer.Option("--no-compare", help="Do not measure PyTorch.")
     ] = False,
     json: Annotated[
         Path | None, typer.Option("--json", help="Write JSON to this file (-: stdout).")

@@ -1,4 +1,4 @@
-"""Command-line options from dataclass fields, with the habits of HfArgumentParser.
+"""Command-line options from dataclass fields, in the style of HfArgumentParser.
 
 ``--batch_size`` and ``--batch-size``; ``--flag``, ``--flag True`` and ``--no_flag`` for
 booleans; a single positional ``.json`` file holds all arguments; lists take several
@@ -35,7 +35,7 @@ __all__ = ["Fields", "build_app", "read_json_arguments"]
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One field as the command line sees it."""
+    """The command-line option of one field."""
 
     name: str
     kinds: tuple[type, ...]  # of bool, int, float, str, list
@@ -49,7 +49,7 @@ class Option:
 
     @property
     def is_bool(self) -> bool:
-        """Whether the option may stand without a value."""
+        """Whether the option may be given without a value."""
         return bool in self.kinds
 
     def parse(self, text: str) -> Any:
@@ -108,7 +108,7 @@ class Fields:
 
     Args:
         groups: dataclasses and the title of each in the help text.
-        refused: names that are understood only to be refused by their dataclass.
+        refused: names that are parsed only so that their dataclass can refuse them.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Fields:
         return option, value if equals else None
 
     def split(self, given: Mapping[str, Any]) -> dict[type, dict[str, Any]]:
-        """Given values by the dataclass they belong to."""
+        """The given values, grouped by dataclass."""
         result: dict[type, dict[str, Any]] = {
             option.owner: {} for option in self.options.values() if option.owner
         }
@@ -240,7 +240,7 @@ def _parameter(option: Option) -> inspect.Parameter:
 
 
 def _parser(option: Option) -> Callable[[Any], Any]:
-    """What typer calls on the option's text; wrapped, so that None is told apart."""
+    """The parser that typer calls; wraps values so that a given None differs."""
 
     def parse(text: Any) -> Any:
         return text if isinstance(text, Given) else Given(option.parse(text))
@@ -251,7 +251,7 @@ def _parser(option: Option) -> Callable[[Any], Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """A value that stood on the command line, even where it is None."""
+    """A value given on the command line, possibly None."""
 
     value: Any
 
@@ -312,7 +312,7 @@ def build_app(
     """A command that parses the fields' options and calls ``run`` with those given.
 
     A first word that ends in ``.json`` names a file with arguments; options after it
-    have the last word.
+    override the file.
 
     Returns:
         ``main(words, name)``: parse, run, and leave by SystemExit like typer does.

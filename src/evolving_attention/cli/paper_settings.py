@@ -95,7 +95,7 @@ FAMILIES: dict[str, dict[str, PaperRow]] = {
 
 
 def family_of(config: dict[str, Any]) -> str:
-    """The family of the table whose settings fit a model's config.json best."""
+    """The family of the table that fits a model's config.json best."""
     kind = base_type(config)
     large = int(config.get("num_hidden_layers", 12)) > 12
     if kind == "roberta":

@@ -75,10 +75,10 @@ def _set_threads(made: Sequence[Any]) -> None:
 
 
 def _parts(data: Any, *, needs: str) -> tuple[Any, Any]:
-    """(training part, test part) that the options name; the other one may be None.
+    """(training part, test part) of the options; a part not needed may be None.
 
     Raises:
-        ConfigError: there is no ``needs`` part among them.
+        ConfigError: the ``needs`` part is missing.
     """
     from evolving_attention import timeseries
 
@@ -97,12 +97,12 @@ def _parts(data: Any, *, needs: str) -> tuple[Any, Any]:
 
 
 def _longest(train: Any, test: Any) -> int:
-    """The longest series of both parts: lengths, unlike labels, choose nothing."""
+    """The longest series of both parts, which max_length has to cover."""
     return max(int(part.longest) for part in (train, test) if part is not None)
 
 
 def _make_folder(folder: Path) -> Path:
-    """Make a folder for results, and try to write there before work is done for it.
+    """Make a folder for results, and try to write there before any work.
 
     Raises:
         OSError: it cannot be made or written.
@@ -119,7 +119,7 @@ def train(
     words: Sequence[str], name: str = "evolving-attention timeseries train"
 ) -> None:
     """Parse the words of the command line and train."""
-    help = """Train on labelled time series, once per seed, and test where there is a
+    help = """Train on labelled time series, once per seed, and test if there is a
     test set.
 
     A seed that is already in the folder with the same options is not trained again.
@@ -174,17 +174,17 @@ def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, An
 
 
 def _pretrained_length(folder: str) -> int:
-    """Longest series that a pre-training's model takes."""
+    """Longest series that a pre-trained model takes."""
     import evolving_attention as ea
 
     return int(ea.EADCTransformerConfig.from_pretrained(folder).max_length)
 
 
 def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
-    """The record of an earlier whole run with the same options; None: train.
+    """The record of an earlier complete run with the same options; None: train.
 
     Raises:
-        ConfigError: there is a run with other options.
+        ConfigError: the folder holds a run with other options.
     """
     from evolving_attention.attention import from_config
     from evolving_attention.training.state import plain
@@ -209,7 +209,7 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
 def _one_run(
     kind: Any, folder: Path, options: dict[str, Any], seed: int, train: Any
 ) -> dict[str, Any]:
-    """Fit one estimator and save it, or what a signal has left of it.
+    """Fit one estimator and save it; after a signal, save the best epoch so far.
 
     Raises:
         Interrupted: a signal came; its message says what is saved.
@@ -230,7 +230,7 @@ def _one_run(
 def _save(
     save: Callable[[Path], None], folder: Path, record: dict[str, Any], n_epochs: int
 ) -> None:
-    """Save a model and its record; a signal waits for the end of it.
+    """Save a model and its record; a signal is handled afterwards.
 
     Raises:
         Interrupted: a signal came now or in training.
@@ -248,7 +248,7 @@ def _save(
     if guard.received:
         raise Interrupted(
             f"{guard.name} after training: the model is saved in {folder}; the same "
-            "command goes on from there",
+            "command continues from there",
             guard.received,
         )
 
@@ -284,7 +284,7 @@ def _evaluate(model: Any, data: Any) -> dict[str, Any]:
 
 
 def load_estimator(folder: Path, device: str = "cpu") -> Any:
-    """The classifier or regressor that a folder holds."""
+    """The classifier or regressor saved in a folder."""
     import evolving_attention as ea
 
     file = folder / "estimator.json"
@@ -303,7 +303,7 @@ def pretrain(
     """Parse the words of the command line and pre-train."""
     help = """Pre-train on series without their labels: hide spans, predict them.
 
-    The folder is what --pretrained of `timeseries train` takes.
+    Pass the folder to `timeseries train` as --pretrained.
 
     Example: evolving-attention timeseries pretrain --dataset JapaneseVowels
     --output_dir out/vowels-pre
@@ -313,7 +313,7 @@ def pretrain(
 
 
 def _is_whole(file: Path) -> bool:
-    """Whether there is the record of a run that was not interrupted."""
+    """Whether the folder has the record of a run that was not interrupted."""
     return file.is_file() and not json.loads(file.read_text("utf-8")).get("interrupted")
 
 

@@ -1,4 +1,4 @@
-"""What ``evolving-attention timeseries`` takes: data, model, attention, training."""
+"""Options of ``evolving-attention timeseries``: data, model, attention, training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DEVICE = (
 
 @dataclass
 class SeriesDataArguments:
-    """Which series."""
+    """The series to use."""
 
     dataset: str | None = option(
         None,
@@ -66,29 +66,29 @@ class SeriesDataArguments:
 
 @dataclass
 class SeriesModelArguments:
-    """The EA-DC-Transformer; what is left out has the model's default."""
+    """The EA-DC-Transformer; omitted options have the model's defaults."""
 
     hidden_size: int = option(64, "Features of every time step; the paper: 64, 128.")
     num_blocks: int = option(3, "Blocks of two layers each; the paper: 2 to 5.")
     num_attention_heads: int = option(8, "Attention heads.")
     attention_ratio: float = option(
         0.25,
-        "Share of features that attention makes, 0 to 1; 0 is the dilated convolution, "
+        "Share of features from attention, 0 to 1; 0 is the dilated convolution, "
         "1 the EA-Transformer.",
     )
     dropout: float = option(0.1, "Dropout, 0 to below 1.")
     intermediate_size: int | None = option(None, "Width of the feed-forward; 256.")
     conv_kernel_size: int | None = option(None, "Taps of the dilated convolution; 3.")
     dilation_base: int | None = option(
-        None, "Block b has this to the power b as its dilation; 2."
+        None, "Block b has the dilation dilation_base ** b; 2."
     )
-    causal: bool | None = option(None, "Convolve the past only; true.")
+    causal: bool | None = option(None, "The convolution sees only the past; true.")
     norm: str | None = option(None, "batch or layer; batch.")
     position: str | None = option(None, "learned or none; learned.")
     relative: str | None = option(None, "Relative positions: none or learned; none.")
     pooling: str | None = option(None, "flatten or mean; flatten.")
     released_behaviour: bool | None = option(
-        None, "As the authors' released program computes, not as the paper; false."
+        None, "Compute as the authors' released program, not as the paper; false."
     )
     max_length: int | None = option(
         None, "Longest series the model takes; default: the longest of the data."
@@ -98,7 +98,7 @@ class SeriesModelArguments:
         check_fields(self)
 
     def estimator_options(self) -> dict[str, Any]:
-        """The options of the estimators that these make."""
+        """These options as options of the estimators."""
         own = (
             "hidden_size",
             "num_blocks",
@@ -136,10 +136,12 @@ class SeriesAttentionArguments(AttentionOptions):
 
 @dataclass
 class SeriesTrainingArguments:
-    """How to train, and where the results go."""
+    """Training, and the folder for the results."""
 
     output_dir: PathText | None = option(None, "Folder for models and results.")
-    overwrite_output_dir: bool = option(False, "Train seeds again that are there.")
+    overwrite_output_dir: bool = option(
+        False, "Train again seeds that are already in the folder."
+    )
     n_epochs: int = option(100, "Passes over the training part.")
     batch_size: int = option(16, "Series in a step.")
     learning_rate: float = option(1e-3, "Learning rate of RAdam.")
@@ -148,14 +150,18 @@ class SeriesTrainingArguments:
     validation_fraction: float = option(
         0.2,
         "Share of the training set held out to choose the best epoch; 0: none. The "
-        "test set chooses nothing.",
+        "test set is never used for this.",
     )
     patience: int | None = option(
         None, "Stop after so many epochs without a better one; default: never."
     )
-    scale: str = option("channel", "Standard scores by channel, by series, or none.")
+    scale: str = option(
+        "channel", "Scale to mean 0 and deviation 1 by channel, by series, or none."
+    )
     missing: str = option("interpolate", "Missing values: interpolate or refuse.")
-    pretrained: PathText | None = option(None, "Begin with this pre-training's folder.")
+    pretrained: PathText | None = option(
+        None, "Start from the model in this pre-training folder."
+    )
     seeds: int | str | list[int | str] | None = option(
         None, "One run each: --seeds 1 2 3; default: 1."
     )
@@ -180,10 +186,10 @@ class SeriesTrainingArguments:
             self.verbose = sys.stderr.isatty()
 
     def estimator_options(self) -> dict[str, Any]:
-        """The options of the estimators that these make.
+        """These options as options of the estimators.
 
         Raises:
-            ConfigError, BackendUnavailable: there is no such device.
+            ConfigError, BackendUnavailable: the device does not exist.
         """
         command = ("output_dir", "overwrite_output_dir", "seeds", "num_threads", "json")
         options = {k: v for k, v in vars(self).items() if k not in command}
@@ -192,7 +198,7 @@ class SeriesTrainingArguments:
 
 @dataclass
 class MaskArguments:
-    """What pre-training hides."""
+    """The values that pre-training hides."""
 
     mask_ratio: float = option(0.15, "Share of the values to hide.")
     mean_span: float = option(3.0, "Mean length of a hidden span, in time steps.")
@@ -203,7 +209,7 @@ class MaskArguments:
 
 @dataclass
 class EvaluateArguments:
-    """Which fitted model to evaluate."""
+    """The fitted model to evaluate."""
 
     model_dir: PathText | None = option(None, "Folder of a fitted estimator.")
     predictions: PathText | None = option(

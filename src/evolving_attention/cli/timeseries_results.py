@@ -1,4 +1,4 @@
-"""What a run on time series comes to: its scores, its record, and tables of runs."""
+"""Results of a run on time series: scores, record, and tables of runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scores(estimator: Any, part: Any) -> dict[str, float]:
 
 
 def check_scorable(train: Any, test: Any, max_length: int, missing: str) -> None:
-    """Refuse before training what :func:`scores` would refuse after it.
+    """Check the test part before training as :func:`scores` does after it.
 
     Args:
         train: the training part.
@@ -65,7 +65,7 @@ def check_scorable(train: Any, test: Any, max_length: int, missing: str) -> None
         if one.shape[1] > max_length:
             raise InputError(
                 f"{test.source}[{i}]: {one.shape[1]} time steps, expected at most "
-                f"{max_length}, what the model is made for; cut the series, or train "
+                f"{max_length}, the model's max_length; cut the series, or train "
                 f"with --max_length {max(x.shape[1] for x in series)}"
             )
     SeriesScaler("none", missing).refuse_missing(series, test.source)
@@ -74,7 +74,7 @@ def check_scorable(train: Any, test: Any, max_length: int, missing: str) -> None
 def run_record(
     result: Any, model: Any, seed: int, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """What run.json holds of one training."""
+    """The contents of run.json for one training."""
     from evolving_attention.training.state import plain
 
     best = result.history[result.best_epoch - 1]
@@ -99,7 +99,7 @@ def run_record(
 
 
 def one_line(record: dict[str, Any]) -> str:
-    """A run in short."""
+    """A one-line summary of a run."""
     parts = [f"epoch {record['best_epoch']} of {record['epochs']} kept"]
     for where in ("validation", "test"):
         for name, value in record.get(where, {}).items():
