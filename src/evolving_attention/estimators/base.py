@@ -1,4 +1,4 @@
-"""What the estimators of time series share: options, reading series, fitting, files."""
+"""Base of the time-series estimators: options, reading series, fitting, files."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _LOGGER = logging.getLogger("evolving_attention")
 
 
 class SeriesEstimator:
-    """Options and steps of both estimators; the classes that derive say what differs.
+    """Options and steps of both estimators; the derived classes define the rest.
 
-    aeon's base classes own ``fit`` and ``predict``; they call the methods with an
-    underscore below.
+    aeon's base classes define ``fit`` and ``predict``; they call the methods below
+    whose names begin with an underscore.
     """
 
     metadata_: dict[str, Any]
@@ -97,7 +97,7 @@ class SeriesEstimator:
     # --- what aeon's fit and predict call -----------------------------------------
 
     def _fit_setup(self, X: Any, y: Any) -> tuple[list[Array], Array]:
-        """Forget an earlier fit and check everything before any work is done."""
+        """Discard an earlier fit and check everything before any work."""
         self.reset()  # type: ignore[attr-defined]
         rules.check(self)
         series = self._preprocess_collection(X)
@@ -106,7 +106,7 @@ class SeriesEstimator:
     def _preprocess_collection(
         self, X: Any, store_metadata: bool = True
     ) -> list[Array]:
-        """Any collection as checked arrays [channels, length] with NaN for gaps."""
+        """The collection as checked arrays [channels, length] with NaN for gaps."""
         earlier = None
         if not store_metadata:  # fitted: X is read as then
             fitted = self.metadata_
@@ -132,18 +132,18 @@ class SeriesEstimator:
         return series
 
     def _check_shape(self, X: list[Array]) -> None:
-        """Refuse series with other channels or longer than the model was made for."""
+        """Refuse series with other channels, or longer than ``max_length``."""
         channels, limit = self.metadata_["n_channels"], self.model_.config.max_length
         if X[0].shape[0] != channels:
             raise ShapeError(
                 f"X: {X[0].shape[0]} channels, expected {channels} as in training; a "
-                "series is [channels, length], or time_axis= says otherwise"
+                "series is [channels, length] unless time_axis= is given"
             )
         for i, one in enumerate(X):
             if one.shape[1] > limit:
                 raise InputError(
                     f"X[{i}]: {one.shape[1]} time steps, expected at most {limit}, "
-                    "what the model was made for; cut the series, or fit again with "
+                    "the model's max_length; cut the series, or fit again with "
                     f"max_length={one.shape[1]}"
                 )
 
@@ -189,7 +189,7 @@ class SeriesEstimator:
 
     @contextlib.contextmanager
     def _channels_first(self) -> Iterator[None]:
-        """For copies that are fitted on series that were read already."""
+        """Set on copies that are fitted on series which are already read."""
         given, self.time_axis = self.time_axis, 2
         try:
             yield
@@ -217,10 +217,10 @@ class SeriesEstimator:
         )
 
     def model_settings(self) -> dict[str, Any]:
-        """The options of ``ea.EADCTransformerConfig`` that this estimator's make.
+        """This estimator's options as options of ``ea.EADCTransformerConfig``.
 
         Raises:
-            ConfigError: ``attention`` is no kind that there is.
+            ConfigError: ``attention`` is not a known kind.
         """
         chosen = self.attention
         if chosen is None or chosen == "evolving":
@@ -267,11 +267,11 @@ class SeriesEstimator:
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator: the model's files and ``estimator.json``.
 
-        Nothing is pickled; ``random_state`` is kept where it is a number, ``device`` is
-        not kept.
+        Nothing is pickled. ``random_state`` is saved if it is a number; ``device`` is
+        not saved.
 
         Raises:
-            NotFittedError: it is not fitted.
+            NotFittedError: the estimator is not fitted.
             CheckpointError: the folder cannot be written.
         """
         self._check_is_fitted()  # type: ignore[attr-defined]
@@ -279,16 +279,16 @@ class SeriesEstimator:
 
     @classmethod
     def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
-        """Read what :meth:`save` wrote, wherever it was fitted.
+        """Load an estimator that :meth:`save` wrote, on any device.
 
         Args:
-            folder: where it is.
-            device: where it computes from now on, as the option of that name.
+            folder: the folder given to :meth:`save`.
+            device: the device to compute on, as the option of that name.
 
         Raises:
-            CheckpointError: it is missing, damaged, or another estimator's.
-            ConfigError: there is no such device name.
-            BackendUnavailable: this build or machine has no such device.
+            CheckpointError: the folder is missing, damaged, or another estimator's.
+            ConfigError: the device name is unknown.
+            BackendUnavailable: this build or machine does not have the device.
         """
         return files.load(cls, Path(folder), device)
 
@@ -333,9 +333,9 @@ class SeriesEstimator:
 
 
 def say(found: Reading, estimator: Any) -> None:
-    """Tell how X was read: as a warning where that is doubtful, else as a log line.
+    """Report how X was read: as a warning if that is doubtful, else as a log line.
 
-    The line is shown where the axis of DataFrames was chosen, and with ``verbose``.
+    The line appears if the axis of DataFrames was chosen, and with ``verbose``.
     """
     if found.doubt:
         warnings.warn(f"X: {found}. {found.doubt}", stacklevel=5)

@@ -1,4 +1,4 @@
-"""Fitted estimators on the disk and in pickles; weights of a pre-training."""
+"""Saves and pickles fitted estimators; loads the weights of a pre-training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Class = TypeVar("_Class")
 
 
 def packed(model: Any) -> dict[str, Any]:
-    """A model as plain values and arrays, for pickles and copies."""
+    """A model as plain values and arrays, for pickling and copying."""
     return {
         "class": type(model).__name__,
         "config": model.config.to_dict(),
@@ -34,7 +34,7 @@ def packed(model: Any) -> dict[str, Any]:
 
 
 def unpacked(values: dict[str, Any]) -> Any:
-    """The model that :func:`packed` took apart, in evaluation mode."""
+    """The model from the result of :func:`packed`, in evaluation mode."""
     import evolving_attention as ea
     from evolving_attention.estimators.fitting import kept_randomness
 
@@ -48,7 +48,7 @@ def unpacked(values: dict[str, Any]) -> Any:
 def save(estimator: Any, folder: Path) -> None:
     """Write the model and ``estimator.json`` (options, classes, scaling, history).
 
-    The device is no property of what was learnt: :func:`load` is told it.
+    The device is not saved: :func:`load` takes it as an argument.
     """
     estimator.model_.save_pretrained(folder)
     options = estimator.get_params(deep=False)
@@ -72,11 +72,11 @@ def save(estimator: Any, folder: Path) -> None:
 
 
 def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
-    """Read what :func:`save` wrote; it computes on ``device``.
+    """Load an estimator that :func:`save` wrote, on ``device``.
 
     Raises:
         CheckpointError: a file is missing, damaged or of another estimator.
-        ConfigError, BackendUnavailable: there is no such device.
+        ConfigError, BackendUnavailable: the device does not exist.
     """
     import evolving_attention as ea
 

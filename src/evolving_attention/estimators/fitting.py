@@ -57,13 +57,13 @@ class FitSettings:
 
 @dataclass
 class FitResult:
-    """What training came to.
+    """The result of training.
 
     Attributes:
         history: one dict per epoch: ``epoch``, ``loss``, ``learning_rate``, and with a
             validation set ``validation_loss`` and, of classifiers,
             ``validation_accuracy``.
-        best_epoch: the epoch whose weights were kept, from 1.
+        best_epoch: the epoch whose weights are kept, counted from 1.
         seconds: time of training.
         interrupted: name of the signal that ended training, or None.
     """
@@ -77,12 +77,12 @@ class FitResult:
 def train(
     model: Any, rows: SeriesRows, validation: SeriesRows | None, settings: FitSettings
 ) -> FitResult:
-    """Train ``model`` in place; with a validation set it ends with the best weights.
+    """Train ``model`` in place; with a validation set, keep the best epoch's weights.
 
-    The best epoch has the highest validation accuracy (of classifiers) and among equal
-    ones the lowest validation loss; it alone decides what is kept. Without a validation
-    set it is the last one. A signal ends training with the best epoch so far; the
-    caller hands the result to :func:`tell` when the model is in its place.
+    The best epoch has the highest validation accuracy (for classifiers) and among equal
+    ones the lowest validation loss. Without a validation set it is the last one. A
+    signal ends training with the best epoch so far; the caller passes the result to
+    :func:`tell` once the estimator holds the model.
 
     Raises:
         NonFiniteError: the loss or a gradient became NaN or infinite.
@@ -122,13 +122,13 @@ def train(
 
 
 def tell(result: FitResult, n_epochs: int) -> None:
-    """Say that training was interrupted, if it was, once the model is in its place.
+    """Report an interrupted training, once the estimator holds the model.
 
-    Ctrl-C (SIGINT) asks for an end of training, which it is: a warning. Other signals
-    ask for an end of the process.
+    Ctrl-C (SIGINT) requests the end of training only, so it gives a warning. Other
+    signals request the end of the process.
 
     Raises:
-        Interrupted: of a signal other than SIGINT.
+        Interrupted: for a signal other than SIGINT.
     """
     if result.interrupted is None:
         return
@@ -143,12 +143,12 @@ def tell(result: FitResult, n_epochs: int) -> None:
 
 
 def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
-    """The model's logits of every series, in their order: float32 [N, …].
+    """The model's logits for every series, in order: float32 [N, …].
 
-    The model moves to the device first, where it is not there.
+    Moves the model to the device first.
 
     Raises:
-        ConfigError, BackendUnavailable: there is no such device.
+        ConfigError, BackendUnavailable: the device does not exist.
     """
     runtime.place_model(model, device)
     arguments = TrainingArguments(
@@ -160,7 +160,7 @@ def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
 
 @contextlib.contextmanager
 def kept_randomness() -> Iterator[None]:
-    """Leave all global random generators as they were before the block."""
+    """Restore all global random generators after the block."""
     before = runtime.get_random_state()
     try:
         yield
@@ -206,7 +206,7 @@ def _arguments(
 
 
 class _Reporter(Reporter):
-    """Shows progress where it is asked for, and leaves no files."""
+    """Shows progress if requested, and writes no files."""
 
     def displays(self) -> list[Any]:
         if self.args.disable_tqdm:
@@ -218,7 +218,7 @@ class _Reporter(Reporter):
 
 
 class _Saver(Saver):
-    """Saves nothing, not on a signal either."""
+    """Saves nothing, not even on a signal."""
 
     writes = False
 
@@ -237,12 +237,12 @@ class _MemoryTrainer(Trainer):
 
 
 class _KeepBest(TrainerCallback):
-    """Remembers the weights of the best epoch, and stops after ``patience`` worse ones.
+    """Keeps the weights of the best epoch, and stops after ``patience`` worse ones.
 
     Args:
-        model: what is trained.
-        patience: epochs in a row without improvement to bear; None: all.
-        is_last: keep the last epoch, for want of a validation set.
+        model: the trained model.
+        patience: epochs in a row without improvement before stopping; None: never.
+        is_last: keep the last epoch, since there is no validation set.
     """
 
     def __init__(self, model: Any, patience: int | None, is_last: bool) -> None:
@@ -252,7 +252,7 @@ class _KeepBest(TrainerCallback):
         self.weights: dict[str, np.ndarray[Any, Any]] = {}
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Compare with the best epoch so far."""
+        """Compare this epoch with the best so far."""
         metrics = kwargs["metrics"]
         found = (metrics.get("eval_accuracy", 0.0), -metrics["eval_loss"])
         if self.best is None or found > self.best:

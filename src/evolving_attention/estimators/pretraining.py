@@ -19,14 +19,14 @@ _MASKS = 0x4D41534B  # random stream of the masks
 
 
 class MaskedRows(SeriesRows):
-    """Series with hidden cells: new ones at every look, or the same ones always.
+    """Series with hidden cells, drawn anew at every access or once for all.
 
     Args:
         rows: the series.
         ratio: share of the cells to hide, in (0, 1).
         mean_span: mean length of a hidden span, in steps of one channel.
         seed: of the masks.
-        fixed: hide the same cells always, for validation.
+        fixed: always hide the same cells, for validation.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ def pretrain(
 ) -> tuple[Any, fitting.FitResult]:
     """Train an ``EADCTransformerForPretraining`` on series without targets.
 
-    The loss is the mean squared error of the hidden cells alone, in units of the scaled
-    channels: 1 is what predicting the mean would give. Save the model with
-    ``save_pretrained(folder)``; ``TimeSeriesClassifier(pretrained=folder)`` begins with
+    The loss is the mean squared error over the hidden cells, in units of the scaled
+    channels: predicting the mean gives 1. Save the model with
+    ``save_pretrained(folder)``; ``TimeSeriesClassifier(pretrained=folder)`` starts from
     it.
 
     Args:
-        estimator: a ``TimeSeriesClassifier`` or ``TimeSeriesRegressor``, fitted or not:
-            its options say how the model is made and trained.
-        X: series, in any form the estimators take.
+        estimator: a ``TimeSeriesClassifier`` or ``TimeSeriesRegressor``, fitted or not;
+            its options define the model and the training.
+        X: series, in any form that the estimators take.
         ratio: share of the cells to hide, in (0, 1).
         mean_span: mean length of a hidden span, in steps of one channel, >= 1.
 
     Returns:
-        The model with the weights of the best epoch, and what training came to. Ctrl-C
+        The model with the weights of the best epoch, and the result of training. Ctrl-C
         ends training with the best epoch so far, as in ``fit``.
 
     Raises:
@@ -104,7 +104,7 @@ def pretrain(
 def learn(
     estimator: Any, X: Any, *, ratio: float, mean_span: float
 ) -> tuple[Any, fitting.FitResult]:
-    """What :func:`pretrain` does, without a word where it was interrupted."""
+    """:func:`pretrain` without the report of an interruption."""
     import evolving_attention as ea
 
     rules.check(estimator)

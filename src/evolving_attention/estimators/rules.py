@@ -11,8 +11,7 @@ from evolving_attention.training.schedules import NAMES
 
 __all__ = ["check"]
 
-# option: (least value, greatest value); what the model is made of is checked by its
-# config
+# option: (least value, greatest value); the model's config checks the model's options
 _RANGES: dict[str, tuple[float, float]] = {
     "n_epochs": (1, 1_000_000),
     "batch_size": (1, 1_000_000),
@@ -28,8 +27,8 @@ def check(estimator: Any) -> None:
     """Refuse options of an estimator that have a wrong type or are out of range.
 
     Raises:
-        ConfigError: names the option, its value and what was expected.
-        BackendUnavailable: this build or machine has no such ``device``.
+        ConfigError: names the option, its value and the expected one.
+        BackendUnavailable: this build or machine does not have the ``device``.
     """
     check_attributes(estimator)
     name = type(estimator).__name__

@@ -22,11 +22,11 @@ _WHY = "for the estimators of time series"
 
 
 def one_dimensional(y: Any, count: int, name: str = "y") -> Array:
-    """One target per series: [N]; a column [N, 1] is taken with a warning.
+    """One target per series, [N]; a column [N, 1] is accepted with a warning.
 
     Raises:
-        InputError: there is none.
-        ShapeError: another shape, or another number of targets than series.
+        InputError: there are no targets.
+        ShapeError: the shape is wrong, or the number of targets is not that of series.
     """
     if y is None:
         raise InputError(
@@ -49,10 +49,10 @@ def one_dimensional(y: Any, count: int, name: str = "y") -> Array:
 
 
 def class_targets(y: Any, count: int) -> Array:
-    """Class labels [N] of at least two classes, of one kind.
+    """Validate class labels [N]: at least two classes, all of one kind.
 
     Raises:
-        InputError, ShapeError, DTypeError: they are no such labels.
+        InputError, ShapeError, DTypeError: the labels are invalid.
     """
     labels = one_dimensional(y, count)
     _refuse_nonfinite(labels)
@@ -75,10 +75,10 @@ def class_targets(y: Any, count: int) -> Array:
 
 
 def value_targets(y: Any, count: int) -> Array:
-    """Values [N] to regress, float64.
+    """Validate target values [N] of a regression; returns float64.
 
     Raises:
-        InputError, ShapeError, DTypeError: they are no finite numbers, or too few.
+        InputError, ShapeError, DTypeError: values are not finite numbers, or too few.
     """
     values = one_dimensional(y, count)
     try:
@@ -132,16 +132,16 @@ def class_numbers(labels: Array, classes: Array, name: str = "y") -> Array:
 def split(
     count: int, fraction: float, seed: int, numbers: Array | None = None
 ) -> tuple[Array, Array]:
-    """Indices of a training and a validation part, each in rising order.
+    """Indices of a training and a validation part, each in ascending order.
 
     Args:
         count: number of series.
         fraction: share of the validation part, in [0, 1).
         seed: chooses the split.
-        numbers: class of each series, to keep their shares; None: at random.
+        numbers: class of each series, to stratify by; None: at random.
 
-    Every class keeps at least one series in the training part, so that the validation
-    part of a tiny set may be empty.
+    Every class keeps at least one series in the training part, so the validation part
+    of a tiny set may be empty.
     """
     generator = np.random.Generator(
         np.random.Philox(key=np.array([seed, _SPLIT], dtype=np.uint64))

@@ -1,7 +1,7 @@
 """Classifier and regressor of time series over the EA-DC-Transformer.
 
-They are scikit-learn estimators and aeon estimators at once: aeon's base classes derive
-from scikit-learn's.
+They are scikit-learn estimators and aeon estimators: aeon's base classes derive from
+scikit-learn's.
 """
 
 from __future__ import annotations
@@ -30,55 +30,55 @@ _OPTIONS = """
     Series are given as [n, channels, length], as [n, length] with one channel, as a
     list of arrays [channels, length] that may differ in length, as a list of DataFrames
     [length, channels], or as a table with the index (series, time). ``predict`` reads X
-    as ``fit`` did. NaN is a missing value
-    (``missing`` says what becomes of it; time steps at the end of a series at which all
-    channels are NaN are cut off as padding), infinity an error. A series may be shorter
-    than those of training, but not longer than ``max_length``.
+    as ``fit`` did. NaN is a missing value, treated as ``missing`` says; time steps at
+    the end of a series where all channels are NaN are padding and removed. Infinity is
+    an error. A series may be shorter than those of training, but not longer than
+    ``max_length``.
 
     Args:
-        attention: how maps evolve: an object of ``ea.attention``, its dict or name;
+        attention: an attention kind of ``ea.attention``, its dict or name;
             None: ``Evolving(alpha=0.5, beta=0.3)``, the paper's best on time series.
             ``Vanilla()`` is the DC-Transformer.
         hidden_size: d, features of every time step.
         num_blocks: blocks of two layers each; the dilation doubles from block to block.
         num_attention_heads: K; ``attention_ratio * hidden_size`` is a multiple of it.
-        attention_ratio: p in [0, 1], the share of features that attention makes, the
-            rest is the dilated convolution's; 0: convolution only, 1: attention only.
+        attention_ratio: p in [0, 1], the share of features from attention; the rest
+            comes from the dilated convolution. 0: convolution only, 1: attention only.
         dropout: in [0, 1).
         model_options: dict of further options of ``ea.EADCTransformerConfig``.
-        max_length: longest series the model will take; None: the longest in training.
-        time_axis: which axis of X is time, where axis 0 counts the series: 1 for
+        max_length: longest series the model accepts; None: the longest in training.
+        time_axis: the axis of X that is time, where axis 0 counts the series: 1 for
             [n, length, channels] and DataFrames with time in their rows, 2 for
-            [n, channels, length]; None: 2 of arrays, of DataFrames as their labels say
-            (docs/timeseries_results.md), with a line that says how they were read.
-        scale: ``"channel"``: to mean 0 and deviation 1 of the training set;
-            ``"series"``: of each series itself; ``"none"``.
-        missing: ``"interpolate"``: straight lines between known values, held at the
-            ends, the training mean where a series lacks a channel; ``"refuse"``.
+            [n, channels, length]; None: 2 for arrays; for DataFrames from their labels
+            (docs/timeseries_results.md), with a log line that names the choice.
+        scale: ``"channel"``: to mean 0 and deviation 1 over the training set;
+            ``"series"``: over each series; ``"none"``.
+        missing: ``"interpolate"``: linear between known values, constant at the ends,
+            the training mean where a series lacks a channel; ``"refuse"``: an error.
         n_epochs: passes over the training part.
         batch_size: series in a step.
         learning_rate: of RAdam.
         lr_schedule: ``"constant"``, or another schedule of ``ea.TrainingArguments``.
         weight_decay: decoupled, >= 0.
         validation_fraction: share of the series held out to choose the best epoch,
-            whose weights are kept; 0: all series train, the last weights are kept.
+            whose weights are kept; 0: train on all series and keep the last weights.
         patience: stop after so many epochs without a better one; None: never.
-        pretrained: folder of ``evolving-attention timeseries pretrain`` to begin with.
+        pretrained: folder of ``evolving-attention timeseries pretrain`` to start from.
         random_state: int, RandomState or None: split, weights, dropout and order. The
             same number gives the same bits for any number of threads.
-        device: where fit and predict compute: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or
-            ``"auto"``, the first GPU there is, else the CPU. A fitted estimator moves:
-            ``set_params(device=...)``, ``load(folder, device=...)``.
+        device: device of fit and predict: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or
+            ``"auto"``, the first GPU, else the CPU. ``set_params(device=...)`` moves a
+            fitted estimator, ``load(folder, device=...)`` loads one on any device.
         verbose: 1 shows progress.
 
     Attributes:
         model_: the fitted model.
         history_: one dict per epoch: losses, learning rate, validation scores.
-        best_epoch_: the epoch whose weights were kept.
+        best_epoch_: the epoch whose weights are kept.
         interrupted_: "SIGINT", if Ctrl-C ended training after ``len(history_)`` epochs:
-            the best of them is kept. A second Ctrl-C, or one before the first epoch has
-            ended, goes through. None: training ended by itself.
-        scaler_: what was learnt for scaling.
+            the best of them is kept. A second Ctrl-C, or one before the end of the
+            first epoch, raises KeyboardInterrupt. None: training was not interrupted.
+        scaler_: the fitted scaling.
 """
 
 
@@ -108,7 +108,7 @@ class TimeSeriesClassifier(SeriesEstimator, _Classifier):  # type: ignore[misc]
     def _check_y(
         self, y: Any, n_cases: int, update_classes: bool = True, **kwargs: Any
     ) -> Array:
-        """Labels; of training at least two classes, of scoring any."""
+        """Validate labels; training needs at least two classes."""
         if not update_classes:
             return targets.one_dimensional(y, n_cases)
         labels = targets.class_targets(y, n_cases)
@@ -155,7 +155,7 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
     __doc__ = (
         """Predicts a value for each time series by an EA-DC-Transformer.
 
-    Targets are brought to mean 0 and deviation 1 for training; the loss is their mean
+    Training scales the targets to mean 0 and deviation 1; the loss is their mean
     squared error."""
         + _OPTIONS
         + """
