@@ -118,13 +118,16 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"fp16": True}, ["fp16=True", "use bf16=True"]),
     (
         {"gradient_checkpointing_kwargs": {"use_reentrant": False}},
-        ["gradient_checkpointing_kwargs={'use_reentrant'", "one way to recompute"],
+        [
+            "gradient_checkpointing_kwargs={'use_reentrant'",
+            "recomputation has no options",
+        ],
     ),
     (
         {"gradient_checkpointing": True, "activation_checkpointing": False},
         ["gradient_checkpointing=True", "activation_checkpointing=False", "two names"],
     ),
-    ({"torch_compile": True}, ["torch_compile=True", "not PyTorch"]),
+    ({"torch_compile": True}, ["torch_compile=True", "does not use PyTorch"]),
     ({"logging_nan_inf_filter": True}, ["logging_nan_inf_filter", "on_nonfinite"]),
     ({"dataloader_num_workers": 4}, ["dataloader_num_workers=4", "no loader workers"]),
     ({"push_to_hub": True}, ["push_to_hub=True", "huggingface_hub"]),

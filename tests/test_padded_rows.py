@@ -139,8 +139,8 @@ def test_unused_keys_are_named_once(
     trainer.predict([dict(row) for row in rows])
     trainer.predict(make_rows(8))
     assert [record.getMessage() for record in caplog.records] == [
-        f"keys of the rows that are not used: {names}; a data_collator of your own can "
-        "make use of them"
+        f"keys of the rows that are not used: {names}; your own data_collator can "
+        "use them"
         for names in ("special_tokens_mask, idx", "special_tokens_mask")
     ]
 

@@ -239,7 +239,7 @@ def test_what_cannot_be_chosen_for_is_refused(tmp_path: Path) -> None:
         Trainer(FakeModel(), args)
     model = tiny_bert()
     own = ea.optim.AdamW(model.parameters())
-    with pytest.raises(ConfigError, match="an optimizer of your own, expected none"):
+    with pytest.raises(ConfigError, match="your own optimizer, expected none"):
         Trainer(model, args, optimizers=(own, None))
 
 

@@ -317,7 +317,7 @@ def test_older_weights_alone_are_not_called_resumable(
         save_only_model=True,
         on_save_error="continue",
     )
-    with pytest.raises(Interrupted, match=r"checkpoint-4 holds older weights alone"):
+    with pytest.raises(Interrupted, match=r"checkpoint-4 holds older weights only"):
         trainer.train()
 
 
@@ -437,7 +437,7 @@ def test_a_failing_metric_and_a_full_disk_are_both_told(
         trainer.train()
 
 
-@pytest.mark.filterwarnings("ignore:training goes on")
+@pytest.mark.filterwarnings("ignore:training continues")
 def test_the_best_is_the_best_on_the_disk(tmp_path: Path, full_disk: list[int]) -> None:
     full_disk.append(10)
     scores = iter([0.5, 0.9, 0.7])

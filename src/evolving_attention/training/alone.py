@@ -1,7 +1,4 @@
-"""What a Trainer asks of the other processes of its run, answered where there are none.
-
-:mod:`.parallel` has those of several.
-"""
+"""The team of a run of one process: the interface of :mod:`.parallel` without peers."""
 
 from __future__ import annotations
 
@@ -21,25 +18,25 @@ class Alone:
     rank, size, local_rank, is_first = 0, 1, 0, True
 
     def threads(self, wanted: int | None) -> int | None:
-        """Threads of the core; None leaves them as they are."""
+        """Number of the core's threads; None keeps the current number."""
         return wanted
 
     def device(self, args: Any) -> str:
-        """The name of the device that the arguments ask for."""
+        """The name of the device in the arguments."""
         return "cpu" if args.use_cpu else str(args.device)
 
     def watching(self, output_dir: str) -> contextlib.AbstractContextManager[None]:
-        """Around everything in which ranks wait for each other."""
+        """Context of every operation in which ranks wait for each other."""
         return contextlib.nullcontext()
 
     def check_same(self, what: str, value: Any, remedy: str) -> None:
-        """Refuse to go on when another rank's value differs from rank 0's."""
+        """Raise if another rank's value differs from rank 0's."""
 
     def compare_start(self, path: Path | None, fingerprint: dict[str, Any]) -> None:
-        """Refuse ranks that would train something else than rank 0."""
+        """Raise if a rank would train something else than rank 0."""
 
     def first(self, value: Any) -> Any:
-        """Rank 0's value; of those that JSON can hold."""
+        """Rank 0's value, which JSON must be able to hold."""
         return value
 
     def gather(self, values: list[Any]) -> list[Any]:
@@ -51,38 +48,39 @@ class Alone:
         return array
 
     def stopped(self, guard: Any) -> bool:
-        """Whether a signal has come that all ranks know of."""
+        """Whether all ranks know of a received signal."""
         return guard is not None and guard.received is not None
 
     def agree(self, control: Any, guard: Any) -> None:
-        """Let all ranks know of signals, and decide as rank 0 does."""
+        """Share signals among all ranks, and take over rank 0's decisions."""
 
     def begin(self, model: Any, draw: Callable[[], Any], bucket_mb: float) -> None:
         """Prepare for training: see :meth:`Team.begin`."""
 
     def check(self) -> None:
-        """Refuse results of a device that has waited for a rank which is gone."""
+        """Raise if the device has waited for a lost rank: its results are invalid."""
 
     def turns(self, batches: int, log: Any = None) -> Iterator[int]:
-        """The indices of a step's batches that are this rank's.
+        """The indices of this rank's batches of a step.
 
-        ``log`` gets what :meth:`record` is told, of all ranks in the order of batches.
+        ``log`` receives the losses given to :meth:`record` on all ranks, in the order
+        of the batches.
         """
         yield from range(batches)
 
     def record(self, log: Any, loss: Any, share: float) -> None:
-        """Note a batch's loss, of which the step's loss has such a share."""
+        """Record a batch's loss and its share of the step's loss."""
         log.add_loss(loss, share)
 
     def backward(self, loss: Any) -> None:
-        """Add the gradient of the batch of this turn."""
+        """Add the gradient of this turn's batch."""
         loss.backward()
 
     def combine(self, sums: Any, go_on: bool) -> None:
-        """Add what other ranks' batches gave."""
+        """Add the results of other ranks' batches."""
 
     def report(
         self, bad: int | None, make: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        """The report of a step that is not finite, by the rank of the bad batch."""
+        """The report of a step that is not finite, from the rank of the bad batch."""
         return make()

@@ -1,7 +1,7 @@
-"""What values the training arguments may have, and what to say when they do not.
+"""Checks of the training arguments, and their error messages.
 
-Hugging Face options that have no meaning on this core stand in
-:mod:`.refused_arguments`; they are refused with a reason, never silently ignored.
+:mod:`.refused_arguments` lists Hugging Face options without meaning on this core; they
+are refused with a reason, never silently ignored.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,4})?")
 
 
 def refuse(field: str, value: Any, expected: str, fix: str) -> ConfigError:
-    """The error for a bad value: names field, value, what was expected and a fix."""
+    """The error for a bad value: names field, value, expected value and remedy."""
     return ConfigError(
         f"TrainingArguments: {field}={value!r}, expected {expected}; {fix}"
     )
 
 
 def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Drop harmless refused options from ``given``; raise for all other strangers.
+    """Drop harmless refused options from ``given``; raise for other unknown ones.
 
     Raises:
         ConfigError: an option is unknown, or has no meaning on this core.
@@ -128,7 +128,7 @@ def _check_whole_above_one(a: Any, field: str) -> None:
 
 
 def check_choices(a: Any) -> None:
-    """Words that depend on the build, on other words, or on a pattern."""
+    """Text values that depend on the build, on other values, or on a pattern."""
     if not DEVICES.fullmatch(a.device):
         raise refuse(
             "device",
@@ -221,7 +221,7 @@ def check_combinations(a: Any) -> None:
 
 
 def settle_checkpointing(a: Any) -> None:
-    """The two spellings of gradient checkpointing become one truth value.
+    """Merge the two names of gradient checkpointing into one truth value.
 
     Raises:
         ConfigError: they contradict each other.
@@ -244,7 +244,7 @@ def _is_multiple(many: float, one: float) -> bool:
 
 
 def parse_json_object(field: str, value: Any) -> Any:
-    """A dict given as JSON text (the command line's form) becomes a dict, None {}."""
+    """A dict from JSON text (the command line's form); None gives {}."""
     if not isinstance(value, str):
         return value or {}
     try:

@@ -25,7 +25,7 @@ def _option(default: Any, text: str) -> Any:
 
 
 def _named_errors(cls: _Class) -> _Class:
-    """Let the constructor answer unknown and refused options with a ConfigError."""
+    """Make the constructor raise ConfigError for unknown and refused options."""
     known = {f.name for f in dataclasses.fields(cls)}
     original: Any = cls.__init__  # type: ignore[misc]  # of this very class
 
@@ -43,9 +43,9 @@ class TrainingArguments:
     """Options of a training run.
 
     Names, defaults and meaning are those of transformers' class of the same name, with
-    four departures: batches are grouped by length unless told otherwise; a non-finite
-    loss stops the run instead of being hidden; options without meaning on this core are
-    refused; ``warmup_ratio`` and ``overwrite_output_dir`` of older versions are kept.
+    four exceptions: batches are grouped by length by default; a non-finite loss stops
+    the run instead of being hidden; options without meaning on this core are refused;
+    ``warmup_ratio`` and ``overwrite_output_dir`` of older versions are kept.
 
     Example:
         >>> args = TrainingArguments("out", learning_rate=2e-5, eval_strategy="epoch")
@@ -54,7 +54,7 @@ class TrainingArguments:
 
     Raises:
         ConfigError: a value is out of range, unknown, or contradicts another one; the
-            message names field, value, what was expected and what to do.
+            message names field, value, expected value and remedy.
     """
 
     output_dir: PathText = _option(
@@ -62,7 +62,7 @@ class TrainingArguments:
     )
     overwrite_output_dir: bool = _option(
         False,
-        "Start afresh in a folder with an older run; its checkpoints are removed.",
+        "Start a new run in a folder with an older one; removes its checkpoints.",
     )
     do_train: bool = _option(False, "Train (read by the command line).")
     do_eval: bool = _option(False, "Evaluate on the validation set (command line).")
@@ -95,8 +95,8 @@ class TrainingArguments:
     dataloader_drop_last: bool = _option(False, "Drop the last, smaller batch.")
     dataloader_prefetch_factor: int | None = _option(
         None,
-        "Batches made ahead in a background thread; 0: none; default: 2, and none with "
-        "a data collator or a data set of your own (the thread would draw their random "
+        "Batches prepared ahead in a background thread; 0: none; default: 2, and none "
+        "with your own data collator or data set (the thread would draw their random "
         "numbers too early for an exact resume).",
     )
 
@@ -134,7 +134,7 @@ class TrainingArguments:
     max_grad_norm: float = _option(1.0, "Clip the gradients' norm to this; 0: never.")
     label_smoothing_factor: float = _option(0.0, "Label smoothing, in [0, 1].")
 
-    eval_strategy: _Strategy = _option("no", "When to evaluate: no, steps or epoch.")
+    eval_strategy: _Strategy = _option("no", "Evaluate: no, steps or epoch.")
     eval_steps: float | None = _option(
         None, "Steps between evaluations (below 1: share of the run); logging_steps."
     )
@@ -142,7 +142,7 @@ class TrainingArguments:
     eval_on_start: bool = _option(False, "Evaluate once before training.")
     prediction_loss_only: bool = _option(False, "Evaluate the loss, keep no outputs.")
 
-    logging_strategy: _Strategy = _option("steps", "When to log: no, steps or epoch.")
+    logging_strategy: _Strategy = _option("steps", "Log: no, steps or epoch.")
     logging_steps: float = _option(
         500, "Steps between logs (below 1: share of the run)."
     )
@@ -162,12 +162,12 @@ class TrainingArguments:
     skip_memory_metrics: bool = _option(True, "Do not report memory in the metrics.")
 
     save_strategy: Literal["no", "steps", "epoch", "best"] = _option(
-        "steps", "When to save: no, steps, epoch or best."
+        "steps", "Save: no, steps, epoch or best."
     )
     save_steps: float = _option(500, "Steps between saves (below 1: share of the run).")
     save_total_limit: int | None = _option(None, "Checkpoints to keep; default: all.")
     save_only_model: bool = _option(
-        False, "Save no optimizer state: smaller, but no resuming."
+        False, "Save without optimizer state: smaller, but a run cannot resume from it."
     )
     on_save_error: Literal["stop", "continue"] = _option(
         "stop", "A failed save (disk full): stop, or continue with a warning."
@@ -176,44 +176,44 @@ class TrainingArguments:
         False, "Load the best checkpoint when training ends."
     )
     metric_for_best_model: str | None = _option(
-        None, "Metric that says which checkpoint is best; loss."
+        None, "Metric that selects the best checkpoint; loss."
     )
     greater_is_better: bool | None = _option(
-        None, "Whether more is better; default: unless its name ends in loss."
+        None, "Whether larger is better; default: unless its name ends in loss."
     )
     resume_from_checkpoint: bool | PathText | None = _option(
-        None, "Checkpoint folder to go on from, or true: the newest (command line)."
+        None, "Checkpoint folder to resume from, or true: the newest (command line)."
     )
     force_resume: bool = _option(
         False, "Resume although the data, model or batching changed."
     )
 
     seed: int = _option(42, "Seed of weights, dropout and order.")
-    data_seed: int | None = _option(None, "Seed of the order alone; seed.")
-    full_determinism: bool = _option(False, "Runs are deterministic with and without.")
+    data_seed: int | None = _option(None, "Seed of the order only; seed.")
+    full_determinism: bool = _option(False, "Accepted; runs are always deterministic.")
     deterministic: bool = _option(True, "Equal bits for any number of threads.")
     on_nonfinite: Literal["stop", "skip", "warn"] = _option(
         "stop",
         "A NaN or infinite loss or gradient: stop with a report, skip the update, or "
-        "warn and go on.",
+        "warn and continue.",
     )
     bf16: bool = _option(False, "Compute in bfloat16 with float32 master weights.")
     precision: Literal["float32", "bfloat16", "auto"] | None = _option(
         None,
         "float32, bfloat16, or auto: time three steps of each on the first batches, "
-        "train in the faster one and say which; default: the model's own type.",
+        "train in the faster one and report it; default: the model's own type.",
     )
     device: str = _option(
         "auto",
-        "Where to train: cpu, cuda, cuda:1, or auto, the first GPU there is, else the "
-        "CPU; the Trainer moves the model there.",
+        "Device to train on: cpu, cuda, cuda:1, or auto, the first GPU, else the CPU; "
+        "the Trainer moves the model there.",
     )
     use_cpu: bool = _option(False, "Stay on the CPU.")
     num_threads: int | None = _option(
-        None, "Threads of the core; default: as it is, or this process's share."
+        None, "Threads of the core; default: unchanged, or this process's share."
     )
     ddp_bucket_cap_mb: float | None = _option(
-        None, "Several processes: megabytes of gradients that travel together; 25."
+        None, "Several processes: megabytes of gradients that are sent together; 25."
     )
     ddp_timeout: float = _option(
         1800.0, "Several processes: seconds without an answer until one counts as lost."
@@ -249,7 +249,7 @@ class TrainingArguments:
 
     @property
     def dtype(self) -> str | None:
-        """Element type the model must have: float32, bfloat16 or None for any."""
+        """Required element type of the model: float32, bfloat16, or None for any."""
         if self.precision == "auto":
             return None
         return "bfloat16" if self.bf16 else self.precision
@@ -265,7 +265,7 @@ class TrainingArguments:
         return self.per_device_eval_batch_size
 
     def optimizer_settings(self) -> dict[str, Any]:
-        """The numbers of the optimizer, as :func:`evolving_attention.optim.create`."""
+        """The optimizer's settings for :func:`evolving_attention.optim.create`."""
         return {
             "lr": self.learning_rate,
             "weight_decay": self.weight_decay,

@@ -1,4 +1,4 @@
-"""Batches: what the model takes of them, their rows, and cutting them up.
+"""Batches: the model's inputs, the rows, and splitting into smaller batches.
 
 A batch is a :class:`~evolving_attention.data.packed.Batch`, or a dict of arrays from a
 user's collator: packed, with ``sequence_offsets``, or with one entry per row in each.
@@ -44,7 +44,7 @@ def groups_of(
 
 
 def close(iterator: Any) -> None:
-    """End a generator now: a traceback would keep its background thread alive."""
+    """Close a generator now: a traceback would keep its background thread alive."""
     if hasattr(iterator, "close"):
         iterator.close()
 
@@ -67,24 +67,24 @@ def token_count(batch: Batch) -> int:
 
 
 def has_targets(batch: Batch) -> bool:
-    """Whether the model has a loss on it."""
+    """Whether the batch has targets, so that the model computes a loss."""
     return any(name in batch for name in getattr(batch, "targets", TARGETS))
 
 
 def row_ids(batch: Batch) -> np.ndarray:
-    """Index in the data set of every row; the place in the batch where unknown."""
+    """Index of every row in the data set; if unknown, its index in the batch."""
     if "row_ids" in batch:
         return np.asarray(batch["row_ids"])
     return np.arange(row_count(batch))
 
 
 def inputs_of(batch: Batch) -> Batch:
-    """The part of a batch that goes into the model."""
+    """The part of a batch that the model takes."""
     return {key: value for key, value in batch.items() if key != "row_ids"}
 
 
 def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
-    """Rows start … stop−1 as a batch of their own."""
+    """Rows start … stop−1 as a batch."""
     spans = dict.fromkeys(batch, slice(start, stop))
     part = copy.copy(batch)
     if "sequence_offsets" in batch:
@@ -98,12 +98,12 @@ def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
 
 
 def single_row(batch: Batch, row: int) -> Batch:
-    """One row as a batch of its own."""
+    """One row as a batch."""
     return slice_rows(batch, row, row + 1)
 
 
 def split_rows(batch: Batch, parts: int) -> list[Batch]:
-    """The batch cut into at most ``parts`` nearly equal batches, none empty."""
+    """The batch split into at most ``parts`` nearly equal batches, none empty."""
     rows = row_count(batch)
     if parts <= 1 or rows <= 1:
         return [batch]

@@ -1,7 +1,7 @@
-"""Hooks into the training loop: the events, who is called, and early stopping.
+"""Hooks into the training loop: events, their callbacks, and early stopping.
 
 Events, arguments and the control switches are those of Hugging Face's callbacks; a
-callback may carry state over a resume by ``state_dict`` and ``load_state_dict``.
+callback may keep state over a resume by ``state_dict`` and ``load_state_dict``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = [
 
 
 def metric_key(name: str) -> str:
-    """The key of a metric among evaluation results: ``f1`` is ``eval_f1``."""
+    """The key of a metric in evaluation results: ``f1`` is ``eval_f1``."""
     return name if name.startswith("eval_") else f"eval_{name}"
 
 
 class TrainerCallback:
-    """Base of all callbacks: override what you need.
+    """Base of all callbacks: override the events you need.
 
     Every event gets ``args``, ``state`` and ``control`` and, by keyword, ``model``,
     ``optimizer``, ``lr_scheduler``, ``processing_class``, ``train_dataset`` and
@@ -56,17 +56,17 @@ class TrainerCallback:
         """An optimizer step starts."""
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """A batch of an accumulated step is done, not the last one."""
+        """A batch of an accumulated step is done, except the last one."""
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> Any:
-        """Gradients are clipped, the optimizer is about to run."""
+        """Gradients are clipped; the optimizer runs next."""
 
     def on_optimizer_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> Any:
-        """The optimizer has run, the gradients are still there."""
+        """The optimizer has run; the gradients still exist."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """An optimizer step is complete."""
@@ -89,11 +89,11 @@ class TrainerCallback:
         """Values are logged; ``logs`` by keyword."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values to keep in checkpoints."""
+        """Plain values to save in checkpoints."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` gave."""
+        """Restore the result of :meth:`state_dict`."""
 
 
 class CallbackHandler:
@@ -101,8 +101,8 @@ class CallbackHandler:
 
     Args:
         callbacks: classes or instances; a class is built without arguments.
-        args: the training arguments, handed to every event.
-        objects: keyword arguments for every event; looked up anew at each call.
+        args: the training arguments, passed to every event.
+        objects: returns the keyword arguments of an event; called for each.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class CallbackHandler:
         self.callbacks.append(built)
 
     def pop(self, callback: Any) -> TrainerCallback | None:
-        """Take out and return a callback, given as instance or class."""
+        """Remove and return a callback, given as instance or class."""
         for held in self.callbacks:
             if held is callback or (
                 isinstance(callback, type) and type(held) is callback
@@ -136,7 +136,7 @@ class CallbackHandler:
     def call(
         self, event: str, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        """Run one event on all callbacks and return the control they leave."""
+        """Run one event on all callbacks and return the resulting control."""
         objects = self.objects()
         for callback in self.callbacks:
             handle = getattr(callback, event, None)
@@ -146,7 +146,7 @@ class CallbackHandler:
         return control
 
     def _named(self) -> list[tuple[str, TrainerCallback]]:
-        """Callbacks under stable names: the class's, numbered where it repeats."""
+        """Callbacks by stable names: the class name, numbered if it repeats."""
         seen: dict[str, int] = {}
         named = []
         for callback in self.callbacks:
@@ -158,7 +158,7 @@ class CallbackHandler:
         return named
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all callbacks that have any."""
+        """The states of all callbacks that have one."""
         states: dict[str, Any] = {
             name: getattr(callback, "state_dict", dict)()
             for name, callback in self._named()
@@ -166,7 +166,7 @@ class CallbackHandler:
         return {name: state for name, state in states.items() if state}
 
     def load_state_dict(self, states: dict[str, Any]) -> None:
-        """Give every callback its state back; states of absent ones are left out."""
+        """Restore the state of every callback; ignore states of absent ones."""
         for name, callback in self._named():
             if name in states:
                 callback.load_state_dict(states[name])
@@ -206,11 +206,11 @@ class DefaultFlowCallback(TrainerCallback):
 
 
 class EarlyStoppingCallback(TrainerCallback):
-    """Stops when the chosen metric has not got better for some evaluations.
+    """Stops when the chosen metric has not improved for some evaluations.
 
     Args:
-        early_stopping_patience: evaluations without improvement to bear, >= 1.
-        early_stopping_threshold: how much better counts as better, >= 0.
+        early_stopping_patience: evaluations without improvement before stopping, >= 1.
+        early_stopping_threshold: smallest change that counts as improvement, >= 0.
 
     Raises:
         ConfigError: patience or threshold out of range; at the start of training:
@@ -261,9 +261,9 @@ class EarlyStoppingCallback(TrainerCallback):
             control.should_training_stop = True
 
     def state_dict(self) -> dict[str, Any]:
-        """How many evaluations brought no improvement."""
+        """The number of evaluations without improvement."""
         return {"waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on counting from a checkpoint."""
+        """Continue counting from a checkpoint."""
         self.waited = int(state["waited"])

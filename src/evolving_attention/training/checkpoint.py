@@ -1,4 +1,4 @@
-"""Checkpoints of a run: what is in them, saving, finding and loading them again.
+"""Checkpoints of a run: their contents, saving, finding and loading.
 
 ``checkpoint-N/`` holds ``config.json`` and the weights (by the model), the
 tokenizer's files, ``optimizer.safetensors`` (moments and master weights),
@@ -40,16 +40,17 @@ __all__ = [
 ]
 
 OPTIMIZER = "optimizer.safetensors"
-# How the core draws: a run goes on only in the way it began (docs/numerics.md).
+# How the core draws random numbers: a run resumes only in its own way
+# (docs/numerics.md).
 RANDOM_STREAMS = "by name"
 STATE, ARGUMENTS = "trainer_state.json", "training_args.json"
-# What a run that ended before its first save leaves: nobody's data.
+# Files of a run that ended before its first save: no user data.
 LOGS = {"log.jsonl", "nonfinite-report.json", "runs"}
 
 
 @dataclass
 class RunParts:
-    """What a checkpoint is made of, besides the counters in the state."""
+    """The parts of a checkpoint besides the counters in the state."""
 
     model: Any
     optimizer: Any
@@ -65,20 +66,20 @@ def folder_of(args: TrainingArguments, step: int) -> pathlib.Path:
 
 
 def get_last_checkpoint(folder: str | pathlib.Path) -> str | None:
-    """The newest checkpoint in ``folder`` that verifies, or None.
+    """The newest valid checkpoint in ``folder``, or None.
 
-    Newer ones that do not verify are passed over with a warning that names them.
+    Newer invalid ones are skipped with a warning that names them.
     """
     found = durable.newest_verified(folder)
     return None if found is None else str(found)
 
 
 def check_output_dir(args: TrainingArguments) -> str | None:
-    """The rule for ``output_dir``: None to start afresh, or a checkpoint to go on from.
+    """The rule for ``output_dir``: a checkpoint to resume from, or None for a new run.
 
     Raises:
         ConfigError: the folder has files but no checkpoint, and overwrite_output_dir is
-            not set: this may be somebody's data.
+            not set: the files may be the user's data.
     """
     folder = pathlib.Path(args.output_dir)
     if args.overwrite_output_dir or not folder.exists():
@@ -99,7 +100,7 @@ def check_output_dir(args: TrainingArguments) -> str | None:
 
 
 def check_writable(args: TrainingArguments) -> None:
-    """Refuse an output_dir that nothing can be written to, before any work is done.
+    """Refuse an output_dir that cannot be written, before any work.
 
     Raises:
         ConfigError: the folder, or the one to make it in, is a file or read-only.
@@ -116,10 +117,10 @@ def check_writable(args: TrainingArguments) -> None:
 
 
 def clear_or_refuse(args: TrainingArguments) -> None:
-    """Before a fresh run: no checkpoints of another run may stand in output_dir.
+    """Before a new run: output_dir must hold no checkpoints of another run.
 
     Raises:
-        ConfigError: there are some, and overwrite_output_dir is not set.
+        ConfigError: it holds some, and overwrite_output_dir is not set.
     """
     present = durable.list_checkpoints(args.output_dir)
     if not present:
@@ -135,15 +136,15 @@ def clear_or_refuse(args: TrainingArguments) -> None:
 
 
 def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | None:
-    """The checkpoint that ``resume_from_checkpoint`` means; None to start afresh.
+    """The checkpoint that ``resume_from_checkpoint`` selects; None for a new run.
 
     Args:
-        args: says where the run's own checkpoints are.
-        wanted: None or False: start afresh; True: the newest, which must exist;
-            "auto": the newest if there is one; anything else: a checkpoint folder.
+        args: ``output_dir`` is the folder of the run's checkpoints.
+        wanted: None or False: a new run; True: the newest, which must exist;
+            "auto": the newest, if any; anything else: a checkpoint folder.
 
     Raises:
-        CheckpointError: there is no such checkpoint, or it is damaged.
+        CheckpointError: the checkpoint does not exist or is damaged.
     """
     if wanted is None or wanted is False:
         return None
@@ -173,7 +174,7 @@ def save(
 
     Args:
         parts, state: of the run.
-        weights_only: leave the optimizer out; such a checkpoint cannot be resumed.
+        weights_only: save no optimizer; a run cannot resume from such a checkpoint.
 
     Raises:
         NonFiniteError: a weight or moment is not finite; nothing is written.
@@ -211,17 +212,17 @@ def save(
 
 
 def save_processing_class(processing_class: Any, folder: pathlib.Path) -> None:
-    """Write the tokenizer beside the model, if there is one that can be written."""
+    """Write the tokenizer next to the model, if it can be written."""
     if hasattr(processing_class, "save_pretrained"):
         processing_class.save_pretrained(folder)
 
 
 def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
-    """Put model, optimizer, schedule and random generators back; return the state.
+    """Restore model, optimizer, schedule and random generators; return the state.
 
     Raises:
-        CheckpointError: the checkpoint cannot continue this run: it was saved without
-            optimizer, of another model, or data or batching changed.
+        CheckpointError: the run cannot resume from it: it was saved without optimizer
+            or from another model, or data or batching changed.
     """
     try:
         text = (path / STATE).read_text(encoding="utf-8")
@@ -266,7 +267,7 @@ def load_model(model: Any, path: pathlib.Path) -> None:
 
 
 def _resume_facts(parts: RunParts) -> dict[str, Any]:
-    """What a resume needs beyond the counters and the tensors."""
+    """The data that a resume needs besides counters and tensors."""
     return {
         "schedule": parts.schedule.state_dict(),
         "optimizer_step": int(parts.optimizer.state_dict()["step"]),

@@ -1,4 +1,4 @@
-"""Optimizer steps on a device that the host does not wait for."""
+"""Optimizer steps on a device without waiting for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["DeferredStepRunner", "step_runner"]
 
 @dataclass
 class _Pending:
-    """A step that was started: what it takes to do it again."""
+    """An enqueued step, with the data to repeat it."""
 
     batches: list[b.Batch | None]
     random_state: tuple[int, int]
@@ -36,12 +36,12 @@ class _Pending:
 
 
 class DeferredStepRunner(StepRunner):
-    """Starts steps, and learns what they came to when somebody asks.
+    """Enqueues steps without waiting; results are read by :meth:`look`.
 
-    Loss, norm and clipping stay on the device, in a log that :meth:`look` reads. From a
-    step that is not finite on the optimizer changes nothing; the look finds out, does
-    that step again as :class:`StepRunner` would, from the same weights with the same
-    dropout, and raises what that raises.
+    Loss, norm and clipping factor stay on the device, in a log that :meth:`look` reads.
+    After a step that is not finite the optimizer changes nothing. :meth:`look` detects
+    this, repeats the step as :class:`StepRunner` does, from the same weights with the
+    same dropout, and raises its error.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -52,7 +52,7 @@ class DeferredStepRunner(StepRunner):
         self._pending: list[_Pending] = []
 
     def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
-        """Start the step ``state.global_step + 1``; its outcome is not known yet."""
+        """Enqueue the step ``state.global_step + 1``; its outcome is not known yet."""
         forget_gradients(self.optimizer, self.parameters)
         before = runtime.core_random_state()
         sums = self._accumulate_within_memory(batches, state)
@@ -76,10 +76,10 @@ class DeferredStepRunner(StepRunner):
         return StepOutcome(math.nan, math.nan, sums.tokens, sums.rows, known=False)
 
     def look(self, state: TrainerState) -> list[StepOutcome]:
-        """Wait for all steps since the last look, and say what they came to.
+        """Wait for all steps since the last look, and return their outcomes.
 
         Raises:
-            NonFiniteError: one was not finite; it and those after it changed nothing.
+            NonFiniteError: a step was not finite; it and later ones changed nothing.
         """
         done, self._pending, self.is_full = self._pending, [], False
         outcomes = []
@@ -109,7 +109,7 @@ class DeferredStepRunner(StepRunner):
         return sums
 
     def _repeat(self, one: _Pending, state: TrainerState) -> None:
-        """Do a step that was not finite again, to find out where and report it."""
+        """Repeat a step that was not finite, to locate the cause and report it."""
         state.global_step, state.epoch = one.step, one.epoch
         state.batch_splits = one.splits
         runtime.set_core_random_state(one.random_state)
@@ -123,19 +123,19 @@ class DeferredStepRunner(StepRunner):
             team=self.team,
         ).run(one.batches, state)
         raise NonFiniteError(
-            f"step {one.step + 1}: the loss or the gradient was not finite, and it was "
-            "when the step was done once more. The first time nothing changed, so the "
-            "weights are good, but the device does not give the same bits twice: "
-            "check its memory, and please report it",
+            f"step {one.step + 1}: the loss or the gradient was not finite, but it was "
+            "finite when the step was repeated. The weights are unchanged and valid, "
+            "but the device does not reproduce its results: check its memory, and "
+            "please report it",
             {"step": one.step + 1},
         )
 
 
 def step_runner(device: str, optimizer: Any, args: Any) -> type[StepRunner]:
-    """The runner for steps there: on a GPU one that does not wait for it.
+    """The runner for steps on a device: on a GPU one that does not wait for it.
 
-    That needs an optimizer of this package, which can leave a step out by itself, and
-    ``on_nonfinite="stop"``: to skip a step and go on takes a look at each.
+    That needs an optimizer of this package, which can skip an update on the device, and
+    ``on_nonfinite="stop"``: other settings need the result of each step.
     """
     waits = (
         device == "cpu"

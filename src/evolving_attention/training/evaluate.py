@@ -27,7 +27,7 @@ __all__ = ["EvaluationResult", "Evaluator", "evaluation_loop", "speed_metrics"]
 
 @dataclass
 class EvaluationResult:
-    """Predictions and labels in the data set's order, whatever the batches' order.
+    """Predictions and labels in the order of the data set.
 
     ``predictions`` is [N, ...] for sequence outputs, [tokens, ...] for token outputs;
     None with loss_only. ``loss`` is the mean over rows; None without labels.
@@ -52,13 +52,13 @@ def evaluation_loop(
     """Run the model over all batches without dropout and without gradients.
 
     Args:
-        model: its training mode is as before afterwards.
+        model: its training mode is restored afterwards.
         batches: packed batches with ``row_ids``, as :mod:`.batches` describes.
         loss_only: keep no predictions.
         options: further arguments of the model's call, when a batch has labels.
         on_batch: called with the number of batches done; may raise to stop.
-        team: the processes that share the batches: None stands for those of others,
-            and every process gets the result of all.
+        team: the processes that share the batches; a batch of another process is None,
+            and every process gets the results of all.
     """
     team = team or Alone()
     was_training = model.training
@@ -96,7 +96,7 @@ def evaluation_loop(
 
 
 class _Rows:
-    """Outputs per row, collected in batch order and given back in data order."""
+    """Outputs per row, collected in batch order and returned in data order."""
 
     def __init__(self) -> None:
         self.ids: list[np.ndarray] = []
@@ -104,7 +104,7 @@ class _Rows:
         self.labels: list[np.ndarray] = []
 
     def add(self, batch: b.Batch, logits: np.ndarray, first_row: int) -> None:
-        """Keep one batch; rows without ids are numbered on from ``first_row``."""
+        """Store one batch; rows without ids are numbered from ``first_row``."""
         count = b.row_count(batch)
         ids = b.row_ids(batch) if "row_ids" in batch else first_row + np.arange(count)
         self.ids.append(np.asarray(ids))
@@ -146,7 +146,7 @@ def _exchanged(team: Alone, rows: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _by_row(batch: b.Batch, values: np.ndarray) -> list[np.ndarray]:
-    """Cut [B, ...] or [total tokens, ...] into one array [n, ...] per row."""
+    """Split [B, ...] or [total tokens, ...] into one array [n, ...] per row."""
     rows = b.row_count(batch)
     if len(values) == rows:
         return [values[i : i + 1] for i in range(rows)]
@@ -168,10 +168,10 @@ def speed_metrics(
 
 
 class Evaluator:
-    """Runs a model over data sets, and judges what comes out.
+    """Runs a model over data sets and computes metrics.
 
     Args:
-        args, team: of the run; every process gets the result of all.
+        args, team: of the run; every process gets the results of all.
     """
 
     def __init__(self, args: TrainingArguments, team: Alone) -> None:
@@ -195,7 +195,7 @@ class Evaluator:
             prefix: of the metrics' names, ``<prefix>_…``.
             loss_only: keep no predictions.
             compute_metrics: from predictions and labels to a dict.
-            on_batch: called with the numbers of batches done and in all; may raise.
+            on_batch: called with the number of batches done and in total; may raise.
         """
         total, began = len(loader), time.monotonic()
         smoothing = self.args.label_smoothing_factor
@@ -223,10 +223,10 @@ class Evaluator:
         return PredictionOutput(predictions, found.label_ids, named)
 
     def is_new_best(self, state: TrainerState, metrics: dict[str, float]) -> bool:
-        """Compare with the best so far and remember a better value.
+        """Compare with the best value so far and store a better one.
 
         Raises:
-            ConfigError: the metric to choose by is not among the results.
+            ConfigError: the metric is not among the results.
         """
         name = self.args.metric_for_best_model
         if name is None:
@@ -250,10 +250,10 @@ class Evaluator:
 
 
 def _computed(compute_metrics: Any, found: EvaluationResult) -> dict[str, Any]:
-    """What ``compute_metrics`` says, checked.
+    """The checked result of ``compute_metrics``.
 
     Raises:
-        ConfigError: it returned something else than a dict by name.
+        ConfigError: the result is not a dict with names as keys.
     """
     values = compute_metrics(EvalPrediction(found.predictions, found.label_ids))
     if not isinstance(values, Mapping) or not all(

@@ -1,7 +1,7 @@
-"""A short name of the training data and of what decides the order of its use.
+"""A hash of the training data and of the settings that decide its order.
 
-Resuming on other data, another batch size or another seed would continue a different
-run under the old name; the fingerprint lets the Trainer notice that.
+By this fingerprint the Trainer refuses to resume with other data, another batch size or
+another seed, which would continue a different run.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _BATCHES = "gradient_accumulation_steps"
 
 
 def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
-    """A name for ids and labels of every row, with their keys, types and lengths."""
+    """A hash of ids and labels of every row, with their keys, types and lengths."""
     if isinstance(dataset, PackedDataset):
         return dataset.fingerprint()
     return digest(len(dataset), map(_counting, dataset))
 
 
 def _counting(row: dict[str, Any]) -> dict[str, Any]:
-    """What the fingerprint counts of a row; a mask of 1 alone is as none."""
+    """The hashed parts of a row; a mask of ones counts as no mask."""
     found = {key: row[key] for key in KEYS if key in row}
     mask = found.get("attention_mask")
     if mask is not None and np.all(np.asarray(mask) == 1):
@@ -61,8 +61,8 @@ def run_fingerprint(
 ) -> dict[str, Any]:
     """Data, model configuration and batching of a run, each under its own key.
 
-    ``gradient_accumulation_steps`` are those of one process: what matters is how many
-    batches a step has, not how many processes share them.
+    ``gradient_accumulation_steps`` counts for one process: the number of batches of a
+    step matters, not the number of processes that share them.
     """
     config: Any = getattr(model, "config", None)
     described = config.to_dict() if hasattr(config, "to_dict") else {}
@@ -76,7 +76,7 @@ def run_fingerprint(
 
 
 def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) -> None:
-    """Refuse to resume a run on something else.
+    """Refuse to resume a run with other data or settings.
 
     Raises:
         CheckpointError: a part differs and ``force`` is False; names the parts.

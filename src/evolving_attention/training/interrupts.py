@@ -1,7 +1,7 @@
 """SIGINT and SIGTERM during training: finish the step, save, then leave.
 
-The first signal only raises a flag that the loop looks at after each step; the second
-one does not wait any longer.
+The first signal only sets a flag that the loop reads after each step; the second one
+acts at once.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class SignalReceived(Exception):
-    """Inside the loop: a signal came, save and leave; never seen outside of it."""
+    """Raised inside the loop after a signal, to save and leave; never leaves it."""
 
 
 class InterruptGuard:
-    """Context manager that remembers the first signal instead of dying by it.
+    """Context manager that records the first signal instead of ending the process.
 
     Outside the main thread Python delivers no signals, and the guard does nothing.
 
     Attributes:
-        received: number of the signal that came, or None.
+        received: number of the received signal, or None.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""From a data set to packed batches: the order of training and that of evaluation."""
+"""Makes packed batches of a data set, in the order of training or evaluation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
 
 
 def _first_row(dataset: Any, role: str) -> Any:
-    """The first row of a data set of dicts; None of a :class:`PackedDataset`.
+    """The first row of a data set of dicts; None for a :class:`PackedDataset`.
 
     Raises:
         ConfigError, InputError: see :meth:`Loaders.rows`.
@@ -72,7 +72,7 @@ def _collate(collator: Collator | None) -> Any:
 
 
 def _is_plain(rows: Rows) -> bool:
-    """Whether taking rows runs no code of the caller's, which may draw or be slow."""
+    """Whether reading rows runs no user code, which may draw numbers or be slow."""
     return isinstance(rows, PackedDataset) or type(rows) in (list, tuple)
 
 
@@ -84,9 +84,9 @@ class Loaders:
 
     Args:
         args: of the run.
-        share: (k, n): of n processes this is number k. Batch i is made where i mod n =
-            k, and None elsewhere; with code of the caller's, which may draw random
-            numbers, it is made everywhere.
+        share: (k, n): this is process k of n. It makes batch i if i mod n = k, else
+            yields None; with user code, which may draw random numbers, every process
+            makes every batch.
     """
 
     def __init__(
@@ -99,17 +99,18 @@ class Loaders:
     def rows(
         self, dataset: Any, role: str, processing_class: Any, collated: bool
     ) -> Any:
-        """The data set as it makes batches; text is tokenized, once.
+        """The rows that batches are made of; text is tokenized once.
 
         Args:
-            dataset: a sequence of dicts, or a :class:`PackedDataset`, which it stays.
-            role: ``train_dataset`` or so, for messages.
+            dataset: a sequence of dicts, or a :class:`PackedDataset`, which is returned
+                as it is.
+            role: the argument's name in messages, such as ``train_dataset``.
             processing_class: the tokenizer, or None.
             collated: whether the caller's own collator makes the batches.
 
         Raises:
-            ConfigError: there is no data set, or it is text and there is no tokenizer.
-            InputError: it is empty, or its rows are not usable.
+            ConfigError: the data set is missing, or it is text without a tokenizer.
+            InputError: the data set is empty, or its rows cannot be used.
         """
         held = self._prepared.get(id(dataset))
         if held is not None and held[0] is dataset:
@@ -125,8 +126,8 @@ class Loaders:
             rows = tokenize_dataset(dataset, processing_class, said=self._said)
         elif first is not None and not collated and (unused := unused_keys(first)):
             say(
-                f"keys of the rows that are not used: {', '.join(unused)}; a "
-                "data_collator of your own can make use of them",
+                f"keys of the rows that are not used: {', '.join(unused)}; your own "
+                "data_collator can use them",
                 self._said,
             )
         self._prepared[id(dataset)] = dataset, rows
@@ -151,10 +152,10 @@ class Loaders:
         return loader
 
     def evaluation(self, rows: Any, collator: Collator | None) -> PackedLoader:
-        """Batches of one pass over an evaluation set, nothing left out.
+        """Batches of one pass over an evaluation set, with every row.
 
-        Rows of like length go together, the longest first; those of a data set of the
-        caller's own class come in its order, without a pass more to count their tokens.
+        Rows of similar length go together, the longest first. A data set of the
+        caller's own class keeps its order, which saves a pass to count tokens.
         """
         size, plain = self.args.per_device_eval_batch_size, _is_plain(rows)
         return self._loader(rows, collator, size, shuffle=False, longest_first=plain)
@@ -162,7 +163,7 @@ class Loaders:
     def _loader(
         self, rows: Any, collator: Collator | None, batch_size: int, **order: Any
     ) -> PackedLoader:
-        """The loader, which makes batches ahead where no code of the caller's runs."""
+        """The loader; it prepares batches ahead unless user code runs."""
         own_code = collator is not None or not _is_plain(rows)
         ahead = self.args.dataloader_prefetch_factor
         if ahead is None:

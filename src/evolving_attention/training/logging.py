@@ -1,4 +1,4 @@
-"""Where logged values go: JSON lines always, text lines, TensorBoard on demand."""
+"""Writers of logged values: always JSON lines; text lines or TensorBoard on demand."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOGGER = logging.getLogger("evolving_attention")
 
 
 def set_log_level(name: str) -> None:
-    """Level of the package's logger; ``passive`` leaves it as it is."""
+    """Set the level of the package's logger; ``passive`` keeps the current level."""
     if name != "passive":
         LOGGER.setLevel(name.upper())
 
 
 def one_line(values: dict[str, Any]) -> str:
-    """Logged values as short text, speeds left out: ``loss 0.6931 · epoch 1.00``."""
+    """Logged values as short text without speeds: ``loss 0.6931 · epoch 1.00``."""
     parts = []
     for name, value in values.items():
         if name.endswith("_per_second"):
@@ -43,7 +43,7 @@ class JsonLinesCallback(TrainerCallback):
 
     Keys: ``time`` (seconds since 1970), ``event`` (train_begin, log, save, train_end),
     ``step``, ``epoch``, and for ``log`` the values. A resumed run appends; its
-    train_begin says from which step.
+    train_begin names the first step.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class JsonLinesCallback(TrainerCallback):
                 ) from error
             if not told:
                 warnings.warn(
-                    f"cannot write {path} ({error.strerror}); training goes on "
+                    f"cannot write {path} ({error.strerror}); training continues "
                     "without some of its lines: free disk space",
                     stacklevel=2,
                 )
@@ -120,7 +120,7 @@ class JsonLinesCallback(TrainerCallback):
 
 
 class ConsoleCallback(TrainerCallback):
-    """Prints logged values as lines on stderr, where no progress bar does."""
+    """Prints logged values as lines on stderr if there is no progress bar."""
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Print one line."""

@@ -1,8 +1,8 @@
-"""Finding out where a NaN or an infinity came from, once one has been noticed.
+"""Finds the origin of a NaN or infinity.
 
-The search repeats the step's forward pass with the same dropout and looks, in the order
-of the computation, at labels, optimizer state, weights, layer outputs, logits, loss and
-gradients. It costs nothing as long as everything is finite.
+The search repeats the step's forward pass with the same dropout and checks, in the
+order of the computation, labels, optimizer state, weights, layer outputs, logits, loss
+and gradients. It runs only after a step that is not finite.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["check_finite", "nonfinite_report", "optimizer_tensors"]
 
 
 def all_finite(value: Any) -> bool:
-    """Whether an array of any type holds no NaN and no infinity."""
+    """Whether an array of any type has neither NaN nor infinity."""
     array = host_array(value)
     if array.dtype.kind in "iubSU":
         return True
@@ -44,13 +44,13 @@ def optimizer_tensors(
 
 
 def parameter_names(optimizer: Any) -> dict[int, str]:
-    """Name of each numbered parameter, where the groups carry names."""
+    """Name of each numbered parameter, if the groups have names."""
     names = [n for group in optimizer.param_groups for n in group.get("names", [])]
     return dict(enumerate(names))
 
 
 def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
-    """Refuse to go on with weights or optimizer state that are not finite.
+    """Refuse weights or optimizer state that are not finite.
 
     Raises:
         NonFiniteError: names the first such tensor.
@@ -65,7 +65,7 @@ def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
             if not all_finite(value):
                 raise NonFiniteError(
                     f"{what}: {kind} {name} holds NaN or infinity, expected finite "
-                    "weights; nothing was saved, go on from the last checkpoint",
+                    "weights; nothing was saved, resume from the last checkpoint",
                     {"tensor": name, "kind": kind},
                 )
     if optimizer is None:
@@ -74,7 +74,7 @@ def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
         if not all_finite(value):
             raise NonFiniteError(
                 f"{what}: optimizer state {name} holds NaN or infinity, expected "
-                "finite moments; nothing was saved, go on from the last checkpoint",
+                "finite moments; nothing was saved, resume from the last checkpoint",
                 {"tensor": name, "kind": "optimizer state"},
             )
 
@@ -87,10 +87,10 @@ def nonfinite_report(
     random_state: tuple[int, int],
     **facts: Any,
 ) -> dict[str, Any]:
-    """Everything worth knowing about a step whose loss or gradient is not finite.
+    """The report of a step whose loss or gradient is not finite.
 
     Args:
-        model, optimizer: as they were when the step began; gradients still there.
+        model, optimizer: in their state before the step, with the gradients.
         batches: the step's batches, or the one with a non-finite loss.
         bad: its index in the step; None when only gradients are not finite.
         random_state: of the core at the start of that batch's forward pass.
@@ -176,7 +176,7 @@ def _first_activation(
 
 
 def _bad_rows(model: Any, suspects: list[dict[str, Any]]) -> list[int]:
-    """Rows whose loss alone is not finite; all rows when no single one is to blame."""
+    """Rows whose own loss is not finite; all rows if there is no such row."""
     every = [int(i) for batch in suspects for i in row_ids(batch)]
     guilty = []
     was_training = model.training

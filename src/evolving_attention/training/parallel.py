@@ -1,9 +1,9 @@
-"""What a Trainer does in a run of several processes.
+"""The team of a run of several processes.
 
-A *team* is the processes of a run. A step of W processes that accumulate ``a`` batches
-each is the step of one process that accumulates W·a: the same batches in the same order
-(batch i is for rank i mod W), the same dropout, gradients and losses summed in the same
-order. Weights, logs and checkpoints have the same bits.
+A step of W processes that accumulate ``a`` batches each equals the step of one process
+that accumulates W·a: the same batches in the same order (rank i mod W takes batch i),
+the same dropout, gradients and losses summed in the same order. Weights, logs and
+checkpoints have the same bits.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from evolving_attention.training.alone import Alone
 
 __all__ = ["Team", "join"]
 
-# Arguments that may differ between ranks: they change nothing in the result.
+# Arguments that may differ between ranks: they do not change the result.
 _OWN_ARGUMENTS = ("num_threads", "log_level", "disable_tqdm", "logging_dir", "run_name")
 _MEGABYTE = 1 << 20
 
 
 def join(args: Any) -> Alone:
-    """The team of this process: a :class:`Team` where a launcher started several.
+    """The team of this process: a :class:`Team` if a launcher started several.
 
     Raises:
         ConfigError: the launcher's variables or the arguments do not allow it.
-        MissingExtraError, BackendUnavailable, PeerLost: there is no way to the others.
+        MissingExtraError, BackendUnavailable, PeerLost: the others cannot be reached.
     """
     from evolving_attention import distributed
 
@@ -59,7 +59,7 @@ class Team(Alone):
         if args.auto_find_batch_size:
             raise ConfigError(
                 f"TrainingArguments: auto_find_batch_size=True with {self.size} "
-                "processes, expected False: all ranks cut batches alike; lower "
+                "processes, expected False: all ranks must split batches alike; lower "
                 "per_device_train_batch_size, or set gradient_checkpointing=True"
             )
         shared = {
@@ -73,7 +73,7 @@ class Team(Alone):
             )
 
     def threads(self, wanted: int | None) -> int | None:
-        """This rank's part of the cores that it may use, unless told otherwise."""
+        """This rank's part of the cores that it may use, unless a number is given."""
         if wanted is not None or os.environ.get("EA_NUM_THREADS"):
             return wanted
         cores = self.world.cores
@@ -82,7 +82,7 @@ class Team(Alone):
         return max(1, len(mine) // sharing)
 
     def device(self, args: Any) -> str:
-        """The CPU, which is also what "auto" means here, or this rank's GPU.
+        """The CPU (also for "auto"), or this rank's GPU.
 
         Raises:
             ConfigError: another name than "cuda", or more ranks than GPUs.
@@ -113,7 +113,7 @@ class Team(Alone):
             raise PeerLost(f"{lost}; {_way_on(output_dir)}") from error
 
     def check_same(self, what: str, value: Any, remedy: str) -> None:
-        """Compare with rank 0, by name where the value is a dict.
+        """Compare with rank 0; a dict is compared by name.
 
         Raises:
             ConfigError: on all ranks, when one differs.
@@ -130,7 +130,7 @@ class Team(Alone):
                     )
 
     def compare_start(self, path: Path | None, fingerprint: dict[str, Any]) -> None:
-        """Refuse ranks that would train something else than rank 0.
+        """Raise if a rank would train something else than rank 0.
 
         Raises:
             ConfigError: on all ranks, when one differs.
@@ -143,7 +143,7 @@ class Team(Alone):
         self.check_same("the run's", fingerprint, "give all the same data and model")
 
     def first(self, value: Any) -> Any:
-        """Rank 0's value; of those that JSON can hold."""
+        """Rank 0's value, which JSON must be able to hold."""
         return self.world.values(value if self.is_first else None)[0]
 
     def gather(self, values: list[Any]) -> list[Any]:
@@ -157,11 +157,11 @@ class Team(Alone):
         return np.concatenate(found) if found else array
 
     def stopped(self, guard: Any) -> bool:
-        """Whether the ranks have agreed to leave; not before they have."""
+        """Whether the ranks have agreed to leave."""
         return guard is not None and self._signalled
 
     def agree(self, control: Any, guard: Any) -> None:
-        """A signal to any rank is one to all; callbacks decide as on rank 0."""
+        """Share signals among all ranks, and take over rank 0's decisions."""
         number = None if guard is None else guard.received
         every = self.world.values([number, vars(control)])
         for name, value in every[0][1].items():
@@ -171,12 +171,12 @@ class Team(Alone):
             guard.received, self._signalled = received[0], True
 
     def begin(self, model: Any, draw: Callable[[], Any], bucket_mb: float) -> None:
-        """Take over rank 0's weights; learn how many random streams a batch draws.
+        """Take rank 0's weights; count the passes of random streams of a batch.
 
         Args:
-            model: the same on all ranks but for the weights.
-            draw: the loss of some batch.
-            bucket_mb: megabytes of gradients that travel together.
+            model: the same on all ranks except for the weights.
+            draw: computes the loss of some batch.
+            bucket_mb: megabytes of gradients that are sent together.
         """
         from evolving_attention.distributed.gradients import GradientSum
         from evolving_attention.distributed.links import links
@@ -217,16 +217,16 @@ class Team(Alone):
         self._signalled = False
 
     def check(self) -> None:
-        """Refuse results of a device that has waited for a rank which is gone.
+        """Refuse results of a device that has waited for a lost rank.
 
         Raises:
-            PeerLost: it has.
+            PeerLost: the device has waited for one.
         """
         if self._links is not None:
             self._links.check()
 
     def turns(self, batches: int, log: Any = None) -> Iterator[int]:
-        """This rank's batches, one a turn; the generator stands where it should."""
+        """This rank's batches, one per turn, with the generator set for each."""
         if changed := sorted(self._frozen ^ _frozen(self._named)):
             raise ConfigError(
                 f"distributed: requires_grad of {changed[0]} has changed since "
@@ -250,11 +250,11 @@ class Team(Alone):
                 self._record_all(log, givers)
 
     def record(self, log: Any, loss: Any, share: float) -> None:
-        """Keep the loss until those of the turn's other ranks are there."""
+        """Store the loss until those of the turn's other ranks have arrived."""
         self._loss = loss.detach()
 
     def _record_all(self, log: Any, givers: int) -> None:
-        """Note the losses of a turn in the order of the ranks: without waiting."""
+        """Record the losses of a turn in the order of the ranks, without waiting."""
         own = self._loss if self.rank < givers else None
         shapes: list[list[int] | None] = [
             [] if rank < givers else None for rank in range(self.size)
@@ -264,23 +264,23 @@ class Team(Alone):
             log.add_loss(loss, 1.0 / self._batches)
 
     def backward(self, loss: Any) -> None:
-        """Add the gradient of this turn's batch; send parts of it meanwhile."""
+        """Add the gradient of this turn's batch, and send parts of it meanwhile."""
         drawn = runtime.core_random_state()[1] - self._begins_at
         if drawn != self._draws:
             raise InputError(
-                f"distributed: a batch drew {drawn} random streams and another "
-                f"{self._draws}, expected the same number for every batch (that is how "
-                "ranks know each other's dropout); make the loss draw alike for all, "
-                "or train in one process"
+                f"distributed: a batch made {drawn} random passes and another "
+                f"{self._draws}, expected the same number for every batch (ranks "
+                "derive each other's dropout from it); make the loss call the model "
+                "equally often, or train in one process"
             )
         loss.backward(None, self._parameters, self._sum.completed)
 
     def combine(self, sums: Any, go_on: bool) -> None:
-        """Add up losses in the order of the batches, and find the first bad one.
+        """Sum losses in the order of the batches, and find the first bad one.
 
         Args:
             sums: of this rank; changed in place.
-            go_on: batches behind a bad one count too.
+            go_on: batches after a bad one count too.
         """
         every = self.world.values([sums.losses, sums.bad_batch, sums.tokens, sums.rows])
         bad = [theirs[1] for theirs in every if theirs[1] is not None]
@@ -298,7 +298,7 @@ class Team(Alone):
         runtime.set_core_random_state((self._seed, self._offset + done * self._draws))
 
     def report(self, bad: int | None, make: Callable[[], Any]) -> dict[str, Any]:
-        """The same report on all ranks; of all rows where no batch is to blame."""
+        """The same report on all ranks; without a bad batch, of all rows."""
         mine = make() if bad is None or bad % self.size == self.rank else None
         found = [theirs for theirs in self.world.values(mine) if theirs is not None]
         report: dict[str, Any] = found[0]
@@ -313,7 +313,7 @@ def _frozen(named: list[tuple[str, Any]]) -> set[str]:
 
 
 def _way_on(output_dir: str) -> str:
-    """What to do after a rank is lost."""
+    """The advice after a rank is lost."""
     present = durable.list_checkpoints(output_dir)
     if not present:
         return f"there is no checkpoint in {output_dir!r} yet: start all ranks afresh"

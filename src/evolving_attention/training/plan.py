@@ -1,4 +1,4 @@
-"""How long a run is: steps per epoch, steps in all, epochs, warm-up."""
+"""The length of a run: steps per epoch, total steps, epochs, warm-up."""
 
 from __future__ import annotations
 

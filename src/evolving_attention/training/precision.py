@@ -1,9 +1,9 @@
 """The element type of a run: checked against the model, or chosen by timing both.
 
-``precision="auto"`` times a few optimizer steps in each type on the run's own first
-batches, with models and optimizers made for that and thrown away. The run itself sees
-nothing of it but the type: weights, generators and the order of the data are as in a
-run with that type named. The choice is kept in the training state, for resumed runs.
+``precision="auto"`` times a few optimizer steps in each type on the run's first
+batches, with temporary models and optimizers. Apart from the type this does not change
+the run: weights, generators and the order of the data are as in a run with that type
+named. The training state keeps the choice for resumed runs.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _clock = time.perf_counter
 
 
 def check(model: Any, args: TrainingArguments, own_optimizer: bool) -> None:
-    """Refuse a model of another element type than the arguments ask for.
+    """Refuse a model whose element type does not fit the arguments.
 
     Raises:
-        ConfigError: it is, or cannot be turned into each type of precision="auto".
+        ConfigError: it has another type, or precision="auto" cannot convert it.
     """
     wanted, has = args.dtype, str(getattr(model, "dtype", None))
     if args.precision != "auto":
@@ -62,9 +62,9 @@ def check(model: Any, args: TrainingArguments, own_optimizer: bool) -> None:
         )
     elif own_optimizer:
         raise ConfigError(
-            "Trainer: precision='auto' with an optimizer of your own, expected "
-            "none: it holds the tensors of one element type; name the precision, "
-            "or leave optimizers out"
+            "Trainer: precision='auto' with your own optimizer, expected none, "
+            "since it holds tensors of one element type; name the precision, or "
+            "leave optimizers out"
         )
 
 
@@ -77,12 +77,12 @@ def settle(
     batches: Callable[[], Iterable[b.Batch | None]],
     compute_loss: Callable[..., Any],
 ) -> dict[str, Any] | None:
-    """Turn the model into the type of this run; None when it was named.
+    """Convert the model to the type of this run; None if the type was named.
 
     Args:
         model, args, team: of the run.
-        checkpoint: to go on from: its type is kept.
-        batches: makes those of the first epoch anew.
+        checkpoint: the checkpoint to resume from, whose type is kept.
+        batches: makes the batches of the first epoch.
         compute_loss: from (model, inputs) to the loss.
     """
     if args.precision != "auto":
@@ -115,12 +115,12 @@ def seconds_of_steps(
     groups: list[list[b.Batch | None]],
     compute_loss: Callable[..., Any],
 ) -> float:
-    """Seconds of ``STEPS`` optimizer steps on ``groups``, after one that is not timed.
+    """Seconds of ``STEPS`` optimizer steps on ``groups``, after an untimed one.
 
     Args:
-        model: will be trained: give one to throw away.
-        args: of the run; a number that is not finite stops the steps here.
-        groups: batches of each step; gone through again when they are too few.
+        model: a temporary model; it is trained.
+        args: of the run; a value that is not finite stops the steps.
+        groups: batches of each step; repeated if they are too few.
         compute_loss: from (model, inputs) to the loss.
     """
     args = copy.copy(args)
@@ -146,15 +146,15 @@ def seconds_of_steps(
 def choose(
     own: str, seconds_of: Callable[[str], float], device: str = "cpu"
 ) -> dict[str, Any]:
-    """Which element type to train in, and why, as the training state keeps it.
+    """The element type to train in, and the reason, as the training state keeps it.
 
     Args:
-        own: the model's type, kept when neither type could be timed.
+        own: the model's type, kept if neither type could be timed.
         seconds_of: times one type; may raise NonFiniteError or OutOfMemory.
-        device: where the run is.
+        device: the device of the run.
 
     Returns:
-        ``chosen``, ``reason``, and where they were timed ``float32_seconds`` and
+        ``chosen``, ``reason``, and, if they were timed, ``float32_seconds`` and
         ``bfloat16_seconds``.
     """
     if not runtime.has_fast_bfloat16(device):
@@ -192,10 +192,10 @@ def choose(
 
 
 def _saved_choice(path: pathlib.Path) -> dict[str, Any]:
-    """The choice of the run that a checkpoint belongs to; its type if it made none.
+    """The choice in a checkpoint; the type of its run if it made no choice.
 
     Raises:
-        CheckpointError: the checkpoint cannot be read, or is of another type.
+        CheckpointError: the checkpoint cannot be read, or has another type.
     """
     try:
         state = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
@@ -213,6 +213,6 @@ def _saved_choice(path: pathlib.Path) -> dict[str, Any]:
     if chosen not in CHOICES:
         raise CheckpointError(
             f"{path}: the run was in {chosen!r}, expected {' or '.join(CHOICES)} with "
-            "precision='auto'; leave precision out to go on in that type"
+            "precision='auto'; leave precision out to continue in that type"
         )
     return dict(choice)

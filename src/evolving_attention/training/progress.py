@@ -1,7 +1,7 @@
 """Progress with time left: a bar in terminals, plain HTML in notebooks, else nothing.
 
-The notebook form is one HTML string shown through IPython.display, without widgets, so
-that a saved notebook still shows it.
+In notebooks it is one HTML string shown through IPython.display, without widgets, so
+a saved notebook still shows it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ESTIMATE_FROM_STEP = 5  # the first steps are slower than the rest
 
 
 def progress_callback(disabled: bool | None) -> TrainerCallback | None:
-    """The display that fits where we run; None when disabled or not interactive."""
+    """The display for this environment; None when disabled or not interactive."""
     if disabled:
         return None
     if _in_notebook():
@@ -122,7 +122,7 @@ class TerminalProgress(TrainerCallback):
         self.bar.update(self.evaluation, completed=kwargs["done"])
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the second bar away."""
+        """Remove the second bar."""
         if self.bar is not None and self.evaluation is not None:
             self.bar.remove_task(self.evaluation)
         self.evaluation = None
@@ -137,7 +137,7 @@ class TerminalProgress(TrainerCallback):
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave the bar as it stands."""
+        """Stop updating the bar."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -167,12 +167,12 @@ class NotebookProgress(TrainerCallback):
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Say how far an evaluation has come."""
+        """Show the progress of an evaluation."""
         self.note = f"evaluation {kwargs['done']}/{kwargs['total']}"
         self._show(state)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The evaluation is over."""
+        """Remove the progress of the evaluation."""
         self.note = ""
 
     on_predict = on_evaluate
@@ -186,7 +186,7 @@ class NotebookProgress(TrainerCallback):
         self._show(state, force=True)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave the last state on the page."""
+        """Show the last state."""
         self._show(state, force=True)
 
     def html(self, state: Any) -> str:
@@ -210,7 +210,7 @@ class NotebookProgress(TrainerCallback):
         )
 
     def _show(self, state: Any, force: bool = False) -> None:
-        """Draw, unless that was done a moment ago."""
+        """Draw, unless the last drawing was a moment ago."""
         now = time.monotonic()
         if self.shown_at and not force and now - self.shown_at < REFRESH_SECONDS:
             return

@@ -11,16 +11,16 @@ _REASONS = {
     "float16 has no kernels here; use bf16=True": "fp16 fp16_full_eval",
     "evaluation uses the model's own type; use bf16=True for both": "bf16_full_eval",
     "products are never rounded to TF32 here": "tf32",
-    "the core is not PyTorch, and its kernels are its own": "torch_compile "
+    "the core has its own kernels and does not use PyTorch": "torch_compile "
     "torch_compile_backend torch_compile_mode torch_empty_cache_steps jit_mode_eval "
     "use_liger_kernel liger_kernel_config",
-    "there is one way to recompute here; gradient_checkpointing=True is all": (
+    "recomputation has no options here; use gradient_checkpointing=True": (
         "gradient_checkpointing_kwargs activation_checkpointing_kwargs"
     ),
     "noise on embeddings is not implemented": "neftune_noise_alpha",
-    "every parameter is trained by the one optimizer": "optim_target_modules",
-    "there is one way to train in several processes, which the launcher's variables "
-    "choose (docs/distributed.md); leave it out": "average_tokens_across_devices "
+    "one optimizer trains every parameter": "optim_target_modules",
+    "the launcher's variables alone configure several processes "
+    "(docs/distributed.md); leave it out": "average_tokens_across_devices "
     "local_rank deepspeed fsdp fsdp_config accelerator_config parallelism_config "
     "ddp_backend ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph "
     "log_on_each_node save_on_each_node log_level_replica eval_use_gather_object debug",
@@ -28,17 +28,17 @@ _REASONS = {
         "logging_nan_inf_filter"
     ),
     "predictions are in main memory already": "eval_accumulation_steps",
-    "metrics see all predictions at once": "eval_do_concat_batches batch_eval_metrics "
+    "metrics get all predictions at once": "eval_do_concat_batches batch_eval_metrics "
     "include_for_metrics include_inputs_for_metrics",
     "skipping seen batches costs no time here": "ignore_data_skip",
     "callback states are always restored on resume; pass True or leave it out": (
         "restore_callback_states_from_checkpoint"
     ),
-    "batches are made in one background thread, there are no loader workers": (
+    "one background thread makes the batches; there are no loader workers": (
         "dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers "
         "dataloader_multiprocessing_context dataloader_in_order"
     ),
-    "only columns the model takes are batched": "remove_unused_columns",
+    "batches hold only columns that the model takes": "remove_unused_columns",
     "labels are read from the key 'labels' or 'label'": "label_names",
     "lengths are counted from input_ids": "length_column_name",
     "this package does not upload; push output_dir with huggingface_hub": (
@@ -49,7 +49,7 @@ _REASONS = {
         "enable_jit_checkpoint"
     ),
     "an encoder has no cache": "use_cache",
-    "report_to knows tensorboard only": "project trackio_space_id trackio_bucket_id "
+    "report_to supports tensorboard only": "project trackio_space_id trackio_bucket_id "
     "trackio_static_space_id",
     "there is no MPS device in this build": "use_mps_device",
     "it was renamed; use eval_strategy": "evaluation_strategy evaluate_during_training",
@@ -79,7 +79,7 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
     "project": ("huggingface",),
 }
 
-#: Hugging Face's name -> (values that ask for nothing, reason and what to do instead)
+#: Hugging Face's name -> (values without effect, reason and what to do instead)
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     name: (_HARMLESS.get(name, _NOTHING), reason)
     for reason, names in _REASONS.items()

@@ -19,9 +19,9 @@ __all__ = ["Reporter"]
 
 
 class Reporter:
-    """Counts steps in the state of a run and writes what its reader looks at.
+    """Counts steps in the state of a run, and shows and writes its results.
 
-    Of several processes every one counts, and the first one alone shows and writes.
+    With several processes all count, and only the first one shows and writes.
 
     Args:
         args, team: of the run.
@@ -43,7 +43,7 @@ class Reporter:
         return found
 
     def begin(self, state: TrainerState, device: str) -> None:
-        """Start measuring: time, rows and, where asked for, the peak of memory."""
+        """Start measuring time, rows and, if requested, the peak of memory."""
         if not self.args.skip_memory_metrics:
             runtime.reset_peak_memory()
             runtime.reset_peak_memory(device)
@@ -58,7 +58,7 @@ class Reporter:
         rate: float,
         plan: RunPlan,
     ) -> None:
-        """Move all counters on by one step of so many batches."""
+        """Advance all counters by one step of so many batches."""
         state.global_step += 1
         state.batches_done += batches
         state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
@@ -90,7 +90,7 @@ class Reporter:
         return logs
 
     def enter(self, state: TrainerState, logs: dict[str, Any]) -> None:
-        """Complete ``logs`` by the epoch, and append them to the log history."""
+        """Add the epoch to ``logs``, and append them to the log history."""
         logs["epoch"] = state.epoch
         if self.args.include_num_input_tokens_seen != "no":
             logs["num_input_tokens_seen"] = state.num_input_tokens_seen

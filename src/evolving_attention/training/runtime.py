@@ -1,4 +1,4 @@
-"""What the training loop asks of the core: randomness, threads, gradients, memory."""
+"""The training loop's interface to the core: randomness, threads, gradients, memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def set_seed(seed: int) -> None:
 
 
 def set_num_threads(count: int | None) -> None:
-    """Set the core's threads; None leaves them as they are."""
+    """Set the number of the core's threads; None keeps the current number."""
     if count is not None:
         _core().set_num_threads(count)
 
@@ -60,7 +60,7 @@ def get_random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Take back what :func:`get_random_state` gave."""
+    """Restore the result of :func:`get_random_state`."""
     _core().set_rng_state(tuple(state["core"]))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, _unpack(keys), *rest))
@@ -69,13 +69,13 @@ def set_random_state(state: dict[str, Any]) -> None:
 
 
 def core_random_state() -> tuple[int, int]:
-    """(seed, offset) of the core's counter-based generator alone."""
+    """(seed, offset) of the core's counter-based generator."""
     seed, offset = _core().get_rng_state()
     return seed, offset
 
 
 def set_core_random_state(state: tuple[int, int]) -> None:
-    """Go back to (seed, offset), to repeat a forward pass with the same dropout."""
+    """Set (seed, offset), for example to repeat a forward pass with its dropout."""
     _core().set_rng_state(state)
 
 
@@ -94,12 +94,12 @@ def memory(device: str = "cpu") -> dict[str, int]:
 
 
 def place_model(model: Any, name: str) -> str:
-    """Move ``model`` to the device of that name; return where it is then.
+    """Move ``model`` to the device of that name; return its device afterwards.
 
-    ``auto`` leaves a model where somebody has moved it, and one that cannot be moved.
+    ``auto`` does not move a model that is on a GPU already, or cannot be moved.
 
     Raises:
-        BackendUnavailable: there is no such device.
+        BackendUnavailable: the device does not exist.
         ConfigError: the model cannot be moved.
     """
     at = str(getattr(model, "device", "cpu"))
@@ -118,10 +118,10 @@ def place_model(model: Any, name: str) -> str:
 
 
 def recompute_activations(model: Any) -> None:
-    """Let ``model`` keep few activations in training: gradient checkpointing.
+    """Turn on gradient checkpointing, so that ``model`` keeps few activations.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: the model does not support it.
     """
     if not hasattr(model, "gradient_checkpointing_enable"):
         raise ConfigError(
@@ -133,7 +133,7 @@ def recompute_activations(model: Any) -> None:
 
 
 def release_cached_memory() -> None:
-    """Give memory that the allocators keep for reuse back to the system."""
+    """Return the allocators' cached memory to the system."""
     for name in devices():
         _core().release_cached_memory(name)
 

@@ -1,4 +1,4 @@
-"""The Saver: checkpoints, the best model, and what stays when a run breaks off."""
+"""The Saver: checkpoints, the best model, and saving after an interruption."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["Saver"]
 
 
 class Saver:
-    """Writes what the Trainer keeps on the disk; of several processes the first one.
+    """Writes the Trainer's files; with several processes only the first one writes.
 
-    :meth:`begin` comes before all that writes checkpoints.
+    Call :meth:`begin` before any method that writes checkpoints.
 
     Args:
         args, team: of the run.
@@ -44,20 +44,20 @@ class Saver:
         self.callbacks, self.on_saved = callbacks, on_saved
 
     def begin(self, parts: ckpt.RunParts) -> None:
-        """Take what checkpoints of this run are made of."""
+        """Take the parts that checkpoints of this run consist of."""
         self.parts = parts
 
     def checkpoint(self, state: TrainerState, control: TrainerControl) -> bool:
         """Commit checkpoint-<global_step>; a full disk stops the run or warns."""
         failure = self.commit(state, control, self.args.save_only_model)
         if failure is not None and self.team.is_first:
-            warnings.warn(f"training goes on without: {failure}", stacklevel=4)
+            warnings.warn(f"training continues without it: {failure}", stacklevel=4)
         return failure is None
 
     def commit(
         self, state: TrainerState, control: TrainerControl, weights_only: bool = False
     ) -> str | None:
-        """Write a checkpoint; the reason where on_save_error tolerates a failure.
+        """Write a checkpoint; returns the reason of a failure that is tolerated.
 
         Raises:
             CheckpointError: it failed, and ``on_save_error`` is ``stop``.
@@ -84,7 +84,7 @@ class Saver:
         return failure
 
     def _note_callbacks(self, state: TrainerState, control: TrainerControl) -> None:
-        """Put what callbacks hold and have asked for into the state."""
+        """Store the callbacks' states and pending requests in the state."""
         state.stateful_callbacks = self.callbacks.state_dict()
         state.pending = {n: v for n, v in vars(control).items() if v}
         if state.global_step >= state.max_steps:  # a longer run may go on from here
@@ -93,7 +93,7 @@ class Saver:
     def leave(
         self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
     ) -> NoReturn:
-        """Save what a signal interrupted, and raise Interrupted."""
+        """Save the run after a signal, and raise Interrupted."""
         step = state.global_step
         failure = self.commit(state, control)
         if failure is None:
@@ -108,18 +108,18 @@ class Saver:
         )
 
     def _what_is_saved(self) -> str:
-        """The newest checkpoint that is whole, and what can be done with it."""
+        """A sentence on the newest complete checkpoint and its use."""
         last = ckpt.get_last_checkpoint(self.args.output_dir)
         if last is None:
             return "there is no checkpoint: nothing of this run is kept, train again"
         if not (pathlib.Path(last) / ckpt.OPTIMIZER).is_file():
-            return f"{last} holds older weights alone; load them with from_pretrained"
+            return f"{last} holds older weights only; load them with from_pretrained"
         return f"go on from {last} with resume_from_checkpoint=True"
 
     def leave_after_the_end(
         self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
     ) -> NoReturn:
-        """Save what has no checkpoint yet, and raise Interrupted."""
+        """Save a state without checkpoint, and raise Interrupted."""
         folder = ckpt.folder_of(self.args, state.global_step)
         saved, loads_best = folder.is_dir(), self.args.load_best_model_at_end
         if self.writes and not saved and not loads_best:
@@ -138,9 +138,9 @@ class Saver:
     def keep_unscored(
         self, state: TrainerState, control: TrainerControl, error: Exception
     ) -> None:
-        """An evaluation failed: keep what was trained, and say where it is.
+        """Save the trained state after a failed evaluation, and name its folder.
 
-        Other ranks may be elsewhere, so nothing is agreed on with them.
+        Other ranks may be at another point, so this does not communicate with them.
         """
         step = state.global_step
         if not self.writes or not self.team.is_first or step == 0:
@@ -158,13 +158,13 @@ class Saver:
         )
 
     def load_best(self, model: Any, best: str | None) -> None:
-        """Take the weights of the best checkpoint, when asked for."""
+        """Load the weights of the best checkpoint, if requested."""
         if not self.args.load_best_model_at_end:
             return
         if best is None:
             warnings.warn(
-                "load_best_model_at_end: no checkpoint has been the best one, the last "
-                "weights stay; let at least one evaluation happen before the end",
+                "load_best_model_at_end: no checkpoint has been the best one, so the "
+                "last weights are kept; evaluate at least once before the end",
                 stacklevel=3,
             )
             return

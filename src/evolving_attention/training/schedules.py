@@ -1,9 +1,9 @@
 """Learning-rate schedules: a multiplier of the base rate as a function of the step.
 
-Every schedule is a plain function ``step -> multiplier`` built by :func:`multiplier`,
-and :class:`Schedule` applies it to an optimizer. Names, options and values are those of
-Hugging Face's schedulers, so that a run moves over without retuning; a test holds them
-equal to 1e-12.
+Every schedule is a function ``step -> multiplier`` built by :func:`multiplier`, and
+:class:`Schedule` applies it to an optimizer. Names, options and values are those of
+Hugging Face's schedulers, so a run needs no retuning; a test compares them within
+1e-12.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _rise(step: int, warmup: int) -> float:
 
 
 def _progress(step: int, warmup: int, total: int) -> float:
-    """How much of the decay lies behind ``step``, from 0 upwards."""
+    """The share of the decay done at ``step``, from 0 upwards."""
     return (step - warmup) / max(1, total - warmup)
 
 
@@ -132,7 +132,7 @@ def multiplier(
         name: one of :data:`NAMES`.
         warmup: optimizer steps of linear warm-up, >= 0.
         total: optimizer steps of the whole run, warm-up included.
-        base_lr: the base rate; only ``polynomial`` looks at it.
+        base_lr: the base rate; only ``polynomial`` uses it.
         **options: ``num_cycles`` (cosine, cosine_with_restarts), ``lr_end`` and
             ``power`` (polynomial), ``timescale`` (inverse_sqrt).
 
@@ -182,20 +182,20 @@ class Schedule:
             group["lr"] = base * factor(self.last_step)
 
     def step(self) -> None:
-        """Move on by one optimizer step."""
+        """Advance by one optimizer step."""
         self.last_step += 1
         self._apply()
 
     def get_last_lr(self) -> list[float]:
-        """The rates now in force, one per group."""
+        """The current rates, one per group."""
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on: the step and the base rates."""
+        """The state for a resume: the step and the base rates."""
         return {"last_step": self.last_step, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from ``state``, the result of :meth:`state_dict`."""
+        """Continue from ``state``, the result of :meth:`state_dict`."""
         if len(state["base_lrs"]) != len(self.base_lrs):
             raise ConfigError(
                 f"the saved schedule has {len(state['base_lrs'])} parameter groups, "

@@ -1,4 +1,4 @@
-"""The values a run carries along and hands back, all of them plain and JSON-able."""
+"""The state and the results of a run, as plain values that JSON can hold."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class TrainOutput(NamedTuple):
-    """What ``Trainer.train`` returns; ``training_loss`` is the mean over all steps."""
+    """Result of ``Trainer.train``; ``training_loss`` is the mean over all steps."""
 
     global_step: int
     training_loss: float
@@ -31,7 +31,7 @@ class TrainOutput(NamedTuple):
 
 
 class PredictionOutput(NamedTuple):
-    """What ``Trainer.predict`` returns; no labels where the data has none."""
+    """Result of ``Trainer.predict``; without labels if the data has none."""
 
     predictions: np.ndarray
     label_ids: np.ndarray | None
@@ -59,13 +59,13 @@ def plain(value: Any) -> Any:
 
 @dataclass
 class TrainerState:
-    """Where a run stands; saved in every checkpoint as ``trainer_state.json``.
+    """The position of a run; saved in every checkpoint as ``trainer_state.json``.
 
-    The first block has Hugging Face's names and meaning, the second is what an exact
-    resume needs beyond it: the position in the data (``epoch_index``, batches of that
-    epoch already used, whether its end was handled), the sums behind the logged losses,
-    decisions of callbacks not yet carried out, how far batches are split, and what
-    ``precision="auto"`` chose.
+    The first block has Hugging Face's names and meaning. The second has what an exact
+    resume also needs: the position in the data (``epoch_index``, batches of that epoch
+    already used, whether its end was handled), the sums of the logged losses, pending
+    requests of callbacks, the number of splits of a batch, and the choice of
+    ``precision="auto"``.
     """
 
     epoch: float = 0.0
@@ -111,7 +111,7 @@ class TrainerState:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], source: str = "state") -> TrainerState:
-        """Build from what :meth:`to_dict` gave; unknown names are refused."""
+        """Build from the result of :meth:`to_dict`; unknown names are refused."""
         known = {f.name for f in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown or "global_step" not in values:
@@ -124,14 +124,14 @@ class TrainerState:
 
     @classmethod
     def load_from_json(cls, path: str | pathlib.Path) -> TrainerState:
-        """Read what :meth:`save_to_json` wrote."""
+        """Read a file that :meth:`save_to_json` wrote."""
         text = pathlib.Path(path).read_text(encoding="utf-8")
         return cls.from_dict(json.loads(text), source=str(path))
 
 
 @dataclass
 class TrainerControl:
-    """Switches through which callbacks steer the loop, as in Hugging Face's Trainer."""
+    """Switches by which callbacks control the loop, as in Hugging Face's Trainer."""
 
     should_training_stop: bool = False
     should_epoch_stop: bool = False

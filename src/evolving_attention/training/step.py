@@ -23,7 +23,7 @@ MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is no acci
 
 @dataclass
 class StepOutcome:
-    """Mean loss of the step's batches, gradient norm before clipping, what was used."""
+    """Mean loss of the step's batches, gradient norm before clipping, and counts."""
 
     loss: float
     grad_norm: float
@@ -35,7 +35,7 @@ class StepOutcome:
 
 @dataclass
 class StepSums:
-    """What accumulating a step's gradients gave, and where it was not finite."""
+    """The sums of a step's batches, and the first batch that was not finite."""
 
     tokens: int
     rows: int
@@ -58,16 +58,16 @@ class StepSums:
 
 
 class StepRunner:
-    """Runs optimizer steps; keeps weights untouched when a step cannot be used.
+    """Runs optimizer steps; a step that is not finite leaves the weights unchanged.
 
-    The gradient of a step is the mean over its batches of each batch's mean loss.
+    The loss of a step is the mean over its batches of each batch's mean loss.
 
     Args:
         model, optimizer, args: as in the Trainer.
         loss_of: the mean loss of a batch of model inputs, a tensor for backward.
-        event: called with the name of a callback event at its moment.
-        on_report: called with the report of a non-finite step before anything else.
-        team: the processes that share a step; those of other ranks' batches are None.
+        event: called with the name of each callback event.
+        on_report: called first with the report of a non-finite step.
+        team: the processes that share a step; batches of other ranks are None.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class StepRunner:
         self.parameters = [p for _, p in model.named_parameters()]
 
     def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
-        """Do the step ``state.global_step + 1`` on ``batches``.
+        """Run the step ``state.global_step + 1`` on ``batches``.
 
         Raises:
             NonFiniteError: a loss or gradient is not finite and on_nonfinite="stop";
                 the optimizer has not run.
-            OutOfMemory: memory is short, and batches may not or cannot be split.
+            OutOfMemory: memory is short, and batches must not or cannot be split.
         """
         forget_gradients(self.optimizer, self.parameters)
         sums = self._accumulate_within_memory(batches, state)
@@ -116,14 +116,14 @@ class StepRunner:
         return outcome
 
     is_full = False
-    """Whether a look has to come before the next step."""
+    """Whether :meth:`look` is due before the next step."""
 
     def look(self, state: TrainerState) -> list[StepOutcome]:
-        """What the steps came to whose outcome was not known: here none."""
+        """The outcomes of pending steps; here there are none."""
         return []
 
     def _clip_and_update(self, norm: float) -> None:
-        """Run the optimizer; one of ours clips on the way, without a pass more."""
+        """Run the optimizer; ours clips in the same pass."""
         limit = self.args.max_grad_norm
         if not limit or not math.isfinite(norm):
             self.optimizer.step()
@@ -150,7 +150,8 @@ class StepRunner:
             state.batch_splits *= 2
             warnings.warn(
                 f"out of memory at step {state.global_step + 1}: every batch is now "
-                f"cut into {state.batch_splits} parts; the effective batch size stays",
+                f"split into {state.batch_splits} parts; the effective batch size "
+                "is unchanged",
                 stacklevel=4,
             )
 
@@ -241,7 +242,7 @@ class StepRunner:
 
 
 def forget_gradients(optimizer: Any, parameters: list[Any]) -> None:
-    """Leave no gradient to the next step, also where no optimizer has the parameter."""
+    """Clear all gradients, also those of parameters without optimizer."""
     optimizer.zero_grad()
     for parameter in parameters:
         parameter.grad = None

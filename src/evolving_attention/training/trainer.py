@@ -1,8 +1,8 @@
 """The Trainer: the training loop, readable from top to bottom, and its surroundings.
 
-It holds objects that do one thing each: Loaders make batches, a StepRunner does steps,
-the Evaluator runs over data sets, the Saver writes checkpoints, the Reporter counts and
-logs, and a Team stands for the processes of the run.
+It is composed of objects: Loaders make batches, a StepRunner runs steps, the Evaluator
+runs over data sets, the Saver writes checkpoints, the Reporter counts and logs, and a
+Team represents the processes of the run.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ __all__ = ["Trainer"]
 
 
 class Trainer:
-    """Fine-tunes a model, with the habits of Hugging Face's Trainer.
+    """Fine-tunes a model, with the interface of Hugging Face's Trainer.
 
-    A run is a function of model, data and arguments: the same bits for any number of
-    threads, and after any interruption and resume. A non-finite loss or gradient stops
-    it before it reaches the weights; SIGINT and SIGTERM save and leave. In processes
-    that mpirun or torchrun started, all train one model: see docs/distributed.md.
-    Parameters with ``requires_grad = False`` are frozen: they have no gradients,
-    moments or decay, and backward stops at the first layer that is trained.
+    A run is a function of model, data and arguments: it gives the same bits for any
+    number of threads, and after any interruption and resume. A non-finite loss or
+    gradient stops it before the weights change; SIGINT and SIGTERM save and leave.
+    Processes started by mpirun or torchrun train one model together: see
+    docs/distributed.md. Parameters with ``requires_grad = False`` are frozen: they have
+    no gradients, moments or decay, and backward stops at the first trained layer.
 
     Args:
         model: a model of this package, called with packed batches.
-        args: options; defaults with output_dir="trainer_output" when left out.
+        args: options; default: ``TrainingArguments("trainer_output")``.
         data_collator: makes a batch of a list of rows; default: packed batches.
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
-            or of dicts with text together with ``processing_class``. Padding that an
-            ``attention_mask`` marks is left out. Or a ``PackedDataset``, of any kind of
-            data: see ``evolving_attention.data.packed``.
+            or of dicts with text, and a ``processing_class``. Padding marked by an
+            ``attention_mask`` is removed. Or a ``PackedDataset`` of any kind of data:
+            see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
         compute_metrics: from EvalPrediction(predictions, label_ids) to a dict.
@@ -80,7 +80,7 @@ class Trainer:
 
     Raises:
         ConfigError: model and arguments do not fit.
-        BackendUnavailable: ``args.device`` is not there.
+        BackendUnavailable: ``args.device`` is not available.
     """
 
     _reporter_class, _saver_class = Reporter, Saver
@@ -135,9 +135,9 @@ class Trainer:
         """Train to the end, from the start or from a checkpoint.
 
         Args:
-            resume_from_checkpoint: None: ``args.resume_from_checkpoint``, or afresh;
+            resume_from_checkpoint: None: ``args.resume_from_checkpoint``, or a new run;
                 True: the newest complete checkpoint in output_dir; "auto": the same,
-                or afresh when there is none; else the path of a checkpoint.
+                or a new run if there is none; else the path of a checkpoint.
 
         Returns:
             (global_step, training_loss, metrics).
@@ -146,14 +146,14 @@ class Trainer:
             ConfigError, InputError: arguments and data do not fit.
             CheckpointError: the checkpoint cannot be used, or saving failed.
             NonFiniteError: a loss or gradient is not finite; nothing was saved.
-            Interrupted: a signal came; the message says what is saved and where.
-            PeerLost: another process of this run died or gave up.
+            Interrupted: a signal came; the message names what is saved and where.
+            PeerLost: another process of this run ended or failed.
         """
         with self.team.watching(self.args.output_dir):
             return self._train(resume_from_checkpoint)
 
     def _train(self, resume_from_checkpoint: bool | str | None) -> TrainOutput:
-        """What :meth:`train` does."""
+        """The work of :meth:`train`."""
         wanted = resume_from_checkpoint
         if wanted is None:
             wanted = self.args.resume_from_checkpoint
@@ -208,7 +208,7 @@ class Trainer:
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
 
     def _run(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
-        """All epochs that are left, first finishing what a signal left undone."""
+        """Run the remaining epochs; first finish what a signal interrupted."""
         state = self.state
         if self.args.eval_on_start and state.global_step == 0:
             self.control.should_evaluate = True
@@ -228,7 +228,7 @@ class Trainer:
             self._next_epoch()
 
     def _run_epoch(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
-        """The batches of one epoch that are left, one optimizer step after another."""
+        """Run the remaining batches of one epoch, step by step."""
         state = self.state
         loader = self._loaders.training(
             rows, self.data_collator, state.epoch_index, state.batches_done
@@ -252,7 +252,7 @@ class Trainer:
     def _step(
         self, runner: StepRunner, plan: RunPlan, group: list[b.Batch | None]
     ) -> None:
-        """One optimizer step and what the callbacks ask for after it."""
+        """Run one optimizer step, then what the callbacks request."""
         self._event("on_step_begin")
         rate = self.optimizer.param_groups[0]["lr"]
         outcome = runner.run(group, self.state)
@@ -266,7 +266,7 @@ class Trainer:
         self._log_evaluate_save()
 
     def _needs_results(self) -> bool:
-        """Whether what follows this step logs, evaluates, saves or leaves."""
+        """Whether the run logs, evaluates, saves or leaves after this step."""
         control = self.control
         return (
             control.should_log
@@ -276,17 +276,17 @@ class Trainer:
         )
 
     def _look(self, runner: StepRunner) -> None:
-        """Count the steps whose results a device still had."""
+        """Count the steps whose results were still on the device."""
         for outcome in runner.look(self.state):
             self._reporter.add(self.state, outcome)
 
     def _next_epoch(self) -> None:
-        """Stand at the beginning of the next epoch."""
+        """Move to the beginning of the next epoch."""
         self.state.epoch_index += 1
         self.state.batches_done, self.state.epoch_ended = 0, False
 
     def _log_evaluate_save(self) -> None:
-        """Do what the callbacks have asked for, in this order."""
+        """Do what the callbacks have requested, in this order."""
         state, control = self.state, self.control
         best = state.best_metric, state.best_global_step  # of those on the disk
         if control.should_log:
@@ -312,14 +312,14 @@ class Trainer:
         state.pending = {}
 
     def _leave_on_signal(self) -> None:
-        """Stop between two steps when a signal has come."""
+        """Stop between two steps after a signal."""
         if self.team.stopped(self._guard):
             raise SignalReceived
 
     # ------------------------------------------------------- beginning and end
 
     def _begin(self, plan: RunPlan, rows: Any, path: pathlib.Path | None) -> None:
-        """Put model, optimizer, schedule, generators and counters at their start."""
+        """Set model, optimizer, schedule, generators and counters to their start."""
         self.create_optimizer_and_scheduler(plan)
         self.control = TrainerControl()
         parts = ckpt.RunParts(
@@ -369,7 +369,7 @@ class Trainer:
             self.model.train(was_training)
 
     def _rows(self, dataset: Any, role: str) -> Any:
-        """The data set as rows that batches are made of."""
+        """The rows of the data set that batches are made of."""
         return self._loaders.rows(
             dataset, role, self.processing_class, self.data_collator is not None
         )
@@ -380,7 +380,7 @@ class Trainer:
         )
 
     def _objects(self) -> dict[str, Any]:
-        """What every callback gets by keyword."""
+        """The keyword arguments of every callback."""
         return {
             "model": self.model,
             "processing_class": self.processing_class,
@@ -416,12 +416,12 @@ class Trainer:
         return loss
 
     def create_optimizer(self) -> Any:
-        """The optimizer of the arguments, without decay on biases and LayerNorm."""
+        """The optimizer named by the arguments; no decay on biases and LayerNorm."""
         parameters, args = self.model.named_parameters(), self.args
         return optim.create(args.optim, parameters, **args.optimizer_settings())
 
     def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
-        """Make optimizer and schedule, where the Trainer was given none.
+        """Make optimizer and schedule unless the Trainer was given them.
 
         Raises:
             ConfigError: every parameter of the model is frozen.
@@ -448,7 +448,7 @@ class Trainer:
             )
 
     def log(self, logs: dict[str, Any]) -> None:
-        """Add the epoch to ``logs``, keep them in log_history, tell the callbacks."""
+        """Add the epoch to ``logs``, append them to log_history, call the callbacks."""
         self._reporter.enter(self.state, logs)
         self._event("on_log", logs=logs)
 
@@ -480,7 +480,7 @@ class Trainer:
     def predict(
         self, test_dataset: Any, metric_key_prefix: str = "test"
     ) -> PredictionOutput:
-        """Logits of every row in the data set's order; metrics where it has labels."""
+        """Logits of every row in the data set's order; metrics if it has labels."""
         output = self._predict(test_dataset, "test_dataset", metric_key_prefix, False)
         self._event("on_predict", metrics=output.metrics)
         return output
@@ -488,7 +488,7 @@ class Trainer:
     def _predict(
         self, dataset: Any, role: str, prefix: str, loss_only: bool
     ) -> PredictionOutput:
-        """One pass over a data set, by all processes together."""
+        """One pass over a data set, shared by all processes."""
         with self.team.watching(self.args.output_dir):
             rows = self._rows(dataset, role)
             return self._evaluator.predict(
@@ -501,7 +501,7 @@ class Trainer:
             )
 
     def _after_prediction(self, done: int, total: int) -> None:
-        """One of the batches of an evaluation is done."""
+        """Called after each batch of an evaluation."""
         self._leave_on_signal()
         self._event("on_prediction_step", done=done, total=total)
 
@@ -510,7 +510,7 @@ class Trainer:
     def save_model(self, output_dir: str | None = None) -> None:
         """Write weights, configuration, tokenizer and training_args.json.
 
-        Of several processes the first one writes, here and in all that follows.
+        With several processes the first one writes, here and in the methods below.
 
         Raises:
             NonFiniteError: a weight is NaN or infinite; nothing is written.
@@ -557,9 +557,9 @@ class Trainer:
         self.callback_handler.add(callback)
 
     def pop_callback(self, callback: Any) -> Any:
-        """Take out and return a callback, given as instance or class, or None."""
+        """Remove and return a callback, given as instance or class, or None."""
         return self.callback_handler.pop(callback)
 
     def remove_callback(self, callback: Any) -> None:
-        """Take out a callback, given as instance or class."""
+        """Remove a callback, given as instance or class."""
         self.callback_handler.pop(callback)
