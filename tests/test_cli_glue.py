@@ -301,13 +301,13 @@ def test_what_is_guessed_is_said_once(run, tmp_path):
         "train.csv: classification, 2 labels: 0, 1; regression=True makes them scores "
         "(--do_regression)\n",
         *(
-            f"{name}.csv: 12 of 12 texts were cut at 5 tokens; tokenize_dataset(…, "
-            "max_length=…) takes more (--max_seq_length)\n"
+            f"{name}.csv: 12 of 12 texts were truncated to 5 tokens; raise "
+            "tokenize_dataset(…, max_length=…) (--max_seq_length) to keep more\n"
             for name in ("train", "dev", "test")
         ),
     ]
     assert [err.count(line) for line in says] == [1] * 5, err
-    assert (err.count("text_column_names"), err.count("were cut at")) == (1, 3)
+    assert (err.count("text_column_names"), err.count("were truncated to")) == (1, 3)
     code, _, err = run(*STEPS, "--overwrite_output_dir", log_level="error", **files)
     assert code == 0, err
     assert "train.csv" not in err
@@ -396,7 +396,7 @@ def test_a_run_goes_on_from_its_checkpoint_and_ends_the_same(run, glue_dir, tmp_
     options["save_steps"] = 2
     code, _, err = run("--do_train", **options)
     assert code == 0, err
-    assert "going on" not in err
+    assert "resuming from" not in err
     weights = (tmp_path / "out" / "model.safetensors").read_bytes()
     shutil.rmtree(tmp_path / "out" / "checkpoint-4")
     (tmp_path / "out" / "model.safetensors").unlink()
@@ -412,7 +412,7 @@ def test_overwriting_starts_afresh(run, glue_dir):
     assert run("--do_train", save_steps=1, **options)[0] == 0
     code, _, err = run("--do_train", "--overwrite_output_dir", **options)
     assert code == 0, err
-    assert "going on" not in err
+    assert "resuming from" not in err
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,8 @@ def test_truncation_is_said(minilm, caplog, whose):
     features = tokenize_dataset(rows, tok, text_columns="text", max_length=5)
     assert features.lengths.tolist() == [5, 5, 5, 3]
     assert told(caplog) == [
-        "2 of 4 texts were cut at 5 tokens; tokenize_dataset(…, max_length=…) takes "
-        "more (--max_seq_length)"
+        "2 of 4 texts were truncated to 5 tokens; raise tokenize_dataset(…, "
+        "max_length=…) (--max_seq_length) to keep more"
     ]
     tokenize_dataset(rows, tok, text_columns="text", max_length=7)
     assert told(caplog) == []

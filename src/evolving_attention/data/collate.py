@@ -1,10 +1,9 @@
-"""From rows of token ids to one batch of arrays: packed (no padding) or padded.
+"""Makes one batch of arrays from rows of token ids: packed (no padding) or padded.
 
-Packed is what training uses: the ids of all rows one after another, and
-``sequence_offsets`` int64 [B + 1] saying where each begins. A row is a dict with
-``input_ids`` (ints), and where they exist ``attention_mask`` (1 for tokens, 0 for
-padding, on either side), ``token_type_ids`` and ``label`` or ``labels``; other keys are
-not used.
+Training uses packed batches: the ids of all rows one after another, and
+``sequence_offsets`` int64 [B + 1], where each row begins. A row is a dict with
+``input_ids`` (ints) and optionally ``attention_mask`` (1 for tokens, 0 for padding, on
+either side), ``token_type_ids`` and ``label`` or ``labels``; other keys are ignored.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ def collate_packed(
         ``input_ids`` int64 [total], ``sequence_offsets`` int64 [B + 1], and where the
         rows have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or
         float32 when any label is a float; int64 [total] for one label per token),
-        ``row_ids`` int64 [B]. Padding is left out: the batch is that of the rows
-        without it. A mask that rules out tokens between others cannot be packed; such
-        a batch comes padded, with ``attention_mask``.
+        ``row_ids`` int64 [B]. Padding is removed. A mask that excludes tokens between
+        others cannot be packed; such a batch is returned padded, with
+        ``attention_mask``.
 
     Raises:
         InputError: a row has no ids, its fields differ in length, its mask holds
-            something else than 0 and 1 or no 1, or some rows have a field that others
-            lack.
+            something else than 0 and 1 or no 1, or some rows lack a field that others
+            have.
     """
     batch = _packed(rows, row_ids)
     return pad_batch(batch) if "attention_mask" in batch else batch
@@ -132,14 +131,14 @@ def pad_batch(
 
 
 def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
-    """A row without the padding that its ``attention_mask`` tells of.
+    """A row without the padding that its ``attention_mask`` marks.
 
-    The fields with one value per token are cut to the span from the first token to
-    the last one. The mask stays, cut likewise, only where it has zeros inside the span.
+    Keeps the span from the first token to the last one in all fields with one value per
+    token. Keeps the mask only if it has zeros inside the span.
 
     Args:
         row: a row as described above; the mask holds integers or booleans.
-        where: place of the row in its batch, for messages.
+        where: index of the row in its batch, for messages.
 
     Raises:
         InputError: the mask is not one of 0 and 1 with the length of ``input_ids``, or
@@ -179,7 +178,7 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
 
 
 def unused_keys(row: Mapping[str, Any]) -> list[str]:
-    """Keys of a row that a batch is not made of."""
+    """Keys of a row that batches do not use."""
     label = next((name for name in _LABELS if name in row), None)
     used = ("input_ids", "attention_mask", "token_type_ids", label)
     return [str(name) for name in row if name not in used]

@@ -1,9 +1,9 @@
 """Which columns of a data set are text, and which one is the label.
 
-Columns that the caller names are taken. Otherwise ``label``, else ``labels``, is the
-label, and the text is ``sentence1`` and ``sentence2``, else the first two others, else
-the only one (run_glue's rule). Row numbers, columns of numbers and further columns of
-labels are not taken for text.
+The caller may name them. Otherwise ``label``, else ``labels``, is the label, and the
+text is ``sentence1`` and ``sentence2``, else the first two others, else the only one
+(run_glue's rule). Row numbers, columns of numbers and further label columns are never
+text.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def choose_columns(
     text_columns: Sequence[str] | str | None = None,
     label_column: str | None = None,
 ) -> Columns:
-    """Choose by the names, and by values where the names do not tell.
+    """Choose by the names, and by the values if the names do not decide.
 
     Args:
         names: all columns.
         sample: from names to some values of each of these columns.
-        text_columns: the text columns where the caller names them.
-        label_column: the label's column where the caller names it.
+        text_columns: the text columns, if the caller names them.
+        label_column: the label's column, if the caller names it.
     """
     label = label_column
     if label is None:
@@ -121,7 +121,7 @@ def column_names(dataset: Any) -> list[str]:
 
 
 def _guess(names: Sequence[str], label: str, sample: Sample) -> tuple[str, ...]:
-    """The first two columns that look like text; of numbers only if there is none."""
+    """The first two columns that look like text; if there is none, of numbers."""
     usable = [
         name
         for name in names

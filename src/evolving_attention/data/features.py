@@ -1,4 +1,4 @@
-"""Tokenise a data set once: ids of all rows in flat arrays, seen as rows of dicts."""
+"""Tokenises a data set once: flat arrays of the ids of all rows, read as dicts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Features(PackedRows):
             raise ShapeError(f"{len(labels)} labels for {rows} rows")
 
     def take(self, indices: Any) -> Features:
-        """These rows as a data set of their own."""
+        """These rows as a data set."""
         return Features(**self._gathered(indices))
 
     @overload
@@ -82,16 +82,15 @@ def tokenize_dataset(
     Args:
         dataset: a sequence of dicts (:class:`TableDataset`, a list, a
             ``datasets.Dataset``).
-        tokenizer: called with lists of texts as Hugging Face's are.
-        text_columns: the one or two columns to read; by default the data set's own
-            ``text_columns``, else those run_glue would take, which are logged.
-        label_column: column of labels, by default ``label``, else ``labels``; left out
-            where the data set has none, or where all of them are -1 (an unlabelled
-            test set).
-        max_length: longest result, longer texts are truncated, and how many is logged;
-            None: the tokenizer's own limit.
+        tokenizer: called with lists of texts, like Hugging Face's.
+        text_columns: the one or two columns to read; by default the data set's
+            ``text_columns``, else the choice of run_glue, which is logged.
+        label_column: column of labels, by default ``label``, else ``labels``; not used
+            if the data set has none, or if all labels are -1 (an unlabelled test set).
+        max_length: longest result; longer texts are truncated, and their number is
+            logged; None: the tokenizer's own limit.
         batch_size: rows per call of the tokenizer.
-        said: log lines of before, which are not said again.
+        said: earlier log lines, which are not repeated.
 
     Raises:
         InputError: a column is missing, a text is not text (the message names the row).
@@ -135,7 +134,7 @@ def tokenize_dataset(
 
 
 class _Truncation:
-    """Counts the texts that a tokenizer cut."""
+    """Counts the texts that a tokenizer truncated."""
 
     rows = 0
 
@@ -148,10 +147,10 @@ class _Truncation:
         self.rows += sum(cut)
 
     def told(self, rows: int, limit: int) -> str:
-        """The line for the reader."""
+        """The log line."""
         return (
-            f"{self.rows} of {rows} texts were cut at {limit} tokens; "
-            "tokenize_dataset(…, max_length=…) takes more (--max_seq_length)"
+            f"{self.rows} of {rows} texts were truncated to {limit} tokens; raise "
+            "tokenize_dataset(…, max_length=…) (--max_seq_length) to keep more"
         )
 
 

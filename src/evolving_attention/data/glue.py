@@ -1,8 +1,8 @@
 """GLUE from files: the official TSV layout, or JSON lines with the Hub's field names.
 
-Nothing is guessed and nothing is dropped in silence: a row that does not fit its
-task's table is an error with file, line, column, reason and remedy, or, by
-``bad_rows``, an entry in the data set's report.
+Nothing is guessed or dropped silently: a row that does not fit its task's table is an
+error with file, line, column, reason and remedy, or, with ``bad_rows``, an entry in the
+data set's report.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def load(
             (``GLUE/`` with ``GLUE/CoLA/train.tsv``).
         splits: any of train, dev, test; for MNLI also dev_matched, dev_mismatched,
             test_matched, test_mismatched (``dev`` is dev_matched there).
-            ``validation…`` is another word for ``dev…``.
+            ``validation…`` is another name of ``dev…``.
         bad_rows: ``"raise"``, ``"skip"`` (one warning) or ``"report"`` (a table on
             stderr); see :class:`evolving_attention.data.report.RowCollector`.
 
     Returns:
-        One data set per split, in the order asked for.
+        One data set per split, in the order of ``splits``.
 
     Raises:
         DataError: a file is missing or unusable, or a row is bad.

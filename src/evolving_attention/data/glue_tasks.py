@@ -27,7 +27,7 @@ SPLITS = (
 
 @dataclass(frozen=True)
 class GlueTask(Labelled):
-    """What is particular to one task.
+    """The properties of one task.
 
     Attributes:
         name: the task's name on the command line.

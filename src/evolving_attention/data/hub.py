@@ -1,4 +1,4 @@
-"""GLUE from the Hub, by the ``datasets`` library where it is installed."""
+"""GLUE from the Hub, by the ``datasets`` library if it is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load_hub(
 
     Raises:
         MissingExtraError: ``datasets`` is not installed.
-        DataError: the data set cannot be had (no network, no such split).
+        DataError: the data set cannot be loaded (no network, no such split).
     """
     spec = get_task(task)
     datasets = require(
@@ -41,7 +41,7 @@ def _load_split(datasets: object, task: GlueTask, split: str) -> GlueDataset:
         table = datasets.load_dataset(REPOSITORY, task.name, split=remote)  # type: ignore[attr-defined]
     except Exception as error:
         raise DataError(
-            f"split {remote!r} of {task.name} cannot be had from the Hub ({error}); "
+            f"split {remote!r} of {task.name} cannot be loaded from the Hub ({error}); "
             "check the network, or give a folder with data_dir"
         ) from error
     columns = {name: list(table[name]) for name in (*task.text, "label", "idx")}

@@ -1,4 +1,4 @@
-"""What the names of the classes say about a task: how many there are, or none."""
+"""The number of classes of a task, from the names of its classes."""
 
 from __future__ import annotations
 

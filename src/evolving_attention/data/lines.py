@@ -1,9 +1,9 @@
-"""Lines of a UTF-8 text file, each checked before anything looks at its fields.
+"""Lines of a UTF-8 text file, each checked before its fields are read.
 
-Lines end at ``\\n`` and nowhere else (Python's own line splitting would also cut at a
-lone carriage return). The first line end of a file sets its convention: a file that
-uses CR LF throughout is read as it is meant, a line that differs from the first is a
-bad row, because something went wrong when the file was put together.
+Lines end at ``\\n`` only (Python's own line splitting would also split at a lone
+carriage return). The first line end of a file sets its convention: a file may use CR LF
+throughout, and a line that ends differently from the first is a bad row, since the file
+was probably joined from parts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a data file for reading, or raise :class:`DataError` saying why not."""
+    """Open a data file for reading, or raise :class:`DataError` with the reason."""
     try:
         if path.is_dir():
             raise DataError("is a folder; expected a data file", str(path))
@@ -78,7 +78,7 @@ def _too_long(length: str) -> str:
 
 
 def _raw_lines(handle: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-    """Lines without their line feed, and whether they had one; long ones are cut."""
+    """Lines without their line feed, and whether they had one; long ones are split."""
     while raw := handle.readline(_MAX_LINE_BYTES + 3):
         ended = raw.endswith(b"\n")
         if not ended and len(raw) > _MAX_LINE_BYTES:
@@ -97,7 +97,7 @@ def read_lines(
     Bad lines go to ``collector``; a bad first line of a file with a ``header`` makes
     the file unusable. Every line but the header is announced as a row, except blank
     lines at the end of the file; blank lines before it are bad rows. In a ``quoted``
-    file (CSV) blank lines and other line ends may lie inside a field: both pass.
+    file (CSV) a field may contain blank lines and other line ends: both are accepted.
 
     Raises:
         DataError: the file is missing, empty, UTF-16, or its header line is bad; or

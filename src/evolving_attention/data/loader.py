@@ -50,15 +50,15 @@ def epoch_batches(
         count: number of rows.
         batch_size: rows per batch.
         seed: chooses the sequence of epochs.
-        epoch: chooses the order in it.
+        epoch: chooses the order in the sequence.
         shuffle: False gives the rows in their own order, ungrouped.
-        longest_first: without shuffling, rows by falling length.
-        drop_last: leave out a last batch that is not full.
+        longest_first: without shuffling, rows by descending length.
+        drop_last: drop a last batch that is not full.
 
-    With grouping, rows are shuffled, cut into mega-batches of 50 batches, sorted by
-    length inside each, and the batches shuffled again; a batch that is not full comes
-    last, and the batch with the longest row comes first, so that running out of
-    memory shows at once.
+    With grouping, rows are shuffled, divided into groups of 50 batches, sorted by
+    length in each group, and the batches are shuffled again. A batch that is not full
+    comes last, and the batch with the longest row first, so that a lack of memory shows
+    at once.
     """
     order = np.arange(count)
     if shuffle:
@@ -94,19 +94,19 @@ class PackedLoader:
         seed: with ``epoch`` it decides the order.
         epoch: which pass over the rows it is, from 0.
         shuffle: False for evaluation: rows in their own order, or by length.
-        group_by_length: put rows of like length together (only when shuffling).
-        longest_first: rows by falling length (only when not shuffling).
-        drop_last: leave out a last batch that is not full.
+        group_by_length: put rows of similar length together (only when shuffling).
+        longest_first: rows by descending length (only when not shuffling).
+        drop_last: drop a last batch that is not full.
         collate: from (rows, row ids) to a batch, for example ``collate_padded`` with
             its options bound; default packed.
         prefetch: batches to prepare in a background thread; 0 for none.
-        share: (k, n): make the batches k, k + n, … of an epoch; for the others, which
-            other processes make, None is given out.
-        make_all: make those too, where making them has effects that count.
+        share: (k, n): make the batches k, k + n, … of an epoch, and yield None for
+            those of other processes.
+        make_all: make those batches too, if making them has needed side effects.
 
     Iterating yields batches with ``row_ids``; ``len()`` is the number of batches of an
-    epoch. After ``skip(k)`` a new loader over the same rows goes on with batch k + 1
-    exactly.
+    epoch. After ``skip(k)`` a new loader over the same rows continues exactly with
+    batch k + 1.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -153,7 +153,7 @@ class PackedLoader:
         return full + (1 if rest and not self.drop_last else 0)
 
     def skip(self, batches: int) -> None:
-        """Let the next iteration begin after this many batches of its epoch."""
+        """Start the next iteration after this many batches of its epoch."""
         if not 0 <= batches <= len(self):
             raise ConfigError(
                 f"cannot skip {batches} batches; the epoch has {len(self)}"
@@ -182,7 +182,7 @@ class PackedLoader:
         return (self._collate or collate_packed)(rows, indices.tolist())
 
     def _numbered_batch(self, numbered: tuple[int, np.ndarray]) -> Batch | None:
-        """Batch ``number`` of the epoch; None if it is for others."""
+        """Batch ``number`` of the epoch; None if another process makes it."""
         number, indices = numbered
         mine = number % self.share[1] == self.share[0]
         batch = self.make_batch(indices) if mine or self.make_all else None
@@ -204,8 +204,8 @@ def row_lengths(
 ) -> np.ndarray:
     """Number of tokens of every row: int64 [rows].
 
-    ``without_padding``: count as :func:`collate_packed` reads the rows, by their
-    ``attention_mask``; what another collate function makes of it is its own affair.
+    ``without_padding``: count tokens by the ``attention_mask``, as
+    :func:`collate_packed` does; other collate functions may differ.
     """
     lengths = getattr(features, "lengths", None)
     if lengths is None:
@@ -218,9 +218,10 @@ def row_lengths(
 def _in_background(
     make: Callable[[Any], Any], todo: Sequence[Any], ahead: int
 ) -> Generator[Any, None, None]:
-    """Make batches in a thread, ``ahead`` at most in store; order and errors stay.
+    """Make batches in a thread, at most ``ahead`` in advance.
 
-    The thread ends with the last batch, or when the consumer stops early.
+    Keeps the order, and raises the thread's errors in the consumer. The thread ends
+    with the last batch, or when the consumer stops early.
     """
     store: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=ahead)
     stop = threading.Event()

@@ -1,4 +1,4 @@
-"""Batches without padding, and the data sets that make them: of any kind of data."""
+"""Batches without padding, and the data sets that make them, for any kind of data."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ TARGETS = ("labels", "masked")  # of batches that do not declare theirs
 
 
 class Batch(dict[str, Array]):
-    """B rows as arrays, under the names that the model's call has for them.
+    """B rows as arrays, named as the arguments of the model's call.
 
-    Two names are for others than the model: ``sequence_offsets`` int64 [B + 1], where
-    each row begins in the arrays of tokens, and ``row_ids`` int64 [B], the rows'
-    numbers in their data set, which the model does not get.
+    Two names are special: ``sequence_offsets`` int64 [B + 1], where each row begins in
+    the arrays of tokens, and ``row_ids`` int64 [B], the indices of the rows in their
+    data set, which are not passed to the model.
 
     Args:
         arrays: by name.
         tokens: names of the arrays [total, …] with an entry per token (or time step),
-            where the batch has them; all others have an entry per row.
-        targets: names of what the loss compares with; of a batch with none of them
-            there is no loss.
+            if the batch has them; all others have an entry per row.
+        targets: names of the targets of the loss; without any of them the batch has no
+            loss.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Batch(dict[str, Array]):
 
 
 def tokens_of(batch: Mapping[str, Array]) -> Collection[str]:
-    """The batch's arrays of tokens; of a dict those that are as long as all tokens.
+    """The batch's arrays of tokens; of a dict, those with one entry per token.
 
-    Where there are as many tokens as rows it does not matter which is which.
+    With as many tokens as rows the distinction does not matter.
     """
     if isinstance(batch, Batch):
         return batch.tokens
@@ -58,7 +58,7 @@ def tokens_of(batch: Mapping[str, Array]) -> Collection[str]:
 
 @runtime_checkable
 class PackedDataset(Protocol):
-    """A data set that makes its own batches: all that the Trainer asks of it.
+    """A data set that makes its own batches; the Trainer needs nothing else.
 
     A new kind of data is a class with these methods, and a model that takes its
     batches.
@@ -69,17 +69,16 @@ class PackedDataset(Protocol):
 
     @property
     def lengths(self) -> Array:
-        """Tokens of each row: int64 [N]; rows of like length go together."""
+        """Tokens of each row, int64 [N], for grouping rows by length."""
 
     def gather(self, indices: Array) -> Batch:
-        """The rows of these numbers, with ``row_ids``.
+        """The batch of the rows with these indices, with ``row_ids``.
 
-        It may run ahead in another thread, so it draws nothing from the global random
-        generators.
+        It may run in another thread, so it must not use the global random generators.
         """
 
     def fingerprint(self) -> str:
-        """A name for the contents of all rows, by which a resumed run knows them."""
+        """A hash of the contents of all rows, which a resumed run compares."""
 
 
 def digest(count: int, rows: Iterable[Mapping[str, Any]]) -> str:
@@ -129,7 +128,7 @@ class PackedRows(Sequence[dict[str, Any]]):
         return {**arrays, "offsets": offsets, **labels}
 
     def take(self, indices: Any) -> Any:
-        """These rows as a data set of their own."""
+        """These rows as a data set."""
         raise NotImplementedError
 
     @property
@@ -148,7 +147,7 @@ class PackedRows(Sequence[dict[str, Any]]):
         return Batch(arrays, self.tokens)
 
     def fingerprint(self) -> str:
-        """A name for the contents of all rows."""
+        """A hash of the contents of all rows."""
         first, *rest = self._arrays().items()
         arrays = dict([first, ("offsets", self.offsets), *rest])
         return digest(len(self), [{**arrays, "labels": self.labels}])

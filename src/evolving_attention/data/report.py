@@ -1,7 +1,7 @@
-"""What became of every row of a data file: used, or rejected with place and reason.
+"""Counts the rows of a data file: used, or rejected with position and reason.
 
-The one rule: ``rows_in == used + rejected``, always. A reader announces each row with
-:meth:`RowCollector.seen` before it knows whether the row is good, and settles it with
+Always ``rows_in == used + rejected``. A reader announces each row with
+:meth:`RowCollector.seen` before checking it, and then calls
 :meth:`~RowCollector.use` or :meth:`~RowCollector.reject`; ``finish`` checks the sum.
 """
 
@@ -21,7 +21,7 @@ SHOWN_ROWS = 20
 
 
 class RejectedRow(NamedTuple):
-    """A row that was not used: place (line and column from 1) and reason."""
+    """A rejected row: position (line and column from 1) and reason."""
 
     file: str
     line: int
@@ -35,16 +35,16 @@ class RejectedRow(NamedTuple):
 
 @dataclass
 class RowReport:
-    """The account of one file.
+    """The report on one file.
 
     Attributes:
         file: path as it was read.
-        rows_in: rows found in the file, the header not counted; blank lines at the
-            end of the file are no rows, blank lines before it are.
-        used: rows that are in the data set.
-        rejected: the others, in file order.
-        notes: what was tolerated and how often (a byte-order mark at the start of the
-            file, Windows line ends in all lines, …).
+        rows_in: rows in the file without the header; blank lines at the end of the file
+            are not rows, other blank lines are.
+        used: rows in the data set.
+        rejected: the other rows, in file order.
+        notes: tolerated irregularities with their number (a byte-order mark at the
+            start of the file, Windows line ends in all lines, …).
     """
 
     file: str
@@ -87,8 +87,8 @@ class RowCollector:
     Args:
         file: name used in messages.
         bad_rows: ``"raise"`` stops at the first bad row with :class:`DataError`;
-            ``"skip"`` leaves bad rows out and warns once with their number;
-            ``"report"`` leaves them out and prints the whole table to stderr.
+            ``"skip"`` drops bad rows and warns once with their number;
+            ``"report"`` drops them and prints the whole table to stderr.
     """
 
     def __init__(self, file: str, bad_rows: str = "raise") -> None:
@@ -100,11 +100,11 @@ class RowCollector:
         self.report.rows_in += 1
 
     def use(self) -> None:
-        """Settle the last announced row as used."""
+        """Count the last announced row as used."""
         self.report.used += 1
 
     def reject(self, line: int, column: int | None, reason: str) -> None:
-        """Settle a row as bad; raises :class:`DataError` under ``"raise"``."""
+        """Count a row as bad; raises :class:`DataError` under ``"raise"``."""
         if self.policy == "raise":
             self.fail(
                 f'{reason}; correct the row, or leave it out with bad_rows="skip"',
@@ -116,7 +116,7 @@ class RowCollector:
         )
 
     def note(self, text: str) -> None:
-        """Record something that was tolerated."""
+        """Record a tolerated irregularity."""
         self.report.notes.append(text)
 
     def fail(
@@ -126,7 +126,7 @@ class RowCollector:
         raise DataError(reason, self.report.file, line, column)
 
     def finish(self) -> RowReport:
-        """Close the account: check the sum, refuse a file without a usable row."""
+        """Finish the report: check the sum, refuse a file without a usable row."""
         report = self.report
         if report.rows_in != report.used + len(report.rejected):
             raise Error(

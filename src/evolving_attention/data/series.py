@@ -1,4 +1,4 @@
-"""Collections of time series: whatever form they come in, checked series by series.
+"""Collections of time series in any accepted form, checked series by series.
 
 A collection becomes a list of float64 arrays [channels, length], missing values NaN;
 :class:`SeriesRows` is the packed form that models and the Trainer take.
@@ -29,16 +29,16 @@ _FORMS = "[n, channels, length], [n, length], or a list of arrays [channels, len
 
 @dataclass(frozen=True)
 class Reading:
-    """A collection as it was read.
+    """A collection and how it was read.
 
     Attributes:
         series: float64 [channels, length] each.
         longest: time steps of the longest series with its padding.
         table: length of all series, if they came as one table [n, length].
-        time_axis: the axis taken for time, where axis 0 counts the series: 1 or 2; None
-            where a series has no other axis.
+        time_axis: the axis read as time, where axis 0 counts the series: 1 or 2; None
+            if a series has only one axis.
         frames: whether the series are DataFrames.
-        doubt: what speaks against this reading; None: nothing.
+        doubt: the reason to doubt this reading; None: no reason.
     """
 
     series: list[Series]
@@ -79,8 +79,8 @@ def read(
 ) -> Reading:
     """Every series of a collection as float64 [channels, length].
 
-    Time steps at the end of a series at which every channel is NaN are padding, and are
-    cut off; any other NaN stays, as a missing value.
+    Time steps at the end of a series where every channel is NaN are padding and are
+    removed; any other NaN is kept as a missing value.
 
     Args:
         collection: array [n, channels, length]; array or table [n, length] of series
@@ -88,11 +88,11 @@ def read(
             differ in length; a list of DataFrames, whose axis of time
             :func:`.series_axes.frames_axis` tells; or a table with the index (series,
             time) and the channels as columns.
-        name: what messages call it.
+        name: its name in messages.
         time_axis: the axis of time of arrays and frames with two axes, where axis 0
             counts the series: 1 for [n, length, channels], 2 for [n, channels, length].
-            None: 2 of arrays; of frames as their labels say.
-        earlier: (frames, time_axis) of a reading to follow where the form is the same.
+            None: 2 for arrays; from the labels for frames.
+        earlier: (frames, time_axis) of an earlier reading, used for the same form.
 
     Raises:
         ShapeError: another number of axes, no series, an empty one, series that differ
@@ -132,7 +132,7 @@ def _split(
     time_axis: int | None,
     earlier: tuple[bool, int | None] | None,
 ) -> Reading:
-    """The series as float64 [channels, length], not looked into yet."""
+    """The series as float64 [channels, length], without a check of the values."""
     if getattr(getattr(collection, "index", None), "nlevels", 1) > 1:
         parts, doubt = series_of_index(collection, name)
         series = [_one(part, f"{name}[{i}]") for i, part in enumerate(parts)]
@@ -211,7 +211,7 @@ def _along_time(
 
 
 def _is_array(value: Any) -> bool:
-    """Whether an item of a list is a series of its own rather than a row of numbers."""
+    """Whether an item of a list is a series and not a row of numbers."""
     return hasattr(value, "shape") and len(value.shape) > 0
 
 
@@ -228,7 +228,7 @@ def _one(item: Any, where: str) -> Series:
 
 
 def _numbers(value: Any, where: str) -> Series:
-    """float64, or the reason why not."""
+    """The array as float64, or an error with the reason."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -259,7 +259,7 @@ def _numbers(value: Any, where: str) -> Series:
 
 
 def _checked(series: Series, where: str) -> Series:
-    """Without padding at its end; refuses infinity and a series without any value."""
+    """Remove padding at the end; refuse infinity and a series without any value."""
     finite = np.isfinite(series)
     if finite.all():
         return series
@@ -319,5 +319,5 @@ class SeriesRows(PackedRows):
         return int(self.values.shape[1])
 
     def take(self, indices: Any) -> SeriesRows:
-        """These series as a data set of their own."""
+        """These series as a data set."""
         return SeriesRows(**self._gathered(indices))

@@ -1,4 +1,4 @@
-"""Which axis of a collection of series is time, and tables that hold many series."""
+"""Finds the axis of time in collections of series, and reads tables of many series."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def frames_axis(frames: Sequence[Any]) -> tuple[int, bool]:
     """(axis of time, whether the labels or the lengths leave no doubt) of DataFrames.
 
     Axis 1 is the rows, axis 2 the columns: axis 0 counts the frames. The first of these
-    rules that says something decides:
+    rules that applies decides:
 
     1. the index or the columns are named (``time``, ``channel``, …) or are dates;
     2. one of both holds names, the other numbers: names are channels;
-    3. one of both has the same length in all frames, the other has not: it is time;
+    3. only one of both differs in length between the frames: it is time;
     4. the longer one is time. Wide frames numbered both ways are aeon's own form,
        ``pd.DataFrame(array [channels, length])``; other frames have time in their rows.
     """
@@ -77,7 +77,7 @@ def frames_axis(frames: Sequence[Any]) -> tuple[int, bool]:
 
 
 def _role(labels: Any) -> str | None:
-    """``"time"`` or ``"channel"``, where the name or the type of the labels says so."""
+    """``"time"`` or ``"channel"`` by the name or type of the labels, if they decide."""
     name = str(labels.name).lower()
     if name in _TIMES or str(labels.dtype).startswith(("date", "timedelta", "period")):
         return "time"
@@ -93,11 +93,11 @@ def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
 
     Returns:
         The series in the sorted order of the index's first level, and a doubt about
-        that order where the rows have another one.
+        that order if the rows have another one.
 
     Raises:
         ShapeError: the index has more levels, or its first one is time.
-        InputError: a time step comes twice.
+        InputError: a time step appears twice.
     """
     index = table.index
     if index.nlevels != 2:
@@ -132,11 +132,11 @@ def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
 def refuse_long(table: Any, name: str) -> None:
     """Refuse a table with one row per time step where one row per series is expected.
 
-    It is one if a column is called ``id``, ``case``, ``…_id``, or if one column numbers
-    blocks of rows and another one rises within each of them and then begins again.
+    Recognised by a column called ``id``, ``case`` or ``…_id``, or by one column that
+    numbers blocks of rows and another one that increases within each block.
 
     Raises:
-        ShapeError: it looks like one.
+        ShapeError: the table looks like one.
     """
     values = table.to_numpy() if is_frame(table) else np.asarray(table)
     labels = list(table.columns) if is_frame(table) else list(range(values.shape[1]))
@@ -168,7 +168,7 @@ def refuse_long(table: Any, name: str) -> None:
 
 
 def _blocks(values: Any) -> tuple[int, int] | None:
-    """(column that numbers blocks of rows, column that rises within each), if any."""
+    """(column that numbers blocks of rows, column increasing within each), if any."""
     rows, width = values.shape
     if rows < 8 or not 2 <= width <= _FEW_COLUMNS:
         return None

@@ -73,8 +73,8 @@ def read_ts(file: str | Path) -> SeriesPart:
     """Read one .ts file with its targets.
 
     Raises:
-        DataError: it is missing, empty, cut short, no .ts file, or has no targets; says
-            the line where that can be told.
+        DataError: it is missing, empty, truncated, not a .ts file, or has no targets;
+            names the line if it is known.
         MissingExtraError: aeon is not installed.
     """
     path = Path(file)
@@ -116,7 +116,7 @@ def read_ts(file: str | Path) -> SeriesPart:
 
 
 def _check_labels(y: Any, known: Sequence[str], path: Path) -> None:
-    """Every label is one that the header names: half a line ends in half a label."""
+    """Check every label against the header: a truncated line ends in half a label."""
     allowed = {str(value) for value in known}
     for case, label in enumerate(y):
         if allowed and str(label) not in allowed:
@@ -128,7 +128,7 @@ def _check_labels(y: Any, known: Sequence[str], path: Path) -> None:
 
 
 def _first_bad_line(path: Path) -> tuple[int | None, str]:
-    """(number, what is wrong) of the first line that is no series; (None, "")."""
+    """(number, problem) of the first line that is not a series, or (None, "")."""
     try:
         lines = path.read_text(encoding=_ENCODING).splitlines()
     except UnicodeDecodeError as error:
@@ -167,16 +167,16 @@ def _is_value(text: str) -> bool:
 def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:
     """A data set ``NAME_TRAIN.ts`` and ``NAME_TEST.ts`` by its name; no network.
 
-    Looked for in ``data_dir`` and its folders ``NAME`` and ``timeseries/NAME``, then
-    among the data sets that come with aeon.
+    Searches ``data_dir`` and its folders ``NAME`` and ``timeseries/NAME``, then the
+    data sets that aeon includes.
 
     Args:
         name: such as "JapaneseVowels".
-        data_dir: a folder of data sets; None: aeon's only.
+        data_dir: a folder of data sets; None: only aeon's.
 
     Raises:
-        DataError: it is nowhere, or a file cannot be read; names the places searched.
-        InputError: the two parts do not belong together.
+        DataError: it is not found, or a file cannot be read; names the places searched.
+        InputError: the two parts do not fit together.
         MissingExtraError: aeon is not installed.
     """
     name = str(name)
@@ -220,7 +220,7 @@ def _places(name: str, data_dir: str | Path | None) -> list[Path]:
 
 
 def _names(places: Sequence[Path]) -> list[str]:
-    """Data sets beside those places, to guess what was meant."""
+    """Names of other data sets in these places, for a suggestion."""
     found: set[str] = set()
     for place in places:
         if place.parent.is_dir():
@@ -229,7 +229,7 @@ def _names(places: Sequence[Path]) -> list[str]:
 
 
 def check_parts(train: SeriesPart, test: SeriesPart) -> None:
-    """Refuse two parts that are not of one data set.
+    """Refuse two parts that do not belong to one data set.
 
     Raises:
         InputError: they differ in channels or in the kind of targets.

@@ -1,4 +1,4 @@
-"""What is done to series before a model sees them: missing values, standard scores."""
+"""Prepares series for a model: fills missing values and scales channels."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _TINY = 1e-12  # a deviation below it, relative to the mean, is rounding
 
 
 class SeriesScaler:
-    """Fills missing values and brings every channel to mean 0 and deviation 1.
+    """Fills missing values and scales every channel to mean 0 and deviation 1.
 
-    Per channel, m and s over all values of the training series that are there:
+    Per channel, with m and s over all known values of the training series:
 
         x ← (x − m) / s      (s = 1 for a constant channel)
 
-    A missing value (NaN) becomes the straight line between its neighbours in time, the
-    nearest value before the first and after the last one; a channel that one series
-    lacks altogether becomes 0, the training mean.
+    Missing values (NaN) are interpolated linearly in time; before the first and after
+    the last known value they take that value. A channel without any value in a series
+    becomes 0, the training mean.
 
     Args:
         scale: ``"channel"``: m and s of the training set, per channel; ``"series"``: m
-            and s of each series' own channels; ``"none"``: the values as they are.
+            and s of each series' own channels; ``"none"``: the values unchanged.
         missing: ``"interpolate"``, as above, or ``"refuse"``: NaN is an error.
 
     Raises:
-        ConfigError: another word.
+        ConfigError: an unknown value.
     """
 
     def __init__(self, scale: str = "channel", missing: str = "interpolate") -> None:
@@ -132,7 +132,7 @@ class SeriesScaler:
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """Options and what was learnt, as plain values."""
+        """Options and fitted values, as plain values."""
         return {
             "scale": self.scale,
             "missing": self.missing,
@@ -142,7 +142,7 @@ class SeriesScaler:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SeriesScaler:
-        """From what :meth:`to_dict` gave."""
+        """Build from the result of :meth:`to_dict`."""
         scaler = cls(values["scale"], values["missing"])
         if values["mean"] is not None:
             scaler.mean = np.asarray(values["mean"], dtype=np.float64)
@@ -151,16 +151,16 @@ class SeriesScaler:
 
 
 def _without_zeros(deviation: Array, mean: Array) -> Array:
-    """Deviations, 1 where a channel is constant but for rounding."""
+    """Deviations; 1 for a channel that is constant up to rounding."""
     constant = deviation <= _TINY * np.abs(mean)
     return np.where(constant, 1.0, deviation)
 
 
 def fill_missing(values: Array, lacking: Array) -> Array:
-    """Fill NaN in [length, channels] along time; ``lacking`` [channels] where all are.
+    """Fill NaN in [length, channels] along time; ``lacking`` [channels] if all are NaN.
 
-    Between two known values lies a straight line; before the first and after the last
-    known value that value is held.
+    Interpolates linearly between known values, and takes the first or last known value
+    at the ends.
     """
     filled = np.array(values, dtype=np.float64)
     time = np.arange(len(filled))

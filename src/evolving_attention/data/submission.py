@@ -44,12 +44,12 @@ _SCORE = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 @dataclass
 class SubmissionReport:
-    """What went into an archive.
+    """The contents of an archive.
 
     Attributes:
         path: the archive.
         files: leaderboard file name to the prediction file it was made from.
-        missing: leaderboard files there were no predictions for.
+        missing: leaderboard files without predictions.
     """
 
     path: Path
@@ -175,15 +175,15 @@ def build_submission(
             their sub-folders.
         output_zip: the archive to write.
         allow_missing: write an archive although tasks are missing (the diagnostic AX
-            may always be missing; the leaderboard itself wants all files).
+            may always be missing; the leaderboard itself requires all files).
 
     Returns:
-        Which file was made from what, and what is missing.
+        The source of each file, and the missing ones.
 
     Raises:
         DataError: a prediction file is damaged, has the wrong number of rows, or an
             unknown label.
-        InputError: a task is missing, or two files are there for one task.
+        InputError: a task is missing, or has two files.
     """
     from evolving_attention.durable import write_bytes
 
@@ -234,7 +234,7 @@ def _search(folder: Path, name: str) -> list[Path]:
 
 
 def _read_predictions(path: Path, name: str) -> list[str]:
-    """Predictions of one file in the leaderboard's words, checked and counted."""
+    """Predictions of one file in the leaderboard's form, checked and counted."""
     task = _TASK_OF[name]
     collector = RowCollector(str(path), "raise")
     words = dict(zip(task.leaderboard, task.leaderboard, strict=True))

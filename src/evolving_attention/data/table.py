@@ -1,4 +1,4 @@
-"""A data set in memory: columns of equal length, seen as a sequence of dicts."""
+"""A data set in memory: columns of equal length, read as a sequence of dicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TableDataset"]
 
 
 class TableDataset(Labelled, Sequence[dict[str, Any]]):
-    """Rows that are read; behaves as ``Sequence[dict]`` and as a table.
+    """Rows in memory; behaves as ``Sequence[dict]`` and as a table.
 
     Args:
         columns: name to values, all of one length.
@@ -24,8 +24,8 @@ class TableDataset(Labelled, Sequence[dict[str, Any]]):
         label_names: name of each class by its id; None for regression.
         has_labels: whether column ``label`` holds true labels (in a test set without
             labels it holds -1).
-        report: what became of every row of the file.
-        label_column: what the file calls the column that is ``label`` here.
+        report: the report on every row of the file.
+        label_column: the name in the file of the column that is ``label`` here.
 
     Example::
 
