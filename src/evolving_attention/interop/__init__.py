@@ -1,1 +1,1 @@
-"""Foreign checkpoints: where they are found, how they are read, what names mean."""
+"""Checkpoints of other libraries: finding, reading, and mapping of names."""

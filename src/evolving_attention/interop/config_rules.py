@@ -1,4 +1,4 @@
-"""Which values the keys of a config.json may have: tables, and their check."""
+"""Tables of the allowed values of a config.json's keys, and their check."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _fail(config: Mapping[str, Any], source: str, key: str, expected: str) -> No
 
 
 def check_rules(config: Mapping[str, Any], source: str, rules: Rules) -> None:
-    """Check keys by ``rules`` where they are present; ``None`` is absent.
+    """Check the keys that are present by ``rules``; ``None`` counts as absent.
 
     Raises:
         ConfigError: a value has the wrong type or is out of range; names both.
@@ -96,9 +96,9 @@ def check_rules(config: Mapping[str, Any], source: str, rules: Rules) -> None:
 
 
 def check_config(config: dict[str, Any], source: str) -> None:
-    """Check the keys of a config that the models rely on, where they are present.
+    """Check the keys of a config that the models use, if they are present.
 
-    ``null`` stands for an absent key.
+    ``null`` counts as absent.
 
     Args:
         config: parsed config.json.

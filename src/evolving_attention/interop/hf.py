@@ -60,14 +60,14 @@ WEIGHT_NAMES = tuple(name for name, _, _ in (*_FORMATS, *_MARKED))
 
 @dataclass(frozen=True)
 class CheckpointFolder:
-    """What a model folder holds.
+    """The contents of a model folder.
 
     Attributes:
         path: the folder.
         config: its config.json.
-        tensors: name to array, as the files say; not yet matched with any model.
-        files: names of the weight files that were read.
-        nbytes: how many bytes the weight files have.
+        tensors: name to array, as in the files; not yet matched with any model.
+        files: names of the weight files read.
+        nbytes: number of bytes of the weight files.
     """
 
     path: Path
@@ -80,9 +80,7 @@ class CheckpointFolder:
     def model_type(self) -> str | None:
         """``"bert"``, ``"roberta"``, …: from the config, else from the tensors' names.
 
-        Without the mark of :mod:`.evolving_mark`.
-
-        Configs from before 2020 do not say it.
+        Without the mark of :mod:`.evolving_mark`. Configs from before 2020 lack it.
         """
         said = base_type(self.config)
         if isinstance(said, str):
@@ -117,10 +115,10 @@ def load_config(folder: str | Path) -> dict[str, Any]:
 def load_folder(path: str | Path) -> CheckpointFolder:
     """Read a model folder: config.json and weights.
 
-    Weights are the first that is there of ``model.safetensors``, its index
+    Reads the first existing one of ``model.safetensors``, its index
     ``model.safetensors.index.json`` with shards, ``pytorch_model.bin``, and its index;
-    where the config is marked (:mod:`.evolving_mark`), ``evolving_model.safetensors``
-    and its index. Nothing outside of the folder is opened.
+    for a marked config (:mod:`.evolving_mark`), ``evolving_model.safetensors`` or its
+    index. Opens no file outside the folder.
 
     Args:
         path: the folder; see :func:`~.resolve.resolve` for names.
@@ -153,7 +151,7 @@ def load_folder(path: str | Path) -> CheckpointFolder:
 def _load_shards(
     root: Path, index_name: str, reader: Reader
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...], int]:
-    """Read the shards an index lists; every tensor must be where the index says."""
+    """Read the shards of an index; every tensor must be in the file it names."""
     source = str(root / index_name)
     index = parse_object(
         read_inside(root, index_name, MAX_INDEX_BYTES), source, CheckpointError

@@ -20,7 +20,7 @@ def parse_object(data: bytes, source: str, error: type[Error]) -> dict[str, Any]
 
     Raises:
         Error: of class ``error``: not UTF-8, not JSON, a key twice, NaN or infinity,
-            nested too deeply, or not an object. The message names the place.
+            nested too deeply, or not an object. The message names the position.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

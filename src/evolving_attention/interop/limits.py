@@ -1,4 +1,4 @@
-"""The limits every checkpoint file is held to before anything of it is believed."""
+"""Limits of checkpoint files, checked before their contents are used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_tensor_name(name: object, source: str) -> str:
     """Return ``name`` if it can name a tensor, or raise.
 
     Args:
-        name: what the file says.
+        name: the name in the file.
         source: the file, for the message.
 
     Raises:
@@ -55,7 +55,7 @@ def check_shape(shape: object, name: str, source: str) -> tuple[int, ...]:
     """Return ``shape`` as a tuple if it can be the shape of a tensor, or raise.
 
     Args:
-        shape: a list or tuple of sizes as the file says it.
+        shape: a list or tuple of sizes from the file.
         name: the tensor, for the message.
         source: the file, for the message.
 

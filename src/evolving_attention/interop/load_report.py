@@ -1,4 +1,4 @@
-"""Matches a checkpoint's tensors with a model's parameters and says how it went."""
+"""Matches a checkpoint's tensors with a model's parameters and reports the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evolving_attention.interop.rules import NameTable, matches
 
 __all__ = ["LoadReport", "Mismatch", "check_growth", "match"]
 
-# With fewer of a model's parameters than this share in a file, the file is another's.
+# A file with less than this share of a model's parameters belongs to another model.
 _LEAST_SHARE = 0.5
 _SHOWN = 8
 # A model may always have 2^26 parameters (256 MB of float32), and above that four for
@@ -26,7 +26,7 @@ _PARAMETERS_PER_BYTE = 4
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A tensor whose shape or element type does not fit: what is found and expected."""
+    """A tensor whose shape or element type does not fit: found and expected."""
 
     name: str
     found: str
@@ -35,15 +35,15 @@ class Mismatch:
 
 @dataclass
 class LoadReport:
-    """How a checkpoint was matched with a model.
+    """The result of matching a checkpoint with a model.
 
     Attributes:
-        missing: parameters the checkpoint should have and has not.
+        missing: parameters that the checkpoint lacks but should have.
         unexpected: tensors of the checkpoint that the model does not use.
         mismatched: tensors of another shape; not loaded.
         new: parameters that the checkpoint may lack; newly initialised.
-        loaded: how many parameters were taken from the checkpoint.
-        source: where the checkpoint is.
+        loaded: number of parameters loaded from the checkpoint.
+        source: the checkpoint's folder or file.
     """
 
     missing: list[str] = field(default_factory=list)
@@ -115,20 +115,20 @@ def match(
         found: the checkpoint's tensors.
         table: names of the architecture.
         allowed_new: patterns of parameters that may be missing; default the table's.
-        allowed_unexpected: patterns of tensors that may be left over; default the
+        allowed_unexpected: patterns of tensors that may remain unused; default the
             table's.
-        strict: raise for anything missing, left over or mismatched that is not allowed;
+        strict: raise for anything missing, unused or mismatched that is not allowed;
             otherwise only report it, and the model keeps its initial values there.
-        source: where the checkpoint is, for messages.
-        sizes: options of the config that shapes come from, to name them in messages.
+        source: the checkpoint's folder or file, for messages.
+        sizes: options of the config that define shapes, to name them in messages.
 
     Returns:
         Model's name to array, and the report.
 
     Raises:
-        CheckpointError: two tensors claim one parameter with different values; less
-            than half of the parameters are there (whatever ``strict`` is): the file is
-            of another model; or, if ``strict``, anything as said above.
+        CheckpointError: two tensors give one parameter different values; less than half
+            of the parameters exist (whatever ``strict`` is), so the file belongs to
+            another model; or, if ``strict``, a case named above.
     """
     new = table.allowed_new if allowed_new is None else tuple(allowed_new)
     extra = (
@@ -164,10 +164,10 @@ def check_growth(
     nbytes: int,
     sizes: Mapping[str, int],
 ) -> None:
-    """Refuse a model that is out of all proportion to its file.
+    """Refuse a model that is out of proportion to its file.
 
-    New heads, convolutions and, without ``strict``, tensors of another shape are drawn
-    at random, in sizes that the config alone says.
+    New heads, convolutions and, without ``strict``, tensors of another shape are
+    initialised at random, in sizes that only the config defines.
 
     Args:
         expected: the model's parameters, name to shape.
@@ -198,7 +198,7 @@ def check_growth(
 
 
 def _asked(shape: Sequence[int], found: Sequence[int], sizes: Mapping[str, int]) -> str:
-    """Which options of the config the axes come from that differ."""
+    """The options of the config that define the axes which differ."""
     axes = [
         size
         for axis, size in enumerate(shape)
@@ -218,7 +218,7 @@ def _place(
     table: NameTable,
     source: str,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Model's name to tensor, and the names no parameter has a place for."""
+    """Model's name to tensor, and the names without a parameter."""
     aliases = {tie.alias: tie.target for tie in table.ties}
     placed: dict[str, np.ndarray] = {}
     origin: dict[str, str] = {}

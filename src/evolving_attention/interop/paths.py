@@ -30,12 +30,12 @@ _CHUNK = 1 << 30
 class InputFile:
     """An open regular file: its descriptor, its size and its name in messages.
 
-    Data is copied into memory of our own by ``pread``; a file that shrinks while it
-    is read gives an error, not a signal as a memory map would.
+    Data is copied into our own memory by ``pread``; a file that shrinks while it is
+    read gives an error, not a signal as a memory map would.
 
     Args:
-        fd: open descriptor; owned by this object from now on.
-        label: how messages call the file.
+        fd: open descriptor; this object takes ownership.
+        label: the file's name in messages.
 
     Raises:
         CheckpointError: the descriptor is not of a regular file.
@@ -105,11 +105,11 @@ def check_basename(name: object, source: str) -> str:
     two ways.
 
     Args:
-        name: what some file says.
+        name: the name found in a file.
         source: that file, for the message.
 
     Raises:
-        CheckpointError: it is not.
+        CheckpointError: the name is not plain.
     """
     if (
         not isinstance(name, str)
@@ -131,7 +131,7 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def present(folder: Path, name: str) -> bool:
-    """Whether the folder has an entry of that plain name, of whatever kind."""
+    """Whether the folder has an entry of that plain name, of any kind."""
     return os.path.lexists(folder / check_basename(name, str(folder)))
 
 
@@ -201,7 +201,7 @@ def open_given(path: Path) -> InputFile:
 
 
 def _blob_of_snapshot(folder: Path, base: str) -> Path | None:
-    """The file in ``blobs`` that an entry of a Hub snapshot stands for, if it does."""
+    """The file in ``blobs`` that an entry of a Hub snapshot links to, if any."""
     root = Path(os.path.realpath(folder))
     if root.parent.name != "snapshots" or not root.parent.parent.name.startswith(
         "models--"

@@ -1,4 +1,4 @@
-"""Finds the folder a model's name stands for: disk, installed package, cache, Hub."""
+"""Finds the folder of a model by name: disk, installed package, cache, Hub."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _WEIGHT_PATTERNS = (
 def resolve(name: str | os.PathLike[str], *, local_files_only: bool = False) -> Path:
     """Find the folder of a model.
 
-    Looked up in this order: a folder of that path; ``package:NAME/PATH``, a folder
-    inside of an installed Python package, which is not imported; a snapshot in the
-    local Hub cache; the Hub, which is downloaded from with a progress bar.
+    Searches in this order: a folder of that path; ``package:NAME/PATH``, a folder in an
+    installed Python package, which is not imported; a snapshot in the local Hub cache;
+    the Hub, with a download and a progress bar.
 
-    With ``HF_HUB_OFFLINE=1`` or ``local_files_only`` the network is not touched. The
-    cache is where ``HF_HUB_CACHE``, ``HF_HOME`` or the default says.
+    With ``HF_HUB_OFFLINE=1`` or ``local_files_only`` the network is not used. The cache
+    is the folder of ``HF_HUB_CACHE``, ``HF_HOME`` or the default.
 
     Args:
         name: path, ``package:NAME/PATH``, or a model of the Hub such as
@@ -59,7 +59,7 @@ def resolve(name: str | os.PathLike[str], *, local_files_only: bool = False) -> 
         An existing folder.
 
     Raises:
-        CheckpointError: not found; lists every place searched and what to do.
+        CheckpointError: not found; lists every place searched and the remedy.
     """
     text = os.fspath(name)
     if not text or "\0" in text:
@@ -109,7 +109,7 @@ def hub_cache() -> Path:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name that :func:`resolve` takes stands for a model of the Hub."""
+    """Whether a name for :func:`resolve` denotes a model of the Hub."""
     return _is_repo_id(name) and not Path(name).expanduser().exists()
 
 
@@ -151,7 +151,7 @@ def _is_repo_id(text: str) -> bool:
 
 
 def _in_cache(repo_id: str) -> tuple[Path | None, str]:
-    """A snapshot of the model that has its config and weights, or why there is none."""
+    """A snapshot of the model with config and weights, or the reason for none."""
     root = hub_cache() / f"models--{repo_id.replace('/', '--')}"
     try:
         revision = (root / "refs" / "main").read_text(encoding="ascii").strip()
@@ -170,7 +170,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def _from_hub(repo_id: str, searched: list[str]) -> Path:
-    """Download a model: config, tokenizer, and weights, safetensors if it has them."""
+    """Download a model: config, tokenizer and weights, preferring safetensors."""
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     try:
         names = _file_names(repo_id, endpoint)
@@ -201,12 +201,12 @@ def _from_hub(repo_id: str, searched: list[str]) -> Path:
 
 
 def _file_names(repo_id: str, endpoint: str) -> list[str]:
-    """The files of a model on the Hub; the first question to it, with a time limit.
+    """The files of a model on the Hub; the first request, with a time limit.
 
-    The system looks up host names without a limit, so that a thread asks.
+    The system looks up host names without a limit, so a thread sends the request.
 
     Raises:
-        TimeoutError: there was no answer in time; else what the client raises.
+        TimeoutError: no answer came in time; else the client's error.
     """
     import huggingface_hub
 

@@ -1,8 +1,8 @@
-"""How names of a checkpoint become names of a model: rules that are data.
+"""Maps names of a checkpoint to names of a model, by rules that are data.
 
-A :class:`NameTable` says, for one architecture, which prefix the base model has inside
-of a headed one, how old names read today, which buffers are no weights, which names are
-copies of others, and what may be missing or left over. Patterns are regular expressions
+A :class:`NameTable` defines for one architecture the prefix of the base model inside a
+headed one, new names for old ones, buffers that are not weights, names that are copies
+of others, and names that may be missing or unused. Patterns are regular expressions
 that must match a whole name.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["NameTable", "Tie", "matches"]
 
 @dataclass(frozen=True)
 class Tie:
-    """A name that only repeats another: ``alias`` holds the values of ``target``."""
+    """A duplicate name: ``alias`` holds the values of ``target``."""
 
     alias: str
     target: str
@@ -29,7 +29,7 @@ class NameTable:
 
     Attributes:
         architecture: ``model_type`` of its config.json.
-        prefix: what the base model's names begin with inside of a headed model.
+        prefix: prefix of the base model's names inside a headed model.
         renames: pairs (pattern, replacement) for ``re.sub``, applied in order.
         ignored: patterns of buffers that hold no weights.
         ties: names that repeat other names; given with the prefix.
@@ -46,13 +46,13 @@ class NameTable:
     allowed_unexpected: tuple[str, ...]
 
     def canonical(self, name: str) -> str | None:
-        """Today's spelling of a checkpoint's name, or None for a buffer."""
+        """The current form of a checkpoint's name, or None for a buffer."""
         for pattern, replacement in self.renames:
             name = re.sub(pattern, replacement, name)
         return None if matches(name, self.ignored) else name
 
     def place(self, name: str, expected: Collection[str]) -> str | None:
-        """The model's name for a canonical name, the prefix added or taken off."""
+        """The model's name for a canonical name, with the prefix added or removed."""
         for candidate in (
             name,
             f"{self.prefix}{name}",

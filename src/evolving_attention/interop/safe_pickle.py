@@ -1,9 +1,9 @@
-"""Reads the object graph of a torch checkpoint by an allow-list; runs nothing of it.
+"""Reads the object graph of a torch checkpoint by an allow-list; runs none of its code.
 
-The unpickler knows the instructions that build plain data. Every global it may ask for
-is one of our own objects, which accept no state and no attribute; every dictionary has
-strings as keys. Tensors come out as descriptions (:class:`TensorRecord`); their data is
-read later, after all bounds were checked.
+The unpickler knows the instructions that build plain data. Every allowed global maps to
+one of our own objects, which accept no state and no attribute; every dictionary has
+strings as keys. Tensors become descriptions (:class:`TensorRecord`); their data is read
+later, after all bounds are checked.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def element_type(name: str) -> np.dtype[Any]:
 
 
 class _TamperError(Exception):
-    """A pickle reached for an object of ours."""
+    """A pickle tried to change one of our objects."""
 
 
 class _Sealed:
-    """An object a pickle can neither give state to nor set attributes of."""
+    """An object whose state and attributes a pickle cannot set."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class _Sealed:
 
 
 class _StorageType(_Sealed):
-    """What ``torch.FloatStorage`` and its like become: the name of an element type."""
+    """Replaces ``torch.FloatStorage`` and the like: the name of an element type."""
 
     __slots__ = ("dtype",)
 
@@ -103,7 +103,7 @@ class TensorRecord(_Sealed):
 
 
 class _Dict(_Sealed, dict[str, Any]):
-    """What a dictionary becomes; names must be strings and differ."""
+    """Replaces a dictionary; names must be different strings."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ class _Dict(_Sealed, dict[str, Any]):
 
 
 class StateDict(_Dict):
-    """What ``collections.OrderedDict`` becomes."""
+    """Replaces ``collections.OrderedDict``."""
 
     __slots__ = ()
 
@@ -178,7 +178,7 @@ def _rebuild_parameter(
 
 
 class _Builder(_Sealed):
-    """A function of ours that a pickle may call, without the attributes of one."""
+    """One of our functions that a pickle may call, without function attributes."""
 
     __slots__ = ("_function",)
 
@@ -269,7 +269,7 @@ def load_pickle(
     source: str,
     persistent: Callable[[object], object] | None = None,
 ) -> object:
-    """Load the pickle at the stream's position, run nothing of it, stop behind it.
+    """Load the pickle at the stream's position without running its code.
 
     Args:
         stream: the file, or the part of it that has pickles.
@@ -280,9 +280,9 @@ def load_pickle(
         Numbers, strings, tuples, lists, dicts and :class:`TensorRecord`.
 
     Raises:
-        UnsafeCheckpointError: it names a global outside of the allow-list, uses an
-            instruction that weights do not need, or reaches for our objects.
-        CheckpointError: truncated, damaged, or a tensor reaches out of its storage.
+        UnsafeCheckpointError: it names a global outside the allow-list, uses an
+            instruction that weights do not need, or tries to change our objects.
+        CheckpointError: truncated, damaged, or a tensor exceeds its storage.
     """
     try:
         return _Unpickler(stream, source, persistent).load()
@@ -302,14 +302,14 @@ def storage_from_id(pid: object, length: int) -> tuple[Storage, tuple[Any, ...]]
     """Read a persistent id ``('storage', type, key, location, numel, …)``.
 
     Args:
-        pid: what the pickle says.
+        pid: the persistent id of the pickle.
         length: number of items it must have.
 
     Returns:
         The storage it describes and the items after ``numel``.
 
     Raises:
-        CheckpointError: it is anything else.
+        CheckpointError: the id has another form.
     """
     if not isinstance(pid, tuple) or len(pid) != length or pid[0] != "storage":
         raise CheckpointError("refers to something other than a storage")

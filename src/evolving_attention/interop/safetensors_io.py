@@ -1,7 +1,7 @@
 """Reads and writes safetensors files, whole or in shards, through the library.
 
-The header is held to our limits before the library sees the file; the library reads by
-``pread`` into memory of its own, never through a memory map.
+The header is checked against our limits before the library reads the file; the library
+reads by ``pread`` into its own memory, never through a memory map.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "save_safetensors",
 ]
 
-# What the weights of a folder are called: as transformers does, and marked.
+# Names of a folder's weight files: transformers', and the marked ones.
 _STEMS = ("model", f"{EVOLVING}model")
 _LENGTH_BYTES = 8  # the file begins with the size of its header, uint64
 _ITEM_BYTES = {
@@ -113,27 +113,28 @@ def save_safetensors(
     metadata: Mapping[str, str] | None = None,
     max_shard_bytes: int = MAX_SHARD_BYTES,
 ) -> list[str]:
-    """Write weights to a folder as Hugging Face lays them out.
+    """Write weights to a folder in Hugging Face's layout.
 
-    One ``model.safetensors``, or, above ``max_shard_bytes``, files
+    Writes one ``model.safetensors``, or, above ``max_shard_bytes``, files
     ``model-00001-of-0000N.safetensors`` and an index. Each file is replaced atomically,
-    and the index, which makes shards valid, comes last. Weights of the other layout or
-    the other stem, which readers might prefer, are removed then.
+    and the index, which makes shards valid, comes last. Then weights of the other
+    layout or stem, which readers might prefer, are removed.
 
     Args:
         folder: existing folder.
         tensors: name to array; bfloat16 as ``ml_dtypes.bfloat16``.
-        stem: what the names begin with, ``model`` or ``evolving_model``
+        stem: prefix of the file names, ``model`` or ``evolving_model``
             (:mod:`.evolving_mark`).
         metadata: text for the header; default ``{"format": "pt"}``, which transformers
-            asks for.
+            requires.
         max_shard_bytes: most bytes of tensors in a file; a larger tensor has its own.
 
     Returns:
         The names of the files written.
 
     Raises:
-        CheckpointError: an element type safetensors has not, a bad name, or the disk.
+        CheckpointError: safetensors lacks an element type, a name is bad, or writing
+            fails.
     """
     target = Path(folder)
     arrays = {
@@ -162,7 +163,7 @@ def save_safetensors(
 
 
 def _remove_others(folder: Path, kept: str) -> None:
-    """Remove what names the weights that were in the folder before."""
+    """Remove the files by which readers would find the folder's earlier weights."""
     for stem in _STEMS:
         for ending in ("", ".index.json"):
             if (name := f"{stem}.safetensors{ending}") != kept:
@@ -170,7 +171,7 @@ def _remove_others(folder: Path, kept: str) -> None:
 
 
 def _checked_header(file: InputFile) -> dict[str, Any]:
-    """The header without its metadata, if it keeps to the limits and the file."""
+    """The header without its metadata, checked against the limits and the file."""
     if file.size < _LENGTH_BYTES:
         raise _damaged(file, f"has only {file.size} bytes")
     length = int.from_bytes(file.read_bytes(0, _LENGTH_BYTES), "little")

@@ -1,4 +1,4 @@
-"""Reads pytorch_model.bin, zip or legacy format, into arrays; runs nothing of it."""
+"""Reads pytorch_model.bin, zip or legacy format, into arrays; runs none of its code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def load_torch_bin(path: str | Path) -> dict[str, np.ndarray]:
         share it here; bfloat16 has the element type of ``ml_dtypes``.
 
     Raises:
-        UnsafeCheckpointError: the file names anything outside of the allow-list.
+        UnsafeCheckpointError: the file names something outside the allow-list.
         CheckpointError: missing, truncated, damaged, or not a state dict.
     """
     with open_given(Path(path)) as file:
@@ -67,7 +67,7 @@ def read_torch_bin(file: InputFile) -> dict[str, np.ndarray]:
 
 
 class _ZipFile:
-    """The members of a torch zip file: stored, plain, apart from one another."""
+    """The members of a torch zip file: uncompressed, plainly named, not overlapping."""
 
     def __init__(self, file: InputFile) -> None:
         self.file = file
@@ -181,11 +181,11 @@ def materialise(
 
     Args:
         label: the file, for messages.
-        graph: what the pickle holds; must map names to tensors.
+        graph: the contents of the pickle; must map names to tensors.
         data: storage key to its bytes, an array of uint8.
 
     Raises:
-        CheckpointError: the graph is anything but a flat state dict.
+        CheckpointError: the graph is not a flat state dict.
     """
     if not isinstance(graph, dict):
         raise CheckpointError(
