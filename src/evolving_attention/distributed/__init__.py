@@ -1,8 +1,8 @@
-"""Several processes that train one model: who they are, and how they talk.
+"""Several processes that train one model: their ranks, and their communication.
 
-``mpirun -n 2 python train.py`` is all a program of the Trainer needs; see
-docs/distributed.md. Nothing is imported, and nobody is waited for, before a Trainer is
-made (or :func:`world` called) in a process that a launcher started.
+A program with a Trainer only needs ``mpirun -n 2 python train.py``; see
+docs/distributed.md. Imports and connections happen only when a Trainer is made (or
+:func:`world` is called) in a process that a launcher started.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def world() -> World | None:
 
     Raises:
         ConfigError: the launcher's variables are incomplete or contradictory.
-        MissingExtraError, BackendUnavailable: there is no way to the others.
+        MissingExtraError, BackendUnavailable: the others cannot be reached.
         PeerLost: one of them ended.
     """
     global _world

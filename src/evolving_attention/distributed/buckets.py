@@ -1,9 +1,9 @@
-"""Sums of gradients over ranks: parameters that travel together, in a fixed order.
+"""Sums of gradients over ranks, in a fixed order, for parameters sent together.
 
 Every rank owns a part (shard) of each bucket. A turn adds the gradients of one batch of
 each rank: a rank sends the shards of its gradient to their owners, and an owner adds
-what it got to its shard in rank order. After the last turn the owners send their sums
-to all. So a sum is ((g0 + g1) + g2) + …, batch after batch, as in one process.
+the received shards in rank order. After the last turn the owners send their sums to
+all. So a sum is ((g0 + g1) + g2) + …, batch after batch, as in one process.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Bucket:
 
         Args:
             givers: ranks 0 … givers−1 have a batch in this turn.
-            last: the sums are wanted after it.
+            last: whether the sums are sent back after this turn.
         """
         world, tag = self.world, self.first_tag
         self.givers, self.last, self.stage = givers, last, "shards"
@@ -92,7 +92,7 @@ class Bucket:
                 self.requests.append(world.send(peer, tag + 1, whole[low:high]))
 
     def advance(self) -> bool:
-        """Do what the messages that have come allow; whether the turn is over."""
+        """Process the messages received so far; return whether the turn is over."""
         if self.stage in ("shards", "sums") and all(r.done for r in self.requests):
             if self.stage == "shards":
                 self._add_up()
@@ -105,7 +105,7 @@ class Bucket:
         return self.stage == "idle"
 
     def _add_up(self) -> None:
-        """Add what came to this rank's shard, in rank order."""
+        """Add the received data to this rank's shard, in rank order."""
         given = self.present[: self.givers].astype(bool)
         if given.all() and len(set(self.summed.tolist())) <= 1:
             self._add_part(0, self.high - self.low, given[:, 0], bool(self.summed[0]))
@@ -146,7 +146,7 @@ class Bucket:
         ] + [world.send(peer, tag, shards[world.rank]) for peer in world.peers]
 
     def _hand_out(self) -> None:
-        """The sums become the parameters' gradients, without a copy."""
+        """Set the parameters' gradients to the sums, without a copy."""
         from evolving_attention._core import Tensor
 
         for place, ((_, tensor), (start, stop)) in enumerate(
@@ -158,7 +158,7 @@ class Bucket:
 
 
 class DeviceBucket:
-    """The same between devices: the core does it all, and nobody waits.
+    """The same between devices: the core does all the work without waiting.
 
     Args:
         links: the devices of the ranks.
@@ -180,7 +180,7 @@ class DeviceBucket:
         self._core.clear()
 
     def launch(self, givers: int, last: bool) -> None:
-        """Take this rank's gradients and start all that is to be done with them."""
+        """Take this rank's gradients and start their exchange."""
         now = self._core.launch(givers, last)
         self.given = [a or b for a, b in zip(self.given, now, strict=True)]
 
@@ -189,7 +189,7 @@ class DeviceBucket:
         return True
 
     def hand_out(self, every: list[list[bool]]) -> None:
-        """The sums become the gradients of the parameters that some rank gave."""
+        """Set the gradients of the parameters that some rank has to the sums."""
         self._core.hand_out([any(column) for column in zip(*every, strict=True)])
 
 

@@ -1,8 +1,8 @@
 """The gradients of a step, summed over the batches of all ranks while backward runs.
 
-The sum is that of one process that takes the same batches one after another, bit for
-bit. Parameters travel in buckets (:mod:`.buckets`), sent as soon as backward is through
-with all of a bucket. Tables of embeddings, whose gradients are rows, go at the end.
+The sum equals that of one process with the same batches in order, bit for bit.
+Parameters are sent in buckets (:mod:`.buckets`) as soon as backward has finished all of
+a bucket. Embedding tables, whose gradients are rows, are sent at the end.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class GradientSum:
         world: the ranks; all make the same calls.
         parameters: the trained tensors, in the same order on all ranks; a forward
             pass has run, so that tables are known.
-        bucket_bytes: size that a bucket may have.
-        links: the devices of the ranks; None where the parameters are on the CPU.
+        bucket_bytes: largest size of a bucket.
+        links: the devices of the ranks; None if the parameters are on the CPU.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class GradientSum:
         self._sums = [_twin(table) for table in self.tables]
 
     def open(self, givers: int, last: bool) -> None:
-        """A turn begins; ``last``: the sums are wanted after it."""
+        """Begin a turn; ``last``: the sums are needed after it."""
         self._givers, self._last, self._next = givers, last, 0
         self._missing = [len(bucket.members) for bucket in self.buckets]
 
@@ -78,7 +78,7 @@ class GradientSum:
         self._send_complete()
 
     def _send_complete(self) -> None:
-        """Send the buckets that are complete, in their order; move messages on."""
+        """Send complete buckets in their order, and process messages."""
         while self._next < len(self.buckets) and self._missing[self._next] <= 0:
             self.buckets[self._next].launch(self._givers, self._last)
             self._next += 1
@@ -87,7 +87,7 @@ class GradientSum:
             bucket.advance()
 
     def close(self) -> None:
-        """The turn ends: all gradients are summed, and after the last one set."""
+        """End the turn: sum all gradients, and set them after the last turn."""
         self._missing = [0] * len(self.buckets)
         self._send_complete()
         self._add_tables()
@@ -101,7 +101,7 @@ class GradientSum:
                 _move(total, table)
 
     def _join(self) -> None:
-        """The device goes on when the sums are there; they become gradients."""
+        """Order the device's later work after the sums, and set them as gradients."""
         self.links.ranks.join()
         if self._last:
             every = self.world.values([bucket.given for bucket in self.buckets])
@@ -111,7 +111,7 @@ class GradientSum:
     # -------------------------------------------------------------------- tables
 
     def _add_tables(self) -> None:
-        """Every rank gets the gradients of all and adds them in rank order."""
+        """Gather the gradients of all ranks and add them in rank order."""
         own = [_taken(table) for table in self.tables]
         exchange = self._tables_of_all if self.links is None else self._by_devices
         for total, parts in zip(self._sums, exchange(own), strict=True):
@@ -119,7 +119,7 @@ class GradientSum:
                 _add(total, ids, values)
 
     def _tables_of_all(self, own: list[_Part]) -> list[list[_Part]]:
-        """By table and rank what every rank has."""
+        """The gradients of every rank, by table and rank."""
         from evolving_attention._core import Tensor
 
         arrays = [None if x is None else np.asarray(x) for part in own for x in part]
@@ -133,7 +133,7 @@ class GradientSum:
         ]
 
     def _by_devices(self, own: list[_Part]) -> list[list[_Part]]:
-        """The same; ids travel between hosts, values between devices."""
+        """The same; ids are sent between hosts, values between devices."""
         from evolving_attention._core import Tensor
 
         whole = np.empty(0, np.int64)
@@ -157,14 +157,14 @@ class GradientSum:
 
 
 def _twin(table: Any) -> Any:
-    """A leaf on the same values, with a gradient of its own."""
+    """A leaf with the same values and its own gradient."""
     twin = table.detach()
     twin.requires_grad = True
     return twin
 
 
 def _taken(table: Any) -> _Part:
-    """(ids, values) of a table's gradient, which it has no more; no ids: all rows."""
+    """Take (ids, values) of a table's gradient from it; no ids: all rows."""
     rows = table.row_grad
     whole = table.grad if rows is None else None
     table.grad = None
@@ -187,7 +187,7 @@ def _add(total: Any, ids: Any, values: Any) -> None:
 
 
 def _move(total: Any, table: Any) -> None:
-    """Hand the gradient of ``total`` to the table."""
+    """Move the gradient of ``total`` to the table."""
     rows = total.row_grad
     if rows is not None:
         table.grad = None

@@ -1,7 +1,7 @@
-"""What the launcher put into the environment: which of how many processes this is.
+"""Reads rank and number of processes from the launcher's environment variables.
 
-``mpirun`` sets ``OMPI_COMM_WORLD_*`` (Open MPI) or ``PMI_*`` (MPICH and its kin);
-``torchrun`` and its like set ``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK``, ``MASTER_ADDR``
+``mpirun`` sets ``OMPI_COMM_WORLD_*`` (Open MPI) or ``PMI_*`` (MPICH and related ones);
+``torchrun`` and others set ``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK``, ``MASTER_ADDR``
 and ``MASTER_PORT``. Nothing is imported or connected here.
 """
 
@@ -28,9 +28,9 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Launch:
-    """One process of ``size``; ``transport`` is how it reaches the others.
+    """One process of ``size``, and the ``transport`` of its messages.
 
-    ``address`` and ``port`` are where rank 0 listens; of ``"tcp"`` alone.
+    ``address`` and ``port`` are where rank 0 listens; only for ``"tcp"``.
     """
 
     rank: int

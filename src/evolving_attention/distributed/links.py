@@ -1,9 +1,9 @@
-"""Devices of the ranks that exchange gradients without the host, and a watch on them.
+"""Exchange of gradients between the ranks' devices, and a watch on lost ranks.
 
-A device that waits for a rank which is gone waits for ever, and so does a host that
-waits for the device. Hence a thread that looks after the others while something is
-under way, and ends the waiting. What came then is garbage: :meth:`Links.check` says so,
-and must be asked after every wait for the device before its results are used.
+A device that waits for a lost rank would wait for ever, and so would its host. So a
+thread watches the other ranks during an exchange and aborts it. The results are then
+invalid: call :meth:`Links.check` after every wait for the device, before its results
+are used.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _made: dict[str, Links] = {}
 
 
 def device_of_rank(world: World, name: str) -> str:
-    """The GPU of this rank: the one numbered as the rank is on its machine.
+    """The GPU of this rank: its index is the rank on this machine.
 
-    Number 0 where a launcher shows each rank of a machine GPUs of its own.
+    Index 0 if the launcher gives every rank of a machine its own GPUs.
 
     Raises:
         ConfigError: not "cuda", or a machine has fewer GPUs than ranks.
@@ -70,7 +70,7 @@ def _count(core: Any) -> int:
 
 
 def _missing(core: Any) -> str:
-    """Why this process cannot exchange anything from a GPU; empty where it can."""
+    """The reason why this process cannot exchange data from a GPU; else empty."""
     reason = core.unusable_devices().get("cuda", "")
     if reason:
         return f"cuda:0 is not available: {reason}"
@@ -82,7 +82,7 @@ def _missing(core: Any) -> str:
 
 
 def links(world: World, device: str) -> Links:
-    """Those of this process and device, made at the first call by all ranks."""
+    """The links of this process and device, made at the first call by all ranks."""
     if device not in _made:
         _made[device] = Links(world, device)
         atexit.register(_made[device].close)
@@ -111,7 +111,7 @@ class Links:
         self._thread.start()
 
     def _connect(self) -> Any:
-        """The communicator; made by a thread, for it waits for all ranks."""
+        """The communicator; a thread makes it, since that waits for all ranks."""
         from evolving_attention import _core
 
         world = self.world
@@ -141,10 +141,10 @@ class Links:
         return made[0]
 
     def check(self) -> None:
-        """Refuse what the device has computed since a rank was lost.
+        """Refuse results that the device has computed since a rank was lost.
 
         Raises:
-            PeerLost: the exchange was ended, for this reason.
+            PeerLost: the exchange was aborted; names the reason.
         """
         reason = self.reason or self._failure()
         if reason:
@@ -155,12 +155,12 @@ class Links:
         return f"distributed: NCCL says: {failure}" if failure else ""
 
     def end(self) -> None:
-        """Let nobody wait any more: this rank fails."""
+        """Abort all exchanges, since this rank fails."""
         self._closed.set()
         self.ranks.abort()
 
     def close(self) -> None:
-        """At the end of the process: orderly, unless ranks were lost."""
+        """Close at the end of the process; abort if ranks were lost."""
         self._closed.set()
         self._thread.join(2 * _GRACE_SECONDS)  # not into an interpreter that ends
         if self.reason or self.world.failed:
@@ -180,7 +180,7 @@ class Links:
                 self.ranks.abort()
 
     def _what_is_wrong(self) -> str:
-        """Why nothing more will come of the exchange under way, or ""."""
+        """The reason why the current exchange cannot finish, or ""."""
         failure = self._failure()
         if failure:
             return failure

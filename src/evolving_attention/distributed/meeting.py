@@ -1,7 +1,7 @@
-"""How processes that know one address find each other: a socket for every pair.
+"""Connects processes that know one address: a socket for every pair.
 
-Rank 0 listens there; every other rank comes, says where it listens itself, and is told
-where the others do.
+Rank 0 listens there; every other rank connects, sends its own address, and receives the
+addresses of the others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def meet(launch: Launch) -> dict[int, socket.socket]:
 
 
 class _Meeting:
-    """Brings all processes together: ends with a socket for every other rank."""
+    """Connects all processes; ends with a socket to every other rank."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
@@ -94,7 +94,7 @@ class _Meeting:
         return found
 
     def _accept(self, server: socket.socket) -> tuple[socket.socket, dict[str, Any]]:
-        """The next process of ours; strangers are turned away."""
+        """Accept the next process of this run; refuse other connections."""
         while True:
             server.settimeout(max(0.1, self.until - time.monotonic()))
             sock, _ = server.accept()
@@ -104,7 +104,7 @@ class _Meeting:
             sock.close()
 
     def _connect(self, place: tuple[str, int]) -> socket.socket:
-        """Connect, again and again while the other side has not begun to listen."""
+        """Connect; retry while the other side does not listen yet."""
         while True:
             try:
                 return socket.create_connection(place, timeout=5)

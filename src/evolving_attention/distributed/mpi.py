@@ -18,7 +18,7 @@ _SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-5, 1e-3
 
 
 class _Request:
-    """A message under way, in one or several pieces."""
+    """A pending message, in one or several pieces."""
 
     def __init__(self, parts: list[Any], buffer: Any) -> None:
         self.parts, self.buffer = parts, buffer
@@ -29,7 +29,7 @@ class _Request:
 
 
 class MpiTransport:
-    """Point-to-point messages over communicators of its own.
+    """Point-to-point messages over its own communicators.
 
     Raises:
         MissingExtraError: there is no mpi4py.
@@ -56,7 +56,7 @@ class MpiTransport:
         atexit.register(self._leave)
 
     def send(self, peer: int, tag: int, buffer: memoryview) -> _Request:
-        """Begin to send bytes; the buffer stays untouched until it is done."""
+        """Begin to send bytes; do not change the buffer until this is done."""
         return self._begin(self._comm.Isend, peer, tag, buffer)
 
     def receive(self, peer: int, tag: int, buffer: memoryview) -> _Request:
@@ -71,7 +71,7 @@ class MpiTransport:
         return request
 
     def progress(self, seconds: float = 0.0) -> None:
-        """Move messages on; wait at most so long for one of them to end."""
+        """Process messages; wait at most so long for one of them to end."""
         until, pause = time.monotonic() + seconds, _SHORTEST_SLEEP
         while True:
             ended = False
@@ -87,7 +87,7 @@ class MpiTransport:
             pause = min(2 * pause, _LONGEST_SLEEP)
 
     def alarm(self, text: str) -> None:
-        """Tell all others why this process gives up."""
+        """Tell all others why this process fails."""
         self.failed = True
         for peer in range(self.size):
             if peer != self.rank:
@@ -102,7 +102,7 @@ class MpiTransport:
             time.sleep(0.01)
 
     def heard(self) -> dict[int, str]:
-        """Why peers have given up; "" of those that have just left."""
+        """The reasons of peers that failed; "" for those that simply left."""
         status = self._mpi.Status()
         while self._alarm.Iprobe(status=status):
             message = bytearray(status.Get_count(self._mpi.BYTE))
@@ -111,7 +111,7 @@ class MpiTransport:
         return self._words
 
     def _leave(self) -> None:
-        """At the end of the process: finalize, unless that would wait for the dead."""
+        """Finalize at the end of the process, unless that would wait for lost ranks."""
         if self.failed or self._mpi.Is_finalized():
             return
         self.alarm("")

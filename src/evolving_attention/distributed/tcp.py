@@ -3,7 +3,7 @@
 Rank 0 listens at (MASTER_ADDR, MASTER_PORT) and tells all others where each of them
 listens; then every pair has one connection. A message is a header (tag, length) and its
 bytes; those of one tag arrive in the order in which they were sent. There is neither
-encryption nor a password: for networks whose every user is trusted.
+encryption nor a password: use it only in networks whose users you trust.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHUNK = 1 << 20
 
 @dataclass
 class _Request:
-    """A message under way; ``left`` is what has not moved yet."""
+    """A pending message; ``left`` is the part not transferred yet."""
 
     left: memoryview
     done: bool = False
@@ -36,7 +36,7 @@ class _Request:
 
 @dataclass
 class _Stored:
-    """A message that nobody had asked for when it began to come; ``by``: who did."""
+    """A message that arrived before it was requested; ``by``: its later request."""
 
     data: bytearray
     whole: bool = False
@@ -45,7 +45,7 @@ class _Stored:
 
 @dataclass
 class _Peer:
-    """One connection: what goes out, what is awaited, what came before it was."""
+    """One connection: outgoing, requested, and unrequested incoming messages."""
 
     socket: socket.socket
     out: deque[tuple[memoryview, _Request | None]] = field(default_factory=deque)
@@ -77,7 +77,7 @@ class TcpTransport:
             self._selector.register(peer.socket, selectors.EVENT_READ, rank)
 
     def send(self, peer: int, tag: int, buffer: memoryview) -> _Request:
-        """Begin to send bytes; the buffer stays untouched until it is done."""
+        """Begin to send bytes; do not change the buffer until this is done."""
         request = _Request(buffer)
         to = self._peers[peer]
         to.out.append((memoryview(_HEADER.pack(tag, len(buffer))), None))
@@ -99,7 +99,7 @@ class TcpTransport:
         return request
 
     def progress(self, seconds: float = 0.0) -> None:
-        """Move messages on; wait at most so long for one of them to move."""
+        """Process messages; wait at most so long for one of them to progress."""
         for key, events in self._selector.select(seconds):
             if events & selectors.EVENT_READ:
                 self._read(key.data)
@@ -107,7 +107,7 @@ class TcpTransport:
                 self._write(key.data)
 
     def alarm(self, text: str) -> None:
-        """Tell all others why this process gives up."""
+        """Tell all others why this process fails."""
         self.failed = True
         words = text.encode()
         for rank, peer in self._peers.items():
@@ -122,7 +122,7 @@ class TcpTransport:
             self.progress(0.01)
 
     def heard(self) -> dict[int, str]:
-        """Why peers have given up; "" of those that have just left."""
+        """The reasons of peers that failed; "" for those that simply left."""
         return {
             rank: peer.words or ""
             for rank, peer in self._peers.items()
@@ -130,7 +130,7 @@ class TcpTransport:
         }
 
     def _write(self, rank: int) -> None:
-        """Send what the socket takes now; ask to be told when it takes more."""
+        """Send what the socket accepts now; wait for it to be writable for the rest."""
         peer = self._peers[rank]
         try:
             while peer.out and not peer.ended:
@@ -156,7 +156,7 @@ class TcpTransport:
             self._selector.unregister(peer.socket)
 
     def _read(self, rank: int) -> None:
-        """Take in what has arrived from one peer."""
+        """Receive the data that has arrived from one peer."""
         peer = self._peers[rank]
         try:
             while not peer.ended and self._read_some(rank, peer):
@@ -190,7 +190,7 @@ class TcpTransport:
         return True
 
     def _expect(self, rank: int, peer: _Peer, tag: int, length: int) -> None:
-        """Find the place for the message whose header has just come."""
+        """Choose the buffer for the message whose header has just arrived."""
         posted = peer.posted.get(tag)
         peer.tag, peer.stored = tag, None
         if posted:
@@ -216,7 +216,7 @@ class TcpTransport:
 
 
 def _hand_over(stored: _Stored) -> None:
-    """Give a stored message to who asked for it, once all of it is there."""
+    """Deliver a stored message to its request once it is complete."""
     if stored.whole and stored.by is not None:
         stored.by.left[:] = stored.data
         stored.by.done = True

@@ -1,7 +1,7 @@
-"""All processes of a run: exchanges between them, and noticing that one is gone.
+"""All processes of a run: exchanges between them, and detection of lost ones.
 
-Every rank calls the same methods in the same order. A rank that waits looks at the
-others: one that has died, given up or left while it is waited for ends the waiting.
+Every rank calls the same methods in the same order. A rank that waits watches the
+others: if one has died, failed or left, the wait ends with an error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def bytes_of(array: np.ndarray) -> memoryview:
 
 
 class World:
-    """The processes of a run, this one being ``rank`` of ``size``.
+    """The processes of a run; this one is ``rank`` of ``size``.
 
     Attributes:
         local_rank, local_size: the same among the processes of this machine.
-        near: the ranks of those.
+        near: the ranks on this machine.
         timeout: seconds without an answer after which a peer counts as lost.
     """
 
@@ -58,7 +58,7 @@ class World:
         return [rank for rank in range(self.size) if rank != self.rank]
 
     def _meet(self) -> None:
-        """Learn who runs beside us on this machine, and watch them."""
+        """Find the other processes on this machine, and watch them."""
         cores = sorted(os.sched_getaffinity(0))
         here = {"host": socket.gethostname(), "space": _process_space()}
         found = self.values({**here, "pid": os.getpid(), "cores": cores})
@@ -88,7 +88,7 @@ class World:
             return self._transport.receive(peer, tag, buffer)
 
     def progress(self) -> None:
-        """Let messages move on, without waiting."""
+        """Process messages without waiting."""
         self._progress()
 
     def _progress(self, seconds: float = 0.0) -> None:
@@ -99,7 +99,7 @@ class World:
         """Return when all requests are done.
 
         Raises:
-            PeerLost: a peer has died, given up or left, or does not answer.
+            PeerLost: a peer has died, failed or left, or does not answer.
         """
         left = [r for r in requests if not r.done]
         began = looked = time.monotonic()
@@ -117,7 +117,7 @@ class World:
                     )
 
     def _look(self, left: list[Any]) -> None:
-        """Raise when a peer is gone and what we wait for does not come."""
+        """Raise if a peer is lost and the awaited data does not arrive."""
         if not self._gone():
             return
         until = time.monotonic() + _GRACE_SECONDS
@@ -129,7 +129,7 @@ class World:
         self._give_up(self._who_is_gone())
 
     def lost(self) -> str:
-        """Which peers are gone, in a sentence, or ""; for any thread."""
+        """A sentence that names the lost peers, or ""; for any thread."""
         self._progress()
         gone = self._who_is_gone() if self._gone() else ""
         return f"distributed: {gone}" if gone else ""
@@ -143,11 +143,11 @@ class World:
 
     @property
     def failed(self) -> bool:
-        """Whether this process has lost another, or given up."""
+        """Whether this process has lost another one, or has failed."""
         return bool(self._transport.failed)
 
     def _gone(self) -> dict[int, str]:
-        """Peers that are no more with us, and what they said."""
+        """The lost peers and their reasons."""
         gone = dict.fromkeys(self._dead(), "")
         with self._lock:
             gone.update(self._transport.heard())
@@ -167,7 +167,7 @@ class World:
         raise PeerLost(f"distributed: {reason}")
 
     def alarm(self, text: str) -> None:
-        """Tell the others, once, that this process gives up, and why."""
+        """Tell the others, once, that this process fails, and why."""
         if not self._told:
             self._told = True
             with self._lock:
@@ -176,7 +176,7 @@ class World:
     # ----------------------------------------------------------------- exchanges
 
     def values(self, value: Any) -> list[Any]:
-        """What every rank gave, by rank; of plain values that JSON can hold."""
+        """The values of all ranks, by rank; plain values that JSON can hold."""
         data = json.dumps(value).encode()
         heads = np.zeros((self.size, _HEAD_BYTES), np.uint8)
         heads[self.rank, :8] = np.frombuffer(len(data).to_bytes(8, "little"), np.uint8)
@@ -200,7 +200,7 @@ class World:
     def _begin_to_all(
         self, tag: int, own: memoryview, theirs: list[memoryview]
     ) -> list[Any]:
-        """Requests of an exchange; nothing of length 0 travels."""
+        """Requests of an exchange; empty arrays are not sent."""
         requests = []
         for peer in self.peers:
             if len(theirs[peer]):
@@ -210,7 +210,7 @@ class World:
         return requests
 
     def arrays(self, own: list[np.ndarray | None]) -> list[list[np.ndarray | None]]:
-        """The arrays of every rank, by rank; each gives as many, or None for some."""
+        """The arrays of every rank; each gives equally many, or None for some."""
         mine = [None if x is None else np.ascontiguousarray(x) for x in own]
         kinds = [None if x is None else [x.dtype.name, list(x.shape)] for x in mine]
         found = [
@@ -227,7 +227,7 @@ class World:
         return found
 
     def broadcast(self, array: np.ndarray) -> None:
-        """Overwrite the array, contiguous and alike on all ranks, with rank 0's."""
+        """Overwrite the array with rank 0's; contiguous, same shape and type on all."""
         buffer = bytes_of(array)
         if self.rank == 0:
             self.wait([self.send(peer, _RAW, buffer) for peer in self.peers])
@@ -236,7 +236,7 @@ class World:
 
 
 def _empty(name: str, shape: list[int]) -> np.ndarray:
-    """An array of a type by its name, bfloat16 too."""
+    """An array of a type by its name, including bfloat16."""
     import ml_dtypes
 
     kind = getattr(ml_dtypes, name, None) if name == "bfloat16" else name
@@ -244,7 +244,7 @@ def _empty(name: str, shape: list[int]) -> np.ndarray:
 
 
 def _process_space() -> str:
-    """The namespace of process numbers: they mean nothing in another one."""
+    """The namespace of process ids, which are valid only within it."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
