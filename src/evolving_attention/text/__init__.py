@@ -1,4 +1,4 @@
-"""Tokenisation: one thin face over the ``tokenizers`` library."""
+"""Tokenisation: a thin interface to the ``tokenizers`` library."""
 
 from evolving_attention.text.auto import AutoTokenizer
 from evolving_attention.text.tokenizer import Encoded, Tokenizer

@@ -1,4 +1,4 @@
-"""AutoTokenizer: the tokenizer of a checkpoint folder, whichever files it has."""
+"""AutoTokenizer: loads the tokenizer of a checkpoint folder from any of its formats."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ class AutoTokenizer:
         """The tokenizer in a folder, an installed package, or on the Hub.
 
         Reads tokenizer.json, else vocab.txt (BERT's WordPiece), else vocab.json with
-        merges.txt (RoBERTa's byte-level BPE); tokenizer_config.json,
-        special_tokens_map.json and config.json where they are there.
+        merges.txt (RoBERTa's byte-level BPE); and tokenizer_config.json,
+        special_tokens_map.json and config.json if they exist.
 
         Args:
             name_or_path: a folder, ``package:NAME/PATH``, or a model's name.
-            local_files_only: do not ask the network.
-            use_fast: for compatibility; there is only the fast kind.
-            **overrides: what tokenizer_config.json would say, for example
+            local_files_only: do not use the network.
+            use_fast: for compatibility; all tokenizers are fast ones.
+            **overrides: values that replace those of tokenizer_config.json, for example
                 ``do_lower_case=False`` or ``model_max_length=128``.
 
         Raises:
-            CheckpointError: the files are missing, damaged or not to be trusted.
+            CheckpointError: the files are missing, damaged or unsafe.
         """
         folder = _folder(name_or_path, local_files_only)
         settings = _settings(folder, overrides)
@@ -128,7 +128,7 @@ def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
 def _special_tokens(
     backend: tokenizers.Tokenizer, settings: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Special tokens by name; of the configured and the customary, those that exist."""
+    """Special tokens by name: the configured and the usual ones, if they exist."""
     has = backend.token_to_id
     custom = _BERT_TOKENS if has("[CLS]") is not None else _ROBERTA_TOKENS
     result = {}
@@ -161,7 +161,7 @@ def _class_name(
 def _max_length(
     settings: Mapping[str, Any], model: Mapping[str, Any], kind: str
 ) -> int | None:
-    """Longest sequence: as configured, else by the model's position table."""
+    """Longest sequence: as configured, else from the model's position table."""
     length = settings.get("model_max_length")
     if isinstance(length, (int, float)) and 0 < length < _UNKNOWN_LENGTH:
         return int(length)

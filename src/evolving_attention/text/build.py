@@ -21,7 +21,7 @@ MAX_SETTINGS_BYTES = 16 << 20
 
 @contextlib.contextmanager
 def guard(kind: type[Error], what: str) -> Iterator[None]:
-    """Turn whatever the tokenizers library throws, panics included, into ``kind``.
+    """Convert every error of the tokenizers library, panics included, to ``kind``.
 
     A Rust panic reaches Python as PanicException, which derives from BaseException
     and would pass every ``except Exception``.
@@ -35,7 +35,7 @@ def guard(kind: type[Error], what: str) -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise kind(f"{what}: the tokenizers library gave up ({error})") from None
+        raise kind(f"{what}: the tokenizers library failed ({error})") from None
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -71,9 +71,9 @@ def read_json(path: Path, limit: int = MAX_SETTINGS_BYTES) -> Any:
 def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """The tokenizer of a tokenizer.json.
 
-    Truncation and padding stored in the file are left out: they are arguments of each
-    call here. BERT's normalizer follows ``settings`` (tokenizer_config.json) where
-    the two differ.
+    Truncation and padding stored in the file are ignored: they are arguments of each
+    call here. Where the two differ, BERT's normalizer follows ``settings``
+    (tokenizer_config.json).
     """
     from tokenizers import Tokenizer, normalizers
 
@@ -112,8 +112,8 @@ def _lines(path: Path) -> list[str]:
 def from_vocab(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """BERT's WordPiece from vocab.txt: one token per line, its id is the line - 1.
 
-    Lower-casing follows ``do_lower_case``; where that is not set, a vocabulary that
-    holds capital letters is cased (lower-casing would make those tokens unreachable).
+    Lower-casing follows ``do_lower_case``; if it is not set, a vocabulary with capital
+    letters is cased (lower-casing would make those tokens unreachable).
     """
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
     from tokenizers.processors import BertProcessing

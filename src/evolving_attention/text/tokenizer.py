@@ -1,7 +1,7 @@
 """The tokenizer object: Hugging Face's call conventions over the tokenizers library.
 
-The library does the work; this file converts arguments, pads, and makes every error
-one of ours.
+The library does the work; this file converts arguments, pads, and converts every error
+to one of ours.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SPECIAL_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 
 
 class Encoded(dict[str, Any]):
-    """What a call returns: a dict whose keys are attributes too (``out.input_ids``).
+    """The result of a call: a dict whose keys are also attributes (``out.input_ids``).
 
-    ``truncated`` says of each text whether it was cut.
+    ``truncated`` holds for each text whether it was truncated.
     """
 
     truncated: Sequence[bool] = ()
@@ -55,15 +55,14 @@ class Tokenizer:
 
     Args:
         backend: the library's tokenizer.
-        settings: what tokenizer_config.json says (plus overrides).
-        special_tokens: name (``"pad"``, …) to token, of those in the vocabulary.
-        model_max_length: longest sequence the model takes; None when not known.
-        model_input_names: keys a call returns, in this order.
+        settings: the values of tokenizer_config.json, with overrides.
+        special_tokens: name (``"pad"``, …) to token, for those in the vocabulary.
+        model_max_length: longest sequence the model accepts; None if unknown.
+        model_input_names: keys of a call's result, in this order.
         tokenizer_class: Hugging Face's class name, for ``save_pretrained``.
 
-    Calls are safe from several threads: the library's truncation setting is shared
-    state, so a call holds a lock while it encodes (the library itself encodes the rows
-    of a batch in parallel).
+    Calls are thread-safe: the library's truncation setting is shared state, so a call
+    holds a lock while it encodes (the library encodes the rows of a batch in parallel).
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens of the model's vocabulary, added tokens not counted."""
+        """Number of tokens of the model's vocabulary, without added tokens."""
         return self._backend.get_vocab_size(with_added_tokens=False)
 
     def __len__(self) -> int:
@@ -126,7 +125,7 @@ class Tokenizer:
         return sorted(ids)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """How many special tokens a sequence (or a pair) gets."""
+        """Number of special tokens added to a sequence (or a pair)."""
         return self._backend.num_special_tokens_to_add(pair)
 
     def convert_ids_to_tokens(self, ids: Any) -> Any:
@@ -183,7 +182,7 @@ class Tokenizer:
             max_length: longest result; by default ``model_max_length``.
             pad_to_multiple_of: pad on to a multiple of this.
             return_tensors: None for lists, "np" for int64 arrays [B, T].
-            return_token_type_ids: None: as the model wants.
+            return_token_type_ids: None: if the model needs them.
             return_attention_mask: whether to return it (1 token, 0 padding).
 
         Returns:
@@ -192,9 +191,9 @@ class Tokenizer:
             arrays.
 
         Raises:
-            InputError: something is not text; a sequence is longer than allowed and
-                truncation is off; a ragged batch is wanted as an array.
-            ConfigError: an option is not known.
+            InputError: an input is not text; a sequence is longer than allowed and
+                truncation is off; a ragged batch is requested as an array.
+            ConfigError: an option is unknown.
         """
         strategy = choice(TRUNCATION, truncation, "truncation")
         pad_mode = choice(PADDING, padding, "padding")

@@ -1,8 +1,8 @@
-"""Checks on a tokenizer that the tokenizers library has built from somebody's files.
+"""Checks of a tokenizer that the tokenizers library has built from untrusted files.
 
-The library refuses most damaged files itself. Some of them it accepts, and computes
-wrong or random ids with: these are looked for in what it has built, so that every
-format of files passes the same checks.
+The library refuses most damaged files itself. It accepts some of them and computes
+wrong or random ids: these checks inspect the built tokenizer, so they cover every file
+format.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def check_backend(backend: tokenizers.Tokenizer, file: str) -> None:
     """Refuse a tokenizer whose ids are not those of its vocabulary, or are random.
 
     Args:
-        backend: what the library has built.
-        file: what from, for messages.
+        backend: the tokenizer that the library has built.
+        file: its file, for messages.
 
     Raises:
         CheckpointError: ids are too large or shared, the unknown token or a special
