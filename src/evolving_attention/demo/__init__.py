@@ -1,1 +1,1 @@
-"""The data of `evolving-attention demo`: minimal pairs from a grammar of our own."""
+"""The data of `evolving-attention demo`: minimal pairs from our own grammar."""

@@ -1,9 +1,9 @@
-"""An acceptability data set from a grammar of our own: thousands of minimal pairs.
+"""An acceptability data set from our own grammar: thousands of minimal pairs.
 
-In the spirit of CoLA (Warstadt et al., 2019) and BLiMP (Warstadt et al., 2020), but
-with constructions, words and sentences of our own: agreement with attractors,
-reflexives, islands, argument structure, determiners, negative polarity. Train and dev
-share no content word. Same seed, same rows, on every Python version.
+Similar to CoLA (Warstadt et al., 2019) and BLiMP (Warstadt et al., 2020), but with our
+own constructions, words and sentences: agreement with attractors, reflexives, islands,
+argument structure, determiners, negative polarity. Train and dev share no content word.
+The same seed gives the same rows on every Python version.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def generate(split: str, pairs: int, seed: int = 0) -> AcceptabilityDataset:
         shuffled. No sentence occurs twice.
 
     Raises:
-        ConfigError: the split is unknown, or the grammar has not that many pairs.
+        ConfigError: the split is unknown, or the grammar has fewer pairs.
     """
     if split not in ("train", "dev"):
         raise ConfigError(
@@ -108,7 +108,7 @@ def generate(split: str, pairs: int, seed: int = 0) -> AcceptabilityDataset:
 def load(
     train_pairs: int = 4000, dev_pairs: int = 600, seed: int = 0
 ) -> tuple[AcceptabilityDataset, AcceptabilityDataset]:
-    """The train and the dev half: no content word of one occurs in the other."""
+    """The train and the dev half, which share no content word."""
     return generate("train", train_pairs, seed), generate("dev", dev_pairs, seed)
 
 

@@ -42,7 +42,7 @@ class Words:
         self._used: set[str] = set()
 
     def start(self) -> Words:
-        """Forget which words the last sentence used."""
+        """Allow the words of the last sentence again."""
         self._used.clear()
         return self
 

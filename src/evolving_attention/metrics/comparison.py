@@ -44,7 +44,7 @@ def average_rank(
 
 
 def average_relative_difference(errors: Any) -> np.ndarray[Any, Any]:
-    """How far every model's error lies from the mean model's, averaged:
+    """The mean relative difference of every model's error from the models' mean:
 
         r_j = 1/N Σᵢ (r_ij − R̄ᵢ) / R̄ᵢ,   R̄ᵢ = 1/M Σₖ r_ik
 

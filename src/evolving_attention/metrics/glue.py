@@ -1,7 +1,7 @@
 """The GLUE metrics, each a function of (predicted, true) to a dict of values.
 
-Accuracy, F1 and Matthews correlation are scikit-learn's, Pearson and Spearman
-correlation scipy's (extra ``glue``); each imports its library when it is called.
+Accuracy, F1 and Matthews correlation use scikit-learn, Pearson and Spearman correlation
+use scipy (extra ``glue``); each imports its library when it is called.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WHY = "to compute GLUE metrics"
 
 
 def accuracy(predicted: np.ndarray, true: np.ndarray) -> Values:
-    """Share of rows whose class is right."""
+    """Share of rows with the right class."""
     sklearn = require("sklearn.metrics", extra="glue", why=_WHY)
     return {"accuracy": float(sklearn.accuracy_score(true, predicted))}
 

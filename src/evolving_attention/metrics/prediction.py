@@ -1,4 +1,4 @@
-"""What an evaluation hands to a metric: predictions and true labels, checked."""
+"""The input of a metric: predictions and true labels, checked."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class EvalPrediction(NamedTuple):
     """Model outputs and labels of an evaluation set.
 
     Attributes:
-        predictions: logits [N, classes], or for regression [N] or [N, 1]; a tuple of
-            outputs counts by its first.
+        predictions: logits [N, classes], or for regression [N] or [N, 1]; of a tuple of
+            outputs the first one is used.
         label_ids: true labels [N].
     """
 

@@ -19,15 +19,15 @@ __all__ = ["read_log", "training_curves"]
 
 Log = str | os.PathLike[str] | Sequence[Mapping[str, Any]]
 
-# What an evaluation reports beside its metrics.
+# Values that an evaluation reports besides its metrics.
 _NOT_METRICS = ("runtime", "samples", "samples_per_second", "steps_per_second", "loss")
 
 
 def read_log(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """Records of a JSON-lines log, or the ``log_history`` of a trainer_state.json.
 
-    A folder means its ``log.jsonl``. A last line that was cut off by a crash is left
-    out; anything else that is not JSON is an error.
+    A folder means its ``log.jsonl``. An incomplete last line, left by a crash, is
+    ignored; anything else that is not JSON is an error.
 
     Raises:
         DataError: a line is not a JSON object.
@@ -105,8 +105,8 @@ def training_curves(
     Args:
         logs: a log (path of a run's folder, of a .jsonl or trainer_state.json file, or
             its records), or ``{"name of run": log}`` for several in one figure.
-        metrics: keys to draw beside the loss, for example ``["eval_f1"]``; None draws
-            every metric the evaluations reported.
+        metrics: keys to draw besides the loss, for example ``["eval_f1"]``; None draws
+            every metric that the evaluations reported.
 
     Returns:
         A matplotlib figure with one panel for the loss and one per metric. Training is

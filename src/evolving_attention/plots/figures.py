@@ -1,4 +1,4 @@
-"""What all figures share: a canvas without global state, house colours, saving."""
+"""Common parts of all figures: a canvas without global state, colours, saving."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, path: str | os.PathLike[str], dpi: int = 150) -> Path:
-    """Write a figure; the suffix (png, svg, pdf) says how. Folders are made.
+    """Write a figure in the format of the suffix (png, svg, pdf); make missing folders.
 
-    The file appears whole or not at all, and carries no date, so that the same figure
-    gives the same bytes.
+    The file is written atomically and has no date, so the same figure gives the same
+    bytes.
 
     Raises:
-        InputError: the suffix names no format matplotlib can write.
+        InputError: matplotlib cannot write the format of the suffix.
     """
     path = Path(path)
     kind = path.suffix.lower().lstrip(".")

@@ -1,4 +1,4 @@
-"""Attention maps of one sentence through the layers, models below one another."""
+"""Draws the attention maps of one sentence layer by layer, one row per model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MARGIN_RIGHT, _TITLE_HEIGHT, _CAPTION, _GAP = 0.95, 0.68, 0.26, 0.14  # inches
 
 
 def layer_similarity(maps: Sequence[NDArray[np.floating]]) -> list[float]:
-    """Correlation of each layer's map with the map of the layer before.
+    """Correlation of each layer's map with that of the previous layer.
 
     Args:
         maps: one ``[T, T]`` array per layer.
@@ -102,21 +102,21 @@ def _collect(
 
 
 def _label_size(count: int, inches: float) -> tuple[int, float]:
-    """Every how many tokens are labelled, and in what size, along so many inches."""
+    """The interval between labelled tokens and the label size, for so many inches."""
     points = 72 * inches / count
     step = int(np.ceil(6.0 / points))  # below 6 pt a label cannot be read
     return step, min(9.0, max(6.0, 0.88 * points * step))
 
 
 def _label_room(tokens: Sequence[str], inches: float) -> float:
-    """Inches that the longest token label needs beside a panel of so many inches."""
+    """Inches that the longest token label needs next to a panel of so many inches."""
     step, size = _label_size(len(tokens), inches)
     longest = max(len(_short(token)) for token in tokens[::step])
     return 0.1 + 0.62 * size / 72 * longest
 
 
 def _labels(axes: Axes, which: str, tokens: Sequence[str], inches: float) -> None:
-    """Token names along one axis, as large as the cells allow, thinned if need be."""
+    """Token names along one axis, as large as the cells allow, thinned if needed."""
     step, size = _label_size(len(tokens), inches)
     ticks = list(range(0, len(tokens), step))
     axis = getattr(axes, f"{which}axis")
@@ -143,15 +143,15 @@ def attention_evolution(
 ) -> Figure:
     """Draw the attention maps of one sentence or series, layer by layer.
 
-    Rows of a map are the tokens that look (queries), columns the tokens looked at
-    (keys); every row sums to 1. The number above a map is its correlation with the map
-    of the layer before it: evolving attention hands maps on, so it is higher there.
+    Rows of a map are queries, columns are keys; every row sums to 1. The number above a
+    map is its correlation with the map of the previous layer, which is higher where
+    evolving attention carries maps from layer to layer.
 
     Args:
         attentions: probabilities of one model, or ``{"vanilla": …, "evolving": …}`` for
-            several, drawn below one another. Per model ``{layer: array}`` or a list of
+            several, one row each. Per model ``{layer: array}`` or a list of
             arrays; an array is ``[heads, T, T]``, ``[1, heads, T, T]`` or ``[T, T]``.
-        tokens: the T tokens, special ones included; of a series its time steps.
+        tokens: the T tokens, special ones included; for a series its time steps.
         head: one head, from 0; None draws the mean over heads.
         title: line above the figure; None writes one.
         highest: probability at the dark end of the colours; None takes the largest.
@@ -247,7 +247,7 @@ def _caption(maps: Mapping[int, NDArray[np.float64]], layer: int) -> str:
 def _decorate(
     axes: Axes, tokens: Sequence[str], panel: float, *, left: bool, bottom: bool
 ) -> None:
-    """Token labels where they belong, fine white lines between the cells."""
+    """Draw token labels and thin white lines between the cells."""
     axes.set_xticks([])
     axes.set_yticks([])
     if left:
@@ -271,7 +271,7 @@ def _finish(
     models: Mapping[str, Mapping[int, Any]],
     size: tuple[float, float],
 ) -> None:
-    """Title, the line that explains it, and the colour bar."""
+    """Draw the title, its explanation and the colour bar."""
     width, height = size
     which = "mean over heads" if head is None else f"head {head}"
     note = f"row: token that looks, column: token looked at; {which}"
