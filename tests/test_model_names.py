@@ -9,6 +9,7 @@ import pytest
 import evolving_attention as ea
 from evolving_attention import _core
 from evolving_attention.modeling import names
+from evolving_attention.modeling.base import MODELS
 
 CONV = {12: 12 * 12 * 9 + 12, 16: 16 * 16 * 9 + 16}  # one convolution over the heads
 COUNTS = {
@@ -119,3 +120,21 @@ def test_names_of_ones_own(monkeypatch):
 def test_mistakes(name, settings, text):
     with pytest.raises(ea.ConfigError, match=text):
         ea.create_model(name, **settings)
+
+
+def test_subclasses_of_a_model_leave_the_names_to_it():
+    """A researcher's subclass is loaded by its own name, and Auto classes stay."""
+
+    def define():
+        class Mine(ea.BertModel):
+            head = "base"
+
+        class Family(ea.BertModel):
+            head = "test_family"
+
+        return Mine, Family
+
+    define()
+    assert MODELS["base"]["bert"] is ea.BertModel
+    _, again = define()  # a cell that is run again
+    assert MODELS.pop("test_family")["bert"] is again

@@ -14,7 +14,7 @@ from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.call import call_of
-from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.config import PretrainedConfig, make_known
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.placement import sorted_targets
 from evolving_attention.modeling.recompute import RecomputeMixin
@@ -63,7 +63,8 @@ class PreTrainedModel(RecomputeMixin):
             cls.__call__ = own  # type: ignore[method-assign]  # with its own signature
         if "head" in declared:
             for task in declared.get("tasks", (cls.head,)):
-                MODELS.setdefault(task, {})[cls.config_class.model_type] = cls
+                classes = MODELS.setdefault(task, {})
+                make_known(classes, cls.config_class.model_type, cls)
 
     if TYPE_CHECKING:  # each architecture has its own, of these results
 

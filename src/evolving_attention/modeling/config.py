@@ -50,6 +50,16 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 }
 
 
+def make_known(classes: dict[str, Any], model_type: str, cls: type) -> None:
+    """Enter a class that none is known for, or that is defined anew in a notebook.
+
+    A subclass of a known model with the same ``model_type`` takes nothing over.
+    """
+    known = classes.get(model_type, cls)
+    if (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__):
+        classes[model_type] = cls
+
+
 class PretrainedConfig:
     """Base of the configs.
 
@@ -75,7 +85,7 @@ class PretrainedConfig:
         """Make the config of an architecture known by its ``model_type``."""
         super().__init_subclass__(**kwargs)
         if "model_type" in vars(cls):
-            CONFIGS[cls.model_type] = cls
+            make_known(CONFIGS, cls.model_type, cls)
 
     def __init__(self, *, attention: Any = None, **options: Any) -> None:
         known = {**_COMMON, **self.defaults}
