@@ -92,6 +92,28 @@ def test_json_lines(tmp_path, suffix):
     assert data.column("label") == [0, 1]
 
 
+def test_fields_are_split_where_the_caller_says(tmp_path):
+    path = write(tmp_path, "t.csv", 'text;label\n"a; b";1\nc, d;0\ne;f;0\n')
+    with pytest.warns(UserWarning, match="1 of 3 rows"):
+        data = load_file(path, delimiter=";", bad_rows="skip")
+    assert data.column("text") == ["a; b", "c, d"]
+    assert data.column("label") == [1, 0]
+    (row,) = data.report.rejected
+    assert (row.line, row.column) == (4, 5)
+    assert "a field that holds ';' in double quotation" in row.reason
+    tsv = write(tmp_path, "t.tsv", "text\tlabel\na\t1\n")
+    with pytest.raises(ConfigError, match=r"beside a \.tsv file, expected a \.csv"):
+        load_file(tsv, delimiter=";")
+
+
+def test_a_list_of_labels_is_told_as_such(tmp_path):
+    lines = [{"text": "a", "label": [1, 0, 0]}, {"text": "b", "label": [1, 0, 1]}]
+    path = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, lines)))
+    message = r"the label is a list, \[1, 0, 0\]; expected one label for each text: "
+    with pytest.raises(DataError, match=message + "several labels .* not supported"):
+        load_file(path)
+
+
 def test_json_label_types(tmp_path):
     for labels, names in (
         ([1, 0], ("0", "1")),
@@ -202,8 +224,24 @@ MISTAKEN_COLUMNS = {
     "no label": (
         "text,stars\na,1\n",
         {},
-        "no column 'label' in the header, which has text, stars; name the labels' "
-        r"column by label_column= \(--label_column_name\)",
+        "no column 'label'; the header has text, stars; name the labels' column by "
+        r"label_column= \(--label_column_name\)",
+    ),
+    "another separator": (
+        "text;label\na, b;1\n",
+        {"text_columns": "text", "label_column": "label"},
+        r"t.csv:1:1: no column 'label'; the only column is 'text;label': is "
+        r"the separator ';'\? Use delimiter=';' \(--delimiter ';'\)",
+    ),
+    "tabs": (
+        "text\tlabel\na, b\t1\n",
+        {},
+        r"no column 'label'; .* Use delimiter='\\t' \(--delimiter tab\)",
+    ),
+    "two characters": (
+        "text;label\n",
+        {"delimiter": ";;"},
+        "delimiter=';;', expected one character",
     ),
     "no such label": ("text,stars\na,1\n", {"label_column": "s"}, "no column 's'"),
     "no such text": ("a,label\na,1\n", {"text_columns": "b"}, "no column 'b'"),

@@ -109,6 +109,9 @@ class DataTrainingArguments:
     label_column_name: str | None = option(
         None, "The label column of your own data; default: label, else labels."
     )
+    delimiter: str | None = option(
+        None, "What separates the fields of your csv files: ';' or tab; default: ','."
+    )
     do_regression: bool | None = option(
         None, "Whether labels are scores, not classes; default: if they have decimals."
     )
@@ -159,7 +162,8 @@ class DataTrainingArguments:
             from evolving_attention.data.glue_tasks import get_task
 
             get_task(self.task_name)
-        for name in ("text_column_names", "label_column_name", "do_regression"):
+        own = ("text_column_names", "label_column_name", "do_regression", "delimiter")
+        for name in own:
             value = getattr(self, name)
             if value is not None and self.task_name:
                 raise refuse(
@@ -184,6 +188,12 @@ class DataTrainingArguments:
                 "train, validation and test file are csv and json mixed: expected one "
                 "kind, convert one of them"
             )
+
+    @property
+    def separator(self) -> str:
+        """The character that ``delimiter`` names."""
+        names = {None: ",", "tab": "\t", "\\t": "\t"}
+        return names.get(self.delimiter, str(self.delimiter))
 
     @property
     def text_columns(self) -> list[str] | None:

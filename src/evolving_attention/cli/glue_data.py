@@ -171,21 +171,22 @@ def _optional(
 
 
 def _load_files(data: DataTrainingArguments, args: Any) -> RunData:
+    read: Any = {"bad_rows": data.bad_rows, "delimiter": data.separator}
     train = load_file(
         str(data.train_file),
         text_columns=data.text_columns,
         label_column=data.label_column_name,
         regression=data.do_regression,
-        bad_rows=data.bad_rows,
+        **read,
     )
     result = RunData(None, train.label_names, train if args.do_train else None)
     if data.validation_file and (args.do_eval or args.eval_strategy != "no"):
         result.evaluation["custom"] = load_file(
-            data.validation_file, like=train, bad_rows=data.bad_rows
+            data.validation_file, like=train, **read
         )
     if data.test_file and args.do_predict:
         result.prediction["None"] = load_file(
-            data.test_file, like=train, labelled=False, bad_rows=data.bad_rows
+            data.test_file, like=train, labelled=False, **read
         )
     return result
 

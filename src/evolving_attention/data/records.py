@@ -17,10 +17,19 @@ from evolving_attention.data.lines import read_lines
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import ConfigError
 
-__all__ = ["SUFFIXES", "Record", "read_names", "read_records", "texts_are_good"]
+__all__ = [
+    "SUFFIXES",
+    "Record",
+    "check_delimiter",
+    "read_names",
+    "read_records",
+    "separator_hint",
+    "texts_are_good",
+]
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 _MAX_RECORD_LINES = 1000
+_SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # and for a shell
 
 
 class Record(NamedTuple):
@@ -37,6 +46,7 @@ def read_records(
     wanted: Sequence[str],
     collector: RowCollector,
     header: Sequence[str] | None = None,
+    delimiter: str = ",",
 ) -> Iterator[Record]:
     """Yield the records of a file; bad ones go to ``collector``.
 
@@ -45,6 +55,7 @@ def read_records(
         wanted: names of the columns to return, in this order.
         collector: takes the bad rows.
         header: the column names of a TSV file that has no header line.
+        delimiter: what separates the fields of a CSV file.
 
     Raises:
         DataError: the file is unusable (missing, empty, no such column, duplicate
@@ -54,11 +65,11 @@ def read_records(
     if kind == ".tsv":
         return _read_tsv(path, wanted, collector, header)
     if kind == ".csv":
-        return _read_csv(path, wanted, collector)
+        return _read_csv(path, wanted, collector, delimiter)
     return _read_json(path, wanted, collector)
 
 
-def read_names(path: Path, collector: RowCollector) -> list[str]:
+def read_names(path: Path, collector: RowCollector, delimiter: str = ",") -> list[str]:
     """Column names of a file: its header line, or the keys of its first object."""
     quiet = RowCollector(collector.report.file, "skip")
     kind = _suffix(path)
@@ -67,7 +78,10 @@ def read_names(path: Path, collector: RowCollector) -> list[str]:
             return list(value)
         collector.fail("no JSON object found; expected one per line", 1, 1)
     for _, text in read_lines(path, quiet, header=True):
-        names = text.split("\t") if kind == ".tsv" else _csv_header(text, collector)
+        if kind == ".tsv":
+            names = text.split("\t")
+        else:
+            names = _csv_header(text, collector, delimiter)
         _refuse_duplicates(names, collector)
         return names
     collector.fail("no header line", 1, 1)
@@ -88,6 +102,37 @@ def texts_are_good(
         collector.reject(record.line, record.place(index), f"text field is {what}")
         return False
     return True
+
+
+def check_delimiter(path: Path, delimiter: str) -> None:
+    """Refuse a separator that CSV cannot have, or that another file does not have.
+
+    Raises:
+        ConfigError: it is not one character, or the file is no CSV.
+    """
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        raise ConfigError(
+            f"delimiter={delimiter!r}, expected one character such as ';', no "
+            "quotation mark and no line end; correct it"
+        )
+    if delimiter != "," and path.suffix.lower() != ".csv":
+        raise ConfigError(
+            f"{path}: delimiter={delimiter!r} beside a {path.suffix} file, expected a "
+            ".csv file; leave it out"
+        )
+
+
+def separator_hint(path: Path, names: Sequence[str]) -> str:
+    """What to try when a CSV file seems to have one column; empty where it does not."""
+    if path.suffix.lower() != ".csv" or len(names) != 1:
+        return ""
+    mark = next((mark for mark in _SEPARATORS if mark in names[0]), None)
+    if mark is None:
+        return ""
+    return (
+        f"the only column is {names[0][:100]!r}: is the separator {mark!r}? Use "
+        f"delimiter={mark!r} (--delimiter {_SEPARATORS[mark]})"
+    )
 
 
 def _suffix(path: Path) -> str:
@@ -115,6 +160,9 @@ def _positions(
     """Index of each wanted column in the header."""
     _refuse_duplicates(names, collector)
     missing = [name for name in wanted if name not in names]
+    hint = separator_hint(Path(collector.report.file), names)
+    if missing and hint:
+        collector.fail(f"no column {', '.join(map(repr, missing))}; {hint}", 1, 1)
     if missing:
         collector.fail(
             f"no column {', '.join(map(repr, missing))} in the header; expected "
@@ -190,15 +238,15 @@ class _Lookahead:
         del self.taken[1:]
 
 
-def _csv_header(text: str, collector: RowCollector) -> list[str]:
+def _csv_header(text: str, collector: RowCollector, delimiter: str) -> list[str]:
     try:
-        return next(csv.reader([text], strict=True))
+        return next(csv.reader([text], strict=True, delimiter=delimiter))
     except csv.Error as error:
         collector.fail(f"header line: {error}", 1, 1)
 
 
 def _read_csv(
-    path: Path, wanted: Sequence[str], collector: RowCollector
+    path: Path, wanted: Sequence[str], collector: RowCollector, delimiter: str
 ) -> Iterator[Record]:
     lines = _Lookahead(read_lines(path, collector, header=True, quoted=True))
     names: list[str] = []
@@ -208,7 +256,7 @@ def _read_csv(
         lines.taken.clear()
         reason, column = "", 1
         try:
-            fields = next(csv.reader(lines, strict=True))
+            fields = next(csv.reader(lines, strict=True, delimiter=delimiter))
         except StopIteration:
             break
         except csv.Error as error:
@@ -224,10 +272,11 @@ def _read_csv(
         elif not fields:
             reason = "blank line"
         elif len(fields) != len(names):
-            what = "put a field that holds a comma in double quotation marks"
+            mark = "a comma" if delimiter == "," else repr(delimiter)
+            what = f"put a field that holds {mark} in double quotation marks"
             reason = _count_reason(len(fields), len(names), what)
             if len(fields) > len(names):
-                column = _csv_place(text, fields)(len(names))
+                column = _csv_place(text, fields, delimiter)(len(names))
             else:
                 column = len(text) + 1
         elif fields == names:
@@ -243,18 +292,18 @@ def _read_csv(
         joined += len(lines.taken) > 1
         index = collector.report.rows_in - 1 - len(lines.kept)
         values = [fields[i] for i in indices]
-        yield Record(number, index, values, _csv_place(text, fields))
+        yield Record(number, index, values, _csv_place(text, fields, delimiter))
     if joined:
         collector.note(f"{joined} row(s) span several lines by quotation marks")
 
 
-def _csv_place(text: str, fields: list[str]) -> Callable[[int], int]:
+def _csv_place(text: str, fields: list[str], delimiter: str) -> Callable[[int], int]:
     def place(index: int) -> int:
         position = 0
         for field in fields[:index]:
             written = field.replace('"', '""')
             found = text.find(written, position)
-            position = text.find(",", max(found, position) + len(written)) + 1
+            position = text.find(delimiter, max(found, position) + len(written)) + 1
             if position <= 0:
                 return 1
         return position + 1

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
-from evolving_attention.data.records import read_names, read_records, texts_are_good
+from evolving_attention.data.records import (
+    check_delimiter,
+    read_names,
+    read_records,
+    separator_hint,
+    texts_are_good,
+)
 from evolving_attention.data.report import RowCollector
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError
@@ -45,6 +51,7 @@ def load_file(
     labelled: bool = True,
     regression: bool | None = None,
     bad_rows: str = "raise",
+    delimiter: str = ",",
 ) -> TableDataset:
     """Read a data set from a .csv, .tsv, .jsonl or .json file.
 
@@ -58,6 +65,7 @@ def load_file(
         regression: whether labels are scores rather than classes; None: decimal numbers
             are scores.
         bad_rows: ``"raise"``, ``"skip"`` or ``"report"``.
+        delimiter: what separates the fields of a CSV file.
 
     Returns:
         Rows ``{text columns, "label", "idx"}``; ``label_names`` are the classes, None
@@ -74,16 +82,17 @@ def load_file(
     """
     path = Path(path)
     collector = RowCollector(str(path), bad_rows)
+    check_delimiter(path, delimiter)
     if like is not None:
         text_columns = like.text_columns if text_columns is None else text_columns
         label_column = like.label_column if label_column is None else label_column
-    chosen = _choose(path, collector, text_columns, label_column)
+    chosen = _choose(path, collector, text_columns, label_column, delimiter)
     if None in (text_columns, label_column):
         say(f"{path}: {chosen}")
     has_labels = labelled or chosen.has_label
-    rows = _read(path, collector, chosen, has_labels, labelled)
+    rows = _read(path, collector, chosen, has_labels, labelled, delimiter)
     label_names, parse = _label_rule(rows, like, labelled, regression)
-    if like is None and regression is None:
+    if like is None and regression is None and label_names != ():
         say(f"{path}: {labels_told(label_names, rows[0].label if rows else '')}")
     labels, used = [], []
     for row in rows:
@@ -116,21 +125,20 @@ def _read(
     chosen: Columns,
     has_labels: bool,
     labelled: bool,
+    delimiter: str,
 ) -> list[_Row]:
     """The rows with good texts; their labels are not looked at."""
     if has_labels and not chosen.has_label and path.suffix.lower() in (".csv", ".tsv"):
-        names = ", ".join(read_names(path, collector))
-        collector.fail(
-            f"no column '{chosen.label}' in the header, which has {names[:300]}; name "
-            "the labels' column by label_column= (--label_column_name); is the header "
-            "missing?",
-            1,
-            1,
+        found = read_names(path, collector, delimiter)
+        hint = separator_hint(path, found) or (
+            f"the header has {', '.join(found)[:300]}; name the labels' column by "
+            "label_column= (--label_column_name); is the header missing?"
         )
+        collector.fail(f"no column '{chosen.label}'; {hint}", 1, 1)
     texts = len(chosen.texts)
     wanted = (*chosen.texts, *((chosen.label,) if has_labels else ()))
     rows = []
-    for record in read_records(path, wanted, collector):
+    for record in read_records(path, wanted, collector, delimiter=delimiter):
         if texts_are_good(record, texts, collector, empty=not labelled):
             values = record.values
             label = values[texts] if has_labels else -1
@@ -144,17 +152,21 @@ def _choose(
     collector: RowCollector,
     text_columns: Sequence[str] | str | None,
     label_column: str | None,
+    delimiter: str,
 ) -> Columns:
     """The file's columns; guessed by its first rows where none are given."""
 
     def sample(wanted: Sequence[str]) -> dict[str, list[Any]]:
-        records = read_records(path, wanted, RowCollector(str(path), "skip"))
+        quiet = RowCollector(str(path), "skip")
+        records = read_records(path, wanted, quiet, delimiter=delimiter)
         rows = [record.values for record in islice(records, SAMPLE)]
         return {name: [row[i] for row in rows] for i, name in enumerate(wanted)}
 
-    names = read_names(path, collector)
+    names = read_names(path, collector, delimiter)
     chosen = choose_columns(names, sample, text_columns, label_column)
     if len(chosen.texts) not in (1, 2):
+        if hint := separator_hint(path, names):
+            collector.fail(f"no column '{chosen.label}'; {hint}", 1, 1)
         raise ConfigError(
             f"{path}: {len(chosen.texts)} text columns; expected one or two besides "
             f"{chosen.label!r}, the file has {', '.join(names)}; name them by "
@@ -275,6 +287,14 @@ def _label_reason(field: Any, names: tuple[str, ...] | None) -> str:
         expected = "a finite number"
     else:
         expected = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    if isinstance(field, (list, dict)):
+        kind = "list" if isinstance(field, list) else "object"
+        return (
+            f"the label is a {kind}, {str(field)[:60]}; expected one label for each "
+            "text: several labels for a text (problem_type="
+            "'multi_label_classification') are not supported; train one model for "
+            "each label"
+        )
     if field in ("", None):
         return f"the label is empty; expected {expected}"
     return f"label {str(field)[:60]!r} is not known; expected {expected}"
