@@ -115,7 +115,7 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
         ["save_steps=500", "multiple of eval_steps=200"],
     ),
     ({"save_strategy": "best"}, ["save_strategy='best'", "metric_for_best_model"]),
-    ({"fp16": True}, ["fp16=True", "use bf16=True"]),
+    ({"fp16": True}, ["fp16=True is not supported", "use bf16=True"]),
     (
         {"gradient_checkpointing_kwargs": {"use_reentrant": False}},
         [

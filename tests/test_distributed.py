@@ -131,5 +131,5 @@ def test_another_number_of_batches_a_step_is_refused(tmp_path: Path) -> None:
     assert ended.codes == [1, 1]
     for result in ended.results():
         assert result["error"] == "CheckpointError"
-        words = "gradient_accumulation_steps (was 1, is 2, over all processes)"
+        words = "gradient_accumulation_steps 1 over all processes, this one 2"
         assert words in result["message"], result["message"]

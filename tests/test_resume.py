@@ -13,6 +13,7 @@ import random
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from evolving_attention.training import (
     TrainerCallback,
     TrainingArguments,
 )
+from evolving_attention.training.fingerprint import compare, run_fingerprint
 
 TESTS = Path(__file__).resolve().parent
 WEIGHTS = "evolving_model.safetensors"  # of the child
@@ -226,13 +228,13 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path: Path, whole: Any) 
 @pytest.mark.parametrize(
     ("change", "parts"),
     [
-        ({"rows": 43}, ["data (was"]),
+        ({"rows": 43}, ["used other training data (rows, tokens or labels)"]),
         (
             {"per_device_train_batch_size": 2},
-            ["per_device_train_batch_size (was 4, is 2)"],
+            ["used per_device_train_batch_size 4, this one 2"],
         ),
-        ({"seed": 7}, ["seed (was 42, is 7)"]),
-        ({"gradient_accumulation_steps": 1}, ["gradient_accumulation_steps (was 2"]),
+        ({"seed": 7}, ["used seed 42, this one 7"]),
+        ({"gradient_accumulation_steps": 1}, ["gradient_accumulation_steps 2"]),
     ],
 )
 def test_another_run_is_refused_unless_forced(
@@ -245,6 +247,32 @@ def test_another_run_is_refused_unless_forced(
     for part in [*parts, "force_resume=True"]:
         assert part in str(caught.value)
     run(tmp_path, resume=True, force_resume=True, **change)
+
+
+def test_differences_of_two_models_are_named() -> None:
+    class Config:
+        def __init__(self, **values: Any) -> None:
+            self.values = values
+
+        def to_dict(self) -> dict[str, Any]:
+            return self.values
+
+    def facts(**values: Any) -> dict[str, Any]:
+        model = types.SimpleNamespace(config=Config(**values))
+        found = run_fingerprint(TrainingArguments("out"), model, make_rows(4))
+        return dict(json.loads(json.dumps(found)))  # as a checkpoint holds it
+
+    one = facts(attention={"kind": "evolving", "alpha": 0.1}, id2label={0: "no"})
+    other = facts(attention={"kind": "evolving", "alpha": 0.2}, id2label={0: "bad"})
+    compare(one, one, "checkpoint-4", force=False)
+    with pytest.raises(CheckpointError) as caught:
+        compare(one, other, "checkpoint-4", force=False)
+    assert str(caught.value).startswith(
+        "checkpoint-4: cannot resume, the saved run used alpha 0.1, this one 0.2; "
+        "id2label.0 no, this one bad; restore it, start afresh in another output_dir"
+    )
+    with pytest.raises(CheckpointError, match="; and 2 more differences; restore"):
+        compare(facts(), facts(**dict.fromkeys("abcdef", 1)), "c", force=False)
 
 
 def test_checkpoints_that_cannot_be_resumed(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ ROWS = {
         ea.ConfigError,
         "BertConfig",
         CLASSIFIER,
-        "expected a EADCTransformerConfig",
+        "expected evolving_attention.EADCTransformerConfig",
     ),
     # --- values
     "no values": Row(

@@ -154,9 +154,19 @@ ROWS = {
     "another architecture's config": Row(
         lambda _: ea.RobertaModel(config()),
         ea.ConfigError,
-        r"got BertConfig",
+        r"got evolving_attention\.BertConfig",
         r"RobertaModel",
-        r"expected a RobertaConfig",
+        r"expected evolving_attention.RobertaConfig",
+    ),
+    "transformers' config": Row(
+        lambda _: ea.BertModel(
+            type("BertConfig", (), {"__module__": "transformers.models.bert"})()
+        ),
+        ea.ConfigError,
+        r"got transformers\.BertConfig",
+        r"BertModel",
+        r"expected evolving_attention\.BertConfig, .*; use "
+        r"BertConfig\.from_dict\(config\.to_dict\(\)\)",
     ),
     "a dict for a config": Row(
         lambda _: ea.AutoModel.from_config({"hidden_size": 3}),
@@ -298,7 +308,7 @@ ROWS = {
     "half precision": Row(
         lambda f: arguments(f, fp16=True),
         ea.ConfigError,
-        r"float16 has no kernels",
+        r"there are no float16 kernels",
         r"fp16",
         r"use bf16=True",
     ),

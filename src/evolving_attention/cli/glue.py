@@ -25,9 +25,12 @@ from evolving_attention.cli.glue_arguments import (
     ModelArguments,
 )
 from evolving_attention.cli.options import Fields, build_app
-from evolving_attention.errors import CheckpointError, Interrupted
+from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.refused_arguments import REFUSED
+from evolving_attention.training.refused_arguments import (
+    REFUSED,
+    on_the_command_line,
+)
 
 __all__ = ["fields", "main"]
 
@@ -64,6 +67,9 @@ def run(given: dict[str, Any]) -> None:
     """One run with the given options; the others have their defaults."""
     with json_output(bool(given.get("json"))):
         split = fields().split(given)
+        for name in REFUSED.keys() & given.keys():
+            if refusal := on_the_command_line(name, given[name]):
+                raise ConfigError(refusal)
         model_args = ModelArguments(**split[ModelArguments])
         attention = AttentionArguments(**split[AttentionArguments])
         data_args = DataTrainingArguments(**split[DataTrainingArguments])

@@ -86,10 +86,7 @@ class PreTrainedModel(RecomputeMixin):
     def _build(self, config: PretrainedConfig, dtype: str) -> None:
         """Make the core's model, its parameters without memory as yet."""
         if not isinstance(config, self.config_class):
-            raise ConfigError(
-                f"{type(self).__name__}: expected a {self.config_class.__name__}, got "
-                f"{type(config).__name__}"
-            )
+            raise ConfigError(self._misfit(config))
         if dtype not in _DTYPES:
             raise ConfigError(
                 f"{type(self).__name__}: dtype={dtype!r}; expected one of "
@@ -103,6 +100,21 @@ class PreTrainedModel(RecomputeMixin):
         self._buffers: list[tuple[str, Tensor]] = self._core.named_buffers()
         self.load_report: Any | None = None
         self._new_head: NewHead | None = None
+
+    def _misfit(self, config: Any) -> str:
+        """Why a config of another class cannot be taken, and what to do."""
+        own, other = self.config_class.__name__, type(config)
+        package = other.__module__.partition(".")[0]
+        remedy = f"pass a {own}"
+        if package == "transformers" and other.__name__ == own:
+            remedy = f"use {own}.from_dict(config.to_dict())"
+        elif isinstance(config, type):
+            remedy = f"pass an instance: {own}()"
+        where = "" if package == "builtins" else f"{package}."
+        return (
+            f"{type(self).__name__}: expected evolving_attention.{own}, got "
+            f"{where}{other.__name__}; {remedy}"
+        )
 
     def _additions(self) -> list[str]:
         """Patterns of the parameters that the attention's slots add to the model."""

@@ -58,7 +58,7 @@ def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:
         elif name in REFUSED:
             harmless, reason = REFUSED[name]
             if value not in harmless:
-                raise refuse(name, value, "it left out", reason)
+                raise ConfigError(refusal(name, value, reason))
         else:
             near = difflib.get_close_matches(name, sorted(known), n=1)
             hint = (
@@ -69,6 +69,14 @@ def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:
                 f"expected one of its {len(known)} fields; {hint}"
             )
     return kept
+
+
+def refusal(name: str, value: Any, reason: str) -> str:
+    """What to say of an option without meaning here."""
+    return (
+        f"TrainingArguments: {name}={value!r} is not supported, expected it left out; "
+        f"{reason}"
+    )
 
 
 def _check_range(

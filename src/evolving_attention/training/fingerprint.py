@@ -6,9 +6,8 @@ another seed, which would continue a different run.
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ ORDER_ARGUMENTS = (
     "data_seed",
 )
 _BATCHES = "gradient_accumulation_steps"
+_SHOWN = 4  # differences of two configurations that are named
 
 
 def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
@@ -69,7 +69,7 @@ def run_fingerprint(
     text = json.dumps(described, sort_keys=True, default=str)
     return {
         "data": data_fingerprint(dataset),
-        "model": hashlib.blake2b(text.encode(), digest_size=16).hexdigest(),
+        "model": json.loads(text),
         **{name: getattr(args, name) for name in ORDER_ARGUMENTS},
         _BATCHES: args.gradient_accumulation_steps * processes,
     }
@@ -84,13 +84,37 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
     changed = [name for name in now if saved.get(name) != now[name]]
     if not changed or force:
         return
-    details = ", ".join(
-        f"{name} (was {saved.get(name)!r}, is {now[name]!r}"
-        f"{', over all processes' if name == _BATCHES else ''})"
-        for name in changed
-    )
+    details = ", ".join(_difference(n, saved.get(n), now[n]) for n in changed)
     raise CheckpointError(
-        f"{path}: cannot resume, this run differs from the saved one in {details}; "
-        "restore it, start afresh in another output_dir, or pass force_resume=True "
-        "if the change is meant"
+        f"{path}: cannot resume, the saved run used {details}; restore it, start "
+        "afresh in another output_dir, or pass force_resume=True (--force_resume) if "
+        "the change is meant"
     )
+
+
+def _difference(name: str, saved: Any, now: Any) -> str:
+    """A changed part as ``alpha 0.1, this one 0.2``."""
+    if name == "data":
+        return "other training data (rows, tokens or labels)"
+    if name != "model":
+        where = " over all processes" if name == _BATCHES else ""
+        return f"{name} {saved}{where}, this one {now}"
+    if not isinstance(saved, dict):
+        return "another model configuration"
+    before, after = dict(_leaves(saved)), dict(_leaves(now))
+    keys = [key for key in (before | after) if before.get(key) != after.get(key)]
+    shown = [
+        f"{key} {before.get(key, 'unset')}, this one {after.get(key, 'unset')}"
+        for key in keys[:_SHOWN]
+    ]
+    more = len(keys) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more differences" if more else "")
+
+
+def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers and words of a nested configuration, under dotted names."""
+    if isinstance(value, dict) and value:
+        for key, part in value.items():
+            yield from _leaves(part, f"{name}.{key}" if name else str(key))
+    elif name:
+        yield name.removeprefix("attention."), value

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-__all__ = ["REFUSED"]
+__all__ = ["REFUSED", "on_the_command_line"]
 
 # reason and what to do instead -> Hugging Face's names
 _REASONS = {
-    "float16 has no kernels here; use bf16=True": "fp16 fp16_full_eval",
+    "there are no float16 kernels; use bf16=True": "fp16 fp16_full_eval",
     "evaluation uses the model's own type; use bf16=True for both": "bf16_full_eval",
     "products are never rounded to TF32 here": "tf32",
     "the core has its own kernels and does not use PyTorch": "torch_compile "
@@ -85,3 +86,20 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     for reason, names in _REASONS.items()
     for name in names.split()
 }
+
+
+def on_the_command_line(name: str, value: Any) -> str | None:
+    """What to say of such an option of a command; None where its value is harmless.
+
+    Example:
+        >>> on_the_command_line("fp16", True)
+        '--fp16 is not supported: there are no float16 kernels; use --bf16'
+    """
+    harmless, reason = REFUSED[name]
+    if value in harmless:
+        return None
+    given = f"--{name}" if value is True else f"--{name} {value}"
+    spelled = re.sub(r"\b([a-z0-9_]+)=True\b", r"--\1", reason)
+    spelled = re.sub(r"\b([a-z0-9_]+)=(?=\w)", r"--\1 ", spelled)
+    spelled = re.sub(r"\buse (?=[a-z0-9]+_)", "use --", spelled)
+    return f"{given} is not supported: {spelled}"
