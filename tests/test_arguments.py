@@ -20,6 +20,7 @@ OUR_OWN_DEFAULTS = {
     "lr_scheduler_kwargs",
     "report_to",
     "warmup_ratio",
+    "remove_unused_columns",  # collators of one's own may read any column
 }
 
 

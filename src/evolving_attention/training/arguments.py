@@ -100,6 +100,12 @@ class TrainingArguments:
         "numbers too early for an exact resume).",
     )
 
+    remove_unused_columns: bool | None = _option(
+        None,
+        "Hand a data collator only the columns that models take; default: collators of "
+        "transformers, which fail on others.",
+    )
+
     learning_rate: float = _option(5e-5, "Peak learning rate.")
     lr_scheduler_type: str = _option(
         "linear",
@@ -144,7 +150,9 @@ class TrainingArguments:
 
     logging_strategy: _Strategy = _option("steps", "Log: no, steps or epoch.")
     logging_steps: float = _option(
-        500, "Steps between logs (below 1: share of the run)."
+        500,
+        "Steps between logs (below 1: share of the run); runs of fewer steps log ten "
+        "times, unless another number is given.",
     )
     logging_first_step: bool = _option(False, "Log the first step too.")
     logging_dir: PathText | None = _option(

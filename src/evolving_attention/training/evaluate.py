@@ -11,18 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.collate import IGNORED
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training import batches as b
-from evolving_attention.training import runtime
+from evolving_attention.training import metric_names, runtime
 from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import metric_key
 from evolving_attention.training.state import PredictionOutput, TrainerState
 
-__all__ = ["EvaluationResult", "Evaluator", "evaluation_loop", "speed_metrics"]
+__all__ = [
+    "EvaluationResult",
+    "Evaluator",
+    "evaluation_loop",
+    "given_loss",
+    "speed_metrics",
+]
 
 
 @dataclass
@@ -48,6 +55,7 @@ def evaluation_loop(
     options: dict[str, Any] | None = None,
     on_batch: Callable[[int], Any] | None = None,
     team: Alone | None = None,
+    loss_func: Callable[..., Any] | None = None,
 ) -> EvaluationResult:
     """Run the model over all batches without dropout and without gradients.
 
@@ -59,6 +67,7 @@ def evaluation_loop(
         on_batch: called with the number of batches done; may raise to stop.
         team: the processes that share the batches; a batch of another process is None,
             and every process gets the results of all.
+        loss_func: the loss in place of the model's, see :func:`given_loss`.
     """
     team = team or Alone()
     was_training = model.training
@@ -74,8 +83,12 @@ def evaluation_loop(
                     labelled = b.has_targets(batch)
                     count = b.row_count(batch)
                     extra = (options or {}) if labelled else {}
-                    out = model(**b.inputs_of(batch), **extra)
-                    loss = float(out.loss.item()) * count if labelled else 0.0
+                    if labelled and loss_func is not None:
+                        out, value = given_loss(model, b.inputs_of(batch), loss_func)
+                    else:
+                        out = model(**b.inputs_of(batch), **extra)
+                        value = out.loss
+                    loss = float(value.item()) * count if labelled else 0.0
                     parts.append((done, loss, count, labelled))
                     if not loss_only:
                         found.add(batch, host_array(out.logits), rows)
@@ -93,6 +106,29 @@ def evaluation_loop(
     predictions, labels = found.in_order(team)
     mean = total / rows if rows and all(part[3] for part in parts) else None
     return EvaluationResult(predictions, labels, mean, rows, done)
+
+
+def given_loss(
+    model: Any, inputs: dict[str, Any], loss_func: Callable[..., Any]
+) -> tuple[Any, Any]:
+    """The model's output without labels, and what ``loss_func`` makes of the two.
+
+    As in Hugging Face's Trainer it is called as ``loss_func(outputs, labels,
+    num_items_in_batch=n)``; the gradient of a step is the mean over its batches, so n
+    counts the labels of this batch, without those that are -100.
+    """
+    inputs = dict(inputs)
+    labels = inputs.pop("labels")
+    out = model(**inputs)
+    count = int(np.sum(np.asarray(labels) != IGNORED))
+    loss = loss_func(out, labels, num_items_in_batch=count)
+    if not hasattr(loss, "item") or not hasattr(loss, "backward"):
+        raise InputError(
+            f"Trainer: compute_loss_func returned a {type(loss).__name__}, expected "
+            "the mean loss as a Tensor; compute it of outputs.logits and labels (the "
+            "model was called without them and has no loss)"
+        )
+    return out, loss
 
 
 class _Rows:
@@ -186,6 +222,7 @@ class Evaluator:
         loss_only: bool,
         compute_metrics: Callable[[EvalPrediction], Any] | None,
         on_batch: Callable[[int, int], Any],
+        loss_func: Callable[..., Any] | None = None,
     ) -> PredictionOutput:
         """One pass over a data set: predictions, labels, metrics under the prefix.
 
@@ -196,6 +233,7 @@ class Evaluator:
             loss_only: keep no predictions.
             compute_metrics: from predictions and labels to a dict.
             on_batch: called with the number of batches done and in total; may raise.
+            loss_func: see :func:`given_loss`; None: the model's loss.
         """
         total, began = len(loader), time.monotonic()
         smoothing = self.args.label_smoothing_factor
@@ -206,6 +244,7 @@ class Evaluator:
             options={"label_smoothing": smoothing} if smoothing else {},
             on_batch=lambda done: on_batch(done, total),
             team=self.team,
+            loss_func=loss_func,
         )
         metrics: dict[str, float] = {}
         if found.loss is not None:
@@ -233,11 +272,7 @@ class Evaluator:
             return False
         key = metric_key(name)
         if key not in metrics:
-            raise ConfigError(
-                f"metric_for_best_model={name!r}: no {key} among the evaluation's "
-                f"results, expected one of {', '.join(sorted(metrics))}; name one of "
-                "them, or return it from compute_metrics"
-            )
+            raise metric_names.missing(name, metrics)
         value = float(metrics[key])
         best, more = state.best_metric, self.args.greater_is_better
         if best is None:

@@ -57,18 +57,45 @@ def _first_row(dataset: Any, role: str) -> Any:
     return first
 
 
-def _collate(collator: Collator | None) -> Any:
-    """The loader's collate function for a caller's collator; row ids are kept."""
+def _collate(collator: Collator | None, only_used: bool | None) -> Any:
+    """The loader's collate function for a caller's collator; row ids are kept.
+
+    ``only_used``: leave out the columns that no model takes; None: in front of
+    transformers' collators.
+    """
     if collator is None:
         return None
+    if only_used is None:
+        module = getattr(collator, "__module__", None) or ""
+        only_used = module.partition(".")[0] == "transformers"
 
     def collate(rows: Rows, row_ids: Sequence[int]) -> dict[str, Any]:
-        made = collator(list(rows))
-        batch = copy.copy(made) if isinstance(made, Batch) else dict(made)
+        given = list(rows)
+        if only_used:
+            given = [_used(row) for row in given]
+        made = collator(given)
+        if isinstance(made, Batch):
+            batch: dict[str, Any] = copy.copy(made)
+        else:
+            batch = {name: _array(value) for name, value in made.items()}
         batch.setdefault("row_ids", np.asarray(row_ids, dtype=np.int64))
         return batch
 
     return collate
+
+
+def _array(value: Any) -> Any:
+    """An entry of a batch; a tensor of PyTorch as the array that it holds."""
+    of_torch = type(value).__module__.partition(".")[0] == "torch"
+    return np.asarray(value) if of_torch else value
+
+
+def _used(row: Any) -> Any:
+    """A row with the columns that models and collators take."""
+    if not hasattr(row, "keys"):
+        return row
+    left = set(unused_keys(row)) - {"special_tokens_mask"}
+    return {name: row[name] for name in row if name not in left}
 
 
 def _is_plain(rows: Rows) -> bool:
@@ -171,7 +198,7 @@ class Loaders:
         return PackedLoader(
             rows,
             batch_size,
-            collate=_collate(collator),
+            collate=_collate(collator, self.args.remove_unused_columns),
             prefetch=ahead,
             share=self.share,
             make_all=own_code,

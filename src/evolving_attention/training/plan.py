@@ -12,6 +12,9 @@ from evolving_attention.training.state import TrainerState
 __all__ = ["RunPlan", "make_plan"]
 
 
+SHORT_RUN_LOGS = 10  # of a run with fewer steps than the default of logging_steps
+
+
 @dataclass(frozen=True)
 class RunPlan:
     """Lengths of a run; a step is an optimizer step.
@@ -31,6 +34,9 @@ class RunPlan:
         state.max_steps, state.num_train_epochs = self.max_steps, self.num_epochs
         state.train_batch_size = args.per_device_train_batch_size
         state.logging_steps = args.every("logging_steps", self.max_steps)
+        default = args.logging_steps == type(args).logging_steps
+        if default and state.logging_steps > self.max_steps:  # a short run logs too
+            state.logging_steps = math.ceil(self.max_steps / SHORT_RUN_LOGS) or 1
         state.eval_steps = args.every("eval_steps", self.max_steps)
         state.save_steps = args.every("save_steps", self.max_steps)
 

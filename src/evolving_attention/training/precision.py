@@ -26,6 +26,7 @@ from evolving_attention.errors import (
     NonFiniteError,
     OutOfMemory,
 )
+from evolving_attention.notices import say
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
 from evolving_attention.training.alone import Alone
@@ -43,12 +44,28 @@ _clock = time.perf_counter
 def check(model: Any, args: TrainingArguments, own_optimizer: bool) -> None:
     """Refuse a model whose element type does not fit the arguments.
 
+    A float32 model is turned into bfloat16 where they ask for that, and it is said.
+
     Raises:
         ConfigError: it has another type, or precision="auto" cannot convert it.
     """
     wanted, has = args.dtype, str(getattr(model, "dtype", None))
     if args.precision != "auto":
-        if wanted is not None and has not in ("None", wanted):
+        if wanted is None or has in ("None", wanted):
+            return
+        if (wanted, has) == ("bfloat16", "float32") and hasattr(model, "to"):
+            if own_optimizer:
+                raise ConfigError(
+                    "Trainer: the model is float32 and the optimizer is made of its "
+                    "tensors, expected bfloat16; call model.to('bfloat16') before you "
+                    "make the optimizer"
+                )
+            model.to("bfloat16")
+            say(
+                "the model is turned into bfloat16, with float32 master weights in the "
+                "optimizer; leave bf16 out (precision='float32') to train it as it was"
+            )
+        else:
             raise ConfigError(
                 f"Trainer: the model is {has}, expected {wanted} (bf16="
                 f"{args.bf16}, precision={args.precision!r}); load it with "

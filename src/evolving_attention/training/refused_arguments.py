@@ -39,7 +39,6 @@ _REASONS = {
         "dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers "
         "dataloader_multiprocessing_context dataloader_in_order"
     ),
-    "batches hold only columns that the model takes": "remove_unused_columns",
     "labels are read from the key 'labels' or 'label'": "label_names",
     "lengths are counted from input_ids": "length_column_name",
     "this package does not upload; push output_dir with huggingface_hub": (
@@ -67,7 +66,6 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
             "dataloader_in_order",
             "eval_do_concat_batches",
             "log_on_each_node",
-            "remove_unused_columns",
             "restore_callback_states_from_checkpoint",
         ),
         (True,),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training import (
+    given,
     logging,
+    metric_names,
     numerics,
     parallel,
     precision,
@@ -29,7 +32,7 @@ from evolving_attention.training import (
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
 from evolving_attention.training.deferred import step_runner
-from evolving_attention.training.evaluate import Evaluator
+from evolving_attention.training.evaluate import Evaluator, given_loss
 from evolving_attention.training.fingerprint import run_fingerprint
 from evolving_attention.training.interrupts import InterruptGuard, SignalReceived
 from evolving_attention.training.loaders import Loaders
@@ -60,7 +63,8 @@ class Trainer:
 
     Args:
         model: a model of this package, called with packed batches.
-        args: options; default: ``TrainingArguments("trainer_output")``.
+        args: options, or a dict of them; default:
+            ``TrainingArguments("trainer_output")``.
         data_collator: makes a batch of a list of rows; default: packed batches.
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
             or of dicts with text, and a ``processing_class``. Padding marked by an
@@ -71,6 +75,9 @@ class Trainer:
         compute_metrics: from EvalPrediction(predictions, label_ids) to a dict.
         callbacks: further callbacks, as instances or classes.
         optimizers: (optimizer, schedule) instead of those that ``args`` name.
+        compute_loss_func: the loss in place of the model's, called as
+            ``compute_loss_func(outputs, labels, num_items_in_batch=n)``.
+        model_init: makes a model for each ``train()``, after the seed was set.
 
     Example::
 
@@ -87,8 +94,8 @@ class Trainer:
 
     def __init__(
         self,
-        model: Any,
-        args: TrainingArguments | None = None,
+        model: Any = None,
+        args: TrainingArguments | dict[str, Any] | None = None,
         *,
         data_collator: Any = None,
         train_dataset: Any = None,
@@ -97,20 +104,20 @@ class Trainer:
         compute_metrics: Any = None,
         callbacks: list[Any] | None = None,
         optimizers: tuple[Any, Any] = (None, None),
+        compute_loss_func: Callable[..., Any] | None = None,
+        model_init: Callable[..., Any] | None = None,
+        tokenizer: None = None,
     ) -> None:
-        self.model, self.args = model, args or TrainingArguments()
+        self.args = given.arguments(args, tokenizer)
+        given.check_loss_func(compute_loss_func, self.args)
+        self.compute_loss_func, self.model_init = compute_loss_func, model_init
         self.data_collator, self.processing_class = data_collator, processing_class
         self.train_dataset, self.eval_dataset = train_dataset, eval_dataset
         self.compute_metrics = compute_metrics
-        self._given = self.optimizer, self.lr_scheduler = optimizers
-        if self.optimizer is None and self.lr_scheduler is not None:
-            raise ConfigError(
-                "Trainer: optimizers has a schedule without its optimizer, expected "
-                "both or none; pass optimizers=(optimizer, schedule)"
-            )
-        precision.check(model, self.args, self.optimizer is not None)
+        self._given = given.check_optimizers(optimizers)
+        self.optimizer, self.lr_scheduler = self._given
         team = self.team = parallel.join(self.args)
-        self.device = runtime.place_model(model, team.device(self.args))
+        self._take_model(model)
         self.state, self.control = TrainerState(), TrainerControl()
         self._guard: InterruptGuard | None = None
         logging.set_log_level(self.args.log_level)
@@ -128,6 +135,16 @@ class Trainer:
             self.args, team, self.callback_handler, lambda: self._event("on_save")
         )
         self._event("on_init_end")
+
+    def _take_model(self, model: Any) -> None:
+        """Hold the model, or a new one of ``model_init``, in its type and place."""
+        if self.model_init is not None:
+            runtime.set_seed(self.args.seed)
+        own = self._given[0]
+        self.model = given.model_of(model, self.model_init, own)
+        precision.check(self.model, self.args, own is not None)
+        self.device = runtime.place_model(self.model, self.team.device(self.args))
+        self._has_trained = False
 
     # ------------------------------------------------------------------ training
 
@@ -154,6 +171,9 @@ class Trainer:
 
     def _train(self, resume_from_checkpoint: bool | str | None) -> TrainOutput:
         """The work of :meth:`train`."""
+        if self.model_init is not None and self._has_trained:
+            self._take_model(None)
+        self._has_trained = True
         wanted = resume_from_checkpoint
         if wanted is None:
             wanted = self.args.resume_from_checkpoint
@@ -355,6 +375,17 @@ class Trainer:
             for part in sets.values() if isinstance(sets, dict) else [sets]:
                 self._rows(part, "eval_dataset")
         numerics.check_finite(self.model, self.optimizer, "before training")
+        own = type(self).evaluate, type(self).log  # may add to the results
+        if evaluates and own == (Trainer.evaluate, Trainer.log):
+            metric_names.check_before_training(
+                self.args,
+                self.model,
+                sets,
+                self.compute_metrics,
+                collated=self.data_collator is not None,
+                callbacks=self.callback_handler.callbacks,
+                rows_of=lambda part: self._rows(part, "eval_dataset"),
+            )
 
     def _sample_loss(self, rows: Any) -> Any:
         """The loss of as many rows as a batch has, with the dropout of training."""
@@ -405,6 +436,8 @@ class Trainer:
                 def compute_loss(self, model, inputs):
                     return super().compute_loss(model, inputs) * 0.5
         """
+        if self.compute_loss_func is not None and "labels" in inputs:
+            return given_loss(model, inputs, self.compute_loss_func)[1]
         smoothing = self.args.label_smoothing_factor
         options = {"label_smoothing": smoothing} if smoothing else {}
         loss = model(**inputs, **options).loss
@@ -498,6 +531,7 @@ class Trainer:
                 loss_only=loss_only,
                 compute_metrics=self.compute_metrics,
                 on_batch=self._after_prediction,
+                loss_func=self.compute_loss_func,
             )
 
     def _after_prediction(self, done: int, total: int) -> None:

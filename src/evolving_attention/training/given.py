@@ -1,0 +1,144 @@
+"""What a Trainer is given, in the spellings people know: taken, or refused by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evolving_attention.errors import ConfigError
+from evolving_attention.training.arguments import TrainingArguments
+
+__all__ = ["arguments", "check_loss_func", "check_optimizers", "model_of"]
+
+
+def arguments(given: Any, tokenizer: None = None) -> TrainingArguments:
+    """The options of a run: as they are, of a dict, or the defaults.
+
+    Raises:
+        ConfigError: it is something else, the dict has an unknown option, or there is
+            a tokenizer under its older name.
+    """
+    if tokenizer is not None:
+        raise ConfigError(
+            "Trainer: tokenizer= was renamed, expected processing_class; pass "
+            "processing_class=tokenizer"
+        )
+    if given is None:
+        return TrainingArguments()
+    if isinstance(given, Mapping):
+        return TrainingArguments(**given)
+    if not isinstance(given, TrainingArguments):
+        kind = type(given)
+        raise ConfigError(
+            f"Trainer: args is a {kind.__module__}.{kind.__qualname__}, expected "
+            "evolving_attention.TrainingArguments; pass TrainingArguments('out', …), "
+            "or a dict of its options"
+        )
+    return given
+
+
+def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) -> Any:
+    """The model, made by ``model_init`` where there is one.
+
+    Raises:
+        ConfigError: none of the two is given, or both; a class is given for a model;
+            ``model_init`` makes none, or the optimizer holds another model's tensors.
+    """
+    if (model is None) == (model_init is None):
+        both = "none of the two" if model is None else "both"
+        raise ConfigError(
+            f"Trainer: {both} of model and model_init is given, expected one; pass the "
+            "model to train, or a function that makes it afresh for each train()"
+        )
+    if model_init is not None:
+        if optimizer is not None:
+            raise ConfigError(
+                "Trainer: model_init beside optimizers, expected one of the two: an "
+                "optimizer holds the tensors of one model; leave optimizers out, or "
+                "override create_optimizer()"
+            )
+        takes_trial = bool(inspect.signature(model_init).parameters)
+        model = model_init(None) if takes_trial else model_init()
+    if model is None or isinstance(model, type):
+        what = "None" if model is None else f"the class {model.__name__}"
+        where = "model" if model_init is None else "the result of model_init"
+        raise ConfigError(
+            f"Trainer: {where} is {what}, expected a model; make one by "
+            "from_pretrained or from a config"
+        )
+    return model
+
+
+def check_optimizers(pair: Any) -> tuple[Any, Any]:
+    """The optimizer and its schedule, None where the Trainer makes them.
+
+    Raises:
+        ConfigError: it is no pair, a schedule has no optimizer, or one of the two is
+            of PyTorch or a class.
+    """
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise ConfigError(
+            f"Trainer: optimizers is a {type(pair).__name__}, expected a pair; pass "
+            "optimizers=(optimizer, schedule), or (optimizer, None)"
+        )
+    for role, held in zip(("optimizer", "schedule"), pair, strict=True):
+        kind = held if isinstance(held, type) else type(held)
+        if kind.__module__.partition(".")[0] == "torch":
+            remedy = {
+                "optimizer": (
+                    f"which updates tensors of PyTorch and not this model; use "
+                    f"ea.optim.{_OURS.get(kind.__name__, 'AdamW')}(model.parameters(), "
+                    "lr=…), or leave it out and name optim and learning_rate in "
+                    "TrainingArguments"
+                ),
+                "schedule": (
+                    "which sets the rates of PyTorch's optimizers; leave it out and "
+                    "name lr_scheduler_type in TrainingArguments"
+                ),
+            }
+            raise ConfigError(
+                f"Trainer: the {role} is {kind.__module__}.{kind.__name__}, "
+                f"{remedy[role]}"
+            )
+        if isinstance(held, type):
+            raise ConfigError(
+                f"Trainer: the {role} is the class {kind.__name__}, expected an "
+                f"instance; pass {kind.__name__}(…)"
+            )
+    optimizer, schedule = pair
+    if optimizer is None and schedule is not None:
+        raise ConfigError(
+            "Trainer: optimizers has a schedule without its optimizer, expected "
+            "both or none; pass optimizers=(optimizer, schedule)"
+        )
+    return optimizer, schedule
+
+
+_OURS = {"SGD": "SGD", "RAdam": "RAdam"}  # by PyTorch's names; AdamW for all others
+
+
+def check_loss_func(function: Any, args: TrainingArguments) -> None:
+    """Refuse a ``compute_loss_func`` that cannot be called as Hugging Face does.
+
+    Raises:
+        ConfigError: it does not take its arguments, or labels are smoothed too.
+    """
+    if function is None:
+        return
+    try:
+        inspect.signature(function).bind(None, None, num_items_in_batch=1)
+    except TypeError as error:
+        raise ConfigError(
+            "Trainer: compute_loss_func cannot be called ("
+            f"{error}), expected compute_loss_func(outputs, labels, "
+            "num_items_in_batch=None); give it these parameters"
+        ) from error
+    except ValueError:  # a function of C without a signature
+        pass
+    if args.label_smoothing_factor:
+        raise ConfigError(
+            f"Trainer: label_smoothing_factor={args.label_smoothing_factor} beside "
+            "compute_loss_func, expected one of the two; smooth the labels in the "
+            "function"
+        )

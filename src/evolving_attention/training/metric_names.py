@@ -1,0 +1,161 @@
+"""Is ``metric_for_best_model`` among the results? Known before the first step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.device_names import host_array
+from evolving_attention.errors import ConfigError
+from evolving_attention.metrics.prediction import EvalPrediction
+from evolving_attention.training import batches as b
+from evolving_attention.training import runtime
+from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.callbacks import TrainerCallback, metric_key
+from evolving_attention.training.loaders import Loaders
+
+__all__ = ["check_before_training", "missing"]
+
+
+def check_before_training(
+    args: TrainingArguments,
+    model: Any,
+    dataset: Any,
+    compute_metrics: Callable[[EvalPrediction], Any] | None,
+    *,
+    collated: bool,
+    callbacks: list[Any],
+    rows_of: Callable[[Any], Any],
+) -> None:
+    """Refuse a mistyped ``metric_for_best_model`` now, not after the first epoch.
+
+    Only where all results are known beforehand: no callback of the caller's adds to
+    them, and taking rows and making batches runs no code of the caller's. Where the
+    code of ``compute_metrics`` has the name, nothing is run.
+
+    Args:
+        args, model, compute_metrics: of the run.
+        dataset: the evaluation set, or a dict of several.
+        collated: whether a collator of the caller's makes the batches.
+        callbacks: of the run.
+        rows_of: from a data set to its rows.
+
+    Raises:
+        ConfigError: no evaluation will give it; the message names those that there are.
+    """
+    name = args.metric_for_best_model
+    metrics = None if args.prediction_loss_only else compute_metrics
+    if name is None or dataset is None or _results_may_be_changed(callbacks):
+        return
+    if _mentions(getattr(metrics, "__code__", None), name.removeprefix("eval_")):
+        return
+    sets = {"eval": dataset}
+    if isinstance(dataset, dict):
+        sets = {f"eval_{key}": part for key, part in dataset.items()}
+    rows = {key: rows_of(part) for key, part in sets.items()}
+    plain = all(type(part) in (list, tuple) for part in rows.values())
+    if metrics is None or (plain and not collated):
+        alone = Loaders(args)
+        loaders = {key: alone.evaluation(part, None) for key, part in rows.items()}
+        _check(name, model, loaders, metrics)
+
+
+def missing(name: str, known: Any) -> ConfigError:
+    """The error for a metric that no evaluation gives."""
+    return ConfigError(
+        f"metric_for_best_model={name!r}: no {metric_key(name)} among the evaluation's "
+        f"results, expected one of {', '.join(sorted(known))}; name one of "
+        "them, or return it from compute_metrics"
+    )
+
+
+def _results_may_be_changed(callbacks: list[Any]) -> bool:
+    """Whether a callback of the caller's sees results, which it may add to."""
+    return any(
+        getattr(type(callback), event, None) is not getattr(TrainerCallback, event)
+        for callback in callbacks
+        if not type(callback).__module__.startswith("evolving_attention.")
+        for event in ("on_evaluate", "on_log")
+    )
+
+
+def _mentions(code: Any, name: str) -> bool:
+    """Whether a function's code, or one inside of it, has this text as a constant."""
+    return any(
+        _mentions(part, name)
+        if hasattr(part, "co_consts")
+        else name == part or (isinstance(part, tuple) and name in part)
+        for part in getattr(code, "co_consts", ())
+    )
+
+
+def _check(
+    name: str,
+    model: Any,
+    loaders: Mapping[str, Any],
+    compute_metrics: Callable[[EvalPrediction], Any] | None,
+) -> None:
+    """Refuse a metric that the evaluation of these sets will not give.
+
+    What ``compute_metrics`` calls its results is found by calling it with the labels of
+    all rows, and with the logits of one batch in the place of all. Where that fails,
+    the first evaluation tells. Weights and random numbers stay as they are.
+
+    Args:
+        name: ``metric_for_best_model``.
+        model: will be evaluated.
+        loaders: the prefix of the results' names to the batches of a data set.
+        compute_metrics: of the run; None: there are losses alone.
+
+    Raises:
+        ConfigError: it is not there; the message names those that are.
+    """
+    before = runtime.get_random_state()
+    known: set[str] = set()
+    try:
+        for prefix, loader in loaders.items():
+            names = {"loss"}
+            if compute_metrics is not None:
+                found = _names(model, loader, compute_metrics)
+                if found is None:
+                    return
+                names |= found
+            known |= {
+                n if n.startswith(f"{prefix}_") else f"{prefix}_{n}" for n in names
+            }
+            if metric_key(name) in known:
+                return
+    finally:
+        runtime.set_random_state(before)
+    timings = ("runtime", "samples_per_second", "steps_per_second")
+    if metric_key(name) not in {f"{p}_{time}" for p in loaders for time in timings}:
+        raise missing(name, known)
+
+
+def _names(model: Any, loader: Any, compute_metrics: Any) -> set[str] | None:
+    """What ``compute_metrics`` calls its results; None where it cannot be known."""
+    labels, last = [], None
+    for batch in loader:
+        if "labels" not in batch:
+            return None
+        labels.append(np.asarray(batch["labels"]))
+        last = batch
+    if last is None:
+        return None
+    was_training = model.training
+    model.eval()
+    try:
+        logits = host_array(model(**b.inputs_of(last)).logits).astype(np.float32)
+        together = np.concatenate(labels)
+        shape = (len(together), *logits.shape[1:])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            pair = EvalPrediction(np.resize(logits, shape), together)
+            return {str(name) for name in compute_metrics(pair)}
+    except Exception:  # the first evaluation tells, and nothing is lost then
+        return None
+    finally:
+        model.train(was_training)

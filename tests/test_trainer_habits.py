@@ -1,0 +1,373 @@
+"""What people who know Hugging Face's Trainer write, taken or told what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("evolving_attention._core", reason="the core is not built")
+
+from helpers_models import tiny
+
+import evolving_attention as ea
+from evolving_attention import functional as F
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.training import Trainer, TrainerCallback, TrainingArguments
+
+Row = dict[str, Any]
+
+
+def rows(count: int = 24, **more: Any) -> list[Row]:
+    random = np.random.default_rng(0)
+    return [
+        {
+            "input_ids": random.integers(5, 40, 4 + i % 3).tolist(),
+            "label": i % 2,
+            **more,
+        }
+        for i in range(count)
+    ]
+
+
+def options(folder: Path, **more: Any) -> dict[str, Any]:
+    return {
+        "output_dir": str(folder),
+        "num_train_epochs": 1,
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        **more,
+    }
+
+
+def trainer_of(folder: Path, model: Any = None, **given: Any) -> Trainer:
+    """A Trainer; keywords of Trainer and of TrainingArguments, mixed."""
+    known = set(TrainingArguments.__dataclass_fields__)
+    args = {name: given.pop(name) for name in [*given] if name in known}
+    given.setdefault("train_dataset", rows())
+    given.setdefault("eval_dataset", rows(8))
+    model = tiny() if model is None and "model_init" not in given else model
+    return Trainer(model, TrainingArguments(**options(folder, **args)), **given)
+
+
+def weights(model: Any) -> list[bytes]:
+    return [np.asarray(p).tobytes() for _, p in model.named_parameters()]
+
+
+# ----------------------------------------------------------------- what is given
+
+
+def test_arguments_may_be_a_dict(tmp_path: Path) -> None:
+    trainer = Trainer(tiny(), options(tmp_path, seed=3), train_dataset=rows())
+    assert isinstance(trainer.args, TrainingArguments)
+    assert (trainer.args.seed, trainer.args.per_device_train_batch_size) == (3, 8)
+    assert trainer.train().global_step == 3
+    with pytest.raises(ConfigError, match="did you mean 'learning_rate'"):
+        Trainer(tiny(), {"learning_rat": 1e-4})
+
+
+def test_torch_is_told_from_ours(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(theirs, lambda step: 1.0)
+    ours = ea.optim.AdamW(tiny().parameters())
+    for pair, says in (
+        (
+            (theirs, None),
+            r"is torch\.optim\.sgd\.SGD, .*; use ea\.optim\.SGD\(model\.p",
+        ),
+        ((torch.optim.Adam, None), r"torch\.optim\.adam\.Adam, .* ea\.optim\.AdamW\("),
+        ((ours, schedule), r"the schedule is torch\..*LambdaLR.*lr_scheduler_type"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            trainer_of(tmp_path, optimizers=pair)
+
+
+def needs_a_count(outputs: Any, labels: Any) -> Any:
+    return None
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "tokenizer": ({"tokenizer": object()}, r"pass processing_class=tokenizer"),
+    "optimizer": ({"optimizers": 3}, r"is a int, expected a pair; .*\(optimizer, None"),
+    "class": ({"optimizers": (ea.optim.AdamW, None)}, r"pass AdamW\(…\)"),
+    "args": ({"args": "out"}, r"args is a builtins\.str, .* TrainingArguments\('out'"),
+    "no model": ({"model": None}, "none of the two of model and model_init is given"),
+    "two models": ({"model_init": tiny}, "both of model and model_init is given"),
+    "a class": ({"model": ea.BertModel}, "model is the class BertModel, expected a mo"),
+    "no result": (
+        {"model": None, "model_init": lambda: None},
+        "the result of model_init is None, expected a model",
+    ),
+    "loss": (
+        {"compute_loss_func": needs_a_count},
+        r"num_items_in_batch.*, expected compute_loss_func\(outputs, labels, num_items",
+    ),
+    "smoothing": (
+        {
+            "compute_loss_func": lambda outputs, labels, num_items_in_batch: None,
+            "args": {"label_smoothing_factor": 0.1},
+        },
+        r"label_smoothing_factor=0\.1 beside compute_loss_func",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_told_before_anything_is_done(name: str) -> None:
+    given, says = MISTAKES[name]
+    with pytest.raises(ConfigError, match=says):
+        Trainer(**{"model": tiny(), "train_dataset": rows(), **given})
+
+
+def test_a_model_that_is_made_needs_no_optimizer(tmp_path: Path) -> None:
+    own = ea.optim.AdamW(tiny().parameters())
+    with pytest.raises(ConfigError, match="model_init beside optimizers"):
+        trainer_of(tmp_path, model_init=tiny, optimizers=(own, None))
+
+
+# --------------------------------------------------------------------- model_init
+
+
+def test_model_init_makes_a_model_for_each_run(tmp_path: Path) -> None:
+    made: list[Any] = []
+    config = tiny().config
+
+    def init(trial: Any) -> Any:
+        assert trial is None
+        made.append(ea.BertForSequenceClassification(config))
+        return made[-1].train()
+
+    trainer = trainer_of(tmp_path, model_init=init, seed=7)
+    assert trainer.model is made[0]
+    ea.manual_seed(7)
+    assert weights(made[0]) == weights(tiny_of_seed(7))
+    first = trainer.train()
+    assert trainer.model is made[0]
+    second = trainer.train()
+    assert trainer.model is made[1]
+    assert first.training_loss == second.training_loss
+    assert weights(made[0]) == weights(made[1]) != weights(tiny_of_seed(7))
+
+
+def tiny_of_seed(seed: int) -> Any:
+    config = tiny().config
+    ea.manual_seed(seed)
+    return ea.BertForSequenceClassification(config)
+
+
+# -------------------------------------------------------------- compute_loss_func
+
+
+def test_a_loss_of_ones_own_trains_and_evaluates(tmp_path: Path) -> None:
+    counts: list[int] = []
+
+    def mean(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        assert outputs.loss is None
+        counts.append(num_items_in_batch)
+        return F.cross_entropy(outputs.logits, labels)
+
+    own, plain = tiny(), tiny()
+    trainer = trainer_of(tmp_path, own, compute_loss_func=mean)
+    output = trainer.train()
+    expected = trainer_of(tmp_path, plain).train()
+    assert output.training_loss == pytest.approx(expected.training_loss, rel=1e-6)
+    assert weights(own) == weights(plain)
+    assert counts == [8, 8, 8]
+
+    def double(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        return F.cross_entropy(outputs.logits, labels) * 2.0
+
+    loss = trainer.evaluate()["eval_loss"]
+    trainer.compute_loss_func = double
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(2 * loss, rel=1e-6)
+
+
+def test_a_loss_that_is_none_is_told(tmp_path: Path) -> None:
+    def none(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        return outputs.loss
+
+    with pytest.raises(InputError, match="returned a NoneType, expected the mean loss"):
+        trainer_of(tmp_path, compute_loss_func=none).train()
+
+
+# ---------------------------------------------------------- metric_for_best_model
+
+
+class Steps(TrainerCallback):
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.count += 1
+
+
+class Adds(Steps):
+    """A callback that adds a result, as callbacks of Hugging Face's Trainer may."""
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        kwargs["metrics"]["eval_acuracy"] = 0.5
+
+
+def by_class(pair: Any) -> dict[str, float]:
+    right = pair.predictions.argmax(-1) == pair.label_ids
+    assert len(right) == 8
+    return {f"accuracy_{c}": right[pair.label_ids == c].mean() for c in (0, 1)}
+
+
+BEST = {"eval_strategy": "epoch", "metric_for_best_model": "acuracy_1"}
+
+
+@pytest.mark.parametrize("sets", [False, True])
+def test_a_mistyped_metric_is_told_before_the_first_step(
+    tmp_path: Path, sets: bool
+) -> None:
+    steps, model = Steps(), tiny()
+    before = weights(model)
+    given: dict[str, Any] = {"eval_dataset": {"dev": rows(8)}} if sets else {}
+    trainer = trainer_of(
+        tmp_path, model, callbacks=[steps], compute_metrics=by_class, **given, **BEST
+    )
+    prefix = "eval_dev" if sets else "eval"
+    with pytest.raises(ConfigError) as caught:
+        trainer.train()
+    assert str(caught.value) == (
+        "metric_for_best_model='acuracy_1': no eval_acuracy_1 among the evaluation's "
+        f"results, expected one of {prefix}_accuracy_0, {prefix}_accuracy_1, "
+        f"{prefix}_loss; name one of them, or return it from compute_metrics"
+    )
+    assert steps.count == 0
+    assert weights(model) == before
+    trainer.args.metric_for_best_model = f"{prefix}_accuracy_1"
+    trainer.train()
+    assert steps.count == 3
+
+
+def test_a_name_that_stands_in_the_code_is_not_tried_out(tmp_path: Path) -> None:
+    values = iter([0.5])
+    for metric in (lambda pair: {"f1": next(values)}, lambda pair: dict(f1=1.0)):
+        best = {"eval_strategy": "epoch", "metric_for_best_model": "f1"}
+        trainer = trainer_of(tmp_path, compute_metrics=metric, **best)
+        trainer.train()
+    assert next(values, None) is None
+
+
+def test_the_check_changes_no_bit(tmp_path: Path) -> None:
+    with_check, without = tiny(), tiny()
+    best = {**BEST, "metric_for_best_model": "accuracy_1"}
+    trainer_of(tmp_path, with_check, compute_metrics=by_class, **best).train()
+    trainer_of(tmp_path, without, eval_strategy="epoch").train()
+    assert weights(with_check) == weights(without)
+
+
+def test_results_that_only_a_run_can_tell_are_waited_for(tmp_path: Path) -> None:
+    best = {"eval_strategy": "epoch", "metric_for_best_model": "acuracy"}
+    trainer = trainer_of(tmp_path, callbacks=[Adds()], **best)
+    trainer.train()
+    assert trainer.state.best_metric == 0.5
+
+    class Own(Trainer):
+        def evaluate(self, *given: Any, **named: Any) -> dict[str, float]:
+            return {**super().evaluate(*given, **named), "eval_acuracy": 0.25}
+
+    args = TrainingArguments(**options(tmp_path, **best))
+    own = Own(tiny(), args, train_dataset=rows(), eval_dataset=rows(8))
+    own.train()
+    assert own.state.best_metric == 0.25
+
+
+# ------------------------------------------------------------------------ logging
+
+
+def losses(trainer: Trainer) -> list[int]:
+    trainer.train()
+    return [entry["step"] for entry in trainer.state.log_history if "loss" in entry]
+
+
+def test_a_short_run_logs_its_loss(tmp_path: Path) -> None:
+    assert losses(trainer_of(tmp_path)) == [1, 2, 3]
+    assert losses(trainer_of(tmp_path, num_train_epochs=7)) == [*range(3, 22, 3)]
+    assert losses(trainer_of(tmp_path, logging_steps=100)) == []
+
+
+# ----------------------------------------------------------------------- bfloat16
+
+
+def test_bf16_turns_a_float32_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, loaded = tiny(), tiny(dtype="bfloat16")
+    loaded.load_state_dict(dict(tiny().to("bfloat16").named_parameters()))
+    trainer = trainer_of(tmp_path, model, bf16=True)
+    assert model.dtype == "bfloat16"
+    assert "the model is turned into bfloat16, with float32 master" in caplog.text
+    trainer.train()
+    trainer_of(tmp_path, loaded, bf16=True).train()
+    assert weights(model) == weights(loaded)
+    own = tiny()
+    pair = (ea.optim.AdamW(own.parameters()), None)
+    with pytest.raises(ConfigError, match=r"call model\.to\('bfloat16'\) before you"):
+        trainer_of(tmp_path, own, bf16=True, optimizers=pair)
+    with pytest.raises(ConfigError, match="the model is bfloat16, expected float32"):
+        trainer_of(tmp_path, loaded, precision="float32")
+
+
+# ------------------------------------------------------------------------ columns
+
+
+def padded(batch: list[Row]) -> Row:
+    """A collator, which keeps what columns it saw."""
+    padded.columns = set(batch[0])  # type: ignore[attr-defined]
+    width = max(len(row["input_ids"]) for row in batch)
+    real = [len(row["input_ids"]) * [1] for row in batch]
+    return {
+        "input_ids": np.array(
+            [r["input_ids"] + [0] * (width - len(r["input_ids"])) for r in batch]
+        ),
+        "attention_mask": np.array([r + [0] * (width - len(r)) for r in real]),
+        "labels": np.array([row["label"] for row in batch]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("module", "option", "sees_text"),
+    [
+        ("mine", None, True),
+        ("mine", True, False),
+        ("transformers.data.data_collator", None, False),
+        ("transformers.data.data_collator", False, True),
+    ],
+)
+def test_columns_that_models_do_not_take(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: str,
+    option: bool | None,
+    sees_text: bool,
+) -> None:
+    monkeypatch.setattr(padded, "__module__", module)
+    trainer = trainer_of(
+        tmp_path,
+        data_collator=padded,
+        train_dataset=rows(text="a b"),
+        remove_unused_columns=option,
+    )
+    assert trainer.train().global_step == 3
+    columns = padded.columns  # type: ignore[attr-defined]
+    assert columns == {"input_ids", "label"} | ({"text"} if sees_text else set())
+
+
+def test_collators_of_transformers(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(35))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    tokenizer = transformers.BertTokenizerFast(str(tmp_path / "vocab.txt"))
+    collator = transformers.DataCollatorWithPadding(tokenizer)
+    own, plain = tiny(), tiny()
+    train = {"train_dataset": rows(text="a b")}
+    trainer_of(tmp_path, own, data_collator=collator, **train).train()
+    trainer_of(tmp_path, plain, **train).train()
+    assert weights(own) == weights(plain)
