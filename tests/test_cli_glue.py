@@ -151,7 +151,7 @@ def test_files_and_keys_are_those_of_run_glue(run, glue_dir, tmp_path):
     assert len(lines) == 7
     assert {line.split("\t")[1] for line in lines[1:]} <= {"acceptable", "unacceptable"}
     assert "eval_matthews_correlation = " in out
-    assert "***** eval metrics *****" in err
+    assert (out + err).count("eval_matthews_correlation") == 1
     card = (folder / "README.md").read_text()
     assert "eval_matthews_correlation" in card
 
@@ -517,19 +517,7 @@ def test_a_bad_row_has_a_place_and_can_be_skipped(run, glue_dir):
         (("--do_eval",), {"task_name": "squad"}, 2, "'squad' is not known"),
         (("--do_eval",), {"data_dir": "nowhere"}, 3, "nowhere: no such folder"),
         (("--do_eval",), {"learning_rate": -1}, 2, "learning_rate"),
-        (
-            ("--do_eval", "--fp16"),
-            {},
-            2,
-            "error: --fp16 is not supported: there are no float16 kernels; use --bf16",
-        ),
-        (
-            ("--do_eval",),
-            {"evaluation_strategy": "epoch"},
-            2,
-            "--evaluation_strategy epoch is not supported: it was renamed; use "
-            "--eval_strategy",
-        ),
+        (("--do_eval", "--fp16"), {}, 2, "no float16 kernels; use --bf16"),
         (("--do_eval",), {"text_column_names": "a"}, 2, "of cola are known: leave it"),
         (("--do_eval",), {"attention": "linear"}, 2, "--attention linear"),
         (("--do_eval",), {"paper_settings": "gpt"}, 2, "bert-base, bert-large"),
@@ -543,26 +531,6 @@ def test_mistakes(run, glue_dir, words, options, code, says):
     assert says in err
     assert out == ""
     assert "Traceback" not in err
-
-
-def test_another_separator_is_seen_and_can_be_named(run, built, tmp_path):
-    for name in ("train.csv", "dev.csv"):
-        (tmp_path / name).write_text("text;label\na good film, it was;1\nbad;0\n")
-    options = {
-        "train_file": tmp_path / "train.csv",
-        "validation_file": tmp_path / "dev.csv",
-        "max_steps": 1,
-    }
-    code, _, err = run("--do_train", "--do_eval", **options)
-    assert code == 3
-    assert (
-        "train.csv:1:1: no column 'label'; the only column is 'text;label': is the "
-        "separator ';'? Use delimiter=';' (--delimiter ';')" in err
-    )
-    code, out, err = run("--do_train", "--do_eval", delimiter=";", **options)
-    assert code == 0, err
-    assert "eval_samples = 2" in out
-    assert built[0].data.train.column("text") == ["a good film, it was", "bad"]
 
 
 def test_steps_need_their_files(run, tmp_path):

@@ -33,6 +33,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     glue_arguments.ModelArguments: {"model_name_or_path": "folder"},
     glue_arguments.AttentionArguments: {},
     glue_arguments.DataTrainingArguments: {"task_name": "cola"},
+    glue_arguments.TuningArguments: {},
     timeseries_arguments.SeriesDataArguments: {},
     timeseries_arguments.SeriesModelArguments: {},
     timeseries_arguments.SeriesAttentionArguments: {},

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from evolving_attention import errors
 
 __all__ = [
+    "HELP_OPTIONS",
     "ExitCode",
     "console",
     "exit_code",
@@ -29,6 +30,8 @@ __all__ = [
     "print_json",
     "set_up_logging",
 ]
+
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}  # of every command
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -23,6 +23,7 @@ from evolving_attention.cli.glue_arguments import (
     AttentionArguments,
     DataTrainingArguments,
     ModelArguments,
+    TuningArguments,
 )
 from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
@@ -53,6 +54,7 @@ def fields() -> Fields:
         (ModelArguments, "Model"),
         (AttentionArguments, "Attention"),
         (DataTrainingArguments, "Data"),
+        (TuningArguments, "Training"),
         (TrainingArguments, "Training"),
     ]
     return Fields(groups, refused={TrainingArguments: list(REFUSED)})
@@ -76,12 +78,15 @@ def run(given: dict[str, Any]) -> None:
         _set_up_hub(model_args)
         base = _base_config(model_args)
         training = split[TrainingArguments]
+        tuning = TuningArguments(**split[TuningArguments])
+        tuning.settle(training)
         dropout = _apply_paper(attention, data_args, training, base)
         args = TrainingArguments(**training)
         first = distributed.is_first()
         quiet = not first and args.log_level == "passive"
         set_up_logging("warning" if quiet else args.log_level)
-        results = _Run(model_args, attention, data_args, args, base, dropout).run()
+        parts = (model_args, attention, data_args, tuning)
+        results = _Run(*parts, args, base, dropout).run()
         if data_args.json and first:
             print_json(results)
         elif first:
@@ -140,11 +145,13 @@ class _Run:
         model_args: ModelArguments,
         attention: AttentionArguments,
         data_args: DataTrainingArguments,
+        tuning: TuningArguments,
         args: TrainingArguments,
         base: dict[str, Any],
         dropout: dict[str, float],
     ) -> None:
         self.model_args, self.data_args, self.args = model_args, data_args, args
+        self.tuning = tuning
         self.attention, self.base, self.dropout = attention.config(), base, dropout
         glue_data.check_needs(data_args, args)
         self.results: dict[str, Any] = {}
@@ -161,6 +168,7 @@ class _Run:
         trainer = self._trainer()
         if self.args.do_train:
             self._train(trainer, checkpoint)
+        self._show_no_more_logs(trainer)
         with self._told_where_the_model_is():
             if self.args.do_eval:
                 self._evaluate(trainer)
@@ -217,6 +225,7 @@ class _Run:
 
         from evolving_attention.data.collate import collate_padded
         from evolving_attention.text import AutoTokenizer
+        from evolving_attention.training.callbacks import EarlyStoppingCallback
         from evolving_attention.training.runtime import set_num_threads, set_seed
         from evolving_attention.training.trainer import Trainer
 
@@ -233,6 +242,7 @@ class _Run:
         with ThreadPoolExecutor(1, "ea-tokenise") as pool:
             ready = pool.submit(self._tokenise, tokenizer, length)
             self.model = self._model(name)
+        self.tuning.apply(self.model)
         ready.result()  # raises what went wrong there
         collator = None
         if self.data_args.pad_to_max_length:
@@ -241,6 +251,7 @@ class _Run:
                 pad_token_id=tokenizer.pad_token_id or 0,
                 pad_to_length=length,
             )
+        patience = self.tuning.early_stopping_patience
         return Trainer(
             self.model,
             self.args,
@@ -249,6 +260,7 @@ class _Run:
             eval_dataset=next(iter(self.eval_rows.values()), None),
             processing_class=tokenizer,
             compute_metrics=self.metrics,
+            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
         )
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:
@@ -324,6 +336,14 @@ class _Run:
         self._report(trainer, "train", metrics)
         trainer.save_state()
 
+    def _show_no_more_logs(self, trainer: Any) -> None:
+        """The results that follow are printed at the end, once."""
+        from evolving_attention.training.logging import ConsoleCallback
+        from evolving_attention.training.progress import TerminalProgress
+
+        for display in (ConsoleCallback, TerminalProgress):
+            trainer.remove_callback(display)
+
     @contextlib.contextmanager
     def _told_where_the_model_is(self) -> Iterator[None]:
         """If evaluation fails, add that the trained model is already saved."""
@@ -342,7 +362,6 @@ class _Run:
             metrics["eval_samples"] = len(rows)
             if name.endswith("-mm"):
                 metrics = {f"{key}_mm": value for key, value in metrics.items()}
-            trainer.log_metrics("eval", metrics)
             combined.update(metrics)
         trainer.save_metrics("eval", combined)
         self.results.update(combined)
@@ -361,7 +380,6 @@ class _Run:
             _LOGGER.info("%d predictions of %s are in %s", len(rows), name, path)
 
     def _report(self, trainer: Any, split: str, metrics: dict[str, Any]) -> None:
-        trainer.log_metrics(split, metrics)
         trainer.save_metrics(split, metrics)
         self.results.update(metrics)
 

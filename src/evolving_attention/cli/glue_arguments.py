@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from evolving_attention.cli.attention_arguments import (
     AttentionOptions,
@@ -18,7 +19,12 @@ from evolving_attention.cli.attention_arguments import (
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
-__all__ = ["AttentionArguments", "DataTrainingArguments", "ModelArguments"]
+__all__ = [
+    "AttentionArguments",
+    "DataTrainingArguments",
+    "ModelArguments",
+    "TuningArguments",
+]
 
 
 @dataclass
@@ -83,6 +89,79 @@ class AttentionArguments(AttentionOptions):
         "bert-base, bert-large, roberta-large, t5-base, or no value: by the model. "
         "Other options on the command line have the last word.",
     )
+
+
+@dataclass
+class TuningArguments:
+    """What of the model is trained, and until when."""
+
+    freeze: str | None = option(
+        None,
+        "Leave these parameters as they are: base (all but the task's head), or "
+        "beginnings of names with commas between them: embeddings,encoder.layer.0.",
+    )
+    early_stopping_patience: int | None = option(
+        None,
+        "Stop after so many evaluations without a better metric_for_best_model "
+        "(default: loss); needs --eval_strategy.",
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        patience = self.early_stopping_patience
+        if patience is not None and patience < 1:
+            raise refuse("early_stopping_patience", patience, "1 or more", "3 is usual")
+
+    def settle(self, training: dict[str, Any]) -> None:
+        """Complete the training options by the metric that early stopping watches.
+
+        Raises:
+            ConfigError: nothing would be evaluated.
+        """
+        if self.early_stopping_patience is None:
+            return
+        if str(training.get("eval_strategy", "no")) == "no":
+            raise ConfigError(
+                f"--early_stopping_patience {self.early_stopping_patience}: expected "
+                "--eval_strategy beside it, there is nothing to compare without; add "
+                "--eval_strategy epoch"
+            )
+        if training.get("metric_for_best_model") is None:
+            training["metric_for_best_model"] = "loss"
+
+    def apply(self, model: Any) -> None:
+        """Freeze the parameters that ``freeze`` names.
+
+        Raises:
+            ConfigError: there is no such parameter, or none is left to train.
+        """
+        if self.freeze is None:
+            return
+        named = dict(model.named_parameters())
+        prefix = model.table.prefix
+        names = [name.removeprefix(prefix) for name in named]
+        frozen: set[str] = set()
+        for part in filter(None, map(str.strip, self.freeze.split(","))):
+            found = {
+                name
+                for name, short in zip(named, names, strict=True)
+                if (part == "base" and name.startswith(prefix))
+                or f"{short}.".startswith(f"{part.removeprefix(prefix)}.")
+            }
+            if not found:
+                first = dict.fromkeys(".".join(n.split(".")[:2]) for n in names)
+                raise ConfigError(
+                    f"--freeze {part}: no parameter of that name, expected base or the "
+                    f"beginning of a name, such as {', '.join(first)}; correct it"
+                )
+            frozen |= found
+        if len(frozen) == len(named):
+            raise ConfigError(
+                f"--freeze {self.freeze}: no parameter is left to train, expected "
+                "some; name fewer"
+            )
+        for name in frozen:
+            named[name].requires_grad = False
 
 
 @dataclass

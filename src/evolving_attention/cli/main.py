@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from evolving_attention.cli.common import HELP_OPTIONS
+
 __all__ = ["app", "main"]
 
 app = typer.Typer(
@@ -20,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings=HELP_OPTIONS,
 )
 
 _HF = {"allow_extra_args": True, "ignore_unknown_options": True}

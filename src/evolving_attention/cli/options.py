@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evolving_attention.cli.common import guarded
+from evolving_attention.cli.common import HELP_OPTIONS, guarded
 from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.field_types import (
     FALSE_WORDS,
@@ -330,7 +330,7 @@ def build_app(
     command.__doc__ = help
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
-    app.command()(command)
+    app.command(context_settings=HELP_OPTIONS)(command)
 
     def main(words: Sequence[str], name: str) -> None:
         words = list(words)
