@@ -371,3 +371,78 @@ def test_collators_of_transformers(tmp_path: Path) -> None:
     trainer_of(tmp_path, own, data_collator=collator, **train).train()
     trainer_of(tmp_path, plain, **train).train()
     assert weights(own) == weights(plain)
+
+
+# --------------------------------------------------------------- forms of the data
+
+
+def columns_of(data: list[Row]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in data] for name in data[0]}
+
+
+@pytest.mark.parametrize("form", ["frame", "columns", "arrays", "names"])
+def test_data_in_other_forms_train_as_rows_do(tmp_path: Path, form: str) -> None:
+    names = {0: "bad", 1: "good"}
+    given: Any = columns_of(rows())
+    if form == "frame":
+        given = pytest.importorskip("pandas").DataFrame(given)
+    elif form == "arrays":
+        given["label"] = np.array(given["label"])
+    elif form == "names":
+        given["label"] = [names[label] for label in given["label"]]
+    labels = {"id2label": names, "label2id": {"bad": 0, "good": 1}}
+    own, plain = tiny(**labels), tiny(**labels)
+    trainer = trainer_of(tmp_path, own, train_dataset=given, eval_dataset=given)
+    trainer.train()
+    expected = trainer_of(tmp_path, plain, eval_dataset=rows())
+    expected.train()
+    assert weights(own) == weights(plain)
+    loss = expected.evaluate()["eval_loss"]
+    assert trainer.evaluate()["eval_loss"] == loss
+    both = trainer.evaluate({"a": given, "b": rows()})
+    assert (both["eval_a_loss"], both["eval_b_loss"]) == (loss, loss)
+    np.testing.assert_array_equal(
+        trainer.predict(given).predictions, expected.predict(rows()).predictions
+    )
+
+
+def test_a_frame_of_texts_is_tokenised(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def tokenizer(texts: list[str], **options: Any) -> dict[str, Any]:
+        return {"input_ids": [[len(word) + 5 for word in t.split()] for t in texts]}
+
+    frame = pandas.DataFrame({"text": ["a b c", "good one"] * 6, "label": [0, 1] * 6})
+    given = {"train_dataset": frame, "processing_class": tokenizer}
+    best = {**BEST, "eval_dataset": frame, "compute_metrics": lambda pair: {"f_1": 1.0}}
+    with pytest.raises(ConfigError, match="expected one of eval_f_1, eval_loss; name"):
+        trainer_of(tmp_path, **given, **best).train()  # also of tokenised texts
+    assert trainer_of(tmp_path, **given).train().global_step == 2
+
+
+FORMS: dict[str, tuple[Any, type[Exception], str]] = {
+    "several": (
+        {"train": rows(), "test": rows()},
+        ConfigError,
+        r"train_dataset is a dict of the data sets train, test, .* data\['train'\]",
+    ),
+    "lengths": (
+        {"input_ids": [[5]], "label": [0, 1]},
+        InputError,
+        r"differ in length \(input_ids 1, label 2\)",
+    ),
+    "names": (
+        [{**row, "label": ("no", "yes")[row["label"]]} for row in rows(4)],
+        InputError,
+        r"labels of train_dataset are text \('no', 'yes'\), row 0 has 'no', expected "
+        r"classes of the model, which are 'LABEL_0', 'LABEL_1'; .*"
+        r"label2id=\{'no': 0, 'yes': 1\}",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    given, error, says = FORMS[name]
+    with pytest.raises(error, match=says):
+        trainer_of(tmp_path, train_dataset=given).train()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from evolving_attention.data.collate import unused_keys
 from evolving_attention.data.features import tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.packed import Batch, PackedDataset
+from evolving_attention.data.row_forms import rows_of, with_numbered_labels
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.notices import say
 from evolving_attention.training.arguments import TrainingArguments
@@ -124,16 +125,22 @@ class Loaders:
         self._said: set[str] = set()  # lines for the reader, each told once
 
     def rows(
-        self, dataset: Any, role: str, processing_class: Any, collated: bool
+        self,
+        dataset: Any,
+        role: str,
+        processing_class: Any,
+        collated: bool,
+        label2id: Mapping[str, int] | None = None,
     ) -> Any:
         """The rows that batches are made of; text is tokenized once.
 
         Args:
-            dataset: a sequence of dicts, or a :class:`PackedDataset`, which is returned
-                as it is.
+            dataset: a sequence of dicts, a DataFrame, a dict of columns, or a
+                :class:`PackedDataset`, which is returned as it is.
             role: the argument's name in messages, such as ``train_dataset``.
             processing_class: the tokenizer, or None.
             collated: whether the caller's own collator makes the batches.
+            label2id: numbers of the classes that labels of text name.
 
         Raises:
             ConfigError: the data set is missing, or it is text without a tokenizer.
@@ -142,7 +149,10 @@ class Loaders:
         held = self._prepared.get(id(dataset))
         if held is not None and held[0] is dataset:
             return held[1]
-        rows, first = dataset, _first_row(dataset, role)
+        rows = rows_of(dataset, role)
+        first = _first_row(rows, role)
+        if first is not None and not collated:
+            rows = with_numbered_labels(rows, first, label2id, role)
         if first is not None and "input_ids" not in first:
             if processing_class is None:
                 raise ConfigError(
@@ -150,7 +160,7 @@ class Loaders:
                     "expected input_ids, or text and a tokenizer; pass "
                     "processing_class=tokenizer"
                 )
-            rows = tokenize_dataset(dataset, processing_class, said=self._said)
+            rows = tokenize_dataset(rows, processing_class, said=self._said)
         elif first is not None and not collated and (unused := unused_keys(first)):
             say(
                 f"keys of the rows that are not used: {', '.join(unused)}; your own "

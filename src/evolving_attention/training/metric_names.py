@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.features import Features
+from evolving_attention.data.row_forms import is_several
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
 from evolving_attention.metrics.prediction import EvalPrediction
@@ -53,10 +55,10 @@ def check_before_training(
     if _mentions(getattr(metrics, "__code__", None), name.removeprefix("eval_")):
         return
     sets = {"eval": dataset}
-    if isinstance(dataset, dict):
+    if is_several(dataset):
         sets = {f"eval_{key}": part for key, part in dataset.items()}
     rows = {key: rows_of(part) for key, part in sets.items()}
-    plain = all(type(part) in (list, tuple) for part in rows.values())
+    plain = all(type(part) in (list, tuple, Features) for part in rows.values())
     if metrics is None or (plain and not collated):
         alone = Loaders(args)
         loaders = {key: alone.evaluation(part, None) for key, part in rows.items()}

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import durable, optim
+from evolving_attention.data.row_forms import is_several
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training import batches as b
 from evolving_attention.training import checkpoint as ckpt
@@ -67,9 +68,10 @@ class Trainer:
             ``TrainingArguments("trainer_output")``.
         data_collator: makes a batch of a list of rows; default: packed batches.
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
-            or of dicts with text, and a ``processing_class``. Padding marked by an
-            ``attention_mask`` is removed. Or a ``PackedDataset`` of any kind of data:
-            see ``evolving_attention.data.packed``.
+            or with text and a ``processing_class``; a DataFrame or a dict of such
+            columns. Padding marked by an ``attention_mask`` is removed; text labels
+            are numbered by the model's ``label2id``. Or a ``PackedDataset`` of any kind
+            of data: see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
         compute_metrics: from EvalPrediction(predictions, label_ids) to a dict.
@@ -372,16 +374,13 @@ class Trainer:
         )
         sets, evaluates = self.eval_dataset, self.args.eval_strategy != "no"
         if evaluates or self.args.eval_on_start or sets is not None:  # not hours later
-            for part in sets.values() if isinstance(sets, dict) else [sets]:
+            for part in sets.values() if is_several(sets) else [sets]:
                 self._rows(part, "eval_dataset")
         numerics.check_finite(self.model, self.optimizer, "before training")
         own = type(self).evaluate, type(self).log  # may add to the results
         if evaluates and own == (Trainer.evaluate, Trainer.log):
             metric_names.check_before_training(
-                self.args,
-                self.model,
-                sets,
-                self.compute_metrics,
+                *(self.args, self.model, sets, self.compute_metrics),
                 collated=self.data_collator is not None,
                 callbacks=self.callback_handler.callbacks,
                 rows_of=lambda part: self._rows(part, "eval_dataset"),
@@ -401,9 +400,9 @@ class Trainer:
 
     def _rows(self, dataset: Any, role: str) -> Any:
         """The rows of the data set that batches are made of."""
-        return self._loaders.rows(
-            dataset, role, self.processing_class, self.data_collator is not None
-        )
+        own = self.data_collator is not None
+        classes = getattr(getattr(self.model, "config", None), "label2id", None)
+        return self._loaders.rows(dataset, role, self.processing_class, own, classes)
 
     def _event(self, name: str, **kwargs: Any) -> None:
         self.control = self.callback_handler.call(
@@ -498,7 +497,7 @@ class Trainer:
             metric_key_prefix: the prefix.
         """
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
-        if isinstance(dataset, dict):
+        if is_several(dataset):
             together: dict[str, float] = {}
             for name, part in dataset.items():
                 together.update(self.evaluate(part, f"{metric_key_prefix}_{name}"))
