@@ -5,40 +5,17 @@
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
 #include "ops/arithmetic.h"
+#include "ops/extent.h"
 #include "runtime/check.h"
 
 namespace ea {
 
-namespace {
-
-struct Extent {
-  std::int64_t outer = 1, n = 1, inner = 1;
-  Shape kept;     // with the axis as 1 (all ones when summing all)
-  Shape dropped;  // without it
-};
-
-Extent extent_of(const Shape& shape, std::optional<int> axis) {
-  Extent e;
-  if (!axis) {
-    e.n = shape.numel();
-    for (int i = 0; i < shape.rank(); ++i) e.kept.append(1);
-    return e;
-  }
-  const int a = normalize_axis(*axis, shape.rank(), "sum");
-  for (int i = 0; i < shape.rank(); ++i) {
-    if (i < a) e.outer *= shape[i];
-    if (i > a) e.inner *= shape[i];
-    e.kept.append(i == a ? 1 : shape[i]);
-    if (i != a) e.dropped.append(shape[i]);
-  }
-  e.n = shape[a];
-  return e;
-}
-
-}  // namespace
-
 Var sum(const Var& x, std::optional<int> axis, bool keepdims) {
-  const Extent e = extent_of(x.shape(), axis);
+  if (!is_floating(x.dtype())) {
+    // Exact up to 2^53.
+    return cast(sum(cast(x, DType::f64), axis, keepdims), DType::i64);
+  }
+  const Extent e = extent_of(x.shape(), axis, "sum");
   const Tensor y = empty({e.outer, e.inner}, x.dtype(), x.device());
   kernels::run<Sum>(
       {reshape_view(contiguous(x.data()), {e.outer, e.n, e.inner}), y});
@@ -52,7 +29,10 @@ Var sum(const Var& x, std::optional<int> axis, bool keepdims) {
 }
 
 Var mean(const Var& x, std::optional<int> axis, bool keepdims) {
-  const std::int64_t n = extent_of(x.shape(), axis).n;
+  if (!is_floating(x.dtype())) {
+    return mean(cast(x, DType::f32), axis, keepdims);
+  }
+  const std::int64_t n = extent_of(x.shape(), axis, "mean").n;
   EA_CHECK(n > 0, "mean", "mean of no elements (shape {})", x.shape());
   return scale(sum(x, axis, keepdims), 1.0 / static_cast<double>(n));
 }

@@ -1,0 +1,102 @@
+// Every choice is a gather of single elements, whose backward scatters.
+#include "ops/selection.h"
+
+#include <numeric>
+
+#include "ops/activation.h"
+#include "ops/arithmetic.h"
+#include "ops/compare.h"
+#include "ops/extent.h"
+#include "ops/gather.h"
+#include "ops/shape_ops.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+Var flat(const Var& x) { return reshape(x, {x.numel()}); }
+
+// Row-major positions of the elements of a tensor of this shape, from `begin`.
+Tensor positions(const Shape& shape, std::int64_t begin) {
+  const Tensor t = empty(shape, DType::i64);
+  std::iota(t.data<std::int64_t>(), t.data<std::int64_t>() + t.numel(), begin);
+  return t;
+}
+
+Tensor expanded(const Tensor& t, const Shape& shape) {
+  return contiguous(expand_view(t, shape));
+}
+
+// The elements at the places that argmax() or argmin() found.
+Var taken(const Var& x, const Tensor& found, std::optional<int> axis,
+          bool keepdims, const char* op) {
+  const Extent e = extent_of(x.shape(), axis, op);
+  const Tensor at = clone(to_device(found, kCpu));
+  auto* place = at.data<std::int64_t>();
+  for (std::int64_t row = 0; row < at.numel(); ++row) {
+    const std::int64_t o = row / e.inner, i = row % e.inner;
+    place[row] = (o * e.n + place[row]) * e.inner + i;
+  }
+  return reshape(gather_rows(flat(x), at), keepdims ? e.kept : e.dropped);
+}
+
+}  // namespace
+
+Var where(const Tensor& condition, const Var& a, const Var& b) {
+  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), "where",
+              "expected two tensors of one type, got {} and {}; use .to(dtype)",
+              a.dtype(), b.dtype());
+  const Shape shape = broadcast_shapes(
+      condition.shape(), broadcast_shapes(a.shape(), b.shape(), "where"),
+      "where");
+  const Tensor zero = full({}, condition.dtype(), 0.0, condition.device());
+  const Tensor holds = expanded(
+      to_device(compare(Comparison::not_equal, condition, zero), kCpu), shape);
+  const Tensor index = clone(expanded(positions(a.shape(), 0), shape));
+  const Tensor other = expanded(positions(b.shape(), a.numel()), shape);
+  for (std::int64_t i = 0; i < index.numel(); ++i) {
+    if (holds.data<std::uint8_t>()[i] != 0) continue;
+    index.data<std::int64_t>()[i] = other.data<std::int64_t>()[i];
+  }
+  return gather_rows(concat({flat(a), flat(b)}, 0), index);
+}
+
+Var clip(const Var& x, std::optional<double> low, std::optional<double> high) {
+  EA_CHECK_AS(ConfigError, low || high, "clip",
+              "low and high are None; expected at least one number");
+  EA_CHECK_AS(ConfigError, !low || !high || *low <= *high, "clip",
+              "low {} is above high {}", low.value_or(0), high.value_or(0));
+  const std::int64_t n = x.numel();
+  const Tensor index = positions(x.shape(), 0);
+  Var all = flat(x);
+  for (const auto& [bound, beyond] : {std::pair(low, Comparison::less),
+                                      std::pair(high, Comparison::greater)}) {
+    if (!bound) continue;
+    const Tensor limit = full({1}, x.dtype(), *bound, x.device());
+    const Tensor out = to_device(compare(beyond, x.data(), limit), kCpu);
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (out.data<std::uint8_t>()[i] != 0) {
+        index.data<std::int64_t>()[i] = all.numel();
+      }
+    }
+    all = concat({all, Var(limit)}, 0);
+  }
+  return gather_rows(all, index);
+}
+
+Var abs(const Var& x) {
+  // relu(x) + relu(-x): one of them is 0, so that the sum is exact.
+  return add(activation(x, Activation::relu),
+             activation(scale(x, -1.0), Activation::relu));
+}
+
+Var max(const Var& x, std::optional<int> axis, bool keepdims) {
+  return taken(x, argmax(x.data(), axis, false), axis, keepdims, "max");
+}
+
+Var min(const Var& x, std::optional<int> axis, bool keepdims) {
+  return taken(x, argmin(x.data(), axis, false), axis, keepdims, "min");
+}
+
+}  // namespace ea
