@@ -168,9 +168,6 @@ WRONG_USE = {
     "axis": (lambda t: t.sum(2), ea.ShapeError, "axis 2"),
     "transpose": (lambda t: t.transpose(0, 5), ea.ShapeError, "axis 5"),
     "row": (lambda t: t[4], IndexError, "4 is out of range for 4 rows"),
-    "step": (lambda t: t[::2], ea.ShapeError, "step 1"),
-    "mask": (lambda t: t[[True] * 4], ea.InputError, "integer or a slice"),
-    "pair": (lambda t: t[0, 1], ea.InputError, "integer or a slice"),
     "scalar": (lambda t: t.sum()[0], ea.ShapeError, "0-d"),
     "item": (lambda t: t.item(), ea.ShapeError, r"\(4, 2\)"),
     "copy shape": (lambda t: t.copy_(np.ones(3)), ea.ShapeError, "copy"),
@@ -193,7 +190,7 @@ def test_wrong_use(case):
 
 def test_copy_in_place_reaches_everybody():
     array = np.zeros((2, 3), np.float32)
-    tensor = ea.Tensor(array)
+    tensor = ea.from_numpy(array)
     view = np.asarray(tensor)
     tensor.copy_([[1, 2, 3], [4, 5, 6]])
     assert array.tolist() == view.tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -368,4 +365,4 @@ def test_a_deep_graph_does_not_overflow_the_stack():
 def test_tensors_hash_by_identity():
     a, b = ea.Tensor([1.0]), ea.Tensor([1.0])
     assert len({a, b, a}) == 2
-    assert a != b
+    assert hash(a) != hash(b)

@@ -1,12 +1,14 @@
-"""Types of arguments: what will do wherever a tensor is expected."""
+"""Types that tensors are made of and that tell of them."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, overload
 
 from numpy.typing import ArrayLike
 
-__all__ = ["SupportsDLPack", "TensorLike"]
+from evolving_attention.errors import ShapeError
+
+__all__ = ["ElementCount", "SupportsDLPack", "TensorLike"]
 
 
 class SupportsDLPack(Protocol):
@@ -18,3 +20,40 @@ class SupportsDLPack(Protocol):
 
 #: A tensor, an array, a number, a list, or an object with ``__dlpack__``.
 TensorLike: TypeAlias = ArrayLike | SupportsDLPack
+
+
+class ElementCount(int):
+    """The number of elements of a tensor; called, its shape as in PyTorch.
+
+    Example:
+        >>> from evolving_attention import Tensor
+        >>> x = Tensor([[1.0, 2.0, 3.0]])
+        >>> x.size, x.size(), x.size(-1)
+        (3, (1, 3), 3)
+    """
+
+    _shape: tuple[int, ...]
+
+    def __new__(cls, count: int, shape: tuple[int, ...]) -> ElementCount:
+        self = super().__new__(cls, count)
+        self._shape = shape
+        return self
+
+    @overload
+    def __call__(self) -> tuple[int, ...]: ...
+    @overload
+    def __call__(self, dim: int) -> int: ...
+    def __call__(self, dim: int | None = None) -> int | tuple[int, ...]:
+        """The sizes of all axes, or of one."""
+        if dim is None:
+            return self._shape
+        rank = len(self._shape)
+        if not -rank <= dim < rank:
+            raise ShapeError(
+                f"[size] axis {dim} of a tensor with {rank} axes; expected one from "
+                f"{-rank} to {rank - 1}"
+            )
+        return self._shape[dim]
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        return int, (int(self),)

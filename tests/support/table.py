@@ -7,10 +7,12 @@ from support.fused_cases import fused_cases
 from support.map_cases import map_cases
 from support.op_cases import dense_cases
 from support.row_cases import row_cases
+from support.selection_cases import selection_cases
 from support.sequence_cases import sequence_cases
 
 CASES = [
     *dense_cases(),
+    *selection_cases(),
     *row_cases(),
     *map_cases(),
     *cell_cases(),

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bindings/ops.h"
+#include "bindings/tensor.h"
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/dropout.h"
@@ -273,6 +274,12 @@ Example:
 Source: Srivastava et al., JMLR 2014.)");
 }
 
+template <Var (*Fn)(const Var&, std::optional<int>, bool)>
+Var reduced(const Var& x, const AxisArgument& axis, bool keepdims,
+            const AxisArgument& dim, bool keepdim) {
+  return Fn(x, axis_of(axis, dim), keepdims || keepdim);
+}
+
 void bind_views(py::module_& m) {
   m.def(
       "reshape",
@@ -350,15 +357,22 @@ Example:
     >>> from evolving_attention import functional as F
     >>> F.slice([1.0, 2.0, 3.0, 4.0], 0, 1, 3).numpy().tolist()
     [2.0, 3.0])");
-  m.def("concat", &concat, py::arg("xs"), py::arg("axis"), Release(),
-        R"(Joins tensors along an axis.
+  m.def(
+      "concat",
+      [](const std::vector<Var>& xs, const AxisArgument& axis,
+         const AxisArgument& dim) {
+        return concat(xs, axis_of(axis, dim).value_or(0));
+      },
+      py::arg("xs"), py::arg("axis") = py::none(), py::kw_only(),
+      py::arg("dim") = py::none(), Release(),
+      R"(Joins tensors along an axis.
 
     y = [xs[0], xs[1], ...] one after another along the axis
 
 Args:
     xs: one tensor or more, of one type and on one device, their shapes equal but
         for the axis.
-    axis: the axis; negative numbers count from the last.
+    axis, dim: the axis; negative numbers count from the last; None: 0.
 
 Returns:
     Tensor whose axis has the sum of the tensors' sizes.
@@ -367,6 +381,7 @@ Raises:
     ShapeError: xs is empty, there is no such axis, or other sizes differ.
     DTypeError: types differ.
     DeviceError: devices differ.
+    ConfigError: axis and dim are both given.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -384,45 +399,49 @@ void bind_array_ops(py::module_& ops) {
   bind_dropout(ops);
   bind_views(ops);
   bind_parts(ops);
-  ops.def("sum", &sum, py::arg("x"), py::arg("axis") = py::none(),
-          py::arg("keepdims") = false, Release(),
+  ops.def("sum", &reduced<sum>, py::arg("x"), py::arg("axis") = py::none(),
+          py::arg("keepdims") = false, py::kw_only(),
+          py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
           R"(Sums elements over one axis or over all.
 
     y[...] = sum of x[..., i, ...] over i
 
 Args:
-    x: [...] of a floating type.
-    axis: the axis; negative numbers count from the last; None: all.
-    keepdims: keep the axis with size 1.
+    x: [...] of any type.
+    axis, dim: the axis; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axis with size 1.
 
 Returns:
-    Tensor in the type of x, without the axis; of all elements a 0-d one.
+    Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+    sums of int64.
 
 Raises:
     ShapeError: x has no such axis.
-    DTypeError: x is of no floating type.
+    ConfigError: axis and dim are both given.
 
 Example:
     >>> from evolving_attention import functional as F
     >>> F.sum([[1.0, 2.0], [3.0, 4.0]], axis=0).numpy().tolist()
     [4.0, 6.0])");
-  ops.def("mean", &mean, py::arg("x"), py::arg("axis") = py::none(),
-          py::arg("keepdims") = false, Release(),
+  ops.def("mean", &reduced<mean>, py::arg("x"), py::arg("axis") = py::none(),
+          py::arg("keepdims") = false, py::kw_only(),
+          py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
           R"(Averages elements over one axis or over all.
 
     y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
 Args:
-    x: [...] of a floating type.
-    axis: the axis; negative numbers count from the last; None: all.
-    keepdims: keep the axis with size 1.
+    x: [...] of any type.
+    axis, dim: the axis; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axis with size 1.
 
 Returns:
-    Tensor in the type of x, without the axis; of all elements a 0-d one.
+    Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+    means of float32.
 
 Raises:
     ShapeError: x has no such axis, or there is nothing to average.
-    DTypeError: x is of no floating type.
+    ConfigError: axis and dim are both given.
 
 Example:
     >>> from evolving_attention import functional as F

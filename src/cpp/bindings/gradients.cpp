@@ -6,6 +6,7 @@
 
 #include "autograd/engine.h"
 #include "bindings/numpy.h"
+#include "bindings/tensor.h"
 #include "bindings/tensor_docs.h"
 #include "runtime/check.h"
 

@@ -3,6 +3,7 @@
 
 #include "bindings/numpy.h"
 #include "bindings/ops.h"
+#include "bindings/tensor.h"
 #include "ops/activation.h"
 #include "ops/dropout.h"
 #include "ops/feed_forward.h"
@@ -10,6 +11,7 @@
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
 #include "ops/losses.h"
+#include "ops/shape_ops.h"
 #include "ops/softmax.h"
 
 namespace ea {
@@ -337,6 +339,15 @@ Example:
     2.0)");
 }
 
+Var softmax_along(const Var& x, const AxisArgument& axis,
+                  const AxisArgument& dim) {
+  const int last = x.rank() - 1;
+  const int a =
+      normalize_axis(axis_of(axis, dim).value_or(-1), x.rank(), "softmax");
+  if (a == last) return softmax(x);
+  return transpose(softmax(transpose(x, a, last)), a, last);
+}
+
 }  // namespace
 
 void bind_layer_ops(py::module_& ops) {
@@ -344,20 +355,23 @@ void bind_layer_ops(py::module_& ops) {
   bind_feed_forward(ops);
   bind_products_and_norms(ops);
   bind_dropout_layer_norm(ops);
-  ops.def("softmax", &softmax, py::arg("x"), Release(),
-          R"(Normalises the last axis to probabilities.
+  ops.def("softmax", &softmax_along, py::arg("x"), py::arg("axis") = py::none(),
+          py::kw_only(), py::arg("dim") = py::none(), Release(),
+          R"(Normalises one axis to probabilities.
 
     y_i = exp(x_i) / sum of exp(x_j) over j
 
 Args:
     x: [..., n] of a floating type.
+    axis, dim: the axis; negative numbers count from the last; None: the last.
 
 Returns:
     [..., n] in the type of x.
 
 Raises:
-    ShapeError: x has no axis.
+    ShapeError: x has no such axis.
     DTypeError: x is of no floating type.
+    ConfigError: axis and dim are both given.
 
 Example:
     >>> from evolving_attention import functional as F

@@ -34,9 +34,6 @@ Tensor from_dlpack(const py::object& object);
 // tensor's dtype and on its device.
 Var operand_of(const py::handle& object, const Var& beside);
 
-void bind_gradients(py::class_<Var>& tensor);
-void bind_ufuncs(py::class_<Var>& tensor);
-
 DType dtype_of_python(const py::handle& dtype);  // "float32", np.float32, ...
 py::dtype numpy_dtype(DType dtype);
 

@@ -138,6 +138,7 @@ void bind_ops(py::module_& m) {
   bind_packing(m);
   py::module_ ops = m.def_submodule("ops", "Differentiable functions.");
   bind_array_ops(ops);
+  bind_selection_ops(ops);
   bind_layer_ops(ops);
   bind_attention_ops(ops);
   bind_map_ops(ops);

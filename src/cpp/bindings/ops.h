@@ -21,6 +21,7 @@ inline Var or_none(const OptionalVar& v) { return v ? *v : Var(); }
 
 // Called by bind_ops in this order, which is that of op_names().
 void bind_array_ops(py::module_& ops);
+void bind_selection_ops(py::module_& ops);
 void bind_layer_ops(py::module_& ops);
 void bind_attention_ops(py::module_& ops);
 void bind_map_ops(py::module_& ops);

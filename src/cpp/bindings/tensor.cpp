@@ -8,6 +8,7 @@
 #include "bindings/arguments.h"
 #include "bindings/devices.h"
 #include "bindings/numpy.h"
+#include "bindings/tensor.h"
 #include "bindings/tensor_docs.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
@@ -51,14 +52,14 @@ Shape shape_of(const py::args& args) {
 
 Var make(const py::object& data, const py::object& dtype, bool requires_grad,
          const py::object& device) {
-  Tensor t = dtype.is_none() ? from_python(data)
-                             : from_python(data, dtype_of_python(dtype));
-  if (!device.is_none()) {
-    const Device where = device_of_python(device);
-    const py::gil_scoped_release release;
-    t = to_device(t, where);
-  }
-  return Var(std::move(t), requires_grad);
+  const Tensor given = from_python(data);
+  const Tensor t =
+      dtype.is_none() ? given : cast(given, dtype_of_python(dtype));
+  const Device place = device.is_none() ? t.device() : device_of_python(device);
+  const py::gil_scoped_release release;
+  // What neither changed type nor place may still be the caller's memory.
+  const bool same = t.storage() == given.storage() && t.device() == place;
+  return Var(same ? clone(t) : to_device(t, place), requires_grad);
 }
 
 // .to("float32"), .to("cuda"), .to("cuda", "float32") and by name.
@@ -97,35 +98,6 @@ Var reflected_op(const Var& self, const py::object& other) {
   const Var lhs = operand_of(other, self);
   const py::gil_scoped_release release;
   return Fn(lhs, self);
-}
-
-// t[i], t[a:b] along the first axis.
-Var index(const Var& self, const py::object& key) {
-  EA_CHECK(self.rank() > 0, "index", "a 0-d tensor cannot be indexed");
-  const std::int64_t n = self.dim(0);
-  if (py::isinstance<py::slice>(key)) {
-    py::ssize_t start = 0, stop = 0, step = 0, length = 0;
-    if (!key.cast<py::slice>().compute(n, &start, &stop, &step, &length)) {
-      throw py::error_already_set();
-    }
-    EA_CHECK(step == 1, "index", "slices have step 1, got {}", step);
-    return slice(self, 0, start, start + length);
-  }
-  EA_CHECK_AS(InputError, PyIndex_Check(key.ptr()) != 0, "index",
-              "expected an integer or a slice of the first axis; use "
-              "ea.functional for other selections");
-  const auto i = py::int_(key).cast<std::int64_t>();
-  if (i < -n || i >= n) {
-    // Python's iteration protocol ends on IndexError.
-    throw py::index_error(
-        format("[index] {} is out of range for {} rows", i, n));
-  }
-  const std::int64_t at = i < 0 ? i + n : i;
-  Shape rest;
-  for (int axis = 1; axis < self.rank(); ++axis) {
-    rest.append(self.shape()[axis]);
-  }
-  return reshape(slice(self, 0, at, at + 1), rest);
 }
 
 std::string repr(const Var& v) {
@@ -177,16 +149,9 @@ py::buffer_info buffer(const Var& self) {
   return to_numpy(t).request(/*writable=*/true);
 }
 
-using AxisArgument = std::optional<Whole<"axis">>;
-
 // An axis no tensor has stays one when it does not fit an int.
 int narrow(std::int64_t axis) {
   return static_cast<int>(std::clamp<std::int64_t>(axis, -1000, 1000));
-}
-
-std::optional<int> axis_of(const AxisArgument& axis) {
-  if (!axis) return {};
-  return narrow(axis->value);
 }
 
 void copy_from(const Var& self, const py::object& source) {
@@ -209,18 +174,24 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__rmatmul__", &reflected_op<product>, py::is_operator())
       .def(
           "sum",
-          [](const Var& self, AxisArgument axis, bool keepdims) {
-            return sum(self, axis_of(axis), keepdims);
+          [](const Var& self, const AxisArgument& axis, bool keepdims,
+             const AxisArgument& dim, bool keepdim) {
+            return sum(self, axis_of(axis, dim), keepdims || keepdim);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
-          py::call_guard<py::gil_scoped_release>(), docs::kSum)
+          py::kw_only(), py::arg("dim") = py::none(),
+          py::arg("keepdim") = false, py::call_guard<py::gil_scoped_release>(),
+          docs::kSum)
       .def(
           "mean",
-          [](const Var& self, AxisArgument axis, bool keepdims) {
-            return mean(self, axis_of(axis), keepdims);
+          [](const Var& self, const AxisArgument& axis, bool keepdims,
+             const AxisArgument& dim, bool keepdim) {
+            return mean(self, axis_of(axis, dim), keepdims || keepdim);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
-          py::call_guard<py::gil_scoped_release>(), docs::kMean)
+          py::kw_only(), py::arg("dim") = py::none(),
+          py::arg("keepdim") = false, py::call_guard<py::gil_scoped_release>(),
+          docs::kMean)
       .def(
           "reshape",
           [](const Var& self, const py::args& shape) {
@@ -252,6 +223,14 @@ void bind_interchange(py::class_<Var>& c) {
 
 }  // namespace
 
+std::optional<int> axis_of(const AxisArgument& axis, const AxisArgument& dim) {
+  EA_CHECK_AS(ConfigError, !axis || !dim, "axis",
+              "axis and dim are one thing by two names; expected one of them");
+  const AxisArgument& given = axis ? axis : dim;
+  if (!given) return {};
+  return narrow(given->value);
+}
+
 void bind_tensor(py::module_& m) {
   py::class_<Var> c(m, "Tensor", py::buffer_protocol(), docs::kTensor);
   c.def(py::init(&make), py::arg("data"), py::arg("dtype") = py::none(),
@@ -267,7 +246,6 @@ void bind_tensor(py::module_& m) {
           "device", [](const Var& self) { return name_of(self.device()); },
           docs::kDevice)
       .def_property_readonly("ndim", &Var::rank, docs::kNdim)
-      .def_property_readonly("size", &Var::numel, docs::kSize)
       .def_property(
           "requires_grad", &Var::requires_grad,
           [](Var& self, const py::object& value) {
@@ -278,9 +256,6 @@ void bind_tensor(py::module_& m) {
           },
           docs::kRequiresGrad)
       .def_property_readonly("is_leaf", &Var::is_leaf, docs::kIsLeaf)
-      .def(
-          "item", [](const Var& self) { return self.data().item(); },
-          py::call_guard<py::gil_scoped_release>(), docs::kItem)
       .def("detach", &Var::detach, docs::kDetach)
       .def("copy_", &copy_from, py::arg("source"), docs::kCopy)
       .def("__len__",
@@ -289,19 +264,33 @@ void bind_tensor(py::module_& m) {
                throw py::type_error("len() of a 0-d tensor");
              return self.dim(0);
            })
-      .def(
-          "__float__", [](const Var& self) { return self.data().item(); },
-          py::call_guard<py::gil_scoped_release>())
-      .def("__getitem__", &index)
       .def("__repr__", &repr);
   bind_gradients(c);
   bind_arithmetic(c);
   bind_interchange(c);
   bind_ufuncs(c);
+  bind_indexing(c);
+  bind_comparisons(c);
+  bind_numbers(c);
+  bind_selections(c);
   m.def(
       "from_dlpack",
       [](const py::object& object) { return Var(from_dlpack(object)); },
       py::arg("object"), "Wraps an object with __dlpack__ without copying.");
+  m.def(
+      "from_numpy",
+      [](const py::array& array) {
+        Tensor t = from_python(array);
+        EA_CHECK_AS(InputError, t.raw() == array.data() || t.numel() == 0,
+                    "from_numpy",
+                    "this {} array of shape {} cannot be shared: expected a "
+                    "C-contiguous, writable array of float32, float64, "
+                    "bfloat16, int64, int32 or uint8; Tensor(array) copies",
+                    py::str(array.dtype()).cast<std::string>(), t.shape());
+        return Var(std::move(t));
+      },
+      py::arg("array"),
+      "Wraps an array without copying: a change of one is seen in the other.");
   m.def("set_grad_enabled", &set_grad_enabled, py::arg("enabled"),
         "Switches recording for this thread; returns what it was.");
   m.def("is_grad_enabled", &grad_enabled);

@@ -8,12 +8,13 @@ inline constexpr const char* kTensor =
     R"(An array with an element type, a device and a gradient.
 
 Wherever a function takes a Tensor, an array, a number, a list or an object with
-__dlpack__ will do. The operators + - * / @ and unary minus are differentiable; their
-other operand is read in this tensor's type. Equal shapes or NumPy's broadcasting.
+__dlpack__ will do. The operators + - * / @ **, unary minus and abs() are differentiable,
+as is indexing; their other operand is read in this tensor's type. Comparisons give uint8
+by element; sets and dicts know tensors by identity. Equal shapes or NumPy's broadcasting.
 
 Args:
     data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.
-        Memory of contiguous arrays is shared, anything else copied. Booleans become
+        The values are copied; from_numpy() shares an array's memory. Booleans become
         uint8, other integers int64, floats of lists float32.
     dtype: "float32", "bfloat16", "float64", "int64", "int32" or "uint8", or NumPy's
         type of that name; None: that of the data.
@@ -62,13 +63,6 @@ Example:
     >>> Tensor([[1.0, 2.0, 3.0]]).ndim
     2)";
 
-inline constexpr const char* kSize = R"(The number of elements.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([[1.0, 2.0, 3.0]]).size
-    3)";
-
 inline constexpr const char* kRequiresGrad =
     R"(Whether backward() gives the tensor, or what it is made of, a gradient.
 
@@ -89,20 +83,6 @@ Example:
     >>> x = Tensor([1.0], requires_grad=True)
     >>> x.is_leaf, (x * 2.0).is_leaf
     (True, False))";
-
-inline constexpr const char* kItem =
-    R"(Returns the value of a tensor with one element; waits for its device.
-
-Returns:
-    A float.
-
-Raises:
-    ShapeError: there are more elements, or none.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([2.5]).item()
-    2.5)";
 
 inline constexpr const char* kDetach =
     R"(Returns a tensor on the same memory that requires no gradient.
@@ -153,15 +133,15 @@ inline constexpr const char* kSum = R"(Sums elements over one axis or over all.
     y[...] = sum of x[..., i, ...] over i
 
 Args:
-    axis: the axis; negative numbers count from the last; None: all.
-    keepdims: keep the axis with size 1.
+    axis, dim: the axis; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axis with size 1.
 
 Returns:
-    Tensor without the axis; of all elements a 0-d one.
+    Tensor without the axis; of all elements a 0-d one. Integers have sums of int64.
 
 Raises:
     ShapeError: there is no such axis.
-    DTypeError: the type is no floating one.
+    ConfigError: axis and dim are both given.
 
 Example:
     >>> from evolving_attention import Tensor
@@ -174,15 +154,15 @@ inline constexpr const char* kMean =
     y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
 Args:
-    axis: the axis; negative numbers count from the last; None: all.
-    keepdims: keep the axis with size 1.
+    axis, dim: the axis; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axis with size 1.
 
 Returns:
-    Tensor without the axis; of all elements a 0-d one.
+    Tensor without the axis; of all elements a 0-d one. Integers have means of float32.
 
 Raises:
     ShapeError: there is no such axis, or nothing to average.
-    DTypeError: the type is no floating one.
+    ConfigError: axis and dim are both given.
 
 Example:
     >>> from evolving_attention import Tensor

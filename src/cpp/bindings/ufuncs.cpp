@@ -5,6 +5,7 @@
 
 #include "autograd/grad_mode.h"
 #include "bindings/numpy.h"
+#include "bindings/tensor.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
 #include "runtime/check.h"
@@ -54,6 +55,12 @@ py::object array_ufunc(const Var& self, const py::object& ufunc,
     }
     return py::cast(result);
   }
+  if (name == "power" && method == "__call__" && options.empty() &&
+      is_floating(self.dtype())) {
+    const bool left = py::isinstance<Var>(inputs[0]);
+    return inputs[left ? 0 : 1].attr(left ? "__pow__"
+                                          : "__rpow__")(inputs[left ? 1 : 0]);
+  }
   const bool loses = grad_enabled() && !gives_booleans(ufunc);
   py::tuple arrays(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -83,7 +90,7 @@ void bind_ufuncs(py::class_<Var>& tensor) {
   tensor.def("__array_ufunc__", &array_ufunc, py::arg("ufunc"),
              py::arg("method"),
              "What NumPy's functions and arrays on the left of an operator "
-             "call: + - * / @ give a tensor and keep the gradient.");
+             "call: + - * / @ ** give a tensor and keep the gradient.");
 }
 
 }  // namespace ea

@@ -5,8 +5,9 @@ C++ core of evolving_attention: tensors, autograd, models.
 """
 
 from __future__ import annotations
-import numpy
+import evolving_attention.array_types
 import collections.abc
+import numpy
 import typing
 import typing_extensions
 from . import ops
@@ -39,6 +40,7 @@ __all__: list[str] = [
     "fast_paths",
     "force_kernel",
     "from_dlpack",
+    "from_numpy",
     "get_num_threads",
     "get_rng_state",
     "global_grad_norm",
@@ -70,12 +72,13 @@ class Tensor:
     An array with an element type, a device and a gradient.
 
     Wherever a function takes a Tensor, an array, a number, a list or an object with
-    __dlpack__ will do. The operators + - * / @ and unary minus are differentiable; their
-    other operand is read in this tensor's type. Equal shapes or NumPy's broadcasting.
+    __dlpack__ will do. The operators + - * / @ **, unary minus and abs() are differentiable,
+    as is indexing; their other operand is read in this tensor's type. Comparisons give uint8
+    by element; sets and dicts know tensors by identity. Equal shapes or NumPy's broadcasting.
 
     Args:
         data: an array, a number, a nested list, a Tensor, or an object with __dlpack__.
-            Memory of contiguous arrays is shared, anything else copied. Booleans become
+            The values are copied; from_numpy() shares an array's memory. Booleans become
             uint8, other integers int64, floats of lists float32.
         dtype: "float32", "bfloat16", "float64", "int64", "int32" or "uint8", or NumPy's
             type of that name; None: that of the data.
@@ -95,6 +98,7 @@ class Tensor:
         Tensor([[2., 4.],
                 [6., 8.]], dtype=float32)
     """
+    def __abs__(self) -> Tensor: ...
     def __add__(self, arg0: typing.Any) -> Tensor: ...
     def __array__(
         self, dtype: typing.Any = None, copy: typing.Any = None
@@ -103,12 +107,98 @@ class Tensor:
         self, ufunc: typing.Any, method: str, *args: typing.Any, **kwargs: typing.Any
     ) -> typing.Any:
         """
-        What NumPy's functions and arrays on the left of an operator call: + - * / @ give a tensor and keep the gradient.
+        What NumPy's functions and arrays on the left of an operator call: + - * / @ ** give a tensor and keep the gradient.
         """
+    def __bool__(self) -> bool: ...
     def __dlpack__(self, **kwargs: typing.Any) -> typing_extensions.CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        """
+        Compares element by element.
+
+            y = 1 where x == other, else 0
+
+        Args:
+            other: a tensor, an array or a number; the shapes broadcast.
+
+        Returns:
+            Tensor of uint8, which selects as a mask.
+
+        Raises:
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([1.0, 2.0, 3.0]) == 2.0).shape
+            (3,)
+        """
     def __float__(self) -> float: ...
-    def __getitem__(self, arg0: typing.Any) -> Tensor: ...
+    def __format__(self, spec: str) -> str: ...
+    def __ge__(self, other: object) -> Tensor:
+        """
+        Compares element by element.
+
+            y = 1 where x >= other, else 0
+
+        Args:
+            other: a tensor, an array or a number; the shapes broadcast.
+
+        Returns:
+            Tensor of uint8, which selects as a mask.
+
+        Raises:
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([1.0, 2.0, 3.0]) >= 2.0).shape
+            (3,)
+        """
+    def __getitem__(self, key: typing.Any) -> Tensor:
+        """
+        Reads a part as NumPy does: integers, slices, ..., None, masks, integer arrays.
+
+            y = x[key]
+
+        Negative integers count from the last. A mask is what a comparison gives, or an array of
+        booleans. The gradient reaches the elements that were read. Parts are copies.
+
+        Args:
+            key: as in NumPy; a tensor of uint8 is a mask.
+
+        Raises:
+            IndexError: an index is out of range, or the key has too many axes.
+            InputError: the key has another type.
+            ShapeError: a 0-d tensor is indexed.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+            >>> x[:, 0].tolist(), x[-1].tolist(), x[x > 1.5].tolist()
+            ([1.0, 3.0], [3.0, 4.0], [2.0, 3.0, 4.0])
+        """
+    def __gt__(self, other: object) -> Tensor:
+        """
+        Compares element by element.
+
+            y = 1 where x > other, else 0
+
+        Args:
+            other: a tensor, an array or a number; the shapes broadcast.
+
+        Returns:
+            Tensor of uint8, which selects as a mask.
+
+        Raises:
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([1.0, 2.0, 3.0]) > 2.0).shape
+            (3,)
+        """
+    def __hash__(self) -> int: ...
+    def __index__(self) -> int: ...
     def __init__(
         self,
         data: typing.Any,
@@ -116,18 +206,104 @@ class Tensor:
         requires_grad: bool = False,
         device: typing.Any = None,
     ) -> None: ...
+    def __int__(self) -> int: ...
+    def __le__(self, other: object) -> Tensor:
+        """
+        Compares element by element.
+
+            y = 1 where x <= other, else 0
+
+        Args:
+            other: a tensor, an array or a number; the shapes broadcast.
+
+        Returns:
+            Tensor of uint8, which selects as a mask.
+
+        Raises:
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([1.0, 2.0, 3.0]) <= 2.0).shape
+            (3,)
+        """
     def __len__(self) -> int: ...
+    def __lt__(self, other: object) -> Tensor:
+        """
+        Compares element by element.
+
+            y = 1 where x < other, else 0
+
+        Args:
+            other: a tensor, an array or a number; the shapes broadcast.
+
+        Returns:
+            Tensor of uint8, which selects as a mask.
+
+        Raises:
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([1.0, 2.0, 3.0]) < 2.0).shape
+            (3,)
+        """
     def __matmul__(self, arg0: typing.Any) -> Tensor: ...
     def __mul__(self, arg0: typing.Any) -> Tensor: ...
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        """
+        Compares element by element.
+
+            y = 1 where x != other, else 0
+
+        Args:
+            other: a tensor, an array or a number; the shapes broadcast.
+
+        Returns:
+            Tensor of uint8, which selects as a mask.
+
+        Raises:
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> (Tensor([1.0, 2.0, 3.0]) != 2.0).shape
+            (3,)
+        """
     def __neg__(self) -> Tensor: ...
+    def __pow__(self, arg0: typing.Any) -> Tensor: ...
     def __radd__(self, arg0: typing.Any) -> Tensor: ...
     def __repr__(self) -> str: ...
     def __rmatmul__(self, arg0: typing.Any) -> Tensor: ...
     def __rmul__(self, arg0: typing.Any) -> Tensor: ...
+    def __round__(self, ndigits: typing.Any = None) -> typing.Any:
+        """
+        Rounds the number of a tensor with one element.
+        """
+    def __rpow__(self, arg0: typing.Any) -> Tensor: ...
     def __rsub__(self, arg0: typing.Any) -> Tensor: ...
     def __rtruediv__(self, arg0: typing.Any) -> Tensor: ...
     def __sub__(self, arg0: typing.Any) -> Tensor: ...
     def __truediv__(self, arg0: typing.Any) -> Tensor: ...
+    def abs(self) -> Tensor:
+        """
+        Makes negative elements positive.
+
+            y = |x|
+
+        The derivative at 0 is 0.
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([-1.0, 2.0]).abs().tolist()
+            [1.0, 2.0]
+        """
     def add_(self, source: Tensor) -> None:
         """
         Adds a tensor in place, with the rounding of accumulated gradients.
@@ -170,6 +346,68 @@ class Tensor:
             >>> table.grad.numpy().tolist()
             [[0.0], [5.0]]
         """
+    def argmax(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """
+        Finds the index of the largest element along an axis, or of all elements.
+
+            y[...] = the first i at which x[..., i, ...] is largest
+
+        Of all elements, i counts in row-major order. NaN is larger than any number.
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: all elements.
+            keepdims, keepdim: keep the axis with size 1.
+
+        Returns:
+            Tensor of int64 without the axis; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis, or there are no elements.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmax(-1).tolist()
+            [1, 0]
+        """
+    def argmin(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """
+        Finds the index of the smallest element along an axis, or of all elements.
+
+            y[...] = the first i at which x[..., i, ...] is smallest
+
+        Of all elements, i counts in row-major order. NaN is smaller than any number.
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: all elements.
+            keepdims, keepdim: keep the axis with size 1.
+
+        Returns:
+            Tensor of int64 without the axis; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis, or there are no elements.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmin(-1).tolist()
+            [0, 1]
+        """
     def backward(
         self,
         gradient: Tensor | None = None,
@@ -197,6 +435,33 @@ class Tensor:
             >>> x.grad.numpy().tolist()
             [3.0, 30.0]
         """
+    def clip(
+        self,
+        low: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        high: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Tensor:
+        """
+        Limits elements to a range.
+
+            y = low where x < low, high where x > high, else x
+
+        NaN stays NaN. The gradient passes where x lies within the bounds.
+
+        Args:
+            low: the lower bound; None: there is none.
+            high: the upper bound; None: there is none.
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            ConfigError: both bounds are None, or low is above high.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([-1.0, 0.5, 2.0]).clip(0, 1).tolist()
+            [0.0, 0.5, 1.0]
+        """
     def copy_(self, source: typing.Any) -> None:
         """
         Overwrites the values in place, without a gradient.
@@ -216,6 +481,20 @@ class Tensor:
             >>> x
             Tensor([3., 4.], dtype=float32)
         """
+    def cpu(self) -> Tensor:
+        """
+        Returns the tensor on the CPU; this one itself where it lies there.
+
+            y = x.to("cpu")
+
+        Returns:
+            Tensor in the shape and type of this one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0]).cpu().device
+            'cpu'
+        """
     def detach(self) -> Tensor:
         """
         Returns a tensor on the same memory that requires no gradient.
@@ -234,37 +513,120 @@ class Tensor:
         Returns the value of a tensor with one element; waits for its device.
 
         Returns:
-            A float.
+            A float; of integer types an int.
 
         Raises:
             ShapeError: there are more elements, or none.
 
         Example:
             >>> from evolving_attention import Tensor
-            >>> Tensor([2.5]).item()
-            2.5
+            >>> Tensor([2.5]).item(), Tensor(7).item()
+            (2.5, 7)
         """
-    def mean(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    def max(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """
+        Finds the largest element along an axis, or of all.
+
+            y[...] = max of x[..., i, ...] over i
+
+        The gradient goes to the first of equal elements; NaN counts as the largest value. argmax() of a tensor says where the elements are.
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axis with size 1.
+
+        Returns:
+            Tensor in the type of x, without the axis; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis, or there are no elements.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 5.0], [4.0, 0.0]]).max(axis=1).tolist()
+            [5.0, 4.0]
+        """
+    def mean(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
         """
         Averages elements over one axis or over all.
 
             y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
         Args:
-            axis: the axis; negative numbers count from the last; None: all.
-            keepdims: keep the axis with size 1.
+            axis, dim: the axis; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axis with size 1.
 
         Returns:
-            Tensor without the axis; of all elements a 0-d one.
+            Tensor without the axis; of all elements a 0-d one. Integers have means of float32.
 
         Raises:
             ShapeError: there is no such axis, or nothing to average.
-            DTypeError: the type is no floating one.
+            ConfigError: axis and dim are both given.
 
         Example:
             >>> from evolving_attention import Tensor
             >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean().item()
             2.5
+        """
+    def min(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """
+        Finds the smallest element along an axis, or of all.
+
+            y[...] = min of x[..., i, ...] over i
+
+        The gradient goes to the first of equal elements; NaN counts as the smallest value. argmin() of a tensor says where the elements are.
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axis with size 1.
+
+        Returns:
+            Tensor in the type of x, without the axis; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis, or there are no elements.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 5.0], [4.0, 0.0]]).min(axis=1).tolist()
+            [1.0, 0.0]
+        """
+    def numel(self) -> int:
+        """
+        Returns the number of elements.
+
+            y = shape[0] * shape[1] * ...
+
+        Returns:
+            An int; size holds it too.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0, 3.0]]).numel()
+            3
         """
     def numpy(self) -> numpy.ndarray:
         """
@@ -280,6 +642,30 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0, 2.0]).numpy().tolist()
             [1.0, 2.0]
+        """
+    def pow(self, exponent: typing.Any) -> Tensor:
+        """
+        Raises elements to a power.
+
+            y = x^p
+
+        Negative x to a p that is no whole number gives NaN; to a p in a tensor it always does,
+        and that is exp(p log x).
+
+        Args:
+            exponent: p, a number, or a tensor or array that broadcasts with x.
+
+        Returns:
+            [...] of the broadcast shape, in the type of x.
+
+        Raises:
+            DTypeError: the type is no floating one, or that of a tensor p is another.
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
+            [1.0, 4.0, 9.0]
         """
     def reshape(self, *args: typing.Any) -> Tensor:
         """
@@ -303,22 +689,29 @@ class Tensor:
             >>> Tensor([1.0, 2.0, 3.0, 4.0]).reshape(2, -1).shape
             (2, 2)
         """
-    def sum(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    def sum(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: int | None = None,
+        keepdim: bool = False,
+    ) -> Tensor:
         """
         Sums elements over one axis or over all.
 
             y[...] = sum of x[..., i, ...] over i
 
         Args:
-            axis: the axis; negative numbers count from the last; None: all.
-            keepdims: keep the axis with size 1.
+            axis, dim: the axis; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axis with size 1.
 
         Returns:
-            Tensor without the axis; of all elements a 0-d one.
+            Tensor without the axis; of all elements a 0-d one. Integers have sums of int64.
 
         Raises:
             ShapeError: there is no such axis.
-            DTypeError: the type is no floating one.
+            ConfigError: axis and dim are both given.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -350,6 +743,20 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0]).to("float64").dtype
             'float64'
+        """
+    def tolist(self) -> typing.Any:
+        """
+        Returns the values as Python numbers in nested lists.
+
+            y = [[x[0, 0], x[0, 1], ...], [x[1, 0], ...], ...]
+
+        Returns:
+            A list; of a 0-d tensor the number itself.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).tolist()
+            [[1.0, 2.0], [3.0, 4.0]]
         """
     def transpose(self, axis_a: int, axis_b: int) -> Tensor:
         """
@@ -486,14 +893,15 @@ class Tensor:
             (1, 3)
         """
     @property
-    def size(self) -> int:
+    def size(self) -> evolving_attention.array_types.ElementCount:
         """
-        The number of elements.
+        The number of elements; called, the sizes of the axes as in PyTorch.
 
         Example:
             >>> from evolving_attention import Tensor
-            >>> Tensor([[1.0, 2.0, 3.0]]).size
-            3
+            >>> x = Tensor([[1.0, 2.0, 3.0]])
+            >>> x.size, x.size(), x.size(-1)
+            (3, (1, 3), 3)
         """
 
 class Packing:
@@ -988,6 +1396,11 @@ def force_kernel(kernel: str, implementation: str) -> None:
 def from_dlpack(object: typing.Any) -> Tensor:
     """
     Wraps an object with __dlpack__ without copying.
+    """
+
+def from_numpy(array: numpy.ndarray) -> Tensor:
+    """
+    Wraps an array without copying: a change of one is seen in the other.
     """
 
 def get_num_threads() -> int:

@@ -11,12 +11,14 @@ import evolving_attention._core
 import typing
 
 __all__: list[str] = [
+    "abs",
     "add",
     "attention_context",
     "attention_scores",
     "axpby",
     "batch_norm",
     "cast",
+    "clip",
     "concat",
     "conv1d",
     "cross_entropy",
@@ -40,11 +42,14 @@ __all__: list[str] = [
     "map_conv",
     "map_softmax",
     "matmul",
+    "max",
     "mean",
+    "min",
     "mse_loss",
     "mul",
     "pack_maps",
     "pair_sum",
+    "pow",
     "relative_cells",
     "relative_sums",
     "relu",
@@ -60,7 +65,31 @@ __all__: list[str] = [
     "transpose",
     "unpack_maps",
     "weight_norm",
+    "where",
 ]
+
+def abs(x: TensorLike) -> evolving_attention._core.Tensor:
+    """
+    Makes negative elements positive.
+
+        y = |x|
+
+    The derivative at 0 is 0.
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: the type is no floating one.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.abs([-1.0, 2.0]).tolist()
+        [1.0, 2.0]
+    """
 
 def add(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
     """
@@ -250,9 +279,40 @@ def cast(x: TensorLike, dtype: str) -> evolving_attention._core.Tensor:
         [1.0, 2.0]
     """
 
+def clip(
+    x: TensorLike,
+    low: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    high: typing.SupportsFloat | typing.SupportsIndex | None = None,
+) -> evolving_attention._core.Tensor:
+    """
+    Limits elements to a range.
+
+        y = low where x < low, high where x > high, else x
+
+    NaN stays NaN. The gradient passes where x lies within the bounds.
+
+    Args:
+        x: [...] of a floating type.
+        low: the lower bound; None: there is none.
+        high: the upper bound; None: there is none.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        ConfigError: both bounds are None, or low is above high.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.clip([-1.0, 0.5, 2.0], low=0, high=1).tolist()
+        [0.0, 0.5, 1.0]
+    """
+
 def concat(
     xs: collections.abc.Sequence[TensorLike],
-    axis: typing.SupportsInt | typing.SupportsIndex,
+    axis: int | None = None,
+    *,
+    dim: int | None = None,
 ) -> evolving_attention._core.Tensor:
     """
     Joins tensors along an axis.
@@ -262,7 +322,7 @@ def concat(
     Args:
         xs: one tensor or more, of one type and on one device, their shapes equal but
             for the axis.
-        axis: the axis; negative numbers count from the last.
+        axis, dim: the axis; negative numbers count from the last; None: 0.
 
     Returns:
         Tensor whose axis has the sum of the tensors' sizes.
@@ -271,6 +331,7 @@ def concat(
         ShapeError: xs is empty, there is no such axis, or other sizes differ.
         DTypeError: types differ.
         DeviceError: devices differ.
+        ConfigError: axis and dim are both given.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1018,10 +1079,46 @@ def matmul(
         [[11.0]]
     """
 
+def max(
+    x: TensorLike,
+    axis: int | None = None,
+    keepdims: bool = False,
+    *,
+    dim: int | None = None,
+    keepdim: bool = False,
+) -> evolving_attention._core.Tensor:
+    """
+    Finds the largest element along an axis, or of all.
+
+        y[...] = max of x[..., i, ...] over i
+
+    The gradient goes to the first of equal elements; NaN counts as the largest value. argmax() of a tensor says where the elements are.
+
+    Args:
+        x: [...] of any type.
+        axis, dim: the axis; negative numbers count from the last; None: all.
+        keepdims, keepdim: keep the axis with size 1.
+
+    Returns:
+        Tensor in the type of x, without the axis; of all elements a 0-d one.
+
+    Raises:
+        ShapeError: there is no such axis, or there are no elements.
+        ConfigError: axis and dim are both given.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.max([[1.0, 5.0], [4.0, 0.0]], axis=1).tolist()
+        [5.0, 4.0]
+    """
+
 def mean(
     x: TensorLike,
-    axis: typing.SupportsInt | typing.SupportsIndex | None = None,
+    axis: int | None = None,
     keepdims: bool = False,
+    *,
+    dim: int | None = None,
+    keepdim: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
     Averages elements over one axis or over all.
@@ -1029,21 +1126,55 @@ def mean(
         y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
     Args:
-        x: [...] of a floating type.
-        axis: the axis; negative numbers count from the last; None: all.
-        keepdims: keep the axis with size 1.
+        x: [...] of any type.
+        axis, dim: the axis; negative numbers count from the last; None: all.
+        keepdims, keepdim: keep the axis with size 1.
 
     Returns:
-        Tensor in the type of x, without the axis; of all elements a 0-d one.
+        Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+        means of float32.
 
     Raises:
         ShapeError: x has no such axis, or there is nothing to average.
-        DTypeError: x is of no floating type.
+        ConfigError: axis and dim are both given.
 
     Example:
         >>> from evolving_attention import functional as F
         >>> F.mean([[1.0, 2.0], [3.0, 4.0]], axis=1).numpy().tolist()
         [1.5, 3.5]
+    """
+
+def min(
+    x: TensorLike,
+    axis: int | None = None,
+    keepdims: bool = False,
+    *,
+    dim: int | None = None,
+    keepdim: bool = False,
+) -> evolving_attention._core.Tensor:
+    """
+    Finds the smallest element along an axis, or of all.
+
+        y[...] = min of x[..., i, ...] over i
+
+    The gradient goes to the first of equal elements; NaN counts as the smallest value. argmin() of a tensor says where the elements are.
+
+    Args:
+        x: [...] of any type.
+        axis, dim: the axis; negative numbers count from the last; None: all.
+        keepdims, keepdim: keep the axis with size 1.
+
+    Returns:
+        Tensor in the type of x, without the axis; of all elements a 0-d one.
+
+    Raises:
+        ShapeError: there is no such axis, or there are no elements.
+        ConfigError: axis and dim are both given.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.min([[1.0, 5.0], [4.0, 0.0]], axis=1).tolist()
+        [1.0, 0.0]
     """
 
 def mse_loss(
@@ -1160,6 +1291,32 @@ def pair_sum(
         >>> v = Tensor([[10, 20], [30, 40]], dtype="float32")
         >>> F.pair_sum(u, v, packing).numpy().tolist()
         [11.0, 22.0, 31.0, 42.0]
+    """
+
+def pow(x: TensorLike, exponent: TensorLike) -> evolving_attention._core.Tensor:
+    """
+    Raises elements to a power.
+
+        y = x^p
+
+    Negative x to a p that is no whole number gives NaN; to a p in a tensor it always does,
+    and that is exp(p log x).
+
+    Args:
+        x: [...] of a floating type.
+        exponent: p, a number, or a tensor or array that broadcasts with x.
+
+    Returns:
+        [...] of the broadcast shape, in the type of x.
+
+    Raises:
+        DTypeError: the type is no floating one, or that of a tensor p is another.
+        ShapeError: the shapes do not broadcast.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.pow([1.0, 4.0, 9.0], 0.5).tolist()
+        [1.0, 2.0, 3.0]
     """
 
 def relative_cells(
@@ -1349,21 +1506,25 @@ def slice(
         [2.0, 3.0]
     """
 
-def softmax(x: TensorLike) -> evolving_attention._core.Tensor:
+def softmax(
+    x: TensorLike, axis: int | None = None, *, dim: int | None = None
+) -> evolving_attention._core.Tensor:
     """
-    Normalises the last axis to probabilities.
+    Normalises one axis to probabilities.
 
         y_i = exp(x_i) / sum of exp(x_j) over j
 
     Args:
         x: [..., n] of a floating type.
+        axis, dim: the axis; negative numbers count from the last; None: the last.
 
     Returns:
         [..., n] in the type of x.
 
     Raises:
-        ShapeError: x has no axis.
+        ShapeError: x has no such axis.
         DTypeError: x is of no floating type.
+        ConfigError: axis and dim are both given.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1419,8 +1580,11 @@ def sub(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
 
 def sum(
     x: TensorLike,
-    axis: typing.SupportsInt | typing.SupportsIndex | None = None,
+    axis: int | None = None,
     keepdims: bool = False,
+    *,
+    dim: int | None = None,
+    keepdim: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
     Sums elements over one axis or over all.
@@ -1428,16 +1592,17 @@ def sum(
         y[...] = sum of x[..., i, ...] over i
 
     Args:
-        x: [...] of a floating type.
-        axis: the axis; negative numbers count from the last; None: all.
-        keepdims: keep the axis with size 1.
+        x: [...] of any type.
+        axis, dim: the axis; negative numbers count from the last; None: all.
+        keepdims, keepdim: keep the axis with size 1.
 
     Returns:
-        Tensor in the type of x, without the axis; of all elements a 0-d one.
+        Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+        sums of int64.
 
     Raises:
         ShapeError: x has no such axis.
-        DTypeError: x is of no floating type.
+        ConfigError: axis and dim are both given.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1560,4 +1725,33 @@ def weight_norm(v: TensorLike, g: TensorLike) -> evolving_attention._core.Tensor
         [[6.0, 8.0]]
 
     Source: Salimans and Kingma, Weight Normalization, NeurIPS 2016.
+    """
+
+def where(
+    condition: TensorLike, a: TensorLike, b: TensorLike
+) -> evolving_attention._core.Tensor:
+    """
+    Takes elements of one tensor where a condition holds, else of another.
+
+        y = a where condition is not 0, else b
+
+    Each element's gradient goes to the tensor it was taken from.
+
+    Args:
+        condition: [...] of any type: what a comparison gives, or booleans.
+        a: [...], or a number in the type of b.
+        b: [...], or a number in the type of a; the three shapes broadcast.
+
+    Returns:
+        [...] of the broadcast shape, in the type of a and b.
+
+    Raises:
+        DTypeError: a and b are tensors of two types.
+        ShapeError: the shapes do not broadcast.
+
+    Example:
+        >>> from evolving_attention import Tensor, functional as F
+        >>> x = Tensor([-1.0, 2.0])
+        >>> F.where(x > 0, x, 0.0).tolist()
+        [0.0, 2.0]
     """

@@ -121,7 +121,7 @@ class Bucket:
         """sum[start:stop] += the same part of every rank that gave one."""
         if start == stop:
             return
-        from evolving_attention._core import Tensor
+        from evolving_attention._core import from_numpy
 
         target = self.sum[start:stop]
         for rank in np.flatnonzero(given):
@@ -129,7 +129,7 @@ class Bucket:
             if rank == self.world.rank:
                 source = self.whole[self.low : self.high]
             if begun:  # by the core, as backward adds
-                Tensor(target).add_(Tensor(source[start:stop]))
+                from_numpy(target).add_(from_numpy(source[start:stop]))
             else:
                 target[:] = source[start:stop]
             begun = True
@@ -147,14 +147,14 @@ class Bucket:
 
     def _hand_out(self) -> None:
         """Set the parameters' gradients to the sums, without a copy."""
-        from evolving_attention._core import Tensor
+        from evolving_attention._core import from_numpy
 
         for place, ((_, tensor), (start, stop)) in enumerate(
             zip(self.members, self.places, strict=True)
         ):
             if self.summed[place]:
                 part = self.whole[start:stop].reshape(tensor.shape)
-                tensor.grad = Tensor(part)
+                tensor.grad = from_numpy(part)
 
 
 class DeviceBucket:

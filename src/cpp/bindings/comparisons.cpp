@@ -1,0 +1,139 @@
+// Comparisons of tensors for Python, and where extreme elements lie.
+#include <pybind11/stl.h>
+
+#include <string>
+
+#include "bindings/numpy.h"
+#include "bindings/tensor.h"
+#include "ops/compare.h"
+
+namespace ea {
+
+namespace {
+
+// The other side of a comparison with floats is read in their type, as that of
+// an operator is; integers are compared with whatever is there.
+std::optional<Tensor> other_side(const Var& self, const py::object& other) {
+  if (py::isinstance<Var>(other)) return other.cast<Var>().data();
+  if (other.is_none() || py::isinstance<py::str>(other)) return {};
+  try {
+    if (is_floating(self.dtype())) return operand_of(other, self).data();
+    return from_python(other);
+  } catch (const DTypeError&) {
+    return {};  // no numbers: Python asks the other side
+  }
+}
+
+void bind_comparison(py::class_<Var>& c, const char* name, Comparison op,
+                     const char* symbol) {
+  const std::string doc = std::string(
+                              "Compares element by element.\n\n    y = "
+                              "1 where x ") +
+                          symbol + R"( other, else 0
+
+Args:
+    other: a tensor, an array or a number; the shapes broadcast.
+
+Returns:
+    Tensor of uint8, which selects as a mask.
+
+Raises:
+    ShapeError: the shapes do not broadcast.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> (Tensor([1.0, 2.0, 3.0]) )" +
+                          symbol + R"( 2.0).shape
+    (3,))";
+  c.def(
+      name,
+      [op](const Var& self, const py::object& other) -> py::object {
+        const std::optional<Tensor> rhs = other_side(self, other);
+        if (!rhs) return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+        Tensor y;
+        {
+          const py::gil_scoped_release release;
+          y = compare(op, self.data(), *rhs);
+        }
+        return py::cast(Var(y));
+      },
+      py::arg("other"), doc.c_str());
+}
+
+constexpr const char* kArgMax =
+    R"(Finds the index of the largest element along an axis, or of all elements.
+
+    y[...] = the first i at which x[..., i, ...] is largest
+
+Of all elements, i counts in row-major order. NaN is larger than any number.
+
+Args:
+    axis, dim: the axis; negative numbers count from the last; None: all elements.
+    keepdims, keepdim: keep the axis with size 1.
+
+Returns:
+    Tensor of int64 without the axis; of all elements a 0-d one.
+
+Raises:
+    ShapeError: there is no such axis, or there are no elements.
+    ConfigError: axis and dim are both given.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmax(-1).tolist()
+    [1, 0])";
+
+constexpr const char* kArgMin =
+    R"(Finds the index of the smallest element along an axis, or of all elements.
+
+    y[...] = the first i at which x[..., i, ...] is smallest
+
+Of all elements, i counts in row-major order. NaN is smaller than any number.
+
+Args:
+    axis, dim: the axis; negative numbers count from the last; None: all elements.
+    keepdims, keepdim: keep the axis with size 1.
+
+Returns:
+    Tensor of int64 without the axis; of all elements a 0-d one.
+
+Raises:
+    ShapeError: there is no such axis, or there are no elements.
+    ConfigError: axis and dim are both given.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmin(-1).tolist()
+    [0, 1])";
+
+template <Tensor (*Find)(const Tensor&, std::optional<int>, bool)>
+void bind_place(py::class_<Var>& c, const char* name, const char* doc) {
+  c.def(
+      name,
+      [](const Var& self, const AxisArgument& axis, bool keepdims,
+         const AxisArgument& dim, bool keepdim) {
+        return Var(Find(self.data(), axis_of(axis, dim), keepdims || keepdim));
+      },
+      py::arg("axis") = py::none(), py::arg("keepdims") = false, py::kw_only(),
+      py::arg("dim") = py::none(), py::arg("keepdim") = false,
+      py::call_guard<py::gil_scoped_release>(), doc);
+}
+
+}  // namespace
+
+void bind_comparisons(py::class_<Var>& c) {
+  // Sets and dicts know tensors by identity.
+  c.def("__hash__", [](const py::object& self) {
+    return reinterpret_cast<std::intptr_t>(self.ptr()) >> 4;
+  });
+  bind_comparison(c, "__eq__", Comparison::equal, "==");
+  bind_comparison(c, "__ne__", Comparison::not_equal, "!=");
+  bind_comparison(c, "__lt__", Comparison::less, "<");
+  bind_comparison(c, "__le__", Comparison::less_equal, "<=");
+  bind_comparison(c, "__gt__", Comparison::greater, ">");
+  bind_comparison(c, "__ge__", Comparison::greater_equal, ">=");
+  bind_place<argmax>(c, "argmax", kArgMax);
+  bind_place<argmin>(c, "argmin", kArgMin);
+}
+
+}  // namespace ea

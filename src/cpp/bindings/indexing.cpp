@@ -1,0 +1,211 @@
+// t[...]: NumPy's indexing for reading, with gradients.
+#include <algorithm>
+#include <string>
+
+#include "bindings/numpy.h"
+#include "bindings/tensor.h"
+#include "ops/gather.h"
+#include "ops/shape_ops.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+constexpr const char* kGetItem =
+    R"(Reads a part as NumPy does: integers, slices, ..., None, masks, integer arrays.
+
+    y = x[key]
+
+Negative integers count from the last. A mask is what a comparison gives, or an array of
+booleans. The gradient reaches the elements that were read. Parts are copies.
+
+Args:
+    key: as in NumPy; a tensor of uint8 is a mask.
+
+Raises:
+    IndexError: an index is out of range, or the key has too many axes.
+    InputError: the key has another type.
+    ShapeError: a 0-d tensor is indexed.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> x[:, 0].tolist(), x[-1].tolist(), x[x > 1.5].tolist()
+    ([1.0, 3.0], [3.0, 4.0], [2.0, 3.0, 4.0]))";
+
+bool is_integer(const py::handle& key) {
+  return !py::isinstance<py::bool_>(key) && !py::isinstance<Var>(key) &&
+         !py::isinstance<py::array>(key) && PyIndex_Check(key.ptr()) != 0;
+}
+
+// One row, without its axis.
+Var row(const Var& x, int axis, std::int64_t i) {
+  const std::int64_t n = x.dim(axis);
+  if (i < -n || i >= n) {
+    // Python's iteration protocol ends on IndexError.
+    throw py::index_error(format("[index] {} is out of range for {} {}", i, n,
+                                 axis == 0 ? "rows" : "elements of the axis"));
+  }
+  const std::int64_t at = i < 0 ? i + n : i;
+  Shape rest;
+  for (int a = 0; a < x.rank(); ++a) {
+    if (a != axis) rest.append(x.shape()[a]);
+  }
+  return reshape(slice(x, axis, at, at + 1), rest);
+}
+
+// Integers and slices of step 1 of the first axes: copies of ranges. False
+// where the key has something else.
+bool is_ranges(const py::tuple& key, const Shape& shape) {
+  if (static_cast<int>(key.size()) > shape.rank()) return false;
+  int axis = 0;
+  for (const py::handle part : key) {
+    if (py::isinstance<py::slice>(part)) {
+      const py::object step = part.attr("step");
+      if (!step.is_none() && !step.equal(py::int_(1))) return false;
+    } else if (!is_integer(part)) {
+      return false;
+    }
+    ++axis;
+  }
+  return true;
+}
+
+// A lone ellipsis among integers and slices, as the whole slices it stands for.
+py::tuple spelled_out(const py::tuple& key, int rank) {
+  py::list parts;
+  bool found = false;
+  for (const py::handle part : key) {
+    if (part.ptr() != Py_Ellipsis) {
+      if (!py::isinstance<py::slice>(part) && !is_integer(part)) return key;
+      parts.append(part);
+      continue;
+    }
+    if (found) return key;
+    found = true;
+    const int whole = rank + 1 - static_cast<int>(key.size());
+    for (int i = 0; i < whole; ++i) {
+      parts.append(py::slice(py::none(), py::none(), py::none()));
+    }
+  }
+  return py::tuple(parts);
+}
+
+Var ranges(const Var& self, const py::tuple& key) {
+  Var x = self;
+  int axis = 0;
+  for (const py::handle part : key) {
+    if (!py::isinstance<py::slice>(part)) {
+      const py::int_ i(py::reinterpret_borrow<py::object>(part));
+      x = row(x, axis, i.cast<std::int64_t>());
+      continue;
+    }
+    py::ssize_t start = 0, stop = 0, step = 0, length = 0;
+    if (!part.cast<py::slice>().compute(x.dim(axis), &start, &stop, &step,
+                                        &length)) {
+      throw py::error_already_set();
+    }
+    if (length != x.dim(axis)) x = slice(x, axis, start, start + length);
+    ++axis;
+  }
+  const bool whole = x.impl() == self.impl();  // a part is always a copy
+  return whole ? slice(x, 0, 0, x.dim(0)) : x;
+}
+
+// A key as NumPy reads it: tensors as arrays, uint8 ones as masks; and how many
+// axes it reads, at least.
+struct Plain {
+  py::tuple key;
+  int axes = 0;
+};
+
+py::object as_index(const py::handle& part) {
+  if (py::isinstance<Var>(part)) {
+    const Tensor t = to_device(part.cast<Var>().data(), kCpu);
+    return to_numpy(t).attr("astype")(t.dtype() == DType::u8 ? "bool"
+                                                             : "int64");
+  }
+  if (py::isinstance<py::list>(part)) {
+    const py::module_ np = py::module_::import("numpy");
+    const py::object array = np.attr("asarray")(part);
+    // An empty list selects nothing; NumPy reads it as floats.
+    return py::len(part) == 0 ? array.attr("astype")("int64") : array;
+  }
+  const bool known = part.is_none() || part.ptr() == Py_Ellipsis ||
+                     py::isinstance<py::slice>(part) ||
+                     py::isinstance<py::bool_>(part) || is_integer(part) ||
+                     py::hasattr(part, "__array__");
+  EA_CHECK_AS(InputError, known, "index",
+              "{} is no index; expected integers, slices, ..., None, masks or "
+              "arrays of integers",
+              described(part));
+  return py::reinterpret_borrow<py::object>(part);
+}
+
+Plain plain(const py::tuple& key, int rank) {
+  Plain out{py::tuple(key.size()), 0};
+  int last = 0;  // axes up to the last part that is no whole slice
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    const py::object part = as_index(key[i]);
+    out.key[i] = part;
+    if (part.is_none()) {
+      last = out.axes;
+      continue;
+    }
+    if (part.ptr() == Py_Ellipsis) {
+      out.axes = last = rank;
+      continue;
+    }
+    const bool mask =
+        py::hasattr(part, "dtype") &&
+        part.attr("dtype").attr("kind").cast<std::string>() == "b";
+    out.axes += mask ? part.attr("ndim").cast<int>() : 1;
+    last = out.axes;
+  }
+  out.axes = std::min(last, rank);
+  return out;
+}
+
+// Anything else: NumPy indexes the row numbers, and these rows are gathered.
+Var rows(const Var& x, const Plain& key) {
+  Shape lead;
+  Shape flat{0};
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    (axis < key.axes ? lead : flat).append(x.shape()[axis]);
+  }
+  flat[0] = lead.numel();
+  py::tuple sizes(lead.rank());
+  for (int axis = 0; axis < lead.rank(); ++axis) sizes[axis] = lead[axis];
+  const py::module_ np = py::module_::import("numpy");
+  py::object numbers = np.attr("arange")(lead.numel()).attr("reshape")(sizes);
+  try {
+    numbers = numbers.attr("__getitem__")(key.key);
+  } catch (const py::error_already_set& e) {
+    if (!e.matches(PyExc_IndexError)) throw;
+    throw py::index_error("[index] " + py::str(e.value()).cast<std::string>());
+  }
+  const Tensor index = from_python(np.attr("ascontiguousarray")(numbers));
+  const py::tuple shape = numbers.attr("shape");
+  Shape found;
+  for (const py::handle size : shape) found.append(size.cast<std::int64_t>());
+  return gather_rows(reshape(x, flat), reshape_view(index, found));
+}
+
+Var index(const Var& self, const py::object& key) {
+  EA_CHECK(self.rank() > 0, "index", "a 0-d tensor cannot be indexed");
+  const py::tuple given = py::isinstance<py::tuple>(key)
+                              ? py::reinterpret_borrow<py::tuple>(key)
+                              : py::make_tuple(key);
+  const py::tuple parts = spelled_out(given, self.rank());
+  if (is_ranges(parts, self.shape())) return ranges(self, parts);
+  return rows(self, plain(parts, self.rank()));
+}
+
+}  // namespace
+
+void bind_indexing(py::class_<Var>& tensor) {
+  tensor.def("__getitem__", &index, py::arg("key"), kGetItem);
+}
+
+}  // namespace ea

@@ -1,0 +1,271 @@
+// Functions that choose among elements, and powers: of ops and of Tensor.
+#include <pybind11/stl.h>
+
+#include <string>
+
+#include "bindings/numpy.h"
+#include "bindings/ops.h"
+#include "bindings/tensor.h"
+#include "ops/power.h"
+#include "ops/selection.h"
+
+namespace ea {
+
+// A tensor, an array or a number that is read beside a tensor, in its type.
+struct Operand {
+  py::object object;
+};
+
+}  // namespace ea
+
+namespace pybind11::detail {
+
+template <>
+struct type_caster<ea::Operand> {
+  PYBIND11_TYPE_CASTER(ea::Operand,
+                       const_name("evolving_attention._core.Tensor"));
+
+  bool load(handle source, bool) {
+    value.object = reinterpret_borrow<object>(source);
+    return true;
+  }
+};
+
+}  // namespace pybind11::detail
+
+namespace ea {
+
+namespace {
+
+Var choose(const Var& condition, const Operand& a, const Operand& b) {
+  const bool from_b =
+      !py::isinstance<Var>(a.object) && py::isinstance<Var>(b.object);
+  const py::object& first = from_b ? b.object : a.object;
+  const Var guide =
+      py::isinstance<Var>(first) ? first.cast<Var>() : var_of(first);
+  const Var other = operand_of(from_b ? a.object : b.object, guide);
+  const py::gil_scoped_release release;
+  return where(condition.data(), from_b ? other : guide,
+               from_b ? guide : other);
+}
+
+Var raise_to(const Var& x, const Operand& exponent) {
+  const py::object& p = exponent.object;
+  if (py::isinstance<Var>(p) || py::isinstance<py::array>(p) ||
+      PyNumber_Check(p.ptr()) == 0) {
+    const Var other = operand_of(p, x);
+    const py::gil_scoped_release release;
+    return pow(x, other);
+  }
+  const auto number = p.cast<double>();
+  const py::gil_scoped_release release;
+  return pow(x, number);
+}
+
+Var raise_number(const Var& self, const Operand& base) {
+  const Var x = operand_of(base.object, self);
+  const py::gil_scoped_release release;
+  return pow(x, self);
+}
+
+// Summary and formula, arguments, and the rest of a docstring whose function is
+// one of ops and a method: the method has no x.
+std::string doc_of(bool method, const std::string& head, const std::string& x,
+                   const std::string& arguments, const std::string& rest,
+                   const std::string& example) {
+  std::string doc = head + "\n\nArgs:\n";
+  if (method && arguments.empty()) doc = head + "\n";
+  if (!method) doc += "    x: " + x + "\n";
+  doc += arguments + "\nReturns:\n" + rest + "\nExample:\n";
+  doc += method ? "    >>> from evolving_attention import Tensor\n"
+                : "    >>> from evolving_attention import functional as F\n";
+  return doc + example;
+}
+
+constexpr const char* kFloating = "[...] of a floating type.";
+
+void bind_abs(py::module_* m, py::class_<Var>* c) {
+  const auto doc = [](bool method) {
+    return doc_of(method, R"(Makes negative elements positive.
+
+    y = |x|
+
+The derivative at 0 is 0.)",
+                  kFloating, "",
+                  R"(    [...] in the shape and type of x.
+
+Raises:
+    DTypeError: the type is no floating one.
+)",
+                  method ? R"(    >>> Tensor([-1.0, 2.0]).abs().tolist()
+    [1.0, 2.0])"
+                         : R"(    >>> F.abs([-1.0, 2.0]).tolist()
+    [1.0, 2.0])");
+  };
+  if (m != nullptr)
+    m->def("abs", &abs, py::arg("x"), Release(), doc(false).c_str());
+  if (c != nullptr) c->def("abs", &abs, Release(), doc(true).c_str());
+}
+
+void bind_clip(py::module_* m, py::class_<Var>* c) {
+  const auto doc = [](bool method) {
+    return doc_of(
+        method, R"(Limits elements to a range.
+
+    y = low where x < low, high where x > high, else x
+
+NaN stays NaN. The gradient passes where x lies within the bounds.)",
+        kFloating, R"(    low: the lower bound; None: there is none.
+    high: the upper bound; None: there is none.
+)",
+        R"(    [...] in the shape and type of x.
+
+Raises:
+    ConfigError: both bounds are None, or low is above high.
+)",
+        method ? R"(    >>> Tensor([-1.0, 0.5, 2.0]).clip(0, 1).tolist()
+    [0.0, 0.5, 1.0])"
+               : R"(    >>> F.clip([-1.0, 0.5, 2.0], low=0, high=1).tolist()
+    [0.0, 0.5, 1.0])");
+  };
+  if (m != nullptr) {
+    m->def("clip", &clip, py::arg("x"), py::arg("low") = py::none(),
+           py::arg("high") = py::none(), Release(), doc(false).c_str());
+  }
+  if (c != nullptr) {
+    c->def("clip", &clip, py::arg("low") = py::none(),
+           py::arg("high") = py::none(), Release(), doc(true).c_str());
+  }
+}
+
+using Extreme = Var (*)(const Var&, std::optional<int>, bool);
+
+template <Extreme Fn>
+void bind_extreme(py::module_* m, py::class_<Var>* c, const std::string& name) {
+  const bool largest = name == "max";
+  const std::string word = largest ? "largest" : "smallest";
+  const auto doc = [&](bool method) {
+    const std::string call =
+        method ? "Tensor([[1.0, 5.0], [4.0, 0.0]])." + name + "("
+               : "F." + name + "([[1.0, 5.0], [4.0, 0.0]], ";
+    return doc_of(
+        method,
+        "Finds the " + word + R"( element along an axis, or of all.
+
+    y[...] = )" +
+            name + R"( of x[..., i, ...] over i
+
+The gradient goes to the first of equal elements; NaN counts as the )" +
+            word + " value. arg" + name +
+            "() of a tensor says where the elements are.",
+        "[...] of any type.",
+        R"(    axis, dim: the axis; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axis with size 1.
+)",
+        R"(    Tensor in the type of x, without the axis; of all elements a 0-d one.
+
+Raises:
+    ShapeError: there is no such axis, or there are no elements.
+    ConfigError: axis and dim are both given.
+)",
+        "    >>> " + call + "axis=1).tolist()\n    " +
+            (largest ? "[5.0, 4.0]" : "[1.0, 0.0]"));
+  };
+  const auto run = [](const Var& x, const AxisArgument& axis, bool keepdims,
+                      const AxisArgument& dim, bool keepdim) {
+    return Fn(x, axis_of(axis, dim), keepdims || keepdim);
+  };
+  if (m != nullptr) {
+    m->def(name.c_str(), run, py::arg("x"), py::arg("axis") = py::none(),
+           py::arg("keepdims") = false, py::kw_only(),
+           py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
+           doc(false).c_str());
+  }
+  if (c != nullptr) {
+    c->def(name.c_str(), run, py::arg("axis") = py::none(),
+           py::arg("keepdims") = false, py::kw_only(),
+           py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
+           doc(true).c_str());
+  }
+}
+
+void bind_pow(py::module_* m, py::class_<Var>* c) {
+  const auto doc = [](bool method) {
+    return doc_of(
+        method, R"(Raises elements to a power.
+
+    y = x^p
+
+Negative x to a p that is no whole number gives NaN; to a p in a tensor it always does,
+and that is exp(p log x).)",
+        kFloating,
+        R"(    exponent: p, a number, or a tensor or array that broadcasts with x.
+)",
+        R"(    [...] of the broadcast shape, in the type of x.
+
+Raises:
+    DTypeError: the type is no floating one, or that of a tensor p is another.
+    ShapeError: the shapes do not broadcast.
+)",
+        method ? R"(    >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
+    [1.0, 4.0, 9.0])"
+               : R"(    >>> F.pow([1.0, 4.0, 9.0], 0.5).tolist()
+    [1.0, 2.0, 3.0])");
+  };
+  if (m != nullptr) {
+    m->def("pow", &raise_to, py::arg("x"), py::arg("exponent"),
+           doc(false).c_str());
+  }
+  if (c == nullptr) return;
+  c->def("pow", &raise_to, py::arg("exponent"), doc(true).c_str());
+  c->def("__pow__", &raise_to, py::is_operator());
+  c->def("__rpow__", &raise_number, py::is_operator());
+}
+
+constexpr const char* kWhere =
+    R"(Takes elements of one tensor where a condition holds, else of another.
+
+    y = a where condition is not 0, else b
+
+Each element's gradient goes to the tensor it was taken from.
+
+Args:
+    condition: [...] of any type: what a comparison gives, or booleans.
+    a: [...], or a number in the type of b.
+    b: [...], or a number in the type of a; the three shapes broadcast.
+
+Returns:
+    [...] of the broadcast shape, in the type of a and b.
+
+Raises:
+    DTypeError: a and b are tensors of two types.
+    ShapeError: the shapes do not broadcast.
+
+Example:
+    >>> from evolving_attention import Tensor, functional as F
+    >>> x = Tensor([-1.0, 2.0])
+    >>> F.where(x > 0, x, 0.0).tolist()
+    [0.0, 2.0])";
+
+}  // namespace
+
+void bind_selection_ops(py::module_& ops) {
+  bind_abs(&ops, nullptr);
+  bind_clip(&ops, nullptr);
+  bind_extreme<max>(&ops, nullptr, "max");
+  bind_extreme<min>(&ops, nullptr, "min");
+  bind_pow(&ops, nullptr);
+  ops.def("where", &choose, py::arg("condition"), py::arg("a"), py::arg("b"),
+          kWhere);
+}
+
+void bind_selections(py::class_<Var>& c) {
+  bind_abs(nullptr, &c);
+  c.def("__abs__", &abs, Release());
+  bind_clip(nullptr, &c);
+  bind_extreme<max>(nullptr, &c, "max");
+  bind_extreme<min>(nullptr, &c, "min");
+  bind_pow(nullptr, &c);
+}
+
+}  // namespace ea

@@ -1,0 +1,26 @@
+"""Gradients of functions of tensors against central differences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import evolving_attention as ea
+
+
+def check_gradient(function, *arrays, step=1e-6):
+    """The gradient of sum(c * function(...)) equals central differences in float64."""
+    rng = np.random.default_rng(11)
+    leaves = [ea.Tensor(a, dtype="float64", requires_grad=True) for a in arrays]
+    out = function(*leaves)
+    cotangent = rng.normal(size=out.shape)
+    out.backward(ea.Tensor(cotangent))
+    for which, leaf in enumerate(leaves):
+        gradient = leaf.grad.numpy()
+        for place in np.ndindex(leaf.shape):
+            sides = []
+            for sign in (1, -1):
+                moved = [np.array(a, np.float64) for a in arrays]
+                moved[which][place] += sign * step
+                sides.append(function(*map(ea.Tensor, moved)).numpy())
+            numeric = ((sides[0] - sides[1]) * cotangent).sum() / (2 * step)
+            assert abs(gradient[place] - numeric) < 1e-7 * max(1, abs(numeric))

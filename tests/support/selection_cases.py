@@ -1,0 +1,97 @@
+"""Cases of the operations that choose among elements, and of powers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from support.cases import Case
+from support.op_cases import SHAPES, WIDE, label, ops
+
+# The largest and smallest of nothing is refused: an axis of size 0 is not the one.
+AXES = [
+    ((1,), 0),
+    ((5, 7), 0),
+    ((5, 7), 1),
+    ((17, 3), None),
+    ((2, 3, 5), 1),
+    ((2, 3, 5), -1),
+    ((0, 4), 1),
+    ((1, 69), None),
+    ((3, 0, 2), 2),
+]
+TRIPLES = [  # shapes of the condition, a and b
+    ((5, 7), (5, 7), (5, 7)),
+    ((5, 1), (7,), (5, 7)),
+    ((3,), (), (2, 3)),
+    ((1,), (1,), (1,)),
+    ((2, 1, 5), (3, 1), (2, 3, 5)),
+    ((0, 4), (4,), (0, 4)),
+    ((17, 3), (17, 1), (1, 3)),
+    ((1, 69), (69,), ()),
+]
+
+
+def _condition(shape: tuple[int, ...]) -> np.ndarray:
+    count = int(np.prod(shape))
+    return (np.arange(count) % 3 != 1).reshape(shape).astype(np.uint8)
+
+
+def _powers() -> Iterator[Case]:
+    for shape in SHAPES:
+        for exponent in (2, 3, -1, 0.5, 2.3):
+            yield Case(
+                "pow",
+                f"{exponent}_{label(shape)}",
+                (shape,),
+                lambda x, p=exponent: ops().pow(x, p),
+                lambda x, p=exponent: x**p,
+                positive=True,
+                roundings=4,
+            )
+        yield Case(
+            "pow",
+            f"tensor_{label(shape)}",
+            (shape, shape),
+            lambda x, p: ops().pow(x, p),
+            lambda x, p: x**p,
+            positive=True,
+            roundings=8,
+        )
+
+
+def selection_cases() -> Iterator[Case]:
+    """Cases of abs, clip, max, min, pow and where."""
+    for shape in SHAPES + WIDE[:1]:
+        wide = shape in WIDE
+        yield Case(
+            "abs", label(shape), (shape,), lambda x: ops().abs(x), np.abs, wide=wide
+        )
+        yield Case(
+            "clip",
+            label(shape),
+            (shape,),
+            lambda x: ops().clip(x, -0.5, 0.75),
+            lambda x: np.clip(x, -0.5, 0.75),
+            wide=wide,
+        )
+    for shape, axis in AXES:
+        for name in ("max", "min"):
+            yield Case(
+                name,
+                f"{label(shape)}_{axis}",
+                (shape,),
+                lambda x, name=name, axis=axis: getattr(ops(), name)(x, axis),
+                lambda x, name=name, axis=axis: getattr(x, name)(axis),
+            )
+    for triple in TRIPLES:
+        condition = _condition(triple[0])
+        yield Case(
+            "where",
+            label(*triple),
+            triple[1:],
+            lambda a, b, c=condition: ops().where(c, a, b),
+            lambda a, b, c=condition: np.where(c, a, b),
+        )
+    yield from _powers()
