@@ -65,9 +65,12 @@ def documented() -> dict[str, tuple[Any, list[str]]]:
         for node in cls.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                 found[cls.name] = owner, parameters(node)
-    function = ea.functional.evolving_attention
-    names = list(inspect.signature(function).parameters)
-    found["functional.evolving_attention"] = function, names
+    for function in (ea.functional.evolving_attention, ea.functional.einsum):
+        names = [
+            f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name
+            for p in inspect.signature(function).parameters.values()
+        ]
+        found[f"functional.{function.__name__}"] = function, names
     return found
 
 
@@ -126,7 +129,7 @@ def test_the_docstring_is_complete(name):
         assert re.search(r"^    .*=|^    >>>", head, re.M), f"{name}: no formula"
     places = [text.find(f"\n{h}\n") for h in HEADINGS if f"\n{h}\n" in text]
     assert places == sorted(places), f"{name}: sections out of order"
-    if name.startswith("ops.") or name == "functional.evolving_attention":
+    if name.startswith(("ops.", "functional.")):
         for heading in ("Returns:", "Raises:"):
             assert section(text, heading), f"{name}: no section {heading}"
     classes = re.findall(

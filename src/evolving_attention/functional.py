@@ -1,8 +1,8 @@
 """Differentiable functions on tensors: ``ea.functional``.
 
-All of the core's operations (``ea.functional.relu``, ``map_conv``, …) and
-:func:`evolving_attention`, the whole attention step on dense arrays. Wherever a tensor
-is expected, an array, a list or an object with ``__dlpack__`` will do.
+All of the core's operations (``ea.functional.relu``, ``map_conv``, …), :func:`einsum`,
+and :func:`evolving_attention`, the whole attention step on dense arrays. Wherever a
+tensor is expected, an array, a list or an object with ``__dlpack__`` will do.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from evolving_attention import _core
 from evolving_attention._core import Packing as Packing
 from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
+from evolving_attention.contraction import einsum as einsum
 from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
 
 if TYPE_CHECKING:  # for editors: the generated stub has every operation
     from evolving_attention._core.ops import *  # noqa: F403
 else:
-    __all__ = ["Packing", "evolving_attention", *_core.op_names()]
+    __all__ = ["Packing", "einsum", "evolving_attention", *_core.op_names()]
 
 
 def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
