@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class PreTrainedModel(RecomputeMixin):
         declared = vars(cls)
         if "config_class" in declared:
             own = call_of(cls.config_class.model_type)
-            cls.__call__ = own  # type: ignore[method-assign]  # with its own signature
+            cls.__call__ = own  # type: ignore[method-assign,assignment]  # its own
         if "head" in declared:
             for task in declared.get("tasks", (cls.head,)):
                 classes = MODELS.setdefault(task, {})
@@ -68,7 +68,21 @@ class PreTrainedModel(RecomputeMixin):
 
     if TYPE_CHECKING:  # each architecture has its own, of these results
 
-        def __call__(self, *inputs: Any, **named: Any) -> ModelOutput: ...
+        @overload
+        def __call__(
+            self,
+            *inputs: Any,
+            return_dict: Literal[True] | None = None,
+            **named: Any,
+        ) -> ModelOutput: ...
+        @overload
+        def __call__(
+            self, *inputs: Any, return_dict: Literal[False], **named: Any
+        ) -> tuple[Any, ...]: ...
+        def __call__(
+            self, *inputs: Any, return_dict: bool | None = None, **named: Any
+        ) -> ModelOutput | tuple[Any, ...]:
+            raise NotImplementedError
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ Args:
     output_hidden_states, output_attentions, output_attention_logits: True, or a list
         of indices, to return them, padded as the input is, zeros outside; of packed
         input the hidden states stay packed.
+    return_dict: False returns a tuple of what is there.
 
 Returns:
     :class:`ModelOutput`.
@@ -36,13 +37,22 @@ Raises:
 """
 
 
-def call_of(model_type: str) -> Callable[..., ModelOutput]:
+def _tuple_asked(name: str, return_dict: object) -> bool:
+    if not (return_dict is None or isinstance(return_dict, bool)):
+        raise ConfigError(
+            f"{name}: return_dict={return_dict!r}, expected True (a ModelOutput) or "
+            "False (a tuple)"
+        )
+    return return_dict is False
+
+
+def call_of(model_type: str) -> Callable[..., ModelOutput | tuple[Any, ...]]:
     """``__call__`` of the models of an architecture, its signature as declared."""
     declared = _core.model_inputs(model_type)
     by_position = [one["name"] for one in declared if one["by_position"]]
     names = [one["name"] for one in declared]
 
-    def call(self: Any, *args: Any, **given: Any) -> ModelOutput:
+    def call(self: Any, *args: Any, **given: Any) -> ModelOutput | tuple[Any, ...]:
         if len(args) > len(by_position):
             raise InputError(
                 f"{type(self).__name__}: {len(args)} inputs by position, expected at "
@@ -60,6 +70,7 @@ def call_of(model_type: str) -> Callable[..., ModelOutput]:
             for name in ("label_smoothing", *_OUTPUTS)
             if name in given
         }
+        as_tuple = _tuple_asked(type(self).__name__, given.pop("return_dict", None))
         for name in given:
             if name not in names:
                 near = difflib.get_close_matches(name, names, n=1)
@@ -68,7 +79,8 @@ def call_of(model_type: str) -> Callable[..., ModelOutput]:
                     f"{type(self).__name__}: {name!r} is no input of this model{hint}; "
                     f"the inputs are: {', '.join(names)}"
                 )
-        return run(self, given, **settings)
+        output = run(self, given, **settings)
+        return output.to_tuple() if as_tuple else output
 
     call.__name__ = "__call__"
     call.__doc__ = _DOC.format(inputs=_described(declared))
@@ -147,4 +159,9 @@ def _signature(declared: list[dict[str, Any]]) -> inspect.Signature:
         )
         for name in _OUTPUTS
     ]
+    parameters.append(
+        inspect.Parameter(
+            "return_dict", kinds[False], default=None, annotation="bool | None"
+        )
+    )
     return inspect.Signature(parameters, return_annotation="ModelOutput")

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from evolving_attention._core import Tensor
 
 __all__ = ["ModelOutput"]
@@ -17,7 +19,9 @@ _ABSENT: Any = None
 class ModelOutput:
     """Results by name; those that were not asked for, or do not exist, are None.
 
-    Also usable as a mapping of what is there: ``output["logits"]``, ``dict(output)``.
+    Also usable as a mapping of what is there, ``output["logits"]``, ``dict(output)``,
+    and by position in the order below: ``output[0]``, ``output[:2]``,
+    ``output.to_tuple()``.
 
     Attributes:
         loss: 0-d, when labels were given.
@@ -57,7 +61,21 @@ class ModelOutput:
     def __len__(self) -> int:
         return len(self.keys())
 
-    def __getitem__(self, name: str) -> object:
-        if name not in self.keys():
-            raise KeyError(f"{name}: this output has {', '.join(self.keys())}")
+    def to_tuple(self) -> tuple[Any, ...]:
+        """The results that are there, in the order of their names."""
+        return tuple(getattr(self, name) for name in self.keys())
+
+    def __getitem__(self, name: str | int | slice) -> Any:
+        names = self.keys()
+        if isinstance(name, slice):
+            return self.to_tuple()[name]
+        if isinstance(name, (int, np.integer)):
+            if not -len(names) <= name < len(names):
+                raise IndexError(
+                    f"output[{name}]: expected {-len(names)} to {len(names) - 1}; this "
+                    f"output has {', '.join(names)}"
+                )
+            name = names[name]
+        if name not in names:
+            raise KeyError(f"{name}: this output has {', '.join(names)}")
         return getattr(self, name)
