@@ -37,6 +37,14 @@ def norm(x: ea.Tensor) -> float:
     return F.sqrt((x * x).sum()).item()
 
 
+def accuracy(logits: ea.Tensor, labels: np.ndarray) -> float:
+    """Comparisons give tensors, and dim= is axis=."""
+    right: ea.Tensor = logits.argmax(dim=-1) == labels
+    rows, columns = logits.size()
+    assert rows * columns == logits.size == logits.numel()
+    return right.mean().item()
+
+
 def main() -> None:
     """Run all of it."""
     assert scores(ea.Tensor([[1.0, 2.0], [3.0, 4.0]]), 2).size == 8
@@ -45,6 +53,10 @@ def main() -> None:
     assert evolved(q, q.tolist())[:4] == (1, 1, 2, 2)
     length: float = norm(ea.Tensor([3.0, 4.0]))
     assert length == 5.0
+    logits = ea.Tensor([[0.0, 1.0], [1.0, 0.0]])
+    assert accuracy(logits, np.array([1, 1])) == 0.5
+    assert abs(logits[:, 0] ** 2).max().tolist() == 1.0
+    assert f"{F.einsum('ij->', logits):.1f}" == "2.0"
 
 
 if __name__ == "__main__":
