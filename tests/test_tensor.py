@@ -165,6 +165,11 @@ WRONG_USE = {
         ea.ShapeError,
         "more elements than memory has addresses",
     ),
+    "reshape the rest beyond memory": (
+        lambda t: t.reshape(2**32, 2**32, -1),
+        ea.ShapeError,
+        "more elements than memory has addresses",
+    ),
     "axis": (lambda t: t.sum(2), ea.ShapeError, "axis 2"),
     "transpose": (lambda t: t.transpose(0, 5), ea.ShapeError, "axis 5"),
     "row": (lambda t: t[4], IndexError, "4 is out of range for 4 rows"),

@@ -10,17 +10,16 @@ namespace {
 
 Shape complete(const Shape& from, Shape to) {
   int unknown = -1;
-  std::int64_t known = 1;
   for (int axis = 0; axis < to.rank(); ++axis) {
     EA_CHECK(to[axis] >= -1, "reshape", "negative size {}", to[axis]);
     if (to[axis] == -1) {
       EA_CHECK(unknown < 0, "reshape", "only one size may be -1");
       unknown = axis;
-    } else {
-      known *= to[axis];
     }
   }
   if (unknown >= 0) {
+    to[unknown] = 1;
+    const std::int64_t known = to.numel();  // throws where that overflows
     EA_CHECK(known > 0 && from.numel() % known == 0, "reshape",
              "shape {} has {} elements, not a multiple of {}", from,
              from.numel(), known);
