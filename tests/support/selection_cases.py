@@ -31,6 +31,7 @@ TRIPLES = [  # shapes of the condition, a and b
     ((17, 3), (17, 1), (1, 3)),
     ((1, 69), (69,), ()),
 ]
+WIDE_TRIPLE = ((517, 1), (517, 259), (259,))
 
 
 def _condition(shape: tuple[int, ...]) -> np.ndarray:
@@ -39,7 +40,7 @@ def _condition(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _powers() -> Iterator[Case]:
-    for shape in SHAPES:
+    for shape in SHAPES + WIDE[:1]:
         for exponent in (2, 3, -1, 0.5, 2.3):
             yield Case(
                 "pow",
@@ -49,6 +50,7 @@ def _powers() -> Iterator[Case]:
                 lambda x, p=exponent: x**p,
                 positive=True,
                 roundings=4,
+                wide=shape in WIDE,
             )
         yield Case(
             "pow",
@@ -58,6 +60,7 @@ def _powers() -> Iterator[Case]:
             lambda x, p: x**p,
             positive=True,
             roundings=8,
+            wide=shape in WIDE,
         )
 
 
@@ -76,7 +79,7 @@ def selection_cases() -> Iterator[Case]:
             lambda x: np.clip(x, -0.5, 0.75),
             wide=wide,
         )
-    for shape, axis in AXES:
+    for shape, axis in [*AXES, (WIDE[0], 1)]:
         for name in ("max", "min"):
             yield Case(
                 name,
@@ -84,8 +87,9 @@ def selection_cases() -> Iterator[Case]:
                 (shape,),
                 lambda x, name=name, axis=axis: getattr(ops(), name)(x, axis),
                 lambda x, name=name, axis=axis: getattr(x, name)(axis),
+                wide=shape in WIDE,
             )
-    for triple in TRIPLES:
+    for triple in [*TRIPLES, WIDE_TRIPLE]:
         condition = _condition(triple[0])
         yield Case(
             "where",
@@ -93,5 +97,6 @@ def selection_cases() -> Iterator[Case]:
             triple[1:],
             lambda a, b, c=condition: ops().where(c, a, b),
             lambda a, b, c=condition: np.where(c, a, b),
+            wide=triple is WIDE_TRIPLE,
         )
     yield from _powers()

@@ -31,7 +31,7 @@ __all__ = [
     "set_up_logging",
 ]
 
-HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}  # of every command
+HELP_OPTIONS = {"help_option_names": ["--help", "-h"]}  # of every command
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
