@@ -69,10 +69,11 @@ Tensor power(const Tensor& x, double p) {
     const Tensor y = product_power(wide, std::abs(p));
     return cast(p < 0 ? run(BinaryOp::div, ones_like(y), y) : y, x.dtype());
   }
-  // Only the CPU has kernels of float64.
-  const Tensor wide = cast(x, x.device().is_cpu() ? DType::f64 : DType::f32);
+  // In float64, which only the CPU has kernels of: the same bits on any device.
+  const Tensor wide = cast(to_device(x, kCpu), DType::f64);
   const Tensor log = run(Activation::log, wide);
-  return cast(run(Activation::exp, scaled(log, p)), x.dtype());
+  const Tensor y = cast(run(Activation::exp, scaled(log, p)), x.dtype());
+  return to_device(y, x.device());
 }
 
 }  // namespace
