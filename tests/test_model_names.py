@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import pytest
@@ -37,6 +38,7 @@ def test_counts(name, monkeypatch):
         shapes.update((n, t.shape) for n, t in model.named_parameters())
 
     monkeypatch.setattr(ea.PreTrainedModel, "__init__", shapes_alone)
+    gc.collect()  # what other tests have left must not be freed in between
     held = _core.current_memory()
     ea.create_model(name)
     assert sum(map(math.prod, shapes.values())) == COUNTS[name]
