@@ -30,6 +30,27 @@ endif()
 find_package(Eigen3 CONFIG REQUIRED)
 find_package(dnnl CONFIG REQUIRED)
 
+# ea_link_headers(target): its headers are included from a folder of links below
+# the build. pip builds in an environment whose path is new each time; through the
+# links ccache sees the same relative paths in every build.
+function(ea_link_headers target)
+  string(MAKE_C_IDENTIFIER ${target} name)
+  get_target_property(folder ${target} INTERFACE_INCLUDE_DIRECTORIES)
+  set(view ${CMAKE_BINARY_DIR}/headers/${name})
+  file(REMOVE_RECURSE ${view})
+  file(MAKE_DIRECTORY ${view})
+  file(GLOB entries LIST_DIRECTORIES true ${folder}/*)
+  foreach(entry IN LISTS entries)
+    get_filename_component(file ${entry} NAME)
+    file(CREATE_LINK ${entry} ${view}/${file} SYMBOLIC)
+  endforeach()
+  set_target_properties(${target} PROPERTIES
+                        INTERFACE_INCLUDE_DIRECTORIES ${view})
+endfunction()
+ea_link_headers(pybind11::pybind11_headers)
+ea_link_headers(Eigen3::Eigen)
+ea_link_headers(DNNL::dnnl)
+
 get_target_property(EA_DNNL_LOCATION DNNL::dnnl IMPORTED_LOCATION_RELEASE)
 if(NOT EA_DNNL_LOCATION)
   get_target_property(EA_DNNL_LOCATION DNNL::dnnl LOCATION)

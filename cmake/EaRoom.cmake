@@ -3,11 +3,17 @@
 set(EA_ROOMS "" CACHE INTERNAL "")
 set(EA_SOURCE_ROOT ${CMAKE_CURRENT_SOURCE_DIR}/src/cpp)
 set(EA_COMPILE_OPTIONS -O3 -Wall -Wextra -Wno-psabi -Wno-restrict -fstack-protector-strong
-    -ffp-contract=on)
+    -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -ffp-contract=on)
+# Paths of headers as they are included: see ea_link_headers().
+list(APPEND EA_COMPILE_OPTIONS -fno-canonical-system-headers)
+# Bounds checks of the standard library, in every room but those with the loops
+# over elements.
+set(EA_CHECKED -D_GLIBCXX_ASSERTIONS)
+# Come after those of the build type, Release; assertions are on.
+set(EA_SANITIZE_OPTIONS "")
 if(EA_SANITIZE)
-  set(EA_COMPILE_OPTIONS -O1 -g1 -Wall -Wextra -Wno-psabi -Wno-restrict
-      -fsanitize=${EA_SANITIZE} -fno-sanitize-recover=undefined
-      -fno-omit-frame-pointer)
+  set(EA_SANITIZE_OPTIONS -O1 -g1 -UNDEBUG -U_FORTIFY_SOURCE -fsanitize=${EA_SANITIZE}
+      -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${EA_SANITIZE})
 endif()
 
@@ -25,9 +31,17 @@ function(ea_visible_rooms out room)
   set(${out} ${view} PARENT_SCOPE)
 endfunction()
 
-# ea_room(NAME room [DEPENDS rooms...] [LINK targets...])
+# ea_sanitize(target room): with the sanitizers, if the room is to have them.
+function(ea_sanitize target room)
+  if(NOT EA_SANITIZE_ROOMS OR room IN_LIST EA_SANITIZE_ROOMS)
+    target_compile_options(${target} PRIVATE ${EA_SANITIZE_OPTIONS})
+  endif()
+endfunction()
+
+# ea_room(NAME room [DEPENDS rooms...] [LINK targets...] [PLAIN])
+# A PLAIN room has no sanitizers.
 function(ea_room)
-  cmake_parse_arguments(R "" "NAME" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(R "PLAIN" "NAME" "DEPENDS;LINK" ${ARGN})
   string(REPLACE "/" "_" target ea_${R_NAME})
   # A list of sources that every change must edit would be a merge magnet, so
   # rooms are globbed; sub-rooms and SIMD sources have targets of their own.
@@ -41,6 +55,12 @@ function(ea_room)
   ea_visible_rooms(view ${target} ${R_NAME} ${R_DEPENDS})
   target_include_directories(${target} PRIVATE ${view})
   target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS})
+  if(NOT R_NAME MATCHES "^kernels/")
+    target_compile_options(${target} PRIVATE ${EA_CHECKED})
+  endif()
+  if(NOT R_PLAIN)
+    ea_sanitize(${target} ${R_NAME})
+  endif()
   target_link_libraries(${target} PRIVATE ${R_LINK})
   set(EA_ROOMS ${EA_ROOMS} ${target} CACHE INTERNAL "")
 endfunction()
@@ -55,6 +75,7 @@ function(ea_simd)
   ea_visible_rooms(view ${target} kernels tensor runtime)
   target_include_directories(${target} PRIVATE ${view})
   target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS} ${S_FLAGS})
+  ea_sanitize(${target} ${S_ROOM}/${S_TARGET})
   target_compile_definitions(${target} PRIVATE EA_TARGET=${S_TARGET})
   set(EA_ROOMS ${EA_ROOMS} ${target} CACHE INTERNAL "")
 endfunction()
@@ -78,7 +99,8 @@ function(ea_backends)
   add_library(ea_backends OBJECT ${CMAKE_BINARY_DIR}/backends.cpp)
   ea_visible_rooms(view ea_backends kernels tensor runtime)
   target_include_directories(ea_backends PRIVATE ${view})
-  target_compile_options(ea_backends PRIVATE ${EA_COMPILE_OPTIONS})
+  target_compile_options(ea_backends PRIVATE ${EA_COMPILE_OPTIONS}
+                         ${EA_SANITIZE_OPTIONS})
 endfunction()
 
 # ea_package(target folder): the extension as _core in a folder with links to

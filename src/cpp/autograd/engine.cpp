@@ -5,6 +5,7 @@
 #include <array>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,14 @@ void add_sparse(Var::Impl& leaf, RowGradient rows) {
   }
 }
 
+void retain(const Var& x, Retained to) {
+  if (x.impl()->late) {
+    x.impl()->late->push_back(std::move(to));
+  } else if (x.node()) {
+    x.node()->retain(x.impl()->output, std::move(to));
+  }
+}
+
 class Pass {
  public:
   Pass(const Edge& root, const Complete& complete) : complete_(complete) {
@@ -98,11 +107,15 @@ class Pass {
       queue_.pop();
       auto pending = std::move(pending_[node.get()]);
       pending_.erase(node.get());
+      auto retained = node->take_retained();
       if (node->unfolds()) {
-        unfold(*node, pending);
+        unfold(*node, pending, std::move(retained));
         continue;
       }
-      Node::Gradients gradients = node->run_backward(pending[0], pending[1]);
+      for (const auto& [output, to] : retained) {
+        deliver(to, pending[static_cast<std::size_t>(output)]);
+      }
+      Node::Gradients gradients = node->run_backward(pending);
       pending = {};
       gradients.resize(node->edges().size());
       for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -116,13 +129,19 @@ class Pass {
   static thread_local Pass* current;
 
  private:
-  using Pending = std::array<Tensor, Node::kMaxOutputs>;  // by output
+  using Pending = Node::Arrived;
 
   // The graph that replaces the node runs in this pass, at the position of the
   // nodes that were not kept, so gradients are summed in the same order.
-  void unfold(Node& node, Pending& pending) {
+  // The whole gradient of an output is known inside, so it is retained there.
+  void unfold(Node& node, Pending& pending,
+              std::vector<std::pair<int, Retained>> retained) {
+    const std::vector<Var> outputs = node.unfold();
     std::vector<Edge> edges;
-    for (const Var& output : node.unfold()) edges.push_back(edge_of(output));
+    for (const Var& output : outputs) edges.push_back(edge_of(output));
+    for (auto& [output, to] : retained) {
+      retain(outputs[static_cast<std::size_t>(output)], std::move(to));
+    }
     for (std::size_t i = 0; i < edges.size(); ++i) {
       send(edges[i], std::move(pending[i]));
     }
@@ -136,10 +155,11 @@ class Pass {
 
   void arrive(Var::Impl& leaf, Tensor gradient) {
     Arrival& at = arrivals_[&leaf];
-    EA_CHECK_AS(InputError, !at.settled, "backward",
-                "a step that is recomputed led to other parameters than the "
-                "first time; it must do the same each time: correct it, or "
-                "turn gradient checkpointing off");
+    EA_CHECK_AS(
+        InputError, !at.settled, "backward",
+        "a recomputed step used other parameters than in its first run; "
+        "both runs must do the same: correct the step, or turn "
+        "gradient checkpointing off");
     if (gradient.defined()) {
       // An op may pass one tensor to two inputs; a leaf's gradient must not be
       // shared, since the caller may change it in place.
@@ -180,6 +200,39 @@ void accumulate_rows(Var::Impl& leaf, RowGradient rows) {
   } else {
     add_sparse(leaf, std::move(rows));
   }
+}
+
+void retain_gradient(const Var& x, const Var& y,
+                     std::function<Tensor(const Tensor&)> form) {
+  if (!x.requires_grad() || x.is_leaf() || y.impl()->retains_grad) return;
+  y.impl()->retains_grad = true;
+  retain(x, {y.impl(), std::move(form)});
+}
+
+void deliver(const Retained& retained, const Tensor& gradient) {
+  const std::shared_ptr<Var::Impl> to = retained.to.lock();
+  if (to && gradient.defined()) add_to(to->grad, retained.form(gradient));
+}
+
+std::int64_t kept_bytes(const Var& root) {
+  const Edge start = edge_of(root);
+  std::unordered_set<const void*> seen;  // nodes, and storages
+  for (const auto& leaf : leaves_behind({start})) {
+    seen.insert(leaf->data.storage().get());
+  }
+  std::int64_t bytes = 0;
+  std::vector<const Node*> todo{start.node.get()};
+  while (!todo.empty()) {
+    const Node* node = todo.back();
+    todo.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    for (const Tensor& t : node->all_saved()) {
+      if (!t.defined() || !seen.insert(t.storage().get()).second) continue;
+      bytes += static_cast<std::int64_t>(t.storage()->bytes());
+    }
+    for (const Edge& edge : node->edges()) todo.push_back(edge.node.get());
+  }
+  return bytes;
 }
 
 void accumulate(const Tensor& x, const Tensor& y) {

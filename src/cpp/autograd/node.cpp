@@ -45,23 +45,17 @@ Node::~Node() {
   }
 }
 
-std::int64_t Node::saved_bytes() const {
-  std::int64_t bytes = 0;
-  for (const Tensor& t : saved_) {
-    if (t.defined()) {
-      bytes += t.numel() * static_cast<std::int64_t>(size_of(t.dtype()));
-    }
-  }
-  return bytes;
-}
-
-Node::Gradients Node::run_backward(const Tensor& dy, const Tensor& second) {
+Node::Gradients Node::run_backward(const Arrived& dy) {
   EA_CHECK_AS(InputError, backward_ != nullptr, "backward",
               "the graph behind '{}' was already used and freed; run the "
               "forward pass again before a second backward",
               name_);
-  second_gradient_ = second;
-  Gradients gradients = backward_(*this, dy);
+  if (observer_) {
+    observer_(*this, dy);
+    observer_ = nullptr;
+  }
+  second_gradient_ = dy[1];
+  Gradients gradients = backward_(*this, dy[0]);
   second_gradient_ = {};
   backward_ = nullptr;
   saved_.clear();

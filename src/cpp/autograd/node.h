@@ -2,6 +2,7 @@
 // function from the gradient of its output to the gradients of its inputs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -27,9 +28,11 @@ Edge edge_of(const Var& input);
 
 class Node {
  public:
-  static constexpr int kMaxOutputs = 3;
+  static constexpr int kMaxOutputs = 7;
   // Gradients of the inputs, in order; an undefined tensor where not wanted.
   using Gradients = std::vector<Tensor>;
+  // Gradients of the outputs; an undefined tensor where none arrived.
+  using Arrived = std::array<Tensor, kMaxOutputs>;
   using Backward = std::function<Gradients(const Node&, const Tensor& dy)>;
 
   // Computes the outputs again from the inputs, with a graph.
@@ -49,7 +52,7 @@ class Node {
   // Whether input i needs its gradient: backward code skips the others.
   bool wants(std::size_t i) const { return edges_[i].wanted(); }
   const Tensor& saved(std::size_t i) const { return saved_[i]; }
-  std::int64_t saved_bytes() const;
+  const std::vector<Tensor>& all_saved() const { return saved_; }
 
   // The gradient of the second output, undefined if there is none. Only a node
   // with a second output may receive an undefined dy.
@@ -57,7 +60,7 @@ class Node {
 
   // Runs once; then the saved tensors are freed. A second call throws
   // InputError, since the graph is freed.
-  Gradients run_backward(const Tensor& dy, const Tensor& second = {});
+  Gradients run_backward(const Arrived& dy);
 
   // Whether unfold() replaces run_backward(); false after unfold().
   bool unfolds() const { return unfold_ != nullptr; }
@@ -68,6 +71,17 @@ class Node {
     return inner_;
   }
 
+  // Where backward also puts the gradients of the outputs; taking leaves none.
+  void retain(int output, Retained retained) {
+    retained_.emplace_back(output, std::move(retained));
+  }
+  std::vector<std::pair<int, Retained>> take_retained() {
+    return std::move(retained_);
+  }
+  // Called once, before backward, with the gradients of the outputs.
+  using Observer = std::function<void(const Node&, const Arrived&)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
+
  private:
   const char* name_;
   std::uint64_t order_;
@@ -76,6 +90,8 @@ class Node {
   Backward backward_;
   Unfold unfold_;
   std::vector<std::shared_ptr<Var::Impl>> inner_;
+  std::vector<std::pair<int, Retained>> retained_;
+  Observer observer_;
   Tensor second_gradient_;
 };
 

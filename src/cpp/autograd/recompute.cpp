@@ -47,10 +47,9 @@ std::vector<Var> run_again(const Recomputed& f, const std::vector<Var>& inputs,
     same = shape_of(outputs[i]) == first.shapes[i];
   }
   EA_CHECK_AS(InputError, same, first.name,
-              "the second run, for the backward pass, drew fewer random "
-              "streams or gave other shapes than the first; a step that is "
-              "recomputed must do the same each time: correct it, or turn "
-              "gradient checkpointing off");
+              "a recomputed step drew fewer random streams or returned other "
+              "shapes than in its first run; both runs must do the same: "
+              "correct the step, or turn gradient checkpointing off");
   return outputs;
 }
 

@@ -1,7 +1,9 @@
 // A tensor with a gradient slot and the node that made it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "autograd/row_gradient.h"
 #include "tensor/tensor.h"
@@ -9,6 +11,10 @@
 namespace ea {
 
 class Node;
+
+// Where backward also puts the gradient of an op's output: see
+// retain_gradient() in engine.h.
+struct Retained;
 
 class Var {
  public:
@@ -47,17 +53,28 @@ class Var {
 
   struct Impl {
     Tensor data;
-    Tensor grad;           // of a leaf, after backward: either this
+    Tensor grad;           // of a leaf, or retained, after backward: this
     RowGradient row_grad;  // or, of a table, this; or none
     bool requires_grad = false;
     bool is_table = false;  // an embedding table: row_grad may be used
     std::shared_ptr<Node> node;
     int output = 0;  // index among the node's outputs
+    bool retains_grad = false;
+    // The gradients that an observer of another node fills in, since those of
+    // this output are a part of the whole; mostly null.
+    std::shared_ptr<std::vector<Retained>> late;
   };
   const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
   std::shared_ptr<Impl> impl_;
+};
+
+struct Retained {
+  std::weak_ptr<Var::Impl> to;
+  std::function<Tensor(const Tensor&)> form;  // of the gradient, as `to` has it
+
+  bool wanted() const { return !to.expired(); }
 };
 
 }  // namespace ea

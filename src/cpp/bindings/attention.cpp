@@ -3,6 +3,8 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "bindings/arguments.h"
 #include "nn/attention/attention.h"
 #include "runtime/check.h"
@@ -27,6 +29,7 @@ py::dict describe(const OptionSpec& spec) {
   d["high"] = spec.high;
   d["choices"] = spec.choices;
   d["odd"] = spec.odd;
+  d["per_layer"] = spec.per_layer;
   d["doc"] = spec.doc;
   return d;
 }
@@ -183,6 +186,40 @@ AttentionSpecs specs_of_python(const py::object& attention) {
   return specs;
 }
 
+namespace {
+
+bool is_numbers(const py::handle& value) {
+  if (!py::isinstance<py::list>(value) && !py::isinstance<py::tuple>(value)) {
+    return false;
+  }
+  const auto number = [](const py::handle& each) {
+    return (py::isinstance<py::int_>(each) ||
+            py::isinstance<py::float_>(each)) &&
+           !py::isinstance<py::bool_>(each);
+  };
+  return std::all_of(value.begin(), value.end(), number);
+}
+
+// The layers of a chain as the slots of a spec know them: as many as an option
+// has numbers.
+std::vector<SlotSite> layers_of(const py::dict& spec) {
+  SlotSite site;
+  site.num_layers = 3;
+  if (spec.contains("evolve") && py::isinstance<py::dict>(spec["evolve"])) {
+    for (const auto& item : py::dict(spec["evolve"])) {
+      if (!is_numbers(item.second) || py::len(item.second) == 0) continue;
+      site.num_layers = static_cast<int>(py::len(item.second));
+    }
+  }
+  std::vector<SlotSite> all(static_cast<std::size_t>(site.num_layers), site);
+  for (int i = 0; i < site.num_layers; ++i) {
+    all[static_cast<std::size_t>(i)].layer = i;
+  }
+  return all;
+}
+
+}  // namespace
+
 Options options_of(const py::dict& dict) {
   Options options;
   for (const auto& item : dict) {
@@ -196,7 +233,9 @@ Options options_of(const py::dict& dict) {
       options.set(key, value.cast<double>());
     } else if (py::isinstance<py::str>(value)) {
       options.set(key, value.cast<std::string>());
-    }  // None and structures are not settings of the core
+    } else if (is_numbers(value)) {
+      options.set(key, value.cast<std::vector<double>>());
+    }  // None and other structures are not settings of the core
   }
   return options;
 }
@@ -205,14 +244,25 @@ void bind_attention(py::module_& m) {
   m.def(
       "check_attention",
       [](const AnyDict& spec) {
-        SlotSite site;  // the last layer of a chain, where all slots are used
-        site.layer = 2;
-        site.num_layers = 3;
-        make_slots(spec_of_python(spec), site);
+        const AttentionSpec made = spec_of_python(spec);
+        for (const SlotSite& site : layers_of(spec)) make_slots(made, site);
       },
       py::arg("spec"),
       "Throws ConfigError unless every slot names a kind and suits it, and the "
       "slots can stand together.");
+  m.def(
+      "reads_later_queries",
+      [](const AnyDict& spec) {
+        const AttentionSpec made = spec_of_python(spec);
+        const std::vector<SlotSite> sites = layers_of(spec);
+        return std::any_of(
+            sites.begin(), sites.end(), [&made](const SlotSite& site) {
+              return make_slots(made, site).evolve->reads_later_queries();
+            });
+      },
+      py::arg("spec"),
+      "Whether the maps of a query depend on those of later queries, which "
+      "attention of target tokens must not.");
   m.def("attention_kinds", &kinds,
         "Returns the kinds of each slot of the core with their options.");
 }

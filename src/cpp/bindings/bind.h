@@ -34,6 +34,7 @@ void bind_attention_layer(py::module_& m);
 // Before bind_models: models are modules.
 void bind_modules(py::module_& m);
 void bind_models(py::module_& m);
+void bind_generation(py::module_& m);
 void bind_optim(py::module_& m);
 void bind_communicator(py::module_& m);
 

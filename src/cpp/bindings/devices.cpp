@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings/arguments.h"
+#include "runtime/allocator.h"
+#include "runtime/cgroup.h"
 #include "runtime/check.h"
 #include "runtime/device_backend.h"
 
@@ -109,6 +111,16 @@ void bind_devices(py::module_& m) {
       },
       py::arg("bytes"), device(),
       "Refuses allocations beyond so many bytes (0: no limit).");
+  m.def("memory_limit", &memory_limit,
+        "Returns the limit of memory for tensors on the CPU in bytes (0: no "
+        "limit). By default it follows from the memory of the container.");
+  m.def(
+      "memory_limit_within",
+      [](const std::string& root) { return limit_within(cgroup_memory(root)); },
+      py::arg("root"),
+      "Returns the default limit for the control group below "
+      "root/sys/fs/cgroup "
+      "that root/proc/self/cgroup names.");
   m.def(
       "release_cached_memory",
       [](const py::object& name) {

@@ -86,6 +86,13 @@ void add_row_gradient(const Var& self, const Var& ids, const Var& rows) {
   accumulate_rows(*self.impl(), {clone(i), clone(r)});
 }
 
+void retain_grad(const Var& self) {
+  EA_CHECK_AS(InputError, self.requires_grad(), "retain_grad",
+              "the tensor does not require a gradient: nothing it was made of "
+              "has requires_grad=True, or it was made inside no_grad()");
+  retain_gradient(self, self, [](const Tensor& g) { return clone(g); });
+}
+
 void add_in_place(const Var& self, const Var& source) {
   EA_CHECK(self.shape() == source.shape() && self.dtype() == source.dtype() &&
                self.data().is_contiguous(),
@@ -116,6 +123,13 @@ void bind_gradients(py::class_<Var>& c) {
       .def_property_readonly("row_grad", &row_gradient, docs::kRowGrad)
       .def("add_row_grad", &add_row_gradient, py::arg("ids"), py::arg("rows"),
            py::call_guard<py::gil_scoped_release>(), docs::kAddRowGrad)
+      .def("retain_grad", &retain_grad, docs::kRetainGrad)
+      .def_property_readonly(
+          "retains_grad",
+          [](const Var& self) { return self.impl()->retains_grad; },
+          docs::kRetainsGrad)
+      .def("_kept_bytes", &kept_bytes,
+           "The bytes that backward() will read and then free.")
       .def("add_", &add_in_place, py::arg("source"),
            py::call_guard<py::gil_scoped_release>(), docs::kAdd)
       .def("backward", &run_backward, py::arg("gradient") = py::none(),

@@ -136,10 +136,11 @@ py::object as_index(const py::handle& part) {
                      py::isinstance<py::slice>(part) ||
                      py::isinstance<py::bool_>(part) || is_integer(part) ||
                      py::hasattr(part, "__array__");
-  EA_CHECK_AS(InputError, known, "index",
-              "{} is no index; expected integers, slices, ..., None, masks or "
-              "arrays of integers",
-              described(part));
+  EA_CHECK_AS(
+      InputError, known, "index",
+      "{} is not an index; expected integers, slices, ..., None, masks or "
+      "arrays of integers",
+      described(part));
   return py::reinterpret_borrow<py::object>(part);
 }
 

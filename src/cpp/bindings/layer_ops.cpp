@@ -280,43 +280,92 @@ Example:
     [[3.0, 4.0], [0.0, 0.0]])");
 }
 
-void bind_losses(py::module_& m) {
+void bind_cross_entropy(py::module_& m) {
   m.def(
       "cross_entropy",
       [](const Var& logits, const py::object& labels, double smoothing,
-         std::int64_t ignore) {
-        return cross_entropy(logits, optional_integers(labels, "labels"),
-                             smoothing, ignore);
+         std::int64_t ignore, const OptionalVar& weight,
+         const std::string& reduction) {
+        const Reduction how = parse_reduction(reduction, "cross_entropy");
+        const Tensor classes = optional_integers(labels, "labels");
+        const Var scales = or_none(weight);
+        if (!scales.defined() && how == Reduction::mean) {
+          return cross_entropy(logits, classes, smoothing, ignore);
+        }
+        return weighted_cross_entropy(
+            logits, classes, scales.defined() ? scales.data() : Tensor(),
+            smoothing, ignore, how);
       },
       py::arg("logits"), py::arg("labels"), py::arg("label_smoothing") = 0.0,
-      py::arg("ignore_index") = kIgnoreIndex,
-      R"(Computes the mean cross entropy of classes.
+      py::arg("ignore_index") = kIgnoreIndex, py::kw_only(),
+      py::arg("weight") = py::none(), py::arg("reduction") = "mean",
+      R"(Computes the cross entropy of classes.
 
-    loss = -mean over rows n of sum over classes c of t[n, c] log softmax(x[n])[c]
+    l[n] = -sum over classes c of w[c] t[n, c] log softmax(x[n])[c]
     t[n, c] = (1 - e) [c = labels[n]] + e / classes
+    loss = sum over rows of l[n] / sum over rows of w[labels[n]]
 
-with x the logits and e the label smoothing.
+with x the logits, e the label smoothing and w the weights; as in PyTorch.
 
 Args:
     logits: [rows, classes].
     labels: [rows] of integers from 0 to classes - 1, or ignore_index.
     label_smoothing: e, in [0, 1).
     ignore_index: the label of rows that do not count.
+    weight: w, [classes], numbers from 0; by default ones.
+    reduction: "mean" for the loss, "sum" for the sum of l, "none" for l.
 
 Returns:
-    0-d, float32 (float64 for float64 logits).
+    0-d, with "none" [rows]; float32 (float64 for float64 logits).
 
 Raises:
-    ShapeError: logits are no matrix, or there is not one label for each row.
+    ShapeError: logits are no matrix, or there is not one label for each row or
+        not one weight for each class.
     DTypeError: labels are no integers.
-    InputError: a label is out of range; says which.
-    ConfigError: label_smoothing is out of range.
+    InputError: a label or weight is out of range; says which.
+    ConfigError: label_smoothing is out of range, or the reduction is unknown.
 
 Example:
     >>> from evolving_attention import functional as F
     >>> loss = F.cross_entropy([[0.0, 0.0], [9.0, 0.0]], [1, -100])
     >>> round(loss.item(), 4)
     0.6931)");
+}
+
+void bind_losses(py::module_& m) {
+  m.def(
+      "binary_cross_entropy_with_logits",
+      [](const Var& logits, const Var& targets, const std::string& reduction) {
+        return binary_cross_entropy(
+            logits, targets.data(),
+            parse_reduction(reduction, "binary_cross_entropy_with_logits"));
+      },
+      py::arg("logits"), py::arg("targets"), py::kw_only(),
+      py::arg("reduction") = "mean", Release(),
+      R"(Computes the cross entropy of decisions between yes and no.
+
+    l = -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))),   loss = mean of l
+
+with x the logits and y the targets; no gradient goes to the targets.
+
+Args:
+    logits: [...].
+    targets: [...] in the shape of logits, numbers from 0 (no) to 1 (yes).
+    reduction: "mean", "sum", or "none" for l.
+
+Returns:
+    0-d, with "none" [...]; float32 (float64 for float64 logits).
+
+Raises:
+    ShapeError: the shapes differ.
+    InputError: a target is out of range; says which.
+    ConfigError: the reduction is unknown.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> loss = F.binary_cross_entropy_with_logits([0.0, 9.0], [1.0, 1.0])
+    >>> round(loss.item(), 4)
+    0.3466)");
   m.def("mse_loss", &mse_loss, py::arg("prediction"), py::arg("target"),
         Release(),
         R"(Computes the mean squared error.
@@ -378,6 +427,7 @@ Example:
     >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).numpy().tolist()
     [[0.25, 0.25, 0.25, 0.25]])");
   bind_gather(ops);
+  bind_cross_entropy(ops);
   bind_losses(ops);
 }
 

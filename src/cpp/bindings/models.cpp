@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "bindings/arguments.h"
 #include "bindings/attention.h"
+#include "bindings/models.h"
 #include "bindings/numpy.h"
 #include "models/model.h"
 #include "runtime/check.h"
@@ -15,6 +17,7 @@ namespace ea {
 namespace {
 
 using Indices = std::optional<std::vector<int>>;
+using Stacks = std::optional<std::tuple<Indices, Indices, Indices, Indices>>;
 
 const char* name_of(InputKind kind) {
   switch (kind) {
@@ -67,21 +70,6 @@ Var input_of(const InputSpec& spec, const py::handle& object) {
   }
 }
 
-Inputs inputs_of(const Architecture& architecture, const py::dict& given) {
-  Inputs inputs;
-  std::size_t known = 0;
-  for (const InputSpec& spec : architecture.inputs) {
-    if (!given.contains(spec.name)) continue;
-    ++known;
-    const py::object value = given[spec.name.c_str()];
-    if (!value.is_none()) inputs.arrays[spec.name] = input_of(spec, value);
-  }
-  EA_CHECK_AS(InputError, known == given.size(), "forward",
-              "{} inputs are given, {} of them are known to this model",
-              given.size(), known);
-  return inputs;
-}
-
 void put(py::dict& out, const char* name, const Var& value) {
   if (value.defined()) out[name] = value;
 }
@@ -102,17 +90,32 @@ py::dict results_of(const ModelOutput& out) {
   put(result, "hidden_states", out.hidden_states);
   put(result, "attentions", out.attentions);
   put(result, "attention_logits", out.attention_logits);
+  put(result, "attention_scores", out.attention_scores);
+  put(result, "encoder_last_hidden_state", out.encoder_last_hidden_state);
+  for (const auto& [name, values] : out.by_stack) {
+    put(result, name.c_str(), values);
+  }
   return result;
+}
+
+Wanted wanted_of(const Indices& hidden_states, const Indices& attentions,
+                 const Indices& attention_logits,
+                 const Indices& attention_scores) {
+  return {hidden_states.value_or(std::vector<int>{}),
+          attentions.value_or(std::vector<int>{}),
+          attention_logits.value_or(std::vector<int>{}),
+          attention_scores.value_or(std::vector<int>{})};
 }
 
 AnyDict forward(Model& model, const AnyDict& given, double label_smoothing,
                 const Indices& hidden_states, const Indices& attentions,
-                const Indices& attention_logits) {
+                const Indices& attention_logits,
+                const Indices& attention_scores, const Stacks& decoder) {
   Inputs inputs = inputs_of(model.architecture(), given);
   inputs.label_smoothing = label_smoothing;
-  inputs.wanted = {hidden_states.value_or(std::vector<int>{}),
-                   attentions.value_or(std::vector<int>{}),
-                   attention_logits.value_or(std::vector<int>{})};
+  inputs.wanted =
+      wanted_of(hidden_states, attentions, attention_logits, attention_scores);
+  if (decoder) inputs.decoder_wanted = std::apply(&wanted_of, *decoder);
   ModelOutput out;
   {
     const py::gil_scoped_release release;
@@ -128,8 +131,14 @@ std::unique_ptr<Model> create(const std::string& architecture,
   c.dtype = parse_dtype(dtype);
   EA_CHECK_AS(ConfigError, is_floating(c.dtype), "model",
               "dtype must be float32, bfloat16 or float64, got {}", dtype);
-  if (config.contains("attention")) {
-    c.attention = specs_of_python(config["attention"]);
+  for (const auto& [key, value] : config) {
+    const auto name = key.cast<std::string>();
+    if (name == "attention") {
+      c.attention = specs_of_python(py::reinterpret_borrow<py::object>(value));
+    } else if (name.ends_with("_attention")) {
+      c.more_attention[name] =
+          specs_of_python(py::reinterpret_borrow<py::object>(value));
+    }
   }
   return create_model(architecture, c);
 }
@@ -150,16 +159,33 @@ py::typing::List<AnyDict> inputs_of_architecture(
 
 }  // namespace
 
+Inputs inputs_of(const Architecture& architecture, const py::dict& given) {
+  Inputs inputs;
+  std::size_t known = 0;
+  for (const InputSpec& spec : architecture.inputs) {
+    if (!given.contains(spec.name)) continue;
+    ++known;
+    const py::object value = given[spec.name.c_str()];
+    if (!value.is_none()) inputs.arrays[spec.name] = input_of(spec, value);
+  }
+  EA_CHECK_AS(InputError, known == given.size(), "forward",
+              "{} inputs are given, {} of them are known to this model",
+              given.size(), known);
+  return inputs;
+}
+
 void bind_models(py::module_& m) {
   py::class_<Model, Module>(m, "Model", "An architecture with its parameters.")
-      .def(
-          "forward", &forward, py::arg("inputs"),
-          py::arg("label_smoothing") = 0.0,
-          py::arg("output_hidden_states") = py::none(),
-          py::arg("output_attentions") = py::none(),
-          py::arg("output_attention_logits") = py::none(),
-          "Runs the model on some of the inputs its architecture declares: "
-          "name to tensor or array. Returns name to result, of what is there.");
+      .def("forward", &forward, py::arg("inputs"),
+           py::arg("label_smoothing") = 0.0,
+           py::arg("output_hidden_states") = py::none(),
+           py::arg("output_attentions") = py::none(),
+           py::arg("output_attention_logits") = py::none(),
+           py::arg("output_attention_scores") = py::none(),
+           py::arg("decoder_outputs") = py::none(),
+           "Runs the model on some of the inputs its architecture declares: "
+           "name to tensor or array. Returns name to result, of what is there. "
+           "decoder_outputs: the four lists of outputs for the second stack.");
   m.def("create_model", &create, py::arg("architecture"), py::arg("config"),
         py::arg("dtype") = "float32",
         "Builds a model without memory: allocate() makes its parameters zeros, "

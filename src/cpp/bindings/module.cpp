@@ -22,6 +22,7 @@ PYBIND11_MODULE(_core, m) {
   ea::bind_modules(m);
   ea::bind_attention_layer(m);
   ea::bind_models(m);
+  ea::bind_generation(m);
   ea::bind_optim(m);
   ea::bind_communicator(m);
 }

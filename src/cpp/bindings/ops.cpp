@@ -4,6 +4,7 @@
 #include "bindings/arguments.h"
 #include "bindings/numpy.h"
 #include "bindings/ops.h"
+#include "ops/per_head.h"
 #include "ops/unpack_maps.h"
 #include "runtime/check.h"
 
@@ -57,6 +58,49 @@ Example:
     >>> packing.num_sequences, packing.map_elements
     (2, 26))";
 
+constexpr const char* kPerHead =
+    R"(Spreads one number per head over the cells of that head's maps.
+
+    maps[b, h, i, j] = x[h]
+
+A coefficient for each head in a step of your own: packing.per_head(x) * scores. Its
+gradient is the sum over the cells of each head.
+
+Args:
+    x: [heads].
+
+Returns:
+    Flat maps of map_elements elements in the type of x.
+
+Raises:
+    ShapeError: x has not one number for each head.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> packing = F.Packing(2, [0, 1, 3])
+    >>> packing.per_head([1.0, 2.0]).numpy().tolist()
+    [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0])";
+
+constexpr const char* kPad =
+    R"(Lays flat maps out as one dense array, zeros outside each sequence.
+
+    dense[b, h, i, j] = maps[b, h, i, j]
+
+Args:
+    maps: flat maps of map_elements elements.
+
+Returns:
+    [sequences, heads, longest queries, longest keys] in the type of the maps.
+
+Raises:
+    ShapeError: the maps have another number of elements.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> packing = F.Packing(1, [0, 2, 3])
+    >>> packing.pad([1.0, 2.0, 3.0, 4.0, 5.0]).numpy().tolist()
+    [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]])";
+
 void bind_packing(py::module_& m) {
   py::class_<Packing, std::shared_ptr<Packing>>(m, "Packing", kPacking)
       .def(py::init(&make_packing), py::arg("num_heads"), py::arg("offsets"),
@@ -107,29 +151,17 @@ Example:
     >>> F.Packing(2, [0, 3], key_offsets=[0, 4]).key_offsets
     [0, 4])")
       .def(
+          "per_head",
+          [](const PackingPtr& self, const Var& x) {
+            return per_head(x, self);
+          },
+          py::arg("x"), Release(), kPerHead)
+      .def(
           "pad",
           [](const PackingPtr& self, const Var& maps) {
             return unpack_maps(maps, self);
           },
-          py::arg("maps"), Release(),
-          R"(Lays flat maps out as one dense array, zeros outside each sequence.
-
-    dense[b, h, i, j] = maps[b, h, i, j]
-
-Args:
-    maps: flat maps of map_elements elements.
-
-Returns:
-    [sequences, heads, longest queries, longest keys] in the type of the maps.
-
-Raises:
-    ShapeError: the maps have another number of elements.
-
-Example:
-    >>> from evolving_attention import functional as F
-    >>> packing = F.Packing(1, [0, 2, 3])
-    >>> packing.pad([1.0, 2.0, 3.0, 4.0, 5.0]).numpy().tolist()
-    [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]])");
+          py::arg("maps"), Release(), kPad);
 }
 
 }  // namespace

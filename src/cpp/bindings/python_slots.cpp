@@ -178,6 +178,8 @@ class PythonScore final : public PythonSlot<Score> {
  public:
   using PythonSlot::PythonSlot;
 
+  bool pairwise() const override { return false; }  // it is not known
+
   Var scores(const Var& q, const Var& k, const Scope& scope,
              const AttentionContext& context) const override {
     const py::gil_scoped_acquire gil;

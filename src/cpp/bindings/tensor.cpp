@@ -225,7 +225,7 @@ void bind_interchange(py::class_<Var>& c) {
 
 std::optional<int> axis_of(const AxisArgument& axis, const AxisArgument& dim) {
   EA_CHECK_AS(ConfigError, !axis || !dim, "axis",
-              "axis and dim are one thing by two names; expected one of them");
+              "axis and dim name the same argument; expected only one of them");
   const AxisArgument& given = axis ? axis : dim;
   if (!given) return {};
   return narrow(given->value);
@@ -263,6 +263,11 @@ void bind_tensor(py::module_& m) {
              if (self.rank() == 0)
                throw py::type_error("len() of a 0-d tensor");
              return self.dim(0);
+           })
+      .def("__reduce_ex__",
+           [](const py::object& self, int /*protocol*/) {
+             return py::object(py::module_::import("evolving_attention.pickled")
+                                   .attr("reduced")(self));
            })
       .def("__repr__", &repr);
   bind_gradients(c);

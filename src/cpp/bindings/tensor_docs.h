@@ -246,6 +246,32 @@ Example:
     >>> x.grad
     Tensor([6.], dtype=float32))";
 
+inline constexpr const char* kRetainGrad =
+    R"(Keeps the gradient of this result in backward(), as torch's retain_grad().
+
+Only leaves keep theirs otherwise; for them this changes nothing. The states and maps
+that a model returns need no call: they have a gradient after backward().
+
+Raises:
+    InputError: the tensor does not require a gradient.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> x = Tensor([3.0], requires_grad=True)
+    >>> y = x * x
+    >>> y.retain_grad()
+    >>> (y * 2).backward()
+    >>> y.grad
+    Tensor([2.], dtype=float32))";
+
+inline constexpr const char* kRetainsGrad =
+    R"(Whether this result of an operation keeps its gradient; see retain_grad().
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> Tensor([3.0], requires_grad=True).retains_grad
+    False)";
+
 inline constexpr const char* kIsTable =
     R"(Whether rows of the tensor were looked up, so that row_grad may be there.
 

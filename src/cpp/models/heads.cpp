@@ -11,6 +11,13 @@ namespace ea {
 Var sequence_loss(const Var& logits, const TextInputs& inputs) {
   const std::int64_t rows = logits.dim(0);
   const Tensor& labels = inputs.labels;
+  if (labels.rank() == 2 && logits.dim(1) > 1 &&
+      labels.shape() == logits.shape()) {
+    EA_CHECK_AS(ConfigError, inputs.label_smoothing == 0.0, "forward",
+                "label smoothing is for one class of several; each label of "
+                "several is decided by itself");
+    return binary_cross_entropy(logits, labels);
+  }
   EA_CHECK(labels.numel() == rows, "forward",
            "labels have shape {}, expected one for each of {} sequences",
            labels.shape(), rows);

@@ -7,8 +7,9 @@
 
 namespace ea {
 
-// Loss of a sequence task: mean squared error for one label, else cross
-// entropy. Throws DTypeError or InputError for labels that do not fit.
+// Loss of a sequence task: mean squared error for one label, cross entropy for
+// classes, binary cross entropy for labels in the shape of the logits. Throws
+// DTypeError or InputError for labels that do not fit.
 Var sequence_loss(const Var& logits, const TextInputs& inputs);
 
 // h = LN(gelu(W x + b)), logits = h E^T + bias with the word embeddings E.

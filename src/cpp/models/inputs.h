@@ -30,6 +30,7 @@ struct Inputs {
   std::map<std::string, Var> arrays;  // without omitted inputs
   double label_smoothing = 0.0;
   Wanted wanted;
+  Wanted decoder_wanted;  // of models with a second stack
 
   // Undefined if omitted.
   Var var(const std::string& name) const {

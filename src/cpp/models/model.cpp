@@ -1,6 +1,7 @@
 // The list of architectures, and the common part of their outputs.
 #include "models/model.h"
 
+#include "autograd/engine.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -14,17 +15,26 @@ std::map<std::string, Architecture>& architectures() {
 
 }  // namespace
 
+std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad) {
+  std::map<int, Var> out;
+  for (const auto& [i, result] : results) {
+    out[i] = pad(result);
+    retain_gradient(result, out[i], [pad](const Tensor& gradient) {
+      const Tensor padded = pad(Var(gradient)).data();
+      return padded.storage() == gradient.storage() ? clone(padded) : padded;
+    });
+  }
+  return out;
+}
+
 ModelOutput common_output(const StackOutput& stack, const PackedRows& rows) {
+  const Pad states = [rows](const Var& x) { return pad_rows(x, rows); };
+  const Pad maps = [rows](const Var& x) { return pad_maps(x, rows); };
   ModelOutput out;
-  for (const auto& [i, state] : stack.hidden_states) {
-    out.hidden_states[i] = pad_rows(state, rows);
-  }
-  for (const auto& [i, maps] : stack.attentions) {
-    out.attentions[i] = pad_maps(maps, rows);
-  }
-  for (const auto& [i, maps] : stack.attention_logits) {
-    out.attention_logits[i] = pad_maps(maps, rows);
-  }
+  out.hidden_states = shown(stack.hidden_states, states);
+  out.attentions = shown(stack.attentions, maps);
+  out.attention_logits = shown(stack.attention_logits, maps);
+  out.attention_scores = shown(stack.attention_scores, maps);
   return out;
 }
 

@@ -17,8 +17,17 @@ namespace ea {
 
 struct ModelOutput {
   Var loss, logits, seq_relationship_logits, last_hidden_state, pooler_output;
-  std::map<int, Var> hidden_states, attentions, attention_logits;
+  std::map<int, Var> hidden_states, attentions, attention_logits,
+      attention_scores;
+  // Of models with two stacks.
+  Var encoder_last_hidden_state;
+  std::map<std::string, std::map<int, Var>> by_stack;  // "cross_attentions", ..
 };
+
+// Requested results in the layout of the caller's arrays, made by `pad`: copies
+// whose gradients backward passes fill with those of the results.
+using Pad = std::function<Var(const Var&)>;
+std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad);
 
 // The parts of an output that every task returns: requested states and maps, in
 // the layout of the caller's arrays.
@@ -48,6 +57,9 @@ struct ModelConfig {
   Options options;
   DType dtype = DType::f32;
   AttentionSpecs attention{AttentionSpec()};
+  // Of other attention layers than those of the first stack, by the config's
+  // name ("cross_attention").
+  std::map<std::string, AttentionSpecs> more_attention = {};
 };
 
 // A family of models: the inputs of their calls, and the factory.

@@ -28,21 +28,18 @@ bool in_front(const Rows& rows) {
 }  // namespace
 
 Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
-                    const char* what) {
+                    const std::string& what, const std::string& name) {
   EA_CHECK(offsets.rank() == 1 && offsets.numel() >= 1, "forward",
-           "sequence_offsets has shape {}, expected (sequences + 1,)",
-           offsets.shape());
+           "{} has shape {}, expected (sequences + 1,)", name, offsets.shape());
   Rows rows;
   rows.offsets.assign(values(offsets), values(offsets) + offsets.numel());
   EA_CHECK(rows.offsets.front() == 0 && rows.offsets.back() == total, "forward",
-           "sequence_offsets run from {} to {}, expected 0 to {} (the number "
-           "of {})",
+           "{} run from {} to {}, expected 0 to {} (the number of {})", name,
            rows.offsets.front(), rows.offsets.back(), total, what);
   for (std::size_t b = 1; b < rows.offsets.size(); ++b) {
     EA_CHECK_AS(InputError, rows.offsets[b] > rows.offsets[b - 1], "forward",
-                "sequence {} has no token: sequence_offsets[{}] = {} is not "
-                "above {}",
-                b - 1, b, rows.offsets[b], rows.offsets[b - 1]);
+                "sequence {} has no token: {}[{}] = {} is not above {}", b - 1,
+                name, b, rows.offsets[b], rows.offsets[b - 1]);
     for (std::int64_t i = rows.offsets[b - 1]; i < rows.offsets[b]; ++i) {
       rows.places.push_back(i);
       rows.columns.push_back(i - rows.offsets[b - 1]);
@@ -79,9 +76,15 @@ Var pad_rows(const Var& rows, const PackedRows& packed) {
 }
 
 Var pad_maps(const Var& maps, const PackedRows& packed) {
+  return pad_maps(maps, packed, packed);
+}
+
+Var pad_maps(const Var& maps, const PackedRows& queries,
+             const PackedRows& keys) {
   return unpack_maps(
-      maps, packed.packing,
-      {packed.length, packed.length, packed.columns, packed.columns});
+      maps,
+      Packing::between(queries.packing, keys.packing, queries.packing->heads()),
+      {queries.length, keys.length, queries.columns, keys.columns});
 }
 
 }  // namespace ea

@@ -1,6 +1,7 @@
 // The rows of padded and packed batches, and their conversion back.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "autograd/var.h"
@@ -29,9 +30,11 @@ struct PackedRows {
 };
 
 // Throws ShapeError or InputError unless the offsets (int64) divide the `total`
-// rows of the caller's array `what` into sequences that are not empty.
+// rows of the caller's array `what` into sequences that are not empty. `name`:
+// the caller's name of the offsets.
 Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
-                    const char* what);
+                    const std::string& what,
+                    const std::string& name = "sequence_offsets");
 
 // For packed arrays, and for padded ones, [batch, length].
 PackedRows packed_rows(const Rows& rows, std::int64_t heads);
@@ -43,5 +46,8 @@ PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,
 Var pad_rows(const Var& rows, const PackedRows& packed);
 // [B, heads, T, T] from flat maps, zeros outside.
 Var pad_maps(const Var& maps, const PackedRows& packed);
+// [B, heads, T, S] from flat maps of queries over keys.
+Var pad_maps(const Var& maps, const PackedRows& queries,
+             const PackedRows& keys);
 
 }  // namespace ea

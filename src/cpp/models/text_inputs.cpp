@@ -9,15 +9,15 @@ namespace {
 
 const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
 
-void check_integers(const char* name, const Tensor& t) {
+void check_integers(const std::string& name, const Tensor& t) {
   EA_CHECK_AS(DTypeError, !t.defined() || t.dtype() == DType::i64, "forward",
               "{} must be integers (int64), got {}", name, t.dtype());
 }
 
-void check_same(const char* name, const Tensor& t, const Tensor& ids) {
-  EA_CHECK(!t.defined() || t.shape() == ids.shape(), "forward",
-           "{} has shape {}, input_ids {}: they must be equal", name, t.shape(),
-           ids.shape());
+void check_same(const TextInputs& in, const char* name, const Tensor& t) {
+  EA_CHECK(!t.defined() || t.shape() == in.input_ids.shape(), "forward",
+           "{} has shape {}, {} {}: they must be equal", in.named(name),
+           t.shape(), in.named("input_ids"), in.input_ids.shape());
 }
 
 Rows rows_of_padded(const TextInputs& in) {
@@ -30,9 +30,8 @@ Rows rows_of_padded(const TextInputs& in) {
       if (in.attention_mask.defined()) {
         const std::int64_t keep = values(in.attention_mask)[place];
         EA_CHECK_AS(InputError, keep == 0 || keep == 1, "forward",
-                    "attention_mask[{}, {}] = {}: expected 1 for a token or 0 "
-                    "for padding",
-                    b, t, keep);
+                    "{}[{}, {}] = {}: expected 1 for a token or 0 for padding",
+                    in.named("attention_mask"), b, t, keep);
         if (keep == 0) continue;
       }
       rows.places.push_back(place);
@@ -41,9 +40,9 @@ Rows rows_of_padded(const TextInputs& in) {
     rows.offsets.push_back(static_cast<std::int64_t>(rows.places.size()));
     EA_CHECK_AS(InputError, rows.offsets.end()[-1] > rows.offsets.end()[-2],
                 "forward",
-                "row {} has no token: its attention_mask is all 0 (or the "
-                "length is 0); leave the row out of the batch",
-                b);
+                "row {} has no token: its {} is all 0 (or the length is 0); "
+                "leave the row out of the batch",
+                b, in.named("attention_mask"));
   }
   return rows;
 }
@@ -120,7 +119,9 @@ const std::vector<InputSpec>& text_input_specs() {
       {"position_ids", integers, true,
        "positions, shape of input_ids; as the architecture counts by default."},
       {"labels", labels, true,
-       "[B] classes or values; of language models the shape of input_ids, -100 "
+       "[B] classes or values, or [B, num_labels] of 0 and 1 where several "
+       "labels may hold (multi-label classification); of language models the "
+       "shape of input_ids, -100 "
        "where nothing is to be predicted."},
       {"sequence_offsets", integers, false,
        "[B + 1], where each packed sequence begins; ends with total."},
@@ -150,29 +151,33 @@ TextInputs text_inputs(const Inputs& given) {
 PackedText pack(const TextInputs& given, std::int64_t heads,
                 const PositionRule& rule) {
   TextInputs in = given;
-  check_integers("input_ids", in.input_ids);
-  check_integers("attention_mask", in.attention_mask);
-  check_integers("token_type_ids", in.token_type_ids);
-  check_integers("position_ids", in.position_ids);
-  check_integers("sequence_offsets", in.sequence_offsets);
+  check_integers(in.named("input_ids"), in.input_ids);
+  check_integers(in.named("attention_mask"), in.attention_mask);
+  check_integers(in.named("token_type_ids"), in.token_type_ids);
+  check_integers(in.named("position_ids"), in.position_ids);
+  check_integers(in.named("sequence_offsets"), in.sequence_offsets);
   for (Tensor* t : {&in.input_ids, &in.attention_mask, &in.token_type_ids,
                     &in.position_ids, &in.sequence_offsets}) {
     if (t->defined()) *t = to_device(contiguous(*t), kCpu);
   }
   const bool padded = !in.sequence_offsets.defined();
   EA_CHECK(in.input_ids.rank() == (padded ? 2 : 1), "forward",
-           "input_ids has shape {}, expected {}", in.input_ids.shape(),
-           padded ? "(batch, length), or (total,) with sequence_offsets"
-                  : "(total,) beside sequence_offsets");
+           "{} has shape {}, expected {}{}", in.named("input_ids"),
+           in.input_ids.shape(),
+           padded ? "(batch, length), or (total,) with " : "(total,) beside ",
+           in.named("sequence_offsets"));
   EA_CHECK(padded || !in.attention_mask.defined(), "forward",
-           "attention_mask beside sequence_offsets: packed input has no "
-           "padding to mask; leave one of the two out");
-  check_same("attention_mask", in.attention_mask, in.input_ids);
-  check_same("token_type_ids", in.token_type_ids, in.input_ids);
-  check_same("position_ids", in.position_ids, in.input_ids);
-  const Rows rows = padded ? rows_of_padded(in)
-                           : rows_of_packed(in.sequence_offsets,
-                                            in.input_ids.numel(), "input_ids");
+           "{} beside {}: packed input has no padding to mask; leave one of "
+           "the two out",
+           in.named("attention_mask"), in.named("sequence_offsets"));
+  check_same(in, "attention_mask", in.attention_mask);
+  check_same(in, "token_type_ids", in.token_type_ids);
+  check_same(in, "position_ids", in.position_ids);
+  const Rows rows =
+      padded
+          ? rows_of_padded(in)
+          : rows_of_packed(in.sequence_offsets, in.input_ids.numel(),
+                           in.named("input_ids"), in.named("sequence_offsets"));
   PackedText text;
   static_cast<PackedRows&>(text) =
       padded

@@ -1,6 +1,7 @@
 // The inputs of a text model, before and after packing.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "autograd/var.h"
@@ -13,6 +14,7 @@ namespace ea {
 // [total] arrays with offsets. Omitted inputs are undefined. They may be on any
 // device; they are checked and packed on the CPU.
 struct TextInputs {
+  std::string prefix;       // of the arrays' names in messages: "decoder_"
   Tensor input_ids;         // int64
   Tensor attention_mask;    // int64 [B, T], 1: a token, 0: padding
   Tensor token_type_ids;    // int64, shape of input_ids
@@ -22,6 +24,9 @@ struct TextInputs {
   Tensor next_sentence_label;
   double label_smoothing = 0.0;
   Wanted wanted;
+
+  // The caller's name of an array, for messages.
+  std::string named(const char* array) const { return prefix + array; }
 };
 
 // The inputs that text models declare, and their values in a call.

@@ -73,6 +73,15 @@ void fill_row_norms(const Tensor& of, const Tensor& t) {
   });
 }
 
+void fill_uniform(const Tensor& t, double bound, StreamSite site) {
+  const RandomState s = next_random_stream(site);
+  fill(t, [&](std::int64_t i) {
+    const Philox4 bits =
+        philox(s.seed, s.offset, static_cast<std::uint64_t>(i));
+    return bound * (2.0 * uniform(bits.v[0]) - 1.0);
+  });
+}
+
 void set_values(const Tensor& t, const Init& init, StreamSite site) {
   switch (init.kind) {
     case Init::Kind::zeros:
@@ -94,14 +103,11 @@ void set_values(const Tensor& t, const Init& init, StreamSite site) {
         return deviation * truncated_normal(s, static_cast<std::uint64_t>(i));
       });
     }
-    case Init::Kind::uniform: {
-      const RandomState s = next_random_stream(site);
-      return fill(t, [&](std::int64_t i) {
-        const Philox4 bits =
-            philox(s.seed, s.offset, static_cast<std::uint64_t>(i));
-        return init.scale * (2.0 * uniform(bits.v[0]) - 1.0);
-      });
-    }
+    case Init::Kind::uniform:
+      return fill_uniform(t, init.scale, site);
+    case Init::Kind::glorot:
+      return fill_uniform(
+          t, std::sqrt(6.0 / static_cast<double>(t.dim(0) + t.dim(1))), site);
     case Init::Kind::row_norms:
       return fill_row_norms(init.source.data(), t);
     case Init::Kind::identity_conv:

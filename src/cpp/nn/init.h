@@ -13,6 +13,7 @@ struct Init {
     normal,            // N(0, scale^2)
     truncated_fan_in,  // N(0, 1/fan_in), truncated at two standard deviations
     uniform,           // U(-scale, scale)
+    glorot,            // U(-b, b) of a matrix, b^2 = 6 / (rows + columns)
     identity_conv,     // centre tap of the diagonal 1, all else 0
     row_norms,         // of `source`, an earlier parameter
     given,             // `values`
@@ -26,6 +27,7 @@ struct Init {
     return {Kind::normal, standard_deviation};
   }
   static Init uniform(double bound) { return {Kind::uniform, bound}; }
+  static Init glorot() { return {Kind::glorot}; }
   static Init row_norms(const Var& of) {
     return {Kind::row_norms, 0.0, {}, of};
   }

@@ -28,6 +28,8 @@ struct AffineInit {
         Init::uniform(1.0 / std::sqrt(static_cast<double>(fan_in)));
     return {init, init};
   }
+  // Glorot and Bengio's: weight U(-b, b), b^2 = 6 / (fan_in + fan_out), bias 0.
+  static AffineInit glorot() { return {Init::glorot(), {}}; }
 };
 
 class Linear : public Module {

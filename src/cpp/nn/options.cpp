@@ -28,22 +28,30 @@ std::string joined(const std::vector<std::string>& names) {
   return all;
 }
 
+void check_number(const std::string& where, double value,
+                  const OptionSpec& spec) {
+  EA_CHECK_AS(ConfigError,
+              std::isfinite(value) && value >= spec.low && value <= spec.high,
+              where, "{} = {} is outside [{}, {}]; it is {}", spec.name, value,
+              spec.low, spec.high, spec.doc);
+  EA_CHECK_AS(ConfigError,
+              !spec.odd || static_cast<std::int64_t>(value) % 2 == 1, where,
+              "{} = {} must be odd; it is {}", spec.name, value, spec.doc);
+}
+
 void check_value(const std::string& where, const Options& options,
                  const OptionSpec& spec) {
   const std::string type = spec.type.back() == '?'
                                ? spec.type.substr(0, spec.type.size() - 1)
                                : spec.type;
-  if (type == "float" || type == "int") {
-    const double value = type == "int"
-                             ? static_cast<double>(options.integer(spec.name))
-                             : options.number(spec.name);
-    EA_CHECK_AS(ConfigError,
-                std::isfinite(value) && value >= spec.low && value <= spec.high,
-                where, "{} = {} is outside [{}, {}]; it is {}", spec.name,
-                value, spec.low, spec.high, spec.doc);
-    EA_CHECK_AS(ConfigError,
-                !spec.odd || static_cast<std::int64_t>(value) % 2 == 1, where,
-                "{} = {} must be odd; it is {}", spec.name, value, spec.doc);
+  if (type == "float" && spec.per_layer) {
+    for (const double value : options.numbers(spec.name)) {
+      check_number(where, value, spec);
+    }
+  } else if (type == "float") {
+    check_number(where, options.number(spec.name), spec);
+  } else if (type == "int") {
+    check_number(where, static_cast<double>(options.integer(spec.name)), spec);
   } else if (type == "str") {
     const std::string value = options.text(spec.name);
     EA_CHECK_AS(ConfigError,
@@ -70,6 +78,11 @@ double Options::number(const std::string& key) const {
     return static_cast<double>(*value);
   }
   fail<ConfigError>("config", "'{}' must be a number", key);
+}
+
+std::vector<double> Options::numbers(const std::string& key) const {
+  const auto* list = find<std::vector<double>>(values_, key, "numbers");
+  return list != nullptr ? *list : std::vector<double>{number(key)};
 }
 
 bool Options::flag(const std::string& key) const {

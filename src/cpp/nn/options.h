@@ -13,7 +13,8 @@ namespace ea {
 // A setting with the value None is not in the map.
 class Options {
  public:
-  using Value = std::variant<bool, std::int64_t, double, std::string>;
+  using Value = std::variant<bool, std::int64_t, double, std::string,
+                             std::vector<double>>;
 
   void set(const std::string& key, Value value) {
     values_[key] = std::move(value);
@@ -24,6 +25,8 @@ class Options {
   // Throw ConfigError naming the key when it is missing or of another type.
   std::int64_t integer(const std::string& key) const;
   double number(const std::string& key) const;  // takes integers too
+  // One number, or a list of them.
+  std::vector<double> numbers(const std::string& key) const;
   bool flag(const std::string& key) const;
   std::string text(const std::string& key) const;
 
@@ -59,6 +62,8 @@ struct OptionSpec {
   std::vector<std::string> choices;        // strings
   bool odd = false;                        // integers
   std::string doc;
+  bool per_layer =
+      false;  // a "float" that may be a list, a number for each layer
 };
 
 // Throws ConfigError "[where] ..." for unknown keys (listing the known ones),

@@ -52,7 +52,7 @@ Var attention_context(const Var& p, const Var& v, const PackingPtr& packing) {
   check_tokens("attention_context", "v", v, packing->total_keys(),
                packing->heads());
   EA_CHECK(p.numel() == packing->map_elements(), "attention_context",
-           "maps have {} elements, the packing says {}", p.numel(),
+           "maps have {} elements; expected the packing's {}", p.numel(),
            packing->map_elements());
   EA_CHECK_AS(DTypeError, p.dtype() == v.dtype(), "attention_context",
               "maps are {}, v is {}; use .to(dtype)", p.dtype(), v.dtype());

@@ -21,7 +21,7 @@ void check_arguments(const Var& x, const Var& weight, const Var& bias,
            "input has shape {}, expected packed tokens (tokens, channels)",
            x.shape());
   EA_CHECK(x.dim(0) == packing.total_queries(), "conv1d",
-           "input has {} tokens, the packing says {}", x.dim(0),
+           "input has {} tokens; expected the packing's {}", x.dim(0),
            packing.total_queries());
   EA_CHECK(weight.rank() == 3 && weight.dim(1) == x.dim(1), "conv1d",
            "weight has shape {}, input {}: expected (out, {}, kernel)",

@@ -13,8 +13,8 @@ namespace {
 
 void check_maps(const char* which, const Var& x, const PackingPtr& packing) {
   EA_CHECK(x.numel() == packing->map_elements(), "evolve",
-           "{} maps have {} elements, the packing says {}", which, x.numel(),
-           packing->map_elements());
+           "{} maps have {} elements; expected the packing's {}", which,
+           x.numel(), packing->map_elements());
 }
 
 Tensor flat_of(const Var& x) {

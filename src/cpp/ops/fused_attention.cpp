@@ -31,8 +31,8 @@ void check_map(const char* which, const Var& maps, const Var& q,
                const PackingPtr& packing) {
   if (!maps.defined()) return;
   EA_CHECK(maps.numel() == packing->map_elements(), kName,
-           "{} maps have {} elements, the packing says {}", which, maps.numel(),
-           packing->map_elements());
+           "{} maps have {} elements; expected the packing's {}", which,
+           maps.numel(), packing->map_elements());
   EA_CHECK_AS(DTypeError, maps.dtype() == q.dtype(), kName,
               "the {} map is {}, q is {}; use .to(dtype)", which, maps.dtype(),
               q.dtype());
@@ -77,6 +77,20 @@ Tensor shaped(const Tensor& x, const Shape& shape) {
 }
 
 Tensor like(const Tensor& t) { return t.defined() ? empty_like(t) : Tensor(); }
+
+FusedMaps::Saved saved_of(const Node& node, const FusedAttention& plain,
+                          const PackingPtr& packing) {
+  return {node.saved(kQ),
+          node.saved(kK),
+          node.saved(kV),
+          node.saved(kPrevious),
+          node.saved(kWeight),
+          node.saved(kBias),
+          node.saved(kScoreBias),
+          node.saved(kCarry),
+          plain,
+          packing};
+}
 
 Node::Gradients gradients(const Node& node, const Tensor& dy,
                           const FusedAttention& plain,
@@ -185,6 +199,12 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
         return gradients(node, dy, plain, packing, shape, added_shape);
       });
   if (!settings.carry) return {context, {}};
+  if (recorded && settings.maps) {
+    context.node()->observe([plain, packing, maps = settings.maps](
+                                const Node& node, const Node::Arrived& dy) {
+      maps->fill(saved_of(node, plain, packing), dy[0], dy[1]);
+    });
+  }
   return {context, second_output(context, carry)};
 }
 

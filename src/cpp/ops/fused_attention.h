@@ -4,6 +4,7 @@
 #include "autograd/var.h"
 #include "ops/dropout.h"
 #include "ops/evolve.h"
+#include "ops/fused_maps.h"
 #include "ops/packing.h"
 
 namespace ea {
@@ -21,6 +22,7 @@ struct FusedAttentionSettings {
   bool carry = true;           // whether L is an output
   MapShift shift = {};         // of the convolution
   Var score_bias = {};         // flat maps added to the scores, or undefined
+  std::shared_ptr<const FusedMaps> maps = {};  // to fill in backward, or null
 };
 
 // attention_scores, add, evolve, map_softmax, dropout and attention_context

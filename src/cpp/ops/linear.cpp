@@ -79,11 +79,13 @@ Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
            "expected two matrices or two batches of them, got {} and {}",
            a.shape(), b.shape());
   EA_CHECK(rank == 2 || a.dim(0) == b.dim(0), "matmul",
-           "batches of {} and {} matrices", a.dim(0), b.dim(0));
+           "batches of {} and {} matrices; expected as many", a.dim(0),
+           b.dim(0));
   EA_CHECK(a.dim(transpose_a ? -2 : -1) == b.dim(transpose_b ? -1 : -2),
            "matmul", "inner sizes of {} and {} differ", a.shape(), b.shape());
-  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), "matmul", "{} times {}",
-              a.dtype(), b.dtype());
+  EA_CHECK_AS(DTypeError, a.dtype() == b.dtype(), "matmul",
+              "{} times {}; expected one type: use .to(dtype)", a.dtype(),
+              b.dtype());
   const Tensor ta = contiguous(a.data());
   const Tensor tb = contiguous(b.data());
   return record(

@@ -27,9 +27,10 @@ void check_map_weight(const char* op, const Var& weight, const Var& bias,
 
 MapShift checked_shift(const char* op, const MapShift& shift,
                        const PackingPtr& packing) {
-  EA_CHECK_AS(ConfigError, shift.down >= 0 && shift.right >= 0, op,
-              "shift ({}, {}) goes up or left, expected two numbers from 0 on",
-              shift.down, shift.right);
+  EA_CHECK_AS(
+      ConfigError, shift.down >= 0 && shift.right >= 0, op,
+      "shift ({}, {}) goes up or left; expected two numbers of 0 or more",
+      shift.down, shift.right);
   return {std::min(shift.down, packing->longest_query()),
           std::min(shift.right, packing->longest_key())};
 }
@@ -38,7 +39,7 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
              const PackingPtr& packing, const MapShift& shift) {
   check_map_weight("map_conv", weight, bias, packing->heads(), x.dtype());
   EA_CHECK(x.numel() == packing->map_elements(), "map_conv",
-           "maps have {} elements, the packing says {}", x.numel(),
+           "maps have {} elements; expected the packing's {}", x.numel(),
            packing->map_elements());
   const MapShift moved = checked_shift("map_conv", shift, packing);
   const Shape shape = x.shape();

@@ -42,7 +42,7 @@ Var softmax(const Var& x) {
 Var map_softmax(const Var& x, const PackingPtr& packing, double scale,
                 const Tensor& key_mask) {
   EA_CHECK(x.numel() == packing->map_elements(), "map_softmax",
-           "maps have {} elements, the packing says {}", x.numel(),
+           "maps have {} elements; expected the packing's {}", x.numel(),
            packing->map_elements());
   EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
                                    key_mask.numel() == packing->total_keys()),

@@ -139,7 +139,10 @@ std::vector<Tensor> gather_ranks(
           mine.defined() == shape.has_value() &&
               (!shape || (mine.shape() == *shape && mine.dtype() == dtype &&
                           mine.device() == ranks.device())),
-          "gather", "rank {} gives something else than it said", rank);
+          "gather",
+          "rank {} sends a tensor whose shape, type or device is not the "
+          "announced one",
+          rank);
       part = mine;
       continue;
     }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/cgroup.h"
 #include "runtime/check.h"
 #include "runtime/fork.h"
 
@@ -81,10 +82,12 @@ class Pool {
     const std::lock_guard lock(mutex_);
     if (limit_ > 0 &&
         statistics_.current + static_cast<std::int64_t>(size) > limit_) {
-      fail<OutOfMemory>("allocate",
-                        "{} bytes asked for, {} in use, limit {}; lower the "
-                        "batch size or raise set_memory_limit",
-                        size, statistics_.current, limit_);
+      fail<OutOfMemory>(
+          "allocate",
+          "{} bytes asked for, {} in use, limit {}{}; lower the "
+          "batch size or raise set_memory_limit",
+          size, statistics_.current, limit_,
+          is_default_ ? " (from the memory of this container)" : "");
     }
     const MemoryBlock block = cached_or_fresh(size);
     statistics_.current += static_cast<std::int64_t>(block.capacity);
@@ -122,6 +125,12 @@ class Pool {
   void set_limit(std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
     limit_ = bytes;
+    is_default_ = false;
+  }
+
+  std::int64_t limit() {
+    const std::lock_guard lock(mutex_);
+    return limit_;
   }
 
  private:
@@ -135,11 +144,12 @@ class Pool {
       statistics_.cached -= static_cast<std::int64_t>(it->first);
       return {data, it->first};
     }
-    if (statistics_.current + statistics_.cached +
-            static_cast<std::int64_t>(size) >
-        most_ + free_cache(most_)) {
-      trim(static_cast<std::int64_t>(size));
-    }
+    const auto wanted = static_cast<std::int64_t>(size);
+    const auto beyond = [&](std::int64_t most) {
+      return statistics_.current + statistics_.cached + wanted - most;
+    };
+    if (beyond(most_ + free_cache(most_)) > 0) trim(wanted);
+    if (limit_ > 0) trim(beyond(limit_));
     return {fresh(size), size};
   }
 
@@ -182,7 +192,8 @@ class Pool {
   std::map<std::size_t, std::vector<void*>> free_;
   MemoryStatistics statistics_;
   std::int64_t most_ = 0;  // of statistics_.current, ever
-  std::int64_t limit_ = 0;
+  std::int64_t limit_ = limit_within(cgroup_memory());
+  bool is_default_ = true;  // nobody has set the limit
 };
 
 // Never destroyed: tensors held by Python may outlive static destructors.
@@ -206,5 +217,12 @@ void reset_peak_memory() { pool().reset_peak(); }
 void release_cached_memory() { pool().release(); }
 
 void set_memory_limit(std::int64_t bytes) { pool().set_limit(bytes); }
+
+std::int64_t memory_limit() { return pool().limit(); }
+
+std::int64_t limit_within(std::int64_t group) {
+  constexpr std::int64_t kOthers = std::int64_t{256} << 20;
+  return group - std::max(group / 16, std::min(kOthers, group / 4));
+}
 
 }  // namespace ea

@@ -22,14 +22,21 @@ struct MemoryBlock {
 // fresh pages cost more than the arithmetic on them. A cached block of up to
 // twice the requested size is reused too, since packed batches differ slightly
 // from step to step. Blocks in use and cached ones together exceed the peak use
-// by at most 1/16 of it or 64 MiB. Throws OutOfMemory when the system has no
-// memory or the limit would be exceeded.
+// by at most 1/16 of it or 64 MiB, and never the limit. Throws OutOfMemory when
+// the system has no memory or the limit would be exceeded.
 MemoryBlock allocate(std::size_t bytes);
 void deallocate(MemoryBlock block) noexcept;
 
 MemoryStatistics memory_statistics();
 void reset_peak_memory();
 void release_cached_memory();
-void set_memory_limit(std::int64_t bytes);  // 0: none
+// The limit of blocks in use; 0: none. By default it follows from the memory of
+// the control group (runtime/cgroup.h), beyond which the kernel would kill the
+// process without a word.
+void set_memory_limit(std::int64_t bytes);
+std::int64_t memory_limit();
+// The default for a group of so many bytes (0: none): 1/16, or 256 MiB if that
+// is at most a quarter of it, stays for Python and its libraries.
+std::int64_t limit_within(std::int64_t group);
 
 }  // namespace ea

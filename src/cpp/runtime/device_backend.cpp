@@ -79,8 +79,9 @@ const ProbedBackend& entry(DeviceType type) {
 
 std::string DeviceBackend::exchange_library() const {
   fail<BackendUnavailable>("communicator",
-                           "{}: such devices of several processes exchange "
-                           "nothing; use device=\"cpu\"",
+                           "devices of this type ({}) cannot exchange "
+                           "gradients between processes; use "
+                           "device=\"cpu\"",
                            description(0));
 }
 
@@ -144,7 +145,8 @@ void copy_bytes(Device to_device, void* to, Device from_device,
         .copy_to_host(from_device.index, to, from, bytes);
   } else {
     EA_CHECK_AS(DeviceError, to_device.type == from_device.type, "copy",
-                "from {} to {}: copy through the CPU", from_device, to_device);
+                "cannot copy from {} to {} directly; copy through the CPU",
+                from_device, to_device);
     device_backend(to_device).copy(to_device.index, to, from_device.index, from,
                                    bytes);
   }

@@ -83,9 +83,9 @@ RandomState NoteStreams::next(StreamSite site) {
 
 RandomState ReplayStreams::next(StreamSite) {
   EA_CHECK_AS(InputError, at_ < streams_.size(), "recompute",
-              "more than {} random streams are drawn, which the first run "
-              "drew; a step that is recomputed must do the same each time: "
-              "correct it, or turn gradient checkpointing off",
+              "a recomputed step drew more than the {} random streams of its "
+              "first run; both runs must do the same: correct the step, or "
+              "turn gradient checkpointing off",
               streams_.size());
   return streams_[at_++];
 }

@@ -136,7 +136,7 @@ struct State {
   // One parallel call at a time.
   ForkMutex call_mutex{ForkMutex::Level::threads};
   std::unique_ptr<Pool> pool;
-  int wanted = 0;
+  std::atomic<int> wanted{0};  // read without call_mutex
 };
 
 // Never destroyed: joining workers while the interpreter shuts down can hang.

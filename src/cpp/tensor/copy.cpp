@@ -70,10 +70,12 @@ void copy_on_devices(const Tensor& from, const Tensor& to) {
 }  // namespace
 
 void copy_into(const Tensor& from, const Tensor& to) {
-  EA_CHECK(from.shape() == to.shape(), "copy", "shape {} into shape {}",
+  EA_CHECK(from.shape() == to.shape(), "copy",
+           "cannot copy shape {} into shape {}; expected equal shapes",
            from.shape(), to.shape());
-  EA_CHECK_AS(DTypeError, from.dtype() == to.dtype(), "copy", "{} into {}",
-              from.dtype(), to.dtype());
+  EA_CHECK_AS(DTypeError, from.dtype() == to.dtype(), "copy",
+              "cannot copy {} into {}; use .to(dtype)", from.dtype(),
+              to.dtype());
   if (from.device().is_cpu() && to.device().is_cpu()) {
     visit_dtype(from.dtype(), "copy", [&](auto tag) {
       copy_rows<typename decltype(tag)::type>(from, to);

@@ -27,9 +27,11 @@ __all__: list[str] = [
     "RAdam",
     "SGD",
     "StepLog",
+    "TargetState",
     "Tensor",
     "attention_kinds",
     "build_info",
+    "can_cache",
     "check_attention",
     "clip_grad_norm",
     "communicator_id",
@@ -48,21 +50,26 @@ __all__: list[str] = [
     "is_grad_enabled",
     "kernel_entries",
     "manual_seed",
+    "memory_limit",
+    "memory_limit_within",
     "model_inputs",
     "op_names",
     "ops",
     "peak_memory",
     "profile",
+    "reads_later_queries",
     "release_cached_memory",
     "reset_peak_memory",
     "reset_profile",
     "resolve_device",
+    "search",
     "set_fast_path",
     "set_grad_enabled",
     "set_memory_limit",
     "set_num_threads",
     "set_profiling",
     "set_rng_state",
+    "start_target",
     "synchronize",
     "unusable_devices",
 ]
@@ -273,6 +280,9 @@ class Tensor:
     def __neg__(self) -> Tensor: ...
     def __pow__(self, arg0: typing.Any) -> Tensor: ...
     def __radd__(self, arg0: typing.Any) -> Tensor: ...
+    def __reduce_ex__(
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
+    ) -> typing.Any: ...
     def __repr__(self) -> str: ...
     def __rmatmul__(self, arg0: typing.Any) -> Tensor: ...
     def __rmul__(self, arg0: typing.Any) -> Tensor: ...
@@ -285,6 +295,10 @@ class Tensor:
     def __rtruediv__(self, arg0: typing.Any) -> Tensor: ...
     def __sub__(self, arg0: typing.Any) -> Tensor: ...
     def __truediv__(self, arg0: typing.Any) -> Tensor: ...
+    def _kept_bytes(self) -> int:
+        """
+        The bytes that backward() will read and then free.
+        """
     def abs(self) -> Tensor:
         """
         Makes negative elements positive.
@@ -689,6 +703,25 @@ class Tensor:
             >>> Tensor([1.0, 2.0, 3.0, 4.0]).reshape(2, -1).shape
             (2, 2)
         """
+    def retain_grad(self) -> None:
+        """
+        Keeps the gradient of this result in backward(), as torch's retain_grad().
+
+        Only leaves keep theirs otherwise; for them this changes nothing. The states and maps
+        that a model returns need no call: they have a gradient after backward().
+
+        Raises:
+            InputError: the tensor does not require a gradient.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([3.0], requires_grad=True)
+            >>> y = x * x
+            >>> y.retain_grad()
+            >>> (y * 2).backward()
+            >>> y.grad
+            Tensor([2.], dtype=float32)
+        """
     def sum(
         self,
         axis: int | None = None,
@@ -867,6 +900,16 @@ class Tensor:
     @requires_grad.setter
     def requires_grad(self, arg1: typing.Any) -> None: ...
     @property
+    def retains_grad(self) -> bool:
+        """
+        Whether this result of an operation keeps its gradient; see retain_grad().
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([3.0], requires_grad=True).retains_grad
+            False
+        """
+    @property
     def row_grad(self) -> tuple[Tensor, Tensor] | None:
         """
         The gradient of a table of which few rows were used: (ids, rows), or None.
@@ -959,6 +1002,30 @@ class Packing:
             >>> packing = F.Packing(1, [0, 2, 3])
             >>> packing.pad([1.0, 2.0, 3.0, 4.0, 5.0]).numpy().tolist()
             [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]]
+        """
+    def per_head(self, x: Tensor) -> Tensor:
+        """
+        Spreads one number per head over the cells of that head's maps.
+
+            maps[b, h, i, j] = x[h]
+
+        A coefficient for each head in a step of your own: packing.per_head(x) * scores. Its
+        gradient is the sum over the cells of each head.
+
+        Args:
+            x: [heads].
+
+        Returns:
+            Flat maps of map_elements elements in the type of x.
+
+        Raises:
+            ShapeError: x has not one number for each head.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> packing = F.Packing(2, [0, 1, 3])
+            >>> packing.per_head([1.0, 2.0]).numpy().tolist()
+            [1.0, 2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]
         """
     @property
     def causal(self) -> bool:
@@ -1153,9 +1220,37 @@ class Model(Module):
             typing.SupportsInt | typing.SupportsIndex
         ]
         | None = None,
+        output_attention_scores: collections.abc.Sequence[
+            typing.SupportsInt | typing.SupportsIndex
+        ]
+        | None = None,
+        decoder_outputs: tuple[
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | None,
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | None,
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | None,
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] | None,
+        ]
+        | None = None,
     ) -> dict[str, typing.Any]:
         """
-        Runs the model on some of the inputs its architecture declares: name to tensor or array. Returns name to result, of what is there.
+        Runs the model on some of the inputs its architecture declares: name to tensor or array. Returns name to result, of what is there. decoder_outputs: the four lists of outputs for the second stack.
+        """
+
+class TargetState:
+    """
+    Targets of equal length that grow token by token.
+    """
+    def next(
+        self, ids: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
+    ) -> Tensor:
+        """
+        Append one token to each target; the logits [targets, vocabulary] of the next one.
+        """
+    def select(
+        self, kept: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
+    ) -> None:
+        """
+        Keep the targets with these indices, in this order.
         """
 
 class MomentOptimizer:
@@ -1343,6 +1438,11 @@ def build_info() -> dict[str, typing.Any]:
     Returns versions, instruction sets and threads of this build.
     """
 
+def can_cache(model: Model) -> bool:
+    """
+    Whether a target's next token can be computed without its earlier ones.
+    """
+
 def check_attention(spec: dict[str, typing.Any]) -> None:
     """
     Throws ConfigError unless every slot names a kind and suits it, and the slots can stand together.
@@ -1434,6 +1534,16 @@ def manual_seed(seed: int) -> None:
     Seeds dropout and initial values.
     """
 
+def memory_limit() -> int:
+    """
+    Returns the limit of memory for tensors on the CPU in bytes (0: no limit). By default it follows from the memory of the container.
+    """
+
+def memory_limit_within(root: str) -> int:
+    """
+    Returns the default limit for the control group below root/sys/fs/cgroup that root/proc/self/cgroup names.
+    """
+
 def model_inputs(architecture: str) -> list[dict[str, typing.Any]]:
     """
     The inputs that the models of an architecture take: name, kind, whether by position, and what it is.
@@ -1448,6 +1558,11 @@ def peak_memory(device: typing.Any = "cpu") -> int:
 def profile() -> list[tuple[str, int, float]]:
     """
     Returns (kernel, calls, seconds), longest first.
+    """
+
+def reads_later_queries(spec: dict[str, typing.Any]) -> bool:
+    """
+    Whether the maps of a query depend on those of later queries, which attention of target tokens must not.
     """
 
 def release_cached_memory(device: typing.Any = "cpu") -> None:
@@ -1468,6 +1583,24 @@ def reset_profile() -> None:
 def resolve_device(name: typing.Any) -> str:
     """
     Returns the full name of a device; of 'auto', the best one there is.
+    """
+
+def search(
+    model: Model,
+    inputs: dict[str, typing.Any],
+    *,
+    start: typing.SupportsInt | typing.SupportsIndex,
+    end: typing.SupportsInt | typing.SupportsIndex,
+    max_new_tokens: typing.SupportsInt | typing.SupportsIndex | None,
+    beams: typing.SupportsInt | typing.SupportsIndex,
+    length_penalty: typing.SupportsFloat | typing.SupportsIndex,
+    early_stopping: str,
+    returned: typing.SupportsInt | typing.SupportsIndex,
+    scored: bool,
+    cached: bool,
+) -> tuple[list[list[int]], list[float], list[bool]]:
+    """
+    Token ids of each target from `start` on, their scores, and whether they have ended.
     """
 
 def set_fast_path(name: str, on: bool) -> None:
@@ -1498,6 +1631,13 @@ def set_profiling(on: bool) -> None:
 def set_rng_state(state: typing.Any) -> None:
     """
     Restores what get_rng_state() returned.
+    """
+
+def start_target(
+    model: Model, inputs: dict[str, typing.Any], cached: bool
+) -> TargetState:
+    """
+    One empty target for each source.
     """
 
 def synchronize(device: typing.Any = "cpu") -> None:

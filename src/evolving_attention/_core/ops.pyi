@@ -17,6 +17,7 @@ __all__: list[str] = [
     "attention_scores",
     "axpby",
     "batch_norm",
+    "binary_cross_entropy_with_logits",
     "cast",
     "clip",
     "concat",
@@ -255,6 +256,36 @@ def batch_norm(
     Source: Ioffe and Szegedy, ICML 2015.
     """
 
+def binary_cross_entropy_with_logits(
+    logits: TensorLike, targets: TensorLike, *, reduction: str = "mean"
+) -> evolving_attention._core.Tensor:
+    """
+    Computes the cross entropy of decisions between yes and no.
+
+        l = -(y log sigmoid(x) + (1 - y) log(1 - sigmoid(x))),   loss = mean of l
+
+    with x the logits and y the targets; no gradient goes to the targets.
+
+    Args:
+        logits: [...].
+        targets: [...] in the shape of logits, numbers from 0 (no) to 1 (yes).
+        reduction: "mean", "sum", or "none" for l.
+
+    Returns:
+        0-d, with "none" [...]; float32 (float64 for float64 logits).
+
+    Raises:
+        ShapeError: the shapes differ.
+        InputError: a target is out of range; says which.
+        ConfigError: the reduction is unknown.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> loss = F.binary_cross_entropy_with_logits([0.0, 9.0], [1.0, 1.0])
+        >>> round(loss.item(), 4)
+        0.3466
+    """
+
 def cast(x: TensorLike, dtype: str) -> evolving_attention._core.Tensor:
     """
     Converts a tensor to another element type.
@@ -386,29 +417,36 @@ def cross_entropy(
     labels: typing.Any,
     label_smoothing: typing.SupportsFloat | typing.SupportsIndex = 0.0,
     ignore_index: typing.SupportsInt | typing.SupportsIndex = -100,
+    *,
+    weight: TensorLike | None = None,
+    reduction: str = "mean",
 ) -> evolving_attention._core.Tensor:
     """
-    Computes the mean cross entropy of classes.
+    Computes the cross entropy of classes.
 
-        loss = -mean over rows n of sum over classes c of t[n, c] log softmax(x[n])[c]
+        l[n] = -sum over classes c of w[c] t[n, c] log softmax(x[n])[c]
         t[n, c] = (1 - e) [c = labels[n]] + e / classes
+        loss = sum over rows of l[n] / sum over rows of w[labels[n]]
 
-    with x the logits and e the label smoothing.
+    with x the logits, e the label smoothing and w the weights; as in PyTorch.
 
     Args:
         logits: [rows, classes].
         labels: [rows] of integers from 0 to classes - 1, or ignore_index.
         label_smoothing: e, in [0, 1).
         ignore_index: the label of rows that do not count.
+        weight: w, [classes], numbers from 0; by default ones.
+        reduction: "mean" for the loss, "sum" for the sum of l, "none" for l.
 
     Returns:
-        0-d, float32 (float64 for float64 logits).
+        0-d, with "none" [rows]; float32 (float64 for float64 logits).
 
     Raises:
-        ShapeError: logits are no matrix, or there is not one label for each row.
+        ShapeError: logits are no matrix, or there is not one label for each row or
+            not one weight for each class.
         DTypeError: labels are no integers.
-        InputError: a label is out of range; says which.
-        ConfigError: label_smoothing is out of range.
+        InputError: a label or weight is out of range; says which.
+        ConfigError: label_smoothing is out of range, or the reduction is unknown.
 
     Example:
         >>> from evolving_attention import functional as F

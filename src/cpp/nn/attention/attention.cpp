@@ -1,8 +1,11 @@
 // S = score(Q, K) + bias; L = evolve(S, previous); P = softmax(t L); P V.
 #include "nn/attention/attention.h"
 
+#include <algorithm>
+
 #include "ops/arithmetic.h"
 #include "ops/fused_attention.h"
+#include "ops/shape_ops.h"
 #include "ops/softmax.h"
 #include "runtime/check.h"
 #include "runtime/fast_paths.h"
@@ -14,6 +17,13 @@ namespace {
 SlotSite site_of(const AttentionConfig& c) {
   return {c.layer,          c.num_layers,       c.heads,
           c.head_key_width, c.head_value_width, c.dtype};
+}
+
+// Offsets of `n` sequences of `length` tokens.
+std::vector<std::int64_t> equal_offsets(std::int64_t n, std::int64_t length) {
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t i = 0; i <= n; ++i) offsets.push_back(i * length);
+  return offsets;
 }
 
 }  // namespace
@@ -43,15 +53,23 @@ Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
 AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,
                                    const Carry& previous,
                                    const AttentionWanted& wanted) {
-  AttentionContext context{
-      config_.layer, config_.num_layers,
-      Packing::between(queries.packing, memory.packing, config_.heads), nullptr,
-      config_.carry_dropout};
+  return attend(
+      query_(queries.rows), [&] { return key_(memory.rows); },
+      [&] { return value_(memory.rows); },
+      Packing::between(queries.packing, memory.packing, config_.heads),
+      previous, wanted);
+}
+
+AttentionOutput Attention::attend(const Var& q, const Made& key,
+                                  const Made& value, const PackingPtr& tokens,
+                                  const Carry& previous,
+                                  const AttentionWanted& wanted) {
+  AttentionContext context{config_.layer, config_.num_layers, tokens, nullptr,
+                           config_.carry_dropout};
   context.maps = slots_.scope->maps(context.tokens);
   const bool goes_on =
       previous.maps.defined() && previous.packing->same_maps(*context.maps);
   const Var before = goes_on ? previous.maps : Var();
-  const Var q = query_(queries.rows);
   const std::optional<double> scale = slots_.score->dot_scale();
   const bool fusable = enabled(FastPath::fused_attention) && scale &&
                        slots_.scope->dense() &&
@@ -59,21 +77,25 @@ AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,
                        config_.head_key_width == config_.head_value_width;
   if (fusable) {
     if (const auto form = slots_.evolve->closed_form()) {
-      const Var k = key_(memory.rows);
-      const Var v = value_(memory.rows);
+      const Var k = key();
+      const Var v = value();
       return fused(q, k, v, before, context, *scale, *form, wanted);
     }
   }
-  Var scores =
-      slots_.score->scores(q, key_(memory.rows), *slots_.scope, context);
-  if (slots_.bias) scores = add(scores, slots_.bias->map(q, context));
+  const Var scores = scored(q, key(), context);
   const Evolved evolved = slots_.evolve->step(scores, before, context);
   const Var probabilities =
       slots_.scope->normalise(evolved.logits, evolved.scale, context);
   const Var kept = dropout_(probabilities);
-  Var mixed = slots_.scope->mix(kept, value_(memory.rows), context);
+  Var mixed = slots_.scope->mix(kept, value(), context);
   if (slots_.bias) mixed = slots_.bias->mix(mixed, kept, context);
-  return {mixed, {evolved.carry, context.maps}, probabilities};
+  return {mixed, {evolved.carry, context.maps}, probabilities, scores};
+}
+
+Var Attention::scored(const Var& q, const Var& k,
+                      const AttentionContext& context) const {
+  const Var scores = slots_.score->scores(q, k, *slots_.scope, context);
+  return slots_.bias ? add(scores, slots_.bias->map(q, context)) : scores;
 }
 
 AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
@@ -86,19 +108,77 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
       !previous.defined() && (form.c.a != 0.0 || form.c.p != 0.0);
   const EvolveCoefficients c =
       starts ? EvolveCoefficients{0, 0, 0, 1, 0} : form.c;
+  const bool kept = wanted.carry || wanted.probabilities || wanted.scores;
+  const auto maps = wanted.gradients ? std::make_shared<FusedMaps>() : nullptr;
   const FusedAttentionOutput out = fused_attention(
       q, k, v, c.a != 0.0 || c.p != 0.0 ? previous : Var(),
       c.w != 0.0 ? form.weight : Var(), c.w != 0.0 ? form.bias : Var(),
       context.maps,
-      {c, scale, form.softmax_scale, dropout_.at(),
-       wanted.carry || wanted.probabilities,
-       /*shift=*/{}, slots_.bias ? slots_.bias->map(q, context) : Var()});
-  Var probabilities;  // computing them changes no other bit
+      {c, scale, form.softmax_scale, dropout_.at(), kept, form.shift,
+       slots_.bias ? slots_.bias->map(q, context) : Var(), maps});
+  Var probabilities, scores;  // computing them changes no other bit
   if (wanted.probabilities) {
     probabilities =
         slots_.scope->normalise(out.carry, form.softmax_scale, context);
   }
-  return {out.context, {out.carry, context.maps}, probabilities};
+  if (wanted.scores) scores = scored(q, k, context);
+  if (maps && out.context.requires_grad()) {
+    maps->observe_logits(out.carry);
+    maps->observe_probabilities(probabilities);
+    maps->observe_scores(scores);
+  }
+  return {out.context, {out.carry, context.maps}, probabilities, scores};
+}
+
+std::optional<std::int64_t> Attention::reach_back() const {
+  if (slots_.bias || !slots_.scope->dense() || !slots_.score->pairwise()) {
+    return {};
+  }
+  return slots_.evolve->reach_back();
+}
+
+AttentionCache Attention::over(const Tokens& memory,
+                               std::int64_t earlier) const {
+  return {key_(memory.rows), value_(memory.rows), {}, memory.packing, earlier};
+}
+
+AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
+                                const Carry& previous,
+                                const AttentionWanted& wanted) {
+  const std::int64_t n = rows.dim(0);
+  const auto appended = [n](const Var& before, const Var& x) {
+    const Var row = reshape(x, {n, 1, x.dim(1)});
+    return before.defined() ? concat({before, row}, 1) : row;
+  };
+  const auto flat = [](const Var& x) {
+    return reshape(x, {x.dim(0) * x.dim(1), x.dim(2)});
+  };
+  const Var queries = appended(cache.queries, query_(rows));
+  const std::int64_t window = queries.dim(1);
+  PackingPtr tokens;
+  Var keys = cache.keys, values = cache.values;
+  if (cache.memory) {
+    tokens = std::make_shared<const Packing>(
+        config_.heads, equal_offsets(n, window), cache.memory->q_offsets());
+  } else {
+    cache.keys = appended(cache.keys, key_(rows));
+    cache.values = appended(cache.values, value_(rows));
+    tokens =
+        std::make_shared<const Packing>(config_.heads, equal_offsets(n, window),
+                                        equal_offsets(n, cache.keys.dim(1)));
+    keys = flat(cache.keys);
+    values = flat(cache.values);
+  }
+  AttentionOutput out = attend(
+      flat(queries), [&] { return keys; }, [&] { return values; }, tokens,
+      previous, wanted);
+  const std::int64_t kept = std::min(window, cache.earlier);
+  cache.queries = kept > 0 ? slice(queries, 1, window - kept, window) : Var();
+  const std::int64_t width = out.context.dim(1);
+  out.context = reshape(
+      slice(reshape(out.context, {n, window, width}), 1, window - 1, window),
+      {n, width});
+  return out;
 }
 
 }  // namespace ea

@@ -1,6 +1,9 @@
 // The only attention layer: project, score, bias, evolve, normalise, mix.
 #pragma once
 
+#include <functional>
+
+#include "nn/attention/cache.h"
 #include "nn/attention/spec.h"
 #include "nn/layers.h"
 
@@ -33,12 +36,17 @@ struct AttentionOutput {
   Var context;        // [query tokens, heads * head_value_width]
   Carry carry;        // for the next layer
   Var probabilities;  // after softmax, before dropout
+  Var scores;         // S with the bias, before the evolving step
 };
 
 // Which maps the caller will use; the others may be left undefined.
 struct AttentionWanted {
   bool carry = true;
   bool probabilities = true;
+  bool scores = false;
+  // Whether the gradients of these maps may be retained: in backward, fused
+  // attention computes them beside its own.
+  bool gradients = false;
 };
 
 // Attention of `queries` over `memory` (the same tokens in self-attention),
@@ -54,8 +62,33 @@ class Attention : public Module {
   AttentionOutput forward(const Tokens& queries, const Tokens& memory,
                           const Carry& previous, const AttentionWanted& wanted);
   bool takes_previous() const { return slots_.evolve->takes_previous(); }
+  bool causal() const { return slots_.scope->causal(); }
+  bool reads_later_queries() const {
+    return slots_.evolve->reads_later_queries();
+  }
+
+  // Token by token. How many earlier rows of scores, and of the carried map, a
+  // new row of the map depends on; none if it may depend on all, so that there
+  // are no caches.
+  std::optional<std::int64_t> reach_back() const;
+  // The cache of cross attention over `memory`; that of self attention starts
+  // empty.
+  AttentionCache over(const Tokens& memory, std::int64_t earlier) const;
+  // forward() of one more token of every sequence, [sequences, query_size]. Its
+  // maps are the rows of `earlier` tokens and the new one, of which those are
+  // right that depend on no other rows: the last one, if the caches of all
+  // layers that carry maps keep what these reach back to together.
+  AttentionOutput step(const Var& rows, AttentionCache& cache,
+                       const Carry& previous, const AttentionWanted& wanted);
 
  private:
+  using Made = std::function<Var()>;
+  // Everything after the projection of queries.
+  AttentionOutput attend(const Var& q, const Made& key, const Made& value,
+                         const PackingPtr& tokens, const Carry& previous,
+                         const AttentionWanted& wanted);
+  // S with the bias.
+  Var scored(const Var& q, const Var& k, const AttentionContext& context) const;
   AttentionOutput fused(const Var& q, const Var& k, const Var& v,
                         const Var& previous, const AttentionContext& context,
                         double scale, const ClosedFormView& form,

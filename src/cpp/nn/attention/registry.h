@@ -22,6 +22,10 @@ struct SlotSite {
   DType dtype = DType::f32;
 };
 
+// The value for this layer of an option with `per_layer`. Throws ConfigError
+// unless there is one number for all layers, or one for each.
+double of_layer(const Options& options, const char* key, const SlotSite& site);
+
 template <typename Slot>
 using SlotMaker = std::function<std::unique_ptr<Slot>(const SlotSite&)>;
 

@@ -65,6 +65,8 @@ class Score : public Module {
                      const AttentionContext& context) const = 0;
   // The factor if S = factor * q . k, which kernels fuse.
   virtual std::optional<double> dot_scale() const { return {}; }
+  // Whether a score depends on its query and its key alone.
+  virtual bool pairwise() const { return true; }
 };
 
 // Maps added to the scores before they evolve (relative positions, buckets), so
@@ -96,7 +98,8 @@ struct Evolved {
 struct ClosedFormView {
   EvolveCoefficients c;
   double softmax_scale = 1.0;
-  Var weight, bias;  // undefined where w = 0
+  Var weight, bias;     // undefined where w = 0
+  MapShift shift = {};  // of the convolution
 };
 
 // The effect of the previous layer's maps on those of this layer.
@@ -109,8 +112,16 @@ class Evolve : public Module {
   virtual std::optional<ClosedFormView> closed_form() const { return {}; }
   // Side of the largest kernel over queries and keys: above 1 it needs a grid.
   virtual std::int64_t kernel_size() const { return 1; }
+  // Whether a cell reads cells of later queries.
+  virtual bool reads_later_queries() const { return kernel_size() > 1; }
+  // How many earlier rows a row of the result depends on, if the rest of the
+  // map can be left out. None if it cannot, or that is not known.
+  virtual std::optional<std::int64_t> reach_back() const {
+    if (kernel_size() > 1 || !closed_form()) return {};
+    return 0;
+  }
   // Whether step() uses the previous layer's maps.
-  bool takes_previous() const {
+  virtual bool takes_previous() const {
     const auto form = closed_form();
     return !form || form->c.a != 0.0 || form->c.p != 0.0;
   }

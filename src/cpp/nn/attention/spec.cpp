@@ -19,6 +19,18 @@ AttentionSpec::AttentionSpec()
       scope(plain<Scope>("dense")),
       evolve(plain<Evolve>("vanilla")) {}
 
+double of_layer(const Options& options, const char* key, const SlotSite& site) {
+  const std::vector<double> all = options.numbers(key);
+  EA_CHECK_AS(ConfigError,
+              all.size() == 1 ||
+                  all.size() == static_cast<std::size_t>(site.num_layers),
+              "attention",
+              "{} has {} numbers for {} layers; expected one for all layers, "
+              "or one for each",
+              key, all.size(), site.num_layers);
+  return all[all.size() == 1 ? 0 : static_cast<std::size_t>(site.layer)];
+}
+
 const AttentionSpec& spec_of_layer(const AttentionSpecs& specs, int layer,
                                    int num_layers) {
   EA_CHECK_AS(
@@ -34,11 +46,12 @@ Slots make_slots(const AttentionSpec& spec, const SlotSite& site) {
   Slots slots{spec.score(site), spec.scope(site),
               spec.bias ? spec.bias(site) : nullptr, spec.evolve(site)};
   EA_CHECK_AS(
-      ConfigError, !slots.scope->causal() || slots.evolve->kernel_size() == 1,
+      ConfigError,
+      !slots.scope->causal() || !slots.evolve->reads_later_queries(),
       "attention",
       "the evolve slot has a kernel of size {}, which reads the maps of "
-      "later queries: a causal scope rules them out; use kernel_size=1, "
-      "or a scope that is not causal",
+      "later queries: a causal scope rules them out; use the kind "
+      "evolving_causal, kernel_size=1, or a scope that is not causal",
       slots.evolve->kernel_size());
   if (slots.scope->grid()) return slots;
   EA_CHECK_AS(ConfigError, slots.evolve->kernel_size() == 1, "attention",

@@ -72,7 +72,7 @@ Var AugmentedLayer::feed_forward(const Var& x) const {
 
 LayerOutput AugmentedLayer::forward(const LayerState& state,
                                     const PackingPtr& packing,
-                                    const AttentionWanted& wanted,
+                                    const LayerWanted& wanted,
                                     const Tensor& rows) {
   EA_CHECK(!rows.defined(), "augmented_layer",
            "rows are given; expected none: the convolution reads all steps");
@@ -81,7 +81,8 @@ LayerOutput AugmentedLayer::forward(const LayerState& state,
   Var joined;
   if (attention_) {
     const Tokens tokens{x, packing};
-    out.attention = attention_->forward(tokens, tokens, state.carry, wanted);
+    out.attention =
+        attention_->forward(tokens, tokens, state.carry, wanted.self);
     joined = attention_dense_ ? (*attention_dense_)(out.attention.context)
                               : out.attention.context;
   }

@@ -48,8 +48,7 @@ class AugmentedLayer final : public Layer {
   // The last layer of a block reads `state.block_input`; `rows` must be
   // undefined.
   LayerOutput forward(const LayerState& state, const PackingPtr& packing,
-                      const AttentionWanted& wanted,
-                      const Tensor& rows) override;
+                      const LayerWanted& wanted, const Tensor& rows) override;
   bool attends() const override { return attention_ != nullptr; }
   bool takes_previous() const override {
     return attention_ && attention_->takes_previous();

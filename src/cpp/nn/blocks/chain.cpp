@@ -26,21 +26,37 @@ void check_wanted(const Wanted& wanted, int layers) {
   check_indices("output_hidden_states", wanted.hidden_states, layers);
   check_indices("output_attentions", wanted.attentions, layers - 1);
   check_indices("output_attention_logits", wanted.attention_logits, layers - 1);
+  check_indices("output_attention_scores", wanted.attention_scores, layers - 1);
 }
 
 AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken) {
-  return {taken || contains(wanted.attention_logits, i),
-          contains(wanted.attentions, i)};
+  const bool logits = contains(wanted.attention_logits, i);
+  const bool probabilities = contains(wanted.attentions, i);
+  const bool scores = contains(wanted.attention_scores, i);
+  return {taken || logits, probabilities, scores,
+          logits || probabilities || scores};
 }
 
 void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
-          const AttentionOutput& attention) {
+          const AttentionOutput& attention, const AttentionOutput& cross) {
   if (contains(wanted.hidden_states, i + 1)) out.hidden_states[i + 1] = hidden;
   if (contains(wanted.attentions, i)) {
     out.attentions[i] = attention.probabilities;
+    if (cross.carry.packing) {
+      out.cross_attentions[i] = cross.probabilities;
+    }
   }
   if (contains(wanted.attention_logits, i)) {
     out.attention_logits[i] = attention.carry.maps;
+    if (cross.carry.packing) {
+      out.cross_attention_logits[i] = cross.carry.maps;
+    }
+  }
+  if (contains(wanted.attention_scores, i)) {
+    out.attention_scores[i] = attention.scores;
+    if (cross.carry.packing) {
+      out.cross_attention_scores[i] = cross.scores;
+    }
   }
 }
 

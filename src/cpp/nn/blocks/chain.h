@@ -14,11 +14,15 @@ struct Wanted {
   std::vector<int> hidden_states;     // 0: embeddings, i: after layer i
   std::vector<int> attentions;        // 0-based layers: probabilities
   std::vector<int> attention_logits;  // 0-based layers: the carried maps
-};
+  std::vector<int> attention_scores;  // 0-based layers: before the step
+};  // of decoders, the three lists of maps are of both kinds of attention
 
 struct StackOutput {
   Var last;  // of all tokens, or of the requested rows
-  std::map<int, Var> hidden_states, attentions, attention_logits;
+  std::map<int, Var> hidden_states, attentions, attention_logits,
+      attention_scores;
+  std::map<int, Var> cross_attentions, cross_attention_logits,
+      cross_attention_scores;
 };
 
 bool contains(const std::vector<int>& list, int value);
@@ -29,9 +33,10 @@ void check_wanted(const Wanted& wanted, int layers);
 // Which maps of layer i are used; `taken`: the next layer reads its carry.
 AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken);
 
-// Stores the requested outputs of layer i in `out`.
+// Stores the requested outputs of layer i in `out`; `cross` is undefined where
+// there is no cross attention.
 void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
-          const AttentionOutput& attention);
+          const AttentionOutput& attention, const AttentionOutput& cross);
 
 // Training mode while it exists: the user may have switched to evaluation
 // between the forward pass and the backward pass that runs a layer again.

@@ -11,11 +11,26 @@ struct LayerState {
   Var hidden;       // [tokens, width]
   Var block_input;  // hidden at the start of the current block of layers
   Carry carry;      // maps of the previous layer
+  // Of decoder layers: the encoder's output, and the maps of the previous
+  // layer's cross attention.
+  Tokens memory = {};
+  Carry cross_carry = {};
 };
 
 struct LayerOutput {
   Var hidden;
   AttentionOutput attention;  // undefined if the layer has no attention
+  AttentionOutput cross = {};
+};
+
+// Which maps the caller will use.
+struct LayerWanted {
+  AttentionWanted self, cross;
+};
+
+// What a decoder layer keeps from token to token.
+struct LayerCache {
+  AttentionCache self, cross;
 };
 
 class Layer : public Module {
@@ -25,11 +40,16 @@ class Layer : public Module {
   // others.
   virtual LayerOutput forward(const LayerState& state,
                               const PackingPtr& packing,
-                              const AttentionWanted& wanted,
+                              const LayerWanted& wanted,
                               const Tensor& rows) = 0;
+  // forward() of one more token of every sequence, from caches: for layers of
+  // decoders alone.
+  virtual LayerOutput step(const LayerState& state, LayerCache& cache,
+                           const LayerWanted& wanted);
   // Whether there is attention, and whether it uses the carry.
   virtual bool attends() const { return true; }
   virtual bool takes_previous() const = 0;
+  virtual bool takes_previous_cross() const { return false; }
   // Whether the next layer is the first of another block.
   virtual bool ends_block() const { return false; }
 };

@@ -14,23 +14,37 @@ namespace {
 
 LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
                        const LayerState& state, const PackingPtr& packing,
-                       const AttentionWanted& wanted) {
-  const auto maps = std::make_shared<PackingPtr>();  // of this layer's carry
-  const PackingPtr carried = state.carry.packing;
-  const auto run = [layer, packing, wanted, maps,
-                    carried](const std::vector<Var>& in) {
-    const TrainingMode training(*layer);
-    LayerOutput y = layer->forward({in[0], in[1], {in[2], carried}}, packing,
-                                   wanted, Tensor());
-    *maps = y.attention.carry.packing;
-    return std::vector<Var>{y.hidden, y.attention.carry.maps,
-                            y.attention.probabilities};
+                       const LayerWanted& wanted) {
+  // Layouts of this layer's carries and of the previous layer's.
+  struct Layouts {
+    PackingPtr self, cross;
   };
-  const std::vector<Var> y =
-      recompute("layer", run,
-                {state.hidden, layer->ends_block() ? state.block_input : Var(),
-                 layer->takes_previous() ? state.carry.maps : Var()});
-  return {y[0], {Var(), {y[1], *maps}, y[2]}};
+  const auto made = std::make_shared<Layouts>();
+  const Layouts before{state.carry.packing, state.cross_carry.packing};
+  const PackingPtr memory = state.memory.packing;
+  const auto run = [layer, packing, wanted, made, before,
+                    memory](const std::vector<Var>& in) {
+    const TrainingMode training(*layer);
+    LayerOutput y = layer->forward({in[0],
+                                    in[1],
+                                    {in[2], before.self},
+                                    {in[3], memory},
+                                    {in[4], before.cross}},
+                                   packing, wanted, Tensor());
+    *made = {y.attention.carry.packing, y.cross.carry.packing};
+    return std::vector<Var>{
+        y.hidden,           y.attention.carry.maps, y.attention.probabilities,
+        y.attention.scores, y.cross.carry.maps,     y.cross.probabilities,
+        y.cross.scores};
+  };
+  const std::vector<Var> y = recompute(
+      "layer", run,
+      {state.hidden, layer->ends_block() ? state.block_input : Var(),
+       layer->takes_previous() ? state.carry.maps : Var(), state.memory.rows,
+       layer->takes_previous_cross() ? state.cross_carry.maps : Var()});
+  return {y[0],
+          {Var(), {y[1], made->self}, y[2], y[3]},
+          {Var(), {y[4], made->cross}, y[5], y[6]}};
 }
 
 }  // namespace
@@ -44,28 +58,31 @@ Stack::Stack(int num_layers, const LayerMaker& make_layer) {
 
 StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
                            const Wanted& wanted, const Tensor& rows,
-                           const LayerNorm* norm) {
+                           const LayerNorm* norm, const Tokens& memory) {
   const int n = static_cast<int>(layers_.size());
   check_wanted(wanted, n);
   EA_CHECK_AS(
       InputError,
       layers_.empty() || layers_[0]->attends() ||
-          (wanted.attentions.empty() && wanted.attention_logits.empty()),
+          (wanted.attentions.empty() && wanted.attention_logits.empty() &&
+           wanted.attention_scores.empty()),
       "forward",
       "attention maps are asked for, but these layers have no attention (with "
-      "attention_ratio 0); leave output_attentions and "
-      "output_attention_logits out");
+      "attention_ratio 0); leave output_attentions, "
+      "output_attention_logits and output_attention_scores out");
   StackOutput out;
-  LayerState state{x, x, {}};
+  LayerState state{x, x, {}, memory, {}};
   const bool whole =
       !enabled(FastPath::first_tokens) || contains(wanted.hidden_states, n);
   if (contains(wanted.hidden_states, 0)) out.hidden_states[0] = x;
   for (int i = 0; i < n; ++i) {
     const std::shared_ptr<Layer>& layer = layers_[static_cast<std::size_t>(i)];
     const bool last = i + 1 == n;
-    const bool taken =
-        !last && layers_[static_cast<std::size_t>(i) + 1]->takes_previous();
-    const AttentionWanted maps = maps_wanted(wanted, i, taken);
+    const Layer* next =
+        last ? nullptr : layers_[static_cast<std::size_t>(i) + 1].get();
+    const LayerWanted maps{
+        maps_wanted(wanted, i, !last && next->takes_previous()),
+        maps_wanted(wanted, i, !last && next->takes_previous_cross())};
     // Backward needs the activations of a classifier's last layer first:
     // recomputing them would save no memory at the peak.
     const bool again = recomputes() && training() && grad_enabled() &&
@@ -76,12 +93,35 @@ StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
                                last && !whole ? rows : Tensor());
     state.hidden = last && norm != nullptr ? (*norm)(y.hidden) : y.hidden;
     state.carry = y.attention.carry;
+    state.cross_carry = y.cross.carry;
     if (layer->ends_block()) state.block_input = y.hidden;
-    keep(out, wanted, i, state.hidden, y.attention);
+    keep(out, wanted, i, state.hidden, y.attention, y.cross);
   }
   out.last =
       whole && rows.defined() ? gather_rows(state.hidden, rows) : state.hidden;
   return out;
+}
+
+LayerOutput Layer::step(const LayerState& /*state*/, LayerCache& /*cache*/,
+                        const LayerWanted& /*wanted*/) {
+  fail<ConfigError>("layer", "this layer has no caches; expected a decoder's");
+}
+
+Var Stack::step(const Var& x, std::vector<LayerCache>& caches,
+                const LayerNorm* norm) {
+  const std::size_t n = layers_.size();
+  LayerState state{x, x, {}};
+  for (std::size_t i = 0; i < n; ++i) {
+    const Layer* next = i + 1 < n ? layers_[i + 1].get() : nullptr;
+    const LayerWanted wanted{
+        {next != nullptr && next->takes_previous(), false},
+        {next != nullptr && next->takes_previous_cross(), false}};
+    LayerOutput y = layers_[i]->step(state, caches[i], wanted);
+    state.hidden = y.hidden;
+    state.carry = y.attention.carry;
+    state.cross_carry = y.cross.carry;
+  }
+  return norm != nullptr ? (*norm)(state.hidden) : state.hidden;
 }
 
 }  // namespace ea

@@ -19,10 +19,18 @@ class Stack : public Module {
 
   // `rows`: the tokens (int64 indices) of the last layer that the caller reads;
   // undefined: all. Others are not computed. `norm` follows the last layer of a
-  // pre-norm model, and its result is the last hidden state.
+  // pre-norm model, and its result is the last hidden state. `memory`: the
+  // encoder's output, for decoder layers.
   StackOutput forward(const Var& x, const PackingPtr& packing,
                       const Wanted& wanted, const Tensor& rows = {},
-                      const LayerNorm* norm = nullptr);
+                      const LayerNorm* norm = nullptr,
+                      const Tokens& memory = {});
+
+  // One more token of every sequence, [sequences, width], with the caches of
+  // the layers: forward() of that token.
+  Var step(const Var& x, std::vector<LayerCache>& caches,
+           const LayerNorm* norm = nullptr);
+  const std::vector<std::shared_ptr<Layer>>& layers() const { return layers_; }
 
  private:
   // Shared with graphs that run a layer again and may outlive the model.

@@ -109,6 +109,7 @@ ProductPtr make_product(const ProductKey& key) {
 // Least recently used last.
 struct Cache {
   using Item = std::pair<ProductKey, ProductPtr>;
+  ForkMutex making{ForkMutex::Level::primitives};
   ForkMutex mutex{ForkMutex::Level::primitives};
   std::list<Item> items;
   std::unordered_map<ProductKey, std::list<Item>::iterator, Hash> index;
@@ -166,8 +167,13 @@ void execute(const Product& product, const Operands& o) {
 ProductPtr find_product(const ProductKey& key) {
   ProductPtr product;
   if (cache().find(key, product)) return product;
-  // Made outside the lock: it takes about a millisecond.
-  product = make_product(key);
+  {
+    // Outside the lock of the cache: it takes about a millisecond. oneDNN keeps
+    // a promise of each primitive that is being made, and a child forked then
+    // would wait for it for ever.
+    const std::lock_guard lock(cache().making);
+    product = make_product(key);
+  }
   cache().insert(key, product);
   return product;
 }

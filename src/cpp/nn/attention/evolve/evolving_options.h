@@ -11,20 +11,22 @@ inline std::vector<OptionSpec> evolving_options() {
   return {
       {"alpha",
        "float",
-       {},
+       Options::Value(0.1),
        0,
        1,
        {},
        false,
-       "the weight of the previous layer's map (skip), from 0 to 1"},
+       "the weight of the previous layer's map (skip), from 0 to 1",
+       /*per_layer=*/true},
       {"beta",
        "float",
-       {},
+       Options::Value(0.1),
        0,
        1,
        {},
        false,
-       "the weight of the convolution, from 0 to 1"},
+       "the weight of the convolution, from 0 to 1",
+       /*per_layer=*/true},
       {"kernel_size",
        "int",
        Options::Value(std::int64_t{3}),
@@ -34,6 +36,17 @@ inline std::vector<OptionSpec> evolving_options() {
        true,
        "the side of the convolution's square kernel, odd, from 1 to 15"},
   };
+}
+
+inline OptionSpec learnable_option() {
+  return {"learnable",
+          "bool",
+          Options::Value(false),
+          0,
+          0,
+          {},
+          false,
+          "whether alpha and beta are learned, one of each per layer"};
 }
 
 }  // namespace ea

@@ -76,7 +76,7 @@ const Register<Evolve> kEvolvingReleased({
     evolving_options(),
     [](const Options& options, const SlotSite& site) {
       return std::make_unique<EvolvingReleased>(
-          options.number("alpha"), options.number("beta"),
+          of_layer(options, "alpha", site), of_layer(options, "beta", site),
           options.integer("kernel_size"), site);
     },
 });

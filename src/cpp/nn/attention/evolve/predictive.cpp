@@ -54,7 +54,7 @@ class DeepPredictive final : public Evolve {
 };
 
 std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
-  const double alpha = options.number("alpha");
+  const double alpha = of_layer(options, "alpha", site);
   const std::int64_t convolutions = options.integer("num_layers");
   Init init;
   init.kind = Init::Kind::truncated_fan_in;
@@ -79,7 +79,8 @@ const Register<Evolve> kPredictive({
          1,
          {},
          false,
-         "the weight of the prediction from the previous map, from 0 to 1"},
+         "the weight of the prediction from the previous map, from 0 to 1",
+         /*per_layer=*/true},
         {"num_layers",
          "int",
          Options::Value(std::int64_t{1}),

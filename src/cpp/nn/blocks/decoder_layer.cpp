@@ -1,0 +1,53 @@
+// Wiring of the two kinds of attention and the feed-forward.
+#include "nn/blocks/decoder_layer.h"
+
+#include "runtime/check.h"
+
+namespace ea {
+
+DecoderLayer::DecoderLayer(const TransformerLayerConfig& config,
+                           const AttentionSpec& self,
+                           const AttentionSpec& cross)
+    : attention_(config, self),
+      cross_attention_(config, cross),
+      feed_forward_(config) {
+  EA_CHECK_AS(ConfigError, attention_.attention().causal(), "decoder_layer",
+              "the self attention of a decoder has a scope that shows later "
+              "tokens; expected a causal one, such as dense with causal=True");
+  add_child("attention", attention_);
+  add_child("crossattention", cross_attention_);
+  add_child("", feed_forward_);
+}
+
+LayerOutput DecoderLayer::forward(const LayerState& state,
+                                  const PackingPtr& packing,
+                                  const LayerWanted& wanted,
+                                  const Tensor& rows) {
+  AttendedRows attended = attention_.forward({state.hidden, packing}, {},
+                                             state.carry, wanted.self, {});
+  AttendedRows crossed =
+      cross_attention_.forward({attended.hidden, packing}, state.memory,
+                               state.cross_carry, wanted.cross, rows);
+  return {feed_forward_.forward(crossed.hidden), std::move(attended.attention),
+          std::move(crossed.attention)};
+}
+
+LayerCache DecoderLayer::over(const Tokens& memory, std::int64_t self_rows,
+                              std::int64_t cross_rows) const {
+  AttentionCache self;
+  self.earlier = self_rows;
+  return {std::move(self),
+          cross_attention_.attention().over(memory, cross_rows)};
+}
+
+LayerOutput DecoderLayer::step(const LayerState& state, LayerCache& cache,
+                               const LayerWanted& wanted) {
+  AttendedRows attended =
+      attention_.step(state.hidden, cache.self, state.carry, wanted.self);
+  AttendedRows crossed = cross_attention_.step(attended.hidden, cache.cross,
+                                               state.cross_carry, wanted.cross);
+  return {feed_forward_.forward(crossed.hidden), std::move(attended.attention),
+          std::move(crossed.attention)};
+}
+
+}  // namespace ea

@@ -1,0 +1,38 @@
+// One transformer decoder layer, with the parameter names of Hugging Face's
+// BERT with cross attention.
+#pragma once
+
+#include "nn/blocks/layer.h"
+#include "nn/blocks/sublayers.h"
+
+namespace ea {
+
+// An encoder layer with attention over `state.memory` between its own attention
+// and the feed-forward; the maps of both kinds of attention are chains of their
+// own. Vaswani et al., NeurIPS 2017.
+class DecoderLayer final : public Layer {
+ public:
+  // `self` must see no later token (a causal scope).
+  DecoderLayer(const TransformerLayerConfig& config, const AttentionSpec& self,
+               const AttentionSpec& cross);
+
+  LayerOutput forward(const LayerState& state, const PackingPtr& packing,
+                      const LayerWanted& wanted, const Tensor& rows) override;
+  LayerOutput step(const LayerState& state, LayerCache& cache,
+                   const LayerWanted& wanted) override;
+  // Caches that keep queries of so many earlier rows.
+  LayerCache over(const Tokens& memory, std::int64_t self_rows,
+                  std::int64_t cross_rows) const;
+  const Attention& self() const { return attention_.attention(); }
+  const Attention& cross() const { return cross_attention_.attention(); }
+  bool takes_previous() const override { return attention_.takes_previous(); }
+  bool takes_previous_cross() const override {
+    return cross_attention_.takes_previous();
+  }
+
+ private:
+  AttentionSublayer attention_, cross_attention_;
+  FeedForwardSublayer feed_forward_;
+};
+
+}  // namespace ea
