@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from evolving_attention.errors import ConfigError
 __all__ = ["devices", "host_array", "resolve_device"]
 
 LOGGER = logging.getLogger("evolving_attention")
+
+#: One of these exists where the system sees an NVIDIA GPU (the last is that of WSL).
+GPU_FILES = ("/proc/driver/nvidia/gpus", "/dev/nvidiactl", "/dev/dxg")
 
 
 def devices() -> dict[str, str]:
@@ -33,7 +37,8 @@ def devices() -> dict[str, str]:
 def resolve_device(name: str) -> str:
     """The full name of a device: ``cuda`` is ``cuda:0``, ``auto`` the best one there.
 
-    Where ``auto`` finds no GPU it says so in the log, once a process, and is the CPU.
+    ``auto`` is the CPU if no GPU can be used. If the machine has one nevertheless, the
+    log names the reason, once a process.
 
     Raises:
         ConfigError: no device has such a name.
@@ -47,7 +52,7 @@ def resolve_device(name: str) -> str:
             "'auto'"
         )
     found: str = _core.resolve_device(name)
-    if name == "auto" and found == "cpu":
+    if name == "auto" and found == "cpu" and any(map(os.path.exists, GPU_FILES)):
         _say_why_cpu()
     return found
 

@@ -7,8 +7,12 @@ tensor is expected, an array, a list or an object with ``__dlpack__`` will do.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
+import inspect
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -50,16 +54,71 @@ def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 f"{_signature(name, function)}"
             ) from None
 
+    line, _, rest = (function.__doc__ or "").partition("\n")
+    with contextlib.suppress(SyntaxError, ValueError):  # of another form: as it is
+        signature: Any = _parsed(_plain(line))
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = rest.strip()
+    call.__module__ = __name__
     return call
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:
     """``relu(x: Tensor)``, from the first line of the core's docstring."""
-    line = (function.__doc__ or name).splitlines()[0].split(" -> ")[0]
+    return _plain((function.__doc__ or name).splitlines()[0].split(" -> ")[0])
+
+
+def _plain(line: str) -> str:
+    """A signature with the words that a reader knows."""
     line = line.replace("evolving_attention._core.", "").replace("typing.", "")
     for word, plain in (("Int", "int"), ("Float", "float")):
         line = line.replace(f"Supports{word} | SupportsIndex", plain)
+    line = re.sub(r"Annotated\[(.*?), ['\"]FixedSize\(\d+\)['\"]\]", r"\1", line)
     return line.replace("collections.abc.", "")
+
+
+class _Word(str):
+    """An annotation that ``help()`` shows without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _parsed(line: str) -> inspect.Signature:
+    """``relu(x: Tensor) -> Tensor`` as a signature."""
+    (definition,) = ast.parse(f"def {line}: ...").body
+    assert isinstance(definition, ast.FunctionDef)
+    given = definition.args
+
+    def made(arg: ast.arg, kind: Any, default: ast.expr | None) -> inspect.Parameter:
+        return inspect.Parameter(
+            arg.arg,
+            kind,
+            default=(
+                inspect.Parameter.empty
+                if default is None
+                else ast.literal_eval(default)
+            ),
+            annotation=_word(arg.annotation),
+        )
+
+    plain = [*given.posonlyargs, *given.args]
+    defaults = [None] * (len(plain) - len(given.defaults)) + list(given.defaults)
+    parameters = [
+        made(arg, inspect.Parameter.POSITIONAL_OR_KEYWORD, default)
+        for arg, default in zip(plain, defaults, strict=True)
+    ]
+    parameters += [
+        made(arg, inspect.Parameter.KEYWORD_ONLY, default)
+        for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    ]
+    return inspect.Signature(parameters, return_annotation=_word(definition.returns))
+
+
+def _word(node: ast.expr | None) -> Any:
+    return inspect.Parameter.empty if node is None else _Word(ast.unparse(node))
 
 
 if not TYPE_CHECKING:

@@ -18,6 +18,7 @@ from evolving_attention.attention.base import (
 from evolving_attention.attention.bias import NoBias, RelativePositions
 from evolving_attention.attention.custom import CustomBias, CustomScope, CustomScore
 from evolving_attention.attention.evolving import Evolving
+from evolving_attention.attention.evolving_causal import EvolvingCausal
 from evolving_attention.attention.evolving_released import EvolvingReleased
 from evolving_attention.attention.predictive import Predictive
 from evolving_attention.attention.residual import Residual
@@ -49,6 +50,7 @@ __all__ = [
     "Dot",
     "Evolve",
     "Evolving",
+    "EvolvingCausal",
     "EvolvingReleased",
     "Multiplicative",
     "NoBias",

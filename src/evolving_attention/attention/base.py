@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -256,16 +256,37 @@ def from_config(value: Any, base: type[Slot] = Evolve) -> Any:
 
 
 def check_in_core(slot: Slot) -> None:
-    """Check an object of a core kind: its types here, its ranges in the core."""
+    """Check an object of a core kind: its types here, its ranges in the core.
+
+    Numbers for each layer become a tuple, so that the object can be hashed.
+    """
+    for f in dataclasses.fields(cast(Any, slot)):
+        value = getattr(slot, f.name)
+        if isinstance(value, np.ndarray):
+            object.__setattr__(slot, f.name, value.tolist())
     check_fields(slot)
     _core.check_attention({slot.slot: Slot.to_core(slot)})
+    for f in dataclasses.fields(cast(Any, slot)):
+        value = getattr(slot, f.name)
+        if isinstance(value, list):
+            object.__setattr__(slot, f.name, tuple(value))
 
 
 def _fields_of(slot: Slot) -> dict[str, Any]:
     if not _is_data(type(slot)):
         return {}
     values: dict[str, Any] = dataclasses.asdict(cast(Any, slot))
-    return values
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+
+
+def all_zero(*weights: float | Sequence[float]) -> bool:
+    """Whether weights, of all layers or one for each, are 0."""
+    return not any(np.any(np.asarray(weight)) for weight in weights)
+
+
+def without_false(options: dict[str, Any], name: str) -> dict[str, Any]:
+    """Options without a flag that is False, as files of before the flag have them."""
+    return {k: v for k, v in options.items() if k != name or v}
 
 
 def _needed(cls: type) -> list[str]:

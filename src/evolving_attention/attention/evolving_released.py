@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Evolve, check_in_core, register
+from evolving_attention.attention.base import (
+    Evolve,
+    all_zero,
+    check_in_core,
+    register,
+)
 
 __all__ = ["EvolvingReleased"]
 
@@ -23,7 +28,9 @@ class EvolvingReleased(Evolve):
 
     Args:
         alpha: α, weight of the previous map (skip), in [0, 1]; ``beta`` in the program.
-        beta: β, weight of the convolution, in [0, 1]; ``alpha`` in the program.
+            A list has one number for each layer; those of the first two are not used.
+        beta: β, weight of the convolution, in [0, 1], or a list; ``alpha`` in the
+            program.
         kernel_size: side of the kernel, odd.
 
     Raises:
@@ -33,8 +40,8 @@ class EvolvingReleased(Evolve):
     Attention Networks, TPAMI 2023; slope of LeakyReLU 0.01.
     """
 
-    alpha: float
-    beta: float
+    alpha: float | list[float] = 0.1
+    beta: float | list[float] = 0.1
     kernel_size: int = 3
 
     def __post_init__(self) -> None:
@@ -43,4 +50,4 @@ class EvolvingReleased(Evolve):
     @property
     def equals_vanilla(self) -> bool:
         """Whether these options compute vanilla attention: α = β = 0."""
-        return self.alpha == self.beta == 0
+        return all_zero(self.alpha, self.beta)

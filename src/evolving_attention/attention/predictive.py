@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolving_attention.attention.base import Evolve, check_in_core, register
+from evolving_attention.attention.base import (
+    Evolve,
+    all_zero,
+    check_in_core,
+    register,
+)
 
 __all__ = ["Predictive"]
 
@@ -15,7 +20,8 @@ class Predictive(Evolve):
     """L = α CNN(L') + (1 − α) S, the convolutions on the previous map only.
 
     Args:
-        alpha: α, weight of the prediction, in [0, 1].
+        alpha: α, weight of the prediction, in [0, 1]. A list has one number for each
+            layer; the first layer's is not used.
         num_layers: m, 3 × 3 convolutions of CNN, each followed by ReLU; 0: CNN is the
             identity ("with residual connection").
 
@@ -25,7 +31,7 @@ class Predictive(Evolve):
     Source: Predictive Attention Transformer, section 3.3.
     """
 
-    alpha: float
+    alpha: float | list[float]
     num_layers: int = 1
 
     def __post_init__(self) -> None:
@@ -34,4 +40,4 @@ class Predictive(Evolve):
     @property
     def equals_vanilla(self) -> bool:
         """Whether these options compute vanilla attention: α = 0."""
-        return self.alpha == 0
+        return all_zero(self.alpha)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evolving_attention.errors import ConfigError
 
@@ -20,6 +20,7 @@ _MPI_NAMES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
 )
+_SHORTEST_SECRET = 16
 _HINT = (
     "start the processes by mpirun, or give each RANK, WORLD_SIZE, MASTER_ADDR and "
     "MASTER_PORT; for a run of one process unset WORLD_SIZE and RANK"
@@ -30,7 +31,8 @@ _HINT = (
 class Launch:
     """One process of ``size``, and the ``transport`` of its messages.
 
-    ``address`` and ``port`` are where rank 0 listens; only for ``"tcp"``.
+    ``address`` and ``port`` are where rank 0 listens, and ``secret`` is what all ranks
+    know and nobody else; only for ``"tcp"``.
     """
 
     rank: int
@@ -38,6 +40,7 @@ class Launch:
     transport: str
     address: str = ""
     port: int = 0
+    secret: str = field(default="", repr=False)
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Launch | None:
@@ -94,7 +97,19 @@ def _from_ranks(environ: Mapping[str, str]) -> Launch | None:
     # torchrun's agent listens at MASTER_PORT itself
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         port += 1
-    return Launch(rank, size, "tcp", environ["MASTER_ADDR"], port)
+    return Launch(rank, size, "tcp", environ["MASTER_ADDR"], port, _secret(environ))
+
+
+def _secret(environ: Mapping[str, str]) -> str:
+    """``EA_SECRET``; "" if it is not set."""
+    secret = environ.get("EA_SECRET", "")
+    if secret and len(secret) < _SHORTEST_SECRET:
+        raise ConfigError(
+            f"distributed: EA_SECRET has {len(secret)} characters, expected at least "
+            f"{_SHORTEST_SECRET} that nobody can guess; make one with "
+            "`openssl rand -hex 16` and give it to all ranks"
+        )
+    return secret
 
 
 def _whole(

@@ -1,33 +1,37 @@
 """Connects processes that know one address: a socket for every pair.
 
 Rank 0 listens there; every other rank connects, sends its own address, and receives the
-addresses of the others.
+addresses of the others and a password for the connections between them. Who connects
+proves that it knows the run's secret (``EA_SECRET``) without sending it, and rank 0
+proves it to the others.
 """
 
 from __future__ import annotations
 
-import contextlib
+import hmac
 import json
+import secrets
 import socket
 import struct
 import time
 from typing import Any
 
+from evolving_attention.distributed.door import Door, Refused, listen, say
 from evolving_attention.distributed.launch import Launch
 from evolving_attention.errors import BackendUnavailable
 
 __all__ = ["meet"]
 
 CONNECT_SECONDS = 120.0
-_MAGIC = "evolving-attention 1"
-_LONGEST = 1 << 20  # bytes of a greeting
+_LONGEST_ANSWER = 1 << 20  # bytes: the addresses of all ranks
 
 
 def meet(launch: Launch) -> dict[int, socket.socket]:
     """One connected socket per peer.
 
     Raises:
-        BackendUnavailable: rank 0 cannot listen, or not all processes came in time.
+        BackendUnavailable: rank 0 cannot listen, not all processes came in time, or
+            another process does not know the run's secret.
     """
     return _Meeting(launch).sockets()
 
@@ -44,14 +48,15 @@ class _Meeting:
         launch = self.launch
         try:
             found = self._as_first() if launch.rank == 0 else self._as_other()
-        except OSError as error:
+        except (OSError, Refused, struct.error) as error:
             place = f"{launch.address}:{launch.port}"
             what = "listen at" if launch.rank == 0 else "reach rank 0 at"
             raise BackendUnavailable(
                 f"distributed: rank {launch.rank} of {launch.size} cannot {what} "
                 f"{place} ({error}), expected all {launch.size} processes there within "
                 f"{CONNECT_SECONDS:.0f} s; check MASTER_ADDR and MASTER_PORT (a free "
-                "port), and that every process has been started"
+                "port), that EA_SECRET is the same everywhere, and that every process "
+                "has been started"
             ) from error
         for sock in found.values():
             sock.settimeout(None)
@@ -62,46 +67,84 @@ class _Meeting:
         launch = self.launch
         found: dict[int, socket.socket] = {}
         places: dict[int, Any] = {}
-        with socket.create_server((launch.address, launch.port), backlog=128) as server:
+        answers: dict[int, str] = {}
+        with (
+            socket.create_server((launch.address, launch.port), backlog=128) as server,
+            Door(server, launch.secret.encode(), self.until) as door,
+        ):
             while len(found) < launch.size - 1:
-                sock, said = self._accept(server)
-                rank = said["rank"]
-                if said["size"] != launch.size or rank in found or rank == 0:
-                    found_rank = f"rank {rank} of {said['size']}"
-                    raise OSError(f"{found_rank} came, of {launch.size} with one each")
-                found[rank], places[rank] = sock, said["place"]
-        for sock in found.values():
-            _say(sock, {"places": {str(r): p for r, p in places.items()}})
+                guest = door.next()
+                rank = guest.rank
+                if guest.size != launch.size or rank in found or rank == 0:
+                    raise Refused(
+                        f"rank {rank} of {guest.size} came, of {launch.size} with one "
+                        "each"
+                    )
+                found[rank], places[rank] = guest.socket, guest.place
+                answers[rank] = guest.answer
+        password = secrets.token_hex(16)
+        for rank, sock in found.items():
+            sock.settimeout(max(0.1, self.until - time.monotonic()))
+            say(sock, places=places, password=password, proof=answers[rank])
         return found
 
     def _as_other(self) -> dict[int, socket.socket]:
         launch = self.launch
         first = self._connect((launch.address, launch.port))
-        here = first.getsockname()[0]
-        with socket.create_server((here, 0), backlog=128) as server:
-            place = [here, server.getsockname()[1]]
-            _say(first, {"rank": launch.rank, "size": launch.size, "place": place})
-            first.settimeout(max(0.1, self.until - time.monotonic()))
-            places = _listen(first)["places"]
+        with socket.create_server((first.getsockname()[0], 0), backlog=128) as server:
+            place = list(server.getsockname()[:2])
+            places, password = self._greet_first(first, place)
+            key = (launch.secret + password).encode()
             found = {0: first}
             for rank in range(1, launch.rank):
-                host, port = places[str(rank)]
-                found[rank] = self._connect((host, port))
-                _say(found[rank], {"rank": launch.rank, "size": launch.size})
-            while len(found) < launch.size - 1:
-                sock, said = self._accept(server)
-                found[said["rank"]] = sock
+                found[rank] = self._connect(places[rank])
+                self._greet(found[rank], key, place)
+            with Door(server, key, self.until) as door:
+                while len(found) < launch.size - 1:
+                    guest = door.next()
+                    # Lower ranks are called, not awaited; nobody comes twice.
+                    if launch.rank < guest.rank < launch.size and (
+                        guest.rank not in found
+                    ):
+                        found[guest.rank] = guest.socket
+                    else:
+                        guest.socket.close()
         return found
 
-    def _accept(self, server: socket.socket) -> tuple[socket.socket, dict[str, Any]]:
-        """Accept the next process of this run; refuse other connections."""
-        while True:
-            server.settimeout(max(0.1, self.until - time.monotonic()))
-            sock, _ = server.accept()
-            sock.settimeout(5)
-            with contextlib.suppress(OSError, ValueError):
-                return sock, _listen(sock)
-            sock.close()
+    def _greet_first(
+        self, first: socket.socket, place: list[Any]
+    ) -> tuple[dict[int, tuple[str, int]], str]:
+        """Say who this is; returns where the others listen, and their password."""
+        wanted = self._greet(first, self.launch.secret.encode(), place)
+        try:
+            answer = listen(first, _LONGEST_ANSWER)
+        except ConnectionError as error:
+            raise Refused(
+                "it ended the connection; another EA_SECRET, or another run?"
+            ) from error
+        if not hmac.compare_digest(str(answer.get("proof")), wanted):
+            raise Refused("the process there does not know this run's EA_SECRET")
+        try:
+            places = {
+                int(k): (str(v[0]), int(v[1])) for k, v in answer["places"].items()
+            }
+            missing = set(range(1, self.launch.size)) - set(places)
+            password = str(answer["password"])
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise Refused("its answer is no list of addresses") from error
+        if missing:
+            raise Refused(f"its list of addresses lacks rank {min(missing)}")
+        return places, password
+
+    def _greet(self, sock: socket.socket, key: bytes, place: list[Any]) -> str:
+        """Answer the challenge of a Door; returns the proof that it owes."""
+        sock.settimeout(max(0.1, self.until - time.monotonic()))
+        challenge = str(listen(sock, _LONGEST_ANSWER).get("nonce"))
+        own = secrets.token_hex(16)
+        who = {"rank": self.launch.rank, "size": self.launch.size, "place": place}
+        said = Door.signed(key, "greeting", challenge, own, json.dumps(who))
+        say(sock, **who, nonce=own, proof=said)
+        return Door.signed(key, "answer", challenge, own, "")
 
     def _connect(self, place: tuple[str, int]) -> socket.socket:
         """Connect; retry while the other side does not listen yet."""
@@ -112,29 +155,3 @@ class _Meeting:
                 if time.monotonic() > self.until:
                     raise
                 time.sleep(0.05)
-
-
-def _say(sock: socket.socket, value: dict[str, Any]) -> None:
-    data = json.dumps({"magic": _MAGIC, **value}).encode()
-    sock.sendall(struct.pack("<I", len(data)) + data)
-
-
-def _listen(sock: socket.socket) -> dict[str, Any]:
-    """What _say() said; a ValueError for anything else."""
-    (length,) = struct.unpack("<I", _exactly(sock, 4))
-    if length > _LONGEST:
-        raise ValueError("no greeting of ours")
-    value = json.loads(_exactly(sock, length))
-    if not isinstance(value, dict) or value.get("magic") != _MAGIC:
-        raise ValueError("no greeting of ours")
-    return value
-
-
-def _exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            raise OSError("the connection ended")
-        data += more
-    return data

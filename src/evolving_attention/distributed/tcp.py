@@ -2,8 +2,8 @@
 
 Rank 0 listens at (MASTER_ADDR, MASTER_PORT) and tells all others where each of them
 listens; then every pair has one connection. A message is a header (tag, length) and its
-bytes; those of one tag arrive in the order in which they were sent. There is neither
-encryption nor a password: use it only in networks whose users you trust.
+bytes; those of one tag arrive in the order in which they were sent. Only processes that
+know EA_SECRET can connect (if it is set); nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ __all__ = ["TcpTransport"]
 _HEADER = struct.Struct("<iQ")
 _ALARM = -1  # the tag of a peer's last words
 _CHUNK = 1 << 20
+_LONGEST = 1 << 40  # bytes of a message
+_LONGEST_WORDS = 1 << 16  # of the reason of a failure
+_AHEAD = 64 << 20  # memory taken for a message before its bytes have arrived
 
 
 @dataclass
@@ -36,8 +39,12 @@ class _Request:
 
 @dataclass
 class _Stored:
-    """A message that arrived before it was requested; ``by``: its later request."""
+    """A message that arrived before it was requested; ``by``: its later request.
 
+    ``data`` grows to ``length`` with what arrives: a header alone takes little memory.
+    """
+
+    length: int
     data: bytearray
     whole: bool = False
     by: _Request | None = None
@@ -91,7 +98,7 @@ class TcpTransport:
         early = of.early.get(tag)
         if early:
             stored = early.popleft()
-            _check_length(len(stored.data), len(buffer), peer)
+            _check_length(stored.length, len(buffer), peer)
             stored.by = request
             _hand_over(stored)
         else:
@@ -109,7 +116,7 @@ class TcpTransport:
     def alarm(self, text: str) -> None:
         """Tell all others why this process fails."""
         self.failed = True
-        words = text.encode()
+        words = text.encode()[:_LONGEST_WORDS]
         for rank, peer in self._peers.items():
             peer.out.append(
                 (memoryview(_HEADER.pack(_ALARM, len(words)) + words), None)
@@ -191,13 +198,21 @@ class TcpTransport:
 
     def _expect(self, rank: int, peer: _Peer, tag: int, length: int) -> None:
         """Choose the buffer for the message whose header has just arrived."""
+        most = _LONGEST_WORDS if tag == _ALARM else _LONGEST
+        if tag < _ALARM or length > most:
+            self._end(peer)
+            raise PeerLost(
+                f"distributed: rank {rank} announced {length} bytes with the tag "
+                f"{tag}, expected at most {most} and a tag of this package; start all "
+                "anew"
+            )
         posted = peer.posted.get(tag)
         peer.tag, peer.stored = tag, None
         if posted:
             peer.into = posted.popleft()
             _check_length(length, len(peer.into.left), rank)
         else:
-            peer.stored = _Stored(bytearray(length))
+            peer.stored = _Stored(length, bytearray(min(length, _AHEAD)))
             peer.into = _Request(memoryview(peer.stored.data))
             if tag != _ALARM:
                 peer.early.setdefault(tag, deque()).append(peer.stored)
@@ -205,6 +220,13 @@ class TcpTransport:
 
     def _finish_if_whole(self, peer: _Peer) -> None:
         if peer.into is None or len(peer.into.left):
+            return
+        if peer.stored is not None and len(peer.stored.data) < peer.stored.length:
+            data, length = peer.stored.data, peer.stored.length
+            peer.into.left.release()  # a bytearray with views cannot grow
+            have = len(data)
+            data.extend(bytes(min(have, length - have)))
+            peer.into.left = memoryview(data)[have:]
             return
         peer.into.done = True
         if peer.stored is not None:

@@ -24,6 +24,7 @@ __all__ = ["FIRST_FREE_TAG", "World", "bytes_of"]
 
 _HEAD, _BODY, _RAW, FIRST_FREE_TAG = 0, 1, 2, 16
 _HEAD_BYTES = 512  # of a value that needs no second message
+_LONGEST_VALUE = 1 << 30  # bytes of a value as JSON
 _LOOK_SECONDS = 0.05  # between two looks at whether the others live
 _GRACE_SECONDS = 0.3  # for what a dead peer had sent, and for its last words
 TIMEOUT = 1800.0  # as torch's; TrainingArguments.ddp_timeout
@@ -184,6 +185,12 @@ class World:
         heads[self.rank, 8 : 8 + len(first)] = np.frombuffer(first, np.uint8)
         self._to_all(_HEAD, bytes_of(heads[self.rank]), list(map(bytes_of, heads)))
         lengths = [int.from_bytes(head[:8].tobytes(), "little") for head in heads]
+        most = max(lengths)
+        if most > _LONGEST_VALUE:
+            self._give_up(
+                f"rank {lengths.index(most)} announced a value of {most} bytes, "
+                f"expected at most {_LONGEST_VALUE}; start all anew"
+            )
         bodies = [bytearray(max(0, n - _HEAD_BYTES + 8)) for n in lengths]
         rest = memoryview(data[_HEAD_BYTES - 8 :])
         self._to_all(_BODY, rest, [memoryview(body) for body in bodies])

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, NoReturn
 
-from evolving_attention.errors import Error
+from evolving_attention.errors import CheckpointError, Error
+from evolving_attention.interop.paths import read_inside
 
-__all__ = ["parse_object"]
+__all__ = ["parse_object", "read_object"]
+
+
+def read_object(folder: Path, name: str, limit: int) -> dict[str, Any]:
+    """Read a JSON object from a file of a checkpoint folder, following no link.
+
+    Raises:
+        CheckpointError: as :func:`~evolving_attention.interop.paths.read_inside`, or
+            not an object in strict JSON.
+    """
+    data = read_inside(folder, name, limit)
+    return parse_object(data, str(folder / name), CheckpointError)
 
 
 def parse_object(data: bytes, source: str, error: type[Error]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from evolving_attention.modeling.auto import (
     AutoModel,
     AutoModelForMaskedLM,
     AutoModelForPreTraining,
+    AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
 )
 from evolving_attention.modeling.base import PreTrainedModel
@@ -16,6 +17,7 @@ from evolving_attention.modeling.bert import (
     BertModel,
 )
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.generation import GenerationOutput
 from evolving_attention.modeling.names import (
     create_model,
     list_models,
@@ -37,12 +39,18 @@ from evolving_attention.modeling.series import (
 )
 from evolving_attention.modeling.span_masks import mask_spans
 from evolving_attention.modeling.text import TextModel
+from evolving_attention.modeling.transformer import (
+    TransformerConfig,
+    TransformerForConditionalGeneration,
+    TransformerModel,
+)
 
 __all__ = [
     "AutoConfig",
     "AutoModel",
     "AutoModelForMaskedLM",
     "AutoModelForPreTraining",
+    "AutoModelForSeq2SeqLM",
     "AutoModelForSequenceClassification",
     "BertConfig",
     "BertForMaskedLM",
@@ -54,6 +62,7 @@ __all__ = [
     "EADCTransformerForPretraining",
     "EADCTransformerForRegression",
     "EADCTransformerModel",
+    "GenerationOutput",
     "ModelOutput",
     "PreTrainedModel",
     "PretrainedConfig",
@@ -62,6 +71,9 @@ __all__ = [
     "RobertaForSequenceClassification",
     "RobertaModel",
     "TextModel",
+    "TransformerConfig",
+    "TransformerForConditionalGeneration",
+    "TransformerModel",
     "create_model",
     "list_models",
     "mask_spans",

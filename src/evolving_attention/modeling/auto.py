@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import CONFIGS, PretrainedConfig
 
+if TYPE_CHECKING:
+    from evolving_attention.modeling.generation import GenerativeModel
+
 __all__ = [
     "AutoConfig",
     "AutoModel",
     "AutoModelForMaskedLM",
     "AutoModelForPreTraining",
+    "AutoModelForSeq2SeqLM",
     "AutoModelForSequenceClassification",
 ]
 
@@ -126,3 +130,23 @@ class AutoModelForPreTraining(AutoBase):
     """Pre-training: BERT's masked LM with next sentence, RoBERTa's masked LM, …"""
 
     task = "pretraining"
+
+
+class AutoModelForSeq2SeqLM(AutoBase):
+    """Target sequences from source sequences: translation, …"""
+
+    task = "seq2seq_lm"
+
+    if TYPE_CHECKING:  # these models generate
+
+        @classmethod
+        def from_pretrained(
+            cls, name_or_path: str | Path, **kwargs: Any
+        ) -> GenerativeModel:
+            raise NotImplementedError
+
+        @classmethod
+        def from_config(
+            cls, config: PretrainedConfig, dtype: str = "float32", *, device: str = ""
+        ) -> GenerativeModel:
+            raise NotImplementedError

@@ -16,6 +16,7 @@ from evolving_attention.interop.rules import NameTable
 from evolving_attention.modeling.call import call_of
 from evolving_attention.modeling.config import PretrainedConfig, make_known
 from evolving_attention.modeling.outputs import ModelOutput
+from evolving_attention.modeling.pickles import PickleMixin
 from evolving_attention.modeling.placement import sorted_targets
 from evolving_attention.modeling.recompute import RecomputeMixin
 from evolving_attention.modeling.untrained import NewHead
@@ -30,7 +31,7 @@ _DTYPES = ("float32", "bfloat16", "float64")
 _EMBEDDING = re.compile(r"embeddings\.(\w+_embeddings|positions)\.weight$")
 
 
-class PreTrainedModel(RecomputeMixin):
+class PreTrainedModel(RecomputeMixin, PickleMixin):
     """A model of the core with a config; the classes below it are called.
 
     Args:

@@ -17,15 +17,22 @@ from evolving_attention.modeling.wanted import wanted_indices
 
 __all__ = ["call_of", "run"]
 
-_OUTPUTS = ("output_hidden_states", "output_attentions", "output_attention_logits")
+_OUTPUTS = (
+    "output_hidden_states",
+    "output_attentions",
+    "output_attention_logits",
+    "output_attention_scores",
+)
 _DOC = """Run the model on padded or packed input.
 
 Args:
 {inputs}
     label_smoothing: in [0, 1), where labels are classes.
-    output_hidden_states, output_attentions, output_attention_logits: True, or a list
-        of indices, to return them, padded as the input is, zeros outside; of packed
-        input the hidden states stay packed.
+    output_hidden_states, output_attentions, output_attention_logits,
+        output_attention_scores: True, or a list of indices, to return them, padded as
+        the input is, zeros outside; of packed input the hidden states stay packed.
+        After backward() each has its gradient, ``output.attentions[3].grad``, which
+        backward() computes beside the others while the output exists.
     return_dict: False returns a tuple of what is there.
 
 Returns:
@@ -95,6 +102,7 @@ def run(
     output_hidden_states: bool | list[int] = False,
     output_attentions: bool | list[int] = False,
     output_attention_logits: bool | list[int] = False,
+    output_attention_scores: bool | list[int] = False,
 ) -> ModelOutput:
     """Check what is common to all models, run the core, and name its results."""
     name = type(model).__name__
@@ -109,18 +117,38 @@ def run(
         )
     model._check_inputs(inputs)
     model._tell_of_new_head(inputs.get("labels"))
-    layers = model.config.num_hidden_layers
-    counts = (layers + 1, layers, layers)
-    asked = (output_hidden_states, output_attentions, output_attention_logits)
+    asked = (
+        output_hidden_states,
+        output_attentions,
+        output_attention_logits,
+        output_attention_scores,
+    )
+    stacks = model.config.stacks
     wanted = [
-        wanted_indices(*each) for each in zip(_OUTPUTS, asked, counts, strict=True)
+        tuple(
+            wanted_indices(*each)
+            for each in zip(_OUTPUTS, asked, _counts(layers), strict=True)
+        )
+        for layers in stacks.values()
     ]
-    results = model._core.forward(dict(inputs), label_smoothing, *wanted)
-    for option, count in zip(_OUTPUTS, counts, strict=True):
-        part = option.removeprefix("output_")
-        if part in results:
-            results[part] = tuple(results[part].get(i) for i in range(count))
+    results = model._core.forward(
+        dict(inputs), label_smoothing, *wanted[0], *wanted[1:]
+    )
+    for stack, layers in stacks.items():
+        for option, count in zip(_OUTPUTS, _counts(layers), strict=True):
+            part = option.removeprefix("output_")
+            names = [f"{stack}{part}"]
+            if stack == "decoder_":
+                names.append(f"cross_{part}")
+            for each in names:
+                if each in results:
+                    results[each] = tuple(results[each].get(i) for i in range(count))
     return ModelOutput(**results)
+
+
+def _counts(layers: int) -> tuple[int, int, int, int]:
+    """How many outputs of each kind a stack has."""
+    return layers + 1, layers, layers, layers
 
 
 def _described(declared: list[dict[str, Any]]) -> str:

@@ -46,7 +46,12 @@ _ONLY: dict[str, tuple[Any, ...]] = {
     "is_decoder": (None, False),
     "add_cross_attention": (None, False),
     "tie_word_embeddings": (None, True),
-    "problem_type": (None, "regression", "single_label_classification"),
+    "problem_type": (
+        None,
+        "regression",
+        "single_label_classification",
+        "multi_label_classification",
+    ),
 }
 
 
@@ -117,7 +122,7 @@ class PretrainedConfig:
             )
         for name, allowed in _ONLY.items():
             given = values.get(name, extra.get(name))
-            if given not in allowed:
+            if name not in self.defaults and given not in allowed:
                 raise ConfigError(
                     f"{source}: {name} = {given!r} is not supported; expected one of "
                     f"{', '.join(repr(a) for a in allowed)}"
@@ -126,8 +131,9 @@ class PretrainedConfig:
         if kind is not None and (kind == "regression") != (count == 1):
             raise ConfigError(
                 f"{source}: problem_type = {kind!r} with num_labels = {count}; "
-                "expected regression with 1 label, single_label_classification with "
-                "2 or more: change one of the two, or leave problem_type out"
+                "expected regression with 1 label, single_label_classification or "
+                "multi_label_classification with 2 or more: change one of the two, or "
+                "leave problem_type out"
             )
         self.attention = attention_room.from_config(attention)
         self._extra = extra
@@ -221,6 +227,11 @@ class PretrainedConfig:
         """The options that axes of parameters have their sizes from."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
         return {k: v for k, v in values.items() if k.endswith(_SIZES)}
+
+    @property
+    def stacks(self) -> dict[str, int]:
+        """Layers of each stack, by the prefix of its outputs' names."""
+        return {"": int(self.num_hidden_layers)}
 
     def core_options(self) -> dict[str, Any]:
         """The flat settings the C++ core reads."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import fnmatch
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, overload
 
 from evolving_attention import attention
 from evolving_attention.errors import ConfigError
 from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.generation import GenerativeModel
 
 __all__ = ["create_model", "list_models", "register_model", "register_sizes"]
 
@@ -59,6 +60,12 @@ def list_models(pattern: str = "*") -> list[str]:
     return sorted(fnmatch.filter(_MAKERS, pattern))
 
 
+@overload
+def create_model(
+    name: str, *, task: Literal["seq2seq_lm"], **settings: Any
+) -> GenerativeModel: ...
+@overload
+def create_model(name: str, **settings: Any) -> PreTrainedModel: ...
 def create_model(name: str, **settings: Any) -> PreTrainedModel:
     """A new model with random weights, by name.
 

@@ -31,10 +31,22 @@ class ModelOutput:
         pooler_output: [B, hidden], of base models with a pooler.
         hidden_states: a tuple, 0 for the embeddings, i after layer i; [B, T, hidden].
         attentions: a tuple, one for each layer: probabilities [B, heads, T, T].
-        attention_logits: a tuple, one for each layer: the carried maps.
+        attention_logits: a tuple, one for each layer: the maps L that are carried on.
+        attention_scores: a tuple, one for each layer: the maps S of this layer alone,
+            before the evolving step, relative positions included.
 
-    In the three tuples, layers that were not asked for are None. The annotations are
-    the types of what is there, so that ``output.loss.backward()`` needs no assertion.
+        encoder_last_hidden_state: [B, S, hidden], of encoder-decoders.
+        encoder_hidden_states, decoder_hidden_states: as hidden_states, of each stack.
+        encoder_attentions, decoder_attentions, cross_attentions: as attentions; those
+            of the decoder over the encoder's output are [B, heads, T, S].
+        encoder_attention_logits, decoder_attention_logits, cross_attention_logits: the
+            carried maps.
+        encoder_attention_scores, decoder_attention_scores, cross_attention_scores: the
+            maps before the evolving step.
+
+    In the tuples, layers that were not asked for are None; backward() fills the
+    ``grad`` of the others. The annotations are the types of what is there, so that
+    ``output.loss.backward()`` needs no assertion.
     """
 
     loss: Tensor = _ABSENT
@@ -45,6 +57,19 @@ class ModelOutput:
     hidden_states: tuple[Tensor, ...] = _ABSENT
     attentions: tuple[Tensor, ...] = _ABSENT
     attention_logits: tuple[Tensor, ...] = _ABSENT
+    attention_scores: tuple[Tensor, ...] = _ABSENT
+    encoder_last_hidden_state: Tensor = _ABSENT
+    encoder_hidden_states: tuple[Tensor, ...] = _ABSENT
+    decoder_hidden_states: tuple[Tensor, ...] = _ABSENT
+    encoder_attentions: tuple[Tensor, ...] = _ABSENT
+    decoder_attentions: tuple[Tensor, ...] = _ABSENT
+    cross_attentions: tuple[Tensor, ...] = _ABSENT
+    encoder_attention_logits: tuple[Tensor, ...] = _ABSENT
+    decoder_attention_logits: tuple[Tensor, ...] = _ABSENT
+    cross_attention_logits: tuple[Tensor, ...] = _ABSENT
+    encoder_attention_scores: tuple[Tensor, ...] = _ABSENT
+    decoder_attention_scores: tuple[Tensor, ...] = _ABSENT
+    cross_attention_scores: tuple[Tensor, ...] = _ABSENT
 
     @property
     def prediction_logits(self) -> Tensor:

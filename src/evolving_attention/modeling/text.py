@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -26,6 +26,59 @@ class TextModel(PreTrainedModel):
         'model(**tokenizer("a text", return_tensors="np"))',
     )
 
+    def predict(
+        self,
+        texts: Any,
+        tokenizer: Any,
+        *,
+        top_k: int | Literal["best"] | None = "best",
+        batch_size: int = 32,
+        max_length: int | None = None,
+        progress: bool = True,
+    ) -> Any:
+        """Labels and probabilities of texts; batches have texts of similar length.
+
+        Args:
+            texts: a text; or a list (or any iterable, of any length) of texts, of
+                pairs ``(first, second)``, or of ``{"text": …, "text_pair": …}``.
+            tokenizer: the model's, or one of transformers.
+            top_k: that many labels in a list for each text, the best first; None: all;
+                ``"best"``: the best one, without a list.
+            batch_size: texts in one batch.
+            max_length: tokens to read of a text; default: as many as the model can.
+            progress: show a progress bar if it takes longer than a second.
+
+        Returns:
+            As transformers' pipelines: a list with ``{"label": …, "score": …}`` for
+            each text, in their order; with ``top_k`` a list of such dicts for each. One
+            text gives a list with one dict, or its list of ``top_k``. The score is the
+            label's probability; of regression the predicted value.
+
+        Raises:
+            InputError: an item is no text, or the model has no task of classes.
+            NonFiniteError: a prediction is NaN or infinite.
+
+        Example::
+
+            model.predict(["A good film.", "A bad one."], tokenizer)
+            # [{"label": "positive", "score": 0.97}, {"label": "negative", …}]
+        """
+        if self.head != "sequence_classification":
+            raise InputError(
+                f"{type(self).__name__}.predict: this model has no classes, expected "
+                "one for sequence classification; load it by "
+                "ea.AutoModelForSequenceClassification"
+            )
+        from evolving_attention.modeling.predict import predict
+
+        return predict(
+            *(self, texts, tokenizer),
+            top_k=top_k,
+            batch_size=batch_size,
+            max_length=max_length,
+            progress=progress,
+        )
+
     def _check_config(self, config: PretrainedConfig) -> None:
         if self.pooler and not config.add_pooling_layer:
             raise self._wrong_pooler(False)
@@ -39,11 +92,30 @@ class TextModel(PreTrainedModel):
                 "expected none; use a class with a task, such as "
                 "ea.AutoModelForSequenceClassification"
             )
+        if inputs.get("labels") is not None and self.head == "sequence_classification":
+            self._check_labels(np.shape(inputs["labels"]))
         next_label = inputs.get("next_sentence_label")
         if next_label is not None and self.head != "pretraining":
             raise InputError(
                 f"{name}: next_sentence_label is given, expected only by models for "
                 "pre-training; leave it out, or use ea.AutoModelForPreTraining"
+            )
+
+    def _check_labels(self, shape: tuple[int, ...]) -> None:
+        """Several labels per text are meant, and given, or one is."""
+        several = self.config.problem_type == "multi_label_classification"
+        count = self.config.num_labels
+        if several and (len(shape) != 2 or shape[1] != count):
+            raise InputError(
+                f"{type(self).__name__}: labels have shape {shape}, expected [B, "
+                f"{count}] of 0 and 1, for this model has problem_type "
+                "'multi_label_classification'; give a row for each text"
+            )
+        if not several and len(shape) == 2 and shape[1] > 1:
+            raise InputError(
+                f"{type(self).__name__}: labels have shape {shape}, expected [B], one "
+                "class for each text; a list of labels per text needs problem_type="
+                "'multi_label_classification'"
             )
 
     @classmethod

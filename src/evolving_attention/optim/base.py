@@ -126,6 +126,16 @@ class Optimizer:
 
     def _misfit(self, saved: set[str], own: set[str]) -> str:
         """Why a state with other names cannot be taken back."""
+        if _moments(saved) != _moments(own) and "step" in saved:
+            had, expected = (
+                ", ".join(sorted(_moments(names))) or "no moments"
+                for names in (saved, own)
+            )
+            return (
+                f"{self._name}: the saved state is that of another optimizer, with "
+                f"{had}, expected {expected}; create the optimizer with the same class "
+                "and momentum (optim, optim_args)"
+            )
         odd = sorted(saved ^ own)
         text = (
             f"{self._name}: the saved state does not fit the {len(self._params)} "
@@ -142,6 +152,11 @@ class Optimizer:
         else:
             text += ";"
         return f"{text} build the model, its element type and the groups as they were"
+
+
+def _moments(names: set[str]) -> set[str]:
+    """The kinds of moments in a state."""
+    return {name.rpartition(".")[0] for name in names} - {"", "master"}
 
 
 def _numbers(names: set[str]) -> set[str]:

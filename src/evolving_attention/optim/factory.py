@@ -20,7 +20,8 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "radam": RAdam,
     "sgd": SGD,
 }
-NO_DECAY = ("bias", "LayerNorm.weight", "layer_norm.weight", "norm.weight")
+# A decayed logit would pull a learned weight towards one half.
+NO_DECAY = ("bias", "LayerNorm.weight", "layer_norm.weight", "norm.weight", "_logit")
 _COMMON = ("self", "params", "lr", "weight_decay")  # not among the options
 
 
@@ -92,7 +93,7 @@ def _options_of(name: str) -> list[str]:
 def decay_groups(
     named_parameters: Iterable[tuple[str, Any]], weight_decay: float
 ) -> list[dict[str, Any]]:
-    """Two groups: weights with decay; biases and LayerNorm weights without.
+    """Two groups: weights with decay; biases, norms and logits without.
 
     Args:
         named_parameters: pairs (name, tensor), as ``model.named_parameters()``.

@@ -85,9 +85,25 @@ def _metrics(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
     return list(names)
 
 
-def _panel(axes: Axes, title: str) -> None:
+def _is_history(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether this is the ``history_`` of an estimator, a record for each epoch."""
+    return bool(records) and all("epoch" in r and "step" not in r for r in records)
+
+
+def _by_epoch(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The records of an estimator's ``history_`` as those of a log."""
+    return [
+        {
+            "step" if key == "epoch" else key.replace("validation_", "eval_"): value
+            for key, value in record.items()
+        }
+        for record in records
+    ]
+
+
+def _panel(axes: Axes, title: str, unit: str) -> None:
     axes.set_title(title, fontsize=11, color=INK, loc="left", fontweight="bold")
-    axes.set_xlabel("step", fontsize=9, color=GREY)
+    axes.set_xlabel(unit, fontsize=9, color=GREY)
     axes.grid(True, color="#e4e4ea", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -104,7 +120,8 @@ def training_curves(
 
     Args:
         logs: a log (path of a run's folder, of a .jsonl or trainer_state.json file, or
-            its records), or ``{"name of run": log}`` for several in one figure.
+            its records; or the ``history_`` of a time-series estimator, drawn over the
+            epochs), or ``{"name of run": log}`` for several in one figure.
         metrics: keys to draw besides the loss, for example ``["eval_f1"]``; None draws
             every metric that the evaluations reported.
 
@@ -126,14 +143,19 @@ def training_curves(
         name: read_log(log) if isinstance(log, (str, os.PathLike)) else log
         for name, log in named.items()
     }
+    unit = "step"
+    if all(map(_is_history, runs.values())):
+        runs, unit = {name: _by_epoch(log) for name, log in runs.items()}, "epoch"
     panels = list(_metrics(runs) if metrics is None else metrics)
+    if unit == "epoch":
+        panels = [key.replace("validation_", "eval_") for key in panels]
     drawn = 0
     width = 4.4 * (1 + len(panels)) + 0.4
     figure = new_figure(width, 3.4)
     all_axes = figure.subplots(1, 1 + len(panels), squeeze=False)[0]
-    _panel(all_axes[0], "loss")
+    _panel(all_axes[0], "loss", unit)
     for axes, key in zip(all_axes[1:], panels, strict=True):
-        _panel(axes, key.removeprefix("eval_").replace("_", " "))
+        _panel(axes, key.removeprefix("eval_").replace("_", " "), unit)
     for i, (name, records) in enumerate(runs.items()):
         colour = COLOURS[i % len(COLOURS)]
         drawn += _line(all_axes[0], records, "loss", colour, f"{name} train".strip())
@@ -144,7 +166,8 @@ def training_curves(
     if not drawn:
         raise InputError(
             "[training_curves] no record has a step with a loss or a metric: pass the "
-            "log.jsonl of a run that trained or evaluated at least once"
+            "log.jsonl of a run that trained or evaluated at least once, or the "
+            "history_ of a fitted estimator"
         )
     for axes in all_axes:
         if axes.lines:

@@ -169,7 +169,7 @@ def attention_evolution(
         >>> maps = {"vanilla": [np.eye(3)[None]] * 2, "evolving": [np.eye(3)[None]] * 2}
         >>> figure = attention_evolution(maps, ["[CLS]", "hello", "[SEP]"])
     """
-    tokens = [str(token) for token in tokens]
+    word, tokens = _word(tokens, series), [str(token) for token in tokens]
     if not tokens:
         raise InputError("[attention_evolution] tokens is empty: pass the T tokens")
     models = _collect(attentions, head, len(tokens))
@@ -210,8 +210,14 @@ def attention_evolution(
             axes.set_title(_caption(maps, layer), fontsize=8.5, color=INK, pad=3)
             if column == 0 and name:
                 _name_row(figure, name, 0.24 / width, (y + panel / 2) / height)
-    _finish(figure, image, title, head, models, (width, height))
+    _finish(figure, image, title, (head, word), models, (width, height))
     return figure
+
+
+def _word(tokens: Sequence[Any], series: ArrayLike | None) -> str:
+    """The word for a row of a map: numbers and series have time steps, not tokens."""
+    numbered = all(isinstance(token, (int, np.integer)) for token in tokens)
+    return "time step" if numbered or series is not None else "token"
 
 
 def _name_row(figure: Figure, name: str, x: float, y: float) -> None:
@@ -267,14 +273,17 @@ def _finish(
     figure: Figure,
     image: Any,
     title: str | None,
-    head: int | None,
+    shown: tuple[int | None, str],
     models: Mapping[str, Mapping[int, Any]],
     size: tuple[float, float],
 ) -> None:
-    """Draw the title, its explanation and the colour bar."""
-    width, height = size
+    """Draw the title, its explanation and the colour bar.
+
+    ``shown`` is the head, or None for their mean, and the word for a row of a map.
+    """
+    (head, word), (width, height) = shown, size
     which = "mean over heads" if head is None else f"head {head}"
-    note = f"row: token that looks, column: token looked at; {which}"
+    note = f"row: {word} that looks, column: {word} looked at; {which}"
     if any(len(maps) > 1 for maps in models.values()):
         note += "; r: correlation with the layer before"
     left = 0.16 / width

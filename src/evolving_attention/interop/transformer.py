@@ -1,0 +1,19 @@
+"""The names of the Transformer's checkpoints: this library's own."""
+
+from __future__ import annotations
+
+from evolving_attention.interop.rules import NameTable
+
+__all__ = ["TRANSFORMER"]
+
+_HEADS = (r"lm_head\..+",)
+
+TRANSFORMER = NameTable(
+    architecture="transformer",
+    prefix="transformer.",
+    renames=(),
+    ignored=(),
+    ties=(),
+    allowed_new=(),
+    allowed_unexpected=_HEADS,
+)

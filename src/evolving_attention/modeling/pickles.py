@@ -1,0 +1,49 @@
+"""Models as pickles, and deep copies of them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+__all__ = ["PickleMixin"]
+
+_OF_CORE = ("_core", "_named", "_buffers")
+
+
+class PickleMixin:
+    """What pickle, joblib, multiprocessing and ``copy.deepcopy`` need of a model.
+
+    Weights have the same bits; attention, type, device, mode, checkpointing and frozen
+    parameters are the same. Gradients are left out. To keep a model, use
+    ``save_pretrained``: a pickle runs code when it is loaded.
+    """
+
+    def __getstate__(self: Any) -> dict[str, Any]:
+        return {
+            "own": {k: v for k, v in vars(self).items() if k not in _OF_CORE},
+            "tensors": [tensor for _, tensor in self._state()],
+            "training": self.training,
+            "checkpointing": self.is_gradient_checkpointing,
+            "device": self.device,
+        }
+
+    def __setstate__(self: Any, state: dict[str, Any]) -> None:
+        own = state["own"]
+        self._build(own["config"], own["dtype"])
+        vars(self).update(own)
+        self._core.allocate()
+        for (_, mine), saved in zip(self._state(), state["tensors"], strict=True):
+            mine.copy_(saved.to("cpu"))
+        for (_, mine), saved in zip(self._named, state["tensors"], strict=False):
+            mine.requires_grad = saved.requires_grad
+        self._core.to(state["device"])
+        self._core.set_recompute(state["checkpointing"])
+        self.train(state["training"])
+
+    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
+        memo[id(self)] = twin = self.copy()
+        twin.config = copy.deepcopy(self.config, memo)
+        for name, value in vars(self).items():
+            if name not in vars(twin):
+                setattr(twin, name, copy.deepcopy(value, memo))
+        return twin

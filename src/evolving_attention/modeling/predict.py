@@ -1,0 +1,192 @@
+"""Labels and probabilities of texts, any number of them, by a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from evolving_attention.autograd import no_grad
+from evolving_attention.data.features import Truncation, tokenize_dataset
+from evolving_attention.data.loader import PackedLoader
+from evolving_attention.data.table import TableDataset
+from evolving_attention.device_names import host_array
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.metrics.probabilities import finite_rows, probabilities
+from evolving_attention.notices import say
+from evolving_attention.progress_bar import ProgressBar
+
+__all__ = ["TopK", "predict", "scored"]
+
+TopK = int | Literal["best"] | None
+CHUNK = 8192  # texts tokenised and sorted by length together
+_COLUMNS = ("text", "text_pair")
+_UNKNOWN_LENGTH = 1e9  # transformers' model_max_length where none is known
+
+
+class _Tokenizer(Protocol):
+    def __call__(self, *texts: Any, **options: Any) -> Any: ...
+
+
+def predict(
+    model: Any,
+    texts: Any,
+    tokenizer: _Tokenizer,
+    *,
+    top_k: TopK = "best",
+    batch_size: int = 32,
+    max_length: int | None = None,
+    progress: bool = True,
+) -> Any:
+    """The work of :meth:`TextModel.predict`; see there."""
+    if top_k not in ("best", None) and (type(top_k) is not int or top_k < 1):
+        raise ConfigError(
+            f"predict: top_k={top_k!r}, expected a number from 1, None for all labels, "
+            "or 'best' for the best one without a list; leave it out for that"
+        )
+    if type(batch_size) is not int or batch_size < 1:
+        raise ConfigError(f"predict: batch_size={batch_size!r}, expected 1 or more")
+    single = isinstance(texts, (str, Mapping))
+    rows = [texts] if single else _iterable(texts)
+    limit, cut = _limit(model, tokenizer, max_length), Truncation()
+    total = len(rows) if hasattr(rows, "__len__") else None
+    logits = [np.zeros((0, model.config.num_labels))]
+    was_training = model.training
+    model.eval()
+    try:
+        with ProgressBar("predict", total, disabled=not progress) as bar:
+            for table in _tables(rows):
+                features = tokenize_dataset(
+                    table, tokenizer, max_length=limit, truncation=cut
+                )
+                logits.append(_logits(model, features, batch_size, bar))
+    finally:
+        model.train(was_training)
+    found = scored(np.concatenate(logits), model.config, top_k)
+    if cut.rows:
+        say(
+            f"predict: {cut.rows} of {len(found)} texts were truncated to {limit} "
+            "tokens, the most that max_length=, tokenizer and model allow"
+        )
+    if not single:
+        return found
+    return found if isinstance(texts, str) and top_k == "best" else found[0]
+
+
+def scored(logits: np.ndarray, config: Any, top_k: TopK = "best") -> list[Any]:
+    """``{"label", "score"}`` of each row of logits; lists of them with ``top_k``.
+
+    Args:
+        logits: [N, num_labels].
+        config: the model's.
+        top_k: as in :meth:`TextModel.predict`.
+    """
+    if config.num_labels == 1:
+        label = config.id2label[0]
+        values = finite_rows(logits).reshape(-1).tolist()
+        scores = [{"label": label, "score": value} for value in values]
+        return scores if top_k == "best" else [[score] for score in scores]
+    chances = probabilities(logits, config.problem_type)
+    order = np.argsort(-chances, axis=1, kind="stable")
+    count = 1 if top_k == "best" else top_k
+    lists = [
+        [{"label": config.id2label[c], "score": float(row[c])} for c in best]
+        for row, best in zip(chances, order[:, :count].tolist(), strict=True)
+    ]
+    return [best[0] for best in lists] if top_k == "best" else lists
+
+
+def _iterable(texts: Any) -> Any:
+    """The texts as an iterable of rows.
+
+    Raises:
+        InputError: it is one pair, a table, or no collection.
+    """
+    pair = isinstance(texts, tuple) and len(texts) == 2
+    if pair and all(isinstance(part, str) for part in texts):
+        raise InputError(
+            "predict: texts is a tuple of two texts, expected a list; pass "
+            "[(first, second)] for one pair, [first, second] for two texts"
+        )
+    if hasattr(texts, "columns"):
+        raise InputError(
+            f"predict: texts is a {type(texts).__name__}, expected texts; pass one of "
+            f"its columns, such as texts[{str(next(iter(texts.columns), 'text'))!r}]"
+        )
+    if not isinstance(texts, Iterable):
+        raise InputError(
+            f"predict: texts is a {type(texts).__name__}, expected a text or a list of "
+            "texts, or of pairs of texts"
+        )
+    return texts
+
+
+def _tables(rows: Iterable[Any]) -> Iterator[TableDataset]:
+    """The texts in tables of at most ``CHUNK`` rows."""
+    iterator, start, width = iter(rows), 0, None
+    while part := list(islice(iterator, CHUNK)):
+        split = [_split(row, start + i) for i, row in enumerate(part)]
+        width = len(split[0]) if width is None else width
+        other = next((i for i, one in enumerate(split) if len(one) != width), None)
+        if other is not None:
+            kinds = ("a single text", "a pair of texts")
+            raise InputError(
+                f"predict: texts[{start + other}] is {kinds[len(split[other]) - 1]}, "
+                f"expected {kinds[width - 1]} like texts[0]; pass the two kinds in two "
+                "calls"
+            )
+        columns = dict(zip(_COLUMNS, zip(*split, strict=True), strict=False))
+        yield TableDataset(columns, text_columns=list(columns), has_labels=False)
+        start += len(part)
+
+
+def _split(row: Any, index: int) -> Sequence[str]:
+    """The one or two texts of a row.
+
+    Raises:
+        InputError: it is neither.
+    """
+    parts: Any = ()
+    if isinstance(row, str):
+        parts = (row,)
+    elif isinstance(row, Mapping) and "text" in row:
+        parts = tuple(row[name] for name in _COLUMNS if row.get(name) is not None)
+    elif isinstance(row, (tuple, list)) and len(row) == 2:
+        parts = row
+    if not parts or not all(isinstance(part, str) for part in parts):
+        raise InputError(
+            f"predict: texts[{index}] is {str(row)!r:.60}, a {type(row).__name__}, "
+            "expected a text, a pair (first, second), or "
+            '{"text": first, "text_pair": second}; leave it out or correct it'
+        )
+    return tuple(parts)
+
+
+def _limit(model: Any, tokenizer: Any, max_length: int | None) -> int:
+    """The most tokens of a text: as asked, and as model and tokenizer allow."""
+    config = model.config
+    first = config.pad_token_id + 1 if config.model_type == "roberta" else 0
+    limits: list[int] = [config.max_position_embeddings - first]
+    known = getattr(tokenizer, "model_max_length", None)
+    if known is not None and known < _UNKNOWN_LENGTH:
+        limits.append(int(known))
+    if max_length is not None:
+        if type(max_length) is not int or max_length < 1:
+            raise ConfigError(f"predict: max_length={max_length!r}, expected 1 or more")
+        limits.append(max_length)
+    return min(limits)
+
+
+def _logits(model: Any, features: Any, batch_size: int, bar: ProgressBar) -> np.ndarray:
+    """Logits of every row, float64 [N, num_labels], in the order of the rows."""
+    logits = np.zeros((len(features), model.config.num_labels))
+    loader = PackedLoader(features, batch_size, shuffle=False, longest_first=True)
+    with no_grad():
+        for batch in loader:
+            inputs: dict[str, Any] = dict(batch or {})
+            rows = inputs.pop("row_ids")
+            logits[rows] = host_array(model(**inputs).logits)
+            bar.advance(len(rows))
+    return logits

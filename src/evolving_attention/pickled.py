@@ -1,0 +1,36 @@
+"""Tensors as pickles: for joblib, multiprocessing and ``copy.deepcopy``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from evolving_attention._core import Tensor
+from evolving_attention.device_names import host_array
+
+__all__ = ["rebuilt", "reduced"]
+
+
+def reduced(tensor: Tensor) -> tuple[Any, ...]:
+    """What pickle keeps: values, type and device, and whether a leaf needs a gradient.
+
+    Graph and gradient are left out: a result of operations comes back as plain values.
+    """
+    array = host_array(tensor.detach())
+    if array.dtype == ml_dtypes.bfloat16:
+        array = array.view(np.uint16)
+    needs_gradient = tensor.requires_grad and tensor.is_leaf
+    return rebuilt, (array, str(tensor.dtype), tensor.device, needs_gradient)
+
+
+def rebuilt(array: np.ndarray, dtype: str, device: str, requires_grad: bool) -> Tensor:
+    """The tensor of :func:`reduced`.
+
+    Raises:
+        BackendUnavailable: there is no such device here.
+    """
+    if dtype == "bfloat16":
+        array = array.view(ml_dtypes.bfloat16)
+    return Tensor(array, requires_grad=requires_grad, device=device)

@@ -1,0 +1,173 @@
+"""Small batches made of a given one, from which the memory of its step follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from evolving_attention.errors import InputError
+
+__all__ = [
+    "Side",
+    "features",
+    "long_probes",
+    "probe_lengths",
+    "probe_of",
+    "sides_of",
+    "sums",
+]
+
+_LONGEST = 32  # tokens of the longest sequence that is tried
+_IGNORED = -100
+
+Lengths = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The sequences of a model, or of one of its two stacks.
+
+    Attributes:
+        inputs: the arrays that lie along them, by name.
+        ids: the name of the tokens, or values.
+        prefix: of the names of mask and offsets.
+        lengths: of the sequences, padding left out.
+        width: what they are padded to; 0: packed.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    ids: str
+    prefix: str
+    lengths: Lengths
+    width: int
+
+
+def sides_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> list[Side]:
+    """The batch's sequences: of an encoder-decoder the sources and the targets.
+
+    Raises:
+        InputError: the main input is not a padded or packed batch.
+    """
+    if stacks == 1:
+        return [_side(inputs, first, "")]
+    target = {k: v for k, v in inputs.items() if k[:8] == "decoder_" or k == "labels"}
+    source = {k: v for k, v in inputs.items() if k not in target}
+    ids = "decoder_input_ids" if "decoder_input_ids" in target else "labels"
+    if ids not in target:
+        raise InputError(
+            f"plan: the batch has {', '.join(inputs)}, expected the target, too: "
+            "labels or decoder_input_ids"
+        )
+    return [_side(source, first, ""), _side(target, ids, "decoder_")]
+
+
+def _side(inputs: Mapping[str, np.ndarray], ids: str, prefix: str) -> Side:
+    offsets, array = inputs.get(f"{prefix}sequence_offsets"), inputs[ids]
+    if offsets is not None:
+        return Side(inputs, ids, prefix, tuple(np.diff(offsets).tolist()), 0)
+    if array.ndim < 2:
+        raise InputError(
+            f"plan: {ids} has shape {array.shape}, expected [sequences, length, …], or "
+            f"packed rows with {prefix}sequence_offsets"
+        )
+    count, width = array.shape[:2]
+    lengths = np.full(count, width)
+    if f"{prefix}attention_mask" in inputs:
+        lengths = (inputs[f"{prefix}attention_mask"] != 0).sum(1)
+    elif ids == "labels":  # the last label of each row
+        lengths = np.max((array != _IGNORED) * np.arange(1, width + 1), axis=1)
+    elif not prefix and "lengths" in inputs:
+        lengths = inputs["lengths"]
+    return Side(inputs, ids, prefix, tuple(np.asarray(lengths).tolist()), width)
+
+
+def probe_lengths(sides: list[Side]) -> list[list[Lengths]]:
+    """The lengths of the small batches, by side.
+
+    What a step keeps grows with sequences, tokens, padding and cells of maps, each of
+    which these vary by itself.
+    """
+    fractions = []
+    for side in sides:
+        whole = min(_LONGEST, max(side.lengths))
+        fractions.append([max(1, whole // parts) for parts in (1, 2, 4, 8)])
+    w, h, q, e = fractions[0]
+    own: list[Lengths] = [(q,), (w,), (h, h), (q,) * 4, (w, e), (h,) * 3]
+    if len(sides) == 1:
+        return [[lengths] for lengths in own]
+    v, g, p, d = fractions[1]
+    both: list[Lengths] = [(p,), (p,), (g, g), (p,) * 4, (p, p), (g,) * 3]
+    more: list[tuple[Lengths, Lengths]] = [
+        ((q,), (v,)),
+        ((w,), (v,)),
+        ((h, h), (v, d)),
+        ((w, e), (d, v)),
+        ((w, w), (v, d)),
+    ]
+    return [list(pair) for pair in (*zip(own, both, strict=True), *more)]
+
+
+def features(lengths: list[Lengths], padded: list[bool]) -> list[int]:
+    """What the kept bytes of a batch grow with."""
+    sides = [np.asarray(side, np.int64) for side in lengths]
+    count = len(sides[0])
+    found = [1, count]
+    for n, wide in zip(sides, padded, strict=True):
+        found += [int(n.sum()), int((n * n).sum()), count * int(n.max()) * wide]
+    if len(sides) == 2:
+        found.append(int((sides[0] * sides[1]).sum()))
+    return found
+
+
+def long_probes(sides: list[Side]) -> list[list[Lengths]]:
+    """Single sequences that are long enough to show the memory of work in progress."""
+    return [[(min(n, max(side.lengths)),) for side in sides] for n in (64, 128)]
+
+
+def sums(lengths: list[Lengths]) -> list[int]:
+    """What the memory of work in progress grows with: tokens, and cells of maps."""
+    sides = [np.asarray(side, np.int64) for side in lengths]
+    tokens = sum(int(n.sum()) for n in sides)
+    cells = sum(int((n * n).sum()) for n in sides)
+    if len(sides) == 2:
+        cells += int((sides[0] * sides[1]).sum())
+    return [tokens, cells]
+
+
+def probe_of(sides: list[Side], lengths: list[Lengths]) -> dict[str, np.ndarray]:
+    """The batch with other lengths: its rows and columns, repeated where they end."""
+    found: dict[str, np.ndarray] = {}
+    for side, each in zip(sides, lengths, strict=True):
+        found.update(_padded(side, each) if side.width else _packed(side, each))
+    return found
+
+
+def _padded(side: Side, lengths: Lengths) -> dict[str, np.ndarray]:
+    count, width = len(side.lengths), side.width
+    rows, columns = np.arange(len(lengths)), np.arange(max(lengths))
+    found = {}
+    for name, array in side.inputs.items():
+        array = array[rows % count]
+        if array.ndim >= 2 and array.shape[1] == width:
+            array = array[:, columns % width]
+        found[name] = array
+    inside = columns < np.asarray(lengths)[:, None]
+    if found[side.ids].dtype.kind == "f":
+        found[side.ids] = np.nan_to_num(found[side.ids])
+        found["lengths"] = np.asarray(lengths)
+    else:
+        found[f"{side.prefix}attention_mask"] = inside.astype(np.int64)
+    return found
+
+
+def _packed(side: Side, lengths: Lengths) -> dict[str, np.ndarray]:
+    tokens, count = len(side.inputs[side.ids]), len(side.lengths)
+    rows = np.arange(sum(lengths)) % tokens
+    found = {}
+    for name, array in side.inputs.items():
+        whole = array.ndim > 0 and len(array) == tokens
+        found[name] = array[rows if whole else np.arange(len(lengths)) % count]
+    found[f"{side.prefix}sequence_offsets"] = np.cumsum([0, *lengths])
+    return found
