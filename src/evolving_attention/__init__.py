@@ -44,6 +44,10 @@ _LAZY: dict[str, str] = {
     "no_grad": "evolving_attention.autograd",
     "AutoTokenizer": "evolving_attention.text",
     "doctor": "evolving_attention.diagnosis",
+    "Translator": "evolving_attention.translator",
+    "pipeline": "evolving_attention.pipelines",
+    "export_onnx": "evolving_attention.export",
+    "plan": "evolving_attention.memory",
     "profile": "evolving_attention.profiling",
     **dict.fromkeys(
         ["TimeSeriesClassifier", "TimeSeriesRegressor"],
@@ -66,9 +70,11 @@ _ROOMS = (
     "data",
     "distributed",
     "estimators",
+    "export",
     "functional",
     "glue",
     "interop",
+    "memory",
     "metrics",
     "modeling",
     "optim",
@@ -77,6 +83,7 @@ _ROOMS = (
     "text",
     "timeseries",
     "training",
+    "translation",
 )
 
 
@@ -129,9 +136,11 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         data as data,
         distributed as distributed,
         estimators as estimators,
+        export as export,
         functional as functional,
         glue as glue,
         interop as interop,
+        memory as memory,
         metrics as metrics,
         modeling as modeling,
         optim as optim,
@@ -140,6 +149,7 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         text as text,
         timeseries as timeseries,
         training as training,
+        translation as translation,
     )
     from evolving_attention._core import (
         Tensor as Tensor,
@@ -161,7 +171,10 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         TimeSeriesClassifier as TimeSeriesClassifier,
         TimeSeriesRegressor as TimeSeriesRegressor,
     )
+    from evolving_attention.export import export_onnx as export_onnx
+    from evolving_attention.memory import plan as plan
     from evolving_attention.modeling import *  # noqa: F403
+    from evolving_attention.pipelines import pipeline as pipeline
     from evolving_attention.profiling import profile as profile
     from evolving_attention.text import AutoTokenizer as AutoTokenizer
     from evolving_attention.training import (
@@ -171,3 +184,4 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         TrainerCallback as TrainerCallback,
         TrainingArguments as TrainingArguments,
     )
+    from evolving_attention.translator import Translator as Translator

@@ -1,12 +1,12 @@
-"""Public face of time series: ``ea.timeseries.load``, ``read_ts``, and comparisons."""
+"""Public face of time series: data sets, .ts and CSV files, and comparisons."""
 
-from evolving_attention.data.series_files import (
+from evolving_attention.data.series_files import load, read_ts
+from evolving_attention.data.series_parts import (
     SeriesDataset,
     SeriesPart,
     check_parts,
-    load,
-    read_ts,
 )
+from evolving_attention.data.series_tables import read_csv
 from evolving_attention.metrics import average_rank, average_relative_difference
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "average_relative_difference",
     "check_parts",
     "load",
+    "read_csv",
     "read_ts",
 ]

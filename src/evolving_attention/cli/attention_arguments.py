@@ -1,4 +1,4 @@
-"""Options of the commands that choose how attention maps evolve."""
+"""Command-line options for the evolution of attention maps."""
 
 from __future__ import annotations
 
@@ -29,46 +29,48 @@ def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
     return ConfigError(f"--{name} {value}: expected {expected}; {fix}")
 
 
-# Names on the command line that say more than the kind's own.
+# Command-line names that are clearer than the kind's own.
 _FIELDS = {"predictive_layers": "num_layers"}
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 
 
 @dataclass
 class _KnownOptions:
-    """Options with a name and a text of their own on the command line."""
+    """Options with their own name and help text on the command line."""
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.1, "beta": 0.1}
 
     attention: str | None = option(None, f"{KINDS}; default: what the checkpoint says.")
     alpha: float | None = option(
-        None, "Weight of the previous map, 0 to 1: evolving, predictive; 0.1."
+        None, "Weight of the previous map, 0 to 1 (evolving, predictive); default: 0.1."
     )
     beta: float | None = option(
-        None, "Weight of the convolution, 0 to 1: evolving; 0.1."
+        None, "Weight of the convolution, 0 to 1 (evolving); default: 0.1."
     )
-    kernel_size: int | None = option(None, "Odd size of the convolution: evolving; 3.")
+    kernel_size: int | None = option(None, "Odd kernel size (evolving); default: 3.")
     conv_init: str | None = option(
-        None, "fan_in (random, as in the paper) or identity: evolving."
+        None, "Initial kernel: fan_in (random, as in the paper) or identity (evolving)."
     )
     running_mean: bool | None = option(
-        None, "Divide by the layer's number: residual; beyond 24 layers."
+        None,
+        "Divide summed scores by the layer's number (residual); default: only with "
+        "more than 24 layers.",
     )
     predictive_layers: int | None = option(
-        None, "Convolutions in a row: predictive; 1."
+        None, "Number of stacked convolutions (predictive); default: 1."
     )
 
     def __post_init__(self) -> None:
         check_fields(self)
         if self.attention is not None:
-            self.config()  # a mistake is said now, not after a model was fetched
+            self.config()  # report mistakes before a model is loaded
 
     def config(self) -> Evolve | None:
         """The attention of the model; None: the checkpoint's.
 
         Raises:
-            ConfigError: there is no such kind, or an option is not one of its, or out
-                of range; or there are options and no kind.
+            ConfigError: the kind is unknown, an option does not belong to it or is out
+                of range, or options are given without a kind.
         """
         from evolving_attention.attention import from_config, kinds
 

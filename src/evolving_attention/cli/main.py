@@ -135,7 +135,7 @@ def glue_submit(
 
 timeseries = typer.Typer(
     name="timeseries",
-    help="Classify and regress time series: train, evaluate, pretrain.",
+    help="Classify and regress time series: train, evaluate, predict, pretrain.",
     no_args_is_help=True,
 )
 app.add_typer(timeseries)
@@ -158,9 +158,57 @@ def evaluate(context: typer.Context) -> None:
 
 
 @timeseries.command(context_settings=_HF, add_help_option=False)
+def predict(context: typer.Context) -> None:
+    """Predict series without labels, into a .csv file."""
+    from evolving_attention.cli.timeseries import predict as run
+
+    run(context.args)
+
+
+@timeseries.command(context_settings=_HF, add_help_option=False)
 def pretrain(context: typer.Context) -> None:
     """Pre-train on series without labels."""
     from evolving_attention.cli.timeseries import pretrain as run
+
+    run(context.args)
+
+
+translate = typer.Typer(
+    name="translate",
+    help="Translate text: train a model, generate, score, average checkpoints.",
+    no_args_is_help=True,
+)
+app.add_typer(translate)
+
+
+@translate.command(name="train", context_settings=_HF, add_help_option=False)
+def translate_train(context: typer.Context) -> None:
+    """Train a model on two files of sentences, line by line."""
+    from evolving_attention.cli.translate import train as run
+
+    run(context.args)
+
+
+@translate.command(context_settings=_HF, add_help_option=False)
+def generate(context: typer.Context) -> None:
+    """Translate lines from a file or stdin to a file or stdout."""
+    from evolving_attention.cli.translate_generate import generate as run
+
+    run(context.args)
+
+
+@translate.command(context_settings=_HF, add_help_option=False)
+def score(context: typer.Context) -> None:
+    """Score translations by BLEU and chrF."""
+    from evolving_attention.cli.translate import score as run
+
+    run(context.args)
+
+
+@translate.command(context_settings=_HF, add_help_option=False)
+def average(context: typer.Context) -> None:
+    """Average the weights of the last checkpoints of a run."""
+    from evolving_attention.cli.translate import average as run
 
     run(context.args)
 

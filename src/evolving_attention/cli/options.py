@@ -93,6 +93,9 @@ class Option:
         return check_type(self.hint, given, source, self.name, JSON, self.default)
 
 
+_FIRST = "Most used"  # title of these options in the help text
+
+
 def _kinds(hint: Any) -> tuple[tuple[type, ...], bool]:
     """Plain types a hint allows, and whether None is one of them."""
     kinds = {typing.get_origin(member) or member for member in members(hint)}
@@ -109,14 +112,17 @@ class Fields:
     Args:
         groups: dataclasses and the title of each in the help text.
         refused: names that are parsed only so that their dataclass can refuse them.
+        first: the most used options, which the help text shows first.
     """
 
     def __init__(
         self,
         groups: Sequence[tuple[type, str]],
         refused: Mapping[type, Sequence[str]] | None = None,
+        first: Sequence[str] = (),
     ) -> None:
         self.options: dict[str, Option] = {}
+        self._first = first
         for owner, panel in groups:
             hints = typing.get_type_hints(owner, include_extras=True)
             for field in dataclasses.fields(owner):
@@ -127,7 +133,7 @@ class Fields:
                     optional=optional,
                     default=_default(field),
                     help=str(field.metadata.get("help", "")),
-                    panel=panel,
+                    panel=_FIRST if field.name in first else panel,
                     owner=owner,
                     hint=hints[field.name],
                 )
@@ -194,7 +200,8 @@ class Fields:
 
     def parameters(self) -> list[inspect.Parameter]:
         """The options as parameters of a function that typer understands."""
-        return [_parameter(option) for option in self.options.values()]
+        names = [*self._first, *(n for n in self.options if n not in self._first)]
+        return [_parameter(self.options[name]) for name in names]
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

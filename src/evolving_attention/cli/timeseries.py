@@ -1,7 +1,9 @@
-"""``evolving-attention timeseries``: train, evaluate and pre-train on time series."""
+"""``evolving-attention timeseries``: train, evaluate, predict and pre-train."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import logging
 import signal
@@ -13,20 +15,21 @@ from typing import Any
 
 from evolving_attention import durable
 from evolving_attention.cli import timeseries_arguments as arguments
-from evolving_attention.cli.common import json_output, print_json, set_up_logging
-from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.commands import run_command
 from evolving_attention.cli.timeseries_results import (
     align,
     check_scorable,
     one_line,
+    prediction_rows,
     run_record,
     scores,
     table,
 )
+from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training.interrupts import InterruptGuard
 
-__all__ = ["evaluate", "pretrain", "train"]
+__all__ = ["evaluate", "predict", "pretrain", "train"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 RUN, RESULTS = "run.json", "results.json"
@@ -36,49 +39,31 @@ _MODEL = [
     (arguments.SeriesAttentionArguments, "Attention"),
 ]
 _DATA = (arguments.SeriesDataArguments, "Data")
+_TABLES = (arguments.TableArguments, "Tables")
 _TRAINING = (arguments.SeriesTrainingArguments, "Training")
-
-
-def _command(
-    words: Sequence[str],
-    name: str,
-    groups: list[tuple[type, str]],
-    help: str,
-    run: Callable[..., dict[str, Any]],
-) -> None:
-    """Parse the words into the groups' dataclasses, run, and print the results."""
-    fields = Fields(groups)
-
-    def start(given: dict[str, Any]) -> None:
-        with json_output(bool(given.get("json"))):
-            split = fields.split(given)
-            made = [owner(**split[owner]) for owner, _ in groups]
-            set_up_logging()
-            _set_threads(made)
-            results = run(*made)
-            if given.get("json"):
-                print_json(results)
-            else:
-                print(results["table"])
-
-    build_app(fields, start, help=help)(words, name)
-
-
-def _set_threads(made: Sequence[Any]) -> None:
-    from evolving_attention.training.runtime import set_num_threads
-
-    for one in made:
-        set_num_threads(getattr(one, "num_threads", None))
 
 
 # ------------------------------------------------------------------------------- data
 
 
-def _parts(data: Any, *, needs: str) -> tuple[Any, Any]:
+def _parts(
+    data: Any,
+    tables: Any,
+    *,
+    needs: str,
+    labelled: bool = True,
+    regression: bool | None = None,
+) -> tuple[Any, Any]:
     """(training part, test part) of the options; a part not needed may be None.
 
+    Args:
+        data, tables: options.
+        needs: the part that cannot be left out.
+        labelled: whether a file without targets is an error.
+        regression: whether targets of tables are values; None: the first file decides.
+
     Raises:
-        ConfigError: the ``needs`` part is missing.
+        ConfigError: the part that is needed is missing.
     """
     from evolving_attention import timeseries
 
@@ -88,11 +73,17 @@ def _parts(data: Any, *, needs: str) -> tuple[Any, Any]:
     files = {"train": data.train_file, "test": data.test_file}
     if not files[needs]:
         raise ConfigError(
-            f"no data: expected --dataset NAME, or --{needs}_file FILE.ts; choose one"
+            f"no data: expected --dataset NAME, or --{needs}_file FILE.ts or FILE.csv; "
+            "choose one"
         )
-    parts = [timeseries.read_ts(file) if file else None for file in files.values()]
-    if all(parts):
-        timeseries.check_parts(*(part for part in parts if part is not None))
+    parts: list[Any] = []
+    for file in files.values():
+        part = tables.read(file, labelled, regression) if file else None
+        if part is not None and part.y is not None:
+            regression = part.is_regression
+        parts.append(part)
+    if all(part is not None for part in parts):
+        timeseries.check_parts(parts[0], parts[1])
     return parts[0], parts[1]
 
 
@@ -128,13 +119,15 @@ def train(
     Example: evolving-attention timeseries train --dataset JapaneseVowels --seeds 1 2 3
     --output_dir out/vowels
     """
-    _command(words, name, [_DATA, *_MODEL, _TRAINING], help, _train)
+    run_command(words, name, [_DATA, _TABLES, *_MODEL, _TRAINING], help, _train)
 
 
-def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, Any]:
+def _train(
+    data: Any, tables: Any, model: Any, attention: Any, training: Any
+) -> dict[str, Any]:
     import evolving_attention as ea
 
-    train_part, test_part = _parts(data, needs="train")
+    train_part, test_part = _parts(data, tables, needs="train")
     options = {
         **model.estimator_options(),
         "attention": attention.config(),
@@ -155,7 +148,9 @@ def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, An
     )
     if test_part is not None:
         limit = options["max_length"] or _pretrained_length(options["pretrained"])
-        check_scorable(train_part, test_part, limit, options["missing"])
+        check_scorable(
+            train_part, test_part, limit, options["missing"], options["longer"]
+        )
     root, runs = _make_folder(Path(training.output_dir)), []
     for seed in training.seeds:
         folder = root / f"seed-{seed}"
@@ -194,7 +189,7 @@ def _kept(folder: Path, options: dict[str, Any], training: Any) -> Any:
         return None
     record = json.loads(file.read_text("utf-8"))
     mine = plain({k: v for k, v in options.items() if k != "verbose"})
-    theirs = {"device": "cpu", **record.get("options", {})}  # runs of old had no other
+    theirs = {"device": "cpu", "longer": "error", **record.get("options", {})}
     theirs["attention"] = plain(from_config(theirs["attention"]))  # with all options
     theirs.pop("verbose", None)
     if mine != theirs:
@@ -265,13 +260,16 @@ def evaluate(
     Example: evolving-attention timeseries evaluate --model_dir out/vowels/seed-1
     --dataset JapaneseVowels
     """
-    groups = [(arguments.EvaluateArguments, "Model"), _DATA]
-    _command(words, name, groups, help, _evaluate)
+    groups = [(arguments.EvaluateArguments, "Model"), _DATA, _TABLES]
+    run_command(words, name, groups, help, _evaluate)
 
 
-def _evaluate(model: Any, data: Any) -> dict[str, Any]:
+def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
     estimator = load_estimator(Path(model.model_dir), model.device)
-    part = _parts(data, needs="test")[1]
+    if model.longer is not None:
+        estimator.set_params(longer=model.longer)
+    is_regression = not hasattr(estimator, "classes_")
+    part = _parts(data, tables, needs="test", regression=is_regression)[1]
     results: dict[str, Any] = {"model": model.model_dir, "data": part.source}
     results["test"] = scores(estimator, part)
     if model.predictions:
@@ -286,12 +284,61 @@ def _evaluate(model: Any, data: Any) -> dict[str, Any]:
 def load_estimator(folder: Path, device: str = "cpu") -> Any:
     """The classifier or regressor saved in a folder."""
     import evolving_attention as ea
+    from evolving_attention.estimators.files import read_record
 
-    file = folder / "estimator.json"
-    kind = ea.TimeSeriesClassifier
-    if file.is_file() and '"TimeSeriesRegressor"' in file.read_text("utf-8"):
-        kind = ea.TimeSeriesRegressor
+    resolve_device(device)
+    regresses = read_record(folder).get("estimator") == "TimeSeriesRegressor"
+    kind = ea.TimeSeriesRegressor if regresses else ea.TimeSeriesClassifier
     return kind.load(folder, device)
+
+
+# ---------------------------------------------------------------------------- predict
+
+
+def predict(
+    words: Sequence[str], name: str = "evolving-attention timeseries predict"
+) -> None:
+    """Parse the words of the command line and predict."""
+    help = """Predict series of a file, which needs no targets, and write a .csv file.
+
+    Each line has the series' id, or its index from 0, the prediction, and for labels
+    the probability of each.
+
+    Example: evolving-attention timeseries predict --model_dir out/vowels/seed-1
+    --input_file new.csv --output_file predictions.csv
+    """
+    groups = [(arguments.PredictArguments, "Model"), _TABLES]
+    run_command(words, name, groups, help, _predict)
+
+
+def _predict(model: Any, tables: Any) -> dict[str, Any]:
+    estimator = load_estimator(Path(model.model_dir), model.device)
+    if model.longer is not None:
+        estimator.set_params(longer=model.longer)
+    is_regression = not hasattr(estimator, "classes_")
+    part = tables.read(model.input_file, False, is_regression)
+    header, rows = prediction_rows(estimator, part)
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    durable.write_bytes(Path(model.output_file), text.getvalue().encode("utf-8"))
+    counts = {}
+    if hasattr(estimator, "classes_"):
+        found = [row[1] for row in rows]
+        counts = {str(one): found.count(one) for one in estimator.classes_.tolist()}
+    return {
+        "model": model.model_dir,
+        "data": part.source,
+        "output_file": model.output_file,
+        "series": len(rows),
+        "predicted": counts,
+        "table": align(
+            [
+                ["series", str(len(rows))],
+                *([f"predicted {k}", str(n)] for k, n in counts.items()),
+                ["written to", model.output_file],
+            ]
+        ),
+    }
 
 
 # --------------------------------------------------------------------------- pretrain
@@ -308,8 +355,8 @@ def pretrain(
     Example: evolving-attention timeseries pretrain --dataset JapaneseVowels
     --output_dir out/vowels-pre
     """
-    groups = [_DATA, *_MODEL, (arguments.MaskArguments, "Masks"), _TRAINING]
-    _command(words, name, groups, help, _pretrain)
+    groups = [_DATA, _TABLES, *_MODEL, (arguments.MaskArguments, "Masks"), _TRAINING]
+    run_command(words, name, groups, help, _pretrain)
 
 
 def _is_whole(file: Path) -> bool:
@@ -318,7 +365,7 @@ def _is_whole(file: Path) -> bool:
 
 
 def _pretrain(
-    data: Any, model: Any, attention: Any, mask: Any, training: Any
+    data: Any, tables: Any, model: Any, attention: Any, mask: Any, training: Any
 ) -> dict[str, Any]:
     import evolving_attention as ea
     from evolving_attention.estimators.pretraining import learn
@@ -335,7 +382,7 @@ def _pretrain(
             f"--output_dir {folder}: holds a pre-training, expected another folder; "
             "choose one or add --overwrite_output_dir"
         )
-    train_part, test_part = _parts(data, needs="train")
+    train_part, test_part = _parts(data, tables, needs="train", labelled=False)
     options = {
         **model.estimator_options(),
         "attention": attention.config(),

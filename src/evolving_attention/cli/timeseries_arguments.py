@@ -12,6 +12,7 @@ from evolving_attention.cli.attention_arguments import (
     option,
     refuse,
 )
+from evolving_attention.data.series_lengths import LONGER
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
@@ -19,17 +20,82 @@ from evolving_attention.field_types import PathText, check_fields
 __all__ = [
     "EvaluateArguments",
     "MaskArguments",
+    "PredictArguments",
     "SeriesAttentionArguments",
     "SeriesDataArguments",
     "SeriesModelArguments",
     "SeriesTrainingArguments",
+    "TableArguments",
 ]
 
 
 _DEVICE = (
-    "Where the model computes: cpu, cuda, cuda:1, or auto, the first GPU there is, "
-    "else the CPU."
+    "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name that "
+    "evolving-attention doctor lists."
 )
+_LONGER = (
+    "Series above --max_length: error, cut (the first steps are kept) or resample "
+    "(linearly, to --max_length steps)."
+)
+
+
+@dataclass
+class TableArguments:
+    """How tables are read; .ts files need none of these."""
+
+    label_column_name: str | None = option(
+        None, "Column of labels or values; default: label, target, class or y."
+    )
+    id_column_name: str | None = option(
+        None, "Column that names the series; default: id, case, …_id."
+    )
+    time_column_name: str | None = option(
+        None,
+        "Column of the time, in tables with a row per time step; default: time, t, "
+        "step, date.",
+    )
+    delimiter: str | None = option(
+        None, "Between columns; default: the most frequent in the header."
+    )
+    do_regression: bool | None = option(
+        None, "Targets are values; default: if one is no whole number."
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def read(self, file: str, labelled: bool, regression: bool | None) -> Any:
+        """Read a .ts file, or a table by its ending .csv, .tsv or .txt.
+
+        Args:
+            file: its path.
+            labelled: whether a file without targets is an error.
+            regression: whether targets are values, unless --do_regression says it.
+
+        Raises:
+            DataError: the file cannot be read.
+            ConfigError: an option of tables is given for a .ts file.
+        """
+        from evolving_attention import timeseries
+
+        if file.lower().endswith((".csv", ".tsv", ".txt")):
+            return timeseries.read_csv(
+                file,
+                target=self.label_column_name,
+                id=self.id_column_name,
+                time=self.time_column_name,
+                regression=regression
+                if self.do_regression is None
+                else self.do_regression,
+                labelled=labelled,
+                delimiter=self.delimiter,
+            )
+        for name, value in vars(self).items():
+            if value is not None:
+                raise refuse(
+                    name, value, f"a table, not {file}", "leave it out for .ts files"
+                )
+        return timeseries.read_ts(file, labelled=labelled)
 
 
 @dataclass
@@ -45,9 +111,9 @@ class SeriesDataArguments:
         None, "Folder with NAME_TRAIN.ts and NAME_TEST.ts, or with folders of them."
     )
     train_file: PathText | None = option(
-        None, "A .ts file to train on, instead of a name."
+        None, "A .ts, .csv or .tsv file to train on, instead of a name."
     )
-    test_file: PathText | None = option(None, "A .ts file to test on.")
+    test_file: PathText | None = option(None, "A file to test on.")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -70,11 +136,13 @@ class SeriesModelArguments:
 
     hidden_size: int = option(64, "Features of every time step; the paper: 64, 128.")
     num_blocks: int = option(3, "Blocks of two layers each; the paper: 2 to 5.")
-    num_attention_heads: int = option(8, "Attention heads.")
-    attention_ratio: float = option(
-        0.25,
+    num_attention_heads: int | None = option(
+        None, "Attention heads; default: the most, up to 8, that fit."
+    )
+    attention_ratio: float | None = option(
+        None,
         "Share of features from attention, 0 to 1; 0 is the dilated convolution, "
-        "1 the EA-Transformer.",
+        "1 the EA-Transformer; default: 0.25, or the nearest that the heads fit.",
     )
     dropout: float = option(0.1, "Dropout, 0 to below 1.")
     intermediate_size: int | None = option(None, "Width of the feed-forward; 256.")
@@ -93,12 +161,20 @@ class SeriesModelArguments:
     max_length: int | None = option(
         None, "Longest series the model takes; default: the longest of the data."
     )
+    longer: str = option("error", _LONGER)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _check_longer(self.longer)
 
     def estimator_options(self) -> dict[str, Any]:
-        """These options as options of the estimators."""
+        """These options as options of the estimators.
+
+        Raises:
+            ConfigError: the heads do not fit the width.
+        """
+        from evolving_attention.estimators.architecture import attention_width
+
         own = (
             "hidden_size",
             "num_blocks",
@@ -106,9 +182,16 @@ class SeriesModelArguments:
             "attention_ratio",
             "dropout",
             "max_length",
+            "longer",
         )
         given = {name: value for name, value in vars(self).items() if value is not None}
         options = {name: given.pop(name, None) for name in own}
+        options["num_attention_heads"], options["attention_ratio"] = attention_width(
+            self.hidden_size,
+            self.num_attention_heads,
+            self.attention_ratio,
+            "timeseries",
+        )
         if "conv_kernel_size" in given:  # --kernel_size is that of the attention
             given["kernel_size"] = given.pop("conv_kernel_size")
         return {**options, "model_options": given or None}
@@ -208,12 +291,20 @@ class MaskArguments:
 
 
 @dataclass
-class EvaluateArguments:
-    """The fitted model to evaluate."""
+class PredictArguments:
+    """The fitted model, the series to predict, and the file for the results."""
 
     model_dir: PathText | None = option(None, "Folder of a fitted estimator.")
-    predictions: PathText | None = option(
-        None, "Write the predictions to this .csv file."
+    input_file: PathText | None = option(
+        None, "A .ts, .csv or .tsv file of series; targets in it are not used."
+    )
+    output_file: PathText | None = option(
+        None, "The .csv file to write: predictions, and the probability of each label."
+    )
+    longer: str | None = option(
+        None,
+        "Series above the model's length: error, cut or resample; default: as in "
+        "training.",
     )
     device: str = option("cpu", _DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
@@ -221,11 +312,49 @@ class EvaluateArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _check_longer(self.longer)
+        for name, what in (
+            (
+                "model_dir",
+                "the folder of a fitted estimator, such as out/series/seed-1",
+            ),
+            ("input_file", "a .ts or .csv file of series"),
+            ("output_file", "a .csv file to write"),
+        ):
+            if not getattr(self, name):
+                raise ConfigError(f"--{name} is missing: expected {what}; add it")
+
+
+@dataclass
+class EvaluateArguments:
+    """The fitted model to evaluate."""
+
+    model_dir: PathText | None = option(None, "Folder of a fitted estimator.")
+    predictions: PathText | None = option(
+        None, "Write the predictions to this .csv file."
+    )
+    longer: str | None = option(
+        None,
+        "Series above the model's length: error, cut or resample; default: as in "
+        "training.",
+    )
+    device: str = option("cpu", _DEVICE)
+    num_threads: int | None = option(None, "Threads; default: all.")
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_longer(self.longer)
         if not self.model_dir:
             raise ConfigError(
                 "--model_dir is missing: expected the folder of a fitted estimator, "
                 "such as out/series/seed-1; add it"
             )
+
+
+def _check_longer(value: str | None) -> None:
+    if value not in (None, *LONGER):
+        raise refuse("longer", value, f"one of {', '.join(LONGER)}", "choose one")
 
 
 def whole_numbers(name: str, given: list[Any]) -> list[int]:

@@ -9,7 +9,15 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = ["align", "check_scorable", "one_line", "run_record", "scores", "table"]
+__all__ = [
+    "align",
+    "check_scorable",
+    "one_line",
+    "prediction_rows",
+    "run_record",
+    "scores",
+    "table",
+]
 
 
 def scores(estimator: Any, part: Any) -> dict[str, float]:
@@ -40,14 +48,35 @@ def scores(estimator: Any, part: Any) -> dict[str, float]:
     }
 
 
-def check_scorable(train: Any, test: Any, max_length: int, missing: str) -> None:
+def prediction_rows(estimator: Any, part: Any) -> tuple[list[str], list[list[Any]]]:
+    """(header, rows) of a table of predictions, with probabilities of a classifier."""
+    names = range(len(part)) if part.ids is None else part.ids
+    key = "index" if part.ids is None else "id"
+    if not hasattr(estimator, "classes_"):
+        values = estimator.predict(part.X).tolist()
+        return [key, "prediction"], [
+            list(row) for row in zip(names, values, strict=True)
+        ]
+    odds = estimator.predict_proba(part.X)
+    labels = estimator.classes_.tolist()
+    header = [key, "prediction", *(f"probability_{label}" for label in labels)]
+    best = [labels[i] for i in odds.argmax(axis=1)]
+    return header, [
+        [name, label, *(f"{p:.9g}" for p in row)]
+        for name, label, row in zip(names, best, odds, strict=True)
+    ]
+
+
+def check_scorable(
+    train: Any, test: Any, max_length: int, missing: str, longer: str
+) -> None:
     """Check the test part before training as :func:`scores` does after it.
 
     Args:
         train: the training part.
         test: the test part, of the same kind.
         max_length: longest series that the model will take.
-        missing: the estimator's option of that name.
+        missing, longer: the estimator's options of these names.
 
     Raises:
         InputError: a label that training lacks, a series that is too long, or a missing
@@ -62,11 +91,12 @@ def check_scorable(train: Any, test: Any, max_length: int, missing: str) -> None
         class_numbers(test.y, np.unique(train.y), f"labels of {test.source}")
     series = as_series(test.X, test.source)
     for i, one in enumerate(series):
-        if one.shape[1] > max_length:
+        if one.shape[1] > max_length and longer == "error":
             raise InputError(
                 f"{test.source}[{i}]: {one.shape[1]} time steps, expected at most "
-                f"{max_length}, the model's max_length; cut the series, or train "
-                f"with --max_length {max(x.shape[1] for x in series)}"
+                f"{max_length}, the model's max_length; add --longer cut or "
+                "--longer resample, or train with "
+                f"--max_length {max(x.shape[1] for x in series)}"
             )
     SeriesScaler("none", missing).refuse_missing(series, test.source)
 

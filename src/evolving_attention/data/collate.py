@@ -74,7 +74,7 @@ def _packed(rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None) ->
     labels = collate_labels(rows)
     if labels is not None:
         batch["labels"] = labels
-        if np.ndim(rows[0][_label_of(rows)]):
+        if np.ndim(rows[0][_label_of(rows)]) == 1:
             tokens.add("labels")
     if row_ids is not None:
         batch["row_ids"] = np.asarray(row_ids, dtype=np.int64)
@@ -178,9 +178,9 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
 
 
 def unused_keys(row: Mapping[str, Any]) -> list[str]:
-    """Keys of a row that batches do not use."""
+    """Keys of a row that neither batches nor the training loss use."""
     label = next((name for name in _LABELS if name in row), None)
-    used = ("input_ids", "attention_mask", "token_type_ids", label)
+    used = ("input_ids", "attention_mask", "token_type_ids", label, "sample_weight")
     return [str(name) for name in row if name not in used]
 
 
@@ -188,11 +188,14 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
     """Labels of rows; None if they have none.
 
     One per row: [B], int64, or float32 if any is a float. One per token (masked
-    language modelling): int64 [total], one row after another.
+    language modelling): int64 [total], one row after another. Several per row, as
+    arrays [1, L]: [B, L].
     """
     name = _label_of(rows)
     if not _all_have(rows, name):
         return None
+    if np.ndim(rows[0][name]) == 2:
+        return np.asarray(np.concatenate([row[name] for row in rows]), np.int64)
     if np.ndim(rows[0][name]):
         return _joined(_per_token(rows, name))
     labels = np.asarray([row[name] for row in rows])

@@ -8,11 +8,12 @@ from typing import Any, Protocol, overload
 import numpy as np
 
 from evolving_attention.data.columns import column_names, dataset_columns
+from evolving_attention.data.labels import class_names
 from evolving_attention.data.packed import PackedRows
 from evolving_attention.errors import ConfigError, InputError, ShapeError
 from evolving_attention.notices import say
 
-__all__ = ["Features", "tokenize_dataset"]
+__all__ = ["Features", "Truncation", "tokenize_dataset"]
 
 
 class _Tokenizer(Protocol):
@@ -26,7 +27,9 @@ class Features(PackedRows):
         input_ids: int32 [total], the rows one after another.
         offsets: int64 [N + 1], where each row begins.
         token_type_ids: int32 [total], or None.
-        labels: int64 or float32 [N], or None.
+        labels: int64 or float32 [N], or None; int64 [N, L] of 0 and 1 where several of
+            L labels may hold.
+        label_names: names of the classes by id, or None.
 
     As a sequence, row i is ``{"input_ids": int32 array, …, "labels": scalar}``.
     """
@@ -39,11 +42,12 @@ class Features(PackedRows):
         offsets: np.ndarray,
         token_type_ids: np.ndarray | None = None,
         labels: np.ndarray | None = None,
+        label_names: tuple[str, ...] | None = None,
     ) -> None:
         self.input_ids = np.asarray(input_ids, dtype=np.int32)
         self.offsets = np.asarray(offsets, dtype=np.int64)
         self.token_type_ids = token_type_ids
-        self.labels = labels
+        self.labels, self.label_names = labels, label_names
         total, rows = len(self.input_ids), len(self.offsets) - 1
         if self.offsets[0] != 0 or self.offsets[-1] != total:
             raise ShapeError(
@@ -57,7 +61,7 @@ class Features(PackedRows):
 
     def take(self, indices: Any) -> Features:
         """These rows as a data set."""
-        return Features(**self._gathered(indices))
+        return Features(**self._gathered(indices), label_names=self.label_names)
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Any]: ...
@@ -76,6 +80,7 @@ def tokenize_dataset(
     max_length: int | None = 128,
     batch_size: int = 2048,
     said: set[str] | None = None,
+    truncation: Truncation | None = None,
 ) -> Features:
     """Tokenise the text of a data set.
 
@@ -91,6 +96,7 @@ def tokenize_dataset(
             logged; None: the tokenizer's own limit.
         batch_size: rows per call of the tokenizer.
         said: earlier log lines, which are not repeated.
+        truncation: counts the truncated texts, which are then not logged.
 
     Raises:
         InputError: a column is missing, a text is not text (the message names the row).
@@ -100,7 +106,7 @@ def tokenize_dataset(
     chosen = dataset_columns(dataset, text_columns, label_column)
     if text_columns is None and not hasattr(dataset, "text_columns"):
         say(f"tokenize_dataset: {chosen}", said)
-    cut = _Truncation()
+    cut = Truncation() if truncation is None else truncation
     ids: list[np.ndarray] = []
     types: list[np.ndarray] = []
     lengths: list[int] = []
@@ -120,7 +126,7 @@ def tokenize_dataset(
         ids.append(_flat(rows))
         if "token_type_ids" in encoded:
             types.append(_flat(encoded["token_type_ids"]))
-    if cut.rows:
+    if cut.rows and truncation is None:
         say(f"{_place(dataset)}{cut.told(len(lengths), max(lengths))}", said)
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
@@ -130,10 +136,11 @@ def tokenize_dataset(
         offsets,
         np.concatenate(types) if types else None,
         _labels(dataset, chosen.label),
+        class_names(dataset),
     )
 
 
-class _Truncation:
+class Truncation:
     """Counts the texts that a tokenizer truncated."""
 
     rows = 0
@@ -200,6 +207,8 @@ def _labels(dataset: Any, name: str) -> np.ndarray | None:
         raise InputError(
             f"labels are {labels.dtype}; expected int (classes) or float (regression)"
         )
+    if labels.ndim > 1:  # several per row: [N, L] or [N, 1, L]
+        labels = labels.reshape(len(labels), -1)
     if len(labels) and (labels == -1).all():
         return None
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():

@@ -1,8 +1,16 @@
-"""The number of classes of a task, from the names of its classes."""
+"""Names of classes: what a task, a data set or a trained model knows of its labels."""
 
 from __future__ import annotations
 
-__all__ = ["Labelled"]
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["KnownLabels", "Labelled", "class_names", "known_labels", "numbered"]
+
+_CLASSIFIER = "ForSequenceClassification"
+_NUMBERED = re.compile(r"LABEL_\d+")
 
 
 class Labelled:
@@ -19,3 +27,46 @@ class Labelled:
     def num_labels(self) -> int:
         """Number of classes; 1 for regression."""
         return 1 if self.label_names is None else len(self.label_names)
+
+
+@dataclass(frozen=True)
+class KnownLabels(Labelled):
+    """The labels of a trained model, where no training set tells them."""
+
+    label_names: tuple[str, ...] | None
+    text_columns: Sequence[str] | None = None
+    label_column: str | None = None
+    problem_type: str | None = None
+
+
+def known_labels(config: Mapping[str, Any]) -> KnownLabels | None:
+    """The labels that the config.json of a trained model names; None where it has none.
+
+    Classes that were never named, ``LABEL_0``, are called by their number: ``0``.
+    """
+    labels, classes = config.get("id2label"), config.get("architectures")
+    if not isinstance(labels, Mapping) or not labels:
+        return None
+    if classes and not any(str(name).endswith(_CLASSIFIER) for name in classes):
+        return None  # a model without classes; each config has labels by default
+    if len(labels) == 1 or config.get("problem_type") == "regression":
+        return KnownLabels(None, problem_type="regression")
+    names = [str(labels[key]) for key in sorted(labels, key=int)]
+    if numbered(names):
+        names = [str(i) for i in range(len(names))]
+    return KnownLabels(tuple(names), problem_type=config.get("problem_type"))
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Whether classes have the names that a config gives them: LABEL_0, LABEL_1, …"""
+    return all(_NUMBERED.fullmatch(name) for name in names)
+
+
+def class_names(dataset: Any) -> tuple[str, ...] | None:
+    """Names of the classes of a data set of any kind, by id; None where it has none."""
+    names = getattr(dataset, "label_names", None)
+    features = getattr(dataset, "features", None)
+    if names is None and isinstance(features, Mapping):  # of the datasets library
+        feature = features.get("labels", features.get("label"))
+        names = getattr(feature, "names", None)
+    return tuple(map(str, names)) if isinstance(names, (list, tuple)) else None

@@ -15,7 +15,14 @@ from typing import BinaryIO
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import DataError
 
-__all__ = ["MAX_LINE_CHARS", "open_file", "read_lines"]
+__all__ = [
+    "MAX_LINE_CHARS",
+    "checked_line",
+    "first_line",
+    "open_file",
+    "raw_lines",
+    "read_lines",
+]
 
 MAX_LINE_CHARS = 131_072  # 2**17, the largest field the csv module takes by itself
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS  # a UTF-8 character has at most four bytes
@@ -37,7 +44,7 @@ def open_file(path: Path) -> BinaryIO:
         raise DataError(f"cannot be read ({error})", str(path)) from error
 
 
-def _checked(raw: bytes, crlf: bool | None) -> str | tuple[int, str]:
+def checked_line(raw: bytes, crlf: bool | None) -> str | tuple[int, str]:
     """Text of one line without its line feed, or (column, reason) if it is bad.
 
     ``crlf``: whether the line is to end with a carriage return; None for a last line
@@ -52,7 +59,10 @@ def _checked(raw: bytes, crlf: bool | None) -> str | tuple[int, str]:
     except UnicodeDecodeError as error:
         column = len(body[: error.start].decode("utf-8", "replace")) + 1
         byte = body[error.start]
-        return column, f"byte 0x{byte:02x} is not UTF-8; convert the file to UTF-8"
+        return column, (
+            f"byte 0x{byte:02x} is not UTF-8 (byte {error.start + 1} of the line); "
+            "convert the file to UTF-8"
+        )
     if len(text) > MAX_LINE_CHARS:
         return MAX_LINE_CHARS + 1, _too_long(str(len(text)))
     if "\0" in text:
@@ -77,7 +87,7 @@ def _too_long(length: str) -> str:
     )
 
 
-def _raw_lines(handle: BinaryIO) -> Iterator[tuple[bytes, bool]]:
+def raw_lines(handle: BinaryIO) -> Iterator[tuple[bytes, bool]]:
     """Lines without their line feed, and whether they had one; long ones are split."""
     while raw := handle.readline(_MAX_LINE_BYTES + 3):
         ended = raw.endswith(b"\n")
@@ -106,9 +116,9 @@ def read_lines(
     with open_file(path) as handle:
         crlf, blanks = False, []
         number = 0
-        for number, (raw, ended) in enumerate(_raw_lines(handle), start=1):
+        for number, (raw, ended) in enumerate(raw_lines(handle), start=1):
             if number == 1:
-                raw = _first_line(raw, collector)
+                raw = first_line(raw, collector)
                 crlf = ended and raw.endswith(b"\r")
                 if crlf:
                     collector.note("Windows line ends (CR LF) were removed")
@@ -128,7 +138,7 @@ def read_lines(
             if not is_header:
                 collector.seen()
             wants_cr = raw.endswith(b"\r") if quoted else crlf
-            text = _checked(raw, wants_cr if ended else None)
+            text = checked_line(raw, wants_cr if ended else None)
             if isinstance(text, str):
                 yield number, text
             elif is_header:
@@ -145,7 +155,7 @@ def read_lines(
             collector.note(f"{len(blanks)} blank line(s) at the end of the file")
 
 
-def _first_line(raw: bytes, collector: RowCollector) -> bytes:
+def first_line(raw: bytes, collector: RowCollector) -> bytes:
     """Remove the UTF-8 byte-order mark; refuse other encodings that have one."""
     if raw.startswith(_UTF16):
         collector.fail(

@@ -11,6 +11,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from evolving_attention.data.collate import collate_packed, unpadded
 from evolving_attention.data.packed import Batch, PackedDataset
 from evolving_attention.errors import ConfigError
 
-__all__ = ["PackedLoader", "epoch_batches"]
+__all__ = ["PackedLoader", "epoch_batches", "token_batches"]
 
 MEGA_BATCH = 50  # batches among which rows are sorted by length
 _ORDER_STREAM, _BATCH_STREAM = 0, 1
@@ -83,6 +84,30 @@ def epoch_batches(
     return batches
 
 
+def token_batches(
+    lengths: np.ndarray, limit: int, *, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """Row indices of every batch of one epoch, batches of at most ``limit`` tokens.
+
+    Rows are shuffled and sorted by length; each batch takes the rows that fit (at least
+    one). Batches are shuffled, but for the one with the longest row, which comes first.
+    The lengths of the sorted rows do not depend on the epoch, so the number of batches
+    does not either.
+    """
+    order = np.argsort(_keys(seed, epoch, len(lengths), _ORDER_STREAM), kind="stable")
+    order = order[np.argsort(-lengths[order], kind="stable")]
+    ends = np.cumsum(lengths[order])
+    cuts = [0]
+    while cuts[-1] < len(order):
+        before = ends[cuts[-1] - 1] if cuts[-1] else 0
+        fitting = int(np.searchsorted(ends, before + limit, side="right"))
+        cuts.append(max(fitting, cuts[-1] + 1))
+    keys = _keys(seed, epoch, len(cuts) - 1, _BATCH_STREAM)
+    keys[:1] = 0
+    batches = [order[a:b] for a, b in pairwise(cuts)]
+    return [batches[i] for i in np.argsort(keys, kind="stable")]
+
+
 class PackedLoader:
     """Iterates a data set in batches.
 
@@ -91,6 +116,8 @@ class PackedLoader:
             any sequence of dicts with ``input_ids`` (lists or arrays),
             ``datasets.Dataset`` included.
         batch_size: rows per batch.
+        batch_tokens: tokens per batch, instead of ``batch_size``; needs shuffling and
+            grouping by length, see :func:`token_batches`.
         seed: with ``epoch`` it decides the order.
         epoch: which pass over the rows it is, from 0.
         shuffle: False for evaluation: rows in their own order, or by length.
@@ -117,6 +144,7 @@ class PackedLoader:
         features: PackedDataset | Sequence[Mapping[str, Any]],
         batch_size: int,
         *,
+        batch_tokens: int | None = None,
         seed: int = 0,
         epoch: int = 0,
         shuffle: bool = True,
@@ -146,9 +174,15 @@ class PackedLoader:
         self.longest_first = longest_first
         by_length = group_by_length if shuffle else longest_first
         self._lengths = row_lengths(features, collate is None) if by_length else None
+        self.batch_tokens = batch_tokens
+        self._count: int | None = None  # of batches of tokens
         self._start = 0  # where the next iteration begins
 
     def __len__(self) -> int:
+        if self.batch_tokens is not None:
+            if self._count is None:
+                self._count = len(self.batches())
+            return self._count
         full, rest = divmod(len(self.features), self.batch_size)
         return full + (1 if rest and not self.drop_last else 0)
 
@@ -162,6 +196,10 @@ class PackedLoader:
 
     def batches(self) -> list[np.ndarray]:
         """Row indices of every batch of the current epoch."""
+        if self.batch_tokens is not None and self._lengths is not None:
+            return token_batches(
+                self._lengths, self.batch_tokens, seed=self.seed, epoch=self.epoch
+            )
         return epoch_batches(
             self._lengths,
             len(self.features),

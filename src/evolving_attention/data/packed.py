@@ -18,14 +18,16 @@ TARGETS = ("labels", "masked")  # of batches that do not declare theirs
 class Batch(dict[str, Array]):
     """B rows as arrays, named as the arguments of the model's call.
 
-    Two names are special: ``sequence_offsets`` int64 [B + 1], where each row begins in
-    the arrays of tokens, and ``row_ids`` int64 [B], the indices of the rows in their
-    data set, which are not passed to the model.
+    Three names are special: ``sequence_offsets`` int64 [B + 1], where each row begins
+    in the arrays of tokens; ``decoder_sequence_offsets``, the same in the arrays of
+    target tokens; and ``row_ids`` int64 [B], the indices of the rows in their data set,
+    which are not passed to the model.
 
     Args:
         arrays: by name.
         tokens: names of the arrays [total, …] with an entry per token (or time step),
             if the batch has them; all others have an entry per row.
+        decoder_tokens: names of the arrays with an entry per target token.
         targets: names of the targets of the loss; without any of them the batch has no
             loss.
     """
@@ -35,9 +37,11 @@ class Batch(dict[str, Array]):
         arrays: Mapping[str, Array],
         tokens: Collection[str] = (),
         targets: Collection[str] = ("labels",),
+        decoder_tokens: Collection[str] = (),
     ) -> None:
         super().__init__(arrays)
         self.tokens = frozenset(tokens) & self.keys()
+        self.decoder_tokens = frozenset(decoder_tokens) & self.keys()
         self.targets = frozenset(targets)
 
 
@@ -100,8 +104,8 @@ class PackedRows(Sequence[dict[str, Any]]):
     """N rows stored flat: the base of the :class:`PackedDataset` of this package.
 
     A subclass has an attribute for each array it names, [total, …], besides ``offsets``
-    int64 [N + 1] and ``labels`` [N] or None. Row i is a dict of its part of each, and
-    its label as a scalar.
+    int64 [N + 1] and ``labels`` [N], [N, L] or None. Row i is a dict of its part of
+    each, and its label as a scalar, or its L labels [1, L].
     """
 
     tokens: ClassVar[tuple[str, ...]]
@@ -165,7 +169,8 @@ class PackedRows(Sequence[dict[str, Any]]):
         span = slice(self.offsets[position], self.offsets[position + 1])
         row: dict[str, Any] = {name: a[span] for name, a in self._arrays().items()}
         if self.labels is not None:
-            row["labels"] = self.labels[position].item()
+            own = self.labels[position : position + 1]
+            row["labels"] = own.item() if own.ndim == 1 else own
         return row
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Records of TSV, CSV and JSON files: named fields, each with its place in the file.
+"""Reads records of TSV, CSV and JSON files, with the position of each field.
 
 TSV is GLUE's dialect: fields are split at tabs and at nothing else, a quotation mark
 is a character like any other. CSV is read by the csv module (RFC 4180 quoting, fields
@@ -29,11 +29,11 @@ __all__ = [
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".json")
 _MAX_RECORD_LINES = 1000
-_SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # and for a shell
+_SEPARATORS = {";": "';'", "\t": "tab", "|": "'|'", ",": "','"}  # as in a shell
 
 
 class Record(NamedTuple):
-    """One row: line (from 1), index (from 0), the wanted values, where each begins."""
+    """One row: line (from 1), index (from 0), values, and the column of each value."""
 
     line: int
     index: int  # type: ignore[assignment]  # in place of tuple.index
@@ -55,7 +55,7 @@ def read_records(
         wanted: names of the columns to return, in this order.
         collector: takes the bad rows.
         header: the column names of a TSV file that has no header line.
-        delimiter: what separates the fields of a CSV file.
+        delimiter: field separator of a CSV file.
 
     Raises:
         DataError: the file is unusable (missing, empty, no such column, duplicate
@@ -90,9 +90,9 @@ def read_names(path: Path, collector: RowCollector, delimiter: str = ",") -> lis
 def texts_are_good(
     record: Record, texts: int, collector: RowCollector, *, empty: bool
 ) -> bool:
-    """Whether the first ``texts`` values are text; a record where not is rejected.
+    """Check that the first ``texts`` values are text; otherwise reject the record.
 
-    ``empty``: let empty text pass (a test row needs a prediction whatever it holds).
+    ``empty`` accepts empty text: every row of a test set needs a prediction.
     """
     for index, field in enumerate(record.values[:texts]):
         if isinstance(field, str) and (empty or field.strip()):
@@ -105,7 +105,7 @@ def texts_are_good(
 
 
 def check_delimiter(path: Path, delimiter: str) -> None:
-    """Refuse a separator that CSV cannot have, or that another file does not have.
+    """Refuse an invalid separator, and separators for files other than CSV.
 
     Raises:
         ConfigError: it is not one character, or the file is no CSV.
@@ -123,7 +123,7 @@ def check_delimiter(path: Path, delimiter: str) -> None:
 
 
 def separator_hint(path: Path, names: Sequence[str]) -> str:
-    """What to try when a CSV file seems to have one column; empty where it does not."""
+    """Suggest a separator for a CSV file with a single column; else return ''."""
     if path.suffix.lower() != ".csv" or len(names) != 1:
         return ""
     mark = next((mark for mark in _SEPARATORS if mark in names[0]), None)
@@ -215,12 +215,12 @@ def _tsv_place(fields: list[str], indices: list[int]) -> Callable[[int], int]:
 
 
 class _Lookahead:
-    """Lines that can be taken back, for records that span several of them."""
+    """Line iterator with push-back, for records that span several lines."""
 
     def __init__(self, lines: Iterator[tuple[int, str]]) -> None:
         self._lines = lines
         self.taken: list[tuple[int, str]] = []  # lines of the record being read
-        self.kept: list[tuple[int, str]] = []  # given back, last first
+        self.kept: list[tuple[int, str]] = []  # pushed back, last first
 
     def __iter__(self) -> _Lookahead:
         return self
@@ -232,8 +232,8 @@ class _Lookahead:
         self.taken.append(item)
         return item[1] + "\n"
 
-    def give_back(self) -> None:
-        """Keep the first line taken, return the others for the next record."""
+    def push_back(self) -> None:
+        """Push back all lines but the first, for the next record."""
         self.kept.extend(reversed(self.taken[1:]))
         del self.taken[1:]
 
@@ -282,12 +282,12 @@ def _read_csv(
         elif fields == names:
             reason = _REPEATED_HEADER
         if reason:
-            # Only the first line of a record is given up: a stray quotation mark
-            # must not take the good lines after it along.
-            lines.give_back()
+            # Reject only the first line: after a stray quotation mark, the next lines
+            # may be good.
+            lines.push_back()
             collector.reject(number, column, reason)
             continue
-        # Every line was announced as a row of its own.
+        # Each line was counted as a row.
         collector.report.rows_in -= len(lines.taken) - 1
         joined += len(lines.taken) > 1
         index = collector.report.rows_in - 1 - len(lines.kept)

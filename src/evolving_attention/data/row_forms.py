@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.packed import PackedDataset
 from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["is_several", "rows_of", "with_numbered_labels"]
+__all__ = ["column_of", "is_several", "rows_of", "with_numbered_labels"]
 
 
 def is_several(dataset: Any) -> bool:
@@ -63,26 +64,55 @@ def rows_of(dataset: Any, role: str) -> Any:
     ]
 
 
-def with_numbered_labels(
-    rows: Any, first: Any, label2id: Mapping[str, int] | None, role: str
-) -> Any:
-    """The rows with the numbers of classes in the place of their names.
+def column_of(dataset: Any, name: str) -> Any:
+    """All values of a column of a data set of any form; None where it has none."""
+    if isinstance(dataset, PackedDataset):
+        return getattr(dataset, name, None)
+    if hasattr(dataset, "column"):  # TableDataset
+        return dataset.column(name) if name in dataset.column_names else None
+    if isinstance(dataset, Mapping) or hasattr(dataset, "columns"):
+        return dataset.get(name)
+    if hasattr(dataset, "column_names"):  # the datasets library
+        return list(dataset[name]) if name in dataset.column_names else None
+    first = dataset[0] if len(dataset) else None
+    if not isinstance(first, Mapping) or name not in first:
+        return None
+    return [dataset[index].get(name) for index in range(len(dataset))]
 
-    Rows whose labels are no text are returned as they are.
+
+def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
+    """The rows with labels as numbers: of a class, or 0 and 1 for each of several.
+
+    Rows whose labels are numbers already are returned as they are.
 
     Args:
         rows: of dicts.
         first: the first of them.
-        label2id: the classes of the model, by name.
+        model: the model, whose config knows the names of its classes.
         role: ``train_dataset`` or so, for messages.
 
     Raises:
-        InputError: the model has no class of that name.
+        InputError: the model has no class of that name, or takes one label per row.
     """
     key = "labels" if "labels" in first else "label"
-    if key not in first or not isinstance(first[key], str):
+    if key not in first:
         return rows
-    known = dict(label2id or {})
+    config: Any = getattr(model, "config", None)
+    known = dict(getattr(config, "label2id", None) or {})
+    classifies = getattr(model, "head", None) == "sequence_classification"
+    if getattr(config, "problem_type", None) == "multi_label_classification":
+        several = [
+            marked(row.get(key), known, f"{role}[{i}]") for i, row in enumerate(rows)
+        ]
+        return [{**row, key: labels} for row, labels in zip(rows, several, strict=True)]
+    if classifies and isinstance(first[key], (list, tuple, set)):
+        raise InputError(
+            f"Trainer: {role}[0] has the labels {first[key]!s:.60}, expected one "
+            "label; for a list of labels per text load the model with problem_type="
+            "'multi_label_classification'"
+        )
+    if not isinstance(first[key], str):
+        return rows
     unknown = next((i for i, row in enumerate(rows) if row.get(key) not in known), None)
     if unknown is not None:
         found = sorted({str(row.get(key)) for row in rows})
@@ -95,3 +125,33 @@ def with_numbered_labels(
             "the other way round, or number the labels"
         )
     return [{**row, key: known[row[key]]} for row in rows]
+
+
+def marked(labels: Any, known: Mapping[str, int], where: str) -> np.ndarray:
+    """Several labels of a row as int64 [1, L]: 1 for those that hold.
+
+    Args:
+        labels: names of classes, or 0 and 1 for each class.
+        known: the L classes by name.
+        where: the row, for messages.
+
+    Raises:
+        InputError: it is neither.
+    """
+    names = isinstance(labels, (list, tuple, set)) and all(
+        isinstance(one, str) for one in labels
+    )
+    if names and all(one in known for one in labels):
+        row = np.zeros((1, len(known)), np.int64)
+        row[0, [known[one] for one in labels]] = 1
+        return row
+    if not names:
+        values = np.asarray(labels)
+        values = values.reshape(-1) if values.dtype.kind in "iufb" else values
+        if values.shape == (len(known),) and np.isin(values, (0, 1)).all():
+            return values.astype(np.int64)[None]
+    raise InputError(
+        f"{where}: the labels are {labels!s:.60}, expected a list of names "
+        f"({', '.join(known)}), or of {len(known)} numbers 0 or 1, one for each; "
+        "correct them"
+    )

@@ -1,8 +1,8 @@
-"""Your own data: CSV, TSV and JSON files for --train_file and its companions.
+"""Reads your own data from CSV, TSV and JSON files.
 
-Which columns are text and label is chosen in :mod:`.columns`, by run_glue's rule; float
-labels mean regression, any other values are classes in sorted order. What was chosen is
-logged. Rows are checked as strictly as GLUE's.
+:mod:`.columns` chooses text and label columns by run_glue's rule. Decimal labels mean
+regression; other labels are classes, in sorted order. The choices are logged. Rows are
+checked as strictly as GLUE's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evolving_attention.data.columns import SAMPLE, Columns, choose_columns
+from evolving_attention.data.labels import KnownLabels
 from evolving_attention.data.records import (
     check_delimiter,
     read_names,
@@ -23,6 +24,7 @@ from evolving_attention.data.records import (
     texts_are_good,
 )
 from evolving_attention.data.report import RowCollector
+from evolving_attention.data.several_labels import as_lists, label_lists
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError
 from evolving_attention.notices import say
@@ -31,7 +33,7 @@ __all__ = ["class_name", "labels_told", "load_file"]
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
-_MOST_NUMBERS = 0.9  # from this share on, a label that is no number is a mistake
+_MOST_NUMBERS = 0.9  # above this share of numbers, other labels are mistakes
 
 
 class _Row(NamedTuple):
@@ -45,11 +47,12 @@ class _Row(NamedTuple):
 def load_file(
     path: str | Path,
     *,
-    like: TableDataset | None = None,
+    like: TableDataset | KnownLabels | None = None,
     text_columns: Sequence[str] | str | None = None,
     label_column: str | None = None,
     labelled: bool = True,
     regression: bool | None = None,
+    several: bool = False,
     bad_rows: str = "raise",
     delimiter: str = ",",
 ) -> TableDataset:
@@ -57,15 +60,18 @@ def load_file(
 
     Args:
         path: the file; CSV and TSV begin with a header line.
-        like: the training set, whose columns and labels this file must share.
-        text_columns: the one or two columns a model reads, if not by run_glue's rule.
+        like: the training set, which has the same columns and labels; or the labels
+            of a trained model.
+        text_columns: the one or two text columns; default: by run_glue's rule.
         label_column: name of the label column in the file, by default ``label``, else
             ``labels``; in the data set it is ``label``.
         labelled: False for a file to predict: labels may be missing or -1.
         regression: whether labels are scores rather than classes; None: decimal numbers
             are scores.
+        several: whether a label is a list of labels, of a JSON file: names, or 0 and 1
+            for each class. In the data set it is a list of 0 and 1.
         bad_rows: ``"raise"``, ``"skip"`` or ``"report"``.
-        delimiter: what separates the fields of a CSV file.
+        delimiter: field separator of a CSV file.
 
     Returns:
         Rows ``{text columns, "label", "idx"}``; ``label_names`` are the classes, None
@@ -91,14 +97,15 @@ def load_file(
         say(f"{path}: {chosen}")
     has_labels = labelled or chosen.has_label
     rows = _read(path, collector, chosen, has_labels, labelled, delimiter)
-    label_names, parse = _label_rule(rows, like, labelled, regression)
-    if like is None and regression is None and label_names != ():
-        say(f"{path}: {labels_told(label_names, rows[0].label if rows else '')}")
+    label_names, parse = _rule(rows, like, labelled, regression, several)
+    if like is None and (several or regression is None) and label_names != ():
+        example = rows[0].label if rows else ""
+        say(f"{path}: {labels_told(label_names, example, several)}")
     labels, used = [], []
     for row in rows:
         value = parse(row.label)
         if value is None:
-            reason = _label_reason(row.label, label_names)
+            reason = _label_reason(row.label, label_names, several)
             collector.reject(row.line, row.column, reason)
             continue
         collector.use()
@@ -127,7 +134,7 @@ def _read(
     labelled: bool,
     delimiter: str,
 ) -> list[_Row]:
-    """The rows with good texts; their labels are not looked at."""
+    """Read the rows whose texts are good; labels are not checked."""
     if has_labels and not chosen.has_label and path.suffix.lower() in (".csv", ".tsv"):
         found = read_names(path, collector, delimiter)
         hint = separator_hint(path, found) or (
@@ -154,7 +161,7 @@ def _choose(
     label_column: str | None,
     delimiter: str,
 ) -> Columns:
-    """The file's columns; guessed by its first rows where none are given."""
+    """The file's columns, chosen from its first rows unless given."""
 
     def sample(wanted: Sequence[str]) -> dict[str, list[Any]]:
         quiet = RowCollector(str(path), "skip")
@@ -181,22 +188,40 @@ def _choose(
     return chosen
 
 
-def labels_told(label_names: tuple[str, ...] | None, example: Any) -> str:
-    """What the labels are taken for, in one line."""
+def labels_told(
+    label_names: tuple[str, ...] | None, example: Any, several: bool = False
+) -> str:
+    """Describe in one line how the labels are read."""
     if label_names is None:
         return (
             f"the labels are scores, such as {example}: regression; "
             "regression=False makes them classes (--do_regression False)"
         )
     shown = ", ".join(label_names[:8]) + (", …" if len(label_names) > 8 else "")
+    if several:
+        return f"several labels per text, of {len(label_names)}: {shown}"
     numbers = all(_INTEGER.fullmatch(name) for name in label_names)
     other = "; regression=True makes them scores (--do_regression)" if numbers else ""
     return f"classification, {len(label_names)} labels: {shown}{other}"
 
 
+def _rule(
+    rows: list[_Row],
+    like: TableDataset | KnownLabels | None,
+    labelled: bool,
+    regression: bool | None,
+    several: bool,
+) -> tuple[tuple[str, ...] | None, Callable[[Any], Any]]:
+    """As :func:`_label_rule`, or for a list of labels per row."""
+    if not several:
+        return _label_rule(rows, like, labelled, regression)
+    known = None if like is None else like.label_names
+    return label_lists([row.label for row in rows], known, labelled)
+
+
 def _label_rule(
     rows: list[_Row],
-    like: TableDataset | None,
+    like: TableDataset | KnownLabels | None,
     labelled: bool,
     regression: bool | None,
 ) -> tuple[tuple[str, ...] | None, Callable[[Any], int | float | None]]:
@@ -282,18 +307,21 @@ def _text(field: Any) -> str:
     return str(field) if isinstance(field, int) else ""
 
 
-def _label_reason(field: Any, names: tuple[str, ...] | None) -> str:
+def _label_reason(
+    field: Any, names: tuple[str, ...] | None, several: bool = False
+) -> str:
     if names is None:
         expected = "a finite number"
     else:
         expected = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
+    if several:
+        return f"{as_lists(field)}; expected some of {expected}"
     if isinstance(field, (list, dict)):
         kind = "list" if isinstance(field, list) else "object"
         return (
             f"the label is a {kind}, {str(field)[:60]}; expected one label for each "
-            "text: several labels for a text (problem_type="
-            "'multi_label_classification') are not supported; train one model for "
-            "each label"
+            "text; a list of labels per text needs several=True (--problem_type "
+            "multi_label_classification)"
         )
     if field in ("", None):
         return f"the label is empty; expected {expected}"

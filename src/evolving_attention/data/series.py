@@ -313,6 +313,17 @@ class SeriesRows(PackedRows):
                 f"SeriesRows: {len(labels)} labels for {rows} series, expected one each"
             )
 
+    def __repr__(self) -> str:
+        lengths = self.lengths
+        least, most = min(lengths, default=0), max(lengths, default=0)
+        steps = str(most) if least == most else f"{least} to {most}"
+        targets = {"i": "class labels", "f": "values"}
+        kind = "" if self.labels is None else self.labels.dtype.kind
+        return (
+            f"{type(self).__name__}({len(self)} series, {self.channels} channels, "
+            f"{steps} time steps; {targets.get(kind, 'no targets')})"
+        )
+
     @property
     def channels(self) -> int:
         """Variables of each series."""

@@ -9,9 +9,17 @@ import numpy as np
 
 from evolving_attention.errors import InputError, ShapeError
 
-__all__ = ["frames_axis", "is_frame", "refuse_long", "series_of_index"]
+__all__ = [
+    "CHANNELS",
+    "IDS",
+    "TIMES",
+    "frames_axis",
+    "is_frame",
+    "refuse_long",
+    "series_of_index",
+]
 
-_TIMES = frozenset(
+TIMES = frozenset(
     (
         "date",
         "datetime",
@@ -25,7 +33,7 @@ _TIMES = frozenset(
         "timestep",
     )
 )
-_CHANNELS = frozenset(
+CHANNELS = frozenset(
     (
         "channel",
         "channels",
@@ -37,7 +45,7 @@ _CHANNELS = frozenset(
         "variables",
     )
 )
-_IDS = frozenset(
+IDS = frozenset(
     ("case", "id", "instance", "sample", "series", "subject", "uid", "unit")
 )
 _FEW_COLUMNS = 8  # of a table that may be a long one
@@ -79,9 +87,9 @@ def frames_axis(frames: Sequence[Any]) -> tuple[int, bool]:
 def _role(labels: Any) -> str | None:
     """``"time"`` or ``"channel"`` by the name or type of the labels, if they decide."""
     name = str(labels.name).lower()
-    if name in _TIMES or str(labels.dtype).startswith(("date", "timedelta", "period")):
+    if name in TIMES or str(labels.dtype).startswith(("date", "timedelta", "period")):
         return "time"
-    return "channel" if name in _CHANNELS else None
+    return "channel" if name in CHANNELS else None
 
 
 def _named(labels: Any) -> bool:
@@ -105,7 +113,7 @@ def series_of_index(table: Any, name: str) -> tuple[list[Any], str | None]:
             f"{name}: a table with {index.nlevels} index levels, expected two, "
             "(series, time); move the others to columns by reset_index or unstack"
         )
-    if str(index.names[0]).lower() in _TIMES:
+    if str(index.names[0]).lower() in TIMES:
         raise ShapeError(
             f"{name}: the first index level is {index.names[0]!r}, expected the "
             f"series, then time; use {name}.swaplevel()"
@@ -141,9 +149,9 @@ def refuse_long(table: Any, name: str) -> None:
     values = table.to_numpy() if is_frame(table) else np.asarray(table)
     labels = list(table.columns) if is_frame(table) else list(range(values.shape[1]))
     texts = [str(label).lower() for label in labels]
-    ids = [i for i, text in enumerate(texts) if text in _IDS or text.endswith("_id")]
+    ids = [i for i, text in enumerate(texts) if text in IDS or text.endswith("_id")]
     if ids:
-        times = [i for i, text in enumerate(texts) if text in _TIMES]
+        times = [i for i, text in enumerate(texts) if text in TIMES]
         pair = [labels[i] for i in (*ids[:1], *times[:1])]
         what = f"the column {labels[ids[0]]!r} is no time step"
     else:

@@ -6,71 +6,28 @@ import difflib
 import importlib.util
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from evolving_attention.data.series_parts import (
+    SeriesDataset,
+    SeriesPart,
+    check_parts,
+)
+from evolving_attention.errors import DataError, require
 
-from evolving_attention.errors import DataError, InputError, require
-
-__all__ = ["SeriesDataset", "SeriesPart", "check_parts", "load", "read_ts"]
+__all__ = ["load", "read_ts"]
 
 _WHY = "to read .ts files"
 _ENCODING = "utf-8"
 
 
-@dataclass(frozen=True)
-class SeriesPart:
-    """Series with their targets, as aeon gives them.
+def read_ts(file: str | Path, *, labelled: bool = True) -> SeriesPart:
+    """Read one .ts file.
 
-    Attributes:
-        X: array [n, channels, length], or a list of arrays [channels, length].
-        y: labels [n] as text, or values [n] as float64.
-        is_regression: whether the targets are values.
-        source: the file.
-    """
-
-    X: Any
-    y: np.ndarray[Any, Any]
-    is_regression: bool
-    source: str
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    @property
-    def longest(self) -> int:
-        """Time steps of the longest series."""
-        return max(int(np.shape(one)[-1]) for one in self.X)
-
-    @property
-    def channels(self) -> int:
-        """Variables of the first series."""
-        return int(np.shape(self.X[0])[0])
-
-
-@dataclass(frozen=True)
-class SeriesDataset:
-    """A training and a test part under one name."""
-
-    name: str
-    train: SeriesPart
-    test: SeriesPart
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether the targets are values."""
-        return self.train.is_regression
-
-    @property
-    def longest(self) -> int:
-        """Time steps of the longest series of both parts."""
-        return max(self.train.longest, self.test.longest)
-
-
-def read_ts(file: str | Path) -> SeriesPart:
-    """Read one .ts file with its targets.
+    Args:
+        file: its path.
+        labelled: whether a file without targets is an error.
 
     Raises:
         DataError: it is missing, empty, truncated, not a .ts file, or has no targets;
@@ -83,6 +40,7 @@ def read_ts(file: str | Path) -> SeriesPart:
             "no such file, expected a .ts file of time series; check the path",
             str(path),
         )
+    _refuse_other_formats(path)
     loaders = require("aeon.datasets", extra="timeseries", why=_WHY)
     try:
         found = loaders.load_from_ts_file(
@@ -105,6 +63,8 @@ def read_ts(file: str | Path) -> SeriesPart:
             str(path),
         )
     if not header["classlabel"] and not header["targetlabel"]:
+        if not labelled:
+            return SeriesPart(X, None, False, str(path))
         raise DataError(
             "has no targets (@classLabel false), expected class labels or values; "
             "add them to the file",
@@ -113,6 +73,29 @@ def read_ts(file: str | Path) -> SeriesPart:
     if header["classlabel"]:
         _check_labels(y, header["class_values"], path)
     return SeriesPart(X, y, bool(header["targetlabel"]), str(path))
+
+
+def _refuse_other_formats(path: Path) -> None:
+    """Refuse text that is no .ts file, such as a CSV file, by its first line.
+
+    Raises:
+        DataError: the first line is no header of a .ts file.
+    """
+    with path.open("rb") as file:
+        begin = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if not begin or begin[:1] in b"@#" or b"\0" in begin:
+        return
+    try:
+        first = begin.decode(_ENCODING, "ignore").splitlines()[0][:60]
+        begin.decode(_ENCODING)
+    except UnicodeDecodeError as error:
+        if error.start < len(begin) - 4:  # not a letter that the 4096 bytes cut
+            return
+    raise DataError(
+        f"is not a .ts file: its first line is {first!r}, expected one that begins "
+        "with @; a table needs the ending .csv or .tsv, or ea.timeseries.read_csv",
+        str(path),
+    )
 
 
 def _check_labels(y: Any, known: Sequence[str], path: Path) -> None:
@@ -226,21 +209,3 @@ def _names(places: Sequence[Path]) -> list[str]:
         if place.parent.is_dir():
             found |= {one.parent.name for one in place.parent.glob("*/*_TRAIN.ts")}
     return sorted(found)
-
-
-def check_parts(train: SeriesPart, test: SeriesPart) -> None:
-    """Refuse two parts that do not belong to one data set.
-
-    Raises:
-        InputError: they differ in channels or in the kind of targets.
-    """
-    if train.channels != test.channels:
-        raise InputError(
-            f"{test.source}: {test.channels} channels, expected {train.channels} as in "
-            f"{train.source}; are they of one data set?"
-        )
-    if train.is_regression != test.is_regression:
-        raise InputError(
-            f"{test.source}: targets of another kind, expected those of {train.source}"
-            "; are they of one data set?"
-        )

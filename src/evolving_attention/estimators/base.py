@@ -11,23 +11,33 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from evolving_attention.attention import Evolving
 from evolving_attention.data.series import Reading, SeriesRows, read
+from evolving_attention.data.series_lengths import shortened
 from evolving_attention.data.series_scaling import SeriesScaler
-from evolving_attention.errors import InputError, ShapeError
-from evolving_attention.estimators import files, fitting, rules, targets
+from evolving_attention.errors import ConfigError, InputError, ShapeError
+from evolving_attention.estimators import (
+    architecture,
+    continuing,
+    files,
+    fitting,
+    rules,
+    targets,
+)
+from evolving_attention.estimators.views import SeriesViews
+from evolving_attention.estimators.weights import (
+    WeightedRows,
+    class_weights,
+    sample_weights,
+)
 
-__all__ = ["DEFAULT_ATTENTION", "SeriesEstimator"]
-
-#: The paper's best setting on time series (section 5.6).
-DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
+__all__ = ["SeriesEstimator"]
 
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="SeriesEstimator")
 _LOGGER = logging.getLogger("evolving_attention")
 
 
-class SeriesEstimator:
+class SeriesEstimator(SeriesViews):
     """Options and steps of both estimators; the derived classes define the rest.
 
     aeon's base classes define ``fit`` and ``predict``; they call the methods below
@@ -48,13 +58,21 @@ class SeriesEstimator:
         self,
         *,
         attention: Any = None,
+        alpha: Any = None,
+        beta: Any = None,
+        kernel_size: int | None = None,
         hidden_size: int = 64,
         num_blocks: int = 3,
-        num_attention_heads: int = 8,
-        attention_ratio: float = 0.25,
+        num_attention_heads: int | None = None,
+        attention_ratio: float | None = None,
+        conv_kernel_size: int | None = None,
+        causal: bool | None = None,
+        norm: str | None = None,
+        pooling: str | None = None,
         dropout: float = 0.1,
         model_options: Any = None,
         max_length: int | None = None,
+        longer: str = "error",
         time_axis: int | None = None,
         scale: str = "channel",
         missing: str = "interpolate",
@@ -66,18 +84,28 @@ class SeriesEstimator:
         validation_fraction: float = 0.2,
         patience: int | None = None,
         pretrained: Any = None,
+        warm_start: bool = False,
+        class_weight: Any = None,
         random_state: Any = None,
         device: str = "cpu",
         verbose: bool | int = 0,
     ) -> None:
         self.attention = attention
+        self.alpha = alpha
+        self.beta = beta
+        self.kernel_size = kernel_size
         self.hidden_size = hidden_size
         self.num_blocks = num_blocks
         self.num_attention_heads = num_attention_heads
         self.attention_ratio = attention_ratio
+        self.conv_kernel_size = conv_kernel_size
+        self.causal = causal
+        self.norm = norm
+        self.pooling = pooling
         self.dropout = dropout
         self.model_options = model_options
         self.max_length = max_length
+        self.longer = longer
         self.time_axis = time_axis
         self.scale = scale
         self.missing = missing
@@ -89,19 +117,72 @@ class SeriesEstimator:
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.pretrained = pretrained
+        self.warm_start = warm_start
+        self.class_weight = class_weight
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
         super().__init__()
 
+    def fit(self: _Self, X: Any, y: Any, sample_weight: Any = None) -> _Self:
+        """Train on series and their targets; an earlier fit is forgotten.
+
+        With ``warm_start=True`` a fitted estimator goes on for ``n_epochs`` more, from
+        the weights it has, with the scaling of the first fit and a new optimizer. If no
+        new epoch is better on the validation part, the weights stay as they are. The
+        series have the same channels, and the labels the same classes.
+
+        Args:
+            X: series, in any form of the class's description.
+            y: a label or value for each series.
+            sample_weight: the weight of each series in the loss, from 0, and in the
+                validation scores; only the ratios matter. A series of weight 0 is left
+                out. None: equal weights.
+
+        Raises:
+            ConfigError, InputError, ShapeError, DTypeError: an option, the series, the
+                targets or the weights cannot be used; says which.
+            OutOfMemory: the longest batch does not fit in memory; raised before the
+                first step.
+        """
+        self._sample_weight = sample_weight
+        try:
+            super().fit(X, y)  # type: ignore[misc]
+        finally:
+            del self._sample_weight
+        return self
+
     # --- what aeon's fit and predict call -----------------------------------------
 
+    _sample_weight: Any = None  # during a fit; of the class, so that reset() keeps it
+
     def _fit_setup(self, X: Any, y: Any) -> tuple[list[Array], Array]:
-        """Discard an earlier fit and check everything before any work."""
-        self.reset()  # type: ignore[attr-defined]
-        rules.check(self)
-        series = self._preprocess_collection(X)
-        return series, self._check_y(y, len(series))
+        """Check everything before any work; discard an earlier fit or continue it."""
+        if not self._continues:
+            self.reset()  # type: ignore[attr-defined]
+            rules.check(self)
+            series = self._preprocess_collection(X)
+            return series, self._check_y(y, len(series))
+        earlier = dict(vars(self))
+        try:
+            rules.check(self)
+            continuing.check_options(self)
+            series = self._preprocess_collection(X)
+            continuing.check_series(self, len(series[0]))
+            targets_found = self._check_y(y, len(series))
+            if "classes_" in earlier:  # a classifier's
+                found = vars(self)["classes_"]
+                continuing.check_classes(found, earlier["classes_"])
+        except Exception:
+            vars(self).clear()
+            vars(self).update(earlier)
+            raise
+        return series, targets_found
+
+    @property
+    def _continues(self) -> bool:
+        """Whether a fit continues an earlier one."""
+        return bool(self.warm_start and hasattr(self, "model_"))
 
     def _preprocess_collection(
         self, X: Any, store_metadata: bool = True
@@ -129,22 +210,29 @@ class SeriesEstimator:
             }
             if found.table is not None:
                 self.n_features_in_ = found.table
-        return series
+            return series
+        limit = self.model_.config.max_length
+        return shortened(series, limit, self.longer, self.missing)
 
     def _check_shape(self, X: list[Array]) -> None:
         """Refuse series with other channels, or longer than ``max_length``."""
-        channels, limit = self.metadata_["n_channels"], self.model_.config.max_length
+        channels = self.metadata_["n_channels"]
         if X[0].shape[0] != channels:
             raise ShapeError(
                 f"X: {X[0].shape[0]} channels, expected {channels} as in training; a "
                 "series is [channels, length] unless time_axis= is given"
             )
+        self._refuse_longer(X)
+
+    def _refuse_longer(self, X: list[Array]) -> None:
+        """Refuse series above the fitted model's ``max_length``."""
+        limit = self.model_.config.max_length
         for i, one in enumerate(X):
             if one.shape[1] > limit:
                 raise InputError(
                     f"X[{i}]: {one.shape[1]} time steps, expected at most {limit}, "
-                    "the model's max_length; cut the series, or fit again with "
-                    f"max_length={one.shape[1]}"
+                    "the model's max_length; set longer='cut' or 'resample', or fit "
+                    f"again with max_length={one.shape[1]}"
                 )
 
     # --- fitting ------------------------------------------------------------------
@@ -152,28 +240,67 @@ class SeriesEstimator:
     def _fit(self, X: list[Array], y: Array) -> Any:
         """Split, scale, build and train; keeps the global random state."""
         seed = self._seed()
-        numbers = self._class_numbers(y)
+        X = shortened(X, self._longest_taken(), self.longer, self.missing)
+        X, y, weight = self._weighted(X, y)
         training, validation = targets.split(
-            len(X), self.validation_fraction, seed, numbers
+            len(X), self.validation_fraction, seed, self._class_numbers(y)
         )
-        self.scaler_ = SeriesScaler(self.scale, self.missing)
-        self.scaler_.fit([X[i] for i in training])
-        labels = self._model_targets(y, training)
-        rows = self.scaler_.transform(X, labels)
-        held_out = rows.take(validation) if len(validation) else None
+        earlier: list[dict[str, float]] = []
+        if self._continues:
+            earlier = self.history_
+            self._refuse_longer(X)
+        else:
+            self.scaler_ = SeriesScaler(self.scale, self.missing)
+            self.scaler_.fit([X[i] for i in training])
+        rows = self.scaler_.transform(X, self._model_targets(y, training))
+
+        def part(indices: Array) -> SeriesRows:
+            found = rows.take(indices)
+            return found if weight is None else WeightedRows(found, weight[indices])
+
         with fitting.kept_randomness():
-            self.model_ = self._make_model(rows, seed)
+            if not self._continues:
+                self.model_ = self._make_model(rows, seed)
             self.result_ = fitting.train(
                 self.model_,
-                rows.take(training) if held_out is not None else rows,
-                held_out,
-                self._settings(seed),
+                part(training),
+                part(validation) if len(validation) else None,
+                self._settings((seed + len(earlier)) % np.iinfo(np.int32).max),
+                continues=self._continues,
             )
-        self.history_, self.best_epoch_ = self.result_.history, self.result_.best_epoch
-        self.interrupted_ = self.result_.interrupted
-        self.is_fitted = True
-        fitting.tell(self.result_, self.n_epochs)
+        self._take(self.result_, earlier)
         return self
+
+    def _weighted(
+        self, X: list[Array], y: Array
+    ) -> tuple[list[Array], Array, Array | None]:
+        """Series and targets without those of weight 0, and the weights [n] or None."""
+        weight = sample_weights(self._sample_weight, len(X))
+        if weight is not None and not weight.all():
+            kept = np.flatnonzero(weight)
+            X, y, weight = [X[i] for i in kept], y[kept], weight[kept]
+        numbers = self._class_numbers(y)
+        if numbers is None:
+            return X, y, weight
+        by_class = class_weights(
+            self.class_weight,
+            numbers,
+            self.classes_,  # type: ignore[attr-defined]
+        )
+        if weight is None or by_class is None:
+            return X, y, by_class if weight is None else weight
+        return X, y, weight * by_class
+
+    def _take(self, result: fitting.FitResult, earlier: list[dict[str, float]]) -> None:
+        """Set the attributes of a fitted estimator after training."""
+        done = len(earlier)
+        later = [{**row, "epoch": row["epoch"] + done} for row in result.history]
+        self.history_ = earlier + later
+        if result.best_epoch or not done:  # 0: the weights before this fit are best
+            self.best_epoch_ = done + result.best_epoch
+        self.interrupted_ = result.interrupted
+        self.is_fitted = True
+        fitting.tell(result, self.n_epochs)
 
     def _fit_predict(self, X: list[Array], y: Array, **kwargs: Any) -> Array:
         with self._channels_first():
@@ -191,17 +318,42 @@ class SeriesEstimator:
     def _channels_first(self) -> Iterator[None]:
         """Set on copies that are fitted on series which are already read."""
         given, self.time_axis = self.time_axis, 2
+        state = self.random_state
+        if isinstance(state, np.random.Generator):  # aeon's folds need another kind
+            self.random_state = self._seed()
         try:
             yield
         finally:
-            self.time_axis = given
+            self.time_axis, self.random_state = given, state
 
     def _seed(self) -> int:
-        """A number drawn from ``random_state``."""
+        """A number drawn from ``random_state``.
+
+        Raises:
+            ConfigError: it is no source of random numbers.
+        """
         from sklearn.utils import check_random_state
 
-        state = check_random_state(self.random_state)
-        return int(state.randint(np.iinfo(np.int32).max))
+        most = np.iinfo(np.int32).max
+        if isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(most))
+        try:
+            state = check_random_state(self.random_state)
+        except ValueError:
+            raise ConfigError(
+                f"{type(self).__name__}: random_state={self.random_state!r}, expected "
+                "a whole number from 0, a numpy Generator or RandomState, or None; "
+                "random_state=0 makes runs repeatable"
+            ) from None
+        return int(state.randint(most))
+
+    def _longest_taken(self) -> int:
+        """Time steps of the longest series that the model to train will take."""
+        if self._continues:
+            return int(self.model_.config.max_length)
+        if self.pretrained is not None:
+            return int(files.pretraining_config(self.pretrained).max_length)
+        return self.max_length or self._longest
 
     def _settings(self, seed: int) -> fitting.FitSettings:
         return fitting.FitSettings(
@@ -220,20 +372,10 @@ class SeriesEstimator:
         """This estimator's options as options of ``ea.EADCTransformerConfig``.
 
         Raises:
-            ConfigError: ``attention`` is not a known kind.
+            ConfigError: ``attention`` is not a known kind, two options say the same
+                thing, or the heads do not fit the width.
         """
-        chosen = self.attention
-        if chosen is None or chosen == "evolving":
-            chosen = DEFAULT_ATTENTION
-        return {
-            "attention": chosen,
-            "hidden_size": self.hidden_size,
-            "num_blocks": self.num_blocks,
-            "num_attention_heads": self.num_attention_heads,
-            "attention_ratio": self.attention_ratio,
-            "hidden_dropout_prob": self.dropout,
-            **(self.model_options or {}),
-        }
+        return architecture.model_settings(self)
 
     def _make_model(self, rows: SeriesRows, seed: int) -> Any:
         """A new model, or the pre-trained one with a new head."""
@@ -251,7 +393,8 @@ class SeriesEstimator:
         if longest > limit:
             raise InputError(
                 f"X: the longest series has {longest} time steps, expected at most "
-                f"max_length={limit}; leave max_length out or raise it"
+                f"max_length={limit}; leave max_length out, raise it, or set "
+                "longer='cut' or 'resample'"
             )
         config = ea.EADCTransformerConfig(
             channels=rows.channels, max_length=limit, **options
@@ -332,13 +475,14 @@ class SeriesEstimator:
         raise NotImplementedError
 
 
-def say(found: Reading, estimator: Any) -> None:
+def say(found: Reading, estimator: Any, stacklevel: int = 7) -> None:
     """Report how X was read: as a warning if that is doubtful, else as a log line.
 
-    The line appears if the axis of DataFrames was chosen, and with ``verbose``.
+    The line appears if the axis of DataFrames was chosen, and with ``verbose``. By
+    default the warning is at the line that calls ``fit``.
     """
     if found.doubt:
-        warnings.warn(f"X: {found}. {found.doubt}", stacklevel=5)
+        warnings.warn(f"X: {found}. {found.doubt}", stacklevel=stacklevel)
         return
     chosen = found.frames and estimator.time_axis is None
     hint = "; time_axis= changes it" if chosen else ""

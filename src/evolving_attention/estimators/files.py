@@ -13,13 +13,23 @@ from evolving_attention.attention import from_config
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
-from evolving_attention.interop.json_file import parse_object
+from evolving_attention.interop.json_file import read_object
+from evolving_attention.interop.paths import present
 from evolving_attention.training.state import plain
 
-__all__ = ["from_pretraining", "load", "packed", "save", "unpacked"]
+__all__ = [
+    "from_pretraining",
+    "load",
+    "packed",
+    "pretraining_config",
+    "read_record",
+    "save",
+    "unpacked",
+]
 
 FILE = "estimator.json"
 FORMAT = 1
+MAX_BYTES = 64 << 20  # of the record, whose history grows with the epochs
 _Class = TypeVar("_Class")
 
 
@@ -71,6 +81,20 @@ def save(estimator: Any, folder: Path) -> None:
     durable.write_json(folder / FILE, plain(record))
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record in the folder of a fitted estimator, following no link.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    if not present(folder, FILE):
+        raise CheckpointError(
+            f"{folder}: has no {FILE}, expected the folder of a fitted estimator; make "
+            "one by fit and save"
+        )
+    return read_object(folder, FILE, MAX_BYTES)
+
+
 def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
     """Load an estimator that :func:`save` wrote, on ``device``.
 
@@ -83,12 +107,7 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
     resolve_device(device)  # before a long read
     path = folder / FILE
     name = estimator_class.__name__
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder}: has no {FILE}, expected the folder of a fitted {name}; make "
-            "one by fit and save"
-        )
-    record = parse_object(path.read_bytes(), str(path), CheckpointError)
+    record = read_record(folder)
     if record.get("format") != FORMAT or record.get("estimator") != name:
         raise CheckpointError(
             f"{path}: of a {record.get('estimator')!r} in format "
@@ -127,6 +146,17 @@ def _known_options(estimator_class: type, record: dict[str, Any]) -> dict[str, A
     return options
 
 
+def pretraining_config(folder: Any) -> Any:
+    """The config of a pre-trained model's folder.
+
+    Raises:
+        CheckpointError: the folder cannot be used.
+    """
+    import evolving_attention as ea
+
+    return ea.EADCTransformerConfig.from_pretrained(str(folder))
+
+
 def from_pretraining(
     model_class: Any,
     folder: Any,
@@ -141,9 +171,7 @@ def from_pretraining(
         InputError, ConfigError: the series or the options do not fit the weights.
         CheckpointError: the folder cannot be used.
     """
-    import evolving_attention as ea
-
-    config = ea.EADCTransformerConfig.from_pretrained(str(folder))
+    config = pretraining_config(folder)
     if config.channels != channels:
         raise InputError(
             f"X: {channels} channels, expected {config.channels} as in the "
@@ -153,11 +181,14 @@ def from_pretraining(
         raise InputError(
             f"X: the longest series has {longest} time steps, expected at most "
             f"{config.max_length} as in the pre-training {folder}; pre-train with "
-            f"max_length={longest}"
+            f"max_length={longest}, or set longer='cut' or 'resample'"
         )
     if estimator.max_length not in (None, config.max_length):
         raise ConfigError(
             f"{type(estimator).__name__}: max_length={estimator.max_length}, expected "
             f"{config.max_length} as in the pre-training {folder}; leave it out"
         )
+    for name in ("num_attention_heads", "attention_ratio"):
+        if getattr(estimator, name) is None:  # not given: the pre-training's
+            options = {**options, name: getattr(config, name)}
     return model_class.from_pretrained(str(folder), **options)

@@ -16,6 +16,8 @@ import numpy as np
 
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import Interrupted
+from evolving_attention.estimators import headroom
+from evolving_attention.estimators.weights import WeightedModel, WeightedRows
 from evolving_attention.optim import RAdam, decay_groups
 from evolving_attention.training import (
     EvalPrediction,
@@ -31,7 +33,15 @@ from evolving_attention.training.progress import progress_callback
 from evolving_attention.training.reporting import Reporter
 from evolving_attention.training.saving import Saver
 
-__all__ = ["FitResult", "FitSettings", "kept_randomness", "outputs", "tell", "train"]
+__all__ = [
+    "FitResult",
+    "FitSettings",
+    "evaluation_batch",
+    "kept_randomness",
+    "outputs",
+    "tell",
+    "train",
+]
 
 BETAS = (0.9, 0.99)  # RAdam's, and the limit of the gradient's norm: as in the paper
 MAX_GRAD_NORM = 4.0  # and in its released program
@@ -63,7 +73,8 @@ class FitResult:
         history: one dict per epoch: ``epoch``, ``loss``, ``learning_rate``, and with a
             validation set ``validation_loss`` and, of classifiers,
             ``validation_accuracy``.
-        best_epoch: the epoch whose weights are kept, counted from 1.
+        best_epoch: the epoch whose weights are kept, counted from 1; 0: the weights
+            before a fit that continued another one.
         seconds: time of training.
         interrupted: name of the signal that ended training, or None.
     """
@@ -75,27 +86,45 @@ class FitResult:
 
 
 def train(
-    model: Any, rows: SeriesRows, validation: SeriesRows | None, settings: FitSettings
+    model: Any,
+    rows: SeriesRows,
+    validation: SeriesRows | None,
+    settings: FitSettings,
+    *,
+    continues: bool = False,
+    stacklevel: int = 7,
 ) -> FitResult:
     """Train ``model`` in place; with a validation set, keep the best epoch's weights.
 
     The best epoch has the highest validation accuracy (for classifiers) and among equal
     ones the lowest validation loss. Without a validation set it is the last one. A
     signal ends training with the best epoch so far; the caller passes the result to
-    :func:`tell` once the estimator holds the model.
+    :func:`tell` once the estimator holds the model. Rows may be weighted.
+
+    With ``continues`` the weights that the model has count as epoch 0: they stay if no
+    epoch is better, no epoch ended before a signal, or training fails.
+
+    Layers are computed again in the backward pass where memory is short; a warning
+    says so, by default at the line that calls ``fit``.
 
     Raises:
+        OutOfMemory: the longest batch does not fit in memory.
         NonFiniteError: the loss or a gradient became NaN or infinite.
         Interrupted: a signal came before the first epoch had ended.
         KeyboardInterrupt: a second signal came.
     """
-    best = _KeepBest(model, settings.patience, validation is None)
+    recomputed = headroom.needs_recomputation(
+        model, rows, settings.batch_size, settings.device, stacklevel
+    )
+    best = _KeepBest(model, settings.patience, validation is None, continues)
+    weighted = isinstance(rows, WeightedRows)
+    weights = validation.weights if isinstance(validation, WeightedRows) else None
     trainer = _MemoryTrainer(
-        model,
-        _arguments(model, rows, validation, settings),
+        WeightedModel(model) if weighted else model,
+        _arguments(model, rows, validation, settings, continues),
         train_dataset=rows,
         eval_dataset=validation,
-        compute_metrics=_accuracy if _is_classifier(rows) else None,
+        compute_metrics=_accuracy(weights) if _is_classifier(rows) else None,
         callbacks=[best],
         optimizers=(
             RAdam(
@@ -108,12 +137,22 @@ def train(
         ),
     )
     began, interrupted = time.monotonic(), None
+    if recomputed:
+        model.gradient_checkpointing_enable()
     try:
         trainer.train()
     except Interrupted as error:
-        if not best.epoch:
+        if not best.weights:
             raise
         interrupted = signal.Signals(error.signal_number).name
+    except BaseException:
+        if continues:  # the earlier fit stays as it was
+            best.restore()
+            model.eval()
+        raise
+    finally:
+        if recomputed:
+            model.gradient_checkpointing_disable()
     seconds = time.monotonic() - began
     best.restore()
     model.eval()
@@ -121,8 +160,10 @@ def train(
     return FitResult(history, best.epoch, seconds, interrupted)
 
 
-def tell(result: FitResult, n_epochs: int) -> None:
+def tell(result: FitResult, n_epochs: int, stacklevel: int = 7) -> None:
     """Report an interrupted training, once the estimator holds the model.
+
+    By default the warning is at the line that calls ``fit``.
 
     Ctrl-C (SIGINT) requests the end of training only, so it gives a warning. Other
     signals request the end of the process.
@@ -132,14 +173,17 @@ def tell(result: FitResult, n_epochs: int) -> None:
     """
     if result.interrupted is None:
         return
+    kept = f"of epoch {result.best_epoch}, the best so far,"
+    if not result.best_epoch:
+        kept = "before this fit, still the best,"
     message = (
         f"{result.interrupted} after {len(result.history)} of {n_epochs} epochs: the "
-        f"weights of epoch {result.best_epoch}, the best so far, are kept; fit again "
-        "for the other epochs"
+        f"weights {kept} are kept; fit again for the other epochs, with "
+        "warm_start=True to go on from these weights"
     )
     if result.interrupted != "SIGINT":
         raise Interrupted(message, signal.Signals[result.interrupted])
-    warnings.warn(message, stacklevel=4)
+    warnings.warn(message, stacklevel=stacklevel)
 
 
 def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
@@ -152,7 +196,7 @@ def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
     """
     runtime.place_model(model, device)
     arguments = TrainingArguments(
-        per_device_eval_batch_size=_evaluation_batch(model, int(rows.lengths.max()))
+        per_device_eval_batch_size=evaluation_batch(model, int(rows.lengths.max()))
     )
     found = evaluation_loop(model, Loaders(arguments).evaluation(rows, None))
     return np.asarray(found.predictions)
@@ -172,14 +216,18 @@ def _is_classifier(rows: SeriesRows) -> bool:
     return rows.labels is not None and rows.labels.dtype.kind == "i"
 
 
-def _evaluation_batch(model: Any, longest: int) -> int:
+def evaluation_batch(model: Any, longest: int) -> int:
     """Series per batch so that the maps of a layer stay small."""
     heads = max(1, int(model.config.num_attention_heads))
     return max(1, min(_ROWS, _MAP_CELLS // (heads * longest * longest)))
 
 
 def _arguments(
-    model: Any, rows: SeriesRows, validation: SeriesRows | None, settings: FitSettings
+    model: Any,
+    rows: SeriesRows,
+    validation: SeriesRows | None,
+    settings: FitSettings,
+    continues: bool,
 ) -> TrainingArguments:
     longest = int(rows.lengths.max())
     # A last batch of one series of one step would leave batch norm without a variance.
@@ -188,7 +236,7 @@ def _arguments(
         str(NOWHERE),
         num_train_epochs=settings.n_epochs,
         per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=_evaluation_batch(model, longest),
+        per_device_eval_batch_size=evaluation_batch(model, longest),
         dataloader_drop_last=bool(alone and rows.lengths.min() == 1),
         train_sampling_strategy="random",
         lr_scheduler_type=settings.lr_schedule,
@@ -196,6 +244,7 @@ def _arguments(
         weight_decay=settings.weight_decay,
         max_grad_norm=MAX_GRAD_NORM,
         eval_strategy="no" if validation is None else "epoch",
+        eval_on_start=continues and validation is not None,
         prediction_loss_only=rows.labels is None,
         logging_strategy="epoch",
         save_strategy="no",
@@ -243,18 +292,24 @@ class _KeepBest(TrainerCallback):
         model: the trained model.
         patience: epochs in a row without improvement before stopping; None: never.
         is_last: keep the last epoch, since there is no validation set.
+        continues: keep the model's present weights as those of epoch 0.
     """
 
-    def __init__(self, model: Any, patience: int | None, is_last: bool) -> None:
+    def __init__(
+        self, model: Any, patience: int | None, is_last: bool, continues: bool
+    ) -> None:
         self.model, self.patience, self.is_last = model, patience, is_last
         self.best: tuple[float, float] | None = None
         self.epoch, self.waited = 0, 0
         self.weights: dict[str, np.ndarray[Any, Any]] = {}
+        if continues:
+            self._copy_weights()
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Compare this epoch with the best so far."""
         metrics = kwargs["metrics"]
-        found = (metrics.get("eval_accuracy", 0.0), -metrics["eval_loss"])
+        # rounded: rows of next to no weight do not outweigh the loss
+        found = (round(metrics.get("eval_accuracy", 0.0), 6), -metrics["eval_loss"])
         if self.best is None or found > self.best:
             self.best, self.waited = found, 0
             self._keep(state)
@@ -270,6 +325,9 @@ class _KeepBest(TrainerCallback):
 
     def _keep(self, state: Any) -> None:
         self.epoch = round(state.epoch)
+        self._copy_weights()
+
+    def _copy_weights(self) -> None:
         weights = self.model.state_dict().items()
         self.weights = {name: value.copy() for name, value in weights}
 
@@ -278,9 +336,15 @@ class _KeepBest(TrainerCallback):
         self.model.load_state_dict(self.weights)
 
 
-def _accuracy(prediction: EvalPrediction) -> dict[str, float]:
-    logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
-    return {"accuracy": float((logits.argmax(axis=1) == labels).mean())}
+def _accuracy(weights: np.ndarray[Any, Any] | None) -> Any:
+    """The accuracy of predictions, a metric of the Trainer; weighted by series."""
+
+    def accuracy(prediction: EvalPrediction) -> dict[str, float]:
+        logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
+        hits = logits.argmax(axis=1) == labels
+        return {"accuracy": float(np.average(hits, weights=weights))}
+
+    return accuracy
 
 
 _NAMES = {
@@ -295,9 +359,9 @@ def _history(log: list[dict[str, Any]]) -> list[dict[str, float]]:
     """The Trainer's log as one dict per epoch."""
     epochs: dict[int, dict[str, float]] = {}
     for entry in log:
-        if "train_runtime" in entry:
-            continue
         epoch = round(entry["epoch"])
+        if "train_runtime" in entry or epoch == 0:  # 0: before a fit that continues
+            continue
         row = epochs.setdefault(epoch, {"epoch": epoch})
         row.update({new: entry[old] for old, new in _NAMES.items() if old in entry})
     return list(epochs.values())

@@ -8,6 +8,7 @@ import numpy as np
 
 from evolving_attention.data.packed import Batch
 from evolving_attention.data.series import SeriesRows, read
+from evolving_attention.data.series_lengths import shortened
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.estimators import base, fitting, rules, targets
@@ -92,12 +93,13 @@ def pretrain(
 
     Raises:
         ConfigError, InputError: an option or the series cannot be used.
+        OutOfMemory: the longest batch does not fit in memory.
         Interrupted: SIGTERM came, or Ctrl-C before the first epoch had ended.
 
     Source: Wang et al., Convolution-enhanced Evolving Attention Networks, Eq. 7 and 8.
     """
     model, result = learn(estimator, X, ratio=ratio, mean_span=mean_span)
-    fitting.tell(result, estimator.n_epochs)
+    fitting.tell(result, estimator.n_epochs, stacklevel=3)
     return model, result
 
 
@@ -119,14 +121,15 @@ def learn(
             "expected none: this is the pre-training; leave it out"
         )
     found = read(X, "X", estimator.time_axis)
-    base.say(found, estimator)
-    series = found.series
+    base.say(found, estimator, stacklevel=4)
     longest = estimator.max_length or found.longest
+    series = shortened(found.series, longest, estimator.longer, estimator.missing)
     for i, one in enumerate(series):
         if one.shape[1] > longest:
             raise InputError(
                 f"X[{i}]: {one.shape[1]} time steps, expected at most max_length="
-                f"{longest}; leave max_length out or raise it"
+                f"{longest}; leave max_length out, raise it, or set longer='cut' or "
+                "'resample'"
             )
     seed = estimator._seed()
     settings = estimator._settings(seed)
@@ -146,5 +149,5 @@ def learn(
         if len(validation):
             held_out = MaskedRows(rows.take(validation), **hide, fixed=True)
         shown = MaskedRows(rows.take(training), **hide)
-        result = fitting.train(model, shown, held_out, settings)
+        result = fitting.train(model, shown, held_out, settings, stacklevel=5)
     return model, result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, get_type_hints
 
+from evolving_attention.data.series_lengths import LONGER
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import check_attributes, describe
@@ -51,6 +52,16 @@ def check(estimator: Any) -> None:
             f"{name}: lr_schedule={estimator.lr_schedule!r}, expected one of "
             f"{', '.join(NAMES)}; choose one of them"
         )
+    if estimator.longer not in LONGER:
+        raise ConfigError(
+            f"{name}: longer={estimator.longer!r}, expected one of {', '.join(LONGER)}"
+            "; choose one of them"
+        )
+    if estimator.class_weight is not None and not hasattr(estimator, "n_classes_"):
+        raise ConfigError(
+            f"{name}: class_weight={estimator.class_weight!r}, expected None: a "
+            "regressor has no classes; use fit(X, y, sample_weight)"
+        )
     if estimator.patience is not None and estimator.validation_fraction == 0:
         raise ConfigError(
             f"{name}: patience={estimator.patience} with validation_fraction=0, "
@@ -62,5 +73,5 @@ def check(estimator: Any) -> None:
     if options is not None and not isinstance(options, dict):
         raise ConfigError(
             f"{name}: model_options is a {type(options).__name__}, expected a dict of "
-            "options of ea.EADCTransformerConfig, such as {'kernel_size': 5}"
+            "options of ea.EADCTransformerConfig, such as {'dilation_base': 3}"
         )

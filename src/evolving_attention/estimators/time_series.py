@@ -32,21 +32,33 @@ _OPTIONS = """
     [length, channels], or as a table with the index (series, time). ``predict`` reads X
     as ``fit`` did. NaN is a missing value, treated as ``missing`` says; time steps at
     the end of a series where all channels are NaN are padding and removed. Infinity is
-    an error. A series may be shorter than those of training, but not longer than
-    ``max_length``.
+    an error. A series may be shorter than those of training; ``longer`` says what to do
+    with one above ``max_length``.
 
     Args:
         attention: an attention kind of ``ea.attention``, its dict or name;
             None: ``Evolving(alpha=0.5, beta=0.3)``, the paper's best on time series.
             ``Vanilla()`` is the DC-Transformer.
+        alpha, beta, kernel_size: options of the attention, if ``attention`` is None or
+            a name: share of the previous map, of the convolution, and its size. None:
+            the kind's defaults.
         hidden_size: d, features of every time step.
         num_blocks: blocks of two layers each; the dilation doubles from block to block.
         num_attention_heads: K; ``attention_ratio * hidden_size`` is a multiple of it.
+            None: the most heads, up to 8, that fit.
         attention_ratio: p in [0, 1], the share of features from attention; the rest
             comes from the dilated convolution. 0: convolution only, 1: attention only.
+            None: 1/4, or the nearest share that the heads fit.
+        conv_kernel_size, causal: taps of the dilated convolution, and whether it sees
+            only the past; None: 3 and True.
+        norm: ``"batch"`` (None) or ``"layer"``.
+        pooling: the head reads all steps, ``"flatten"`` (None), or their ``"mean"``.
         dropout: in [0, 1).
         model_options: dict of further options of ``ea.EADCTransformerConfig``.
         max_length: longest series the model accepts; None: the longest in training.
+        longer: what fit and predict do with series above ``max_length``: ``"error"``,
+            ``"cut"`` them after ``max_length`` steps, or ``"resample"`` them to
+            ``max_length`` evenly spaced times, linearly.
         time_axis: the axis of X that is time, where axis 0 counts the series: 1 for
             [n, length, channels] and DataFrames with time in their rows, 2 for
             [n, channels, length]; None: 2 for arrays; for DataFrames from their labels
@@ -64,8 +76,12 @@ _OPTIONS = """
             whose weights are kept; 0: train on all series and keep the last weights.
         patience: stop after so many epochs without a better one; None: never.
         pretrained: folder of ``evolving-attention timeseries pretrain`` to start from.
-        random_state: int, RandomState or None: split, weights, dropout and order. The
-            same number gives the same bits for any number of threads.
+        warm_start: whether ``fit`` continues an earlier fit with ``n_epochs`` more.
+        class_weight: of classifiers: the weight of each class in the loss and in the
+            validation scores, a dict by label, or ``"balanced"``: n / (classes · series
+            of the class). None: 1. ``fit(X, y, sample_weight)`` weighs single series.
+        random_state: int, Generator, RandomState or None: split, weights, dropout and
+            order. The same number gives the same bits for any number of threads.
         device: device of fit and predict: ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or
             ``"auto"``, the first GPU, else the CPU. ``set_params(device=...)`` moves a
             fitted estimator, ``load(folder, device=...)`` loads one on any device.
@@ -178,8 +194,9 @@ class TimeSeriesRegressor(SeriesEstimator, _Regressor):  # type: ignore[misc]
         return None
 
     def _model_targets(self, y: Array, training: Array) -> Array:
-        self.target_mean_ = float(y[training].mean())
-        self.target_deviation_ = float(y[training].std()) or 1.0
+        if not self._continues:
+            self.target_mean_ = float(y[training].mean())
+            self.target_deviation_ = float(y[training].std()) or 1.0
         scaled = (y - self.target_mean_) / self.target_deviation_
         return scaled.astype(np.float32)
 

@@ -5,6 +5,7 @@ from evolving_attention.metrics.comparison import (
     average_relative_difference,
 )
 from evolving_attention.metrics.prediction import EvalPrediction
+from evolving_attention.metrics.probabilities import probabilities
 from evolving_attention.metrics.registry import compute_metrics
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "average_rank",
     "average_relative_difference",
     "compute_metrics",
+    "probabilities",
 ]

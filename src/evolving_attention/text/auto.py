@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.evolving_mark import base_type
+from evolving_attention.interop.paths import present
 from evolving_attention.text import build
 from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
 from evolving_attention.text.validate import check_backend
@@ -71,11 +72,11 @@ class AutoTokenizer:
         folder = _folder(name_or_path, local_files_only)
         settings = _settings(folder, overrides)
         model = _optional(folder / "config.json")
-        if (path := folder / "tokenizer.json").is_file():
+        if present(folder, (path := folder / "tokenizer.json").name):
             backend = build.from_json(path, settings)
-        elif (path := folder / "vocab.txt").is_file():
+        elif present(folder, (path := folder / "vocab.txt").name):
             backend = build.from_vocab(path, settings)
-        elif (path := folder / "vocab.json").is_file():
+        elif present(folder, (path := folder / "vocab.json").name):
             backend = build.from_bpe_files(path, folder / "merges.txt", settings)
         else:
             found = ", ".join(sorted(p.name for p in folder.iterdir())[:20])
@@ -111,7 +112,7 @@ def _folder(name_or_path: str | Path, local_files_only: bool) -> Path:
 
 
 def _optional(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    if not present(path.parent, path.name):
         return {}
     value = build.read_json(path)
     if not isinstance(value, dict):

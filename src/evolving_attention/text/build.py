@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import CheckpointError, Error
+from evolving_attention.interop.paths import read_inside
+from evolving_attention.text.time_limit import TimeLimit, has_regex
 
 if TYPE_CHECKING:
     import tokenizers
@@ -38,25 +41,9 @@ def guard(kind: type[Error], what: str) -> Iterator[None]:
         raise kind(f"{what}: the tokenizers library failed ({error})") from None
 
 
-def read_bytes(path: Path, limit: int) -> bytes:
-    """The bytes of a regular file of at most ``limit`` bytes."""
-    try:
-        if not path.is_file():
-            raise CheckpointError(f"{path}: no such regular file")
-        with path.open("rb") as handle:
-            raw = handle.read(limit + 1)
-    except CheckpointError:
-        raise
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
-    if len(raw) > limit:
-        raise CheckpointError(f"{path}: larger than {limit} bytes; expected less")
-    return raw
-
-
 def read_json(path: Path, limit: int = MAX_SETTINGS_BYTES) -> Any:
     """Parse a JSON file; a damaged one is a CheckpointError with line and column."""
-    raw = read_bytes(path, limit)
+    raw = read_inside(path.parent, path.name, limit)
     try:
         return json.loads(raw.decode("utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -77,8 +64,9 @@ def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """
     from tokenizers import Tokenizer, normalizers
 
-    raw = read_bytes(path, MAX_FILE_BYTES)
+    raw = read_inside(path.parent, path.name, MAX_FILE_BYTES)
     with guard(CheckpointError, str(path)):
+        _check_added_tokens(raw, path)
         result = Tokenizer.from_str(raw.decode("utf-8-sig"))
         result.no_truncation()
         result.no_padding()
@@ -94,9 +82,35 @@ def from_json(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
     return result
 
 
+def _check_added_tokens(raw: bytes, path: Path) -> None:
+    """Refuse a file whose normalizer is too slow for its own added tokens.
+
+    The library normalizes these while it builds the tokenizer, and holds the GIL.
+    """
+    from tokenizers import Tokenizer
+
+    # As it is written, or with letters escaped.
+    if re.search(rb"Regex|\\u00[4-7]", raw) is None:
+        return
+    try:
+        value = json.loads(raw.decode("utf-8-sig"))
+        texts = [t["content"] for t in value["added_tokens"] if t.get("normalized")]
+        normalizer = value["normalizer"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return  # the library says what is wrong
+    if normalizer is None or not texts:
+        return
+    model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
+    only = {"version": "1.0", "added_tokens": [], "normalizer": normalizer}
+    probe = Tokenizer.from_str(json.dumps({**only, "model": model}))
+    limit = TimeLimit(has_regex(probe), CheckpointError, str(path))
+    limit.run(lambda: probe.encode_batch_fast(texts), 0)
+
+
 def _lines(path: Path) -> list[str]:
     try:
-        text = read_bytes(path, MAX_FILE_BYTES).decode("utf-8-sig")
+        raw = read_inside(path.parent, path.name, MAX_FILE_BYTES)
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CheckpointError(
             f"{path}: not UTF-8 at byte {error.start}; fetch the file again"

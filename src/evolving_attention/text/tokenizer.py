@@ -24,6 +24,7 @@ from evolving_attention.text.arguments import (
     text_batch,
 )
 from evolving_attention.text.build import guard
+from evolving_attention.text.time_limit import TimeLimit, has_regex
 
 if TYPE_CHECKING:
     import tokenizers
@@ -80,6 +81,8 @@ class Tokenizer:
         self._special = dict(special_tokens)
         self._lock = threading.Lock()
         self._truncation: tuple[str, int] | None = None
+        own = has_regex(backend)
+        self._time = TimeLimit(own, InputError, "the text cannot be tokenised")
         self.model_max_length = model_max_length
         self.model_input_names = tuple(model_input_names)
         self.tokenizer_class = tokenizer_class
@@ -88,6 +91,13 @@ class Tokenizer:
             raise ConfigError(
                 f"padding_side={self.padding_side!r} is not known; use left or right"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
 
     # --- vocabulary -------------------------------------------------------------
 
@@ -268,6 +278,13 @@ class Tokenizer:
                 )
             wanted = (strategy, limit)
         batch = texts if pairs is None else list(zip(texts, pairs, strict=True))
+        characters = sum(map(len, texts)) + sum(map(len, pairs or ()))
+
+        def encode() -> list[tokenizers.Encoding]:
+            return self._backend.encode_batch_fast(
+                batch, add_special_tokens=add_special
+            )
+
         with self._lock, guard(InputError, "the text cannot be tokenised"):
             if wanted != self._truncation:
                 if wanted is None:
@@ -275,9 +292,7 @@ class Tokenizer:
                 else:
                     self._backend.enable_truncation(wanted[1], strategy=wanted[0])
                 self._truncation = wanted
-            return self._backend.encode_batch_fast(
-                batch, add_special_tokens=add_special
-            )
+            return self._time.run(encode, characters)
 
     def _pad(
         self,
@@ -307,7 +322,10 @@ class Tokenizer:
         for position, index in enumerate(ids):
             self._token_of(index, f"token_ids[{position}]")
         with guard(InputError, "the ids cannot be decoded"):
-            return self._backend.decode(ids, skip_special_tokens=skip_special_tokens)
+            return self._time.run(
+                lambda: self._backend.decode_batch([ids], skip_special_tokens)[0],
+                len(ids),
+            )
 
     def batch_decode(
         self, sequences: Sequence[Any], skip_special_tokens: bool = False

@@ -7,9 +7,10 @@ format.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evolving_attention.errors import CheckpointError
+from evolving_attention.text.time_limit import TimeLimit, has_regex
 
 if TYPE_CHECKING:
     import tokenizers
@@ -50,10 +51,18 @@ def check_backend(backend: tokenizers.Tokenizer, file: str) -> None:
     check(good, f"the unknown token is {unknown!r}", "a token of the vocabulary")
     dropout = getattr(backend.model, "dropout", None)
     check(not dropout, f"model.dropout is {dropout}", "none (it is random)")
+    limit = TimeLimit(has_regex(backend), CheckpointError, file)
+
+    def encode(text: Any, special: bool = True) -> tokenizers.Encoding:
+        def run() -> tokenizers.Encoding:
+            return backend.encode_batch([text], add_special_tokens=special)[0]
+
+        return limit.run(run, 0)
+
     text = backend.id_to_token(least)
-    length = len(backend.encode(text, add_special_tokens=False))
-    for count, place, pair in ((1, "a text", None), (2, "a pair", text)):
-        row = backend.encode(text, pair)
+    length = len(encode(text, special=False))
+    for count, place, given in ((1, "a text", text), (2, "a pair", (text, text))):
+        row = encode(given)
         short = f"{place} of {count * length} tokens has {len(row)} of them"
         check(len(row) >= count * length, short, "all, and special tokens")
         ids = [vocab.get(token) for token in row.tokens]

@@ -2,6 +2,10 @@
 
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.averaging import (
+    average_checkpoints,
+    last_checkpoints,
+)
 from evolving_attention.training.callbacks import EarlyStoppingCallback, TrainerCallback
 from evolving_attention.training.checkpoint import check_output_dir, get_last_checkpoint
 from evolving_attention.training.runtime import set_seed
@@ -24,8 +28,10 @@ __all__ = [
     "TrainerControl",
     "TrainerState",
     "TrainingArguments",
+    "average_checkpoints",
     "check_output_dir",
     "get_last_checkpoint",
     "get_scheduler",
+    "last_checkpoints",
     "set_seed",
 ]

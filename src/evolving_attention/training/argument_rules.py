@@ -21,6 +21,7 @@ from evolving_attention.training.refused_arguments import REFUSED
 REPORTERS = ("tensorboard",)
 _AT_LEAST_ONE = (
     "per_device_train_batch_size",
+    "per_device_train_batch_tokens",
     "per_device_eval_batch_size",
     "gradient_accumulation_steps",
     "save_total_limit",
@@ -192,6 +193,18 @@ def check_combinations(a: Any) -> None:
         )
     if a.max_steps <= 0 and a.num_train_epochs == 0 and a.do_train:
         raise refuse("num_train_epochs", 0, "more than 0", "or give max_steps")
+    if a.per_device_train_batch_tokens is not None:
+        for field, usable in (
+            ("train_sampling_strategy", "group_by_length"),
+            ("dataloader_drop_last", False),
+        ):
+            if getattr(a, field) != usable:
+                raise refuse(
+                    field,
+                    getattr(a, field),
+                    f"{usable!r} beside per_device_train_batch_tokens",
+                    "leave one of the two out",
+                )
     needs_metric = a.load_best_model_at_end or a.save_strategy == "best"
     if a.save_strategy == "best" and a.metric_for_best_model is None:
         raise refuse(
@@ -259,3 +272,18 @@ def parse_json_object(field: str, value: Any) -> Any:
         return json.loads(value)
     except ValueError as error:
         raise refuse(field, value, "a JSON object", f"JSON says: {error}") from error
+
+
+def parse_class_weight(value: Any) -> Any:
+    """``class_weight``, which may be JSON; its classes are checked with the data."""
+    if isinstance(value, str) and value != "balanced":
+        expected = 'balanced, or a dict (JSON) such as {"good": 2}'
+        try:
+            read = json.loads(value)
+        except ValueError as error:
+            why = f"JSON says: {error}"
+            raise refuse("class_weight", value, expected, why) from error
+        if not isinstance(read, dict):
+            raise refuse("class_weight", value, expected, "name each class")
+        return read
+    return value

@@ -69,6 +69,11 @@ class TrainingArguments:
     do_predict: bool = _option(False, "Predict the test set (command line).")
 
     per_device_train_batch_size: int = _option(8, "Sequences in one training batch.")
+    per_device_train_batch_tokens: int | None = _option(
+        None,
+        "Most tokens in one training batch, of sources and targets together, instead "
+        "of per_device_train_batch_size: rows of similar length fill each batch.",
+    )
     per_device_eval_batch_size: int = _option(8, "Sequences in one evaluation batch.")
     gradient_accumulation_steps: int = _option(
         1, "Batches whose gradients are averaged for one optimizer step."
@@ -139,6 +144,12 @@ class TrainingArguments:
     adam_epsilon: float = _option(1e-8, "AdamW's epsilon, > 0.")
     max_grad_norm: float = _option(1.0, "Clip the gradients' norm to this; 0: never.")
     label_smoothing_factor: float = _option(0.0, "Label smoothing, in [0, 1].")
+
+    class_weight: dict[Any, float] | str | None = _option(
+        None,
+        "Weights of classes in the training loss: balanced, or a dict (JSON) by name "
+        'or number, 1 for the others: {"good": 2}.',
+    )
 
     eval_strategy: _Strategy = _option("no", "Evaluate: no, steps or epoch.")
     eval_steps: float | None = _option(
@@ -213,8 +224,8 @@ class TrainingArguments:
     )
     device: str = _option(
         "auto",
-        "Device to train on: cpu, cuda, cuda:1, or auto, the first GPU, else the CPU; "
-        "the Trainer moves the model there.",
+        "Device to train on: cpu, auto (the first GPU, else the CPU), or a name from "
+        "ea.devices(); the Trainer moves the model there.",
     )
     use_cpu: bool = _option(False, "Stay on the CPU.")
     num_threads: int | None = _option(
@@ -240,6 +251,7 @@ class TrainingArguments:
             )
         for name in ("lr_scheduler_kwargs", "optim_args"):
             setattr(self, name, rules.parse_json_object(name, getattr(self, name)))
+        self.class_weight = rules.parse_class_weight(self.class_weight)
         if self.group_by_length is not None:
             self.train_sampling_strategy = (
                 "group_by_length" if self.group_by_length else "random"

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.collate import IGNORED
 from evolving_attention.data.packed import TARGETS, tokens_of
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "groups_of",
     "has_targets",
     "inputs_of",
+    "loss_weight",
+    "output_offsets",
     "row_count",
     "row_ids",
     "single_row",
@@ -57,10 +60,27 @@ def row_count(batch: Batch) -> int:
     return len(batch.get("input_ids", first))
 
 
+def output_offsets(batch: Batch) -> np.ndarray:
+    """Where each row begins in outputs with an entry per token: of the target's."""
+    name = "decoder_sequence_offsets"
+    return np.asarray(batch[name if name in batch else "sequence_offsets"])
+
+
+def loss_weight(batch: Batch) -> int:
+    """The weight of a batch's mean loss in that of a data set.
+
+    Its rows; of packed targets of an encoder-decoder the predicted tokens.
+    """
+    if "decoder_sequence_offsets" in batch and "labels" in batch:
+        return int(np.sum(np.asarray(batch["labels"]) != IGNORED))
+    return row_count(batch)
+
+
 def token_count(batch: Batch) -> int:
-    """Number of tokens or time steps that are not padding."""
+    """Number of tokens or time steps that are not padding, targets included."""
     if "sequence_offsets" in batch:
-        return int(batch["sequence_offsets"][-1])
+        targets = batch.get("decoder_sequence_offsets", [0])
+        return int(batch["sequence_offsets"][-1]) + int(targets[-1])
     if "attention_mask" not in batch:
         return int(np.size(batch.get("input_ids", row_ids(batch))))
     return int(np.sum(batch["attention_mask"]))
@@ -87,12 +107,16 @@ def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
     """Rows start … stop−1 as a batch."""
     spans = dict.fromkeys(batch, slice(start, stop))
     part = copy.copy(batch)
-    if "sequence_offsets" in batch:
-        offsets = np.asarray(batch["sequence_offsets"])
+    for prefix in ("", "decoder_"):
+        name = f"{prefix}sequence_offsets"
+        if name not in batch:
+            continue
+        names = getattr(batch, "decoder_tokens", ()) if prefix else tokens_of(batch)
+        offsets = np.asarray(batch[name])
         tokens = slice(int(offsets[start]), int(offsets[stop]))
-        spans.update(dict.fromkeys(tokens_of(batch), tokens))
-        part["sequence_offsets"] = offsets[start : stop + 1] - offsets[start]
-        del spans["sequence_offsets"]
+        spans.update(dict.fromkeys(names, tokens))
+        part[name] = offsets[start : stop + 1] - offsets[start]
+        del spans[name]
     part.update({name: batch[name][span] for name, span in spans.items()})
     return part
 

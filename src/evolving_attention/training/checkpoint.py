@@ -9,9 +9,9 @@ Nothing in it is pickled. :mod:`evolving_attention.durable` commits it atomicall
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
+import re
 import shutil
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +22,19 @@ from evolving_attention import durable
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.hf import load_folder
-from evolving_attention.interop.safetensors_io import load_safetensors
+from evolving_attention.interop.paths import open_inside, present
+from evolving_attention.interop.safetensors_io import read_safetensors
 from evolving_attention.training import fingerprint, numerics, runtime
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.state import TrainerState, plain
+from evolving_attention.training.state import (
+    STATE,
+    TrainerState,
+    plain,
+    read_values,
+)
 
 __all__ = [
+    "STATE",
     "RunParts",
     "check_output_dir",
     "check_writable",
@@ -43,7 +50,7 @@ OPTIMIZER = "optimizer.safetensors"
 # How the core draws random numbers: a run resumes only in its own way
 # (docs/numerics.md).
 RANDOM_STREAMS = "by name"
-STATE, ARGUMENTS = "trainer_state.json", "training_args.json"
+ARGUMENTS = "training_args.json"
 # Files of a run that ended before its first save: no user data.
 LOGS = {"log.jsonl", "nonfinite-report.json", "runs"}
 
@@ -224,15 +231,13 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
         CheckpointError: the run cannot resume from it: it was saved without optimizer
             or from another model, or data or batching changed.
     """
-    try:
-        text = (path / STATE).read_text(encoding="utf-8")
-        values = json.loads(text)
-        facts = values.pop("resume")
-    except (OSError, ValueError, KeyError) as error:
+    values = read_values(path)
+    facts = values.pop("resume", None)
+    if not isinstance(facts, dict):
         raise CheckpointError(
-            f"{path / STATE}: cannot be read ({error!r}), expected the state of a "
+            f"{path / STATE}: has no facts for a resume, expected the state of a "
             "Trainer of this package; choose another checkpoint"
-        ) from error
+        )
     if facts.get("random_streams") != RANDOM_STREAMS:
         raise CheckpointError(
             f"{path}: was saved in the middle of training by evolving-attention 0.1, "
@@ -242,7 +247,7 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
             "train afresh"
         )
     state = TrainerState.from_dict(values, source=str(path / STATE))
-    if not (path / OPTIMIZER).is_file():
+    if not present(path, OPTIMIZER):
         raise CheckpointError(
             f"{path}: has no {OPTIMIZER} (saved with save_only_model), expected one to "
             "resume from; load it with from_pretrained and train afresh"
@@ -254,11 +259,36 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
     _load_optimizer(parts.optimizer, path, facts["optimizer_step"])
     parts.schedule.load_state_dict(facts["schedule"])
     runtime.set_random_state(facts["random"])
-    best = state.best_model_checkpoint
-    if best and not pathlib.Path(best).exists():  # the run's folder has moved
-        moved = path.parent / pathlib.Path(best).name
-        state.best_model_checkpoint = str(moved) if moved.exists() else best
+    state.best_model_checkpoint = _best_beside(path, state, parts.args)
     return state
+
+
+def _best_beside(
+    path: pathlib.Path, state: TrainerState, args: TrainingArguments
+) -> str | None:
+    """The run's best checkpoint as a folder beside ``path``, or None.
+
+    The state is a file, perhaps a stranger's: only a name is taken from it, and never
+    a path. (This also finds the best checkpoint of a run whose folder has moved.)
+
+    Raises:
+        CheckpointError: it is not there, and the end of the run would need it.
+    """
+    if state.best_model_checkpoint is None:
+        return None
+    name = os.path.basename(str(state.best_model_checkpoint))
+    found = path.parent / name
+    named = re.fullmatch(r"checkpoint-[0-9]+", name)
+    if named and found.is_dir() and not found.is_symlink():
+        return str(found)
+    if args.load_best_model_at_end:
+        raise CheckpointError(
+            f"{path / STATE}: best_model_checkpoint is "
+            f"{state.best_model_checkpoint!r:.200}, expected the name of a checkpoint "
+            f"folder in {path.parent}; copy it there, or resume with "
+            "load_best_model_at_end=False"
+        )
+    return None
 
 
 def load_model(model: Any, path: pathlib.Path) -> None:
@@ -290,5 +320,6 @@ def _optimizer_arrays(optimizer: Any | None) -> dict[str, np.ndarray]:
 
 def _load_optimizer(optimizer: Any, path: pathlib.Path, step: int) -> None:
     """Read moments and master weights; names must be those of this optimizer."""
-    arrays = load_safetensors(path / OPTIMIZER)
+    with open_inside(path, OPTIMIZER) as file:
+        arrays = read_safetensors(file)
     optimizer.load_state_dict({"step": step, **arrays})

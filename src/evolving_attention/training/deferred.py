@@ -100,7 +100,7 @@ class DeferredStepRunner(StepRunner):
             rows = b.row_count(batch)
             for part in b.split_rows(batch, splits):
                 share = b.row_count(part) / rows / len(batches)
-                loss = self.loss_of(b.inputs_of(part))
+                loss = self.loss_of(part)
                 self.team.record(self._log, loss, share)
                 self.team.backward(loss if share == 1.0 else loss * share)
             if index + self.team.size < len(batches):

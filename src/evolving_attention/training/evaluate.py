@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -37,7 +38,8 @@ class EvaluationResult:
     """Predictions and labels in the order of the data set.
 
     ``predictions`` is [N, ...] for sequence outputs, [tokens, ...] for token outputs;
-    None with loss_only. ``loss`` is the mean over rows; None without labels.
+    None with loss_only. ``loss`` is the mean over rows, or over packed target tokens;
+    None without labels.
     """
 
     predictions: np.ndarray | None
@@ -45,6 +47,7 @@ class EvaluationResult:
     loss: float | None
     rows: int
     batches: int
+    token_loss: float = math.nan  # of a packed target token, without label smoothing
 
 
 def evaluation_loop(
@@ -73,7 +76,8 @@ def evaluation_loop(
     was_training = model.training
     model.eval()
     found = _Rows()
-    parts: list[tuple[int, float, int, bool]] = []  # batch, loss · rows, rows, labels
+    # Of each batch: number, loss · weight, nll · weight, weight, rows, has labels
+    parts: list[tuple[int, float, float, int, int, bool]] = []
     rows = done = 0
     iterator = iter(batches)
     try:
@@ -88,8 +92,12 @@ def evaluation_loop(
                     else:
                         out = model(**b.inputs_of(batch), **extra)
                         value = out.loss
-                    loss = float(value.item()) * count if labelled else 0.0
-                    parts.append((done, loss, count, labelled))
+                    weight = b.loss_weight(batch)
+                    loss = float(value.item()) * weight if labelled else 0.0
+                    nll = math.nan
+                    if labelled and "decoder_sequence_offsets" in batch:
+                        nll = _token_loss(out, batch) * weight if extra else loss
+                    parts.append((done, loss, nll, weight, count, labelled))
                     if not loss_only:
                         found.add(batch, host_array(out.logits), rows)
                     rows += count
@@ -100,12 +108,24 @@ def evaluation_loop(
         b.close(iterator)
         model.train(was_training)
     parts = sorted(map(tuple, team.gather(parts)))
-    rows, total = sum(part[2] for part in parts), 0.0
+    weights = sum(part[3] for part in parts)
+    rows = sum(part[4] for part in parts)
+    total = total_nll = 0.0
     for part in parts:
         total += part[1]
+        total_nll += part[2]
     predictions, labels = found.in_order(team)
-    mean = total / rows if rows and all(part[3] for part in parts) else None
-    return EvaluationResult(predictions, labels, mean, rows, done)
+    labelled = bool(weights) and all(part[5] for part in parts)
+    mean, nll = (total / weights, total_nll / weights) if labelled else (None, math.nan)
+    return EvaluationResult(predictions, labels, mean, rows, done, nll)
+
+
+def _token_loss(out: Any, batch: b.Batch) -> float:
+    """The mean cross entropy of the target tokens, without label smoothing."""
+    from evolving_attention import functional as F
+
+    loss: Any = F.cross_entropy(out.logits, np.asarray(batch["labels"]))
+    return float(loss.item())
 
 
 def given_loss(
@@ -186,8 +206,7 @@ def _by_row(batch: b.Batch, values: np.ndarray) -> list[np.ndarray]:
     rows = b.row_count(batch)
     if len(values) == rows:
         return [values[i : i + 1] for i in range(rows)]
-    offsets = np.asarray(batch["sequence_offsets"])
-    return [values[x:y] for x, y in pairwise(offsets)]
+    return [values[x:y] for x, y in pairwise(b.output_offsets(batch))]
 
 
 def speed_metrics(
@@ -249,6 +268,8 @@ class Evaluator:
         metrics: dict[str, float] = {}
         if found.loss is not None:
             metrics["loss"] = found.loss
+        if not math.isnan(found.token_loss):
+            metrics["token_loss"] = found.token_loss
         both = found.predictions is not None and found.label_ids is not None
         if compute_metrics is not None and both:
             metrics.update(_computed(compute_metrics, found))
@@ -288,15 +309,14 @@ def _computed(compute_metrics: Any, found: EvaluationResult) -> dict[str, Any]:
     """The checked result of ``compute_metrics``.
 
     Raises:
-        ConfigError: the result is not a dict with names as keys.
+        ConfigError: the result is no number and no dict with names as keys.
     """
     values = compute_metrics(EvalPrediction(found.predictions, found.label_ids))
-    if not isinstance(values, Mapping) or not all(
-        isinstance(name, str) for name in values
-    ):
+    named = metric_names.as_named(values)
+    if named is None:
         raise ConfigError(
             f"Trainer: compute_metrics returned {reprlib.repr(values)}, a "
-            f"{type(values).__name__}, expected a dict of names and numbers; for "
-            "example return {'accuracy': value}"
+            f"{type(values).__name__}, expected a number, or a dict of names and "
+            "numbers; for example return {'accuracy': value}"
         )
-    return dict(values)
+    return dict(named)

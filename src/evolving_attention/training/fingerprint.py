@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evolving_attention.data.labels import numbered
 from evolving_attention.data.packed import PackedDataset, digest
 from evolving_attention.errors import CheckpointError
 
@@ -30,6 +31,7 @@ KEYS = (
 # Arguments that change which rows meet in a step; others change only how they are used.
 ORDER_ARGUMENTS = (
     "per_device_train_batch_size",
+    "per_device_train_batch_tokens",
     "gradient_accumulation_steps",
     "train_sampling_strategy",
     "dataloader_drop_last",
@@ -81,10 +83,12 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
     Raises:
         CheckpointError: a part differs and ``force`` is False; names the parts.
     """
-    changed = [name for name in now if saved.get(name) != now[name]]
+    saved = _named_as(saved, now)
+    names = [*now, *({"weights"} & saved.keys() - now.keys())]
+    changed = [name for name in names if saved.get(name) != now.get(name)]
     if not changed or force:
         return
-    details = ", ".join(_difference(n, saved.get(n), now[n]) for n in changed)
+    details = ", ".join(_difference(n, saved.get(n), now.get(n)) for n in changed)
     raise CheckpointError(
         f"{path}: cannot resume, the saved run used {details}; restore it, start "
         "afresh in another output_dir, or pass force_resume=True (--force_resume) if "
@@ -92,10 +96,24 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
     )
 
 
+def _named_as(saved: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """The saved run with names of classes where it had none and this one has."""
+    before, after = saved.get("model"), now.get("model")
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return saved
+    names = list((before.get("id2label") or {}).values())
+    if not names or not numbered(names) or len(names) != len(after["id2label"]):
+        return saved
+    given = {name: after[name] for name in ("id2label", "label2id")}
+    return {**saved, "model": {**before, **given}}
+
+
 def _difference(name: str, saved: Any, now: Any) -> str:
     """A changed part as ``alpha 0.1, this one 0.2``."""
     if name == "data":
         return "other training data (rows, tokens or labels)"
+    if name == "weights":
+        return "other weights of rows or classes"
     if name != "model":
         where = " over all processes" if name == _BATCHES else ""
         return f"{name} {saved}{where}, this one {now}"

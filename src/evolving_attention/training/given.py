@@ -6,10 +6,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from evolving_attention.data.labels import class_names, numbered
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.arguments import TrainingArguments
 
-__all__ = ["arguments", "check_loss_func", "check_optimizers", "model_of"]
+__all__ = [
+    "arguments",
+    "check_loss_func",
+    "check_optimizers",
+    "model_of",
+    "name_classes",
+]
 
 
 def arguments(given: Any, tokenizer: None = None) -> TrainingArguments:
@@ -68,6 +75,17 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
             "from_pretrained or from a config"
         )
     return model
+
+
+def name_classes(model: Any, dataset: Any) -> None:
+    """Give the model's classes the names that its data has, if they have none yet."""
+    config, names = getattr(model, "config", None), class_names(dataset)
+    known = getattr(config, "id2label", None)
+    if config is None or not known or not names or len(names) != len(known):
+        return
+    if numbered(list(known.values())):
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: i for i, name in enumerate(names)}
 
 
 def check_optimizers(pair: Any) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,12 @@ def _first_row(dataset: Any, role: str) -> Any:
         return None
     first = dataset[0]
     if not hasattr(first, "keys"):
+        remedy = "convert the rows"
+        if isinstance(first, str):
+            remedy = "make rows [{'text': …}], or use model.predict(texts, tokenizer)"
         raise InputError(
             f"Trainer: {role}[0] is a {type(first).__name__}, expected a dict with "
-            "input_ids and label; convert the rows"
+            f"input_ids and label; {remedy}"
         )
     return first
 
@@ -95,7 +98,7 @@ def _used(row: Any) -> Any:
     """A row with the columns that models and collators take."""
     if not hasattr(row, "keys"):
         return row
-    left = set(unused_keys(row)) - {"special_tokens_mask"}
+    left = {*unused_keys(row), "sample_weight"} - {"special_tokens_mask"}
     return {name: row[name] for name in row if name not in left}
 
 
@@ -130,7 +133,7 @@ class Loaders:
         role: str,
         processing_class: Any,
         collated: bool,
-        label2id: Mapping[str, int] | None = None,
+        model: Any = None,
     ) -> Any:
         """The rows that batches are made of; text is tokenized once.
 
@@ -140,7 +143,7 @@ class Loaders:
             role: the argument's name in messages, such as ``train_dataset``.
             processing_class: the tokenizer, or None.
             collated: whether the caller's own collator makes the batches.
-            label2id: numbers of the classes that labels of text name.
+            model: the model, whose classes labels may name.
 
         Raises:
             ConfigError: the data set is missing, or it is text without a tokenizer.
@@ -152,7 +155,7 @@ class Loaders:
         rows = rows_of(dataset, role)
         first = _first_row(rows, role)
         if first is not None and not collated:
-            rows = with_numbered_labels(rows, first, label2id, role)
+            rows = with_numbered_labels(rows, first, model, role)
         if first is not None and "input_ids" not in first:
             if processing_class is None:
                 raise ConfigError(
@@ -179,6 +182,7 @@ class Loaders:
             rows,
             collator,
             args.per_device_train_batch_size,
+            batch_tokens=args.per_device_train_batch_tokens,
             seed=args.seed if args.data_seed is None else args.data_seed,
             epoch=epoch,
             shuffle=order != "sequential",

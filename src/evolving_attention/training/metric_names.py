@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.features import Features
+from evolving_attention.data.parallel import ParallelDataset
 from evolving_attention.data.row_forms import is_several
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError
@@ -19,7 +20,7 @@ from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import TrainerCallback, metric_key
 from evolving_attention.training.loaders import Loaders
 
-__all__ = ["check_before_training", "missing"]
+__all__ = ["as_named", "check_before_training", "missing"]
 
 
 def check_before_training(
@@ -65,6 +66,19 @@ def check_before_training(
         _check(name, model, loaders, metrics)
 
 
+def as_named(values: Any) -> Mapping[str, Any] | None:
+    """What ``compute_metrics`` returned, by name; a number is called ``metric``.
+
+    None where it is neither.
+    """
+    number = np.ndim(values) == 0 and not isinstance(values, (bool, str, Mapping))
+    if number and np.asarray(values).dtype.kind in "iuf":
+        return {"metric": float(values)}
+    if isinstance(values, Mapping) and all(isinstance(name, str) for name in values):
+        return values
+    return None
+
+
 def missing(name: str, known: Any) -> ConfigError:
     """The error for a metric that no evaluation gives."""
     return ConfigError(
@@ -94,6 +108,13 @@ def _mentions(code: Any, name: str) -> bool:
     )
 
 
+def _of_pairs(loader: Any) -> set[str]:
+    """What the evaluation of packed pairs gives besides the loss."""
+    if not isinstance(loader.features, ParallelDataset):
+        return set()
+    return {"token_loss"}
+
+
 def _check(
     name: str,
     model: Any,
@@ -119,7 +140,7 @@ def _check(
     known: set[str] = set()
     try:
         for prefix, loader in loaders.items():
-            names = {"loss"}
+            names = {"loss", *_of_pairs(loader)}
             if compute_metrics is not None:
                 found = _names(model, loader, compute_metrics)
                 if found is None:
@@ -156,7 +177,8 @@ def _names(model: Any, loader: Any, compute_metrics: Any) -> set[str] | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             pair = EvalPrediction(np.resize(logits, shape), together)
-            return {str(name) for name in compute_metrics(pair)}
+            values = as_named(compute_metrics(pair))
+            return None if values is None else set(values)
     except Exception:  # the first evaluation tells, and nothing is lost then
         return None
     finally:

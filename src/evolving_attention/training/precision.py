@@ -12,7 +12,6 @@ import contextlib
 import copy
 import gc
 import itertools
-import json
 import math
 import pathlib
 import time
@@ -26,12 +25,15 @@ from evolving_attention.errors import (
     NonFiniteError,
     OutOfMemory,
 )
+from evolving_attention.interop.hf import CONFIG_NAME
+from evolving_attention.interop.json_file import read_object
+from evolving_attention.interop.limits import MAX_CONFIG_BYTES
 from evolving_attention.notices import say
 from evolving_attention.training import batches as b
 from evolving_attention.training import runtime
 from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.state import TrainerState
+from evolving_attention.training.state import TrainerState, read_values
 from evolving_attention.training.step import StepRunner
 
 __all__ = ["CHOICES", "check", "choose", "seconds_of_steps", "settle"]
@@ -147,7 +149,7 @@ def seconds_of_steps(
         model,
         optim.create(args.optim, parameters, **args.optimizer_settings()),
         args,
-        loss_of=lambda batch: compute_loss(model, batch),
+        loss_of=lambda batch: compute_loss(model, b.inputs_of(batch)),
         event=lambda name: None,
         on_report=lambda report: None,
     )
@@ -215,14 +217,14 @@ def _saved_choice(path: pathlib.Path) -> dict[str, Any]:
         CheckpointError: the checkpoint cannot be read, or has another type.
     """
     try:
-        state = json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        state = read_values(path)
+        config = read_object(path, CONFIG_NAME, MAX_CONFIG_BYTES)
         choice = state.get("precision") or {
             "chosen": config["dtype"],
             "reason": "as the checkpoint was trained; nothing was timed",
         }
         chosen = choice["chosen"]
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (KeyError, AttributeError, TypeError) as error:
         raise CheckpointError(
             f"{path}: the element type of the run cannot be read ({error!r}), expected "
             "the checkpoint of a Trainer of this package; choose another checkpoint"

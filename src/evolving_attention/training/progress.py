@@ -11,10 +11,11 @@ import sys
 import time
 from typing import Any
 
+from evolving_attention.progress_bar import duration, in_notebook
 from evolving_attention.training.callbacks import TrainerCallback
 from evolving_attention.training.logging import one_line
 
-__all__ = ["NotebookProgress", "TerminalProgress", "duration", "progress_callback"]
+__all__ = ["NotebookProgress", "TerminalProgress", "progress_callback"]
 
 REFRESH_SECONDS = 0.5
 TIMINGS = ("_runtime", "_per_second")  # in the log files, not in the table
@@ -25,27 +26,11 @@ def progress_callback(disabled: bool | None) -> TrainerCallback | None:
     """The display for this environment; None when disabled or not interactive."""
     if disabled:
         return None
-    if _in_notebook():
+    if in_notebook():
         return NotebookProgress()
     if sys.stderr is not None and sys.stderr.isatty():
         return TerminalProgress()
     return None
-
-
-def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this process."""
-    if "IPython" not in sys.modules:
-        return False
-    shell = sys.modules["IPython"].get_ipython()
-    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as ``m:ss`` or ``h:mm:ss``."""
-    whole = max(0, round(seconds))
-    hours, rest = divmod(whole, 3600)
-    minutes, seconds = divmod(rest, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 class _Clock:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from evolving_attention import durable
-from evolving_attention.training.progress import duration
+from evolving_attention.progress_bar import duration
 from evolving_attention.training.state import plain
 
 __all__ = ["metrics_table", "print_metrics", "save_metrics"]

@@ -12,14 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evolving_attention.errors import CheckpointError
+from evolving_attention.interop.json_file import read_object
 
 __all__ = [
+    "STATE",
     "PredictionOutput",
     "TrainOutput",
     "TrainerControl",
     "TrainerState",
     "plain",
+    "read_values",
 ]
+
+STATE = "trainer_state.json"
+MAX_BYTES = 256 << 20  # of that file, whose log grows with the run
 
 
 class TrainOutput(NamedTuple):
@@ -55,6 +61,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
     return str(value)
+
+
+def read_values(folder: pathlib.Path) -> dict[str, Any]:
+    """The contents of ``trainer_state.json`` in a checkpoint, following no link.
+
+    Raises:
+        CheckpointError: it is missing, a link, too large or damaged.
+    """
+    return read_object(folder, STATE, MAX_BYTES)
 
 
 @dataclass

@@ -64,7 +64,7 @@ class StepRunner:
 
     Args:
         model, optimizer, args: as in the Trainer.
-        loss_of: the mean loss of a batch of model inputs, a tensor for backward.
+        loss_of: the mean loss of a batch, a tensor for backward.
         event: called with the name of each callback event.
         on_report: called first with the report of a non-finite step.
         team: the processes that share a step; batches of other ranks are None.
@@ -183,7 +183,7 @@ class StepRunner:
             if sums.bad_batch is None:
                 sums.random_state = runtime.core_random_state()
             share = b.row_count(part) / rows / len(batches)
-            loss = self.loss_of(b.inputs_of(part))
+            loss = self.loss_of(part)
             value = float(loss.item())
             sums.losses.append((index, share * value))
             if not math.isfinite(value) and sums.bad_batch is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention import durable, optim
+from evolving_attention import optim
 from evolving_attention.data.row_forms import is_several
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.training import batches as b
@@ -26,7 +26,6 @@ from evolving_attention.training import (
     numerics,
     parallel,
     precision,
-    results,
     runtime,
     schedules,
 )
@@ -45,14 +44,15 @@ from evolving_attention.training.state import (
     TrainerControl,
     TrainerState,
     TrainOutput,
-    plain,
 )
 from evolving_attention.training.step import StepRunner
+from evolving_attention.training.surroundings import Surroundings
+from evolving_attention.training.weights import RowWeights, weighted_loss
 
 __all__ = ["Trainer"]
 
 
-class Trainer:
+class Trainer(Surroundings):
     """Fine-tunes a model, with the interface of Hugging Face's Trainer.
 
     A run is a function of model, data and arguments: it gives the same bits for any
@@ -70,11 +70,14 @@ class Trainer:
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
             or with text and a ``processing_class``; a DataFrame or a dict of such
             columns. Padding marked by an ``attention_mask`` is removed; text labels
-            are numbered by the model's ``label2id``. Or a ``PackedDataset`` of any kind
+            are numbered by the model's ``label2id``; a column ``sample_weight`` weighs
+            the rows in the loss. Names of classes that the data has (``label_names``)
+            become the model's, if it has none. Or a ``PackedDataset`` of any kind
             of data: see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
-        compute_metrics: from EvalPrediction(predictions, label_ids) to a dict.
+        compute_metrics: from EvalPrediction(predictions, label_ids) to a dict, or to
+            one number, which is called ``metric``.
         callbacks: further callbacks, as instances or classes.
         optimizers: (optimizer, schedule) instead of those that ``args`` name.
         compute_loss_func: the loss in place of the model's, called as
@@ -184,6 +187,11 @@ class Trainer:
         if self._saver.writes and self.team.is_first:
             ckpt.check_writable(self.args)
         rows = self._rows(self.train_dataset, "train_dataset")
+        given.name_classes(self.model, self.train_dataset)
+        config, own = getattr(self.model, "config", None), self.compute_loss_func
+        self._weights = RowWeights(
+            self.args, self.train_dataset, rows, config, own is not None
+        )
         batches = len(self._loaders.training(rows, self.data_collator))
         plan = make_plan(self.args, batches, self.team.size)
         checkpoint = ckpt.find(self.args, wanted)
@@ -201,7 +209,7 @@ class Trainer:
             self.model,
             self.optimizer,
             self.args,
-            loss_of=lambda batch: self.compute_loss(self.model, batch),
+            loss_of=self._loss,
             event=self._event,
             on_report=self._reporter.write_nonfinite,
             team=self.team,
@@ -350,7 +358,8 @@ class Trainer:
             schedule=self.lr_scheduler,
             args=self.args,
             processing_class=self.processing_class,
-            fingerprint=run_fingerprint(self.args, self.model, rows, self.team.size),
+            fingerprint=run_fingerprint(self.args, self.model, rows, self.team.size)
+            | self._weights.fingerprint(),
         )
         self._saver.begin(parts)
         self.team.compare_start(path, parts.fingerprint)
@@ -394,15 +403,19 @@ class Trainer:
         self.model.train()
         try:
             batch = loader.make_batch(np.arange(count))
-            return self.compute_loss(self.model, b.inputs_of(batch))
+            return self._loss(batch)
         finally:
             self.model.train(was_training)
+
+    def _loss(self, batch: b.Batch) -> Any:
+        """The loss of a batch of training rows."""
+        return self.compute_loss(self.model, self._weights.inputs_of(batch))
 
     def _rows(self, dataset: Any, role: str) -> Any:
         """The rows of the data set that batches are made of."""
         own = self.data_collator is not None
-        classes = getattr(getattr(self.model, "config", None), "label2id", None)
-        return self._loaders.rows(dataset, role, self.processing_class, own, classes)
+        tokenizer = self.processing_class
+        return self._loaders.rows(dataset, role, tokenizer, own, self.model)
 
     def _event(self, name: str, **kwargs: Any) -> None:
         self.control = self.callback_handler.call(
@@ -427,7 +440,8 @@ class Trainer:
 
         Args:
             model: in training mode.
-            inputs: the batch as the model takes it, with ``labels``.
+            inputs: the batch as the model takes it, with ``labels``; and with
+                ``sample_weight`` [B] where rows or classes are weighted.
 
         Example::
 
@@ -438,6 +452,10 @@ class Trainer:
         if self.compute_loss_func is not None and "labels" in inputs:
             return given_loss(model, inputs, self.compute_loss_func)[1]
         smoothing = self.args.label_smoothing_factor
+        inputs = dict(inputs)
+        weights = inputs.pop("sample_weight", None)
+        if weights is not None and "labels" in inputs:
+            return weighted_loss(model, inputs, weights, smoothing)
         options = {"label_smoothing": smoothing} if smoothing else {}
         loss = model(**inputs, **options).loss
         if loss is None:
@@ -537,62 +555,3 @@ class Trainer:
         """Called after each batch of an evaluation."""
         self._leave_on_signal()
         self._event("on_prediction_step", done=done, total=total)
-
-    # ----------------------------------------------------------- files and callbacks
-
-    def save_model(self, output_dir: str | None = None) -> None:
-        """Write weights, configuration, tokenizer and training_args.json.
-
-        With several processes the first one writes, here and in the methods below.
-
-        Raises:
-            NonFiniteError: a weight is NaN or infinite; nothing is written.
-        """
-        if not self.team.is_first:
-            return
-        folder = pathlib.Path(output_dir or self.args.output_dir)
-        numerics.check_finite(self.model, None, f"saving {folder}")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.model.save_pretrained(folder)
-        ckpt.save_processing_class(self.processing_class, folder)
-        durable.write_json(folder / ckpt.ARGUMENTS, plain(self.args.to_dict()))
-
-    def save_state(self) -> None:
-        """Write ``trainer_state.json`` into output_dir."""
-        if self.team.is_first:
-            self.state.stateful_callbacks = self.callback_handler.state_dict()
-            path = pathlib.Path(self.args.output_dir) / ckpt.STATE
-            path.parent.mkdir(parents=True, exist_ok=True)
-            durable.write_json(path, self.state.to_dict())
-
-    def log_metrics(self, split: str, metrics: dict[str, Any]) -> None:
-        """Show metrics as a table on stderr."""
-        if self.team.is_first:
-            results.print_metrics(split, metrics)
-
-    def save_metrics(
-        self, split: str, metrics: dict[str, Any], combined: bool = True
-    ) -> None:
-        """Write ``<split>_results.json`` and update ``all_results.json``."""
-        if self.team.is_first:
-            results.save_metrics(self.args.output_dir, split, metrics, combined)
-
-    def is_world_process_zero(self) -> bool:
-        """Whether this is the process that writes: rank 0, or the only one."""
-        return self.team.is_first
-
-    def is_local_process_zero(self) -> bool:
-        """Whether this is the first process of this machine."""
-        return self.team.local_rank == 0
-
-    def add_callback(self, callback: Any) -> None:
-        """Add a callback, given as instance or class."""
-        self.callback_handler.add(callback)
-
-    def pop_callback(self, callback: Any) -> Any:
-        """Remove and return a callback, given as instance or class, or None."""
-        return self.callback_handler.pop(callback)
-
-    def remove_callback(self, callback: Any) -> None:
-        """Remove a callback, given as instance or class."""
-        self.callback_handler.pop(callback)

@@ -1,0 +1,55 @@
+"""Rewrites error messages from Python's spelling to the command line's."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+
+from evolving_attention.errors import CheckpointError, ConfigError, InputError
+
+__all__ = ["as_flags", "in_flags"]
+
+_VALUE = (
+    r"'[^']*'(?: or '[^']*')*|\"[^\"]*\"|True|False|None|-?\d+(?:\.\d+)?(?:e-?\d+)?"
+)
+_WORD = r"(?:'[^']*'|[^\s,()]+)"
+
+
+def as_flags(message: str, names: Iterable[str]) -> str:
+    """The message with each option of ``names`` written as a flag.
+
+    Example:
+        >>> as_flags("Options: seed=-1, expected 0 or more; set fast=True", {"seed"})
+        '--seed -1: expected 0 or more; set fast=True'
+    """
+    # "label_column= (--label_column_name)": both spellings, the flag is kept
+    message = re.sub(rf"(?<!\w)\w+=(?:{_VALUE})? \((--[^()]*)\)", r"\1", message)
+    longest_first = sorted(names, key=len, reverse=True)
+    option = "|".join(map(re.escape, longest_first))
+    valued = rf"(?<![\w./'\"-])({option}) ?= ?({_VALUE})(?![\w'])"
+    message = re.sub(valued, _flag, message)
+    # plain words such as "seed" stay; only a name with _ can be nothing but an option
+    bare = "|".join(re.escape(name) for name in longest_first if "_" in name)
+    if bare:
+        message = re.sub(rf"(?<![\w./'\"-])({bare})(?![\w/(=]|\.\w)", r"--\1", message)
+    return re.sub(rf"^(?:\w+: )?(--\w+(?: {_WORD})?), exp", r"\1: exp", message)
+
+
+@contextlib.contextmanager
+def in_flags(names: Iterable[str]) -> Iterator[None]:
+    """Inside the block, error messages name options as flags."""
+    try:
+        yield
+    except (CheckpointError, ConfigError, InputError) as error:
+        error.args = (as_flags(str(error), names), *error.args[1:])
+        raise
+
+
+def _flag(found: re.Match[str]) -> str:
+    name, value = found.groups()
+    if value == "True":
+        return f"--{name}"
+    words = [shlex.quote(word.strip("'\"")) for word in value.split(" or ")]
+    return f"--{name} {' or '.join(words)}"

@@ -1,0 +1,262 @@
+"""``evolving-attention translate``: train a translation model, score it, average it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evolving_attention import distributed
+from evolving_attention.cli import translate_arguments as arguments
+from evolving_attention.cli.attention_arguments import refuse
+from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.timeseries_results import align
+from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.training.callbacks import TrainerCallback
+
+__all__ = ["average", "score", "train"]
+
+_LOGGER = logging.getLogger("evolving_attention")
+_SEARCH = (arguments.SearchArguments, "Model and search")
+_MOST_USED = (
+    "source_file",
+    "target_file",
+    "eval_source_file",
+    "eval_target_file",
+    "output_dir",
+    "model",
+    "vocab_size",
+    "dropout",
+    "num_train_epochs",
+    "learning_rate",
+    "warmup_steps",
+    "per_device_train_batch_tokens",
+)
+
+
+# ------------------------------------------------------------------------------ train
+
+
+class _TokensPerSecond(TrainerCallback):
+    """Adds the speed since the last log to the logged values."""
+
+    def __init__(self) -> None:
+        self.before: tuple[float, int] | None = None
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Start the clock."""
+        self.before = time.monotonic(), state.num_input_tokens_seen
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add ``tokens_per_s`` to logs of training steps."""
+        logs, now = kwargs["logs"], time.monotonic()
+        if self.before is None or "loss" not in logs:
+            return
+        seconds, tokens = now - self.before[0], state.num_input_tokens_seen
+        logs["tokens_per_s"] = round((tokens - self.before[1]) / max(seconds, 1e-9))
+        self.before = now, tokens
+
+
+def train(
+    words: Sequence[str], name: str = "evolving-attention translate train"
+) -> None:
+    """Parse the words of the command line and train."""
+    help = """Train a translation model on two files of sentences, line by line.
+
+    Trains a byte-level BPE on both files, then the model. The same command goes on
+    after an interruption. The folder holds the model of the lowest validation loss (or
+    the last one), the tokenizer and the checkpoints.
+
+    Example: evolving-attention translate train --source_file train.en.gz --target_file
+    train.de.gz --eval_source_file val.en --eval_target_file val.de
+    --output_dir out/en-de
+    """
+    groups = [
+        (arguments.PairArguments, "Data"),
+        (arguments.TranslationModelArguments, "Model"),
+        (arguments.TranslationTrainingArguments, "Training"),
+    ]
+    run_command(words, name, groups, help, _train, _MOST_USED)
+
+
+def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
+    from evolving_attention.modeling import create_model, list_models
+    from evolving_attention.text import train_bpe
+    from evolving_attention.training.callbacks import EarlyStoppingCallback
+    from evolving_attention.training.checkpoint import check_output_dir, check_writable
+    from evolving_attention.training.runtime import set_seed
+    from evolving_attention.training.trainer import Trainer
+
+    if not distributed.is_first():
+        set_up_logging("warning")
+    known = list_models("*transformer_*")
+    if model_args.model not in known:  # told before files are read
+        raise refuse(
+            "model", model_args.model, f"one of {', '.join(known)}", "choose one"
+        )
+    if not pairs.eval_source_file and args.eval_strategy == "epoch":
+        changed = {"eval_strategy": "no", "load_best_model_at_end": False}
+        args = dataclasses.replace(args, **changed)
+    checkpoint = args.resume_from_checkpoint or check_output_dir(args)
+    check_writable(args)
+    text, held_out = _text(pairs)
+    tokenizer = train_bpe(
+        [*text.source, *text.target], pairs.vocab_size, lowercase=pairs.lowercase
+    )
+    set_seed(args.seed)
+    model = create_model(
+        model_args.model,
+        task="seq2seq_lm",
+        vocab_size=len(tokenizer),
+        dtype=args.dtype or "float32",
+        **model_args.config_options(),
+    )
+    config: Any = model.config
+    longest = tokenizer.model_max_length = config.max_position_embeddings
+    rows = [_rows(part, tokenizer, longest, pairs.longer) for part in (text, held_out)]
+    _LOGGER.info(
+        "%d pairs to train on, %s to evaluate; %d tokens of BPE; %s parameters",
+        len(rows[0]),
+        "none" if rows[1] is None else len(rows[1]),
+        len(tokenizer),
+        f"{model.num_parameters():,}",
+    )
+    callbacks: list[Any] = [_TokensPerSecond()]
+    if held_out is not None and args.early_stopping_patience is not None:
+        callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
+    trainer = Trainer(
+        model,
+        args,
+        train_dataset=rows[0],
+        eval_dataset=rows[1],
+        processing_class=tokenizer,
+        callbacks=callbacks,
+    )
+    try:
+        metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+    except Interrupted as error:
+        hint = f"{error}, or run the same command again"
+        raise Interrupted(hint, error.signal_number) from error
+    trainer.save_model()
+    trainer.save_state()
+    results: dict[str, Any] = {"model": args.output_dir, **metrics}
+    if trainer.state.best_metric is not None:
+        results["best_eval_loss"] = trainer.state.best_metric
+        results["best_step"] = trainer.state.best_global_step
+    if not trainer.is_world_process_zero():
+        return None
+    return {**results, "table": _table(results)}
+
+
+def _text(pairs: Any) -> tuple[Any, Any]:
+    """Training pairs and validation pairs, or None."""
+    from evolving_attention.data.parallel_files import read_parallel
+
+    held_out = None
+    if pairs.eval_source_file:
+        held_out = read_parallel(pairs.eval_source_file, pairs.eval_target_file)
+    return read_parallel(pairs.source_file, pairs.target_file), held_out
+
+
+def _rows(text: Any, tokenizer: Any, longest: int, longer: Any) -> Any:
+    from evolving_attention.data.parallel import ParallelDataset
+
+    if text is None:
+        return None
+    return ParallelDataset.from_text(text, tokenizer, longest, longer)
+
+
+def _table(results: dict[str, Any]) -> str:
+    shown = {k: v for k, v in results.items() if v is not None}
+    return align(
+        [[k, f"{v:.6g}" if isinstance(v, float) else str(v)] for k, v in shown.items()]
+    )
+
+
+# ------------------------------------------------------------------------------ score
+
+
+def score(
+    words: Sequence[str], name: str = "evolving-attention translate score"
+) -> None:
+    """Parse the words of the command line and score."""
+    help = """Score translations by BLEU and chrF (sacrebleu), with their signatures.
+
+    With --model_dir and --source_file it translates first, and also reports the loss of
+    a token of --target_file, without label smoothing.
+
+    Example: evolving-attention translate score --model_dir out/en-de --source_file
+    test.en --target_file test.de
+    """
+    groups = [(arguments.ScoreArguments, "Data"), _SEARCH]
+    run_command(words, name, groups, help, _score)
+
+
+def _score(files: Any, search: Any) -> dict[str, Any]:
+    from evolving_attention.data.parallel_files import read_parallel
+    from evolving_attention.metrics.translation import translation_scores
+
+    results: dict[str, Any] = {}
+    if files.hypothesis_file:
+        if search.model_dir or files.source_file:
+            raise ConfigError(
+                f"--hypothesis_file {files.hypothesis_file}: expected no --model_dir "
+                "and no --source_file beside it; leave it out to translate"
+            )
+        pair = read_parallel(files.hypothesis_file, files.target_file)
+        hypotheses = pair.source
+    elif not files.source_file:
+        raise ConfigError(
+            "--hypothesis_file is missing: expected the translations to score, or "
+            "--model_dir and --source_file; add one of them"
+        )
+    else:
+        pair = read_parallel(files.source_file, files.target_file)
+        translator = search.translator()
+        options = {"batch_size": search.batch_size, "longer": search.longer}
+        loss = translator.score(pair.source, pair.target, **options)
+        results |= {"loss": loss.loss, "perplexity": math.exp(loss.loss)}
+        results["tokens"] = loss.tokens
+        hypotheses = translator.translate(
+            pair.source, name=files.source_file, **search.search_options()
+        )
+    found = translation_scores(hypotheses, pair.target, lowercase=files.lowercase)
+    for key, (value, signature) in found.items():
+        results |= {key: value, f"{key}_signature": signature}
+    return {**results, "sentences": len(hypotheses), "table": _table(results)}
+
+
+# ---------------------------------------------------------------------------- average
+
+
+def average(
+    words: Sequence[str], name: str = "evolving-attention translate average"
+) -> None:
+    """Parse the words of the command line and average."""
+    help = """Average the weights of the last checkpoints of a run.
+
+    Example: evolving-attention translate average --model_dir out/en-de --last 10
+    --output_dir out/en-de/average
+    """
+    groups = [(arguments.AverageArguments, "Checkpoints")]
+    run_command(words, name, groups, help, _average)
+
+
+def _average(files: Any) -> dict[str, Any]:
+    from evolving_attention.training.averaging import (
+        average_checkpoints,
+        last_checkpoints,
+    )
+
+    paths = last_checkpoints(files.model_dir, files.last)
+    average_checkpoints(paths, Path(files.output_dir))
+    results = {"model": files.output_dir, "averaged": [path.name for path in paths]}
+    lines = [["model", files.output_dir], ["averaged", ", ".join(results["averaged"])]]
+    return {**results, "table": align(lines)}

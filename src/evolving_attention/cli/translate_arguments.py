@@ -1,0 +1,249 @@
+"""Options of ``evolving-attention translate``: data, model, training, generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.data.parallel import LONGER
+from evolving_attention.device_names import resolve_device
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import PathText, check_fields
+from evolving_attention.training.argument_rules import parse_json_object
+from evolving_attention.training.arguments import TrainingArguments
+
+__all__ = [
+    "AverageArguments",
+    "GenerateArguments",
+    "PairArguments",
+    "ScoreArguments",
+    "SearchArguments",
+    "TranslationModelArguments",
+    "TranslationTrainingArguments",
+]
+
+_LONGER = (
+    "Sentences with more tokens than the model has positions: error, or cut (their "
+    "first tokens are kept)."
+)
+_JSON = "Print the results as JSON on stdout."
+_Strategy = Literal["no", "steps", "epoch"]
+
+
+def _need(arguments: Any, **what: str) -> None:
+    """Refuse a missing option; ``what`` completes "expected …"."""
+    for name, expected in what.items():
+        if not getattr(arguments, name):
+            raise ConfigError(f"--{name} is missing: expected {expected}; add it")
+
+
+def _check_longer(value: str) -> None:
+    if value not in LONGER:
+        raise refuse("longer", value, f"one of {', '.join(LONGER)}", "choose one")
+
+
+@dataclass
+class PairArguments:
+    """The files of pairs, and the tokenizer that is trained on them."""
+
+    source_file: PathText | None = option(
+        None, "Sentences to translate, one a line: UTF-8, or gzip of it."
+    )
+    target_file: PathText | None = option(None, "Their translations, line by line.")
+    eval_source_file: PathText | None = option(
+        None, "Sentences of the validation set; without them the last epoch is kept."
+    )
+    eval_target_file: PathText | None = option(None, "Their translations.")
+    vocab_size: int = option(
+        8000, "Tokens of the byte-level BPE that both languages share."
+    )
+    lowercase: bool = option(False, "Lower-case all text.")
+    longer: str = option("error", _LONGER)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_longer(self.longer)
+        _need(
+            self,
+            source_file="the sentences to train on, such as train.en or train.en.gz",
+            target_file="their translations, such as train.de",
+        )
+        pair = (self.eval_source_file, self.eval_target_file)
+        if (pair[0] is None) != (pair[1] is None):
+            given, lacking = ("source", "target") if pair[0] else ("target", "source")
+            raise refuse(
+                f"eval_{given}_file",
+                pair[0] or pair[1],
+                f"--eval_{lacking}_file beside it",
+                "give both or none",
+            )
+
+
+@dataclass
+class TranslationModelArguments:
+    """The new model."""
+
+    model: str = option(
+        "ea_transformer_lite",
+        "Name of its size: transformer_lite, transformer_base, and those with ea_ "
+        "(evolving attention) or pa_ (predictive attention) in front.",
+    )
+    dropout: float | None = option(None, "Of embeddings and residuals; default: 0.1.")
+    model_options: dict[str, Any] | str | None = option(
+        None, 'Options of the config as JSON: {"encoder_layers": 3, "norm_first": true}'
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        found = parse_json_object("model_options", self.model_options)
+        if not isinstance(found, dict):
+            fix = 'for example {"norm_first": true}'
+            raise refuse("model_options", self.model_options, "a JSON object", fix)
+        self.model_options = found
+
+    def config_options(self) -> dict[str, Any]:
+        """Options of the config."""
+        given = {} if self.dropout is None else {"dropout": self.dropout}
+        found: Any = self.model_options  # a dict since the arguments' check
+        return {**found, **given}
+
+
+@dataclass
+class TranslationTrainingArguments(TrainingArguments):
+    """The training arguments, with defaults of translation (docs/translation.md)."""
+
+    num_train_epochs: float = option(40.0, "Passes over the training set, at most.")
+    learning_rate: float = option(1e-3, "Peak learning rate.")
+    lr_scheduler_type: str = option(
+        "inverse_sqrt",
+        "linear, cosine, cosine_with_restarts, polynomial, constant, "
+        "constant_with_warmup or inverse_sqrt.",
+    )
+    warmup_steps: float = option(
+        4000, "Steps of linear warm-up; a value below 1 is a share of all steps."
+    )
+    adam_beta2: float = option(0.98, "Decay of AdamW's second moment, in [0, 1).")
+    max_grad_norm: float = option(0.0, "Clip the gradients' norm to this; 0: never.")
+    label_smoothing_factor: float = option(0.1, "Label smoothing, in [0, 1].")
+    per_device_train_batch_tokens: int | None = option(
+        8192, "Most tokens in one training batch, of sources and targets together."
+    )
+    per_device_eval_batch_size: int = option(64, "Pairs in one evaluation batch.")
+    eval_strategy: _Strategy = option(
+        "epoch", "Evaluate the validation set, if there is one: no, steps or epoch."
+    )
+    load_best_model_at_end: bool = option(
+        True, "Keep the weights of the lowest validation loss, if there is one."
+    )
+    save_strategy: Literal["no", "steps", "epoch", "best"] = option(
+        "epoch", "Save: no, steps, epoch or best."
+    )
+    save_total_limit: int | None = option(10, "Checkpoints to keep.")
+    include_num_input_tokens_seen: bool | Literal["no", "all", "non_padding"] = option(
+        "all", "Log the number of tokens trained on, of both languages."
+    )
+    early_stopping_patience: int | None = option(
+        5, "Stop after so many evaluations without a lower loss; none: never."
+    )
+    json: bool = option(False, _JSON)
+
+
+@dataclass
+class SearchArguments:
+    """The model, and how it searches."""
+
+    model_dir: PathText | None = option(
+        None, "Folder of translate train or average, or a checkpoint."
+    )
+    beam: int = option(5, "Beams; 1: greedy search.")
+    length_penalty: float = option(1.0, "More than 0 favours long translations.")
+    max_new_tokens: int | None = option(
+        None, "Most tokens of a translation; default: those of its source and 50."
+    )
+    batch_size: int = option(32, "Sentences that are translated together.")
+    longer: str = option("error", _LONGER)
+    device: str = option(
+        "cpu",
+        "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name "
+        "that evolving-attention doctor lists.",
+    )
+    num_threads: int | None = option(None, "Threads; default: all.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_longer(self.longer)
+
+    def translator(self) -> Any:
+        """The translator of the folder.
+
+        Raises:
+            ConfigError, CheckpointError, BackendUnavailable: it cannot be loaded.
+        """
+        from evolving_attention.translator import Translator
+
+        _need(self, model_dir="a trained folder, such as out/en-de")
+        return Translator.from_pretrained(
+            str(self.model_dir), device=resolve_device(self.device)
+        )
+
+    def search_options(self) -> dict[str, Any]:
+        """Options of :meth:`Translator.translate`."""
+        names = ("beam", "length_penalty", "max_new_tokens", "batch_size", "longer")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass
+class GenerateArguments:
+    """What to translate, and where to."""
+
+    input_file: PathText | None = option(
+        None, "Sentences, one a line (UTF-8, or gzip of it); default: stdin."
+    )
+    output_file: PathText | None = option(
+        None, "File for their translations, line by line; default: stdout."
+    )
+    resume: bool = option(False, "Go on after the lines that --output_file has.")
+    overwrite: bool = option(False, "Replace --output_file.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.resume and self.overwrite:
+            raise refuse("resume", "", "no --overwrite beside it", "leave one out")
+        if self.resume and not self.output_file:
+            raise refuse("resume", "", "--output_file beside it", "name the file")
+
+
+@dataclass
+class ScoreArguments:
+    """The translations to score."""
+
+    target_file: PathText | None = option(None, "The right translations.")
+    hypothesis_file: PathText | None = option(
+        None, "The translations to score; default: those of --model_dir."
+    )
+    source_file: PathText | None = option(None, "The sentences, for --model_dir.")
+    lowercase: bool = option(False, "Compare lower-cased text.")
+    json: bool = option(False, _JSON)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _need(self, target_file="the right translations, such as test.de")
+
+
+@dataclass
+class AverageArguments:
+    """The checkpoints to average."""
+
+    model_dir: PathText | None = option(None, "Output folder of translate train.")
+    last: int = option(10, "How many of its checkpoints: the last ones.")
+    output_dir: PathText | None = option(None, "New folder for the average.")
+    json: bool = option(False, _JSON)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _need(
+            self,
+            model_dir="the output folder of translate train",
+            output_dir="a new folder, such as out/en-de/average",
+        )

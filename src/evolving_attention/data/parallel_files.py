@@ -1,0 +1,113 @@
+"""Parallel text: two UTF-8 files, plain or gzip, whose lines translate each other."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from evolving_attention.data.lines import (
+    checked_line,
+    first_line,
+    open_file,
+    raw_lines,
+)
+from evolving_attention.data.report import RowCollector
+from evolving_attention.errors import DataError
+
+__all__ = ["ParallelText", "read_parallel", "read_sentences", "sentences"]
+
+_GZIP = b"\x1f\x8b"
+
+
+class ParallelText(NamedTuple):
+    """Sentences and their translations, pair by pair.
+
+    Attributes:
+        source: N sentences.
+        target: their translations.
+        files: where the two come from, for messages.
+    """
+
+    source: list[str]
+    target: list[str]
+    files: tuple[str, str] = ("source", "target")
+
+
+def sentences(handle: BinaryIO, name: str) -> Iterator[str]:
+    """The lines of an open file, without line ends; empty lines are kept.
+
+    A file ends its lines with LF or CR LF throughout; a mark of the byte order at its
+    start is removed.
+
+    Raises:
+        DataError: a line is not UTF-8 (says line, column and byte), holds a NUL or a
+            carriage return, or is too long.
+    """
+    collector, crlf = RowCollector(name), False
+    for number, (raw, ended) in enumerate(raw_lines(handle), start=1):
+        if number == 1:
+            raw = first_line(raw, collector)
+            crlf = ended and raw.endswith(b"\r")
+        text = checked_line(raw, crlf if ended else None)
+        if not isinstance(text, str):
+            raise DataError(text[1], name, number, text[0])
+        yield text
+
+
+def read_sentences(file: str | Path) -> list[str]:
+    """All lines of a text file; gzip is known by its first bytes.
+
+    Raises:
+        DataError: the file is missing, empty or a damaged archive, or a line is bad.
+    """
+    path = Path(file)
+    with open_file(path) as handle:
+        packed = handle.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
+        text = cast(BinaryIO, gzip.GzipFile(fileobj=handle)) if packed else handle
+        try:
+            found = list(sentences(text, str(path)))
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(
+                f"is a damaged gzip archive ({error}), expected a whole one; fetch the "
+                "file again",
+                str(path),
+            ) from error
+    if not found:
+        raise DataError(
+            "the file is empty, expected a sentence in each line; check the path",
+            str(path),
+        )
+    return found
+
+
+def read_parallel(source: str | Path, target: str | Path) -> ParallelText:
+    """Sentences and translations of two files, line by line.
+
+    Empty lines are kept, so that line i of one file belongs to line i of the other.
+
+    Args:
+        source, target: text files, plain or gzip.
+
+    Raises:
+        DataError: a file cannot be read (see :func:`read_sentences`), or one has more
+            lines than the other.
+
+    Example::
+
+        text = read_parallel("train.en.gz", "train.de.gz")
+        text.source[0], text.target[0]
+    """
+    sides = [(str(file), read_sentences(file)) for file in (source, target)]
+    (short, fewer), (longer, more) = sorted(sides, key=lambda side: len(side[1]))
+    if len(fewer) < len(more):
+        raise DataError(
+            f"this line has no partner: {longer} has {len(more)} lines and {short} "
+            f"{len(fewer)}, expected as many; the first line that is missing, or split "
+            "in two, may be an earlier one",
+            longer,
+            len(fewer) + 1,
+        )
+    return ParallelText(sides[0][1], sides[1][1], (str(source), str(target)))

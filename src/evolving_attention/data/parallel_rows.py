@@ -1,0 +1,43 @@
+"""Parallel text from rows, as ``datasets`` has them: one dict for each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from evolving_attention.data.parallel_files import ParallelText
+from evolving_attention.errors import InputError
+
+__all__ = ["from_rows"]
+
+
+def from_rows(
+    rows: Iterable[Mapping[str, Any]], source: str, target: str
+) -> ParallelText:
+    """Sentences and translations of rows.
+
+    Args:
+        rows: dicts ``{"translation": {"en": …, "de": …}}``, as the sets of WMT in
+            ``datasets`` have them, or with a column for each language.
+        source, target: the keys of the two languages.
+
+    Raises:
+        InputError: a row lacks a language, or holds something else than a text.
+
+    Example:
+        >>> from_rows([{"translation": {"en": "A dog.", "de": "Ein Hund."}}],
+        ...           "en", "de").target
+        ['Ein Hund.']
+    """
+    sides: tuple[list[str], list[str]] = ([], [])
+    for index, row in enumerate(rows):
+        pair = row.get("translation", row)
+        for side, key in zip(sides, (source, target), strict=True):
+            text = pair.get(key)
+            if not isinstance(text, str):
+                raise InputError(
+                    f"rows[{index}]: {key!r} is {text!r:.40}, expected a text beside "
+                    f"{', '.join(map(str, pair))}; check source and target"
+                )
+            side.append(text)
+    return ParallelText(*sides, (source, target))

@@ -1,0 +1,371 @@
+"""Time series in CSV files: a series in each row, or a time step in each row."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import warnings
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.series_axes import CHANNELS, IDS, TIMES
+from evolving_attention.data.series_parts import SeriesPart
+from evolving_attention.errors import DataError, require
+
+__all__ = ["read_csv"]
+
+_LOGGER = logging.getLogger("evolving_attention")
+_TARGETS = ("label", "labels", "target", "class", "y")
+_MISSING = ("?", "NULL", "None")  # besides pandas' own: empty, NA, NaN, …
+_DELIMITERS = ",;\t|"
+
+Array = np.ndarray[Any, Any]
+
+
+def read_csv(
+    file: str | Path,
+    *,
+    target: str | None = None,
+    id: str | None = None,
+    time: str | None = None,
+    regression: bool | None = None,
+    labelled: bool = True,
+    delimiter: str | None = None,
+) -> SeriesPart:
+    """Read time series from a table with a header line.
+
+    A long table has a row for each time step: a column that names the series, one with
+    the time, and one for each channel (or one with the channel's name and one with its
+    value). Any other table has a series with one channel in each row, its steps in the
+    order of the columns. An empty cell is a missing value; at the end of a series it is
+    padding.
+
+    Args:
+        file: path of the table.
+        target: column of labels or values, the same in all rows of a series; None:
+            ``label``, ``labels``, ``target``, ``class`` or ``y``.
+        id: column that names the series; None: ``id``, ``case``, ``series`` or similar,
+            or ``…_id``.
+        time: column by which the rows of a series are sorted, numbers or dates; None:
+            ``time``, ``t``, ``step``, ``date`` or similar.
+        regression: whether targets are values; None: if one is no whole number.
+        labelled: whether a table without targets is an error.
+        delimiter: between columns; None: the most frequent of , ; | and tab in the
+            header.
+
+    Returns:
+        The series in the order of their first rows, with ``ids`` and
+        ``channel_names``.
+
+    Raises:
+        DataError: the file is missing or empty, a column is missing, or a value cannot
+            be used; names the line.
+        MissingExtraError: pandas is not installed.
+
+    Example::
+
+        part = ea.timeseries.read_csv("sensors.csv", target="activity")
+        model.fit(part.X, part.y)
+    """
+    table = _Table(Path(file), delimiter)
+    column = table.role(target, "target", _TARGETS)
+    if column is None and labelled:
+        raise table.error(
+            f"has no column of targets among {table.shown()}, expected label, target "
+            'or y; name the column by target= (--label_column_name "…")'
+        )
+    time_column = table.role(time, "time", TIMES)
+    id_column = table.role(id, "id", IDS, "_id")
+    taken = {column, time_column, id_column}
+    others = [name for name in table.columns if name not in taken]
+    if not others:
+        raise table.error(
+            f"has no columns of values besides {table.shown()}, expected at least one"
+        )
+    if time_column is None:
+        found = _wide(table, others, id_column)
+    elif id_column is None:
+        raise table.error(
+            f"has the column {time_column!r} for the time and none for the series, "
+            f"expected an id among {table.shown()}; name it by id= (--id_column_name)"
+        )
+    else:
+        found = _long(table, others, id_column, time_column)
+    X, first_rows, ids, names = found
+    y, is_regression = None, False
+    if column is not None:
+        if time_column is not None:
+            table.check_constant(column, str(id_column))
+        y, is_regression = _targets(table, column, first_rows, regression)
+    part = SeriesPart(X, y, is_regression, str(file), ids, names)
+    form = "series in rows" if time_column is None else f"steps by {time_column!r}"
+    _LOGGER.info("%r, %s, target %r", part, form, column)
+    return part
+
+
+class _Table:
+    """A CSV file as text cells, with errors that name its lines."""
+
+    def __init__(self, path: Path, delimiter: str | None) -> None:
+        self.path = path
+        pandas = require("pandas", extra="timeseries", why="to read tables of series")
+        if not path.is_file():
+            raise DataError(
+                "no such file, expected a table of time series; check the path",
+                str(path),
+            )
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                header = file.readline()
+                if delimiter is None:
+                    delimiter = max(_DELIMITERS, key=header.count)
+                names = next(csv.reader([header], delimiter=delimiter), [])
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # rows longer than the header
+                self.frame = pandas.read_csv(
+                    path,
+                    sep=delimiter,
+                    dtype=str,
+                    encoding="utf-8-sig",
+                    na_values=_MISSING,
+                    skip_blank_lines=False,
+                    index_col=False,
+                )
+        except UnicodeDecodeError as error:
+            raise self.error(
+                f"is not UTF-8 text ({error.reason} at byte {error.start}), expected a "
+                "table; save it as UTF-8"
+            ) from None
+        except (ValueError, csv.Error, Warning) as error:
+            reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
+            raise self.error(
+                f"cannot be read as a table ({reason}), expected a header and rows of "
+                "as many cells"
+            ) from error
+        names = [name.strip() for name in names]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise self.error(
+                f"has the column {twice[0]!r} twice, expected different names; rename "
+                "one",
+                0,
+            )
+        if len(names) < 2:
+            raise self.error(
+                f"has one column, {header.strip()[:40]!r}, expected several; name what "
+                "is between them by delimiter= (--delimiter)",
+                0,
+            )
+        if all(map(_is_number, names)) and not all(map(str.isdigit, names)):
+            raise self.error(
+                "has only numbers in its first line, expected a header; add one, such "
+                "as label,0,1,2",
+                0,
+            )
+        self.frame.columns = names
+        self.frame = self.frame.dropna(how="all")
+        if not len(self.frame):
+            raise self.error("has no rows below the header, expected series")
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.frame.columns)
+
+    def shown(self) -> str:
+        """The first columns, for messages."""
+        names = self.columns
+        return ", ".join(names[:8]) + (f", … ({len(names)})" if len(names) > 8 else "")
+
+    def error(self, reason: str, row: int | None = None) -> DataError:
+        """An error in this file, at the row counted from 1; 0 is the header."""
+        return DataError(reason, str(self.path), None if row is None else row + 1)
+
+    def role(
+        self, given: str | None, what: str, known: Collection[str], ending: str = "\0"
+    ) -> str | None:
+        """The column given or known by its name, or None."""
+        if given is not None:
+            if given not in self.columns:
+                raise self.error(
+                    f"has no column {given!r}, expected the {what} among "
+                    f"{self.shown()}; correct the name"
+                )
+            return given
+        for name in self.columns:
+            if name.lower() in known or name.lower().endswith(ending):
+                return name
+        return None
+
+    def numbers(self, names: Sequence[str]) -> Array:
+        """These columns as float64 [rows, columns], empty cells NaN."""
+        found = np.empty((len(self.frame), len(names)))
+        for i, name in enumerate(names):
+            column = self.frame[name]
+            try:
+                found[:, i] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            except ValueError:
+                row, text = next(
+                    (row, text)
+                    for row, text in column.dropna().items()
+                    if not _is_number(text)
+                )
+                raise self.error(
+                    f"{text!r} in the column {name!r} is no number, expected one or "
+                    "an empty cell; leave columns that are no values out, or name "
+                    "them by target= (--label_column_name), id= (--id_column_name) or "
+                    "time= (--time_column_name)",
+                    row + 1,
+                ) from None
+        return found
+
+    def text(self, name: str) -> Array:
+        """A column as text; an empty cell is an error."""
+        column = self.frame[name]
+        empty = column.isna().to_numpy()
+        if empty.any():
+            row = int(self.frame.index[int(np.argmax(empty))])
+            raise self.error(
+                f"the column {name!r} is empty, expected a value in every row; "
+                "complete it or leave the row out",
+                row + 1,
+            )
+        return np.array(column.str.strip().tolist(), dtype=object)
+
+    def check_constant(self, column: str, id_column: str) -> None:
+        """Refuse a series with several targets."""
+        values, ids = self.text(column), self.text(id_column)
+        first: dict[str, str] = {}
+        for row, one, value in zip(self.frame.index, ids, values, strict=True):
+            if first.setdefault(one, value) != value:
+                raise self.error(
+                    f"the series {one!r} has the targets {first[one]!r} and {value!r} "
+                    f"in the column {column!r}, expected one; is it a channel? Name "
+                    "the target by target= (--label_column_name)",
+                    row + 1,
+                )
+
+    def order(self, name: str) -> Array:
+        """The time column as numbers to sort by."""
+        pandas = require("pandas", extra="timeseries", why="to read tables of series")
+        text = self.text(name)
+        if all(map(_is_number, text)):
+            return np.asarray(text.astype(np.float64))
+        dates = pandas.to_datetime(pandas.Series(text), errors="coerce", utc=True)
+        bad = dates.isna().to_numpy()
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise self.error(
+                f"{text[row]!r} in the column {name!r} is neither a number nor a date, "
+                "expected a time; write dates as 2024-05-31T12:00",
+                int(self.frame.index[row]) + 1,
+            )
+        return np.asarray(dates.astype("int64"))
+
+
+_Found = tuple[Any, Array, tuple[str, ...] | None, tuple[str, ...] | None]
+
+
+def _wide(table: _Table, steps: Sequence[str], id_column: str | None) -> _Found:
+    """(series, their first rows, ids, names of channels) of a series in each row."""
+    ids = None
+    if id_column is not None:
+        ids = table.text(id_column)
+        seen = set()
+        for row, one in zip(table.frame.index, ids, strict=True):
+            if one in seen:
+                raise table.error(
+                    f"the series {one!r} has several rows and there is no column of "
+                    f"time among {table.shown()}; name it by time= "
+                    "(--time_column_name)",
+                    row + 1,
+                )
+            seen.add(one)
+    values = table.numbers(steps)
+    return (
+        values[:, np.newaxis, :],
+        np.arange(len(values)),
+        None if ids is None else tuple(ids.tolist()),
+        None,
+    )
+
+
+def _long(table: _Table, names: list[str], id_column: str, time: str) -> _Found:
+    """The same of a time step in each row."""
+    ids, times = table.text(id_column), table.order(time)
+    kinds = [name for name in names if name.lower() in CHANNELS]
+    if len(kinds) == 1 and len(names) == 2:  # (id, time, channel, value)
+        (value,) = [name for name in names if name not in kinds]
+        channel = table.text(kinds[0])
+        channels = list(dict.fromkeys(channel.tolist()))
+        column = np.array([channels.index(one) for one in channel])
+        given = table.numbers([value])[:, 0]
+    else:
+        channels, column, given = names, None, table.numbers(names)
+    names_seen, first, series_of = np.unique(
+        ids, return_index=True, return_inverse=True
+    )
+    X, kept = [], np.argsort(first)  # in the order of the file
+    for number in kept:
+        rows = np.flatnonzero(series_of == number)
+        steps, step_of = np.unique(times[rows], return_inverse=True)
+        cells = step_of if column is None else step_of * len(channels) + column[rows]
+        _refuse_twice(table, rows, cells, (str(names_seen[number]), time))
+        one = np.full((len(channels), len(steps)), np.nan)
+        if column is None:
+            one[:, step_of] = given[rows].T
+        else:
+            one[column[rows], step_of] = given[rows]
+        X.append(one)
+    return X, first[kept], tuple(names_seen[kept].tolist()), tuple(channels)
+
+
+def _refuse_twice(
+    table: _Table, rows: Array, cells: Array, where: tuple[str, str]
+) -> None:
+    """Refuse two rows for one time step (and channel) of a series."""
+    order = np.argsort(cells, kind="stable")
+    twice = np.flatnonzero(np.diff(cells[order]) == 0)
+    if len(twice):
+        row = rows[order[twice[0] + 1]]
+        time = table.frame[where[1]].iloc[row]
+        raise table.error(
+            f"the time {time} of the series {where[0]!r} comes twice, expected each "
+            "time once; average or drop the copies",
+            int(table.frame.index[row]) + 1,
+        )
+
+
+def _targets(
+    table: _Table, column: str, rows: Array, regression: bool | None
+) -> tuple[Array, bool]:
+    """The target of each series and whether targets are values."""
+    text = table.text(column)[rows]
+    numeric = all(map(_is_number, text))
+    values = text.astype(np.float64) if numeric else None
+    whole = values is not None and bool((values == np.round(values)).all())
+    if regression is None:
+        regression = numeric and not whole
+    if not regression:
+        labels = text.tolist()
+        if values is not None and whole:
+            labels = [f"{value:.0f}" for value in values]
+        return np.array(labels), False
+    if values is None:
+        row = next(i for i, one in enumerate(text) if not _is_number(one))
+        raise table.error(
+            f"{text[row]!r} in the column {column!r} is no number, expected values for "
+            "a regression; leave regression out for labels",
+            int(table.frame.index[rows[row]]) + 1,
+        )
+    return values, True
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False

@@ -1,0 +1,148 @@
+"""The estimators' options as options of the model: attention, heads, convolution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from evolving_attention.attention import Evolving, from_config
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import plain_scalar
+
+__all__ = ["DEFAULT_ATTENTION", "attention_width", "model_settings"]
+
+#: The paper's best setting on time series (section 5.6).
+DEFAULT_ATTENTION = Evolving(alpha=0.5, beta=0.3)
+
+_HEADS, _SHARE = 8, 0.25  # the paper's heads, and its share of attention
+_OF_ATTENTION = ("alpha", "beta", "kernel_size")
+_OF_MODEL = {  # the estimator's name: the config's
+    "conv_kernel_size": "kernel_size",
+    "causal": "causal",
+    "norm": "norm",
+    "pooling": "pooling",
+}
+
+
+def model_settings(estimator: Any) -> dict[str, Any]:
+    """An estimator's options as options of ``ea.EADCTransformerConfig``.
+
+    Raises:
+        ConfigError: ``attention`` is not a known kind, two options say the same thing,
+            or the heads do not fit the width.
+    """
+    options = {
+        "attention": _attention(estimator),
+        "hidden_size": estimator.hidden_size,
+        "num_blocks": estimator.num_blocks,
+        "num_attention_heads": estimator.num_attention_heads,
+        "attention_ratio": estimator.attention_ratio,
+        "hidden_dropout_prob": estimator.dropout,
+        **(estimator.model_options or {}),
+    }
+    for own, name in _OF_MODEL.items():
+        value = plain_scalar(getattr(estimator, own))
+        if value is None:
+            continue
+        if name in (estimator.model_options or {}):
+            raise ConfigError(
+                f"{type(estimator).__name__}: {own}={value!r} beside model_options "
+                f"with {name!r}={options[name]!r}, expected one of both; take {name!r} "
+                "out of model_options"
+            )
+        options[name] = value
+    heads, ratio = attention_width(
+        options["hidden_size"],
+        options["num_attention_heads"],
+        options["attention_ratio"],
+        type(estimator).__name__,
+    )
+    return {**options, "num_attention_heads": heads, "attention_ratio": ratio}
+
+
+def _attention(estimator: Any) -> Any:
+    """The attention kind, with ``alpha``, ``beta`` and ``kernel_size`` if given."""
+    chosen = estimator.attention
+    given = {
+        name: plain_scalar(getattr(estimator, name))
+        for name in _OF_ATTENTION
+        if getattr(estimator, name) is not None
+    }
+    if not given:
+        return DEFAULT_ATTENTION if chosen in (None, "evolving") else chosen
+    first, value = next(iter(given.items()))
+    if chosen is not None and not isinstance(chosen, str):
+        raise ConfigError(
+            f"{type(estimator).__name__}: attention={chosen!r} beside {first}="
+            f"{value!r}, expected one of both; put {first} into the attention, or give "
+            "attention by its name"
+        )
+    kind = chosen or "evolving"
+    paper = {}
+    if kind == "evolving":
+        paper = {"alpha": DEFAULT_ATTENTION.alpha, "beta": DEFAULT_ATTENTION.beta}
+    return from_config({"kind": kind, **paper, **given})
+
+
+def attention_width(
+    hidden: int, heads: int | None, ratio: float | None, who: str
+) -> tuple[int, float]:
+    """Heads and share of attention that fit the width ``hidden``.
+
+    What is None is chosen: a share near 1/4 whose features the heads divide, and as
+    many heads, up to 8, as divide the features of attention.
+
+    Raises:
+        ConfigError: the given values do not fit; names values that do.
+    """
+    if heads and heads > 0 and hidden % heads:
+        raise ConfigError(
+            f"{who}: num_attention_heads={heads} for hidden_size={hidden}, expected "
+            f"hidden_size to be a multiple of it; {_numbers(_divisors(hidden))} heads "
+            "would do, or leave num_attention_heads out"
+        )
+    if ratio is None:
+        step = heads or (2 if hidden > 1 else 1)
+        features = max(1, round(_SHARE * hidden / step)) * step
+        share = _SHARE if features == _SHARE * hidden else features / hidden
+        return heads or _most_heads(features, hidden), share
+    width, features = ratio * hidden, round(ratio * hidden)
+    if not 0 <= ratio <= 1:
+        return heads or 1, ratio  # the model's config says what is wrong
+    if abs(width - features) >= 1e-6:
+        raise ConfigError(
+            f"{who}: attention_ratio={ratio} of hidden_size={hidden} is a width of "
+            f"{width:g}, expected a whole number; "
+            f"{_ratios([int(width), int(width) + 1], hidden)} would do, or leave "
+            "attention_ratio out"
+        )
+    if heads is None:
+        return _most_heads(features, hidden), ratio
+    if heads > 0 and features % heads:
+        near = [features // heads * heads, (features // heads + 1) * heads]
+        raise ConfigError(
+            f"{who}: num_attention_heads={heads} for a width of {features} "
+            f"(attention_ratio={ratio} of hidden_size={hidden}), expected the width to "
+            f"be a multiple of it; {_numbers(_divisors(math.gcd(features, hidden)))} "
+            f"heads would do, or {_ratios(near, hidden)}; or leave one of the two out"
+        )
+    return heads, ratio
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, number + 1) if number % n == 0]
+
+
+def _most_heads(features: int, hidden: int) -> int:
+    """The most heads, up to 8, that divide the features of attention and the width."""
+    return max(n for n in _divisors(math.gcd(features, hidden)) if n <= _HEADS)
+
+
+def _numbers(found: list[int]) -> str:
+    *some, last = map(str, found)
+    return f"{', '.join(some)} or {last}" if some else last
+
+
+def _ratios(features: list[int], hidden: int) -> str:
+    fitting = [n for n in features if 0 < n <= hidden]
+    return " or ".join(f"attention_ratio={n}/{hidden}" for n in fitting)

@@ -1,0 +1,119 @@
+"""Memory of a fit before its first step: does the longest batch fit in what is left?"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import _core
+from evolving_attention.data.series import SeriesRows
+from evolving_attention.device_names import resolve_device
+from evolving_attention.errors import OutOfMemory
+from evolving_attention.memory import current, plan
+
+__all__ = ["left", "needs_recomputation", "upper_bound"]
+
+Array = np.ndarray[Any, Any]
+_COPIES = 16  # of each map and each feature: more than any kind keeps at once
+
+
+def left(meminfo: str = "/proc/meminfo") -> int | None:
+    """Bytes that tensors on the CPU may still take; None: nothing says.
+
+    The least of what ``ea.set_memory_limit`` or the control group leaves and what the
+    machine has, swap included.
+    """
+    found = []
+    limit: int = _core.memory_limit()
+    if limit:
+        found.append(limit - current())
+    with contextlib.suppress(OSError, LookupError, ValueError):
+        lines = Path(meminfo).read_text(encoding="utf-8").splitlines()
+        kib = {line.split(":")[0]: line.split()[1] for line in lines}
+        found.append(1024 * (int(kib["MemAvailable"]) + int(kib["SwapFree"])))
+    return max(0, min(found)) if found else None
+
+
+def upper_bound(model: Any, lengths: Array) -> int:
+    """Bytes that a step on series of these lengths certainly does not exceed."""
+    config = model.config
+    n = lengths.astype(np.int64)
+    cells = config.num_attention_heads * int((n * n).sum())
+    features = int(n.sum()) * (config.hidden_size + config.intermediate_size)
+    layers = sum(config.stacks.values())
+    weights = sum(int(t.size) for t in model.parameters())
+    bound: int = 4 * _COPIES * (layers * (cells + features) + weights)
+    return bound
+
+
+def needs_recomputation(
+    model: Any, rows: SeriesRows, batch_size: int, device: str, stacklevel: int
+) -> bool:
+    """Whether training fits only with gradient checkpointing; says so in a warning.
+
+    The longest batch, of the ``batch_size`` longest series, is planned on the CPU,
+    unless it certainly fits. Recomputation gives the same bits.
+
+    Raises:
+        OutOfMemory: what the forward pass keeps does not fit even so; names the bytes
+            and the options that lower them.
+    """
+    longest = np.argsort(rows.lengths, kind="stable")[-batch_size:]
+    room = left()
+    if room is None or upper_bound(model, rows.lengths[longest]) <= room:
+        return False
+    if resolve_device(device) != "cpu":
+        return False
+    _core.release_cached_memory()
+    room = left() or 0
+    batch = _batch(rows, longest)
+    whole = plan(model, batch, optimizer="radam")
+    if whole.peak - whole.parameters <= room:
+        return False
+    was_on = model.is_gradient_checkpointing
+    model.gradient_checkpointing_enable()
+    try:
+        lean = plan(model, batch, optimizer="radam")
+    finally:
+        if not was_on:
+            model.gradient_checkpointing_disable()
+    steps = int(rows.lengths[longest[-1]])
+    step = f"fit: a step on {len(longest)} series of up to {steps:,} time steps"
+    remedy = "lower batch_size, or max_length with longer='cut' or 'resample'"
+    least = lean.optimizer + lean.activations
+    if least > room:
+        raise OutOfMemory(
+            f"{step} needs at least {_bytes(least)}, even with layers computed again "
+            f"in the backward pass, expected at most the {_bytes(room)} that are left; "
+            f"{remedy}"
+        )
+    if was_on:
+        return False
+    warnings.warn(
+        f"{step} would need about {_bytes(whole.peak - whole.parameters)}, and "
+        f"{_bytes(room)} are left. The backward pass computes each layer again, which "
+        f"needs about {_bytes(lean.peak - lean.parameters)}: slower, the same bits. "
+        f"To avoid it, {remedy}",
+        stacklevel=stacklevel,
+    )
+    return True
+
+
+def _batch(rows: SeriesRows, indices: Array) -> dict[str, Any]:
+    """These series as inputs of a step, without drawing hidden cells or weights."""
+    batch = SeriesRows.gather(rows, indices)
+    inputs = {key: value for key, value in batch.items() if key != "row_ids"}
+    if rows.labels is None:  # pre-training
+        inputs["masked"] = np.ones(inputs["values"].shape, bool)
+    return inputs
+
+
+def _bytes(count: int) -> str:
+    """Bytes for people."""
+    if count < 2**30:
+        return f"{count / 2**20:,.1f} MiB ({count:,} bytes)"
+    return f"{count / 2**30:,.2f} GiB ({count:,} bytes)"

@@ -1,0 +1,121 @@
+"""Reads the inside of a fitted estimator: attention maps and representations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.device_names import host_array
+from evolving_attention.errors import ConfigError
+from evolving_attention.estimators import fitting
+from evolving_attention.training import batches as b
+from evolving_attention.training import runtime
+
+__all__ = ["SeriesViews"]
+
+Array = np.ndarray[Any, Any]
+
+
+class SeriesViews:
+    """What both estimators show of a fitted model, in the estimators' array order."""
+
+    model_: Any
+    scaler_: Any
+    device: str
+
+    def attention_maps(
+        self, X: Any, layers: Sequence[int] | None = None
+    ) -> list[Array]:
+        """The attention probabilities of every layer for each series.
+
+        Args:
+            X: series, in any form that ``predict`` takes.
+            layers: numbers of layers, from 0; None: all. A model has
+                ``2 * num_blocks`` layers.
+
+        Returns:
+            For each series an array float32 [layers, heads, length, length]: in each
+            row, which steps a step attends to; rows sum to 1. ``length`` is that of the
+            series after ``longer`` was applied.
+
+        Raises:
+            NotFittedError: the estimator is not fitted.
+            ConfigError: there is no such layer, or no attention
+                (``attention_ratio=0``).
+            InputError, ShapeError, DTypeError: the series cannot be used.
+
+        Example::
+
+            maps = model.attention_maps(X[:1])[0]
+            ea.plots.attention_evolution(maps, range(maps.shape[-1]), series=X[0].T)
+        """
+        count = 2 * int(self._fitted().config.num_blocks)
+        chosen = list(range(count)) if layers is None else [int(i) for i in layers]
+        if not chosen or min(chosen) < 0 or max(chosen) >= count:
+            raise ConfigError(
+                f"attention_maps: layers={layers!r}, expected numbers from 0 to "
+                f"{count - 1}; leave layers out for all"
+            )
+        if not self.model_.config.attention_ratio:
+            raise ConfigError(
+                "attention_maps: the model has attention_ratio=0, expected one with "
+                "attention; fit with attention_ratio above 0"
+            )
+        found = []
+        for out, lengths in self._passes(X, share=count, output_attentions=chosen):
+            maps = np.stack([host_array(out.attentions[i]) for i in chosen], axis=1)
+            found += [
+                np.array(one[..., :n, :n], dtype=np.float32)
+                for one, n in zip(maps, lengths, strict=True)
+            ]
+        return found
+
+    def embed(self, X: Any, *, steps: bool = False) -> Array | list[Array]:
+        """The representation that the model's last layer gives the series.
+
+        Args:
+            X: series, in any form that ``predict`` takes.
+            steps: return the representation of every time step, not of the series.
+
+        Returns:
+            float32 [n, hidden_size], the mean over the time steps of each series; with
+            ``steps`` a list of float32 [hidden_size, length].
+
+        Raises:
+            NotFittedError: the estimator is not fitted.
+            InputError, ShapeError, DTypeError: the series cannot be used.
+        """
+        last = 2 * int(self._fitted().config.num_blocks)  # 0 is the embedding
+        found = []
+        for out, lengths in self._passes(X, share=1, output_hidden_states=[last]):
+            packed = host_array(out.hidden_states[last]).astype(np.float32)
+            found += np.split(packed, np.cumsum(lengths)[:-1])
+        if steps:
+            return [np.ascontiguousarray(one.T) for one in found]
+        return np.stack([one.mean(axis=0) for one in found])
+
+    def _fitted(self) -> Any:
+        self._check_is_fitted()  # type: ignore[attr-defined]
+        return self.model_
+
+    def _passes(self, X: Any, share: int, **wanted: Any) -> Iterator[tuple[Any, Array]]:
+        """(output, lengths) of batches of checked series.
+
+        Args:
+            X: series.
+            share: layers whose maps a batch holds at the same time.
+            **wanted: options of the model's call.
+        """
+        series = self._preprocess_collection(X, False)  # type: ignore[attr-defined]
+        self._check_shape(series)  # type: ignore[attr-defined]
+        rows = self.scaler_.transform(series)
+        model = self.model_
+        runtime.place_model(model, self.device)
+        size = max(1, fitting.evaluation_batch(model, int(rows.lengths.max())) // share)
+        with runtime.no_grad():
+            for begin in range(0, len(rows), size):
+                indices = np.arange(begin, min(begin + size, len(rows)))
+                batch = rows.gather(indices)
+                yield model(**b.inputs_of(batch), **wanted), rows.lengths[indices]

@@ -1,0 +1,164 @@
+"""Weights of series: read and checked, given with the batches, used in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import functional as F
+from evolving_attention._core import Tensor
+from evolving_attention.data.packed import Batch
+from evolving_attention.data.series import SeriesRows
+from evolving_attention.errors import ConfigError, InputError, ShapeError
+
+__all__ = ["WeightedModel", "WeightedRows", "class_weights", "sample_weights"]
+
+Array = np.ndarray[Any, Any]
+
+
+def sample_weights(given: Any, count: int) -> Array | None:
+    """``sample_weight`` as float64 [count]; None if all weights are equal.
+
+    Raises:
+        ShapeError, InputError: there is not one weight from 0 for each series, or not
+            two above 0.
+    """
+    if given is None:
+        return None
+    if np.ndim(given) == 0:
+        given = np.full(count, given)
+    try:
+        weights = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"sample_weight: {error}; expected one number for each series"
+        ) from None
+    if weights.shape != (count,):
+        raise ShapeError(
+            f"sample_weight: shape {weights.shape} for {count} series, expected "
+            f"[{count}], one weight for each; check the selection"
+        )
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"sample_weight[{row}] = {weights[row]}, expected a finite number from 0; "
+            "a series of weight 0 is left out"
+        )
+    if (weights > 0).sum() < 2:
+        raise InputError(
+            f"sample_weight: {int((weights > 0).sum())} of {count} weights are "
+            "non-zero, expected at least 2; raise some"
+        )
+    return None if (weights == weights[0]).all() else weights
+
+
+def class_weights(given: Any, numbers: Array, classes: Array) -> Array | None:
+    """The weight of every series by its class, float64 [n]; None if all are equal.
+
+    Args:
+        given: ``"balanced"``: n / (classes · series of the class), so that all classes
+            weigh the same; or a dict of weights by label, 1 for those it lacks.
+        numbers: class of each series [n].
+        classes: the labels.
+
+    Raises:
+        ConfigError: it is neither, or has a weight below 0 or a label of no class.
+    """
+    if given is None:
+        return None
+    where = "TimeSeriesClassifier: class_weight"
+    if isinstance(given, str) and given == "balanced":
+        counts = np.bincount(numbers, minlength=len(classes))
+        there = int((counts > 0).sum())
+        each = len(numbers) / (there * np.maximum(counts, 1))
+    elif isinstance(given, Mapping):
+        known = {label: number for number, label in enumerate(classes.tolist())}
+        each = np.ones(len(classes))
+        for label, weight in given.items():
+            plain = label.item() if isinstance(label, np.generic) else label
+            if plain not in known:
+                raise ConfigError(
+                    f"{where} has the label {label!r}, expected labels of y: "
+                    f"{', '.join(map(repr, known))}; leave it out or correct it"
+                )
+            each[known[plain]] = weight
+    else:
+        raise ConfigError(
+            f"{where}={given!r}, expected 'balanced', a dict such as "
+            f"{{{classes.tolist()[0]!r}: 2.0}}, or None"
+        )
+    if not (np.isfinite(each).all() and (each > 0).all()):
+        raise ConfigError(
+            f"{where}={given!r}, expected finite weights above 0; leave out the series "
+            "of a class that shall not count"
+        )
+    weights: Array = each[numbers]
+    return None if (weights == weights[0]).all() else weights
+
+
+class WeightedRows(SeriesRows):
+    """Series with a weight each, which batches hold as ``row_weights`` [B].
+
+    Args:
+        rows: the series.
+        weights: [n], scaled here to mean 1.
+    """
+
+    def __init__(self, rows: SeriesRows, weights: Array) -> None:
+        super().__init__(rows.values, rows.offsets, rows.labels)
+        self.weights = (weights / weights.mean()).astype(np.float32)
+
+    def gather(self, indices: Any) -> Batch:
+        """The packed batch of these series with their weights."""
+        batch = super().gather(indices)
+        weights = self.weights[batch["row_ids"]]
+        return Batch({**batch, "row_weights": weights}, self.tokens)
+
+
+class WeightedModel:
+    """A model whose loss weighs the series of a batch.
+
+        loss = 1/B · sum over the B series of w · (the loss of the series)
+
+    Since weights have the mean 1 over the data set, the mean over all batches is the
+    weighted mean over all series, and its gradient is not biased by what else is in a
+    batch.
+
+    Args:
+        model: a classifier or a regressor; all but the call is its own.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __call__(
+        self, *, row_weights: Array | None = None, labels: Any = None, **inputs: Any
+    ) -> Any:
+        """Run the model; with ``labels`` and ``row_weights`` for the weighted loss."""
+        if row_weights is None or labels is None:
+            return self._model(labels=labels, **inputs)
+        out = self._model(**inputs)
+        losses = _losses(out.logits, np.asarray(labels))
+        weights = Tensor(np.asarray(row_weights, np.float32)).to(out.logits.device)
+        out.loss = F.mean(F.mul(losses, weights))
+        return out
+
+
+def _losses(logits: Tensor, labels: Array) -> Tensor:
+    """The loss of each series [B]: cross entropy of classes, else squared error."""
+    if labels.dtype.kind == "f":
+        values = Tensor(labels.reshape(len(labels), -1).astype(np.float32))
+        error = F.sub(logits, values.to(logits.device))
+        return F.mean(F.mul(error, error), axis=1)
+    hot = np.eye(logits.shape[1], dtype=np.float32)[labels]
+    highest = F.max(logits.detach(), axis=1, keepdims=True)
+    shifted = F.sub(logits, highest)
+    # -log softmax of the label's logit; the shift cancels and keeps exp() in range
+    own = F.sum(F.mul(shifted, Tensor(hot).to(logits.device)), axis=1)
+    return F.sub(F.log(F.sum(F.exp(shifted), axis=1)), own)

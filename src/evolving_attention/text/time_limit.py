@@ -1,0 +1,90 @@
+"""Limits the time of regular expressions that a tokenizer file brings along.
+
+The library ends a search after ten million steps, but searches at every character: a
+hostile expression can take hours for one text. Its work cannot be interrupted, so it
+runs in a thread that is left behind; the library runs these calls without the GIL.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from evolving_attention.errors import Error
+
+if TYPE_CHECKING:
+    import tokenizers
+
+__all__ = ["TimeLimit", "has_regex"]
+
+SECONDS = 10.0
+CHARACTERS_PER_SECOND = 20_000  # usual expressions take a million
+
+_Result = TypeVar("_Result")
+
+
+def has_regex(backend: tokenizers.Tokenizer) -> bool:
+    """Whether a tokenizer has regular expressions of its own."""
+    parts = (backend.normalizer, backend.pre_tokenizer, backend.decoder)
+    # What pickle takes is the part as JSON, whose quotes in values are escaped.
+    return any(b'{"Regex":' in p.__getstate__() for p in parts if p is not None)
+
+
+class TimeLimit:
+    """Runs calls; while ``on``, each in a thread and for a limited time.
+
+    Args:
+        on: whether the calls are not to be trusted.
+        kind: the class of the error.
+        what: what is too slow, for the message.
+    """
+
+    def __init__(self, on: bool, kind: type[Error], what: str) -> None:
+        self.on, self.kind, self.what = on, kind, what
+        self._late: threading.Thread | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_late": None}
+
+    def run(self, work: Callable[[], _Result], characters: int) -> _Result:
+        """The result of ``work()`` on so many characters of text.
+
+        Raises:
+            Error: of class ``kind``: it takes too long, or an earlier call still runs.
+        """
+        if not self.on:
+            return work()
+        if self._late is not None and self._late.is_alive():
+            raise self._error("is still busy with an earlier text, expected it to end")
+        seconds = SECONDS + characters / CHARACTERS_PER_SECOND
+        results: list[_Result] = []
+        errors: list[BaseException] = []
+
+        def job() -> None:
+            try:
+                results.append(work())
+            except BaseException as error:  # panics derive from it
+                errors.append(error)
+
+        thread = threading.Thread(target=job, name="tokenizer", daemon=True)
+        thread.start()
+        try:
+            thread.join(seconds)
+        finally:  # also of Ctrl-C
+            if thread.is_alive():
+                self._late = thread
+        if errors:
+            raise errors[0]
+        if not results:
+            raise self._error(
+                f"takes longer than {seconds:.0f} s for {characters} characters, "
+                "expected far less"
+            )
+        return results[0]
+
+    def _error(self, text: str) -> Error:
+        return self.kind(
+            f"{self.what}: a regular expression of the tokenizer's file {text}; do not "
+            "use this file, or look at the patterns in its tokenizer.json"
+        )

@@ -1,0 +1,116 @@
+"""Averages the weights of checkpoints, as translation models are reported."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.evolving_mark import weights_stem
+from evolving_attention.interop.hf import load_folder
+from evolving_attention.interop.paths import present
+from evolving_attention.interop.safetensors_io import save_safetensors
+
+__all__ = ["average_checkpoints", "last_checkpoints"]
+
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def last_checkpoints(folder: str | Path, count: int) -> list[Path]:
+    """The last ``count`` checkpoints of a run, oldest first, each verified.
+
+    Raises:
+        ConfigError: ``count`` is not a number of at least 1.
+        CheckpointError: there are fewer, or one is damaged.
+    """
+    if type(count) is not int or count < 1:
+        raise ConfigError(f"last_checkpoints: count={count!r}, expected at least 1")
+    found = durable.list_checkpoints(folder)[:count]
+    if len(found) < count:
+        raise CheckpointError(
+            f"{folder}: has {len(found)} checkpoints, expected {count} to average; "
+            "average fewer, or train with save_total_limit and save_steps that keep "
+            "as many"
+        )
+    for path in found:
+        durable.verify_directory(path)
+    return found[::-1]
+
+
+def average_checkpoints(
+    folders: Sequence[str | Path], output_dir: str | Path
+) -> dict[str, Any]:
+    """Write a model whose weights are the mean of those of several models.
+
+    Sums are in float64, in the order given. Config and tokenizer are those of the last
+    folder, and so are tensors of whole numbers.
+
+    Args:
+        folders: of models that differ in nothing but their weights.
+        output_dir: folder of the result; a new one, or one without a model.
+
+    Returns:
+        The config.
+
+    Raises:
+        ConfigError: there is no folder, or ``output_dir`` holds a model.
+        CheckpointError: a folder cannot be read, or two differ in more than weights.
+    """
+    paths, target = [Path(folder) for folder in folders], Path(output_dir)
+    if not paths:
+        raise ConfigError("average_checkpoints: no folders, expected at least one")
+    if (target / "config.json").exists():
+        raise ConfigError(
+            f"{target}: holds a model already, expected a new folder for the average; "
+            "choose another one, or remove it"
+        )
+    first = load_folder(paths[0])
+    sums = {n: _widened(array) for n, array in first.tensors.items()}
+    last = first
+    for path in paths[1:]:
+        last = load_folder(path)
+        _check_same(first, last)
+        for name, array in last.tensors.items():
+            sums[name] = (sums[name] if _adds(array) else 0) + _widened(array)
+    mean = {
+        name: (sums[name] / len(paths) if _adds(array) else sums[name]).astype(
+            array.dtype
+        )
+        for name, array in last.tensors.items()
+    }
+    target.mkdir(parents=True, exist_ok=True)
+    for name in _TOKENIZER:
+        if present(paths[-1], name):
+            shutil.copyfile(paths[-1] / name, target / name)
+    save_safetensors(target, mean, stem=weights_stem(last.config))
+    durable.write_json(target / "config.json", last.config)  # last: it makes a model
+    return last.config
+
+
+def _adds(array: np.ndarray) -> bool:
+    return array.dtype.kind not in "iub"
+
+
+def _widened(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float64) if _adds(array) else array
+
+
+def _check_same(first: Any, other: Any) -> None:
+    """Refuse folders with another config, or with other names or shapes of tensors."""
+    keys = [*first.config, *(other.config.keys() - first.config.keys())]
+    differing = [k for k in keys if first.config.get(k) != other.config.get(k)]
+    if not differing:
+        shapes = [{n: a.shape for n, a in f.tensors.items()} for f in (first, other)]
+        names = sorted(shapes[0].keys() | shapes[1].keys())
+        differing = [n for n in names if shapes[0].get(n) != shapes[1].get(n)]
+    if differing:
+        raise CheckpointError(
+            f"{other.path}: differs from {first.path} in {', '.join(differing[:4])}, "
+            "expected the same model with other weights; average checkpoints of one "
+            "run"
+        )

@@ -1,0 +1,206 @@
+"""Weights of training rows, of classes and of single rows, in the loss.
+
+    loss of a batch = 1/B · sum over its B rows of w · (the loss of the row)
+
+with w the weight of the row's class times its ``sample_weight``, scaled to the mean 1
+over the training set: so the loss keeps its size, and its gradient does not depend on
+what else is in the batch. Evaluation is not weighted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evolving_attention.data.row_forms import column_of
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.training import batches as b
+from evolving_attention.training.arguments import TrainingArguments
+
+if TYPE_CHECKING:
+    from evolving_attention._core import Tensor
+
+__all__ = ["RowWeights", "weighted_loss"]
+
+KEY = "sample_weight"  # the column, and the input of compute_loss
+Array = np.ndarray[Any, Any]
+
+
+class RowWeights:
+    """The weight of every row of a training set; of none where all are equal.
+
+    Args:
+        args: ``class_weight``.
+        dataset: as the caller gave it, with or without a column ``sample_weight``.
+        rows: its rows, as batches are made of them.
+        config: of the model, which names its classes.
+        own_loss: whether the caller's function computes the loss.
+
+    Raises:
+        ConfigError, InputError: weights are no numbers from 0, do not belong to the
+            rows or classes, or are all 0.
+    """
+
+    def __init__(
+        self,
+        args: TrainingArguments,
+        dataset: Any,
+        rows: Any,
+        config: Any,
+        own_loss: bool,
+    ) -> None:
+        self.values: Array | None = None
+        given = column_of(dataset, KEY)
+        by_class: Any = args.class_weight
+        if given is None and by_class is None:
+            return
+        if own_loss:
+            name = KEY if by_class is None else "class_weight"
+            raise ConfigError(
+                f"Trainer: {name} beside compute_loss_func, expected one of the two; "
+                "weigh the rows in the function, or leave it out"
+            )
+        weights = np.ones(len(rows))
+        if given is not None:
+            weights *= _checked(given, len(rows))
+        if by_class is not None:
+            labels = _labels(rows)
+            weights *= _of_classes(by_class, labels, config)[labels]
+        if not weights.any():
+            raise InputError(
+                "Trainer: the weights of all training rows are 0, expected some above; "
+                "correct sample_weight or class_weight"
+            )
+        if (weights != weights[0]).any():
+            self.values = (weights / weights.mean()).astype(np.float32)
+
+    def inputs_of(self, batch: b.Batch) -> b.Batch:
+        """The inputs of ``compute_loss``: the model's, and the weights of the rows."""
+        inputs = b.inputs_of(batch)
+        if self.values is not None:
+            inputs[KEY] = self.values[b.row_ids(batch)]
+        return inputs
+
+    def fingerprint(self) -> dict[str, str]:
+        """What a resumed run compares; nothing where no row is weighted."""
+        if self.values is None:
+            return {}
+        digest = hashlib.blake2b(self.values.tobytes(), digest_size=16)
+        return {"weights": digest.hexdigest()}
+
+
+def weighted_loss(
+    model: Any, inputs: dict[str, Any], weights: Array, label_smoothing: float
+) -> Tensor:
+    """The weighted mean loss of a batch.
+
+    Args:
+        model: for sequence classification or regression.
+        inputs: of its call, with labels.
+        weights: [B].
+        label_smoothing: as of the model's own loss.
+
+    Raises:
+        InputError: the labels are not one for each row.
+    """
+    from evolving_attention import functional as F
+    from evolving_attention._core import Tensor
+
+    inputs = dict(inputs)
+    labels = np.asarray(inputs.pop("labels"))
+    logits = model(**inputs).logits
+    if len(labels) != len(weights) or len(logits.shape) != 2:
+        raise InputError(
+            f"Trainer: labels have shape {labels.shape} for {len(weights)} weighted "
+            "rows, expected one label for each row; leave class_weight and "
+            "sample_weight out"
+        )
+    if logits.shape[1] == 1:
+        values = Tensor(labels.reshape(-1, 1), dtype="float32").to(logits.device)
+        error = F.sub(F.cast(logits, "float32"), values)
+        rows = F.mean(F.mul(error, error), axis=1)
+    elif labels.ndim == 2:
+        target = Tensor(labels, dtype="float32").to(logits.device)
+        each = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+        rows = F.mean(each, axis=1)
+    else:
+        rows = F.cross_entropy(logits, labels, label_smoothing, reduction="none")
+    scales = Tensor(weights, dtype=rows.dtype).to(rows.device)
+    return F.mean(F.mul(rows, scales))
+
+
+def _checked(given: Any, count: int) -> Array:
+    """``sample_weight`` as float64 [count]."""
+    try:
+        weights = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"Trainer: sample_weight: {error}, expected one number for each row; "
+            "correct the column"
+        ) from None
+    if weights.shape != (count,):
+        raise InputError(
+            f"Trainer: sample_weight has shape {weights.shape} for {count} rows, "
+            "expected one number for each; correct the column"
+        )
+    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    if len(bad):
+        raise InputError(
+            f"Trainer: sample_weight of row {bad[0]} is {weights[bad[0]]}, expected a "
+            "finite number from 0; correct it"
+        )
+    return weights
+
+
+def _labels(rows: Any) -> Array:
+    """The class of every row: int64 [N]."""
+    labels = getattr(rows, "labels", None)
+    if labels is None and len(rows):
+        key = "labels" if "labels" in rows[0] else "label"
+        labels = column_of(rows, key)
+    found = np.asarray([] if labels is None else labels)
+    if found.shape != (len(rows),) or found.dtype.kind not in "iu":
+        raise ConfigError(
+            "TrainingArguments: class_weight is given, expected one class for each row "
+            f"of train_dataset, got labels {found.dtype} of shape {found.shape}; leave "
+            "it out, or give rows a sample_weight"
+        )
+    return found.astype(np.int64)
+
+
+def _of_classes(given: Any, labels: Array, config: Any) -> Array:
+    """The weight of every class: float64 [classes]."""
+    names: dict[str, int] = dict(getattr(config, "label2id", None) or {})
+    count = max(len(names), int(labels.max(initial=0)) + 1)
+    where = "TrainingArguments: class_weight"
+    each = np.ones(count)
+    if given == "balanced":
+        found = np.bincount(labels, minlength=count)
+        return np.asarray(len(labels) / ((found > 0).sum() * np.maximum(found, 1)))
+    for name, weight in given.items():
+        number = names.get(name, _number(name))
+        if number is None or not 0 <= number < count:
+            raise ConfigError(
+                f"{where} has the class {name!r}, expected classes of the model: "
+                f"{', '.join(names)}, or their numbers from 0; correct it"
+            )
+        if isinstance(weight, bool) or not _is_weight(weight):
+            raise ConfigError(
+                f"{where} of class {name!r} is {weight!r}, expected a finite number "
+                "from 0; correct it"
+            )
+        each[number] = weight
+    return each
+
+
+def _number(name: Any) -> int | None:
+    text = str(name)
+    return int(text) if text.isdecimal() else None
+
+
+def _is_weight(value: Any) -> bool:
+    number = isinstance(value, (int, float, np.number))
+    return number and math.isfinite(value) and value >= 0
