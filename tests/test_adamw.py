@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evolving_attention import _core as core
 from evolving_attention import optim
 from evolving_attention.errors import CheckpointError, ConfigError, DTypeError
-
-core = pytest.importorskip("evolving_attention._core", reason="the core is not built")
 
 SHAPES = [(3, 5), (7,), (1,), (2, 3, 4), (130, 33)]
 
@@ -235,3 +234,16 @@ def test_other_mistakes() -> None:
     state["exp_avg.0"] = np.zeros(3, np.float32)
     with pytest.raises(CheckpointError, match=r"exp_avg.0 has shape \(3,\)"):
         optim.AdamW(tensors()).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        (optim.AdamW, r"exp_avg, exp_avg_sq, expected momentum_buffer; .* momentum"),
+        (optim.SGD, r"no moments, expected momentum_buffer"),
+    ],
+)
+def test_the_state_of_another_optimizer_is_named(before: Any, says: str) -> None:
+    state = before(tensors(), lr=0.1).state_dict()
+    with pytest.raises(CheckpointError, match=f"another optimizer, with {says}"):
+        optim.SGD(tensors(), lr=0.1, momentum=0.9).load_state_dict(state)

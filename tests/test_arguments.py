@@ -68,6 +68,15 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"max_grad_norm": -1}, ["max_grad_norm", ">= 0"]),
     ({"per_device_train_batch_size": 0}, ["per_device_train_batch_size=0", ">= 1"]),
     ({"per_device_eval_batch_size": 1.5}, ["per_device_eval_batch_size", "whole"]),
+    ({"per_device_train_batch_tokens": 0}, ["per_device_train_batch_tokens", ">= 1"]),
+    (
+        {"per_device_train_batch_tokens": 9, "train_sampling_strategy": "random"},
+        ["train_sampling_strategy='random'", "beside per_device_train_batch_tokens"],
+    ),
+    (
+        {"per_device_train_batch_tokens": 9, "dataloader_drop_last": True},
+        ["dataloader_drop_last=True", "beside per_device_train_batch_tokens"],
+    ),
     ({"gradient_accumulation_steps": 0}, ["gradient_accumulation_steps", ">= 1"]),
     ({"gradient_accumulation_steps": True}, ["gradient_accumulation_steps=True"]),
     ({"num_train_epochs": -1}, ["num_train_epochs", ">= 0"]),

@@ -103,16 +103,25 @@ def test_report_needs_its_markers():
         report.insert("no markers", "table")
 
 
-def test_cola_rows_compare_with_dynamic_padding():
-    rates = {"ours vanilla": 150.0, "transformers": 75.0, "ours evolving": 120.0}
-    rates["transformers grouped"] = 100.0
-    results = {k: {"sentences_per_s": v} for k, v in rates.items()}
+def test_cola_rows_put_the_stronger_trainer_first():
+    """Grouped by length here; FRONT has the row whichever it is."""
+    seconds = {"ours vanilla": 1.0, "ours evolving": 1.25}
+    seconds |= {"transformers": 2.0, "transformers grouped": 1.5}
+    results = {
+        name: {"sentences_per_s": 150 / s, "median_s": s, "min_s": 0.75 * s}
+        for name, s in seconds.items()
+    }
     found = rows_of("cola", {"results": results})
-    rows = [row.markdown() for row in found if row.headline]
-    assert "| 150 sentences/s | 75 sentences/s | 2.00× |" in rows[0]
-    assert "1.60×" in rows[1]
-    assert len(rows) == 2
-    assert [row.ratio for row in found if not row.headline] == [1.5, 1.2]
+    first = [row for row in found if row.headline]
+    assert [row.ratio for row in first] == [1.5, 1.2]
+    assert all("grouped by length" in row.other for row in first)
+    assert [row.ratio for row in found if not row.headline] == [2.0, 1.6]
+    assert first[0].what == "vanilla MiniLM fine-tuned on CoLA, float32"
+    assert first[0].ours == "150 sentences/s, best 200"
+    assert first[0].other.startswith("100 sentences/s, best 133 (transformers' Tr")
+    assert first[1].what in report.FRONT
+    results["transformers"]["median_s"] = 1.25
+    assert rows_of("cola", {"results": results})[0].other.endswith("dynamic padding)")
 
 
 def test_inference_rows_put_the_fastest_other_first_and_name_who_is_missing():
@@ -171,7 +180,7 @@ def test_a_side_with_wrong_logits_is_not_timed(monkeypatch):
             pass
 
     monkeypatch.setattr(race, "Worker", Fake)
-    monkeypatch.setattr(race, "request", lambda *all: {"threads": 1})
+    monkeypatch.setattr(race, "request", lambda *all: {"threads": 1, "dtype": all[1]})
     one = [(np.ones((1, 2), np.int64), np.array([2]))]
     found = race.race(
         None, "float32", {"x": one}, threads=1, rounds=2, sides=("ours", "wrong")
@@ -194,7 +203,7 @@ def test_lengths_keep_each_order_when_it_is_timed(tmp_path, monkeypatch, capsys)
 
     def cut_short(shape, dtype, sets, *, keep, **settings):
         assert list(sets) == ["random", "sorted"]
-        keep("random", {"ours": {"median_s": 0.5, "spread": 0.0}, "a": {"skipped": ""}})
+        keep("random", {"ours": harness.summarize([0.5]), "a": {"skipped": ""}})
         files.extend(tmp_path.iterdir())
         raise KeyboardInterrupt
 
@@ -315,13 +324,13 @@ def test_growth_is_drawn_from_its_record(tmp_path):
         "machine": machine(),
         "date": "2026-01-01",
     }
-    assert report.figures({"growth-base": record}).keys() == {"growth-base"}
-    report.draw({"growth-base": record}, tmp_path)
+    assert report.figures({"growth-base": record}, {}).keys() == {"growth-base"}
+    report.draw({"growth-base": record}, {}, tmp_path)
     ours = (tmp_path / "growth-base.svg").read_bytes()
     assert "32: 1.20, 64: 1.20" in rows_of("growth-base", record)[0].ours
     for point in series:
         point |= {"torch vanilla": {"median_s": 0.2}, "torch ratio": 1.4}
-    report.draw({"growth-base": record}, tmp_path)
+    report.draw({"growth-base": record}, {}, tmp_path)
     assert (tmp_path / "growth-base.svg").read_bytes().count(b"<path") > ours.count(
         b"<path"
     )

@@ -18,8 +18,6 @@ from test_trainer_core import make_trainer, tiny_bert
 
 import evolving_attention as ea
 
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
-
 # relative error of logits, of all gradients together, and absolute error of the loss
 RANDOM = {"logits": 0.1, "gradient": 0.15, "loss": 0.03}
 PRETRAINED = {"logits": 0.03, "gradient": 0.02, "loss": 0.001}

@@ -159,7 +159,7 @@ def test_every_field_of_transformers_is_understood():
     assert theirs - set(fields().options) == set()
 
 
-# Command lines as people write them for run_glue: every one must parse.
+# Command lines as people write them for run_glue (test_recorded_commands runs them).
 COMMANDS = Path(__file__).with_name("run_glue_commands.txt")
 
 

@@ -14,8 +14,6 @@ import evolving_attention as ea
 from evolving_attention import profiling
 from evolving_attention.cli import bench_steps as steps
 
-pytest.importorskip("evolving_attention._core", reason="needs the built core")
-
 
 def run_bench(*words, **variables):
     """The command in a process of its own: (exit code, stdout, stderr)."""

@@ -1,6 +1,6 @@
-"""``evolving-attention glue`` and ``glue-submit``: from files to files, without a core.
+"""``evolving-attention glue`` and ``glue-submit``: from files to files.
 
-The Trainer's NumPy stand-in (helpers_fake_model) takes the model's place: these tests
+The tiny model of helpers_fake_model takes the model's place: these tests
 are about what the command reads, decides and writes.
 """
 
@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers_fake_model import FakeModel, install_fake_core
+from helpers_fake_model import FakeModel
 
 from evolving_attention.attention import Evolving
 from evolving_attention.cli import glue, glue_results
@@ -43,8 +43,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def built(monkeypatch):
-    """Runs that were made; the fake model and core stand in for the real ones."""
-    install_fake_core(monkeypatch)
+    """Runs that were made; a tiny model stands in for the real one."""
     runs = []
 
     def fake_model(self, name):
@@ -185,13 +184,13 @@ def test_a_failing_metric_leaves_the_trained_model_and_says_where(
     run, glue_dir, tmp_path, monkeypatch
 ):
     def fails(self):
-        return lambda pair: 0.5
+        return lambda pair: "half"
 
     monkeypatch.setattr(glue._Run, "_metrics", fails)
     code, _, err = run(*STEPS, task_name="cola", data_dir=glue_dir, max_steps=3)
     assert code == 2
     assert f"the trained model is saved in {tmp_path / 'out'}" in err
-    assert "compute_metrics returned 0.5, a float" in err
+    assert "compute_metrics returned 'half', a str" in err
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
@@ -259,7 +258,8 @@ def test_files_of_ones_own(run, tmp_path, kind):
     )
     assert code == 0, err
     assert "eval_accuracy" in out
-    lines = (tmp_path / "out" / "predict_results_None.txt").read_text().splitlines()
+    assert not list((tmp_path / "out").glob("*None*"))
+    lines = (tmp_path / "out" / "predict_results.txt").read_text().splitlines()
     assert {line.split("\t")[1] for line in lines[1:]} <= {"no", "yes"}
 
 
@@ -331,7 +331,7 @@ def test_columns_are_named_on_the_command_line(run, built, tmp_path, regression)
     assert data.train.text_columns == ("b", "c")
     assert data.label_names == (None if regression else tuple("01234"))
     assert ("eval_mse" if regression else "eval_accuracy") in out
-    assert not data.prediction["None"].has_labels
+    assert not data.prediction["custom"].has_labels
 
 
 class Hub(list):

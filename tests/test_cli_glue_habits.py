@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
+from typer.testing import CliRunner
 
 import evolving_attention as ea
 from evolving_attention.cli import glue
+from evolving_attention.cli.main import app
+from evolving_attention.cli.spelling import as_flags
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", ","]
 
@@ -45,7 +44,11 @@ def run(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
         lines = [f"a {('good', 'bad')[i % 2]} film, a;{i % 2}" for i in range(count)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["text;label", *lines]) + "\n")
 
-    def command(*words: str, **options: Any) -> tuple[int, str, str]:
+    def command(
+        *words: str,
+        steps: tuple[str, ...] = ("--do_train", "--do_eval"),
+        **options: Any,
+    ) -> tuple[int, str, str]:
         given = {
             "model_name_or_path": model,
             "output_dir": tmp_path / "out",
@@ -57,7 +60,7 @@ def run(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
         }
         flags = [w for n, v in given.items() if v is not None for w in (f"--{n}", v)]
         with pytest.raises(SystemExit) as left:
-            glue.main(["--do_train", "--do_eval", *words, *map(str, flags)])
+            glue.main([*steps, *words, *map(str, flags)])
         shown = capsys.readouterr()
         return int(left.value.code or 0), shown.out, shown.err
 
@@ -74,7 +77,7 @@ def test_another_separator_is_seen_and_can_be_named(run: Any) -> None:
     assert code == 3
     assert (
         "train.csv:1:1: no column 'label'; the only column is 'text;label': is the "
-        "separator ';'? Use delimiter=';' (--delimiter ';')" in err
+        "separator ';'? Use --delimiter ';'" in err
     )
     code, out, err = run()
     assert code == 0, err
@@ -113,6 +116,146 @@ def test_what_is_frozen_stays(
     assert same == {name for name in ended if re.match(kept, name)}
 
 
+def write(folder: Path, name: str, column: str, labels: list[Any]) -> Path:
+    """A file of sentences, in JSON lines, with these values under ``column``."""
+    words = ("good", "bad", "a good", "a bad")
+    rows = [
+        {"text": f"{words[i % 4]} film", column: value}
+        for i, value in enumerate(labels)
+    ]
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / name
+
+
+def predicted(path: Path) -> list[list[str]]:
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+ALONE: dict[str, Any] = {"train_file": None, "delimiter": None, "max_steps": None}
+
+
+def test_a_trained_folder_predicts_without_training_data(
+    run: Any, tmp_path: Path
+) -> None:
+    train = write(tmp_path, "train.json", "label", ["good", "bad"] * 12)
+    dev = write(tmp_path, "dev.json", "label", ["good", "bad"] * 4)
+    test = write(tmp_path, "test.json", "number", list(range(9)))
+    both: dict[str, Any] = {"delimiter": None, "validation_file": dev}
+    trained = run(train_file=train, test_file=test, **both, learning_rate=0.01)
+    assert trained[0] == 0, trained[2]
+    folder = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "new"}
+    code, out, err = run(
+        "--json",
+        steps=("--do_eval", "--do_predict"),
+        test_file=test,
+        **{**ALONE, **folder, "validation_file": dev},
+    )
+    assert code == 0, err
+    before = json.loads((tmp_path / "out" / "eval_results.json").read_text())
+    assert json.loads(out)["eval_loss"] == before["eval_loss"]
+    assert "untrained head" not in err
+    rows = predicted(tmp_path / "new" / "predict_results.txt")
+    table = predicted(tmp_path / "new" / "predict_results_probabilities.tsv")
+    assert rows[0] == ["index", "prediction"]
+    assert table[0] == ["index", "prediction", "bad", "good"]
+    assert [row[:2] for row in table[1:]] == rows[1:]
+    texts = [json.loads(line)["text"] for line in test.read_text().splitlines()]
+    expected = ea.pipeline(model=tmp_path / "out")(texts, top_k=None)
+    assert len(rows) == 10
+    for row, scores in zip(table[1:], expected, strict=True):
+        assert row[1] == scores[0]["label"]
+        by_name = {one["label"]: one["score"] for one in scores}
+        np.testing.assert_allclose(
+            np.array(row[2:], float), [by_name["bad"], by_name["good"]], rtol=1e-4
+        )
+
+
+def test_classes_without_names_are_called_by_number(
+    run: Any, model: Path, tmp_path: Path
+) -> None:
+    unnamed = tmp_path / "unnamed"
+    ea.AutoModelForSequenceClassification.from_pretrained(
+        model, num_labels=3
+    ).save_pretrained(unnamed)
+    (unnamed / "vocab.txt").write_text("\n".join(VOCAB))
+    test = write(tmp_path, "test.json", "number", [1, 2])
+    dev = write(tmp_path, "dev.json", "label", [0, 2, 1])
+    code, _, err = run(
+        steps=("--do_eval", "--do_predict"),
+        **{**ALONE, "model_name_or_path": unnamed, "validation_file": dev},
+        test_file=test,
+    )
+    assert code == 0, err
+    table = predicted(tmp_path / "out" / "predict_results_probabilities.tsv")
+    assert table[0] == ["index", "prediction", "0", "1", "2"]
+
+
+def test_a_model_that_knows_no_classes_needs_training_data(
+    run: Any, tmp_path: Path
+) -> None:
+    test = write(tmp_path, "test.json", "number", [1, 2])
+    options = {**ALONE, "validation_file": None, "test_file": test}
+    code, out, err = run(steps=("--do_predict",), **options)
+    assert (code, out) == (2, "")
+    assert (
+        "--do_predict: the model's config.json names no classes (id2label), expected "
+        "the folder of a trained model, or --train_file" in err
+    )
+
+
+TAGS = ("long", "old", "rare")
+
+
+@pytest.mark.parametrize("form", ["names", "marks"])
+def test_several_labels_per_text(run: Any, tmp_path: Path, form: str) -> None:
+    marks = [[i >> bit & 1 for bit in range(3)] for i in range(24)]
+    names = [[t for t, m in zip(TAGS, row, strict=True) if m] for row in marks]
+    labels = names if form == "names" else marks
+    train = write(tmp_path, "train.json", "labels", labels)
+    dev = write(tmp_path, "dev.json", "labels", labels[:8])
+    test = write(tmp_path, "test.json", "number", list(range(5)))
+    files = {"delimiter": None, "validation_file": dev}
+    code, out, err = run(
+        train_file=train, **files, problem_type="multi_label_classification"
+    )
+    assert code == 0, err
+    shown = TAGS if form == "names" else ("0", "1", "2")
+    assert f"several labels per text, of 3: {', '.join(shown)}" in err
+    assert "eval_f1 = " in out
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["problem_type"] == "multi_label_classification"
+    assert list(config["id2label"].values()) == list(shown)
+    folder = {"model_name_or_path": tmp_path / "out", "output_dir": tmp_path / "new"}
+    code, again, err = run(
+        steps=("--do_eval", "--do_predict"),
+        test_file=test,
+        **{**ALONE, **folder, "validation_file": dev},
+    )
+    assert code == 0, err
+    same = [line for line in out.splitlines() if re.match("eval_(loss|f1|acc)", line)]
+    assert len(same) == 3
+    assert set(same) <= set(again.splitlines())
+    table = predicted(tmp_path / "new" / "predict_results_probabilities.tsv")
+    assert table[0] == ["index", "prediction", *shown]
+    for row in table[1:]:
+        likely = [n for n, p in zip(shown, row[2:], strict=True) if float(p) > 0.5]
+        assert row[1] == ",".join(likely)
+    assert len(predicted(tmp_path / "new" / "predict_results.txt")) == 6
+
+
+def test_whole_numbers_as_scores(run: Any, tmp_path: Path) -> None:
+    train = write(tmp_path, "train.json", "label", [i % 5 for i in range(24)])
+    dev = write(tmp_path, "dev.json", "label", [1, 2, 3])
+    code, out, err = run(
+        train_file=train,
+        validation_file=dev,
+        delimiter=None,
+        problem_type="regression",
+    )
+    assert code == 0, err
+    assert "eval_mse = " in out
+
+
 def test_early_stopping(run: Any, tmp_path: Path) -> None:
     options = {"learning_rate": 0, "max_steps": 30, "eval_strategy": "epoch"}
     code, _, err = run(early_stopping_patience=2, **options)
@@ -130,9 +273,21 @@ def test_early_stopping(run: Any, tmp_path: Path) -> None:
             "--freeze layer.9: no parameter of that name, expected",
         ),
         ({"freeze": "base,classifier"}, "base,classifier: no parameter is left to tra"),
+        (
+            {"class_weight": "balance"},
+            "--class_weight balance: expected balanced, or a dict",
+        ),
         ({"early_stopping_patience": 0}, "--early_stopping_patience 0"),
         ({"early_stopping_patience": 2}, "add --eval_strategy epoch"),
-        ({"delimiter": ";;"}, "delimiter=';;', expected one character"),
+        (
+            {"problem_type": "multi"},
+            "--problem_type multi: expected single_label_classification, multi_label_c",
+        ),
+        (
+            {"problem_type": "regression", "do_regression": False},
+            "--do_regression False: expected True beside --problem_type regression",
+        ),
+        ({"delimiter": ";;"}, "--delimiter ';;': expected one character"),
         (
             {"evaluation_strategy": "epoch"},
             "error: --evaluation_strategy epoch is not supported: it was renamed; use "
@@ -150,13 +305,68 @@ def test_mistakes(run: Any, options: dict[str, Any], says: str) -> None:
     assert says in err
 
 
+def help_of(*words: str) -> str:
+    shown = CliRunner().invoke(app, [*words])
+    assert shown.exit_code == 0, shown.output
+    return shown.output
+
+
 @pytest.mark.parametrize("words", ["", "glue", "glue-submit", "timeseries train"])
 def test_h_is_help(words: str) -> None:
-    command = [sys.executable, "-m", "evolving_attention", *words.split()]
-    short, long = (
-        subprocess.run([*command, flag], capture_output=True, text=True, timeout=60)
-        for flag in ("-h", "--help")
-    )
-    assert short.returncode == 0, short.stderr
-    assert short.stdout == long.stdout
-    assert "Usage" in short.stdout
+    short, long = (help_of(*words.split(), flag) for flag in ("-h", "--help"))
+    assert short == long
+    assert "Usage" in short
+
+
+FLAGS = ("seed", "bf16", "output_dir", "eval_strategy", "save_strategy", "delimiter")
+
+
+@pytest.mark.parametrize(
+    ("python", "line"),
+    [
+        (
+            "TrainingArguments: seed=-1, expected a whole number >= 0; give a larger",
+            "--seed -1: expected a whole number >= 0; give a larger",
+        ),
+        ("x: needs bf16=True, not seed=1e-05", "x: needs --bf16, not --seed 1e-05"),
+        (
+            "but eval_strategy='no'; set eval_strategy='epoch' or 'steps'",
+            "but --eval_strategy no; set --eval_strategy epoch or steps",
+        ),
+        (
+            "in another output_dir, or pass bf16=True (--bf16)",
+            "in another --output_dir, or pass --bf16",
+        ),
+        ("use delimiter=';' (--delimiter ';')", "use --delimiter ';'"),
+        (
+            "name them by text_columns= (--text_column_names) or leave out seed",
+            "name them by --text_column_names or leave out seed",
+        ),
+        (
+            'leave it out with save_strategy="best"',
+            "leave it out with --save_strategy best",
+        ),
+        (
+            "a list needs several=True (--problem_type multi)",
+            "a list needs --problem_type multi",
+        ),
+        ("[evolving] seed = 4 must be odd", "[evolving] --seed 4 must be odd"),
+        # paths, columns, other options and words of the language stay
+        ("/a/output_dir/b: the column 'output_dir'", None),
+        ("the seed of ddp_seed=3, --output_dir x, output_dir.txt, bf16=yes", None),
+    ],
+)
+def test_messages_name_options_as_flags(python: str, line: str | None) -> None:
+    assert as_flags(python, FLAGS) == (line or python)
+
+
+def test_help_shows_the_most_used_options_first() -> None:
+    flags = re.findall(r"│ --(\w+)", help_of("glue", "-h"))
+    assert flags[:11] == ["help", *glue._MOST_USED]
+    assert len(flags) == len(set(flags))
+
+
+@pytest.mark.skipif(len(ea.devices()) > 1, reason="there is a device here")
+@pytest.mark.parametrize("words", ["", "glue", "timeseries train", "bench"])
+def test_help_does_not_name_devices_that_are_not_here(words: str) -> None:
+    assert not re.search("cuda|nvidia|nccl", help_of(*words.split(), "-h"), re.I)

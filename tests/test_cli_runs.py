@@ -1,4 +1,4 @@
-"""Whole runs of the commands in processes of their own, on the compiled core."""
+"""Whole runs of the commands; those that signals end have a process of their own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import time
 
 import numpy as np
 import pytest
-
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
+from typer.testing import CliRunner
 
 import evolving_attention as ea
+from evolving_attention.cli.main import app
 
 WORDS = ["a", "film", "good", "bad", "was", "it", "the", "not", "very", "."]
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -27,11 +27,9 @@ def command(*words, **options):
 
 
 def run(*words, code=0, **options):
-    """Run to the end; the output, after checking the exit code."""
-    done = subprocess.run(
-        command(*words, **options), capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == code, done.stderr
+    """Run to the end in this process; the output, after checking the exit code."""
+    done = CliRunner().invoke(app, command(*words, **options)[3:])
+    assert done.exit_code == code, done.stderr
     return done
 
 

@@ -121,6 +121,76 @@ def test_train_and_evaluate_files_of_values(files, run, tmp_path) -> None:
     assert "its targets are labels, expected values for a TimeSeriesRegressor" in told
 
 
+def long_table(file, X, y, label="activity"):
+    """A table with a row per time step of these series."""
+    lines = [f"run,time,b,a,{label}" if label else "run,time,b,a"]
+    for i, (one, target) in enumerate(zip(X, y, strict=True)):
+        for t, (b, a) in enumerate(one.T):
+            lines.append(f"r{i},{t},{b:.6f},{a:.6f}" + (f",{target}" if label else ""))
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+TABLE = ["--id_column_name", "run"]
+
+
+def test_tables_are_trained_evaluated_and_predicted(files, run, tmp_path) -> None:
+    X, y = waves(40)
+    new, truth = waves(12, seed=1, lengths=(12, 24))
+    train = long_table(tmp_path / "train.csv", X, y)
+    test = long_table(tmp_path / "test.csv", new, truth)
+    named = [*TABLE, "--label_column_name", "activity"]
+    words = ["train", "--train_file", train, "--test_file", test, *SMALL, *named]
+    code, _, told = run(*words, "--output_dir", tmp_path / "out")
+    assert code == 0, told
+    assert "steps by 'time', target 'activity'" in told
+    model = tmp_path / "out" / "seed-1"
+    code, shown, _ = run(
+        "evaluate", "--model_dir", model, "--test_file", test, *named, "--json"
+    )
+    assert json.loads(shown)["test"]["series"] == 12
+    file = long_table(tmp_path / "new.csv", new, truth, label=None)
+    out = tmp_path / "found" / "p.csv"
+    out.parent.mkdir()
+    predict = ["predict", "--model_dir", model, "--output_file", out]
+    code, shown, told = run(*predict, "--input_file", file, *TABLE)
+    assert code == 0, told
+    assert "series" in shown
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    assert rows[0] == ["id", "prediction", "probability_fast", "probability_slow"]
+    estimator = ea.TimeSeriesClassifier.load(model)
+    rounded = [np.round(one, 6) for one in new]
+    assert [row[0] for row in rows[1:]] == [f"r{i}" for i in range(12)]
+    assert [row[1] for row in rows[1:]] == estimator.predict(rounded).tolist()
+    odds = np.array([row[2:] for row in rows[1:]], dtype=float)
+    np.testing.assert_allclose(odds, estimator.predict_proba(rounded), rtol=1e-7)
+
+
+def test_predict_series_without_labels(files, run, tmp_path) -> None:
+    text = (files / "Levels_TEST.ts").read_text().splitlines()
+    lines = [line.rpartition(":")[0] if ":" in line else line for line in text]
+    bare = tmp_path / "bare.ts"
+    bare.write_text("\n".join(lines).replace("@targetLabel true", "@classLabel false"))
+    words = ["train", "--train_file", files / "Levels_TRAIN.ts", *SMALL]
+    assert run(*words, "--output_dir", tmp_path / "out")[0] == 0
+    out = tmp_path / "p.csv"
+    predict = ["predict", "--model_dir", tmp_path / "out" / "seed-1"]
+    code, shown, told = run(
+        *predict, "--input_file", bare, "--output_file", out, "--json"
+    )
+    assert code == 0, told
+    assert json.loads(shown)["series"] == 10
+    rows = [line.split(",") for line in out.read_text().splitlines()]
+    assert rows[0] == ["index", "prediction"]
+    assert [row[0] for row in rows[1:]] == [str(i) for i in range(10)]
+    assert np.isfinite([float(row[1]) for row in rows[1:]]).all()
+    code, _, told = run(*words[:1], "--train_file", bare, "--output_dir", out)
+    assert code == 3
+    assert "no targets" in told
+    pre = ["pretrain", "--train_file", bare, *SMALL, "--output_dir", tmp_path / "pre"]
+    assert run(*pre)[0] == 0  # which needs none
+
+
 def test_another_run_in_the_same_folder(files, run, tmp_path) -> None:
     words = ["train", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
     words += ["--output_dir", tmp_path / "out"]
@@ -217,6 +287,24 @@ def test_what_is_needed_after_training_is_checked_before(
     assert said in told
 
 
+@pytest.mark.parametrize("longer", ["cut", "resample"])
+def test_longer_series_on_the_command_line(longer, files, run, tmp_path) -> None:
+    test = ["--test_file", files / "Waves_TEST.ts"]
+    words = ["train", "--train_file", files / "Waves_TRAIN.ts", *test, *SMALL]
+    words += ["--max_length", 15, "--output_dir", tmp_path / "out"]
+    assert run(*words)[0] == 3
+    code, _, told = run(*words, "--longer", longer)
+    assert code == 0, told
+    words = ["evaluate", "--model_dir", tmp_path / "out" / "seed-1", *test]
+    assert run(*words)[0] == 0
+    code, _, told = run(*words, "--longer", "error")
+    assert code == 3
+    assert "expected at most 15" in told
+    code, _, told = run(*words, "--longer", "trim")
+    assert code == 2
+    assert "--longer trim: expected one of error, cut, resample" in told
+
+
 def test_a_model_is_saved_before_it_is_scored(
     files, run, tmp_path, monkeypatch
 ) -> None:
@@ -294,6 +382,12 @@ def test_pretrain_then_train(files, run, tmp_path) -> None:
         (["train", "--output_dir", "o", "--data_dir", "d"], 2, ["--data_dir d"]),
         (["train", "--output_dir", "o", "--seeds", "x"], 2, ["--seeds x", "1 2 3"]),
         (["evaluate"], 2, ["--model_dir is missing"]),
+        (["predict", "--model_dir", "m"], 2, ["--input_file is missing", ".csv"]),
+        (
+            ["train", "--output_dir", "o", "--train_file", "a.ts", "--delimiter", ";"],
+            2,
+            ["--delimiter ;: expected a table, not a.ts", "leave it out"],
+        ),
         (["evaluate", "--model_dir", "nowhere"], 4, ["nowhere", "estimator.json"]),
         (["tran"], 2, ["tran", "--help"]),
         (

@@ -83,6 +83,44 @@ def test_one_bad_number_does_not_make_classes(tmp_path):
         load_file(path)
 
 
+LISTS = {
+    "names": (
+        [["b", "a"], [], ["c"]],
+        ["a", "b", "c"],
+        [[1, 1, 0], [0] * 3, [0, 0, 1]],
+    ),
+    "marks": ([[1, 0, 1], [0, 0, 0]], ["0", "1", "2"], [[1, 0, 1], [0, 0, 0]]),
+    "two marks": ([[1, 0], [0, 1]], ["0", "1"], [[1, 0], [0, 1]]),
+    "numbers": ([[3], [1], [3, 1]], ["1", "3"], [[0, 1], [1, 0], [1, 1]]),
+    "single numbers": ([[0], [1]], ["0", "1"], [[1, 0], [0, 1]]),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_labels_are_zeros_and_ones(tmp_path, name):
+    labels, names, expected = LISTS[name]
+    lines = [{"text": "a", "label": one} for one in labels]
+    path = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, lines)))
+    table = load_file(path, several=True)
+    assert list(table.label_names) == names
+    assert table.column("label") == expected
+    assert load_file(path, several=True, like=table).column("label") == expected
+
+
+@pytest.mark.parametrize(
+    ("label", "says"),
+    [
+        ("a", "the label is 'a', not a list of labels; expected some of a, b"),
+        (["c"], r"the labels \['c'\] are not all known; expected some of a, b"),
+    ],
+)
+def test_a_label_that_is_no_list_of_known_ones_is_told(tmp_path, label, says):
+    good = write(tmp_path, "good.jsonl", '{"text": "a", "label": ["a", "b"]}')
+    bad = write(tmp_path, "bad.jsonl", json.dumps({"text": "a", "label": label}))
+    with pytest.raises(DataError, match=says):
+        load_file(bad, several=True, like=load_file(good, several=True))
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "json"])
 def test_json_lines(tmp_path, suffix):
     rows = [{"text": 'a "b"\nc', "label": "x"}, {"label": "y", "text": "d"}]
@@ -109,8 +147,10 @@ def test_fields_are_split_where_the_caller_says(tmp_path):
 def test_a_list_of_labels_is_told_as_such(tmp_path):
     lines = [{"text": "a", "label": [1, 0, 0]}, {"text": "b", "label": [1, 0, 1]}]
     path = write(tmp_path, "t.jsonl", "\n".join(map(json.dumps, lines)))
-    message = r"the label is a list, \[1, 0, 0\]; expected one label for each text: "
-    with pytest.raises(DataError, match=message + "several labels .* not supported"):
+    message = r"the label is a list, \[1, 0, 0\]; expected one label for each text; "
+    with pytest.raises(
+        DataError, match=message + r"a list of labels per text needs several=True"
+    ):
         load_file(path)
 
 

@@ -49,14 +49,17 @@ def test_names_that_are_none(name: str):
 
 
 @cpu_only
-def test_auto_is_the_cpu_and_says_so_once(caplog):
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_auto_is_the_cpu_and_says_why_once(caplog, monkeypatch, tmp_path, has_gpu):
+    file = tmp_path if has_gpu else tmp_path / "none"
+    monkeypatch.setattr(device_names, "GPU_FILES", (str(file),))
     device_names._say_why_cpu.cache_clear()
     with caplog.at_level(logging.INFO, "evolving_attention"):
         assert device_names.resolve_device("auto") == "cpu"
         assert device_names.resolve_device("auto") == "cpu"
-    lines = [r.getMessage() for r in caplog.records if "auto" in r.getMessage()]
-    assert len(lines) == 1
-    assert WHY in lines[0]
+    lines = [r.getMessage() for r in caplog.records]
+    assert len(lines) == has_gpu  # no word of CUDA where there is no GPU
+    assert all("device auto" in line and WHY in line for line in lines)
 
 
 def test_tensors_say_where_they_are():

@@ -11,8 +11,6 @@ from helpers_distributed import Ended, alone, needs_mpi, run
 
 from evolving_attention import durable
 
-pytest.importorskip("evolving_attention._core", reason="needs the built core")
-
 EVOLVING = {"kind": "evolving", "alpha": 0.2, "beta": 0.1, "conv_init": "identity"}
 # Steps of 6 batches: 11 batches in an epoch leave some ranks without one at its end.
 JOBS: dict[str, dict[str, Any]] = {

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from helpers_distributed import by_mpi, environment, needs_mpi
 from helpers_models import tiny
+from helpers_translation import sentences, write_files
 
-pytest.importorskip("evolving_attention._core", reason="needs the built core")
-
+BESIDE = Path(sys.executable).with_name("torchrun")
+TORCHRUN = str(BESIDE) if BESIDE.exists() else shutil.which("torchrun")
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a film good bad was it the not very ."
 
 
@@ -65,7 +66,7 @@ def test_the_glue_command(tmp_path: Path) -> None:
     assert results[0]["train_loss"] == results[1]["train_loss"]
 
 
-@pytest.mark.skipif(shutil.which("torchrun") is None, reason="needs torch's torchrun")
+@pytest.mark.skipif(TORCHRUN is None, reason="needs torch's torchrun")
 def test_torchrun(tmp_path: Path) -> None:
     program = tmp_path / "meet.py"
     program.write_text(
@@ -75,7 +76,7 @@ def test_torchrun(tmp_path: Path) -> None:
         "os.write(1, f'ranks {world.values(world.rank)}\\n'.encode())\n"
     )
     done = subprocess.run(
-        ["torchrun", "--nproc-per-node", "2", str(program)],
+        [str(TORCHRUN), "--nproc-per-node", "2", str(program)],
         env=environment(),
         capture_output=True,
         text=True,
@@ -83,3 +84,32 @@ def test_torchrun(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ranks [0, 1]") == 2
+
+
+@needs_mpi
+def test_the_translate_command(tmp_path: Path) -> None:
+    source, target = write_files(tmp_path, "train", sentences(40))
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 32}
+    words = [
+        *("-m", "evolving_attention", "translate", "train"),
+        *("--source_file", str(source), "--target_file", str(target)),
+        *("--eval_source_file", str(source), "--eval_target_file", str(target)),
+        *("--model", "ea_transformer_lite", "--model_options", json.dumps(sizes)),
+        *("--vocab_size", "290", "--per_device_train_batch_tokens", "60"),
+        *("--num_train_epochs", "2", "--json"),
+    ]
+    code, text = by_mpi(2, *words, "--output_dir", str(tmp_path / "two"))
+    assert code == 0, text
+    assert text.count('"best_eval_loss"') == 1, text
+    assert text.count("40 pairs to train on") == 1, text
+    one = [*words, "--gradient_accumulation_steps", "2"]
+    done = subprocess.run(
+        [sys.executable, *one, "--output_dir", str(tmp_path / "one")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = (tmp_path / n / "model.safetensors" for n in ("one", "two"))
+    assert first.read_bytes() == second.read_bytes()

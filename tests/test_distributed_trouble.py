@@ -15,8 +15,6 @@ from evolving_attention import durable
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.parallel import Team
 
-pytest.importorskip("evolving_attention._core", reason="needs the built core")
-
 WAYS = [pytest.param("mpi", marks=needs_mpi), "ranks"]
 SHORT: dict[str, Any] = {"folder": "run", "eval_strategy": "no", "save_steps": 2}
 

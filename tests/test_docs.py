@@ -19,9 +19,8 @@ def python_blocks(text: str) -> list[str]:
 @pytest.fixture(scope="module")
 def own_kind(repo):
     """Names left by the code of docs/attention.md after running it."""
-    pytest.importorskip("evolving_attention._core", reason="needs the built core")
     blocks = python_blocks((repo / "docs" / "attention.md").read_text(encoding="utf-8"))
-    assert len(blocks) == 2
+    assert len(blocks) == 4
     module = types.ModuleType("docs_attention")
     sys.modules[module.__name__] = module  # dataclasses look their module up
     code = compile("\n".join(blocks), "docs/attention.md", "exec", dont_inherit=True)
@@ -30,7 +29,6 @@ def own_kind(repo):
 
 
 def test_the_time_series_model_runs(repo):
-    pytest.importorskip("evolving_attention._core", reason="needs the built core")
     text = (repo / "docs" / "timeseries.md").read_text(encoding="utf-8")
     names: dict = {}
     for block in python_blocks(text):
@@ -39,6 +37,23 @@ def test_the_time_series_model_runs(repo):
     assert names["out"].attentions[3].shape == (8, 4, 20, 20)
     assert names["loss"].item() < 0.6
     assert 0 < names["masked"].mean() < 0.5
+
+
+def test_the_encoder_decoder_runs(repo):
+    text = (repo / "docs" / "translation.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/translation.md", "exec", dont_inherit=True), names)
+    assert names["out"].logits.shape == (8, 7, 40)
+    assert names["out"].cross_attentions[5].shape == (8, 4, 7, 6)
+    assert names["loss"].item() < 2
+    assert names["config"].cross_attention.shift == "query"
+    assert names["found"].shape[0] == 8
+    assert (names["found"][:, 0] == 1).all()
+    assert names["best"].sequences_scores.shape == (3,)
+    assert len(names["lines"]) == 2
+    assert names["lines"][1] == ""
+    assert names["score"].tokens == sum(len(row["labels"]) for row in names["rows"])
 
 
 def test_the_time_series_estimators_run(repo):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import doctest
 import inspect
+import pydoc
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,7 @@ from typing import Any
 import pytest
 
 import evolving_attention as ea
-
-core = pytest.importorskip("evolving_attention._core", reason="needs the built core")
+from evolving_attention import _core as core
 
 STUBS = Path(__file__).parent.parent / "src" / "evolving_attention" / "_core"
 CLASSES = ("Tensor", "Packing")
@@ -149,4 +149,17 @@ def test_the_property_is_explained(name):
 
 def test_functional_has_the_docstrings_of_the_operations():
     for name in core.op_names():
-        assert getattr(ea.functional, name).__doc__ == getattr(core.ops, name).__doc__
+        told = inspect.cleandoc(getattr(ea.functional, name).__doc__)
+        assert told == text_of(getattr(core.ops, name)), name
+
+
+def test_help_of_functional_begins_with_a_signature_that_can_be_read():
+    for name in core.op_names():
+        signature = str(inspect.signature(getattr(ea.functional, name)))
+        for word in ("_core", "Supports", "Annotated", "'Tensor"):
+            assert word not in signature, name
+    lines = pydoc.render_doc(ea.functional.softmax, renderer=pydoc.plaintext)
+    assert (
+        "softmax(x: Tensor, axis: int | None = None, *, dim: int | None = None) -> "
+        "Tensor\n    Normalises one axis to probabilities."
+    ) in lines

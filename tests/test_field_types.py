@@ -17,7 +17,12 @@ import pytest
 
 import evolving_attention as ea
 from evolving_attention.attention import base as attention_base
-from evolving_attention.cli import glue, glue_arguments, timeseries_arguments
+from evolving_attention.cli import (
+    glue,
+    glue_arguments,
+    timeseries_arguments,
+    translate_arguments,
+)
 from evolving_attention.cli.attention_arguments import AttentionOptions
 from evolving_attention.cli.options import Fields, read_json_arguments
 from evolving_attention.errors import ConfigError
@@ -40,6 +45,19 @@ NEEDED: dict[type, dict[str, Any]] = {
     timeseries_arguments.SeriesTrainingArguments: {"output_dir": "out"},
     timeseries_arguments.MaskArguments: {},
     timeseries_arguments.EvaluateArguments: {"model_dir": "folder"},
+    timeseries_arguments.PredictArguments: {
+        "model_dir": "folder",
+        "input_file": "new.csv",
+        "output_file": "predictions.csv",
+    },
+    timeseries_arguments.TableArguments: {},
+    translate_arguments.PairArguments: {"source_file": "en", "target_file": "de"},
+    translate_arguments.TranslationModelArguments: {},
+    translate_arguments.TranslationTrainingArguments: {},
+    translate_arguments.SearchArguments: {"model_dir": "folder"},
+    translate_arguments.GenerateArguments: {},
+    translate_arguments.ScoreArguments: {"target_file": "de"},
+    translate_arguments.AverageArguments: {"model_dir": "in", "output_dir": "out"},
     **{
         kind: {}
         for slot in ("score", "scope", "bias", "evolve")
@@ -49,6 +67,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     },
     ea.attention.RelativePositions: {"max_distance": 4},
     ea.attention.Evolving: {"alpha": 0.5, "beta": 0.25},
+    ea.attention.EvolvingCausal: {"alpha": 0.5, "beta": 0.25},
     ea.attention.Predictive: {"alpha": 0.5},
     attention_base.kinds()["evolving_released"]: {"alpha": 0.5, "beta": 0.25},
 }
@@ -56,9 +75,10 @@ NEEDED: dict[type, dict[str, Any]] = {
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
     CheckpointFolder Construction EvaluationResult FitResult FitSettings Given GlueTask
-    Launch LoadReport Mismatch ModelOutput NameTable Noun Option Profile Reading
-    RowReport Rules RunData RunParts RunPlan SeriesDataset SeriesPart Spec StepContext
-    StepOutcome StepSums Storage SubmissionReport Tie TrainerControl TrainerState
+    KnownLabels Launch LoadReport Mismatch ModelOutput NameTable Noun Option Plan
+    Profile Reading RowReport Rules RunData RunParts RunPlan SeriesDataset SeriesPart
+    Side Site Spec StepContext StepOutcome StepSums Storage SubmissionReport Tie
+    TrainerControl TrainerState
 """
 
 

@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from functools import partial
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,12 @@ from hypothesis import strategies as st
 
 from evolving_attention.data.collate import collate_packed, collate_padded, pad_batch
 from evolving_attention.data.features import Features, tokenize_dataset
-from evolving_attention.data.loader import MEGA_BATCH, PackedLoader, epoch_batches
+from evolving_attention.data.loader import (
+    MEGA_BATCH,
+    PackedLoader,
+    epoch_batches,
+    token_batches,
+)
 from evolving_attention.data.table import TableDataset
 from evolving_attention.errors import ConfigError, InputError, ShapeError
 
@@ -543,3 +549,43 @@ def test_real_tokenizer_on_real_text(minilm, data_dir):
     one = tok(dev[5]["sentence1"], dev[5]["sentence2"], truncation=True, max_length=64)
     assert features[5]["input_ids"].tolist() == one.input_ids
     assert features[5]["token_type_ids"].tolist() == one.token_type_ids
+
+
+# --- batches of tokens ---------------------------------------------------------------
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=200),
+    limit=st.integers(1, 90),
+    seed=st.integers(0, 99),
+)
+def test_batches_of_tokens(lengths, limit, seed):
+    lengths = np.array(lengths)
+    epochs = [token_batches(lengths, limit, seed=seed, epoch=e) for e in range(3)]
+    for batches in epochs:
+        assert sorted(np.concatenate(batches)) == list(range(len(lengths)))
+        assert all(len(b) == 1 or lengths[b].sum() <= limit for b in batches)
+        assert lengths[batches[0]].max() == lengths.max()
+    assert len({len(batches) for batches in epochs}) == 1  # a run's plan counts on it
+    spans = [(-lengths[b].max(), -lengths[b].min(), -len(b)) for b in epochs[0]]
+    ordered = [epochs[0][i] for _, i in sorted(zip(spans, count(), strict=False))]
+    for before, after in pairwise(ordered):
+        assert lengths[before].min() >= lengths[after].max()
+        assert lengths[before].sum() + lengths[after].max() > limit
+
+
+def test_a_loader_of_tokens_goes_on_where_it_was():
+    features = make_features(150)
+    options = {"batch_tokens": 200, "seed": 3, "epoch": 2}
+    whole = list(PackedLoader(features, 8, **options))
+    assert all(batch["sequence_offsets"][-1] <= 200 for batch in whole)
+    rest = PackedLoader(features, 8, **options)
+    assert len(rest) == len(whole) > 10
+    rest.skip(7)
+    assert same_batches(list(rest), whole[7:])
+    shares = [PackedLoader(features, 8, share=(k, 2), **options) for k in range(2)]
+    both = [a or b for a, b in zip(*shares, strict=True)]
+    assert same_batches(both, whole)
+    other = list(PackedLoader(features, 8, **{**options, "epoch": 3}))
+    assert not same_batches(other, whole)

@@ -16,14 +16,18 @@ import numpy as np
 import pytest
 from mistakes import (
     files,
+    generation,
     inputs,
     launches,
     maps,
     sequences,
     series,
+    series_fits,
+    series_tables,
     settings,
     tensors,
     time_series,
+    translation,
 )
 from mistakes.row import IDS, Row, model
 
@@ -37,6 +41,10 @@ ROOMS = {
     "maps": maps,
     "series": series,
     "time series": time_series,
+    "fits of series": series_fits,
+    "tables of series": series_tables,
+    "generation": generation,
+    "translation": translation,
     "settings": settings,
     "files": files,
     "launches": launches,

@@ -12,7 +12,7 @@ from evolving_attention import _core
 from evolving_attention.modeling import names
 from evolving_attention.modeling.base import MODELS
 
-CONV = {12: 12 * 12 * 9 + 12, 16: 16 * 16 * 9 + 16}  # one convolution over the heads
+CONV = {k: 9 * k * k + k for k in (4, 8, 12, 16)}  # one convolution over k heads
 COUNTS = {
     "realformer_small": 28_763_648,
     "realformer_base": 109_482_240,
@@ -25,6 +25,13 @@ COUNTS = {
     "ea_bert_large": 335_141_888 + 23 * CONV[16],
     "roberta_large": 355_359_744,
     "ea_roberta_large": 355_359_744 + 23 * CONV[16],
+    # Wang et al., ICML 2021, Table 5, without the table of words
+    "transformer_lite": 2_482_560 + 10_000 * 160,
+    "ea_transformer_lite": 2_485_076 + 10_000 * 160,
+    "pa_transformer_lite": 2_482_560 + 5 * CONV[4] + 10_000 * 160,
+    "transformer_base": 44_138_496 + 32_000 * 512,
+    "ea_transformer_base": 44_148_424 + 32_000 * 512,
+    "pa_transformer_base": 44_138_496 + 5 * CONV[8] + 32_000 * 512,
 }
 
 
@@ -47,11 +54,45 @@ def test_counts(name, monkeypatch):
 
 def test_names_are_listed_by_pattern():
     families = ["bert_base", "bert_large", "roberta_base", "roberta_large"]
+    families += ["transformer_base", "transformer_lite"]
     assert ea.list_models("ea_*") == [f"ea_{name}" for name in families]
     assert ea.list_models("pa_*") == [f"pa_{name}" for name in families]
     sizes = ["base", "large", "small", "xlarge"]
     assert ea.list_models("realformer_*") == [f"realformer_{size}" for size in sizes]
     assert set(COUNTS) <= set(ea.list_models())
+
+
+CAUSAL = ea.attention.EvolvingCausal
+SITES = ("attention", "decoder_attention", "cross_attention")
+ABLATIONS = {  # Table 6: sites of 148 parameters, 20 with 1 x 1 and 404 with 5 x 5
+    "encoder": ({"attention": "vanilla"}, 12 * 148),
+    "decoder": ({"decoder_attention": "vanilla"}, 11 * 148),
+    "cross": ({"cross_attention": "vanilla"}, 11 * 148),
+    "all": (dict.fromkeys(SITES, "vanilla"), 0),
+    "1 x 1": (
+        {
+            "attention": ea.attention.Evolving(0.1, 0.1, 1),
+            "decoder_attention": CAUSAL(0.0, 0.1, 1),
+            "cross_attention": CAUSAL(0.0, 0.1, 1, "query"),
+        },
+        17 * 20,
+    ),
+    "5 x 5": (
+        {
+            "attention": ea.attention.Evolving(0.1, 0.1, 5),
+            "decoder_attention": CAUSAL(0.0, 0.1, 5),
+            "cross_attention": CAUSAL(0.0, 0.1, 5, "query"),
+        },
+        17 * 404,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_counts_of_the_ablations(name):
+    settings, extra = ABLATIONS[name]
+    model = ea.create_model("ea_transformer_lite", vocab_size=30, **settings)
+    assert model.num_parameters(exclude_embeddings=True) == 2_482_560 + extra
 
 
 TINY = {

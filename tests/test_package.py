@@ -41,6 +41,14 @@ def test_the_core_loads_its_own_onednn() -> None:
     assert found.stdout.strip() == repr({str(PACKAGE / "libdnnl.so.3")})
 
 
+def test_the_core_is_hardened() -> None:
+    """Stack protector, checked C functions, checked indices of the standard library."""
+    (core,) = PACKAGE.glob("_core*.so")
+    symbols = core.read_bytes()
+    for name in (b"__stack_chk_fail", b"__memcpy_chk", b"__glibcxx_assert_fail"):
+        assert name in symbols
+
+
 def test_run_time_requirements_are_the_six() -> None:
     base = [line for line in requirements() if "extra ==" not in line]
     assert {re.split(r"[<>=!~ ;]", line)[0] for line in base} == BASE

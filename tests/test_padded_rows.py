@@ -15,8 +15,6 @@ import evolving_attention as ea
 from evolving_attention.errors import InputError
 from evolving_attention.training.fingerprint import data_fingerprint
 
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
-
 Rows = list[dict[str, Any]]
 
 

@@ -99,6 +99,38 @@ def test_a_series_stands_over_the_columns_of_its_maps():
         plots.attention_evolution(maps(), range(10), series=values.T)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "series", "word"),
+    [
+        (range(10), None, "time step"),
+        ([f"t{i}" for i in range(10)], np.zeros((10, 1)), "time step"),
+        ([str(i) for i in range(10)], None, "token"),
+    ],
+)
+def test_the_note_names_the_rows(tokens, series, word):
+    figure = plots.attention_evolution(maps(), tokens, series=series)
+    texts = [text.get_text() for text in figure.texts]
+    assert any(f"row: {word} that looks, column: {word} l" in text for text in texts)
+
+
+HISTORY = [
+    {"epoch": 1, "loss": 0.7, "validation_loss": 0.6, "validation_accuracy": 0.5},
+    {"epoch": 2, "loss": 0.5, "validation_loss": 0.4, "validation_accuracy": 0.8},
+]
+
+
+@pytest.mark.parametrize("metrics", [None, ["validation_accuracy"]])
+def test_the_history_of_an_estimator_is_drawn_over_epochs(metrics):
+    figure = plots.training_curves({"a": HISTORY, "b": HISTORY}, metrics)
+    loss, accuracy = figure.axes
+    assert [axes.get_xlabel() for axes in figure.axes] == ["epoch"] * 2
+    train, evaluation = loss.lines[:2]
+    assert train.get_xydata().tolist() == [[1, 0.7], [2, 0.5]]
+    assert evaluation.get_xydata().tolist() == [[1, 0.6], [2, 0.4]]
+    assert accuracy.get_title(loc="left") == "accuracy"
+    assert accuracy.lines[0].get_ydata().tolist() == [0.5, 0.8]
+
+
 def test_chosen_layers_keep_their_numbers():
     some = maps(6)
     figure = plots.attention_evolution({0: some[0], 4: some[4], 5: some[5]}, TOKENS)

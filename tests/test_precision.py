@@ -18,7 +18,6 @@ from evolving_attention.errors import CheckpointError, ConfigError, OutOfMemory
 from evolving_attention.training import Trainer, TrainingArguments, precision, runtime
 from evolving_attention.training.loaders import Loaders
 
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
 OTHER = {"float32": "bfloat16", "bfloat16": "float32"}
 
 

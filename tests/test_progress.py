@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers_fake_model import FakeModel, accuracy, install_fake_core, make_rows
+from helpers_fake_model import FakeModel, accuracy, make_rows
 
 from evolving_attention.training import Trainer, TrainingArguments, progress
 from evolving_attention.training.results import metrics_table
@@ -20,9 +20,8 @@ from evolving_attention.training.state import TrainerState
 
 
 @pytest.fixture(autouse=True)
-def fake_core(monkeypatch: pytest.MonkeyPatch) -> Any:
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
-    return install_fake_core(monkeypatch)
 
 
 def run(folder: Path, *callbacks: Any, **options: Any) -> Trainer:

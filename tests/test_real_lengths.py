@@ -22,8 +22,6 @@ from evolving_attention.errors import InputError
 from evolving_attention.training import TrainerCallback, TrainingArguments, loaders
 from evolving_attention.training.evaluate import evaluation_loop
 
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
-
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,9 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from helpers_fake_model import FakeModel, accuracy, install_fake_core, make_rows
+from helpers_fake_model import FakeModel, accuracy, make_rows
 
 from evolving_attention import durable
 from evolving_attention.errors import CheckpointError, Interrupted
@@ -36,9 +37,8 @@ VOLATILE = ("runtime", "per_second", "best_model_checkpoint", "resume")
 
 
 @pytest.fixture(autouse=True)
-def fake_core(monkeypatch: pytest.MonkeyPatch) -> Any:
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # in this process nothing dies
-    return install_fake_core(monkeypatch)
 
 
 class StopAt(TrainerCallback):
@@ -120,9 +120,7 @@ def _lasting(value: Any) -> Any:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, dict[str, Any]]:
     """(steps, digest, state) of the run that nothing stopped."""
     folder = tmp_path_factory.mktemp("whole")
-    with pytest.MonkeyPatch.context() as patch:
-        install_fake_core(patch)
-        trainer = run(folder)
+    trainer = run(folder)
     return (trainer.state.global_step, *final_state(folder, trainer.state.global_step))
 
 
@@ -177,7 +175,7 @@ def test_best_metric_and_patience_survive(tmp_path: Path) -> None:
     for ours, theirs in zip(
         one.model.parameters(), two.model.parameters(), strict=True
     ):
-        assert (ours.array == theirs.array).all()
+        assert np.array_equal(ours, theirs)
 
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, whole: Any) -> None:
@@ -300,13 +298,13 @@ from evolving_attention.errors import Interrupted
 from evolving_attention.training import Trainer, TrainingArguments, TrainerCallback
 
 word, count, delay, number = sys.argv[2], *map(float, sys.argv[3:])
+late = threading.Timer(delay, lambda: os.kill(os.getpid(), int(number)))
 
 def announce(what):  # the moment to be killed: at the count-th announcement, or later
     global count
     count -= what == word
     if count == 0:
-        end = lambda: os.kill(os.getpid(), int(number))
-        threading.Timer(delay, end).start() if delay else end()
+        late.start() if delay else late.function()
         count = -1
 
 def watched(name):
@@ -323,6 +321,11 @@ class Steps(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         announce("step")
         time.sleep(0.004)
+        if word and state.global_step >= state.max_steps - 1:  # no kill is left out
+            if late.ident:
+                late.join()
+            elif count > 0:
+                late.function()
 
 args = TrainingArguments(
     sys.argv[1], num_train_epochs=4, learning_rate=0.05, gradient_accumulation_steps=2,
@@ -368,7 +371,6 @@ def weights(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Digest of the child's final weights when nothing kills it."""
-    pytest.importorskip("evolving_attention._core", reason="the core is not built")
     folder = tmp_path_factory.mktemp("undisturbed")
     assert run_child(folder) == 0
     return weights(folder)
@@ -379,15 +381,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_sigkill_at_random_moments(tmp_path: Path, undisturbed: str, seed: int) -> None:
     """5 runs with 4 kills each: two around some step, two inside a save."""
     draw = random.Random(seed)
-    killed = torn = 0
+    torn = 0
     for word in ("step", "saving", "step", "saving"):
         count = draw.randint(1, 9 if word == "step" else 60)
         delay = draw.choice([0.0, 0.002, 0.006]) if word == "step" else 0.0
         status = run_child(tmp_path, word, count, delay, signal.SIGKILL)
-        assert status in (-signal.SIGKILL, 0)  # 0: a late timer on a busy machine
-        killed += status != 0
+        assert status == -signal.SIGKILL
         torn += any(path.name.startswith(".tmp") for path in tmp_path.iterdir())
-    assert killed >= 3
     assert torn >= 1
     assert run_child(tmp_path) == 0
     assert weights(tmp_path) == undisturbed
@@ -403,14 +403,11 @@ def test_signals_save_exit_and_resume(
 ) -> None:
     """10 signals to one run, at random moments of a step, a save or an evaluation."""
     draw = random.Random(number)
-    left = 0
     for _ in range(10):
         word = draw.choice(["step", "step", "saving"])
         count = draw.randint(1, 3 if word == "step" else 20)
-        found = run_child(tmp_path, word, count, draw.choice([0.0, 0.002]), number)
-        assert found in (status, 0)  # 0: a late timer on a busy machine
-        left += found != 0
+        delay = draw.choice([0.0, 0.002])
+        assert run_child(tmp_path, word, count, delay, number) == status
         assert durable.newest_verified(tmp_path) is not None
-    assert left >= 6
     assert run_child(tmp_path) == 0
     assert weights(tmp_path) == undisturbed

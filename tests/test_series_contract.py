@@ -28,6 +28,7 @@ from helpers_series import (
     targets_for,
     tiny,
 )
+from helpers_transformer import PAIRS
 
 import evolving_attention as ea
 from evolving_attention import modeling
@@ -45,7 +46,7 @@ def test_every_task_class_is_under_contract():
         and issubclass(cls, modeling.PreTrainedModel)
         and hasattr(cls, "head")
     }
-    assert classes == {*MODELS, *SERIES}
+    assert classes == {*MODELS, *SERIES, *PAIRS}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads
 

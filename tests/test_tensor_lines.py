@@ -350,7 +350,8 @@ def test_wrong_keys(key, message):
 
 @pytest.mark.parametrize("key", ["word", 1.5, (0, "word")])
 def test_keys_of_wrong_types(key):
-    with pytest.raises(ea.InputError, match=r"\[index\] a .* is no index; expected"):
+    said = r"\[index\] a .* is not an index; expected"
+    with pytest.raises(ea.InputError, match=said):
         ea.Tensor(A)[key]
 
 

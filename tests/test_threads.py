@@ -276,6 +276,34 @@ def test_fork_while_other_threads_compute(model, threads):
             thread.join()
 
 
+@needs_fork
+@forks
+def test_fork_while_another_thread_makes_primitives():
+    """A child that needs the primitive in the making does not wait for it for ever."""
+    at, done = [0], threading.Event()
+
+    def product(number):  # bfloat16 takes a primitive for each shape
+        rows, depth = 16 + 16 * (number // 400), 48 + 4 * (number % 400)
+        x = ea.Tensor(np.ones((rows, depth), np.float32)).to("bfloat16")
+        y = x @ ea.Tensor(np.ones((depth, 256), np.float32)).to("bfloat16")
+        return float(y.numpy()[0, 0]) == pytest.approx(depth, rel=0.01)
+
+    def products():
+        while not done.is_set():
+            at[0] += 1
+            product(at[0])
+
+    busy = threading.Thread(target=products)
+    busy.start()
+    try:
+        for _ in range(40):
+            number = at[0]  # in the making now, or the next one is
+            assert in_child(lambda n=number: product(n) and product(n + 1), 10)
+    finally:
+        done.set()
+        busy.join()
+
+
 # --- errors ---------------------------------------------------------------------------
 
 

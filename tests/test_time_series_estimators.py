@@ -38,6 +38,11 @@ EXPECTED = {
     "fitted estimator",
     "check_n_features_in_after_fitting": "the second axis of [n, length] is time: a "
     "shorter series is valid input",
+    "check_sample_weights_pandas_series": "its table of two columns looks like a long "
+    "one, (series, time), which is refused",
+    "check_sample_weights_not_an_array": "the same table",
+    "check_sample_weight_equivalence_on_dense_data": "series given twice make other "
+    "batches and another validation part than a weight of 2",
 }
 #: Checks that scikit-learn itself leaves out here, and why.
 SKIPPED = {"check_array_api_input": "needs SCIPY_ARRAY_API=1 in the environment"}

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
-from evolving_attention.text import AutoTokenizer
+from evolving_attention.text import AutoTokenizer, time_limit
 from evolving_attention.text.build import guard
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time", "fly", "##s", "an", "."]
@@ -39,7 +39,11 @@ FILES = {
     "deep settings": ("tokenizer_config.json", b"[" * 100_000, "not usable JSON"),
     "bad settings": ("tokenizer_config.json", b"{", r":1:2: not JSON"),
     "ids alone": ("vocab.json", b"[1]", "expected a JSON object"),
-    "merges alone": ("vocab.json", b'{"<s>": 0, "</s>": 1}', "merges.txt: no such"),
+    "merges alone": (
+        "vocab.json",
+        b'{"<s>": 0, "</s>": 1}',
+        "merges.txt: cannot be opened: .*No such file",
+    ),
 }
 
 
@@ -266,6 +270,72 @@ def test_odd_tokenizers_work_or_say_that_they_gave_up(good_json, tmp_path, name)
         with pytest.raises(InputError, match="library failed"):
             tok("a" * 40 + "!")
     assert tok("time").input_ids[0] == 2
+
+
+# n characters take n^4 / 24 steps, and none of the n searches the library's limit.
+SLOW = {"Regex": "[a-z]*[a-z]*[a-z]*[^a-z ]"}
+
+
+def slow_parts() -> dict[str, dict]:
+    split = {"type": "Split", "pattern": SLOW, "behavior": "Isolated", "invert": False}
+    replace = {"type": "Replace", "pattern": SLOW, "content": "x"}
+    return {
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split]},
+        "normalizer": {"type": "Sequence", "normalizers": [replace]},
+        "decoder": replace,
+    }
+
+
+@pytest.mark.parametrize("part", sorted(slow_parts()))
+def test_slow_regexes_end_in_time(good_json, tmp_path, monkeypatch, part):
+    value = replaced(good_json, [part], slow_parts()[part])
+    value["model"]["vocab"]["b" * 220] = len(value["model"]["vocab"])
+    (tmp_path / "tokenizer.json").write_text(json.dumps(value))
+    tok = AutoTokenizer.from_pretrained(tmp_path)
+    assert tok("time an") is not None
+    monkeypatch.setattr(time_limit, "SECONDS", 0.1)
+    call = tok if part != "decoder" else tok.decode
+    given = "b" * 220 if part != "decoder" else [value["model"]["vocab"]["b" * 220]]
+    with pytest.raises(InputError, match=r"takes longer than 0 s for .* characters"):
+        call(given)
+    with pytest.raises(InputError, match="still busy with an earlier text"):
+        tok("time")
+    assert copy.deepcopy(tok._time)._late is None
+
+
+@pytest.mark.parametrize("escaped", [False, True])
+def test_slow_regexes_while_a_tokenizer_is_built(
+    good_json, tmp_path, monkeypatch, escaped
+):
+    """The library normalizes added tokens as it reads the file."""
+    monkeypatch.setattr(time_limit, "SECONDS", 0.1)
+    value = replaced(good_json, ["normalizer"], slow_parts()["normalizer"])
+    token = {**value["added_tokens"][0], "content": "b" * 220, "id": 99}
+    value["added_tokens"].append({**token, "normalized": True, "special": False})
+    text = json.dumps(value)
+    if escaped:
+        text = text.replace('"Regex"', '"\\u0052egex"')
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"json: a regular .* takes longer than"):
+        AutoTokenizer.from_pretrained(tmp_path)
+
+
+def test_known_regexes_are_quick_enough(good_json, tmp_path):
+    """The pattern of GPT-4 and Llama, over a long text, well within the limit."""
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    split = {"pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    value = replaced(good_json, ["pre_tokenizer"], {"type": "Split", **split})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(value))
+    tok = AutoTokenizer.from_pretrained(tmp_path)
+    text = "time flys an. " * 2000
+    began = time.perf_counter()
+    ids = tok(text)["input_ids"]
+    seconds = time.perf_counter() - began
+    assert len(ids) > 8000
+    assert seconds < len(text) / time_limit.CHARACTERS_PER_SECOND
 
 
 def test_panics_become_our_errors():

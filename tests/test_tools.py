@@ -282,9 +282,19 @@ class TestAll:
     subprocess.run(command, **options)
     monkeypatch.chdir(tmp_path)
     assert load("skipped_tests").main(["r.xml"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    again = [
         "tests/deep/test_a.py::TestAll::test_inside",
         "tests/deep/test_a.py::test_asks[a b]",
         "tests/deep/test_a.py::test_asks[c-1]",
         "tests/test_b.py",
     ]
+    assert capsys.readouterr().out.splitlines() == again
+    listed = tmp_path / "reasons"
+    for reasons, code in (("no_such_module\n# a\n\n^no ", 0), ("# a\n^no ", 1)):
+        listed.write_text(reasons)
+        given = ["--unexpected", str(listed), "r.xml"]
+        assert load("skipped_tests").main(given) == code
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("tests/test_b.py: skipped: ")
+    assert "could not import 'no_such_module'" in first
+    assert last.startswith("1 tests were skipped for reasons that ")

@@ -1,4 +1,4 @@
-"""The Trainer on a NumPy model: the loop, its events, its results and its refusals."""
+"""The Trainer on a tiny model: the loop, its events, its results and its refusals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from helpers_fake_model import (
     FakeModel,
     accuracy,
     digest,
-    install_fake_core,
     make_rows,
     make_trainer,
 )
@@ -31,9 +30,8 @@ from evolving_attention.training import (
 
 
 @pytest.fixture(autouse=True)
-def fake_core(monkeypatch: pytest.MonkeyPatch) -> Any:
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # slow, and nothing dies here
-    return install_fake_core(monkeypatch)
 
 
 # ------------------------------------------------------------------- the loop
@@ -107,7 +105,9 @@ def test_accumulation_equals_one_large_batch(tmp_path: Path) -> None:
             gradient_accumulation_steps=accumulation,
             train_sampling_strategy="sequential",
         ).train()
-        results.append(np.concatenate([p.array.ravel() for p in model.parameters()]))
+        results.append(
+            np.concatenate([np.asarray(p).ravel() for p in model.parameters()])
+        )
     np.testing.assert_allclose(results[1], results[0], atol=2e-5)
     np.testing.assert_allclose(results[2], results[0], atol=2e-5)
 
@@ -434,3 +434,57 @@ def test_saved_models_and_results(tmp_path: Path) -> None:
     assert state["global_step"] == 10
     assert json.loads((folder / "training_args.json").read_text())["seed"] == 42
     assert (folder / "model.safetensors").is_file()
+
+
+# ----------------------------------------------------------------- evaluation
+
+
+def evaluated(trainer: Trainer) -> list[int]:
+    """The steps after which the run was evaluated."""
+    trainer.train()
+    return [
+        entry["step"] for entry in trainer.state.log_history if "eval_loss" in entry
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"eval_strategy": "steps", "eval_steps": 3}, [3, 6, 9]),
+        ({"eval_strategy": "steps", "eval_steps": 3, "eval_delay": 4}, [6, 9]),
+        ({"eval_strategy": "steps", "eval_steps": 3, "eval_delay": 6}, [6, 9]),
+        ({"eval_strategy": "epoch", "num_train_epochs": 3}, [5, 10, 15]),
+        ({"eval_strategy": "epoch", "num_train_epochs": 3, "eval_delay": 2}, [10, 15]),
+        ({"eval_on_start": True}, [0]),
+        ({"eval_on_start": True, "eval_strategy": "epoch"}, [0, 5, 10]),
+    ],
+)
+def test_evaluation_begins_when_it_is_told_to(
+    tmp_path: Path, options: dict[str, Any], steps: list[int]
+) -> None:
+    assert evaluated(make_trainer(tmp_path, **options)) == steps
+
+
+def test_evaluation_on_start_changes_no_weight(tmp_path: Path) -> None:
+    with_it, without = FakeModel(), FakeModel()
+    trainer = make_trainer(tmp_path / "a", with_it, eval_on_start=True)
+    first = make_trainer(tmp_path, FakeModel()).evaluate()["eval_loss"]
+    assert evaluated(trainer) == [0]
+    losses = [e["eval_loss"] for e in trainer.state.log_history if "eval_loss" in e]
+    assert losses == [first]
+    make_trainer(tmp_path / "b", without).train()
+    assert digest(with_it) == digest(without)
+
+
+def test_prediction_loss_only_keeps_no_outputs(tmp_path: Path) -> None:
+    def never(pair: Any) -> dict[str, float]:
+        raise AssertionError
+
+    plain = make_trainer(tmp_path / "a", compute_metrics=accuracy)
+    brief = make_trainer(
+        tmp_path / "b", compute_metrics=never, prediction_loss_only=True
+    )
+    expected, found = plain.evaluate(), brief.evaluate()
+    assert found["eval_loss"] == expected["eval_loss"]
+    assert "eval_accuracy" in expected
+    assert not [key for key in found if "accuracy" in key]

@@ -15,8 +15,6 @@ import evolving_attention as ea
 from evolving_attention.errors import ConfigError, InputError, NonFiniteError
 from evolving_attention.training import Trainer, TrainerCallback, TrainingArguments
 
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
-
 SIZES: dict[str, Any] = {
     "vocab_size": 30,
     "hidden_size": 16,

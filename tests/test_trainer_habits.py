@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("evolving_attention._core", reason="the core is not built")
-
 from helpers_models import tiny
 
 import evolving_attention as ea
@@ -446,3 +443,70 @@ def test_forms_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     given, error, says = FORMS[name]
     with pytest.raises(error, match=says):
         trainer_of(tmp_path, train_dataset=given).train()
+
+
+# ------------------------------------------------------------------ names of classes
+
+
+class Named(list[Row]):
+    label_names = ("bad", "good")
+
+
+def test_names_of_classes_travel_from_the_data_to_the_files(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, train_dataset=Named(rows()), save_strategy="epoch")
+    trainer.train()
+    trainer.save_model(str(tmp_path / "saved"))
+    for folder in (tmp_path / "saved", tmp_path / "checkpoint-3"):
+        loaded = ea.AutoModelForSequenceClassification.from_pretrained(folder)
+        assert loaded.config.id2label == {0: "bad", 1: "good"}
+        assert loaded.config.label2id == {"bad": 0, "good": 1}
+    own = tiny(id2label={0: "no", 1: "yes"})
+    trainer_of(tmp_path / "own", own, train_dataset=Named(rows())).train()
+    assert own.config.id2label == {0: "no", 1: "yes"}
+
+
+def test_names_of_classes_survive_tokenising() -> None:
+    from evolving_attention.data.features import tokenize_dataset
+    from evolving_attention.data.table import TableDataset
+
+    table = TableDataset(
+        {"text": ["a b", "c"], "label": [0, 1]},
+        text_columns=("text",),
+        label_names=("bad", "good"),
+    )
+    ids: Any = lambda texts, **options: {"input_ids": [[1] * len(t) for t in texts]}  # noqa: E731
+    found = tokenize_dataset(table, ids)
+    assert found.label_names == found[:1].label_names == ("bad", "good")
+
+
+def test_a_run_without_names_resumes_with_them(tmp_path: Path) -> None:
+    whole = tiny()
+    trainer_of(tmp_path / "whole", whole, max_steps=6).train()
+    trainer_of(tmp_path, max_steps=6, save_steps=3, save_strategy="steps").train()
+    named = tiny()
+    trainer = trainer_of(
+        tmp_path, named, train_dataset=Named(rows()), max_steps=6, save_strategy="no"
+    )
+    trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert named.config.id2label == {0: "bad", 1: "good"}
+    assert weights(named) == weights(whole)
+
+
+# ----------------------------------------------------------------------- one number
+
+
+def test_compute_metrics_may_return_a_number(tmp_path: Path) -> None:
+    def right(pair: Any) -> Any:
+        return (pair.predictions.argmax(-1) == pair.label_ids).mean()
+
+    assert trainer_of(tmp_path, compute_metrics=right).evaluate()["eval_metric"] >= 0
+    best = {"eval_strategy": "epoch", "metric_for_best_model": "metric"}
+    trainer = trainer_of(tmp_path, compute_metrics=right, **best)
+    trainer.train()
+    assert trainer.state.best_metric is not None
+    trainer.args.metric_for_best_model = "accuracy"
+    with pytest.raises(ConfigError, match=r"expected one of eval_loss, eval_metric"):
+        trainer.train()
+    for value in (None, "0.5", [0.5], True):
+        with pytest.raises(ConfigError, match="expected a number, or a dict of names"):
+            trainer_of(tmp_path, compute_metrics=lambda _, v=value: v).evaluate()

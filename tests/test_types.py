@@ -41,7 +41,8 @@ def test_the_root_shows_every_public_name_to_editors():
 
 
 def test_functional_shows_every_operation_to_editors(repo):
-    core = pytest.importorskip("evolving_attention._core", reason="needs the core")
+    from evolving_attention import _core as core
+
     package = repo / "src" / "evolving_attention"
     source = (package / "functional.py").read_text(encoding="utf-8")
     assert imported(source) == {"*": "evolving_attention._core.ops"}
@@ -52,9 +53,8 @@ def test_functional_shows_every_operation_to_editors(repo):
         assert callable(getattr(ea.functional, name)), name
 
 
-@pytest.mark.parametrize("program", ["functions", "training"])
+@pytest.mark.parametrize("program", ["functions", "training", "generation"])
 def test_the_typed_programs_run(repo, program):
-    pytest.importorskip("evolving_attention._core", reason="needs the core")
     path = repo / "tests" / "typing" / f"{program}.py"
     runpy.run_path(str(path), run_name="__main__")
 
@@ -67,7 +67,6 @@ def mypy(repo, program) -> subprocess.CompletedProcess[str]:
 
 
 def test_mypy_sees_every_public_name(repo, tmp_path):
-    pytest.importorskip("evolving_attention._core", reason="needs the core")
     lines = ["import evolving_attention as ea"]
     for name in ea.__all__:
         try:

@@ -47,8 +47,9 @@ try:
     ea.Tensor([1.0], device="cuda")
 except ea.BackendUnavailable as error:
     print(error)
-from evolving_attention.device_names import resolve_device
-print(resolve_device("auto"))
+from evolving_attention import device_names
+device_names.GPU_FILES = ("/",)
+print(device_names.resolve_device("auto"))
 """
 
 

@@ -146,7 +146,7 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
                 at=f"{case} {dtype}, " + (f"gradient {which - 1}" if which else "out"),
             )
     if dtype == "float64" and not taken:
-        pytest.skip("float64 is computed by ref alone")
+        return  # ref alone computes in float64
     assert taken, f"{implementation} of {kernel} took no {dtype} case: {declined[:5]}"
 
 
@@ -197,7 +197,7 @@ def test_optimizers_agree_with_ref(
             got = train()
     except errors.KernelNotFound:
         assert dtype == "float64", f"{implementation} does not take {dtype}"
-        pytest.skip("float64 is computed by ref alone")
+        return  # ref alone computes in float64
     assert kernel_calls(kernel, implementation) - before == steps
     for i, (ours, theirs) in enumerate(zip(got, want, strict=True)):
         of = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
@@ -232,7 +232,7 @@ def test_gradient_norm_agrees_with_ref(implementation: str, dtype: str, bad):
             got = _core.clip_grad_norm(params, 1e9)
     except errors.KernelNotFound:
         assert dtype == "float64", f"{implementation} does not take {dtype}"
-        pytest.skip("float64 is computed by ref alone")
+        return  # ref alone computes in float64
     assert kernel_calls("sum_of_squares", implementation) == before + 1
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
@@ -287,8 +287,8 @@ def check_step_log(dtype: str) -> None:
             want.append((loss, norm, fine))
         assert log.steps == 6
         for found, expected in zip(log.look(), want, strict=True):
-            assert found[0] == expected[0] or spoil == "loss"
-            assert math.isnan(found[1]) == math.isnan(expected[1])
+            assert found[0] == expected[0]  # infinities too
+            assert found[1] == pytest.approx(expected[1], rel=1e-14, nan_ok=True)
             assert found[2] == expected[2]
         assert log.steps == 0
         assert log.look() == []

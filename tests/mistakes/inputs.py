@@ -12,6 +12,34 @@ EMPTY_ROW = [[1] * 5, [0] * 5]
 
 
 ROWS = {
+    "several labels where one is expected": Row(
+        lambda _: model()(IDS, labels=[[0, 1], [1, 0]]),
+        ea.InputError,
+        r"shape \(2, 2\)",
+        r"BertForSequenceClassification: labels",
+        r"needs problem_type='multi_label_classification'",
+    ),
+    "one pair of texts that is no list": Row(
+        lambda _: model().predict(("a", "b"), None),
+        ea.InputError,
+        r"a tuple of two texts",
+        r"predict: texts",
+        r"pass \[\(first, second\)\] for one pair",
+    ),
+    "a missing text among texts to predict": Row(
+        lambda _: model().predict(["a", float("nan")], None),
+        ea.InputError,
+        r"'nan', a float",
+        r"texts\[1\]",
+        r"expected a text, a pair .*leave it out or correct it",
+    ),
+    "texts for a model without classes": Row(
+        lambda _: model("BertModel").predict(["a"], None),
+        ea.InputError,
+        r"has no classes",
+        r"BertModel\.predict",
+        r"ea\.AutoModelForSequenceClassification",
+    ),
     "id beyond the vocabulary": Row(
         lambda _: model()([[1, 99]]),
         ea.InputError,

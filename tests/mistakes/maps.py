@@ -55,7 +55,7 @@ ROWS = {
         ea.ShapeError,
         r"17 elements",
         r"\[relative_sums\] maps",
-        r"the packing says 18",
+        r"expected the packing's 18",
     ),
     "relative sums to a negative distance": Row(
         lambda _: F.relative_sums(ones(18), packing(), -1),
@@ -77,7 +77,7 @@ ROWS = {
         ea.ShapeError,
         r"17 elements",
         r"\[unpack_maps\] maps",
-        r"the packing says 18",
+        r"expected the packing's 18",
     ),
     "unpacking into too short an array": Row(
         lambda _: unpacked(lengths=(2, 3)),

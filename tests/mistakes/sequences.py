@@ -57,7 +57,7 @@ ROWS = {
         ea.ShapeError,
         r"4 tokens",
         r"\[conv1d\] input",
-        r"the packing says 5",
+        r"expected the packing's 5",
     ),
     "convolution of other channels": Row(
         lambda _: convolve(weight=ones(2, 4, 3)),

@@ -37,6 +37,27 @@ def arguments(folder: Any, **options: Any) -> ea.TrainingArguments:
 
 
 ROWS = {
+    "a pipeline for another task": Row(
+        lambda _: ea.pipeline("fill-mask", "somewhere"),
+        ea.ConfigError,
+        r"task 'fill-mask' is not there",
+        r"pipeline",
+        r"text-classification",
+    ),
+    "a model in a pipeline without its tokenizer": Row(
+        lambda _: ea.pipeline(model=model()),
+        ea.ConfigError,
+        r"expected its tokenizer",
+        r"pipeline",
+        r"pass tokenizer=",
+    ),
+    "no number of labels": Row(
+        lambda _: model().predict(["a"], None, top_k=0),
+        ea.ConfigError,
+        r"top_k=0",
+        r"predict",
+        r"a number from 1, None for all labels",
+    ),
     "a typing mistake in an option": Row(
         lambda _: ea.BertConfig(hiden_size=3),
         ea.ConfigError,
@@ -123,12 +144,23 @@ ROWS = {
         r"num_labels = 1",
         r"change one of the two",
     ),
-    "many labels a row": Row(
-        lambda _: config(problem_type="multi_label_classification"),
+    "a problem that is not there": Row(
+        lambda _: config(problem_type="token_classification"),
         ea.ConfigError,
         r"not supported",
         r"problem_type",
         r"single_label_class",
+    ),
+    "weights of a class that is not there": Row(
+        lambda folder: ea.Trainer(
+            model(),
+            arguments(folder, class_weight={"good": 2}),
+            train_dataset=[{"input_ids": [5], "label": 1}],
+        ).train(),
+        ea.ConfigError,
+        r"the class 'good'",
+        r"TrainingArguments: class_weight",
+        r"classes of the model: LABEL_0, LABEL_1",
     ),
     "num_labels against id2label": Row(
         lambda _: config(num_labels=2, id2label={0: "a"}),
@@ -205,10 +237,10 @@ ROWS = {
         r"did you mean 'alpha'",
     ),
     "a kind without its options": Row(
-        lambda _: config(attention="evolving"),
+        lambda _: config(attention="evolving_causal"),
         ea.ConfigError,
         r"needs alpha and beta",
-        r"kind 'evolving'",
+        r"kind 'evolving_causal'",
         r"for example",
     ),
     "alpha of 1.5": Row(

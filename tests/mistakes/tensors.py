@@ -36,6 +36,34 @@ def step_with(**values: object) -> None:
 
 
 ROWS = {
+    "weights for another number of classes": Row(
+        lambda _: F.cross_entropy(np.zeros((2, 3)), [0, 1], weight=[1.0, 2.0]),
+        ea.ShapeError,
+        r"shape \(2,\)",
+        r"\[cross_entropy\] weight",
+        r"expected \(3,\): one for each class",
+    ),
+    "a weight below 0": Row(
+        lambda _: F.cross_entropy(np.zeros((2, 2)), [0, 1], weight=[1.0, -2.0]),
+        ea.InputError,
+        r"is -2",
+        r"\[cross_entropy\] weight\[1\]",
+        r"a finite number from 0",
+    ),
+    "a reduction that is not there": Row(
+        lambda _: F.cross_entropy(np.zeros((2, 2)), [0, 1], reduction="avg"),
+        ea.ConfigError,
+        r"reduction 'avg'",
+        r"cross_entropy",
+        r"expected mean, sum or none",
+    ),
+    "a target that is neither yes nor no": Row(
+        lambda _: F.binary_cross_entropy_with_logits(np.zeros(2), [0.0, 3.0]),
+        ea.InputError,
+        r"is 3",
+        r"target 1",
+        r"from 0 \(no\) to 1 \(yes\)",
+    ),
     "a tensor on a GPU where there is none": Row(
         lambda f: ea.Tensor([1.0], device="cuda:99"),
         ea.BackendUnavailable,

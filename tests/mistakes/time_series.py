@@ -480,7 +480,7 @@ ROWS = {
         lambda f: ea.TimeSeriesClassifier.load(f),
         ea.CheckpointError,
         r"no estimator\.json",
-        r"TimeSeriesClassifier",
+        r"the folder of a fitted estimator",
         r"make one by fit and save",
     ),
 }
@@ -492,7 +492,7 @@ ROWS |= {
         ea.InputError,
         r"9 time steps",
         r"X\[0\]",
-        r"at most 5.*max_length=9",
+        r"at most 5.*longer='cut' or 'resample'.*max_length=9",
     ),
     "other channels than in training": Row(
         lambda _: fit().predict(X[:, :1]),

@@ -30,8 +30,28 @@ def test_every_op_has_cases():
     assert not missing, f"ops without a gradient check: {missing}"
     unknown = sorted(set(counts) - names)
     assert not unknown, f"cases of ops that the extension does not list: {unknown}"
-    few = {op: n for op, n in counts.items() if n < 8}
+
+
+# The mean of nothing is refused, or no number.
+NOT_EMPTY = {
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "mean",
+    "mse_loss",
+}
+
+
+def test_every_op_has_shapes_of_all_kinds():
+    shapes: dict[str, set] = {}
+    for case in GRADIENT_CASES:
+        shapes.setdefault(case.op, set()).add(case.shapes)
+    few = {op: len(found) for op, found in shapes.items() if len(found) < 8}
     assert not few, f"ops with fewer than eight shapes: {few}"
+    for op, found in shapes.items():
+        sizes = {n for inputs in found for shape in inputs for n in shape}
+        assert any(n % 2 and n > 1 for n in sizes), f"{op}: no odd size"
+        assert 1 in sizes, f"{op}: no size 1"
+        assert (0 in sizes) == (op not in NOT_EMPTY), f"{op}: no empty input"
 
 
 def evaluate(case: Case, arrays: list[np.ndarray]) -> np.ndarray:

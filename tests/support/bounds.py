@@ -45,6 +45,8 @@ def assert_agrees(
     assert got.shape == want.shape, at
     got, want = as_float64(got), as_float64(want)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want), err_msg=at)
+    infinite = np.isinf(want)
+    np.testing.assert_array_equal(got[infinite], want[infinite], err_msg=at)
     scale = np.max(np.abs(want), initial=cancels, where=np.isfinite(want))
     relative = RELATIVE[dtype] * roundings
     bound = STEP[dtype] * math.sqrt(terms) * scale + relative * np.abs(want)

@@ -153,6 +153,7 @@ def products() -> Iterator[Case]:
                 cancels=float(max(1, k)),
             )
     fed = ((1, 1, 1, 1), (3, 5, 2, 7), (0, 4, 3, 2), (17, 1, 9, 5), (69, 131, 67, 33))
+    fed += ((4, 7, 5, 1), (1, 9, 3, 3), (2, 3, 1, 5))
     for m, k, n, out in fed:
         for f in ("gelu", "relu"):
             yield Case(

@@ -62,7 +62,7 @@ def norms() -> Iterator[Case]:
 
 
 def reductions() -> Iterator[Case]:
-    for shape in SHAPES + WIDE + [(3, 2000, 7)]:
+    for shape in [*SHAPES, (4, 1, 3), *WIDE, (3, 2000, 7)]:
         wide = shape in WIDE or (len(shape) == 3 and shape[1] > 5)
         for axis in (None, 0, -1):
             for keepdims in (False, True):
@@ -136,6 +136,40 @@ def _cross_entropy(labels: np.ndarray, smoothing: float):
     return oracle
 
 
+def _reduced(rows: np.ndarray, reduction: str) -> np.ndarray:
+    return rows.mean() if reduction == "mean" else rows
+
+
+def _weighted(
+    n: int, classes: int, labels: np.ndarray, smoothing: float, wide: bool
+) -> Iterator[Case]:
+    """Cross entropy with weights of classes, as one number and for each row."""
+    weight = np.random.default_rng(classes).random(classes).round(2)
+    keep = labels != -100
+
+    def oracle(x: np.ndarray, reduction: str) -> np.ndarray:
+        hot = np.eye(classes)[np.where(keep, labels, 0)]
+        target = weight * ((1 - smoothing) * hot + smoothing / classes)
+        rows = np.where(keep, -(target * special.log_softmax(x, -1)).sum(-1), 0.0)
+        if reduction == "none":
+            return rows
+        with np.errstate(invalid="ignore"):
+            return np.array(rows.sum() / weight[labels[keep]].sum())
+
+    for reduction in ("mean", "none"):
+        yield Case(
+            "cross_entropy",
+            f"{n}x{classes}_{smoothing}_{int(keep.all())}_weighted_{reduction}",
+            ((n, classes),),
+            lambda x, reduction=reduction: ops().cross_entropy(
+                x, labels, smoothing, weight=weight, reduction=reduction
+            ),
+            lambda x, reduction=reduction: oracle(x, reduction),
+            wide=wide,
+            terms=max(n, classes),
+        )
+
+
 def losses() -> Iterator[Case]:
     sizes = [(1, 2), (3, 1), (5, 3), (17, 2), (2, 69), (1, 17), (7, 5), (4, 4)]
     wide = [(517, 259), (69, 3001)]
@@ -159,7 +193,22 @@ def losses() -> Iterator[Case]:
                 wide=(n, classes) in wide,
                 terms=max(n, classes),
             )
+            yield from _weighted(n, classes, chosen, smoothing, (n, classes) in wide)
     for shape in [s for s in SHAPES if math.prod(s)] + WIDE + [(2, 2), (7, 1)]:
+        targets = np.random.default_rng(math.prod(shape)).random(shape).round(1)
+        for reduction in ("mean", "none"):
+            yield Case(
+                "binary_cross_entropy_with_logits",
+                f"{label(shape)}_{reduction}",
+                (shape,),
+                lambda x, y=targets, reduction=reduction: (
+                    ops().binary_cross_entropy_with_logits(x, y, reduction=reduction)
+                ),
+                lambda x, y=targets, reduction=reduction: _reduced(
+                    np.logaddexp(0.0, x) - x * y, reduction
+                ),
+                wide=shape in WIDE,
+            )
         yield Case(
             "mse_loss",
             label(shape),

@@ -20,6 +20,7 @@ AXES = [
     ((0, 4), 1),
     ((1, 69), None),
     ((3, 0, 2), 2),
+    ((3, 1, 5), 0),
 ]
 TRIPLES = [  # shapes of the condition, a and b
     ((5, 7), (5, 7), (5, 7)),

@@ -92,7 +92,7 @@ def convolutions() -> Iterator[Case]:
 
 
 def _weight_norm(v, g):
-    flat = v.reshape(len(v), -1)
+    flat = v.reshape(len(v), math.prod(v.shape[1:]))
     return (g.reshape(-1, 1) * flat / np.linalg.norm(flat, axis=1)[:, None]).reshape(
         v.shape
     )
@@ -100,7 +100,7 @@ def _weight_norm(v, g):
 
 def weight_norms() -> Iterator[Case]:
     shapes = [(1, 1), (3, 2), (5, 7), (2, 3, 5), (3, 17, 3), (4, 1, 1), (2, 3, 2, 2)]
-    shapes += [(1, 69)]
+    shapes += [(1, 69), (0, 3)]
     wide = [(517, 259), (130, 128, 3)]
     for shape in shapes + wide:
         for lengths in (shape[:1], (shape[0], *(1 for _ in shape[1:]))):

@@ -1,0 +1,159 @@
+"""Mistakes with the options of fits of time series."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import evolving_attention as ea
+from mistakes.row import Row
+from mistakes.time_series import NAN, TINY, X, Y, fit
+
+ROWS = {
+    "too few weights": Row(
+        lambda _: fit().fit(X, Y, sample_weight=[1.0, 2.0]),
+        ea.ShapeError,
+        r"shape \(2,\) for 6 series",
+        r"sample_weight",
+        r"expected \[6\], one weight for each",
+    ),
+    "a weight below 0": Row(
+        lambda _: fit().fit(X, Y, sample_weight=[1, 1, -1, 1, 1, 1]),
+        ea.InputError,
+        r"= -1\.0",
+        r"sample_weight\[2\]",
+        r"a finite number from 0; a series of weight 0 is left out",
+    ),
+    "text for weights": Row(
+        lambda _: fit().fit(X, Y, sample_weight=list("abcdef")),
+        ea.InputError,
+        r"could not convert",
+        r"sample_weight",
+        r"expected one number for each series",
+    ),
+    "no weight above 0": Row(
+        lambda _: fit().fit(X, Y, sample_weight=[0, 0, 1, 0, 0, 0]),
+        ea.InputError,
+        r"1 of 6 weights are non-zero",
+        r"sample_weight",
+        r"at least 2",
+    ),
+    "a class weight of no class": Row(
+        lambda _: fit(class_weight={"c": 2.0}),
+        ea.ConfigError,
+        r"the label 'c'",
+        r"class_weight",
+        r"expected labels of y: 'a', 'b'",
+    ),
+    "an unknown way to weigh classes": Row(
+        lambda _: fit(class_weight="auto"),
+        ea.ConfigError,
+        r"class_weight='auto'",
+        r"TimeSeriesClassifier",
+        r"'balanced', a dict such as \{'a': 2\.0\}",
+    ),
+    "class weights of values": Row(
+        lambda _: ea.TimeSeriesRegressor(**TINY, class_weight="balanced").fit(
+            X, np.arange(6.0)
+        ),
+        ea.ConfigError,
+        r"class_weight='balanced'",
+        r"TimeSeriesRegressor",
+        r"no classes; use fit\(X, y, sample_weight\)",
+    ),
+    "another width for a warm start": Row(
+        lambda _: fit(warm_start=True).set_params(hidden_size=16).fit(X, Y),
+        ea.ConfigError,
+        r"hidden_size is now 16, expected 8",
+        r"TimeSeriesClassifier",
+        r"set warm_start=False to fit anew",
+    ),
+    "other classes for a warm start": Row(
+        lambda _: fit(warm_start=True).fit(X, np.array(["a", "c"] * 3)),
+        ea.InputError,
+        r"the classes a, c",
+        r"y: ",
+        r"expected a, b as in the fit that warm_start=True continues",
+    ),
+    "maps of a layer that is not": Row(
+        lambda _: fit().attention_maps(X, layers=[0, 2]),
+        ea.ConfigError,
+        r"layers=\[0, 2\]",
+        r"attention_maps",
+        r"from 0 to 1; leave layers out",
+    ),
+    "maps without attention": Row(
+        lambda _: fit(attention_ratio=0.0).attention_maps(X),
+        ea.ConfigError,
+        r"attention_ratio=0",
+        r"attention_maps",
+        r"fit with attention_ratio above 0",
+    ),
+    "heads that do not divide the width": Row(
+        lambda _: fit(hidden_size=48, num_attention_heads=8, attention_ratio=0.25),
+        ea.ConfigError,
+        r"num_attention_heads=8 for a width of 12",
+        r"attention_ratio=0\.25 of hidden_size=48",
+        r"1, 2, 3, 4, 6 or 12 heads would do, or attention_ratio=8/48 or "
+        r"attention_ratio=16/48; or leave one",
+    ),
+    "a share that is no whole width": Row(
+        lambda _: fit(hidden_size=18, attention_ratio=0.25),
+        ea.ConfigError,
+        r"a width of 4\.5",
+        r"attention_ratio=0\.25 of hidden_size=18",
+        r"attention_ratio=4/18 or attention_ratio=5/18 would do",
+    ),
+    "alpha beside an attention": Row(
+        lambda _: fit(attention=ea.attention.Evolving(0.1, 0.1), alpha=0.2),
+        ea.ConfigError,
+        r"attention=Evolving.* beside alpha=0\.2",
+        r"TimeSeriesClassifier",
+        r"put alpha into the attention, or give attention by its name",
+    ),
+    "alpha for vanilla attention": Row(
+        lambda _: fit(attention="vanilla", alpha=0.2),
+        ea.ConfigError,
+        r"'?alpha'?",
+        r"vanilla",
+        r"the options are: none",
+    ),
+    "pooling twice": Row(
+        lambda _: fit(pooling="mean", model_options={"pooling": "flatten"}),
+        ea.ConfigError,
+        r"pooling='mean' beside model_options",
+        r"'pooling'='flatten'",
+        r"take 'pooling' out of model_options",
+    ),
+    "an unknown way with longer series": Row(
+        lambda _: fit(longer="trim"),
+        ea.ConfigError,
+        r"longer='trim'",
+        r"TimeSeriesClassifier",
+        r"one of error, cut, resample",
+    ),
+    "a gap in a series to resample where gaps are refused": Row(
+        lambda _: fit(missing="refuse", longer="resample", max_length=5).predict(
+            np.where(np.arange(9) == 3, NAN, np.zeros((2, 2, 9)))
+        ),
+        ea.InputError,
+        r"is NaN, expected a value",
+        r"X\[0\]\[0, 3\]",
+        r"missing='interpolate'",
+    ),
+    "a series without values before the cut": Row(
+        lambda _: fit(longer="cut").predict(
+            np.where(np.arange(9) < 6, NAN, np.zeros((2, 2, 9)))
+        ),
+        ea.InputError,
+        r"every value of its first 5 time steps is NaN",
+        r"X\[0\]",
+        r"longer='resample'",
+    ),
+    "text for a random state": Row(
+        lambda _: fit(random_state="now"),
+        ea.ConfigError,
+        r"random_state='now'",
+        r"TimeSeriesClassifier",
+        r"a whole number from 0, a numpy Generator",
+    ),
+}

@@ -1,0 +1,108 @@
+"""Mistakes with parallel text, checkpoints and sentences to translate."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+from helpers_translation import model, sentences, tokenizer
+
+import evolving_attention as ea
+from evolving_attention.data.parallel import ParallelDataset
+from evolving_attention.data.parallel_files import read_parallel
+from mistakes.row import Row
+
+
+def text(folder: Path, source: bytes, target: bytes) -> Any:
+    """Read two files with these contents."""
+    files = folder / "train.en", folder / "train.de"
+    for file, content in zip(files, (source, target), strict=True):
+        file.write_bytes(content)
+    return read_parallel(*files)
+
+
+def translator(words: int = 279) -> Any:
+    """An untrained translator of so many tokens."""
+    return ea.Translator(model(words), tokenizer())
+
+
+ROWS = {
+    "parallel files of unequal length": Row(
+        lambda folder: text(folder, b"One.\nTwo.\nThree.\n", b"Eins.\n"),
+        ea.DataError,
+        r"has no partner: .*train\.en has 3 lines and .*train\.de 1",
+        r"train\.en:2:",
+        r"expected as many",
+    ),
+    "a parallel file that is not UTF-8": Row(
+        lambda folder: text(folder, b"One.\n", "Für.\n".encode("latin-1")),
+        ea.DataError,
+        r"byte 0xfc is not UTF-8 \(byte 2 of the line\)",
+        r"train\.de:1:2:",
+        r"convert the file to UTF-8",
+    ),
+    "a parallel file that was cut short": Row(
+        lambda folder: text(folder, gzip.compress(b"One.\n")[:-4], b"Eins.\n"),
+        ea.DataError,
+        r"is a damaged gzip archive",
+        r"train\.en",
+        r"fetch the file again",
+    ),
+    "an empty parallel file": Row(
+        lambda folder: text(folder, b"One.\n", b""),
+        ea.DataError,
+        r"the file is empty",
+        r"train\.de",
+        r"expected a sentence in each line",
+    ),
+    "a training pair above the position limit": Row(
+        lambda _: ParallelDataset.from_text(sentences(), tokenizer(), 4),
+        ea.DataError,
+        r"has \d tokens",
+        r"source:1: ",
+        r"expected at most 4, the model's positions .*longer='cut'",
+    ),
+    "a text to translate above the position limit": Row(
+        lambda _: translator().translate(["one", "one " * 60]),
+        ea.DataError,
+        r"has 62 tokens",
+        r"texts:2: ",
+        r"expected at most 40, the model's positions .*longer='cut'",
+    ),
+    "a vocabulary that does not fit the checkpoint": Row(
+        lambda _: translator(words=300),
+        ea.CheckpointError,
+        r"the tokenizer has 279 tokens",
+        r"Translator: ",
+        r"expected the model's 300 .*take the tokenizer of the model's folder",
+    ),
+    "more beams than tokens, in a translator": Row(
+        lambda _: translator().translate(["one"], beam=280),
+        ea.ConfigError,
+        r"num_beams = 280",
+        r"generate",
+        r"expected 1 to 279 \(the target's vocabulary\)",
+    ),
+    "a number among texts to translate": Row(
+        lambda _: translator().translate(["one", 2]),
+        ea.InputError,
+        r"is a int",
+        r"texts\[1\]",
+        r"expected a text; pass a list of str",
+    ),
+    "a vocabulary without room for bytes": Row(
+        lambda _: ea.translation.train_bpe(["one"], 100),
+        ea.ConfigError,
+        r"vocab_size=100",
+        r"train_bpe",
+        r"an integer of at least 259",
+    ),
+    "an average of too few checkpoints": Row(
+        lambda folder: ea.training.last_checkpoints(folder, 10),
+        ea.CheckpointError,
+        r"has 0 checkpoints, expected 10",
+        r"test_mistake",
+        r"average fewer",
+    ),
+}

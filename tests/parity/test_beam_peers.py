@@ -1,0 +1,90 @@
+"""Beam search and greedy search against transformers' over the same scores."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+torch = pytest.importorskip("torch", reason="needs torch (extra: parity)")
+transformers = pytest.importorskip("transformers", reason="needs transformers")
+
+from helpers_generation import END, padded, sources, trained  # noqa: E402
+from helpers_transformer import SIZES  # noqa: E402
+
+import evolving_attention as ea  # noqa: E402
+
+pytestmark = pytest.mark.parity
+LIMIT = 12
+
+
+class Scores(transformers.PreTrainedModel, transformers.GenerationMixin):
+    """Our logits behind transformers' interface; the source is an input like others."""
+
+    config_class = transformers.PretrainedConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, ours):
+        super().__init__(transformers.PretrainedConfig(vocab_size=SIZES["vocab_size"]))
+        self.ours = ours
+        self.unused = torch.nn.Parameter(torch.zeros(1))  # so that there is a device
+
+    def forward(self, input_ids, source=None, mask=None, **_):
+        with ea.no_grad():
+            logits = self.ours(
+                source.numpy(), mask.numpy(), decoder_input_ids=input_ids.numpy()
+            ).logits
+        return transformers.modeling_outputs.CausalLMOutput(
+            logits=torch.from_numpy(np.asarray(logits).copy())
+        )
+
+    def prepare_inputs_for_generation(self, input_ids, source=None, mask=None, **_):
+        return {"input_ids": input_ids, "source": source, "mask": mask}
+
+
+def theirs(ours, given, **settings):
+    """(targets with padding 0, scores) of transformers."""
+    out = Scores(ours).generate(
+        torch.ones((len(given["input_ids"]), 1), dtype=torch.int64),
+        source=torch.from_numpy(given["input_ids"]),
+        mask=torch.from_numpy(given["attention_mask"]),
+        eos_token_id=END,
+        pad_token_id=0,
+        use_cache=False,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_scores=True,
+        **settings,
+    )
+    sequences = out.sequences.numpy()
+    after = np.cumsum(sequences == END, axis=1) - (sequences == END) > 0
+    scores = getattr(out, "sequences_scores", None)
+    return np.where(after, 0, sequences), scores
+
+
+@pytest.mark.parametrize("length_penalty", [-0.5, 0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("variant", ["vanilla", "evolving"])
+def test_beam_search(variant, length_penalty, early_stopping):
+    ours, given = trained(variant), padded(sources())
+    settings = {
+        "max_new_tokens": LIMIT,
+        "num_beams": 4,
+        "num_return_sequences": 3,
+        "length_penalty": length_penalty,
+        "early_stopping": early_stopping,
+    }
+    expected, scores = theirs(ours, given, **settings)
+    found = ours.generate(**given, **settings, return_dict_in_generate=True)
+    assert np.array_equal(found.sequences, expected)
+    np.testing.assert_allclose(found.sequences_scores, scores, rtol=1e-5)
+
+
+def test_greedy_search():
+    ours, given = trained(), padded(sources())
+    expected, _ = theirs(ours, given, max_new_tokens=LIMIT)
+    assert np.array_equal(ours.generate(**given, max_new_tokens=LIMIT), expected)

@@ -1,0 +1,219 @@
+"""Memory counters, and the plan of a step against the measured peak."""
+
+from __future__ import annotations
+
+import doctest
+
+import helpers_series
+import helpers_transformer
+import numpy as np
+import pytest
+from helpers_models import assert_same_bits, draw, labels_for, pad_labels, run, tiny
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+Evolving = ea.attention.Evolving
+SIZES = {
+    "hidden_size": 192,
+    "num_attention_heads": 6,
+    "intermediate_size": 768,
+    "num_hidden_layers": 6,
+    "max_position_embeddings": 256,
+    "vocab_size": 2000,
+    "initializer_range": 0.02,
+}
+
+
+def text(name="BertForSequenceClassification", checkpointing=False, **options):
+    def made(lengths, padded):
+        model = tiny(name, **{**SIZES, **options})
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        batch = draw(lengths, model.config.model_type)
+        labels = labels_for(model, batch)
+        if padded and len(labels) != len(lengths):
+            labels = pad_labels(labels, batch.valid())
+        return model, {
+            **(batch.padded() if padded else batch.packed()),
+            "labels": labels,
+        }
+
+    return made
+
+
+def series(**options):
+    def made(lengths, padded):
+        wide = {"hidden_size": 64, "num_attention_heads": 4, "max_length": 256}
+        model = helpers_series.tiny(**wide, **options)
+        batch = helpers_series.draw(lengths)
+        inputs = batch.padded() if padded else batch.packed()
+        return model, {**inputs, **helpers_series.targets_for(model, batch)}
+
+    return made
+
+
+def pairs(**options):
+    def made(lengths, padded):
+        wide = {
+            "d_model": 128,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 512,
+            "decoder_ffn_dim": 512,
+            "max_position_embeddings": 256,
+        }
+        model = helpers_transformer.tiny(**{**wide, **options})
+        targets = tuple(n * 3 // 4 for n in lengths)
+        batch = helpers_transformer.draw(lengths, targets)
+        return model, batch.padded() if padded else batch.packed()
+
+    return made
+
+
+def measured(model, inputs, optimizer):
+    """The most bytes that tensors held in the second of two steps."""
+    made = ea.optim.create(optimizer, model.named_parameters(), lr=1e-3)
+    model.train()
+    for _ in range(2):
+        _core.release_cached_memory()
+        ea.memory.reset_peak()
+        model(**inputs).loss.backward()
+        made.step()
+        model.zero_grad()
+    return ea.memory.peak()
+
+
+MODELS = {
+    "vanilla": text(),
+    "evolving": text(attention=Evolving()),
+    "learned": text(attention=Evolving(learnable=True)),
+    "residual": text(attention="residual"),
+    "predictive": text(attention=ea.attention.Predictive(0.2, num_layers=2)),
+    "two layers": text(attention=Evolving(), num_hidden_layers=2),
+    "checkpointing": text(attention=Evolving(), checkpointing=True),
+    "masked-lm": text("RobertaForMaskedLM"),
+    "bfloat16": text(attention=Evolving(), dtype="bfloat16"),
+    "wide": text(attention=Evolving(), hidden_size=384, intermediate_size=1536),
+    "float64": text(attention=Evolving(), dtype="float64"),
+    "series": series(),
+    "pairs": pairs(),
+    "vanilla pairs": pairs(variant="vanilla"),
+    "learned pairs": pairs(variant="learned"),
+}
+
+
+SHORT, EQUAL, MIXED, LONG = (16, 16), (64,) * 8, (200, 40, 10), (250,) * 6
+CASES = [
+    *((name, lengths, False) for name in MODELS for lengths in (EQUAL, MIXED)),
+    *((name, LONG, True) for name in ("evolving", "series", "pairs")),
+    *((name, MIXED, True) for name in ("vanilla", "masked-lm", "series", "pairs")),
+    *((name, SHORT, False) for name in ("vanilla", "series", "pairs")),
+]
+
+
+@pytest.mark.parametrize(("name", "lengths", "padded"), CASES)
+def test_the_planned_peak_is_within_a_quarter_of_the_measured(name, lengths, padded):
+    before = ea.memory.current()
+    model, inputs = MODELS[name](lengths, padded)
+    planned = ea.plan(model, inputs)
+    found = measured(model, inputs, "adamw") - before
+    assert planned.peak == pytest.approx(found, rel=0.25, abs=2**20)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "radam"])
+def test_other_optimizers(optimizer):
+    before = ea.memory.current()
+    model, inputs = MODELS["evolving"](EQUAL, False)
+    planned = ea.plan(model, inputs, optimizer=optimizer)
+    found = measured(model, inputs, optimizer) - before
+    assert planned.peak == pytest.approx(found, rel=0.25, abs=2**20)
+
+
+def test_the_parts_are_counted():
+    model, inputs = text(attention=Evolving())((64,) * 4, True)
+    planned = ea.plan(model, inputs)
+    bytes_of = sum(4 * p.size for p in model.parameters())
+    table = dict(model.named_parameters())["bert.embeddings.word_embeddings.weight"]
+    assert planned.parameters == bytes_of
+    assert planned.optimizer == 2 * bytes_of
+    assert bytes_of - 4 * table.size < planned.gradients < bytes_of
+    assert ea.plan(model, inputs, optimizer=None).optimizer == 0
+    assert ea.plan(model, inputs, optimizer="sgd").optimizer == 0
+    for parameter in model.parameters():
+        parameter.requires_grad = parameter is table
+    assert ea.plan(model, inputs).optimizer == 8 * table.size
+    for name in ("parameters", "gradients", "optimizer", "activations", "peak"):
+        assert f"{name:12s}" in str(planned)
+
+
+def test_checkpointing_shows_in_the_plan():
+    model, inputs = text(attention=Evolving())((64,) * 8, True)
+    kept = ea.plan(model, inputs).activations
+    model.gradient_checkpointing_enable()
+    assert ea.plan(model, inputs).activations < kept / 2
+
+
+def test_activations_grow_with_the_square_of_the_length():
+    made = text(attention=Evolving(learnable=True))
+    short, long = (ea.plan(*made((n,) * 2, True)).activations for n in (64, 256))
+    assert 4 * short < long < 16 * short
+
+
+@pytest.mark.parametrize(
+    "made", [text(hidden_dropout_prob=0.3), series(), pairs(dropout=0.3)]
+)
+def test_planning_leaves_everything_as_it_was(made):
+    found = []
+    for planned in (False, True):
+        model, inputs = made((12, 7, 9), True)
+        model.eval()
+        ea.manual_seed(3)
+        if planned:
+            with ea.no_grad():
+                ea.plan(model, inputs)
+                assert not _core.is_grad_enabled()
+            assert not model.training
+            assert all(p.grad is None for p in model.parameters())
+        state = {k: v.copy() for k, v in model.state_dict().items()}
+        results, gradients = run(model.train(), **inputs)
+        found.append({**state, **results, **{f"d{k}": g for k, g in gradients.items()}})
+    assert_same_bits(*found)
+
+
+def test_what_is_no_batch_is_refused():
+    model, inputs = text()((4,), True)
+    with pytest.raises(ea.InputError, match="labels, expected the inputs of Bert"):
+        ea.plan(model, {"labels": inputs["labels"]})
+    with pytest.raises(ea.InputError, match=r"input_ids has shape \(3,\)"):
+        ea.plan(model, {"input_ids": np.array([1, 2, 3])})
+    with pytest.raises(ea.ConfigError, match="optimizer 'adam', expected"):
+        ea.plan(model, inputs, optimizer="adam")
+    sources = {"input_ids": np.array([[5, 6, 7]])}
+    with pytest.raises(ea.InputError, match="expected the target, too: labels or"):
+        ea.plan(helpers_transformer.tiny(), sources)
+    for parameter in model.parameters():
+        parameter.requires_grad = False
+    with pytest.raises(ea.InputError, match=r"every parameter of Bert.* is frozen"):
+        ea.plan(model, inputs)
+
+
+def test_the_examples_run():
+    found = doctest.testmod(ea.memory)
+    assert found.failed == 0
+    assert found.attempted > 10
+
+
+def test_counters():
+    before = ea.memory.current()
+    kept = ea.Tensor(np.zeros(2**20, np.float32))
+    assert ea.memory.current() - before == 2**22
+    ea.memory.reset_peak()
+    more = ea.Tensor(np.zeros(2**21, np.float32))
+    del more
+    assert ea.memory.peak() - before >= 2**22 + 2**23
+    ea.memory.reset_peak()
+    assert ea.memory.peak() == ea.memory.current() == before + 2**22
+    del kept

@@ -1,0 +1,129 @@
+"""The default limit of memory: what the control group of the process leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evolving_attention as ea
+from evolving_attention import _core
+
+GIB = 1 << 30
+V2 = "sys/fs/cgroup"
+V1 = "sys/fs/cgroup/memory"
+# (lines of /proc/self/cgroup, files below the root, bytes of the group)
+GROUPS = {
+    "a container with its own view": ("0::/", {f"{V2}/memory.max": 8 * GIB}, 8 * GIB),
+    "the path of the host": (
+        "0::/docker/0123abcd",
+        {f"{V2}/memory.max": 8 * GIB},
+        8 * GIB,
+    ),
+    "the smallest above": (
+        "0::/user.slice/job/step",
+        {
+            f"{V2}/user.slice/memory.max": 6 * GIB,
+            f"{V2}/user.slice/job/memory.max": 4 * GIB,
+            f"{V2}/user.slice/job/step/memory.max": "max",
+        },
+        4 * GIB,
+    ),
+    "no limit": ("0::/", {f"{V2}/memory.max": "max"}, 0),
+    "version 1": (
+        "5:devices:/\n4:cpu,memory:/slurm/job\n0::/",
+        {
+            f"{V1}/memory.limit_in_bytes": 9223372036854771712,
+            f"{V1}/slurm/job/memory.limit_in_bytes": 2 * GIB,
+        },
+        2 * GIB,
+    ),
+    "version 1 without a limit": (
+        "4:memory:/",
+        {f"{V1}/memory.limit_in_bytes": 9223372036854771712},
+        0,
+    ),
+    "another controller": ("4:hugememory:/", {f"{V1}/memory.limit_in_bytes": GIB}, 0),
+    "both": (
+        "4:memory:/\n0::/",
+        {f"{V1}/memory.limit_in_bytes": 3 * GIB, f"{V2}/memory.max": 5 * GIB},
+        3 * GIB,
+    ),
+    "damaged": ("4\n:\n0::\n\n", {f"{V2}/memory.max": "many"}, 0),
+    "negative": ("0::/", {f"{V2}/memory.max": -1}, 0),
+    "no files": ("0::/a/b", {}, 0),
+}
+
+
+def made(root: Path, groups: str, files: dict[str, object]) -> str:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(groups + "\n")
+    for name, value in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{value}\n")
+    return str(root)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_limit_of_a_group(name: str, tmp_path: Path) -> None:
+    groups, files, group = GROUPS[name]
+    limit = _core.memory_limit_within(made(tmp_path, groups, files))
+    assert limit == group - max(group // 16, min(256 << 20, group // 4))
+
+
+def test_out_of_memory_acts_before_the_kernel_does(tmp_path: Path) -> None:
+    """With the limit of a small container an allocation fails, and what fits works."""
+    root = made(tmp_path, "0::/", {f"{V2}/memory.max": 64 << 20})
+    before, limit = _core.memory_limit(), _core.memory_limit_within(root)
+    assert limit == 48 << 20
+    x = ea.Tensor(np.ones((1 << 20,), np.float32))
+    try:
+        _core.set_memory_limit(_core.current_memory() + limit)
+        assert _core.memory_limit() == _core.current_memory() + limit
+        kept = [x * 1.0]
+        with pytest.raises(ea.OutOfMemory, match=r"limit \d+; lower the batch size"):
+            kept.extend(x * 1.0 for _ in range(20))
+        assert 8 <= len(kept) <= 12
+        del kept
+        assert float((x * 1.0).mean()) == 1.0
+    finally:
+        _core.set_memory_limit(before)
+
+
+PROGRAM = """
+from evolving_attention import _core
+print(_core.memory_limit() == _core.memory_limit_within(""))
+"""
+
+
+def test_the_default_is_that_of_this_machine() -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout == "True\n"
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_cached_blocks_count_towards_the_limit() -> None:
+    """They are given back before the limit is reached by both together."""
+    before = _core.memory_limit()
+    block = 16 << 20
+    _core.release_cached_memory()  # or x below takes a block that other tests left
+    kept = [ea.Tensor(np.ones((block // 4,), np.float32)) for _ in range(6)]
+    full, base = resident(), _core.current_memory() - 6 * block
+    try:
+        _core.set_memory_limit(base + 2 * block)
+        del kept
+        x = ea.Tensor(np.ones((6 << 18,), np.float32))  # too small for those blocks
+        assert resident() < full - 3 * block
+        del x
+    finally:
+        _core.set_memory_limit(before)

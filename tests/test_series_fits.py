@@ -1,0 +1,237 @@
+"""Fits of time-series estimators that continue, and fits with weights."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+import pytest
+from series_data import TINY, levels, signal_sender, waves
+
+import evolving_attention as ea
+
+pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+
+from sklearn.base import clone
+
+from evolving_attention import functional as F
+from evolving_attention.data.series_scaling import SeriesScaler
+from evolving_attention.estimators import weights
+
+QUICK = {**TINY, "n_epochs": 3}
+
+
+# --- fits that continue ---------------------------------------------------------------
+
+
+def test_a_warm_start_goes_on() -> None:
+    X, y = waves()
+    model = ea.TimeSeriesClassifier(**QUICK, warm_start=True).fit(X, y)
+    first, before = list(model.history_), model.model_
+    scaler = model.scaler_
+    model.set_params(n_epochs=4).fit(X, y)
+    assert model.model_ is before
+    assert model.scaler_ is scaler
+    assert model.history_[:3] == first
+    assert [row["epoch"] for row in model.history_] == list(range(1, 8))
+    assert model.history_[3]["loss"] < first[0]["loss"]
+    keys = [
+        (-row["validation_accuracy"], row["validation_loss"]) for row in model.history_
+    ]
+    assert model.best_epoch_ == 1 + keys.index(min(keys))
+    cold = clone(model).set_params(warm_start=False, n_epochs=3)
+    assert cold.fit(X, y).fit(X, y).history_ == first
+
+
+def test_a_warm_start_never_gets_worse_on_the_validation_part() -> None:
+    X, y = waves()
+    model = ea.TimeSeriesClassifier(**{**TINY, "warm_start": True}).fit(X, y)
+    odds, best = model.predict_proba(X), model.best_epoch_
+    model.set_params(learning_rate=0.9, n_epochs=1).fit(X, y)  # ruins the weights
+    np.testing.assert_array_equal(model.predict_proba(X), odds)
+    assert (model.best_epoch_, len(model.history_)) == (best, 13)
+
+
+def test_a_warm_start_without_validation_keeps_the_last_weights(tmp_path) -> None:
+    options = {**QUICK, "validation_fraction": 0.0, "warm_start": True}
+    X, y = levels()
+    model = ea.TimeSeriesRegressor(**options).fit(X, y)
+    mean = model.target_mean_
+    model.save(tmp_path)
+    again = ea.TimeSeriesRegressor.load(tmp_path)
+    for one in (model, again):
+        one.set_params(n_epochs=9).fit(X[:50], y[:50])
+        assert (one.target_mean_, one.best_epoch_) == (mean, 12)
+        assert one.history_[-1]["loss"] < 0.5 * one.history_[0]["loss"]
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"hidden_size": 32}, ea.ConfigError, "hidden_size is now 32, expected 16"),
+        ({"alpha": 0.1}, ea.ConfigError, "attention is now .*alpha=0.1"),
+        ({"scale": "none"}, ea.ConfigError, "scale is now 'none', expected 'channel'"),
+        ({"X": 1}, ea.ShapeError, "1 channels, expected 2 as in the fit"),
+        ({"y": "other"}, ea.InputError, "the classes fast, other, expected fast, slow"),
+    ],
+)
+def test_a_refused_warm_start_keeps_the_earlier_fit(change, error, said) -> None:
+    X, y = waves()
+    model = ea.TimeSeriesClassifier(**QUICK, warm_start=True).fit(X, y)
+    before = model.predict_proba(X)
+    if "X" in change:
+        given = [one[:1] for one in X], y
+    elif "y" in change:
+        given = X, np.where(y == "slow", "other", y)
+    else:
+        given = X, y
+        model.set_params(**change)
+    with pytest.raises(error, match=said) as told:
+        model.fit(*given)
+    assert "warm_start=False" in str(told.value)
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    assert model.classes_.tolist() == ["fast", "slow"]
+
+
+@pytest.fixture
+def send(monkeypatch):
+    return signal_sender(monkeypatch)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3])
+def test_ctrl_c_in_the_first_epoch_of_a_warm_start(send, fraction) -> None:
+    X, y = waves()
+    options = {**QUICK, "validation_fraction": fraction, "warm_start": True}
+    model = ea.TimeSeriesClassifier(**options).fit(X, y)
+    odds = model.predict_proba(X)
+    send(signal.SIGINT, epoch=1)
+    with pytest.warns(UserWarning, match="SIGINT after 0 of 3 .* before this fit, st"):
+        model.fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), odds)
+    assert (len(model.history_), model.interrupted_) == (3, "SIGINT")
+    send(signal.SIGINT, signal.SIGINT, epoch=1)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), odds)
+
+
+def test_ctrl_c_then_a_warm_start(send) -> None:
+    X, y = waves()
+    model = ea.TimeSeriesClassifier(**QUICK, warm_start=True)
+    send(signal.SIGINT, epoch=3)
+    with pytest.warns(UserWarning, match="warm_start=True to go on") as told:
+        model.fit(X, y)
+    assert told[0].filename == __file__  # the line that calls fit
+    send()
+    model.fit(X, y)
+    assert (len(model.history_), model.interrupted_) == (5, None)
+
+
+# --- weights --------------------------------------------------------------------------
+
+
+def test_the_loss_of_a_batch_is_the_weighted_one() -> None:
+    rng = np.random.default_rng(0)
+    logits = ea.Tensor((30 * rng.normal(size=(5, 3))).astype(np.float32))
+    logits.requires_grad = True
+    labels, w = np.array([0, 1, 2, 1, 0]), rng.uniform(size=5)
+
+    class Model:
+        def __call__(self, labels=None):
+            return ea.modeling.outputs.ModelOutput(logits=logits)
+
+    loss = weights.WeightedModel(Model())(row_weights=w, labels=labels).loss
+    loss.backward()
+    x = logits.numpy().astype(np.float64)
+    p = np.exp(x - x.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    expected = -w * np.log(p[np.arange(5), labels])
+    assert loss.item() == pytest.approx(expected.mean(), rel=1e-6)
+    gradient = w[:, None] * (p - np.eye(3)[labels]) / 5
+    np.testing.assert_allclose(logits.grad.numpy(), gradient, rtol=1e-5, atol=1e-9)
+    parts = [F.cross_entropy(logits[i : i + 1], labels[i : i + 1]) for i in range(5)]
+    each = [float(part.item()) for part in parts]
+    assert loss.item() == pytest.approx(np.mean(w * each), rel=1e-6)
+    values = rng.normal(size=5).astype(np.float32)
+    out = weights.WeightedModel(Model())(row_weights=w, labels=values[:, None])
+    squares = ((x - values[:, None]) ** 2).mean(axis=1)
+    assert out.loss.item() == pytest.approx((w * squares).mean(), rel=1e-6)
+
+
+def test_weights_keep_their_ratios_alone() -> None:
+    X, y = waves(20)
+    rows = SeriesScaler().fit(X).transform(X, np.arange(20))
+    found = weights.WeightedRows(rows, np.arange(1, 21) * 7.0)
+    assert found.weights.mean() == pytest.approx(1)
+    batch = found.gather([3, 0])
+    np.testing.assert_allclose(batch["row_weights"], np.array([4, 1]) / 10.5)
+    model = ea.TimeSeriesClassifier(**QUICK)
+    w = np.random.default_rng(0).uniform(0.1, 1, size=20)
+    odds = [clone(model).fit(X, y, w * k).predict_proba(X) for k in (1, 4)]
+    np.testing.assert_array_equal(*odds)
+    plain = clone(model).fit(X, y)
+    assert not np.array_equal(plain.predict_proba(X), odds[0])
+    equal = clone(model).fit(X, y, sample_weight=np.full(20, 3.0))
+    np.testing.assert_array_equal(equal.predict_proba(X), plain.predict_proba(X))
+
+
+def test_a_weight_of_zero_leaves_a_series_out() -> None:
+    X, y = waves(40, lengths=(12, 13))
+    w = np.random.default_rng(0).integers(0, 3, size=40).astype(float)
+    kept = np.flatnonzero(w)
+    model = ea.TimeSeriesClassifier(**QUICK)
+    some = clone(model).fit([X[i] for i in kept], y[kept], w[kept])
+    found = clone(model).fit(X, y, sample_weight=w).predict_proba(X)
+    np.testing.assert_array_equal(found, some.predict_proba(X))
+
+
+def test_weights_move_what_is_learnt() -> None:
+    """Labels that contradict each other: the heavier half is learnt."""
+    X, y = waves(40, lengths=(12, 13))
+    both = [*X, *X]
+    labels = np.concatenate([y, np.where(y == "slow", "fast", "slow")])
+    options = {**TINY, "n_epochs": 30, "validation_fraction": 0.3}
+    for heavy in (0, 1):
+        w = np.where((np.arange(80) < 40) == (heavy == 0), 1.0, 0.05)
+        model = ea.TimeSeriesClassifier(**options).fit(both, labels, sample_weight=w)
+        accuracy = np.mean(model.predict(X) == y)
+        assert accuracy > 0.8 if heavy == 0 else accuracy < 0.2
+        assert max(row["validation_accuracy"] for row in model.history_) > 0.7
+
+
+def test_balanced_classes_weigh_the_same() -> None:
+    classes = np.array(["a", "b"])
+    numbers = np.array([0] * 6 + [1] * 2)
+    found = weights.class_weights("balanced", numbers, classes)
+    np.testing.assert_allclose(found, [8 / 12] * 6 + [2.0] * 2)
+    found = weights.class_weights({"b": 3}, numbers, classes)
+    np.testing.assert_allclose(found, [1.0] * 6 + [3.0] * 2)
+    assert weights.class_weights("balanced", numbers[5:7], classes) is None
+    X, y = waves(40)
+    y[:30] = "slow"  # few fast ones
+    balanced = ea.TimeSeriesClassifier(**QUICK, class_weight="balanced").fit(X, y)
+    w = np.where(y == "slow", 0.5 / (y == "slow").mean(), 0.5 / (y == "fast").mean())
+    other = ea.TimeSeriesClassifier(**QUICK).fit(X, y, sample_weight=w)
+    np.testing.assert_allclose(
+        balanced.predict_proba(X), other.predict_proba(X), rtol=1e-4, atol=1e-6
+    )
+    numbered = ea.TimeSeriesClassifier(**QUICK, class_weight={0: 2.0})
+    numbered.fit(X, (y == "slow").astype(int))
+
+
+def test_weights_of_a_regression() -> None:
+    X, y = levels()
+    both, targets = np.concatenate([X, X]), np.concatenate([y, y + 20])
+    w = np.where(np.arange(120) < 60, 1.0, 0.01)
+    model = ea.TimeSeriesRegressor(**{**TINY, "n_epochs": 30})
+    model.fit(both, targets, sample_weight=w)
+    assert np.mean(model.predict(X) - y) < 5
+
+
+def test_a_weighted_fit_names_what_is_not_finite() -> None:
+    X, y = waves()
+    model = ea.TimeSeriesClassifier(**QUICK, scale="none")
+    w = np.arange(1.0, len(X) + 1)
+    with pytest.raises(ea.NonFiniteError, match=r"activation hidden_states\[1\]"):
+        model.fit([one * 1e36 for one in X], y, sample_weight=w)

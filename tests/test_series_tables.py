@@ -1,0 +1,129 @@
+"""Time series in tables: long and wide CSV files, and what data sets print."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from series_data import waves, write_ts
+
+import evolving_attention as ea
+from evolving_attention.data.series_scaling import SeriesScaler
+
+pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
+
+read_csv = ea.timeseries.read_csv
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Write a table and return its path."""
+
+    def write(text: str, name: str = "own.csv"):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return write
+
+
+LONG = """id,time,a,b,label
+x,2,1,2,L
+w,1,5,,R
+x,1,3,4,L
+w,3,,,R
+w,2,6,7,R
+"""
+
+
+def test_a_long_table(table) -> None:
+    part = read_csv(table(LONG))
+    assert part.ids == ("x", "w")  # in the order of the file
+    assert part.channel_names == ("a", "b")
+    assert part.y.tolist() == ["L", "R"]
+    nan = np.nan
+    np.testing.assert_array_equal(part.X[0], [[3, 1], [4, 2]])
+    np.testing.assert_array_equal(part.X[1], [[5, 6, nan], [nan, 7, nan]])
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_every_delimiter(table, delimiter) -> None:
+    part = read_csv(table(LONG.replace(",", delimiter)))
+    assert (len(part), part.channels) == (2, 2)
+
+
+def test_a_row_for_each_channel_and_dates(table) -> None:
+    text = "case_id,date,channel,value\n" + "".join(
+        f"s,2024-01-{day:02},{channel},{value}\n"
+        for day, channel, value in [(2, "p", 1), (10, "p", 3), (1, "p", 0), (1, "q", 5)]
+    )
+    part = read_csv(table(text), labelled=False)
+    assert (part.y, part.ids, part.channel_names) == (None, ("s",), ("p", "q"))
+    np.testing.assert_array_equal(part.X[0], [[0, 1, 3], [5, np.nan, np.nan]])
+
+
+def test_a_wide_table(table) -> None:
+    part = read_csv(
+        table("name,0,1,2,kind\np,1,2,3,a\nq,4,5,,b\n"), target="kind", id="name"
+    )
+    assert (part.ids, part.y.tolist()) == (("p", "q"), ["a", "b"])
+    np.testing.assert_array_equal(part.X, [[[1, 2, 3]], [[4, 5, np.nan]]])
+
+
+@pytest.mark.parametrize(
+    ("values", "regression", "expected"),
+    [
+        (("1", "2"), None, ["1", "2"]),
+        (("1.0", "2.0"), None, ["1", "2"]),
+        (("1.5", "2"), None, [1.5, 2.0]),
+        (("1", "2"), True, [1.0, 2.0]),
+        (("1.5", "2"), False, ["1.5", "2"]),
+        (("low", "2"), None, ["low", "2"]),
+    ],
+)
+def test_labels_and_values(table, values, regression, expected) -> None:
+    text = "y,0,1\n" + "".join(f"{value},1,2\n" for value in values)
+    part = read_csv(table(text), regression=regression)
+    assert part.y.tolist() == expected
+    assert part.is_regression == isinstance(expected[0], float)
+
+
+def test_channels_in_another_order(table) -> None:
+    train = read_csv(table(LONG))
+    other = read_csv(table(LONG.replace("a,b", "b,a"), "test.csv"))
+    with pytest.raises(ea.InputError, match="the channels b, a, expected a, b"):
+        ea.timeseries.check_parts(train, other)
+
+
+def test_what_data_sets_print(table, tmp_path) -> None:
+    part = read_csv(table(LONG))
+    assert repr(part).startswith(
+        "SeriesPart(2 series, 2 channels, 2 to 3 time steps; labels L, R; "
+    )
+    X, y = waves(4, lengths=(12, 13))
+    write_ts(tmp_path / "W_TRAIN.ts", X, y)
+    write_ts(tmp_path / "W_TEST.ts", X, np.array(["1", "2", "3", "4"]))
+    data = ea.timeseries.load("W", tmp_path)
+    assert repr(data) == (
+        "SeriesDataset('W', train: 4 series, 2 channels, 12 time steps; labels fast, "
+        "slow, test: 4 series, 2 channels, 12 time steps; labels 1, 2, 3, 4)"
+    )
+    rows = SeriesScaler().fit(X).transform(X, np.arange(4))
+    assert repr(rows) == (
+        "SeriesRows(4 series, 2 channels, 12 time steps; class labels)"
+    )
+    many = ea.timeseries.SeriesPart(np.zeros((9, 1, 2)), np.arange(9), False, "f")
+    assert repr(many) == (
+        "SeriesPart(9 series, 1 channels, 2 time steps; labels 0, 1, 2, 3, 4, 5, … "
+        "(9); f)"
+    )
+
+
+def test_a_ts_file_without_targets(tmp_path) -> None:
+    X, y = waves(4)
+    file = write_ts(tmp_path / "own.ts", X, y)
+    lines = file.read_text().replace("@classLabel true fast slow", "@classLabel false")
+    lines = lines.replace(":slow", "").replace(":fast", "")
+    file.write_text(lines)
+    part = ea.timeseries.read_ts(file, labelled=False)
+    assert (len(part), part.y) == (4, None)
+    with pytest.raises(ea.DataError, match="no targets"):
+        ea.timeseries.read_ts(file)

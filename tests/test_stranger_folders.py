@@ -1,0 +1,214 @@
+"""Folders from strangers: no link leads out of them, and no path in them is opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_models import tiny
+from series_data import TINY
+
+import evolving_attention as ea
+from evolving_attention import durable
+from evolving_attention.errors import CheckpointError
+
+ROWS = [{"input_ids": [2, 5 + i % 9, 3], "label": i % 2} for i in range(12)]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "time", "fly"]
+
+
+def tokenizer_folder(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    ea.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+
+
+def bpe_folder(folder: Path) -> None:
+    vocab = {"<s>": 0, "<pad>": 1, "</s>": 2, "a": 3, "b": 4, "ab": 5}
+    (folder / "vocab.json").write_text(json.dumps(vocab))
+    (folder / "merges.txt").write_text("a b\n")
+
+
+def vocab_folder(folder: Path) -> None:
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+
+
+def estimator_folder(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(6, 2, 12)), [0, 1] * 3
+    ea.TimeSeriesClassifier(**TINY).fit(X, y).save(folder)
+
+
+def run_folder(folder: Path) -> None:
+    trainer_in(folder).train()
+
+
+def trainer_in(folder: Path, **options: Any) -> ea.Trainer:
+    arguments = {
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "per_device_train_batch_size": 4,
+        "num_train_epochs": 2,
+        "report_to": "none",
+        "disable_tqdm": True,
+        **options,
+    }
+    return ea.Trainer(
+        model=tiny(),
+        args=ea.TrainingArguments(output_dir=str(folder), **arguments),
+        train_dataset=ROWS,
+        eval_dataset=ROWS,
+    )
+
+
+def load_tokenizer(folder: Path) -> None:
+    ea.AutoTokenizer.from_pretrained(folder)
+
+
+def load_estimator(folder: Path) -> None:
+    ea.TimeSeriesClassifier.load(folder)
+
+
+def resume(folder: Path) -> None:
+    trainer = trainer_in(folder, num_train_epochs=3)
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
+
+
+CASES: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
+    "tokenizer.json": (tokenizer_folder, "tokenizer.json", load_tokenizer),
+    "settings": (tokenizer_folder, "tokenizer_config.json", load_tokenizer),
+    "special": (tokenizer_folder, "special_tokens_map.json", load_tokenizer),
+    "words": (vocab_folder, "vocab.txt", load_tokenizer),
+    "ids": (bpe_folder, "vocab.json", load_tokenizer),
+    "merges": (bpe_folder, "merges.txt", load_tokenizer),
+    "estimator": (estimator_folder, "estimator.json", load_estimator),
+    "weights": (estimator_folder, "model.safetensors", load_estimator),
+    "state": (run_folder, "checkpoint-3/trainer_state.json", resume),
+    "moments": (run_folder, "checkpoint-3/optimizer.safetensors", resume),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Path]:
+    """Folders by their maker; each is made once and copied for a test."""
+    folders: dict[Any, Path] = {}
+
+    def folder_of(make: Any) -> Path:
+        if make not in folders:
+            folders[make] = tmp_path_factory.mktemp(make.__name__)
+            make(folders[make])
+        return folders[make]
+
+    return folder_of
+
+
+opened: list[str] = []
+
+
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and isinstance(arguments[0], (str, bytes)):
+        opened.append(os.fsdecode(arguments[0]))
+
+
+sys.addaudithook(watch)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_links_are_not_followed(
+    name: str, tmp_path: Path, made: Callable[[Any], Path]
+) -> None:
+    make, file, load = CASES[name]
+    folder, outside = tmp_path / "folder", tmp_path / "outside"
+    shutil.copytree(made(make), folder)
+    load(folder)  # it is the link that is refused
+    shutil.rmtree(folder)
+    shutil.copytree(made(make), folder)
+    path = folder / file
+    path.rename(outside)
+    path.symlink_to(outside)
+    manifest = path.parent / durable.MANIFEST
+    if manifest.exists():  # a stranger leaves the file out of the list
+        value = json.loads(manifest.read_text())
+        del value["files"][path.name]
+        manifest.write_text(json.dumps(value))
+    opened.clear()
+    with pytest.raises(CheckpointError, match=f"{path.name}: is a symbolic link"):
+        load(folder)
+    assert str(outside) not in opened
+
+
+def test_a_snapshot_of_the_hub_links_to_its_blobs(tmp_path: Path) -> None:
+    root = tmp_path / "models--x--y"
+    snapshot, blobs = root / "snapshots" / "0123abcd", root / "blobs"
+    for folder in (snapshot, blobs):
+        folder.mkdir(parents=True)
+    vocab_folder(blobs)
+    (blobs / "vocab.txt").rename(blobs / "f00d")
+    (snapshot / "vocab.txt").symlink_to("../../blobs/f00d")
+    assert ea.AutoTokenizer.from_pretrained(snapshot).vocab_size == len(WORDS)
+    secret = tmp_path / "secret"
+    (blobs / "f00d").rename(secret)
+    (snapshot / "vocab.txt").unlink()
+    (snapshot / "vocab.txt").symlink_to(secret)
+    with pytest.raises(CheckpointError, match="outside of the cache of its model"):
+        ea.AutoTokenizer.from_pretrained(snapshot)
+
+
+def best_said(folder: Path, best: Any) -> None:
+    """Let the state of checkpoint-3 name another best checkpoint."""
+    path = folder / "checkpoint-3"
+    state = json.loads((path / "trainer_state.json").read_text())
+    state["best_model_checkpoint"] = best
+    (path / "trainer_state.json").write_text(json.dumps(state))
+    manifest = json.loads((path / durable.MANIFEST).read_text())
+    del manifest["files"]["trainer_state.json"]
+    (path / durable.MANIFEST).write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("kind", ["elsewhere", "link", "climbs", "a number", "no file"])
+def test_the_best_checkpoint_lies_beside_the_others(
+    kind: str, tmp_path: Path, made: Callable[[Any], Path]
+) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    shutil.copytree(made(run_folder), folder)
+    shutil.copytree(folder / "checkpoint-6", outside / "checkpoint-9")
+    shutil.rmtree(folder / "checkpoint-6")
+    said: dict[str, Any] = {
+        "elsewhere": str(outside / "checkpoint-9"),
+        "link": str(folder / "checkpoint-9"),
+        "climbs": str(folder / "checkpoint-9" / ".." / ".." / "outside"),
+        "a number": 7,
+        "no file": "",
+    }
+    if kind == "link":
+        (folder / "checkpoint-9").symlink_to(outside / "checkpoint-9")
+    best_said(folder, said[kind])
+    opened.clear()
+    options = {"load_best_model_at_end": True, "metric_for_best_model": "loss"}
+    with pytest.raises(
+        CheckpointError, match=r"best_model_checkpoint is .*expected the"
+    ):
+        trainer_in(folder, **options).train(
+            resume_from_checkpoint=str(folder / "checkpoint-3")
+        )
+    trainer = trainer_in(folder)
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
+    assert trainer.state.global_step == 6
+    assert not [path for path in opened if path.startswith(str(outside))]
+
+
+def test_a_run_that_was_moved_finds_its_best(
+    tmp_path: Path, made: Callable[[Any], Path]
+) -> None:
+    """Even where the old folder still exists: the copy is a run of its own."""
+    folder = tmp_path / "copy"
+    shutil.copytree(made(run_folder), folder)
+    best_said(folder, str(made(run_folder) / "checkpoint-3"))
+    trainer = trainer_in(folder)
+    trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
+    assert trainer.state.best_model_checkpoint == str(folder / "checkpoint-3")

@@ -1,0 +1,338 @@
+"""Weighted losses, several labels per text, and regression in the Trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_models import NO_DROPOUT, tiny
+
+import evolving_attention as ea
+from evolving_attention import functional as F
+from evolving_attention.errors import CheckpointError, ConfigError, InputError
+from evolving_attention.training import Trainer, TrainingArguments
+
+Row = dict[str, Any]
+
+
+def rows(count: int = 24, **columns: Any) -> list[Row]:
+    """Rows with a third of class 1; further columns by index."""
+    random = np.random.default_rng(0)
+    return [
+        {
+            "input_ids": random.integers(5, 40, 4 + i % 3).tolist(),
+            "label": int(i % 3 == 1),
+            **{name: column(i) for name, column in columns.items()},
+        }
+        for i in range(count)
+    ]
+
+
+def trainer_of(folder: Path, model: Any, data: Any, **options: Any) -> Trainer:
+    given = {
+        name: options.pop(name)
+        for name in ("compute_loss_func", "eval_dataset", "processing_class")
+        if name in options
+    }
+    args: dict[str, Any] = {
+        "max_steps": 3,
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        **options,
+    }
+    arguments = TrainingArguments(str(folder / "out"), **args)
+    return Trainer(model, arguments, train_dataset=data, **given)
+
+
+def weights(model: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(p).ravel() for _, p in model.named_parameters()])
+
+
+def trained(folder: Path, data: Any, **options: Any) -> np.ndarray:
+    model = tiny(**options.pop("model", {}))
+    trainer_of(folder, model, data, **options).train()
+    return weights(model)
+
+
+# -------------------------------------------------------------------------- weights
+
+
+class Weighted(Trainer):
+    """The formula by hand: 1/B times the sum of w · loss, w of mean 1."""
+
+    by_row: np.ndarray
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        assert "sample_weight" not in inputs
+        inputs = dict(inputs)
+        labels = inputs.pop("labels")
+        first = np.asarray(inputs["input_ids"])[inputs["sequence_offsets"][:-1]]
+        each = F.cross_entropy(model(**inputs).logits, labels, reduction="none")
+        return F.mean(each * np.array([self.by_row[i] for i in first], np.float32))
+
+
+def numbered(count: int = 24) -> list[Row]:
+    """Rows whose first token tells which one it is."""
+    found = rows(count)
+    for i, row in enumerate(found):
+        row["input_ids"][0] = 5 + i
+    return found
+
+
+@pytest.mark.parametrize("form", ["names", "numbers", "balanced", "column", "both"])
+def test_the_loss_is_the_weighted_mean(tmp_path: Path, form: str) -> None:
+    data = numbered()
+    labels = np.array([row["label"] for row in data])
+    by_class = np.array([1.0, 3.0])
+    column = 0.5 + np.arange(24) % 4
+    given: dict[str, Any] = {
+        "names": {"class_weight": {"LABEL_1": 3.0}},
+        "numbers": {"class_weight": '{"0": 1, "1": 3}'},
+        "balanced": {"class_weight": "balanced"},
+        "column": {},
+        "both": {"class_weight": {1: 3.0}},
+    }[form]
+    expected = by_class[labels]
+    if form == "balanced":
+        expected = 24 / (2 * np.bincount(labels)[labels])
+    elif form == "column":
+        expected = column
+    elif form == "both":
+        expected = column * by_class[labels]
+    if form in ("column", "both"):
+        given = {**given, "data": [
+            {**row, "sample_weight": column[i]} for i, row in enumerate(data)
+        ]}  # fmt: skip
+    by_hand, own = tiny(), tiny()
+    reference = Weighted(
+        by_hand, trainer_of(tmp_path, own, data).args, train_dataset=data
+    )
+    reference.by_row = np.zeros(40)
+    reference.by_row[5:29] = expected / expected.mean()
+    reference.train()
+    trainer_of(tmp_path, own, given.pop("data", data), **given).train()
+    np.testing.assert_allclose(weights(own), weights(by_hand), rtol=0, atol=2e-6)
+    assert np.abs(weights(own) - trained(tmp_path, data)).max() > 1e-5
+
+
+def test_equal_weights_change_no_bit(tmp_path: Path) -> None:
+    plain = trained(tmp_path, rows())
+    for data, options in (
+        (rows(sample_weight=lambda i: 2.0), {}),
+        (rows(), {"class_weight": {0: 5, 1: 5}}),
+    ):
+        np.testing.assert_array_equal(plain, trained(tmp_path, data, **options))
+
+
+def test_a_row_of_weight_zero_does_not_count(tmp_path: Path) -> None:
+    data = rows(sample_weight=lambda i: float(i != 4))
+    spoiled = [dict(row) for row in data]
+    spoiled[4]["label"] = 1 - spoiled[4]["label"]
+    np.testing.assert_array_equal(trained(tmp_path, data), trained(tmp_path, spoiled))
+
+
+def test_evaluation_is_not_weighted(tmp_path: Path) -> None:
+    model, data = tiny(), rows(8)
+    plain = trainer_of(tmp_path, model, data, eval_dataset=data).evaluate()
+    weighted = trainer_of(
+        tmp_path, model, data, eval_dataset=data, class_weight="balanced"
+    ).evaluate()
+    assert weighted["eval_loss"] == plain["eval_loss"]
+
+
+def test_weights_in_frames_and_beside_texts(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    data = rows(sample_weight=lambda i: 1.0 + i % 2)
+    expected = trained(tmp_path, data)
+    frame = pandas.DataFrame(data)
+    np.testing.assert_array_equal(trained(tmp_path, frame), expected)
+
+    def tokenizer(texts: list[str], **options: Any) -> dict[str, Any]:
+        return {"input_ids": [list(map(int, text.split())) for text in texts]}
+
+    frame["text"] = [" ".join(map(str, row["input_ids"])) for row in data]
+    texts = frame[["text", "label", "sample_weight"]]
+    found = trained(tmp_path, texts, processing_class=tokenizer)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_weights_of_regression_and_of_several_labels(tmp_path: Path) -> None:
+    models: dict[str, Any] = {
+        "one": {"num_labels": 1},
+        "several": {"num_labels": 3, "problem_type": "multi_label_classification"},
+    }
+    for name, model in models.items():
+        label = (lambda i: i % 5) if name == "one" else (lambda i: [i % 2, 1, 0])
+        data = rows(label=label, sample_weight=lambda i: float(i != 4))
+        other = [dict(row) for row in data]
+        other[4]["label"] = 9 if name == "one" else [1, 0, 1]
+        found = trained(tmp_path, data, model=model)
+        np.testing.assert_array_equal(found, trained(tmp_path, other, model=model))
+
+
+def test_splitting_batches_keeps_the_weighted_loss(tmp_path: Path) -> None:
+    args: dict[str, Any] = {
+        "class_weight": "balanced",
+        "optim": "sgd",
+        "learning_rate": 0.1,
+        "train_sampling_strategy": "sequential",
+    }
+    whole = trained(tmp_path, rows(), model=dict(NO_DROPOUT), **args)
+    args |= {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    parts = trained(tmp_path, rows(), model=dict(NO_DROPOUT), **args)
+    np.testing.assert_allclose(parts, whole, rtol=0, atol=2e-6)
+
+
+def test_other_weights_are_not_mixed_into_a_run(tmp_path: Path) -> None:
+    first = {"save_strategy": "steps", "save_steps": 1}
+    trainer_of(tmp_path, tiny(), rows(), class_weight={1: 2}, **first).train()
+    for other in ({}, {"class_weight": {1: 3}}):
+        with pytest.raises(
+            CheckpointError, match="used other weights of rows or class"
+        ):
+            trainer_of(tmp_path, tiny(), rows(), **other).train("auto")
+    trainer_of(tmp_path, tiny(), rows(), class_weight={1: 2}, max_steps=4).train("auto")
+
+
+def loss(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+    return F.cross_entropy(outputs.logits, labels)
+
+
+MISTAKES: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "class": (rows(), {"class_weight": {"good": 2}}, ConfigError,
+              r"has the class 'good', expected classes of the model: LABEL_0, LABEL_1"),
+    "number": (rows(), {"class_weight": {5: 2}}, ConfigError, "has the class 5, expec"),
+    "negative": (rows(), {"class_weight": {0: -1}}, ConfigError, "is -1, expected a"),
+    "word": (rows(), {"class_weight": "ballanced"}, ConfigError,
+             r"class_weight='ballanced', expected balanced, or a dict \(JSON\)"),
+    "no dict": (rows(), {"class_weight": "[1, 2]"}, ConfigError, "expected balanced"),
+    "text": (rows(sample_weight=lambda i: "x"), {}, InputError, "expected one number"),
+    "below 0": (rows(sample_weight=lambda i: 1 - i), {}, InputError,
+                "sample_weight of row 2 is -1.0, expected a finite number from 0"),
+    "zeros": (rows(sample_weight=lambda i: 0), {}, InputError, "of all training rows"),
+    "own loss": (rows(), {"class_weight": "balanced", "compute_loss_func": loss},
+                 ConfigError, "class_weight beside compute_loss_func, expected one of"),
+    "scores": (rows(label=lambda i: i / 3), {"class_weight": "balanced"}, ConfigError,
+               "expected one class for each row of train_dataset"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_weights_that_cannot_be_used(tmp_path: Path, name: str) -> None:
+    data, options, error, says = MISTAKES[name]
+    model = tiny(num_labels=1) if name == "scores" else tiny()
+    with pytest.raises(error, match=says):
+        trainer_of(tmp_path, model, data, **options).train()
+
+
+# ------------------------------------------------------------------- several labels
+
+TAGS = {"id2label": {0: "funny", 1: "long", 2: "old"}, **NO_DROPOUT}
+SEVERAL = {**TAGS, "problem_type": "multi_label_classification"}
+
+
+def tags(i: int) -> list[str]:
+    return [name for bit, name in enumerate(TAGS["id2label"].values()) if i >> bit & 1]
+
+
+def bits(i: int) -> list[int]:
+    return [i >> bit & 1 for bit in range(3)]
+
+
+def test_several_labels_train_evaluate_and_predict(tmp_path: Path) -> None:
+    expected = None
+    for label in (tags, bits, lambda i: np.array(bits(i), np.float32),
+                  lambda i: set(tags(i))):  # fmt: skip
+        model = tiny(**SEVERAL)
+        data = rows(label=label)
+        trainer = trainer_of(tmp_path, model, data, eval_dataset=data)
+        before = trainer.evaluate()["eval_loss"]
+        trainer.train()
+        found = trainer.predict(data)
+        targets = np.array([bits(i) for i in range(24)])
+        np.testing.assert_array_equal(found.label_ids, targets)
+        x = found.predictions.astype(np.float64)
+        loss = (np.logaddexp(0, x) - x * targets).mean()
+        assert found.metrics["test_loss"] == pytest.approx(loss, rel=1e-5)
+        assert loss < before
+        expected = weights(model) if expected is None else expected
+        np.testing.assert_array_equal(weights(model), expected)
+
+
+def test_several_labels_beside_texts(tmp_path: Path) -> None:
+    def tokenizer(texts: list[str], **options: Any) -> dict[str, Any]:
+        return {"input_ids": [list(map(int, text.split())) for text in texts]}
+
+    data = rows(label=tags)
+    texts = [
+        {"text": " ".join(map(str, row["input_ids"])), "label": row["label"]}
+        for row in data
+    ]
+    found = trained(tmp_path, texts, model=SEVERAL, processing_class=tokenizer)
+    np.testing.assert_array_equal(found, trained(tmp_path, data, model=SEVERAL))
+
+
+def test_a_saved_model_of_several_labels_gives_a_probability_to_each(
+    tmp_path: Path,
+) -> None:
+    model = tiny(**SEVERAL)
+    model.save_pretrained(tmp_path)
+    loaded = ea.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert loaded.config.problem_type == "multi_label_classification"
+
+    def tokenizer(texts: list[str], **options: Any) -> dict[str, Any]:
+        return {"input_ids": [[5 + len(text)] for text in texts]}
+
+    with ea.no_grad():
+        logits = np.asarray(loaded(np.array([[8]])).logits, np.float64)[0]
+    found = loaded.predict(["abc"], tokenizer, top_k=None)[0]
+    chances = {one["label"]: one["score"] for one in found}
+    for i, name in TAGS["id2label"].items():
+        assert chances[name] == pytest.approx(1 / (1 + np.exp(-logits[i])), rel=1e-6)
+
+
+SEVERAL_MISTAKES: dict[str, tuple[dict[str, Any], Any, str]] = {
+    "not asked for": (TAGS, tags, r"\[0\] has the labels .*, expected one label; for a "
+                      "list of labels .* problem_type='multi_label_classification'"),
+    "unknown": (SEVERAL, lambda i: ["new"], r"\[0\]: the labels are \['new'\], expect"
+                r"ed a list of names \(funny, long, old\), or of 3 numbers 0 or 1"),
+    "numbers": (SEVERAL, lambda i: [0, 2], r"the labels are \[0, 2\], expected a list"),
+    "one": (SEVERAL, lambda i: "funny", r"the labels are funny, expected a list"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEVERAL_MISTAKES)
+def test_labels_that_are_not_several(tmp_path: Path, name: str) -> None:
+    options, label, says = SEVERAL_MISTAKES[name]
+    with pytest.raises(InputError, match=says):
+        trainer_of(tmp_path, tiny(**options), rows(label=label)).train()
+
+
+def test_a_call_needs_labels_of_the_models_problem() -> None:
+    ids = np.ones((2, 4), np.int64)
+    with pytest.raises(
+        InputError, match=r"labels have shape \(2,\), expected \[B, 3\] of"
+    ):
+        tiny(**SEVERAL)(ids, labels=[0, 1])
+    with pytest.raises(
+        InputError, match=r"labels have shape \(2, 3\), expected \[B\], on"
+    ):
+        tiny(**TAGS)(ids, labels=[[0, 1, 0], [1, 0, 0]])
+
+
+# ------------------------------------------------------------------------ regression
+
+
+def test_whole_numbers_are_scores_where_the_problem_is_regression(
+    tmp_path: Path,
+) -> None:
+    model: dict[str, Any] = {"num_labels": 1, "problem_type": "regression"}
+    whole = trained(tmp_path, rows(label=lambda i: i % 5), model=model)
+    decimal = trained(tmp_path, rows(label=lambda i: float(i % 5)), model=model)
+    np.testing.assert_array_equal(whole, decimal)
+    for wrong in ({"num_labels": 3}, {}):
+        with pytest.raises(ConfigError, match="expected regression with 1 label"):
+            tiny(problem_type="regression", **wrong)

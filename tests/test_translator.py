@@ -1,0 +1,88 @@
+"""Sentences to sentences: the Translator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_translation import model, sentences, tokenizer, trained
+
+import evolving_attention as ea
+from evolving_attention.text import train_bpe
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return ea.Translator.from_pretrained(trained(tmp_path_factory.mktemp("trained")))
+
+
+def test_it_knows_what_it_was_trained_on(translator: ea.Translator):
+    text = sentences(40)
+    for beam in (1, 3):
+        found = translator.translate(text.source, beam=beam)
+        right = [a == b for a, b in zip(found, text.target, strict=True)]
+        assert np.mean(right) > 0.9
+    known = translator.score(text.source, text.target)
+    wrong = translator.score(text.source, text.source)
+    assert known.loss < 0.2 < 1 < wrong.loss
+    words = tokenizer()
+    assert known.tokens == sum(len(row) for row in words(text.target).input_ids)
+
+
+def test_a_text_alone_has_the_same_translation(translator: ea.Translator):
+    texts = sentences(9, seed=5).source
+    seen: list[tuple[int, int]] = []
+    together = translator.translate(
+        texts, beam=2, batch_size=4, on_batch=lambda *done: seen.append(done)
+    )
+    assert together == [translator.translate([text], beam=2)[0] for text in texts]
+    assert [done for done, _ in seen] == [4, 8, 9]
+    assert seen[-1][1] > 9
+
+
+def test_blank_texts_stay_empty(translator: ea.Translator):
+    assert translator.translate(["", "one two", "  "])[::2] == ["", ""]
+    assert translator.translate([]) == []
+
+
+def test_a_translation_is_one_line(translator: ea.Translator):
+    words = translator.tokenizer
+    ids = [words.get_vocab()[byte] for byte in "oĊĀč"]  # o, LF, NUL, CR as bytes
+    assert translator._text([*ids, *ids, 2]) == "o   o"
+
+
+def test_one_line_says_how_many_reach_the_limit(
+    translator: ea.Translator, caplog: pytest.LogCaptureFixture
+):
+    texts = [text for text in sentences(20).source if " " in text]
+    translator.translate(texts, max_new_tokens=1, batch_size=2)
+    assert caplog.text.count("reach max_new_tokens (1) without an end") == 1
+    assert f"{len(texts)} of {len(texts)} targets" in caplog.text
+
+
+def test_refused(translator: ea.Translator):
+    with pytest.raises(ea.InputError, match=r"texts\[1\] is a int"):
+        translator.translate(["one", 2])
+    with pytest.raises(ea.InputError, match=r"texts is a str.* pass \[text\]"):
+        translator.translate("one")
+    with pytest.raises(ea.DataError, match=r"texts:2: has 52 tokens, .*at most 40"):
+        translator.translate(["one", "one " * 50])
+    assert translator.translate(["one " * 50], longer="cut", beam=1) != [""]
+    with pytest.raises(ea.ConfigError, match=r"num_beams = 999"):
+        translator.translate(["one"], beam=999)
+    with pytest.raises(ea.ConfigError, match=r"batch_size=0"):
+        translator.translate(["one"], batch_size=0)
+    words = translator.tokenizer
+    with pytest.raises(ea.CheckpointError, match=r"has 279 tokens .* model's 31 and"):
+        ea.Translator(model(31), words)
+    with pytest.raises(ea.ConfigError, match="a Tokenizer, expected an encoder-dec"):
+        ea.Translator(words, words)
+
+
+def test_a_folder_with_another_tokenizer(translator: Any, tmp_path: Path):
+    translator.model.save_pretrained(tmp_path)
+    train_bpe(sentences().source, 275).save_pretrained(tmp_path)
+    with pytest.raises(ea.CheckpointError, match="take the tokenizer of the model's"):
+        ea.Translator.from_pretrained(tmp_path)

@@ -1,0 +1,24 @@
+"""Models that generate, and the type of what they return."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import evolving_attention as ea
+
+
+def translated() -> np.ndarray:
+    """By name, with the task that generates."""
+    model = ea.create_model("ea_transformer_lite", task="seq2seq_lm", vocab_size=40)
+    return model.generate([[5, 9]], num_beams=2, early_stopping="never")
+
+
+def score(folder: str) -> float:
+    """From a folder, with scores."""
+    model = ea.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    out: ea.GenerationOutput = model.generate([[5, 9]], return_dict_in_generate=True)
+    return float(out.sequences_scores[0])
+
+
+if __name__ == "__main__":
+    assert translated().shape[0] == 1
