@@ -156,7 +156,7 @@ def contenders(rows: list[dict], options: argparse.Namespace) -> dict[str, Calla
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line."""
-    own = {"data": spelled.DATA / "CoLA", "sentences": 2048, "batch": 16, "rounds": 3}
+    own = {"data": spelled.DATA / "CoLA", "sentences": 2048, "batch": 16, "rounds": 5}
     parser = spelled.parser(__doc__, "dtype", "threads", "side", "dry", **own)
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -177,7 +177,7 @@ def main(arguments: list[str] | None = None) -> int:
         one["sentences_per_s"] = len(rows) * options.epochs / one["median_s"]
         print(
             f"{name:20s} {one['sentences_per_s']:8.1f} sentences/s  "
-            f"spread {one['spread']:.1%}"
+            f"{harness.shown(one, 0)}"
         )
     if not options.dry:
         name = "cola" + ("-gpu" if on_gpu else "")

@@ -160,8 +160,8 @@ def show(what: str, result: dict[str, Any]) -> None:
             continue
         one = result[name]
         line = (
-            f"{what:18s} {name:13s} {one['median_s'] * 1e3:8.2f} ms  spread "
-            f"{one['spread']:.1%}  {one['peak_bytes'] / 2**30:.2f} GiB"
+            f"{what:18s} {name:13s} {harness.shown(one, 2)}  "
+            f"{one['peak_bytes'] / 2**30:.2f} GiB"
         )
         if limit:
             line += f"  {limit / one['median_s']:.0%} of GEMM"

@@ -76,7 +76,7 @@ def point(size: Size, times: Seconds, options: argparse.Namespace) -> dict[str, 
 def show(one: dict[str, Any]) -> None:
     """Print one point."""
     sides = [side for side in SIDES if side in one]
-    times = ", ".join(f"{side} {one[side]['median_s'] * 1e3:.1f} ms" for side in sides)
+    times = ", ".join(f"{side} {harness.shown(one[side])}" for side in sides)
     print(f"{one['batch']}x{one['length']}: {times}, ratio {one['ratio']:.2f}")
 
 

@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +21,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks import rules
+
 Name = TypeVar("Name")  # of a contender, anything that a dict can hold
+LOAD_AT_START = os.getloadavg()[0]  # before anything of ours runs
 RESULTS = Path(__file__).resolve().parent / "results"
 WIDE = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
 
@@ -79,6 +81,14 @@ def summarize(seconds: list[float]) -> dict[str, Any]:
         "spread": (quarters[2] - quarters[0]) / median,
         "seconds": seconds,
     }
+
+
+def shown(one: Mapping[str, Any], digits: int = 1) -> str:
+    """Median, minimum and spread of a side, for the printed tables."""
+    median, least = (1e3 * one[key] for key in ("median_s", "min_s"))
+    return (
+        f"{median:8.{digits}f} ms (min {least:.{digits}f})  spread {one['spread']:.1%}"
+    )
 
 
 def cpu_model() -> tuple[str, list[str]]:
@@ -161,14 +171,6 @@ def gemm_limit(flops: float, record: Mapping[str, Any], dtype: str) -> float:
     return flops / (max(rates) * 1e9) if rates else float("nan")
 
 
-def commit() -> str:
-    """Short hash of the commit under test, with + when the tree differs from it."""
-    where = Path(__file__).resolve().parent
-    git = ["git", "-C", str(where), "describe", "--always", "--dirty=+", "--exclude=*"]
-    done = subprocess.run(git, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
 def machine(threads: int) -> dict[str, Any]:
     """What decides the speed here, and the versions that were measured."""
     name, isa = cpu_model()
@@ -176,15 +178,17 @@ def machine(threads: int) -> dict[str, Any]:
     for module in LIBRARIES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[module] = metadata.version(module)
+    commit, clean = rules.commit()
     record = {
         "cpu": name,
         "cores": len(os.sched_getaffinity(0)),
         "isa": isa,
         "threads": threads,
-        "load": os.getloadavg()[0],
+        "load_at_start": LOAD_AT_START,
         "gemm_gflops": gemm_rates(),
         "versions": versions,
-        "commit": commit(),
+        "commit": commit,
+        "clean": clean,
     }
     if "evolving_attention" in sys.modules:
         core = sys.modules.get("evolving_attention._core")

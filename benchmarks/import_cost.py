@@ -71,10 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name, seconds in harness.interleave(runs, options.rounds, warmup=0).items():
         results[name] = harness.summarize(seconds) | {"peak_bytes": max(peaks[name])}
         one = results[name]
-        print(
-            f"{name:26s} {one['median_s'] * 1e3:8.1f} ms  "
-            f"{one['peak_bytes'] / 2**20:7.1f} MiB  spread {one['spread']:.1%}"
-        )
+        print(f"{name:26s} {harness.shown(one)}  {one['peak_bytes'] / 2**20:7.1f} MiB")
     if not options.dry:
         machine = harness.machine(2)
         print(

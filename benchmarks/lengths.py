@@ -78,7 +78,7 @@ def show(kind: str, order: str, result: dict[str, Any]) -> None:
         if "sentences_per_s" in one:
             print(
                 f"  {side:14s} {one['sentences_per_s']:8.1f} sentences/s  "
-                f"spread {one['spread']:.1%}  "
+                f"{harness.shown(one)}  "
                 f"{limit_s / one['median_s']:.0%} of GEMM"
             )
     if "best_peer" in result:

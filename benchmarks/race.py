@@ -79,50 +79,107 @@ def race(
     padded: bool = False,
     keep: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Results by set of batches and side; a side that cannot take part says why.
+    """:func:`race_kinds` of one attention kind: results by set of batches and side."""
+
+    def kept(kind: str, name: str, result: dict[str, Any]) -> None:
+        if keep is not None:
+            keep(name, result)
+
+    return race_kinds(
+        {"": shape},
+        dtype,
+        batches,
+        threads=threads,
+        rounds=rounds,
+        sides=sides,
+        padded=padded,
+        keep=kept,
+    )[""]
+
+
+def race_kinds(
+    shapes: Mapping[str, Shape],
+    dtype: str,
+    batches: Mapping[str, Sequence[Batch]],
+    *,
+    threads: int,
+    rounds: int,
+    sides: Sequence[str] = SIDES,
+    padded: bool = False,
+    keep: Callable[[str, str, dict[str, Any]], None] | None = None,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Results by kind, set of batches and side; all kinds and sides take turns.
+
+    A side that cannot take part says why.
 
     Args:
+        shapes: the models, by attention kind.
         batches: named lists of batches, the same for every side; with several lengths
             in one batch (``padded``) ours packs and the others pad.
         sides: names of ``engines.ENGINES``.
-        keep: called with the name and the sides of each set as soon as it is timed.
+        keep: called with the kind, the name and the sides of each set as soon as it is
+            timed.
     """
-    results: dict[str, dict[str, Any]] = {name: {} for name in batches}
+    results: dict[str, dict[str, dict[str, Any]]] = {
+        kind: {name: {} for name in batches} for kind in shapes
+    }
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ea-bench-"))
-        wanted = request(shape, dtype, threads, padded, Path(folder))
-        first = next(iter(batches.values()))[0][0]
-        if {"onnxruntime", "openvino"} & set(sides):
-            failed = export(wanted, first.shape)
-            if failed:
-                print(f"no ONNX export: {failed}")
-        expected = reference(wanted, batches)
-        workers: dict[str, Worker] = {}
-        for side in sides:
-            try:
-                worker = Worker(side, wanted)
-                stack.callback(worker.close)
-                for name, some in batches.items():
-                    worker.load(name, some)
-                    error = difference(worker.outputs(name), expected[name])
-                    if error > TOLERANCE[dtype]:
-                        raise RuntimeError(f"its logits differ by {error:.1e}")
-                    results[name][side] = {"difference": error, **worker.built}
-                workers[side] = worker
-            except RuntimeError as error:
-                for result in results.values():
-                    result[side] = {"skipped": str(error)}
-                print(f"  {side:14s} not measured: {error}", flush=True)
+        workers: dict[tuple[str, str], Worker] = {}
+        for kind, shape in shapes.items():
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="ea-bench-")
+            )
+            wanted = request(shape, dtype, threads, padded, Path(folder))
+            found = _workers(stack, wanted, batches, sides, results[kind])
+            workers |= {(kind, side): worker for side, worker in found.items()}
         for name in batches:
             runs = {
-                side: (lambda worker=worker, name=name: worker.run(name))
-                for side, worker in workers.items()
+                key: (lambda worker=worker, name=name: worker.run(name))
+                for key, worker in workers.items()
             }
-            for side, seconds in harness.interleave(runs, rounds, warmup=1).items():
-                results[name][side] |= harness.summarize(seconds)
-            if keep is not None:
-                keep(name, results[name])
+            times = harness.interleave(runs, rounds, warmup=1)
+            for (kind, side), seconds in times.items():
+                results[kind][name][side] |= harness.summarize(seconds)
+            for kind in shapes:
+                if keep is not None:
+                    keep(kind, name, results[kind][name])
     return results
+
+
+def _workers(
+    stack: contextlib.ExitStack,
+    wanted: dict[str, Any],
+    batches: Mapping[str, Sequence[Batch]],
+    sides: Sequence[str],
+    results: dict[str, dict[str, Any]],
+) -> dict[str, Worker]:
+    """The sides whose outputs are right, ready to run; the others' reasons in results.
+
+    The stack closes them.
+    """
+    first = next(iter(batches.values()))[0][0]
+    if {"onnxruntime", "openvino"} & set(sides):
+        failed = export(wanted, first.shape)
+        if failed:
+            print(f"no ONNX export: {failed}")
+    expected = reference(wanted, batches)
+    workers: dict[str, Worker] = {}
+    for side in sides:
+        try:
+            worker = Worker(side, wanted)
+            stack.callback(worker.close)
+            for name, some in batches.items():
+                worker.load(name, some)
+                error = difference(worker.outputs(name), expected[name])
+                if error > TOLERANCE[wanted["dtype"]]:
+                    raise RuntimeError(f"its logits differ by {error:.1e}")
+                results[name][side] = {"difference": error, **worker.built}
+            workers[side] = worker
+        except RuntimeError as error:
+            for result in results.values():
+                result[side] = {"skipped": str(error)}
+            print(f"  {side:14s} not measured: {error}", flush=True)
+    return workers
 
 
 def reference(

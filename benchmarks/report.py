@@ -5,19 +5,25 @@
 Both hold ``<!-- benchmarks:begin -->`` and ``<!-- benchmarks:end -->``; what is between
 them is replaced: in the README by the rows of FRONT, in docs/benchmarks.md by all rows.
 The figures of docs/figures are drawn from the same records. A benchmark without a
-record is left out. --check writes nothing and fails when a page is out of date or a
+record is left out. In the README and the figure of ratios stands the newest record of a
+benchmark that keeps the rules of benchmarks/rules.py; docs/benchmarks.md has the newest
+of all, and says what is wrong with it. Records older than the code they measure are
+printed. --check writes nothing and fails when a page is out of date or a
 figure missing.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import rules
 from benchmarks.harness import RESULTS, machine_line
 from benchmarks.rows import ROWS, Row, rows_of, title_of
 
@@ -32,23 +38,25 @@ FRONT = (
     "evolving BERT-base inference, float32, batch 8, length 128",
     "evolving BERT-mini inference on CoLA's lengths, sorted rows "
     "(10% padding for the others), float32",
-    "evolving MiniLM fine-tuned on CoLA, float32; transformers' Trainer (vanilla, "
-    "dynamic padding)",
+    "evolving MiniLM fine-tuned on CoLA, float32",
     "evolving BERT-base training, peak memory, float32, batch 8, length 128",
 )
+MARKED = " [marked below]"
 HEAD = (
     "| | ours | PyTorch, or as named | ours is better by | of the GEMM limit |",
     "|---|---|---|---|---|",
 )
 
 
-def newest(folder: Path) -> dict[str, dict[str, Any]]:
-    """The latest result of every benchmark name."""
+def newest(folder: Path, admitted: bool = False) -> dict[str, dict[str, Any]]:
+    """The latest result of every benchmark name, or the latest that keeps the rules."""
     found: dict[str, dict[str, Any]] = {}
     for file in sorted(folder.glob("*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
         if not {"name", "date", "machine", "results"} <= record.keys():
             continue  # a record of scores, not of speed
+        if admitted and not rules.admitted(record):
+            continue
         old = found.get(record["name"])
         if old is None or record["date"] >= old["date"]:
             found[record["name"]] = record
@@ -97,7 +105,7 @@ def tables(records: dict[str, dict[str, Any]], every: bool = False) -> str:
         for one in some:
             title = title_of(one["name"], one) if every else ""
             rows = [
-                r
+                replace(r, what=r.what + MARKED) if not rules.admitted(one) else r
                 for r in rows_of(one["name"], one)
                 if every or (r.headline and r.what in FRONT)
             ]
@@ -114,16 +122,42 @@ def tables(records: dict[str, dict[str, Any]], every: bool = False) -> str:
     return "\n\n".join(parts)
 
 
+def provenance(records: dict[str, dict[str, Any]]) -> str:
+    """A table of where each record comes from, and what is wrong with it."""
+    lines = [
+        "### Records",
+        "",
+        "| record | date | commit | load at start | marks |",
+        "|---|---|---|---|---|",
+    ]
+    for one in itertools.chain.from_iterable(by_machine(records).values()):
+        if not rows_of(one["name"], one):
+            continue
+        machine = one["machine"]
+        load = machine.get("load_at_start")
+        cells = [
+            one["name"],
+            one["date"],
+            str(machine.get("commit", "unknown")),
+            "" if load is None else f"{load:.1f}",
+            ", ".join(rules.marks(one)),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) if len(lines) > 4 else ""
+
+
 def headlines(records: dict[str, dict[str, Any]]) -> list[Row]:
     """The rows that the figure shows."""
     rows = [row for name, one in records.items() for row in rows_of(name, one)]
     return [row for row in rows if row.headline and row.ratio and row.peer]
 
 
-def figures(records: dict[str, dict[str, Any]]) -> dict[str, str]:
+def figures(
+    records: dict[str, dict[str, Any]], front: dict[str, dict[str, Any]]
+) -> dict[str, str]:
     """What each figure that these records give shows, by its name."""
     found = {}
-    if headlines(records):
+    if headlines(front):
         found["ratios"] = "How many times better ours is than each of the others"
     for name, one in sorted(records.items()):
         if name.startswith("growth-") and any(one["results"].values()):
@@ -131,28 +165,44 @@ def figures(records: dict[str, dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def draw(records: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Write every figure as SVG."""
+def draw(
+    records: dict[str, dict[str, Any]],
+    front: dict[str, dict[str, Any]],
+    folder: Path,
+) -> None:
+    """Write every figure as SVG; that of ratios from the records of the README."""
     from benchmarks import figures as pictures
 
-    for name in figures(records):
+    for name in figures(records, front):
         path = folder / f"{name}.svg"
         if name == "ratios":
-            pictures.ratios(headlines(records), path)
+            pictures.ratios(headlines(front), path)
         else:
             pictures.growth(records[name], path)
 
 
 def page_text(
-    records: dict[str, dict[str, Any]], page: Path, folder: Path, every: bool
+    records: dict[str, dict[str, Any]],
+    shown: dict[str, str],
+    page: Path,
+    folder: Path,
+    every: bool,
 ) -> str:
     """What stands between the markers of a page: tables and figures."""
-    parts = [tables(records, every)]
-    for name, shows in figures(records).items():
+    parts = [tables(records, every), provenance(records) if every else ""]
+    for name, shows in shown.items():
         if every or name == "ratios":
             path = os.path.relpath(folder / f"{name}.svg", page.parent)
             parts.append(f"![{shows}]({Path(path).as_posix()})")
     return "\n\n".join(part for part in parts if part)
+
+
+def say_older(records: dict[str, dict[str, Any]]) -> None:
+    """Print the records whose code has changed since they were made."""
+    for name, one in sorted(records.items()):
+        told = rules.older(one) if rows_of(name, one) else None
+        if told:
+            print(f"older than the code it measures: {name} ({told})")
 
 
 def insert(page: str, text: str) -> str:
@@ -172,11 +222,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
-    records = newest(options.results)
-    stale = [f for f in figures(records) if not (options.figures / f"{f}.svg").exists()]
+    records, front = newest(options.results), newest(options.results, admitted=True)
+    shown = figures(records, front)
+    stale = [f for f in shown if not (options.figures / f"{f}.svg").exists()]
     for path, every in ((options.readme, False), (options.page, True)):
         old = path.read_text(encoding="utf-8")
-        new = insert(old, page_text(records, path, options.figures, every))
+        some = records if every else front
+        new = insert(old, page_text(some, shown, path, options.figures, every))
         if new != old:
             stale.append(str(path))
         if not options.check:
@@ -185,7 +237,8 @@ def main(arguments: list[str] | None = None) -> int:
         if stale:
             print(f"out of date, run python -m benchmarks.report: {', '.join(stale)}")
         return int(bool(stale))
-    draw(records, options.figures)
+    draw(records, front, options.figures)
+    say_older(records)
     return 0
 
 

@@ -53,8 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
     results = {}
     for kind in options.kinds:
         one = results[kind] = measure(kind, options)
-        both = (one[n]["median_s"] * 1e3 for n in ("same bits", OTHER[1]))
-        print("{:9s} {:.1f} ms, {:.1f} ms free".format(kind, *both), end="")
+        both = (harness.shown(one[n]) for n in ("same bits", OTHER[1]))
+        print("{:9s} {}, {} free".format(kind, *both), end="")
         print(f": the same bits cost {one['price']:+.1%}")
     if not options.dry:
         name = f"samebits-{options.size}-{options.batch}x{options.length}"

@@ -161,8 +161,8 @@ def main(arguments: list[str] | None = None) -> None:
             results[kind][part] = found
             ours, theirs = (found[side]["median_s"] for side in ("ours", "torch"))
             print(
-                f"{kind:12s} {part:10s} ours {ours * 1e3:7.1f} ms, torch "
-                f"{theirs * 1e3:7.1f} ms an epoch: {theirs / ours:.2f} x",
+                f"{kind:12s} {part:10s} an epoch: ours {harness.shown(found['ours'])}, "
+                f"torch {harness.shown(found['torch'])}: {theirs / ours:.2f} x",
                 flush=True,
             )
     if not options.dry:

@@ -102,7 +102,7 @@ def run_all(
     runs: list[dict[str, Any]] = []
     for name in args.datasets or DATASETS:
         data = timeseries.load(name, args.data_dir)
-        check_scorable(data.train, data.test, data.longest, "interpolate")
+        check_scorable(data.train, data.test, data.longest, "interpolate", "error")
         for model, seed in _order(models, args.seeds):
             record = _plan(data, model, seed, changed)
             file = Path(args.output_dir) / name / f"{model}-{seed}.json"

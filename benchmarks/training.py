@@ -1,17 +1,21 @@
-"""One BERT training step (forward, backward, clipping, AdamW): ours and eager PyTorch.
+"""One BERT training step (forward, backward, clipping, AdamW): ours and PyTorch's.
 
 Both sides start from the same weights, see the same batch, use as many threads and drop
 out at the same rate; before the timing their losses without dropout are compared.
+PyTorch runs eager and, with a model of its own, compiled by torch.compile; where that
+fails the record has the reason.
 
     python -m benchmarks.training [--size base] [--batch 8] [--length 128] [--rounds 7]
 
 --isa avx2 holds both sides, their oneDNN and PyTorch's MKL to AVX2 in one process, and
-refuses to measure when one of them says it went further.
+refuses to measure when one of them says it went further. torch.compile is left out
+then: it compiles for the whole instruction set of the machine.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import re
 import subprocess
@@ -26,7 +30,9 @@ from benchmarks import harness
 from benchmarks import options as spelled
 from benchmarks.models import batch_of, flops, our_model, our_step, shape_of, weights
 from benchmarks.peers.torch_bert import BertClassifier, adamw
+from benchmarks.race import ratios
 
+SIDES = ("ours", "torch", "torch.compile")
 # Our cap, and those of PyTorch's own kernels, of its oneDNN and of its MKL.
 AVX2 = {
     "EA_MAX_ISA": "avx2",
@@ -78,14 +84,32 @@ def losses(
     return {"ours": ours, "torch": theirs}
 
 
-def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict | None]:
-    """The contenders of one attention kind, and the losses they start from."""
+def compiled(
+    peer: BertClassifier, ids: np.ndarray, labels: np.ndarray, bf16: bool
+) -> Callable[[], None]:
+    """The training step of a compiled copy of the peer, compiled by a first step.
+
+    Raises:
+        RuntimeError: it cannot compile; the first line of the reason.
+    """
+    step = torch_step(torch.compile(copy.deepcopy(peer)), ids, labels, bf16)
+    try:
+        step()
+    except Exception as error:
+        lines = str(error).strip().splitlines() or ["it failed"]
+        raise RuntimeError(f"{type(error).__name__}: {lines[0]}") from error
+    return step
+
+
+def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict, dict | None]:
+    """The contenders of one attention kind, who is left out and why, first losses."""
     shape = shape_of(options.size, kind)
     ids, labels = batch_of(shape, options.batch, options.length)
     torch.manual_seed(0)
     peer = BertClassifier(shape)
     bf16 = options.dtype == "bfloat16"
     contenders: dict[str, Callable[[], None]] = {}
+    skipped: dict[str, str] = {}
     start = None
     if options.side != "torch":
         model = our_model(shape, options.dtype)
@@ -97,7 +121,13 @@ def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict | None]:
         contenders["ours"] = our_step(model, ids, labels)
     if options.side != "ours":
         contenders["torch"] = torch_step(peer, ids, labels, bf16)
-    return contenders, start
+        try:
+            if options.isa:
+                raise RuntimeError("its code is not held to an instruction set")
+            contenders["torch.compile"] = compiled(peer, ids, labels, bf16)
+        except RuntimeError as error:
+            skipped["torch.compile"] = str(error)
+    return contenders, skipped, start
 
 
 def cap(isa: str | None, arguments: list[str]) -> None:
@@ -154,18 +184,22 @@ def check_cap(reported: dict[str, str]) -> None:
 
 
 def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
-    """Print both sides, their ratio and the share of the GEMM limit they reach."""
-    sides = [name for name in ("ours", "torch") if name in result]
-    for name in sides:
-        one = result[name]
+    """Print the sides, their share of the GEMM limit, the fastest peer's ratio."""
+    timed = {name: result[name] for name in SIDES if name in result}
+    for name, one in timed.items():
+        if "skipped" in one:
+            print(f"{kind:9s} {name:13s} not measured: {one['skipped']}")
+            continue
         print(
-            f"{kind:9s} {name:6s} {one['median_s'] * 1e3:8.1f} ms  "
+            f"{kind:9s} {name:13s} {harness.shown(one)}  "
             f"{batch / one['median_s']:6.2f} sequences/s  "
-            f"spread {one['spread']:.1%}  {limit_s / one['median_s']:.0%} of GEMM"
+            f"{limit_s / one['median_s']:.0%} of GEMM"
         )
-    if len(sides) == 2:
-        result["speedup"] = result["torch"]["median_s"] / result["ours"]["median_s"]
-        print(f"{kind:9s} ours is {result['speedup']:.2f} x torch")
+    peers = ratios(timed)
+    if peers:
+        best = min(peers, key=lambda name: peers[name])
+        result["speedup"] = peers[best]
+        print(f"{kind:9s} ours is {peers[best]:.2f} x {best}")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -183,10 +217,11 @@ def main(arguments: list[str] | None = None) -> None:
         check_cap(machine["isa_reported"])
     results: dict[str, Any] = {}
     for kind in options.kinds:
-        contenders, start = build(kind, options)
+        contenders, skipped, start = build(kind, options)
         times = harness.interleave(contenders, options.rounds, warmup=2)
         result = results[kind] = {n: harness.summarize(s) for n, s in times.items()}
         result["start_loss"] = start
+        result |= {name: {"skipped": why} for name, why in skipped.items()}
         lengths = [options.length] * options.batch
         work = flops(shape_of(options.size, kind), lengths, training=True)
         harness.measure_gemm_again(machine, options.dtype)

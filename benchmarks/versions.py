@@ -206,11 +206,11 @@ def main(arguments: list[str] | None = None) -> None:
     for task in options.tasks:
         found = compare(options.before, task, options.threads, options.rounds)
         results[task] = found
-        medians = (found[side]["median_s"] * 1e3 for side in ("before", "now"))
+        both = (harness.shown(found[side]) for side in ("before", "now"))
         print(
             f"{task:22s} now / before {found['ratio']:.3f} "
-            f"({found['low']:.3f} to {found['high']:.3f}); medians "
-            "{:.1f} and {:.1f} ms".format(*medians),
+            f"({found['low']:.3f} to {found['high']:.3f}); "
+            "{} and {}".format(*both),
             flush=True,
         )
     if not options.dry:

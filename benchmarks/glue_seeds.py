@@ -1,0 +1,182 @@
+"""GLUE over seeds: MiniLM fine-tuned for three epochs, vanilla and evolving, paired.
+
+α and β are the paper's for BERT-Base (ICML 2021, Table 9); CoLA keeps 0.1 and 0.1.
+The dev set is scored once, after training: nothing is chosen by it. Writes each run
+into a JSON file and the table of docs/glue.md between its markers. Runs that are
+already in the JSON are not repeated, so that a long series can go on another day.
+
+    python -m benchmarks.glue_seeds --task mrpc [--seeds 10] [--threads 1]
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness
+from benchmarks import options as spelled
+from benchmarks.models import CHECKPOINT
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "glue.md"
+TRAINING: dict[str, Any] = {
+    "learning_rate": 5e-5,
+    "per_device_train_batch_size": 16,
+    "num_train_epochs": 3,
+}
+MAX_LENGTH = 128
+COEFFICIENTS = {  # α, β
+    "cola": (0.1, 0.1),
+    "mrpc": (0.1, 0.2),
+    "rte": (0.2, 0.1),
+    "stsb": (0.2, 0.2),
+}
+ARMS = ("vanilla", "evolving")
+MCC = "matthews_correlation"
+NAMES = {
+    MCC: "MCC, whole dev set",
+    "accuracy": "accuracy",
+    "f1": "F1",
+    "pearson": "Pearson",
+    "spearmanr": "Spearman",
+}
+
+
+def run(task: str, data: Path, arm: str, seed: int) -> dict[str, Any]:
+    """Train once; dev scores times 100, and training rows per second."""
+    import evolving_attention as ea
+    from evolving_attention.data.features import tokenize_dataset
+
+    train, dev = ea.glue.load(task, data)
+    tokenizer = ea.AutoTokenizer.from_pretrained(CHECKPOINT)
+    attention = {
+        "vanilla": ea.attention.Vanilla(),
+        "evolving": ea.attention.Evolving(*COEFFICIENTS[task]),
+    }[arm]
+    ea.manual_seed(seed)
+    model = ea.AutoModelForSequenceClassification.from_pretrained(
+        CHECKPOINT, num_labels=1 if task == "stsb" else 2, attention=attention
+    )
+    with tempfile.TemporaryDirectory(prefix="ea-glue-seeds-") as folder:
+        trainer = ea.Trainer(
+            model,
+            ea.TrainingArguments(
+                folder, save_strategy="no", seed=seed, disable_tqdm=True, **TRAINING
+            ),
+            train_dataset=tokenize_dataset(train, tokenizer, max_length=MAX_LENGTH),
+        )
+        begin = time.perf_counter()
+        trainer.train()
+        seconds = time.perf_counter() - begin
+        found = trainer.predict(tokenize_dataset(dev, tokenizer, max_length=MAX_LENGTH))
+    return {
+        "arm": arm,
+        "seed": seed,
+        "scores": scores(task, dev, np.asarray(found.predictions)),
+        "rows_per_s": len(train) * TRAINING["num_train_epochs"] / seconds,
+        "commit": harness.commit(),
+    }
+
+
+def scores(task: str, dev: Any, predictions: np.ndarray[Any, Any]) -> dict[str, float]:
+    """The task's metrics times 100; CoLA's also for each half of its dev set."""
+    import evolving_attention as ea
+
+    metric, truth = ea.glue.metrics(task), np.array(dev.column("label"))
+    found = {}
+    if task == "cola":
+        inside = ea.glue.in_domain(dev)
+        for name, rows in (("MCC, in domain", inside), ("MCC, out of domain", ~inside)):
+            found[name] = 100 * metric((predictions[rows], truth[rows]))[MCC]
+    for key, value in metric((predictions, truth)).items():
+        if key in NAMES:
+            found[NAMES[key]] = 100 * value
+    return found
+
+
+def table(runs: list[dict[str, Any]]) -> str:
+    """Markdown: mean, spread and single runs, and the paired difference."""
+    lines = ["| score × 100 | attention | mean ± sd | by seed |", "|---|---|---|---|"]
+    for score in runs[0]["scores"]:
+        by_arm = {
+            arm: {r["seed"]: r["scores"][score] for r in runs if r["arm"] == arm}
+            for arm in ARMS
+        }
+        for arm, values in by_arm.items():
+            every = " ".join(f"{values[seed]:.1f}" for seed in sorted(values))
+            mean, sd = _mean_sd(list(values.values()))
+            lines.append(f"| {score} | {arm} | {mean:.1f} ± {sd:.1f} | {every} |")
+        both = sorted(set(by_arm["vanilla"]) & set(by_arm["evolving"]))
+        gains = [by_arm["evolving"][s] - by_arm["vanilla"][s] for s in both]
+        every = " ".join(f"{gain:+.1f}" for gain in gains)
+        lines.append(f"| | evolving − vanilla | {_interval(gains)} | {every} |")
+    return "\n".join(lines)
+
+
+def _mean_sd(values: list[float]) -> tuple[float, float]:
+    if not values:
+        return float("nan"), float("nan")
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return statistics.mean(values), spread
+
+
+def _interval(gains: list[float]) -> str:
+    """Mean of the differences and Student's 95 % interval of that mean."""
+    from scipy import stats
+
+    mean, sd = _mean_sd(gains)
+    if len(gains) < 2:
+        return f"{mean:+.1f}"
+    half = float(stats.t.ppf(0.975, len(gains) - 1)) * sd / len(gains) ** 0.5
+    return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})"
+
+
+def write_page(task: str, text: str) -> None:
+    """Put the table between the task's markers in docs/glue.md."""
+    begin, end = f"<!-- {task}-seeds:begin -->", f"<!-- {task}-seeds:end -->"
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(begin)
+    after = rest.split(end)[1]
+    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    parser = spelled.parser(__doc__, "threads", data=spelled.DATA)
+    parser.add_argument("--task", choices=COEFFICIENTS, required=True)
+    parser.add_argument("--seeds", type=int, default=10, help="0: the table alone")
+    parser.add_argument("--result", type=Path, help="the JSON file")
+    options = parser.parse_args(arguments)
+    task = options.task
+    result = options.result or harness.RESULTS / f"{task}-seeds.json"
+    harness.set_threads(options.threads)
+    alpha, beta = COEFFICIENTS[task]
+    settings = {**TRAINING, "max_seq_length": MAX_LENGTH, "alpha": alpha, "beta": beta}
+    record: dict[str, Any] = {"name": f"{task}-seeds", "settings": settings, "runs": []}
+    if result.exists():
+        record = json.loads(result.read_text(encoding="utf-8"))
+        if record["settings"] != settings:
+            raise SystemExit(f"{result} has other settings: {record['settings']}")
+    done = {(r["arm"], r["seed"]) for r in record["runs"]}
+    for seed in range(1, options.seeds + 1):
+        for arm in ARMS:
+            if (arm, seed) in done:
+                continue
+            record["runs"].append(run(task, options.data, arm, seed))
+            record["machine"] = harness.machine(options.threads)
+            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+            result.write_text(text, encoding="utf-8")
+            print(record["runs"][-1], flush=True)
+    found = table(record["runs"])
+    print(found)
+    if PAGE.exists() and options.result is None:
+        write_page(task, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Which records may stand in the README, and which are older than their code."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Record = dict[str, Any]
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+MOST_SPREAD = 0.15  # interquartile range over median, of any side
+MOST_LOAD = 0.5  # for each core: 1 on 2 cores
+BEFORE = "before the rule"
+
+# What is built and run, whose changes make a tree dirty; pages and results do not.
+CODE = (
+    "src",
+    "benchmarks",
+    "cmake",
+    "CMakeLists.txt",
+    "pyproject.toml",
+    ":(exclude)benchmarks/results",
+)
+
+_CORE = ("src/cpp", "src/evolving_attention/modeling", "src/evolving_attention/optim")
+_ALL = ("src/cpp", "src/evolving_attention")
+# First word of a record's name: its script, and the paths of what it measures.
+MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "training": ("training", _CORE),
+    "inference": ("inference", _CORE),
+    "lengths": ("lengths", _CORE),
+    "cola": ("cola", (*_CORE, "src/evolving_attention/training")),
+    "memory": ("step_memory", _CORE),
+    "import": ("import_cost", _ALL),
+    "demo": ("demo_cost", _ALL),
+    "samebits": ("same_bits", _CORE),
+    "growth": ("growth", _CORE),
+    "conv1d": ("conv1d", ("src/cpp",)),
+    "series": ("series", _CORE),
+    "gpu": ("gpu", _CORE),
+}
+
+
+def git(*words: str) -> str | None:
+    """What git says of this repository; None where it fails or is not there."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(REPOSITORY), *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return None if done.returncode else done.stdout.strip()
+
+
+def commit() -> tuple[str, bool]:
+    """Short hash of the commit under test, and whether its code is unchanged.
+
+    The hash has + where the code was changed; "unknown" is not clean.
+    """
+    name = git("describe", "--always", "--exclude=*")
+    if not name:
+        return "unknown", False
+    clean = git("status", "--porcelain", "--", *CODE) == ""
+    return name + ("" if clean else "+"), clean
+
+
+def spreads(results: Any, side: str = "") -> Iterator[tuple[float, str]]:
+    """(spread, side) of everything that was timed."""
+    if isinstance(results, dict):
+        if "spread" in results:
+            yield float(results["spread"]), side
+        for name, one in results.items():
+            yield from spreads(one, str(name))
+    elif isinstance(results, list):
+        for one in results:
+            yield from spreads(one, side)
+
+
+def marks(record: Record) -> list[str]:
+    """What keeps a record out of the README, in words; ``BEFORE`` alone does not.
+
+    Records that were made before the rule lack what it asks for.
+    """
+    machine = record["machine"]
+    if "load_at_start" not in machine or "clean" not in machine:
+        return [BEFORE]
+    found = []
+    widest = max(spreads(record["results"]), default=(0.0, ""))
+    if widest[0] > MOST_SPREAD:
+        found.append(f"{widest[1]} spreads by {widest[0]:.0%}")
+    if machine["load_at_start"] > MOST_LOAD * machine["cores"]:
+        load, cores = machine["load_at_start"], machine["cores"]
+        found.append(f"began at load {load:.1f} on {cores} cores")
+    if not machine["clean"]:
+        found.append("code not committed")
+    return found
+
+
+def admitted(record: Record) -> bool:
+    """Whether the record may stand in the README."""
+    return marks(record) in ([], [BEFORE])
+
+
+def older(record: Record) -> str | None:
+    """How the record's code has changed since, or None: it has not.
+
+    Needs git and the history; "?" where they cannot tell.
+    """
+    script, paths = MEASURED.get(record["name"].split("-")[0], ("", _ALL))
+    made = str(record["machine"].get("commit", "unknown")).rstrip("+")
+    own = (f"benchmarks/{script}.py",) if script else ()
+    count = git("rev-list", "--count", f"{made}..HEAD", "--", *paths, *own)
+    if count is None:
+        return f"commit {made} is not in this history"
+    return f"{count} commits since {made}" if int(count) else None
