@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Build the extension with ASan and UBSan, in its own folder, and run a short selection.
+# Build the extension with ASan and UBSan, in its own folder, and run a short selection;
+# or with EA_SANITIZE=thread those of the rooms that threads share, and what has threads.
 #
 #   tools/run_sanitizers.sh [PYTEST ARGUMENTS]
 #
@@ -12,23 +13,25 @@ sanitizers=${EA_SANITIZE:-address,undefined}
 folder=${EA_SANITIZE_BUILD:-${TMPDIR:-/tmp}/ea-sanitize-${UID}}
 package=$folder/package
 
-# The parsers of foreign bytes and everything that touches raw memory.
-selection=(
-  tests/kernels tests/ops tests/test_tensor.py tests/test_interop_numpy.py
-  tests/test_packing.py tests/test_adamw.py tests/test_attention_contract.py
-  tests/test_fused_attention.py tests/test_sparse_embeddings.py
-)
-if [ $# -eq 0 ]; then
-  cd "$repo"
-  for path in "${selection[@]}"; do
-    if [ -e "$path" ]; then set -- "$@" "$path"; fi
-  done
-  if [ $# -eq 0 ]; then echo "run_sanitizers: no tests to run" >&2; exit 1; fi
+if [ "$sanitizers" = thread ]; then
+  rooms="runtime;tensor;kernels;kernels/cpu;kernels/cpu/avx2;autograd;optim"
+  export EA_MAX_ISA=avx2
+  # TSan does not follow a fork of several threads.
+  selection=(tests/test_threads.py tests/test_loader.py -k "not fork")
+else
+  rooms=
+  # The parsers of foreign bytes and everything that touches raw memory.
+  selection=(
+    tests/kernels/test_agreement.py tests/ops tests/test_tensor.py
+    tests/test_interop_numpy.py tests/test_packing.py tests/test_adamw.py
+    tests/test_attention_contract.py tests/test_fused_attention.py
+    tests/test_sparse_embeddings.py
+  )
 fi
+[ $# -gt 0 ] || set -- "${selection[@]}"
 
-# Not Release: assertions are on.
-configure "$folder" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO= -DEA_SANITIZE="$sanitizers" -DEA_CUDA=OFF \
+# The sources without sanitizers compile as in a release, so that ccache has them.
+configure "$folder" -DEA_SANITIZE="$sanitizers" -DEA_SANITIZE_ROOMS="$rooms" -DEA_CUDA=OFF \
   -DCMAKE_INSTALL_PREFIX="$package"
 build "$folder"
 
@@ -57,9 +60,25 @@ for peer in torch transformers; do
     > "$package/$peer.py"
 done
 
-preload=$(g++ -print-file-name=libasan.so):$(g++ -print-file-name=libstdc++.so.6)
-case $sanitizers in *address*) ;; *) preload=$(g++ -print-file-name=libubsan.so) ;; esac
+case $sanitizers in
+  *address*) library=libasan.so ;;
+  thread) library=libtsan.so ;;
+  *) library=libubsan.so ;;
+esac
+preload=$(g++ -print-file-name=$library):$(g++ -print-file-name=libstdc++.so.6)
 echo "run_sanitizers: $sanitizers on: $*"
 export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc
-LD_PRELOAD=$preload test_package "$package" "$@"
+# glibc frees the storage of an ended thread, whose destructors it ran, unseen by TSan.
+echo 'race:_dl_deallocate_tls' > "$folder/suppressions"
+rm -f "$folder"/races.*
+export TSAN_OPTIONS=suppressions=$folder/suppressions:log_path=$folder/races
+(LD_PRELOAD=$preload test_package "$package" "$@")
+if [[ $library = libasan.so ]]; then
+  ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=exitcode=0 LD_PRELOAD=$preload PYTHONPATH=$package \
+    "$python" "$repo/tools/check_leaks.py"
+fi
+if compgen -G "$folder/races.*" > /dev/null; then
+  cat "$folder"/races.*
+  exit 1
+fi

@@ -1,39 +1,72 @@
 """List the tests that a run skipped, from its JUnit file, as arguments for pytest.
 
     python tools/skipped_tests.py REPORT.xml > again && pytest @again
+    python tools/skipped_tests.py --unexpected REASONS REPORT.xml
 
 CI runs the README's test line in a bare environment, installs what the skipped tests
-asked for, and runs exactly those again.
+asked for, and runs exactly those again. The second form then fails if a test was
+skipped for a reason that the file REASONS does not list, one regular expression per
+line.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
-def skipped(report: Path, root: Path) -> Iterator[str]:
-    """Yield node ids of skipped tests; a file skipped whole yields its path."""
+def skipped(report: Path, root: Path) -> Iterator[tuple[str, str]]:
+    """Yield node id and reason of skipped tests; of a file skipped whole, its path."""
     for case in ElementTree.parse(report).iter("testcase"):
-        if case.find("skipped") is None:
+        mark = case.find("skipped")
+        if mark is None:
             continue
+        reason = f"{mark.get('message', '')} {mark.text or ''}"
         dotted, name = case.get("classname", ""), case.get("name", "")
         if not dotted:  # skipped at import: the name is the module
-            yield name.replace(".", "/") + ".py"
+            yield name.replace(".", "/") + ".py", reason
             continue
         parts, classes = dotted.split("."), []
         while parts and not (root / ("/".join(parts) + ".py")).is_file():
             classes.insert(0, parts.pop())
-        yield "::".join(["/".join(parts) + ".py", *classes, name])
+        yield "::".join(["/".join(parts) + ".py", *classes, name]), reason
+
+
+def unexpected(
+    found: Iterable[tuple[str, str]], reasons: Path
+) -> Iterator[tuple[str, str]]:
+    """Those of ``found`` whose reason no line of the file matches."""
+    lines = reasons.read_text(encoding="utf-8").splitlines()
+    known = [line for line in lines if line and not line.startswith("#")]
+    for name, reason in found:
+        if not any(re.search(one, reason) for one in known):
+            yield name, reason
 
 
 def main(arguments: list[str]) -> int:
-    """Command line: the path of the JUnit file; 1 when nothing was skipped."""
-    found = sorted(set(skipped(Path(arguments[0]), Path.cwd())))
-    print("\n".join(found))
-    return 0 if found else 1
+    """Command line; the exit code is 1 if nothing, or something unexpected, was found.
+
+    Args:
+        arguments: the JUnit file; ``--unexpected`` and the file of reasons before it.
+    """
+    *options, report = arguments
+    found = sorted(set(skipped(Path(report), Path.cwd())))
+    if not options:
+        print("\n".join(dict.fromkeys(name for name, _ in found)))
+        return 0 if found else 1
+    odd = list(unexpected(found, Path(options[1])))
+    for name, reason in odd:
+        print(f"{name}: skipped: {' '.join(reason.split())}", file=sys.stderr)
+    if odd:
+        print(
+            f"{len(odd)} tests were skipped for reasons that {options[1]} does not "
+            "list; install what they need, or list the reason",
+            file=sys.stderr,
+        )
+    return 1 if odd else 0
 
 
 if __name__ == "__main__":
