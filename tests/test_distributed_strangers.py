@@ -284,6 +284,16 @@ def test_impossible_headers(
     assert ours.heard() == {1: ""}
 
 
+def test_last_words_are_read_where_sending_fails(
+    transport: tuple[tcp.TcpTransport, socket.socket],
+) -> None:
+    ours, theirs = transport
+    theirs.sendall(HEADER.pack(-1, 3) + b"why")
+    theirs.close()
+    ours.send(1, 16, memoryview(b"data"))
+    assert ours.heard() == {1: "why"}
+
+
 @pytest.mark.parametrize("length", [0, 1, 100, 101, 1000, 1024, 5003])
 def test_a_message_that_nobody_asked_for_yet(
     length: int,

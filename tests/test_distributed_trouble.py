@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 from helpers_distributed import needs_mpi, python, run
 
 from evolving_attention import durable
+from evolving_attention.distributed import links
+from evolving_attention.distributed.launch import Launch
+from evolving_attention.distributed.world import World
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.parallel import Team
 
@@ -158,3 +162,53 @@ def test_a_port_in_use() -> None:
     assert found.startswith("BackendUnavailable")
     assert "rank 0 of 2 cannot listen at 127.0.0.1:" in found
     assert "check MASTER_ADDR and MASTER_PORT" in found
+
+
+class Late:
+    """A transport over which the reason of a failure comes with a delay."""
+
+    failed = False
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def progress(self, seconds: float) -> None:
+        self.looks -= 1
+
+    def heard(self) -> dict[int, str]:
+        return {1: "the disk is on fire"} if self.looks <= 0 else {}
+
+
+class Busy:
+    """A device that waits for another rank."""
+
+    def failure(self) -> str:
+        return ""
+
+    def busy(self) -> float:
+        return 0.1
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> World:
+    """Rank 0 of two, beside a process that has ended."""
+    monkeypatch.setattr(World, "_meet", lambda world: None)
+    monkeypatch.setattr(World, "_dead", lambda world: [1])
+    return World(Launch(0, 2, "tcp", "127.0.0.1", 1, ""), Late(2))
+
+
+def test_the_last_words_of_a_rank_that_ended_since(alone: World) -> None:
+    assert alone.lost() == "distributed: rank 1 gave up: the disk is on fire"
+
+
+@pytest.mark.parametrize("looks", [3, 4])
+def test_the_last_words_of_a_rank_that_a_device_waits_for(
+    looks: int, alone: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(links, "_GRACE_SECONDS", 0.01)
+    alone._transport.looks = looks
+    watch = object.__new__(links.Links)
+    watch.world, watch.ranks, watch.reason = alone, Busy(), ""
+    watch._closed = threading.Event()
+    reason = watch._what_is_wrong()
+    assert reason == "distributed: rank 1 gave up: the disk is on fire"

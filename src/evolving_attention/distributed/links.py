@@ -135,7 +135,7 @@ class Links:
             if lost:
                 thread.join(_GRACE_SECONDS)
                 if thread.is_alive():
-                    raise PeerLost(lost)
+                    raise PeerLost(world.lost())
         if isinstance(made[0], BaseException):
             raise made[0]
         return made[0]
@@ -185,9 +185,9 @@ class Links:
         if failure:
             return failure
         waited = self.ranks.busy()
-        lost = self.world.lost() if waited else ""
+        lost = bool(waited and self.world.lost())
         if lost and not self._closed.wait(_GRACE_SECONDS) and self.ranks.busy():
-            return lost
+            return self.world.lost()  # with the words that have come meanwhile
         if waited > self.world.timeout:
             return (
                 f"distributed: {self.device} has waited {waited:.0f} s for the other "

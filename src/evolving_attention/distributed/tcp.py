@@ -8,6 +8,7 @@ know EA_SECRET can connect (if it is set); nothing is encrypted.
 
 from __future__ import annotations
 
+import contextlib
 import selectors
 import socket
 import struct
@@ -151,7 +152,9 @@ class TcpTransport:
                 peer.out.popleft()
         except BlockingIOError:
             pass
-        except OSError:
+        except OSError:  # the other side is gone; what it sent before can be read
+            with contextlib.suppress(PeerLost):
+                self._read(rank)
             return self._end(peer)
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if peer.out else 0)
         if not peer.ended and self._selector.get_key(peer.socket).events != wanted:

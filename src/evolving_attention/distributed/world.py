@@ -132,8 +132,10 @@ class World:
     def lost(self) -> str:
         """A sentence that names the lost peers, or ""; for any thread."""
         self._progress()
-        gone = self._who_is_gone() if self._gone() else ""
-        return f"distributed: {gone}" if gone else ""
+        if not self._gone():
+            return ""
+        self._progress()  # it may have said why, and ended, since the line above
+        return f"distributed: {self._who_is_gone()}"
 
     def _who_is_gone(self) -> str:
         for rank, reason in self._gone().items():
