@@ -10,8 +10,6 @@ already in the JSON are not repeated, so that a long series can go on another da
 
 from __future__ import annotations
 
-import json
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -19,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import harness
+from benchmarks import harness, rules, seeds
 from benchmarks import options as spelled
 from benchmarks.models import CHECKPOINT
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "glue.md"
+PAGE = seeds.DOCS / "glue.md"
 TRAINING: dict[str, Any] = {
     "learning_rate": 5e-5,
     "per_device_train_batch_size": 16,
@@ -75,11 +73,9 @@ def run(task: str, data: Path, arm: str, seed: int) -> dict[str, Any]:
         seconds = time.perf_counter() - begin
         found = trainer.predict(tokenize_dataset(dev, tokenizer, max_length=MAX_LENGTH))
     return {
-        "arm": arm,
-        "seed": seed,
         "scores": scores(task, dev, np.asarray(found.predictions)),
         "rows_per_s": len(train) * TRAINING["num_train_epochs"] / seconds,
-        "commit": harness.commit(),
+        "commit": rules.commit()[0],
     }
 
 
@@ -109,40 +105,13 @@ def table(runs: list[dict[str, Any]]) -> str:
         }
         for arm, values in by_arm.items():
             every = " ".join(f"{values[seed]:.1f}" for seed in sorted(values))
-            mean, sd = _mean_sd(list(values.values()))
+            mean, sd = seeds.mean_sd(list(values.values()))
             lines.append(f"| {score} | {arm} | {mean:.1f} ± {sd:.1f} | {every} |")
         both = sorted(set(by_arm["vanilla"]) & set(by_arm["evolving"]))
         gains = [by_arm["evolving"][s] - by_arm["vanilla"][s] for s in both]
         every = " ".join(f"{gain:+.1f}" for gain in gains)
-        lines.append(f"| | evolving − vanilla | {_interval(gains)} | {every} |")
+        lines.append(f"| | evolving − vanilla | {seeds.interval(gains)} | {every} |")
     return "\n".join(lines)
-
-
-def _mean_sd(values: list[float]) -> tuple[float, float]:
-    if not values:
-        return float("nan"), float("nan")
-    spread = statistics.stdev(values) if len(values) > 1 else 0.0
-    return statistics.mean(values), spread
-
-
-def _interval(gains: list[float]) -> str:
-    """Mean of the differences and Student's 95 % interval of that mean."""
-    from scipy import stats
-
-    mean, sd = _mean_sd(gains)
-    if len(gains) < 2:
-        return f"{mean:+.1f}"
-    half = float(stats.t.ppf(0.975, len(gains) - 1)) * sd / len(gains) ** 0.5
-    return f"{mean:+.1f} ({mean - half:+.1f} to {mean + half:+.1f})"
-
-
-def write_page(task: str, text: str) -> None:
-    """Put the table between the task's markers in docs/glue.md."""
-    begin, end = f"<!-- {task}-seeds:begin -->", f"<!-- {task}-seeds:end -->"
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(begin)
-    after = rest.split(end)[1]
-    PAGE.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -157,25 +126,18 @@ def main(arguments: list[str] | None = None) -> None:
     harness.set_threads(options.threads)
     alpha, beta = COEFFICIENTS[task]
     settings = {**TRAINING, "max_seq_length": MAX_LENGTH, "alpha": alpha, "beta": beta}
-    record: dict[str, Any] = {"name": f"{task}-seeds", "settings": settings, "runs": []}
-    if result.exists():
-        record = json.loads(result.read_text(encoding="utf-8"))
-        if record["settings"] != settings:
-            raise SystemExit(f"{result} has other settings: {record['settings']}")
-    done = {(r["arm"], r["seed"]) for r in record["runs"]}
-    for seed in range(1, options.seeds + 1):
-        for arm in ARMS:
-            if (arm, seed) in done:
-                continue
-            record["runs"].append(run(task, options.data, arm, seed))
-            record["machine"] = harness.machine(options.threads)
-            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-            result.write_text(text, encoding="utf-8")
-            print(record["runs"][-1], flush=True)
-    found = table(record["runs"])
+    record = {"name": f"{task}-seeds", "settings": settings, "runs": []}
+    runs = seeds.series(
+        result,
+        record,
+        [{"arm": a, "seed": s} for s in range(1, options.seeds + 1) for a in ARMS],
+        lambda names: run(task, options.data, **names),
+        lambda: harness.machine(options.threads),
+    )
+    found = table(runs)
     print(found)
-    if PAGE.exists() and options.result is None:
-        write_page(task, found)
+    if options.result is None:
+        seeds.write_table(PAGE, f"{task}-seeds", found)
 
 
 if __name__ == "__main__":

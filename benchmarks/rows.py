@@ -49,6 +49,12 @@ def _rate(one: Record, unit: str) -> str:
     return f"{rate:.0f} {unit}, best {best:.0f}"
 
 
+def _tokens(one: Record) -> str:
+    """Tokens per second of the median, and beside it of the fastest round."""
+    rate = one["tokens_per_s"]
+    return f"{rate:.0f} tokens/s, best {rate * one['median_s'] / one['min_s']:.0f}"
+
+
 def _share(result: Record) -> float | None:
     limit = result.get("work", {}).get("gemm_limit_s")
     return limit / result["ours"]["median_s"] if limit else None
@@ -244,6 +250,37 @@ def series(record: Record) -> list[Row]:
     return rows
 
 
+def translation(record: Record) -> list[Row]:
+    """Training of an encoder-decoder against PyTorch."""
+    settings, rows = record["settings"], []
+    for kind, result in record["results"].items():
+        what = f"{kind} Transformer-{settings['size']} training on Multi30k's pairs, "
+        what += f"{settings['dtype']}, batches of {settings['tokens']} tokens"
+        rows += _against_all(
+            what, {k: result[k] for k in ("ours", "torch")}, _tokens, None
+        )
+    return rows
+
+
+def generation(record: Record) -> list[Row]:
+    """Greedy and beam search against the other generators."""
+    settings, rows = record["settings"], []
+    for name, result in record["results"].items():
+        what = f"Transformer-{settings['size']}, {settings['new_tokens']} new tokens, "
+        what += f"{settings['dtype']}, {name}"
+        sides = {k: v for k, v in result.items() if "median_s" in v}
+        own = sides.pop("ours, evolving", None)
+        if "ours" in sides:
+            rows += _against_all(what, sides, _tokens, None)
+            if own is not None:
+                ratio = sides["ours"]["median_s"] / own["median_s"]
+                both = (_tokens(own), f"{_tokens(sides['ours'])} (ours, vanilla)")
+                rows.append(
+                    Row(f"evolving {what}", *both, ratio, headline=False, peer="")
+                )
+    return rows
+
+
 def gpu(record: Record) -> list[Row]:
     """The training step on a GPU against PyTorch, time and memory."""
     settings, rows = record["settings"], []
@@ -275,6 +312,8 @@ TITLES = {
     "growth": "Growth with length and batch",
     "conv1d": "Convolution along sequences",
     "series": "Time series",
+    "translation": "Training an encoder-decoder",
+    "generation": "Generation",
     "gpu": "Training step on a GPU",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
@@ -289,6 +328,8 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "growth": growth,
     "conv1d": conv1d,
     "series": series,
+    "translation": translation,
+    "generation": generation,
     "gpu": gpu,
 }
 

@@ -39,6 +39,8 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "growth": ("growth", _CORE),
     "conv1d": ("conv1d", ("src/cpp",)),
     "series": ("series", _CORE),
+    "translation": ("translation", _CORE),
+    "generation": ("generation", _CORE),
     "gpu": ("gpu", _CORE),
 }
 

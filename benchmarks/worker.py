@@ -8,6 +8,7 @@ with Worker("openvino", request) as worker:
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -122,8 +123,8 @@ class Child:
     def answer(self, message: dict[str, Any]) -> Any:
         """What the message asks for."""
         if "side" in message:
-            from benchmarks.peers import engines
-
+            room = message.get("module", "engines")
+            engines = importlib.import_module(f"benchmarks.peers.{room}")
             begin = time.perf_counter()
             self.engine = engines.ENGINES[message["side"]](message)
             return {"build_s": time.perf_counter() - begin}

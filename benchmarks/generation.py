@@ -1,0 +1,152 @@
+"""Greedy and beam search: ours, transformers and CTranslate2, tokens a second.
+
+A Transformer-Base with random weights whose end token is never the best, so that every
+side writes the same number of tokens for each source: sentences of Multi30k's length,
+one at a time and 32 together. Each side runs in a process of its own. Ours with
+evolving attention takes turns in the same rounds; nobody else has that model. First all
+targets are compared with transformers': the record has the share of equal tokens.
+
+    python -m benchmarks.generation [--beams 1 5] [--batches 1 32] [--new_tokens 48]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness
+from benchmarks import options as spelled
+from benchmarks.translation import VOCABULARY, our_model
+from benchmarks.worker import Batch, Worker
+
+SIDES = ("ours", "transformers", "ctranslate2")
+EVOLVING = "ours, evolving"
+SENTENCES = {1: 8, 32: 32}  # in a round, by size of a batch
+
+
+def sources(size: int) -> list[Batch]:
+    """Batches of random ids with the lengths of short sentences: 9 to 21 tokens."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(max(SENTENCES.get(size, size) // size, 1)):
+        lengths = rng.integers(9, 22, size)
+        ids = rng.integers(3, VOCABULARY, (size, int(lengths.max())))
+        ids[np.arange(ids.shape[1]) >= lengths[:, None]] = 0
+        found.append((ids, lengths))
+    return found
+
+
+def prepare(folder: Path, size: str, kinds: Sequence[str]) -> None:
+    """Write the models in every side's form."""
+    import evolving_attention as ea
+    from benchmarks.peers.generators import ctranslate2_folder, marian
+
+    ea.manual_seed(0)
+    for kind in kinds:
+        model = our_model(kind, size, "float32")
+        words = "transformer.embeddings.word_embeddings.weight"
+        state = {name: np.asarray(x) for name, x in model.state_dict().items()}
+        state[words] = state[words].copy()
+        state[words][model.config.eos_token_id] = 0.0  # its logit is 0: never the best
+        model.load_state_dict(state)
+        model.save_pretrained(folder / kind)
+        if kind == "vanilla":
+            marian(model).save_pretrained(folder / "marian")
+            ctranslate2_folder(model, folder / "ctranslate2")
+
+
+def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> Any:
+    """Seconds of every side, and how many of its tokens are transformers'."""
+    batches = sources(size)
+    results: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        workers: dict[str, Worker] = {}
+        found: dict[str, Any] = {}
+        for side in (*SIDES, EVOLVING):
+            kind = "evolving" if side == EVOLVING else "vanilla"
+            if kind not in options.kinds:
+                continue
+            try:
+                worker = Worker(
+                    side.split(",")[0],
+                    {
+                        "module": "generators",
+                        "folder": str(folder),
+                        "model": kind,
+                        "beams": beams,
+                        "new_tokens": options.new_tokens,
+                        "dtype": options.dtype,
+                        "threads": options.threads,
+                    },
+                )
+                stack.callback(worker.close)
+                worker.load("", batches)
+                found[side] = worker.outputs("")
+            except RuntimeError as error:
+                results[side] = {"skipped": str(error)}
+                print(f"  {side:14s} not measured: {error}", flush=True)
+                continue
+            workers[side] = worker
+        runs = {s: (lambda w=w: w.run("")) for s, w in workers.items()}
+        times = harness.interleave(runs, options.rounds)
+    tokens = options.new_tokens * sum(len(ids) for ids, _ in batches)
+    expected = found.get("transformers")
+    for side, seconds in times.items():
+        one = results[side] = harness.summarize(seconds)
+        one["tokens_per_s"] = tokens / one["median_s"]
+        if expected is not None and side != EVOLVING:
+            one["equal_tokens"] = float((found[side] == expected).mean())
+    return results
+
+
+def show(name: str, results: dict[str, Any]) -> None:
+    """Print the sides of one setting, and the ratios to ours."""
+    ours = results.get("ours", {}).get("median_s")
+    print(name)
+    for side, one in results.items():
+        if "median_s" not in one:
+            continue
+        over = one["median_s"] / ours if ours else float("nan")
+        one["over_ours"] = over
+        equal = one.get("equal_tokens")
+        told = "" if equal is None else f"  {equal:.1%} equal tokens"
+        print(
+            f"  {side:14s} {one['tokens_per_s']:7.0f} tokens/s  {harness.shown(one)}  "
+            f"{over:.2f} x our time{told}",
+            flush=True,
+        )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Command line."""
+    parser = spelled.parser(__doc__, "kinds", "dtype", "threads", "dry", rounds=5)
+    parser.add_argument("--size", choices=("lite", "base"), default="base")
+    parser.add_argument("--beams", type=int, nargs="+", default=[1, 5])
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 32])
+    parser.add_argument("--new_tokens", type=int, default=48)
+    options = parser.parse_args(arguments)
+    machine = harness.measured_machine(options.threads, options.dtype)
+    print(harness.machine_line(machine))
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="ea-bench-") as folder:
+        prepare(Path(folder), options.size, options.kinds)
+        for beams in options.beams:
+            for size in options.batches:
+                name = f"beams {beams}, batch {size}"
+                results[name] = race(Path(folder), beams, size, options)
+                show(name, results[name])
+    if not options.dry:
+        name = f"generation-{options.size}-{options.dtype}"
+        name += harness.only(options.kinds)
+        kept = spelled.settings(options)
+        print(harness.write(name, machine, results, settings=kept))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What benchmarks over seeds share: spreads, paired intervals, tables in pages."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def mean_sd(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation; NaN of nothing, no deviation of one."""
+    if not values:
+        return float("nan"), float("nan")
+    spread = statistics.stdev(values) if len(values) > 1 else 0.0
+    return statistics.mean(values), spread
+
+
+def interval(gains: Sequence[float], digits: int = 1) -> str:
+    """Mean of the differences and Student's 95 % interval of that mean."""
+    from scipy import stats
+
+    mean, sd = mean_sd(gains)
+    if len(gains) < 2:
+        return f"{mean:+.{digits}f}"
+    half = float(stats.t.ppf(0.975, len(gains) - 1)) * sd / len(gains) ** 0.5
+    low, high = mean - half, mean + half
+    return f"{mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
+
+
+def write_table(page: Path, marker: str, text: str) -> None:
+    """Put a table between the page's ``<!-- marker:begin -->`` and its end."""
+    begin, end = f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
+    whole = page.read_text(encoding="utf-8")
+    before, rest = whole.split(begin)
+    after = rest.split(end)[1]
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def series(
+    result: Path,
+    record: dict[str, Any],
+    wanted: Iterable[dict[str, Any]],
+    run: Callable[[dict[str, Any]], dict[str, Any]],
+    machine: Callable[[], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """All runs of a JSON file, after those that it lacks; kept after each of them.
+
+    Args:
+        result: the file; it may hold runs of another day.
+        record: ``name``, ``settings`` and an empty list ``runs``.
+        wanted: what names a run, such as ``{"arm": "vanilla", "seed": 1}``.
+        run: trains one; its result is stored beside its names.
+        machine: the machine as it is now.
+
+    Raises:
+        SystemExit: the file has runs with other settings.
+    """
+    if result.exists():
+        found = json.loads(result.read_text(encoding="utf-8"))
+        if found["settings"] != record["settings"]:
+            raise SystemExit(f"{result} has other settings: {found['settings']}")
+        record = found
+    for names in wanted:
+        if any(names.items() <= one.items() for one in record["runs"]):
+            continue
+        record["runs"].append({**names, **run(names)})
+        record["machine"] = machine()
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        result.write_text(text, encoding="utf-8")
+        print(record["runs"][-1], flush=True)
+    return list(record["runs"])
