@@ -38,10 +38,11 @@ function(ea_sanitize target room)
   endif()
 endfunction()
 
-# ea_room(NAME room [DEPENDS rooms...] [LINK targets...] [PLAIN])
-# A PLAIN room has no sanitizers.
+# ea_room(NAME room [DEPENDS rooms...] [LINK targets...] [PLAIN] [APART])
+# A PLAIN room has no sanitizers. The sources of one that is APART are compiled
+# one by one: kinds and families, which all have make().
 function(ea_room)
-  cmake_parse_arguments(R "PLAIN" "NAME" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(R "PLAIN;APART" "NAME" "DEPENDS;LINK" ${ARGN})
   string(REPLACE "/" "_" target ea_${R_NAME})
   # A list of sources that every change must edit would be a merge magnet, so
   # rooms are globbed; sub-rooms and SIMD sources have targets of their own.
@@ -52,6 +53,12 @@ function(ea_room)
   endif()
   list(FILTER sources EXCLUDE REGEX "/simd/")
   add_library(${target} OBJECT ${sources})
+  # Headers weigh more than what stands below them: several sources at once. So
+  # the anonymous namespaces of a room hold no name twice, unless it is APART.
+  if(NOT R_APART)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ${EA_UNITY}
+                          UNITY_BUILD_BATCH_SIZE 6)
+  endif()
   ea_visible_rooms(view ${target} ${R_NAME} ${R_DEPENDS})
   target_include_directories(${target} PRIVATE ${view})
   target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS})

@@ -19,7 +19,7 @@ namespace ea {
 namespace {
 
 using Release = py::call_guard<py::gil_scoped_release>;
-using Sizes = std::vector<std::int64_t>;
+using Extents = std::vector<std::int64_t>;
 
 std::shared_ptr<Communicator> connect(const py::object& device, int size,
                                       int rank, const py::bytes& id) {
@@ -33,7 +33,8 @@ std::shared_ptr<Communicator> connect(const py::object& device, int size,
 
 std::vector<std::optional<Var>> gather(
     Communicator& self, const std::optional<Var>& own,
-    const std::vector<std::optional<Sizes>>& shapes, const std::string& dtype) {
+    const std::vector<std::optional<Extents>>& shapes,
+    const std::string& dtype) {
   std::vector<std::optional<Shape>> wanted;
   for (const auto& sizes : shapes) {
     if (!sizes) {

@@ -9,8 +9,6 @@ namespace ea {
 
 namespace {
 
-const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
-
 // Whether every sequence fills the first columns without a gap.
 bool in_front(const Rows& rows) {
   for (std::size_t b = 1; b < rows.offsets.size(); ++b) {

@@ -36,6 +36,11 @@ Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
                     const std::string& what,
                     const std::string& name = "sequence_offsets");
 
+// The values of an int64 array.
+inline const std::int64_t* values(const Tensor& t) {
+  return t.data<std::int64_t>();
+}
+
 // For packed arrays, and for padded ones, [batch, length].
 PackedRows packed_rows(const Rows& rows, std::int64_t heads);
 PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,

@@ -7,8 +7,6 @@ namespace ea {
 
 namespace {
 
-const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
-
 void check_integers(const std::string& name, const Tensor& t) {
   EA_CHECK_AS(DTypeError, !t.defined() || t.dtype() == DType::i64, "forward",
               "{} must be integers (int64), got {}", name, t.dtype());

@@ -10,8 +10,6 @@ namespace ea {
 
 namespace {
 
-const std::int64_t* values(const Tensor& t) { return t.data<std::int64_t>(); }
-
 // labels[begin, end) one to the right behind `start`.
 void shift_right(const Tensor& labels, const Tensor& ids, std::int64_t begin,
                  std::int64_t end, std::int64_t start, std::int64_t padding) {

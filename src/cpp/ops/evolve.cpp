@@ -17,7 +17,7 @@ void check_maps(const char* which, const Var& x, const PackingPtr& packing) {
            x.numel(), packing->map_elements());
 }
 
-Tensor flat_of(const Var& x) {
+Tensor flattened(const Var& x) {
   return reshape_view(contiguous(x.data()), {x.numel()});
 }
 
@@ -49,8 +49,8 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
   const MapShift moved = checked_shift("evolve", shift, packing);
   const bool carried = previous.defined() && (c.a != 0.0 || c.p != 0.0);
   const Var m = carried ? previous : Var();
-  const Tensor tm = carried ? flat_of(previous) : Tensor();
-  const Tensor ts = flat_of(scores);
+  const Tensor tm = carried ? flattened(previous) : Tensor();
+  const Tensor ts = flattened(scores);
   const std::int64_t h = packing->heads();
   const Var w = c.w != 0.0 ? weight : Var(), b = c.w != 0.0 ? bias : Var();
   const Tensor tw =

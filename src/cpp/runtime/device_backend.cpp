@@ -45,7 +45,7 @@ class Cpu final : public DeviceBackend {
   void synchronize(int) override {}
 };
 
-struct Entry {
+struct Slot {
   ProbedBackend (*probe)() = nullptr;
   std::once_flag once;
   ProbedBackend found;
@@ -54,9 +54,9 @@ struct Entry {
 std::atomic<std::int64_t> waits{0};
 
 // Never destroyed: tensors held by Python may outlive static destructors.
-std::array<Entry, kDeviceTypes>& table() {
+std::array<Slot, kDeviceTypes>& table() {
   static auto* const all = [] {
-    auto* made = new std::array<Entry, kDeviceTypes>;
+    auto* made = new std::array<Slot, kDeviceTypes>;
     (*made)[0].found.backend = std::make_unique<Cpu>();
     (*made)[1].found.reason =
         "this build of evolving-attention has no CUDA kernels; install or "
@@ -68,7 +68,7 @@ std::array<Entry, kDeviceTypes>& table() {
 }
 
 const ProbedBackend& entry(DeviceType type) {
-  Entry& one = table()[static_cast<std::size_t>(type)];
+  Slot& one = table()[static_cast<std::size_t>(type)];
   std::call_once(one.once, [&one] {
     if (one.probe != nullptr) one.found = one.probe();
   });

@@ -9,7 +9,7 @@
 namespace ea {
 
 namespace {
-ForkMutex mutex{ForkMutex::Level::random};
+ForkMutex guard{ForkMutex::Level::random};
 RandomState current{0x5EED, 0};
 thread_local StreamScope* innermost = nullptr;
 
@@ -29,7 +29,7 @@ RandomState stream_of(RandomState pass, StreamSite site, std::uint64_t visit) {
 
 RandomState drawn_from(StreamScope* scope, StreamSite site) {
   if (scope != nullptr) return scope->next(site);
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(guard);
   const RandomState drawn = current;
   ++current.offset;
   return site == 0 ? drawn : stream_of(drawn, site, 0);
@@ -37,17 +37,17 @@ RandomState drawn_from(StreamScope* scope, StreamSite site) {
 }  // namespace
 
 void manual_seed(std::uint64_t seed) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(guard);
   current = {seed, 0};
 }
 
 RandomState random_state() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(guard);
   return current;
 }
 
 void set_random_state(RandomState state) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(guard);
   current = state;
 }
 

@@ -10,10 +10,6 @@ namespace ea::ref {
 
 namespace {
 
-template <typename A>
-using Matrix =
-    Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 // Head h of sequence b, in the two ways tensors hold it.
 template <typename T>
 class HeadOfSequence {

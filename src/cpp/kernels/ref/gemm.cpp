@@ -9,10 +9,6 @@ namespace ea::ref {
 
 namespace {
 
-template <typename A>
-using Matrix =
-    Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-
 // Matrix number `batch` of a [rows, cols] or [batch, rows, cols] view.
 template <typename T>
 Matrix<Accumulator<T>> read(const TensorView& t, std::int64_t batch) {

@@ -1,18 +1,23 @@
 // Copies between strided rows of any element type and a wide dense matrix.
 #pragma once
 
+#include <Eigen/Core>
 #include <cstdint>
 
 namespace ea::ref {
 
+template <typename A>
+using Matrix =
+    Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
 // Copying first costs little beside the product, serves bfloat16, and gives
 // the product one alignment: its bits then depend on the values alone.
-// Matrix: a type with (rows, cols) constructor and (i, j) access.
-template <typename Matrix, typename T>
-Matrix read_matrix(const T* data, std::int64_t row_stride, std::int64_t rows,
-                   std::int64_t cols) {
-  using A = typename Matrix::Scalar;
-  Matrix out(rows, cols);
+// M: a type with (rows, cols) constructor and (i, j) access.
+template <typename M, typename T>
+M read_matrix(const T* data, std::int64_t row_stride, std::int64_t rows,
+              std::int64_t cols) {
+  using A = typename M::Scalar;
+  M out(rows, cols);
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < cols; ++j) {
       out(i, j) = A(data[i * row_stride + j]);
@@ -21,8 +26,8 @@ Matrix read_matrix(const T* data, std::int64_t row_stride, std::int64_t rows,
   return out;
 }
 
-template <typename Matrix, typename T>
-void write_matrix(const Matrix& from, T* data, std::int64_t row_stride) {
+template <typename M, typename T>
+void write_matrix(const M& from, T* data, std::int64_t row_stride) {
   for (std::int64_t i = 0; i < from.rows(); ++i) {
     for (std::int64_t j = 0; j < from.cols(); ++j) {
       data[i * row_stride + j] = T(from(i, j));

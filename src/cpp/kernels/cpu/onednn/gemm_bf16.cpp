@@ -19,7 +19,7 @@ namespace {
 
 // Rows of a (tokens in forward products) and, where a is transposed, the depth
 // (tokens in weight gradients) are padded with zeros to multiples of these.
-constexpr std::int64_t kRowStep = 16, kDepthStep = 32;
+constexpr std::int64_t kTileRows = 16, kDepthStep = 32;
 constexpr std::int64_t kDepthBlock = 2048;  // of a transposed a
 
 std::int64_t up(std::int64_t n, std::int64_t step) {
@@ -31,7 +31,7 @@ Tiles bf16_tiles(const Problem& p) {
   constexpr std::int64_t kSmallTile = 1 << 23;
   std::int64_t down = (p.m + kMaxRows - 1) / kMaxRows;
   std::int64_t across = (p.n + kMaxCols - 1) / kMaxCols;
-  const auto rows = [&] { return up((p.m + down - 1) / down, kRowStep); };
+  const auto rows = [&] { return up((p.m + down - 1) / down, kTileRows); };
   const auto cols = [&] { return up((p.n + across - 1) / across, 32); };
   while (p.batch * down * across < kJobs &&
          rows() * cols() * p.k > kSmallTile) {
@@ -61,7 +61,7 @@ struct Plan {
 // False where oneDNN has no fast primitive for a piece.
 bool make_plan(const Problem& p, std::int64_t rows, std::int64_t cols,
                std::int64_t depth_block, Plan& plan) {
-  plan.padded_rows = up(rows, kRowStep);
+  plan.padded_rows = up(rows, kTileRows);
   plan.plain = p.alpha == 1.0f;
   const bool padded = plan.padded_rows != rows;
   for (std::int64_t at = 0; at < p.k; at += depth_block) {
