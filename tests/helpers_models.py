@@ -35,6 +35,15 @@ MODELS = {
 
 Time series have helpers_series.SERIES.
 """
+BODIES = [
+    name
+    for name, cls in MODELS.items()
+    if cls.head in ("base", "sequence_classification", "masked_lm", "pretraining")
+]
+"""The classes for products of settings: all ways in which a task reads its encoder."""
+
+SPAN = ("start_positions", "end_positions")
+NOWHERE = -1e30  # the logit of padding
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
@@ -122,16 +131,47 @@ def draw(
 
 
 def labels_for(model: Any, batch: Batch, seed: int = 0) -> np.ndarray | None:
-    """Labels that suit the head: None, one per sequence, or one per packed token."""
+    """Labels that suit the head: None, one per sequence, or one per packed token.
+
+    Of multiple choice one for all sequences: they are the choices of one question.
+    """
     rng = np.random.default_rng(seed)
-    if model.head == "base":
+    if model.head in ("base", "question_answering"):
         return None
+    if model.head == "multiple_choice":
+        return rng.integers(0, len(batch.ids), 1)
     if model.head == "sequence_classification":
         if model.config.num_labels == 1:
             return rng.normal(size=len(batch.ids)).astype(np.float32)
         return rng.integers(0, model.config.num_labels, len(batch.ids))
-    labels = rng.integers(0, SIZES["vocab_size"], sum(batch.lengths))
+    token = model.head == "token_classification"
+    classes = model.config.num_labels if token else SIZES["vocab_size"]
+    labels = rng.integers(0, classes, sum(batch.lengths))
     return np.where(rng.random(len(labels)) < 0.5, labels, -100)
+
+
+def targets_for(model: Any, batch: Batch, seed: int = 0) -> dict[str, np.ndarray]:
+    """The targets of the head's loss, by name, for packed input."""
+    labels = labels_for(model, batch, seed)
+    found = {} if labels is None else {"labels": labels}
+    if model.head == "pretraining":
+        found["next_sentence_label"] = np.arange(len(batch.ids)) % 2
+    if model.head == "question_answering":
+        rng = np.random.default_rng(seed)
+        places = [np.sort(rng.integers(0, n, 2)) for n in batch.lengths]
+        found |= dict(zip(SPAN, np.stack(places, axis=1), strict=True))
+    return found
+
+
+def padded_targets(
+    model: Any, batch: Batch, extra: int = 0, left: bool = False
+) -> dict[str, np.ndarray]:
+    """The same for :meth:`Batch.padded`."""
+    found, valid = targets_for(model, batch), batch.valid(extra, left)
+    if "labels" in found and len(found["labels"]) == sum(batch.lengths):
+        found["labels"] = pad_labels(found["labels"], valid)
+    first = valid.argmax(axis=1)
+    return {n: v + first if n in SPAN else v for n, v in found.items()}
 
 
 def architecture(name: str) -> str:
@@ -148,13 +188,7 @@ def batch_for(
 
 def inputs_for(model: Any, batch: Batch) -> dict[str, Any]:
     """Packed inputs with the labels that the head takes."""
-    inputs: dict[str, Any] = batch.packed()
-    labels = labels_for(model, batch)
-    if labels is not None:
-        inputs["labels"] = labels
-    if model.head == "pretraining":
-        inputs["next_sentence_label"] = np.arange(len(batch.ids)) % 2
-    return inputs
+    return {**batch.packed(), **targets_for(model, batch)}
 
 
 def pad_labels(labels: np.ndarray, valid: np.ndarray) -> np.ndarray:
@@ -192,7 +226,11 @@ def run(model: Any, **inputs: Any) -> tuple[dict[str, Any], dict[str, np.ndarray
     out = model(**inputs)
     loss = out.loss
     if loss is None:
-        base = "pooler_output" if "pooler_output" in out else "last_hidden_state"
+        base = next(
+            name
+            for name in ("pooler_output", "last_hidden_state", "logits", "start_logits")
+            if name in out
+        )
         whole = out[base]
         loss = (whole * whole).sum()
     loss.backward()

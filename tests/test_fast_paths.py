@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers_models import MODELS, NO_DROPOUT, arrays_of, draw, labels_for, run, tiny
+from helpers_models import BODIES, NO_DROPOUT, arrays_of, draw, labels_for, run, tiny
 
 import evolving_attention as ea
 from evolving_attention import _core
@@ -52,7 +52,7 @@ def assert_close(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> Non
 
 @pytest.mark.parametrize("path", [*ea.fast_paths(), "all"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", BODIES)
 def test_switch_changes_nothing_but_rounding(name: str, kind: str, path: str) -> None:
     ea.set_fast_path("all", True)
     fast = results(name, kind)
@@ -62,7 +62,7 @@ def test_switch_changes_nothing_but_rounding(name: str, kind: str, path: str) ->
 
 
 @pytest.mark.parametrize("on", [True, False])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", BODIES)
 def test_outputs_asked_for_are_whole_and_change_only_rounding(
     name: str, on: bool
 ) -> None:

@@ -74,11 +74,12 @@ NEEDED: dict[type, dict[str, Any]] = {
 # Dataclasses that the package fills in itself: results, records, tables; and Spec,
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
-    CheckpointFolder Construction EvaluationResult FitResult FitSettings Given GlueTask
-    KnownLabels Launch LoadReport Mismatch ModelOutput NameTable Noun Option Plan
-    Profile Reading RowReport Rules RunData RunParts RunPlan SeriesDataset SeriesPart
-    Side Site Spec StepContext StepOutcome StepSums Storage SubmissionReport Tie
-    TrainerControl TrainerState
+    Answers CheckpointFolder Construction EvaluationResult FitResult FitSettings
+    Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
+    MultipleChoiceModelOutput NameTable Noun Option Plan Profile Question
+    QuestionAnsweringModelOutput Reading RowReport Rules RunData RunParts RunPlan
+    SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
+    SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
 """
 
 

@@ -7,6 +7,7 @@ import pytest
 from helpers_models import (
     MODELS,
     NO_DROPOUT,
+    NOWHERE,
     PAD,
     SIZES,
     architecture,
@@ -14,7 +15,7 @@ from helpers_models import (
     assert_same_bits,
     batch_for,
     inputs_for,
-    pad_labels,
+    padded_targets,
     run,
     tiny,
 )
@@ -25,13 +26,14 @@ EVOLVING = ea.attention.Evolving(0.3, 0.4)
 LAYERS, HEADS, WIDTH = 3, 3, 24
 every_model = pytest.mark.parametrize("name", MODELS)
 BASES = {"bert": "BertModel", "roberta": "RobertaModel"}
+LINEAR = ("token_classification", "question_answering", "multiple_choice")
 HEADED = [name for name, cls in MODELS.items() if cls.head != "base"]
 
 
 def test_every_architecture_has_its_classes():
     heads = {(architecture(name), cls.head) for name, cls in MODELS.items()}
     for each in BASES:
-        for head in ("base", "sequence_classification", "masked_lm"):
+        for head in ("base", "sequence_classification", "masked_lm", *LINEAR):
             assert (each, head) in heads
 
 
@@ -46,13 +48,17 @@ def whole_last_layer():
 
 @every_model
 def test_shapes(name):
-    model = tiny(name, EVOLVING, num_labels=4).eval()
+    labels = 2 if MODELS[name].head == "question_answering" else 4
+    model = tiny(name, EVOLVING, num_labels=labels).eval()
     batch = batch_for(name)
     out = model(**batch.padded(2), output_hidden_states=True)
     b, t, total = len(batch.ids), max(batch.lengths) + 2, sum(batch.lengths)
     expected = {
         "base": {"last_hidden_state": (b, t, WIDTH), "pooler_output": (b, WIDTH)},
         "sequence_classification": {"logits": (b, 4)},
+        "token_classification": {"logits": (b, t, 4)},
+        "question_answering": {"start_logits": (b, t), "end_logits": (b, t)},
+        "multiple_choice": {"logits": (1, b)},
         "masked_lm": {"logits": (b, t, SIZES["vocab_size"])},
         "pretraining": {
             "logits": (b, t, SIZES["vocab_size"]),
@@ -64,7 +70,7 @@ def test_shapes(name):
     assert [s.shape for s in out.hidden_states] == [(b, t, WIDTH)] * 4
     packed = model(**batch.packed())
     for key, shape in expected.items():
-        rows = (total, *shape[2:]) if len(shape) == 3 else shape
+        rows = (total, *shape[2:]) if shape[:2] == (b, t) else shape
         assert packed[key].shape == rows, key
 
 
@@ -130,11 +136,8 @@ def test_packed_equals_padded_bit_for_bit(name, mode):
     ea.manual_seed(5)
     expected, gradients = run(model, **inputs_for(model, batch))
     for extra, left in [(0, False), (7, False), (7, True)]:
-        inputs = {**inputs_for(model, batch), **batch.padded(extra, left)}
-        del inputs["sequence_offsets"]
+        inputs = batch.padded(extra, left) | padded_targets(model, batch, extra, left)
         valid = batch.valid(extra, left)
-        if model.head in ("masked_lm", "pretraining"):
-            inputs["labels"] = pad_labels(inputs["labels"], valid)
         ea.manual_seed(5)
         found, found_gradients = run(model, **inputs)
         assert_same_bits(gradients, found_gradients)
@@ -142,7 +145,8 @@ def test_packed_equals_padded_bit_for_bit(name, mode):
             rows = value[valid] if value.shape[:2] == valid.shape else value
             assert np.array_equal(rows, expected[key]), key
             if rows is not value:
-                assert not value[~valid].any()
+                outside = NOWHERE if key in ("start_logits", "end_logits") else 0.0
+                assert (value[~valid] == np.float32(outside)).all()
 
 
 # --- training -------------------------------------------------------------------------
@@ -171,7 +175,11 @@ def test_every_parameter_gets_a_gradient(name):
     # The pooler of a base model has one only through pooler_output, which run() takes.
     silent = [n for n, _ in model.named_parameters() if n not in gradients]
     assert silent == []
-    zero = [n for n, g in gradients.items() if not g.any() and "key.bias" not in n]
+    # A softmax does not see a shift of all its terms.
+    shifts = ("key.bias", "qa_outputs.bias")
+    if model.head == "multiple_choice":
+        shifts += ("classifier.bias",)
+    zero = [n for n, g in gradients.items() if not g.any() and not n.endswith(shifts)]
     assert zero == []
 
 
@@ -229,7 +237,8 @@ def test_state_dict_is_the_memory_of_the_parameters(name):
 @every_model
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_save_and_load_keep_every_bit(name, dtype, tmp_path):
-    model = tiny(name, EVOLVING, dtype, num_labels=3).eval()
+    labels = 2 if MODELS[name].head == "question_answering" else 3
+    model = tiny(name, EVOLVING, dtype, num_labels=labels).eval()
     model.save_pretrained(tmp_path)
     again = MODELS[name].from_pretrained(tmp_path, dtype=dtype)
     assert not again.training
@@ -248,7 +257,7 @@ def test_a_headed_model_starts_from_a_base_checkpoint_and_back(name, tmp_path):
     base = tiny(BASES[architecture(name)], EVOLVING).eval()
     base.save_pretrained(tmp_path / "base")
     model = MODELS[name].from_pretrained(
-        tmp_path / "base", strict=MODELS[name].head == "sequence_classification"
+        tmp_path / "base", strict=MODELS[name].head not in ("masked_lm", "pretraining")
     )
     prefix = f"{architecture(name)}."
     new = [*model.load_report.new, *model.load_report.missing]
@@ -269,6 +278,9 @@ def test_the_auto_classes_choose_by_config(name, tmp_path):
     model.save_pretrained(tmp_path)
     auto = {
         "sequence_classification": ea.AutoModelForSequenceClassification,
+        "token_classification": ea.AutoModelForTokenClassification,
+        "question_answering": ea.AutoModelForQuestionAnswering,
+        "multiple_choice": ea.AutoModelForMultipleChoice,
         "masked_lm": ea.AutoModelForMaskedLM,
         "pretraining": ea.AutoModelForPreTraining,
     }[model.head]

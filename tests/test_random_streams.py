@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers_fake_model import make_rows
-from helpers_models import MODELS, SIZES, batch_for, inputs_for
+from helpers_models import BODIES, MODELS, SIZES, batch_for, inputs_for
 
 import evolving_attention as ea
 from evolving_attention.device_names import host_array
@@ -23,7 +23,7 @@ KINDS = {
     "predictive": ea.attention.Predictive(alpha=0.3),
     "relative": ea.attention.Spec(bias=ea.attention.RelativePositions(4)),
 }
-every_model = pytest.mark.parametrize("name", MODELS)
+every_model = pytest.mark.parametrize("name", BODIES)
 
 
 def made(name: str, attention: Any, seed: int = 3) -> Any:

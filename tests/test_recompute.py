@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers_models import MODELS, assert_same_bits, draw, gradients, tiny
+from helpers_models import BODIES, assert_same_bits, draw, gradients, tiny
 from helpers_recompute import ASKED, both, calls, inputs_of, switched, trained
 
 import evolving_attention as ea
@@ -27,7 +27,7 @@ KINDS = {
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", BODIES)
 def test_outputs_and_gradients_have_the_same_bits(
     name: str, kind: str, dtype: str
 ) -> None:
@@ -42,7 +42,7 @@ def test_outputs_and_gradients_have_the_same_bits(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", BODIES)
 def test_outputs_asked_for_take_part_with_the_same_bits(name: str, kind: str) -> None:
     def run(on: bool) -> dict[str, Any]:
         model = switched(tiny(name, KINDS[kind]), on)

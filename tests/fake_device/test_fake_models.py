@@ -17,8 +17,8 @@ from helpers_models import (
     all_settings,
     assert_same_bits,
     draw,
-    labels_for,
-    pad_labels,
+    inputs_for,
+    padded_targets,
     run,
     tiny,
 )
@@ -57,14 +57,9 @@ class OfPython(ea.attention.CustomEvolve):
 def inputs_of(model: Any, padded: bool) -> dict[str, Any]:
     """A ragged batch with the labels that the head takes."""
     batch = draw(architecture=model.config.model_type)
-    labels = labels_for(model, batch)
-    given = batch.padded(2) if padded else batch.packed()
-    if labels is not None:
-        per_token = padded and len(labels) == sum(batch.lengths)
-        given["labels"] = pad_labels(labels, batch.valid(2)) if per_token else labels
-    if model.head == "pretraining":
-        given["next_sentence_label"] = np.arange(len(batch.ids)) % 2
-    return given
+    if padded:
+        return {**batch.padded(2), **padded_targets(model, batch, 2)}
+    return inputs_for(model, batch)
 
 
 def passes(device: str, name: str, attention: Any, **options: Any) -> dict[str, Any]:

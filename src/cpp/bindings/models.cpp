@@ -84,6 +84,8 @@ py::dict results_of(const ModelOutput& out) {
   py::dict result;
   put(result, "loss", out.loss);
   put(result, "logits", out.logits);
+  put(result, "start_logits", out.start_logits);
+  put(result, "end_logits", out.end_logits);
   put(result, "seq_relationship_logits", out.seq_relationship_logits);
   put(result, "last_hidden_state", out.last_hidden_state);
   put(result, "pooler_output", out.pooler_output);

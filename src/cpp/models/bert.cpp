@@ -1,5 +1,6 @@
 // BERT (Devlin et al., 2019) with its tasks; names are Hugging Face's.
 #include "models/heads.h"
+#include "models/linear_tasks.h"
 #include "ops/arithmetic.h"
 #include "ops/losses.h"
 #include "runtime/check.h"
@@ -9,35 +10,6 @@ namespace ea {
 namespace {
 
 constexpr std::int64_t kByColumn = -1;
-
-class BertForSequenceClassification final : public Model {
- public:
-  explicit BertForSequenceClassification(const ModelConfig& config)
-      : sizes_(config.options),
-        encoder_(sizes_, config, true, kByColumn),
-        classifier_(sizes_.hidden, sizes_.num_labels, config.dtype,
-                    sizes_.init_std),
-        dropout_(sizes_.classifier_dropout) {
-    add_child("bert", encoder_);
-    add_child("classifier", classifier_);
-    add_child("dropout", dropout_);
-  }
-
-  ModelOutput forward(const Inputs& given) override {
-    const TextInputs inputs = text_inputs(given);
-    const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
-    ModelOutput out = common_output(encoded.stack, encoded.text);
-    out.logits = classifier_(dropout_(encoded.pooled));
-    if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
-    return out;
-  }
-
- private:
-  BertSizes sizes_;
-  BertEncoder encoder_;
-  Linear classifier_;
-  Dropout dropout_;
-};
 
 void check_next_sentence(const Tensor& labels, std::int64_t rows) {
   EA_CHECK(labels.rank() == 1 && labels.dim(0) == rows, "forward",
@@ -75,9 +47,9 @@ class BertForLanguageModel final : public Model {
     const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
-    add_language_model(
+    add_token_classes(
         out, predictions_.forward(encoded.stack.last, encoder_.word_weight()),
-        encoded, inputs);
+        encoded, inputs, "vocab_size");
     if (!relationship_) return out;
     out.seq_relationship_logits = (*relationship_)(encoded.pooled);
     if (inputs.next_sentence_label.defined()) {
@@ -100,17 +72,17 @@ class BertForLanguageModel final : public Model {
 std::unique_ptr<Model> make(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   if (head == "base") return std::make_unique<BertModel>(config, kByColumn);
-  if (head == "sequence_classification") {
-    return std::make_unique<BertForSequenceClassification>(config);
+  if (auto task = make_linear_task(head, {"bert", kByColumn}, config)) {
+    return task;
   }
   if (head == "masked_lm" || head == "pretraining") {
     return std::make_unique<BertForLanguageModel>(config,
                                                   head == "pretraining");
   }
   fail<ConfigError>("bert",
-                    "unknown head '{}'; expected base, "
-                    "sequence_classification, masked_lm or pretraining",
-                    head);
+                    "unknown head '{}'; expected base, masked_lm, pretraining, "
+                    "{}",
+                    head, linear_task_names());
 }
 
 const RegisterModel kBert("bert", {text_input_specs(), make});

@@ -28,8 +28,19 @@ class LanguageModelHead : public Module {
   Activation activation_;
 };
 
-// Fills loss and logits of a language-model output from packed logits.
-void add_language_model(ModelOutput& out, const Var& logits,
-                        const EncodedText& encoded, const TextInputs& inputs);
+// Fills loss and logits of a task with a class for each token, from packed
+// logits [total, classes]; `limit`: the setting that says how many classes.
+void add_token_classes(ModelOutput& out, const Var& logits,
+                       const EncodedText& encoded, const TextInputs& inputs,
+                       const char* limit);
+
+// Fills loss, start_logits and end_logits of a task that marks a span of each
+// sequence, from packed logits [total, 2]. The loss is the mean of two cross
+// entropies over the places of a sequence, of its start and of its end
+// (Devlin et al., 2019, Section 4.2); a position where the sequence has no
+// token does not count. Padding has logits of -1e30: no span begins or ends
+// there.
+void add_spans(ModelOutput& out, const Var& logits, const EncodedText& encoded,
+               const TextInputs& inputs);
 
 }  // namespace ea

@@ -16,7 +16,8 @@
 namespace ea {
 
 struct ModelOutput {
-  Var loss, logits, seq_relationship_logits, last_hidden_state, pooler_output;
+  Var loss, logits, start_logits, end_logits, seq_relationship_logits;
+  Var last_hidden_state, pooler_output;
   std::map<int, Var> hidden_states, attentions, attention_logits,
       attention_scores;
   // Of models with two stacks.

@@ -1,6 +1,7 @@
 // RoBERTa (Liu et al., 2019): BERT's body, positions from padding_id + 1, no
 // next-sentence task, and its own heads.
 #include "models/heads.h"
+#include "models/linear_tasks.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -57,9 +58,9 @@ class RobertaForMaskedLM final : public Model {
     const TextInputs inputs = text_inputs(given);
     const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
-    add_language_model(
+    add_token_classes(
         out, lm_head_.forward(encoded.stack.last, encoder_.word_weight()),
-        encoded, inputs);
+        encoded, inputs, "vocab_size");
     return out;
   }
 
@@ -71,18 +72,19 @@ class RobertaForMaskedLM final : public Model {
 
 std::unique_ptr<Model> make(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
-  if (head == "base")
-    return std::make_unique<BertModel>(config,
-                                       BertSizes(config.options).pad_token_id);
-  if (head == "sequence_classification") {
+  const std::int64_t padding = BertSizes(config.options).pad_token_id;
+  if (head == "base") return std::make_unique<BertModel>(config, padding);
+  if (head == "sequence_classification") {  // two layers, unlike BERT's
     return std::make_unique<RobertaForSequenceClassification>(config);
+  }
+  if (auto task = make_linear_task(head, {"roberta", padding}, config)) {
+    return task;
   }
   if (head == "masked_lm") return std::make_unique<RobertaForMaskedLM>(config);
   fail<ConfigError>("roberta",
-                    "unknown head '{}'; expected base, "
-                    "sequence_classification or masked_lm (RoBERTa has no "
-                    "next-sentence pre-training)",
-                    head);
+                    "unknown head '{}'; expected base, masked_lm, {} (RoBERTa "
+                    "has no next-sentence pre-training)",
+                    head, linear_task_names());
 }
 
 const RegisterModel kRoberta("roberta", {text_input_specs(), make});

@@ -118,14 +118,20 @@ const std::vector<InputSpec>& text_input_specs() {
        "positions, shape of input_ids; as the architecture counts by default."},
       {"labels", labels, true,
        "[B] classes or values, or [B, num_labels] of 0 and 1 where several "
-       "labels may hold (multi-label classification); of language models the "
-       "shape of input_ids, -100 "
-       "where nothing is to be predicted."},
+       "labels may hold (multi-label classification); of language models and "
+       "token classifiers the shape of input_ids, -100 where nothing is to be "
+       "predicted."},
       {"sequence_offsets", integers, false,
        "[B + 1], where each packed sequence begins; ends with total."},
       {"next_sentence_label", integers, false,
        "[B], 0 if the second text follows the first; of models for "
        "pre-training."},
+      {"start_positions", integers, false,
+       "[B], the position of each answer's first token in its sequence; of "
+       "models "
+       "for question answering."},
+      {"end_positions", integers, false,
+       "[B], the position of its last token, as start_positions."},
   };
   return specs;
 }
@@ -141,6 +147,8 @@ TextInputs text_inputs(const Inputs& given) {
   in.sequence_offsets = given.array("sequence_offsets");
   in.labels = given.array("labels");
   in.next_sentence_label = given.array("next_sentence_label");
+  in.start_positions = given.array("start_positions");
+  in.end_positions = given.array("end_positions");
   in.label_smoothing = given.label_smoothing;
   in.wanted = given.wanted;
   return in;

@@ -22,6 +22,7 @@ struct TextInputs {
   Tensor sequence_offsets;  // int64 [B + 1], packed form
   Tensor labels;
   Tensor next_sentence_label;
+  Tensor start_positions, end_positions;
   double label_smoothing = 0.0;
   Wanted wanted;
 

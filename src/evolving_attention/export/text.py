@@ -14,6 +14,9 @@ __all__ = ["TextGraph"]
 _WORDS = "embeddings.word_embeddings.weight"
 
 
+NOWHERE = -1e30  # a logit of padding, as in models/heads.cpp
+
+
 class TextGraph:
     """A text model as nodes of a graph.
 
@@ -138,6 +141,17 @@ class TextGraph:
                 self.output("pooler_output", self.pooled(x), config.hidden_size)
         elif self.head == "sequence_classification":
             self.output("logits", self.classified(x), config.num_labels)
+        elif self.head == "token_classification":
+            logits = self.graph.linear(x, "classifier")
+            logits = self.graph.op("Mul", logits, self.rows)
+            self.output("logits", logits, "length", config.num_labels)
+        elif self.head == "question_answering":
+            self.spans(x)
+        elif self.head == "multiple_choice":
+            value = self.graph.linear(self.pooled(x), "classifier")
+            shape = self.graph.integers(1, -1)
+            self.graph.name(self.graph.op("Reshape", value, shape), "logits")
+            self.outputs["logits"] = [1, "batch"]  # the rows: choices of one question
         else:
             logits = self.graph.op("Mul", self.words(x), self.rows)
             self.output("logits", logits, "length", config.vocab_size)
@@ -165,6 +179,16 @@ class TextGraph:
             return graph.linear(self.pooled(x), "classifier")
         h = graph.op("Tanh", graph.linear(self.first_rows(x), "classifier.dense"))
         return graph.linear(h, "classifier.out_proj")
+
+    def spans(self, x: str) -> None:
+        """Logits of starts and ends, -1e30 where there is padding."""
+        graph = self.graph
+        both = graph.linear(x, "qa_outputs")
+        inside = graph.op("Cast", "attention_mask", to=9)  # bool
+        for i, name in enumerate(("start_logits", "end_logits")):
+            logits = graph.op("Gather", both, graph.integer(i), axis=2)
+            logits = graph.op("Where", inside, logits, graph.number(NOWHERE))
+            self.output(name, logits, "length")
 
     def words(self, x: str) -> str:
         """Logits of the vocabulary, with the table of word embeddings as weights."""

@@ -22,11 +22,12 @@ BERT = NameTable(
         Tie("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
         Tie("cls.predictions.decoder.bias", "cls.predictions.bias"),
     ),
-    allowed_new=(r"classifier\..+", r"(bert\.)?pooler\..+"),
+    allowed_new=(r"classifier\..+", r"qa_outputs\..+", r"(bert\.)?pooler\..+"),
     allowed_unexpected=(
         r"cls\.predictions\..+",
         r"cls\.seq_relationship\..+",
         r"(bert\.)?pooler\..+",
         r"classifier\..+",
+        r"qa_outputs\..+",
     ),
 )

@@ -16,10 +16,11 @@ ROBERTA = NameTable(
         Tie("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
         Tie("lm_head.decoder.bias", "lm_head.bias"),
     ),
-    allowed_new=(r"classifier\..+", r"(roberta\.)?pooler\..+"),
+    allowed_new=(r"classifier\..+", r"qa_outputs\..+", r"(roberta\.)?pooler\..+"),
     allowed_unexpected=(
         r"lm_head\..+",
         r"(roberta\.)?pooler\..+",
         r"classifier\..+",
+        r"qa_outputs\..+",
     ),
 )

@@ -4,16 +4,22 @@ from evolving_attention.modeling.auto import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
+    AutoModelForMultipleChoice,
     AutoModelForPreTraining,
+    AutoModelForQuestionAnswering,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
 )
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.bert import (
     BertConfig,
     BertForMaskedLM,
+    BertForMultipleChoice,
     BertForPreTraining,
+    BertForQuestionAnswering,
     BertForSequenceClassification,
+    BertForTokenClassification,
     BertModel,
 )
 from evolving_attention.modeling.config import PretrainedConfig
@@ -23,11 +29,19 @@ from evolving_attention.modeling.names import (
     list_models,
     register_model,
 )
-from evolving_attention.modeling.outputs import ModelOutput
+from evolving_attention.modeling.outputs import (
+    ModelOutput,
+    MultipleChoiceModelOutput,
+    QuestionAnsweringModelOutput,
+    TokenClassifierOutput,
+)
 from evolving_attention.modeling.roberta import (
     RobertaConfig,
     RobertaForMaskedLM,
+    RobertaForMultipleChoice,
+    RobertaForQuestionAnswering,
     RobertaForSequenceClassification,
+    RobertaForTokenClassification,
     RobertaModel,
 )
 from evolving_attention.modeling.series import (
@@ -49,13 +63,19 @@ __all__ = [
     "AutoConfig",
     "AutoModel",
     "AutoModelForMaskedLM",
+    "AutoModelForMultipleChoice",
     "AutoModelForPreTraining",
+    "AutoModelForQuestionAnswering",
     "AutoModelForSeq2SeqLM",
     "AutoModelForSequenceClassification",
+    "AutoModelForTokenClassification",
     "BertConfig",
     "BertForMaskedLM",
+    "BertForMultipleChoice",
     "BertForPreTraining",
+    "BertForQuestionAnswering",
     "BertForSequenceClassification",
+    "BertForTokenClassification",
     "BertModel",
     "EADCTransformerConfig",
     "EADCTransformerForClassification",
@@ -64,13 +84,19 @@ __all__ = [
     "EADCTransformerModel",
     "GenerationOutput",
     "ModelOutput",
+    "MultipleChoiceModelOutput",
     "PreTrainedModel",
     "PretrainedConfig",
+    "QuestionAnsweringModelOutput",
     "RobertaConfig",
     "RobertaForMaskedLM",
+    "RobertaForMultipleChoice",
+    "RobertaForQuestionAnswering",
     "RobertaForSequenceClassification",
+    "RobertaForTokenClassification",
     "RobertaModel",
     "TextModel",
+    "TokenClassifierOutput",
     "TransformerConfig",
     "TransformerForConditionalGeneration",
     "TransformerModel",

@@ -18,9 +18,12 @@ __all__ = [
     "AutoConfig",
     "AutoModel",
     "AutoModelForMaskedLM",
+    "AutoModelForMultipleChoice",
     "AutoModelForPreTraining",
+    "AutoModelForQuestionAnswering",
     "AutoModelForSeq2SeqLM",
     "AutoModelForSequenceClassification",
+    "AutoModelForTokenClassification",
 ]
 
 
@@ -118,6 +121,24 @@ class AutoModelForSequenceClassification(AutoBase):
     """Classification, or regression with ``num_labels=1``."""
 
     task = "sequence_classification"
+
+
+class AutoModelForTokenClassification(AutoBase):
+    """A class for each token: entities, parts of speech."""
+
+    task = "token_classification"
+
+
+class AutoModelForQuestionAnswering(AutoBase):
+    """The span of a text that answers a question about it."""
+
+    task = "question_answering"
+
+
+class AutoModelForMultipleChoice(AutoBase):
+    """One of several texts for each question."""
+
+    task = "multiple_choice"
 
 
 class AutoModelForMaskedLM(AutoBase):

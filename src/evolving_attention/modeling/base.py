@@ -53,6 +53,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         tuple[str, ...]
     ]  # what Auto classes know it by; the head by default
     table: ClassVar[NameTable]
+    output_class: ClassVar[type[ModelOutput]] = ModelOutput
     needed: ClassVar[tuple[str, str]]  # the input no call is without, and a remedy
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

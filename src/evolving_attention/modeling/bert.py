@@ -8,13 +8,21 @@ from evolving_attention.attention import Residual
 from evolving_attention.interop.bert import BERT
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
-from evolving_attention.modeling.text import TextModel
+from evolving_attention.modeling.text import (
+    MultipleChoiceModel,
+    QuestionAnsweringModel,
+    TextModel,
+    TokenClassificationModel,
+)
 
 __all__ = [
     "BertConfig",
     "BertForMaskedLM",
+    "BertForMultipleChoice",
     "BertForPreTraining",
+    "BertForQuestionAnswering",
     "BertForSequenceClassification",
+    "BertForTokenClassification",
     "BertModel",
 ]
 
@@ -64,6 +72,25 @@ class BertForSequenceClassification(_Bert):
     """A linear classifier (or regressor, ``num_labels=1``) on the pooled output."""
 
     head = "sequence_classification"
+    pooler = True
+
+
+class BertForTokenClassification(TokenClassificationModel, _Bert):
+    """A linear classifier of each token: entities, parts of speech."""
+
+    head = "token_classification"
+
+
+class BertForQuestionAnswering(QuestionAnsweringModel, _Bert):
+    """Where the answer begins and ends in each sequence (Section 4.2 of the paper)."""
+
+    head = "question_answering"
+
+
+class BertForMultipleChoice(MultipleChoiceModel, _Bert):
+    """One of several second texts; a value of each from its pooled output."""
+
+    head = "multiple_choice"
     pooler = True
 
 

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -116,7 +116,7 @@ def run(
             f"{name}: label_smoothing={label_smoothing!r}, expected a number in [0, 1)"
         )
     model._check_inputs(inputs)
-    model._tell_of_new_head(inputs.get("labels"))
+    model._tell_of_new_head(inputs.get("labels", inputs.get("start_positions")))
     asked = (
         output_hidden_states,
         output_attentions,
@@ -143,7 +143,7 @@ def run(
             for each in names:
                 if each in results:
                     results[each] = tuple(results[each].get(i) for i in range(count))
-    return ModelOutput(**results)
+    return cast(ModelOutput, model.output_class(**results))
 
 
 def _counts(layers: int) -> tuple[int, int, int, int]:

@@ -10,7 +10,12 @@ import numpy as np
 
 from evolving_attention._core import Tensor
 
-__all__ = ["ModelOutput"]
+__all__ = [
+    "ModelOutput",
+    "MultipleChoiceModelOutput",
+    "QuestionAnsweringModelOutput",
+    "TokenClassifierOutput",
+]
 
 _ABSENT: Any = None
 
@@ -25,7 +30,10 @@ class ModelOutput:
 
     Attributes:
         loss: 0-d, when labels were given.
-        logits: [B, num_labels]; of language models [B, T, vocab].
+        logits: [B, num_labels]; of language models [B, T, vocab], of token classifiers
+            [B, T, num_labels], of models for multiple choice [B, choices].
+        start_logits, end_logits: [B, T], of models for question answering; -1e30 where
+            there is padding.
         seq_relationship_logits: [B, 2], of pre-training models.
         last_hidden_state: [B, T, hidden], of base models.
         pooler_output: [B, hidden], of base models with a pooler.
@@ -51,6 +59,8 @@ class ModelOutput:
 
     loss: Tensor = _ABSENT
     logits: Tensor = _ABSENT
+    start_logits: Tensor = _ABSENT
+    end_logits: Tensor = _ABSENT
     seq_relationship_logits: Tensor = _ABSENT
     last_hidden_state: Tensor = _ABSENT
     pooler_output: Tensor = _ABSENT
@@ -104,3 +114,15 @@ class ModelOutput:
         if name not in names:
             raise KeyError(f"{name}: this output has {', '.join(names)}")
         return getattr(self, name)
+
+
+class TokenClassifierOutput(ModelOutput):
+    """Of token classification: ``loss`` and ``logits`` [B, T, num_labels]."""
+
+
+class QuestionAnsweringModelOutput(ModelOutput):
+    """Of models for question answering: ``loss``, ``start_logits``, ``end_logits``."""
+
+
+class MultipleChoiceModelOutput(ModelOutput):
+    """Of models for multiple choice: ``loss`` and ``logits`` [B, choices]."""

@@ -8,12 +8,20 @@ from evolving_attention.interop.roberta import ROBERTA
 from evolving_attention.modeling.bert import BertConfig
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
-from evolving_attention.modeling.text import TextModel
+from evolving_attention.modeling.text import (
+    MultipleChoiceModel,
+    QuestionAnsweringModel,
+    TextModel,
+    TokenClassificationModel,
+)
 
 __all__ = [
     "RobertaConfig",
     "RobertaForMaskedLM",
+    "RobertaForMultipleChoice",
+    "RobertaForQuestionAnswering",
     "RobertaForSequenceClassification",
+    "RobertaForTokenClassification",
     "RobertaModel",
 ]
 
@@ -52,6 +60,25 @@ class RobertaForSequenceClassification(_Roberta):
     """A two-layer classifier (or regressor, ``num_labels=1``) on the first token."""
 
     head = "sequence_classification"
+
+
+class RobertaForTokenClassification(TokenClassificationModel, _Roberta):
+    """A linear classifier of each token: entities, parts of speech."""
+
+    head = "token_classification"
+
+
+class RobertaForQuestionAnswering(QuestionAnsweringModel, _Roberta):
+    """Where the answer begins and ends in each sequence."""
+
+    head = "question_answering"
+
+
+class RobertaForMultipleChoice(MultipleChoiceModel, _Roberta):
+    """One of several second texts; a value of each from its pooled output."""
+
+    head = "multiple_choice"
+    pooler = True
 
 
 class RobertaForMaskedLM(_Roberta):

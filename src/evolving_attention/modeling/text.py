@@ -10,8 +10,20 @@ import numpy as np
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.outputs import (
+    MultipleChoiceModelOutput,
+    QuestionAnsweringModelOutput,
+    TokenClassifierOutput,
+)
 
-__all__ = ["TextModel"]
+__all__ = [
+    "MultipleChoiceModel",
+    "QuestionAnsweringModel",
+    "TextModel",
+    "TokenClassificationModel",
+]
+
+_SPAN = ("start_positions", "end_positions")
 
 
 class TextModel(PreTrainedModel):
@@ -100,6 +112,12 @@ class TextModel(PreTrainedModel):
                 f"{name}: next_sentence_label is given, expected only by models for "
                 "pre-training; leave it out, or use ea.AutoModelForPreTraining"
             )
+        span = next((one for one in _SPAN if inputs.get(one) is not None), None)
+        if span is not None and self.head != "question_answering":
+            raise InputError(
+                f"{name}: {span} is given, expected only by models for question "
+                "answering; leave it out, or use ea.AutoModelForQuestionAnswering"
+            )
 
     def _check_labels(self, shape: tuple[int, ...]) -> None:
         """Several labels per text are meant, and given, or one is."""
@@ -142,3 +160,53 @@ class TextModel(PreTrainedModel):
             f"{cls.__name__}: add_pooling_layer = {given!r}, expected {cls.pooler}: "
             f"this task {needs} pooler; leave the option out"
         )
+
+
+class TokenClassificationModel(TextModel):
+    """A text model with a class for each token; ``labels`` are -100 where none counts.
+
+    The loss is the mean cross entropy of the tokens that count.
+    """
+
+    output_class = TokenClassifierOutput
+
+
+class QuestionAnsweringModel(TextModel):
+    """A text model that marks the span of an answer in each sequence.
+
+    Takes ``start_positions`` and ``end_positions`` [B] in place of labels. The loss is
+    the mean of two cross entropies over the tokens of a sequence, of the start and of
+    the end; a position at which the sequence has no token does not count. Unlike
+    transformers', the loss leaves padding out, and padding has logits of -1e30, so that
+    neither depends on how much of it there is.
+    """
+
+    output_class = QuestionAnsweringModelOutput
+
+    def _check_config(self, config: PretrainedConfig) -> None:
+        super()._check_config(config)
+        if config.num_labels != 2:
+            raise ConfigError(
+                f"{type(self).__name__}: num_labels = {config.num_labels}, expected 2: "
+                "the logits of the start and of the end; pass num_labels=2"
+            )
+
+    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        super()._check_inputs(inputs)
+        if inputs.get("labels") is not None:
+            raise InputError(
+                f"{type(self).__name__}: labels are given, expected start_positions "
+                "and end_positions, the places of the answers' first and last tokens; "
+                "pass these"
+            )
+
+
+class MultipleChoiceModel(TextModel):
+    """A text model that chooses one of C texts for each of B questions.
+
+    ``input_ids`` and the arrays beside it are [B, C, T], and ``labels`` [B] the numbers
+    of the right choices. Arrays [C, T], or packed ones, are the choices of one
+    question. The loss is the cross entropy over the choices.
+    """
+
+    output_class = MultipleChoiceModelOutput
