@@ -19,7 +19,9 @@ import evolving_attention as ea
 
 NAMES = """
 AutoConfig AutoModel AutoModelForSequenceClassification AutoModelForMaskedLM
-AutoModelForPreTraining AutoTokenizer BertConfig BertModel BertForMaskedLM
+AutoModelForPreTraining AutoModelForQuestionAnswering
+AutoModelForTokenClassification AutoModelForMultipleChoice
+AutoTokenizer BertConfig BertModel BertForMaskedLM
 BertForPreTraining BertForSequenceClassification RobertaConfig RobertaModel
 RobertaForMaskedLM RobertaForSequenceClassification Tensor from_dlpack no_grad
 EADCTransformerConfig EADCTransformerModel EADCTransformerForClassification
@@ -27,7 +29,9 @@ EADCTransformerForRegression EADCTransformerForPretraining mask_spans
 manual_seed set_num_threads get_num_threads set_memory_limit doctor pipeline
 Trainer TrainingArguments EarlyStoppingCallback TrainerCallback EvalPrediction
 optim.AdamW optim.RAdam optim.SGD optim.create
-glue.load glue.metrics glue.TASKS attention.Vanilla attention.Evolving
+glue.load glue.metrics glue.TASKS squad.load squad.best_answers
+metrics.squad_scores metrics.squad_v2_scores metrics.entity_scores
+attention.Vanilla attention.Evolving
 attention.Residual attention.Predictive attention.CustomEvolve attention.register
 functional.evolving_attention functional.linear functional.map_conv functional.conv1d
 functional.weight_norm functional.batch_norm

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
-from evolving_attention.errors import ConfigError
-from evolving_attention.modeling.auto import AutoModelForSequenceClassification
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.modeling.answering import answer
+from evolving_attention.modeling.auto import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+)
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.predict import TopK
 from evolving_attention.modeling.text import TextModel
 
-__all__ = ["TextClassificationPipeline", "pipeline"]
+__all__ = ["QuestionAnsweringPipeline", "TextClassificationPipeline", "pipeline"]
 
-TASKS = ("text-classification", "sentiment-analysis")
+TASKS = ("text-classification", "sentiment-analysis", "question-answering")
+_ANSWERS = "question-answering"
 
 
 class TextClassificationPipeline:
@@ -43,6 +48,121 @@ class TextClassificationPipeline:
         return f"{type(self).__name__}({self.model!r})"
 
 
+class QuestionAnsweringPipeline:
+    """A model that answers questions about texts; made by :func:`pipeline`.
+
+    Args:
+        model: a model for question answering.
+        tokenizer: its tokenizer, or a fast one of transformers.
+        options: defaults of the calls.
+    """
+
+    task = _ANSWERS
+
+    def __init__(self, model: TextModel, tokenizer: Any, **options: Any) -> None:
+        self.model, self.tokenizer, self.options = model, tokenizer, options
+
+    def __call__(
+        self,
+        inputs: Any = None,
+        *,
+        question: Any = None,
+        context: Any = None,
+        **options: Any,
+    ) -> Any:
+        """The best answers, as spans of their contexts.
+
+        Args:
+            inputs: ``{"question": …, "context": …}``, or a list of such dicts.
+            question, context: the same by name: two texts, or two lists.
+            options: ``top_k`` (1), ``max_answer_len`` (15 tokens),
+                ``handle_impossible_answer`` (False; True: "" may be an answer),
+                ``max_seq_len`` (384), ``doc_stride`` (128), ``batch_size`` (32).
+
+        Returns:
+            ``{"score", "start", "end", "answer"}``, for a list a list of such dicts;
+            with ``top_k`` above 1 a list for each question. The score is the
+            probability of the start times that of the end, in the window of the
+            context that the answer is from; ``start`` and ``end`` are characters.
+
+        Raises:
+            InputError: a question or a context is missing or no text.
+            ConfigError: an option is unknown or out of range.
+
+        Example::
+
+            answer = ea.pipeline("question-answering", "out/squad")
+            answer(question="Where is it?", context="It is in the house.")
+        """
+        if inputs is None:
+            single = isinstance(question, str)
+            questions = [question] if single else list(question or ())
+            contexts = [context] if single else list(context or ())
+            if len(questions) != len(contexts):
+                raise InputError(
+                    f"question-answering: {len(questions)} questions and "
+                    f"{len(contexts)} contexts, expected a context for each question; "
+                    "pass two texts, or two lists of one length"
+                )
+            pairs = zip(questions, contexts, strict=True)
+            inputs = [{"question": q, "context": c} for q, c in pairs]
+            inputs = inputs[0] if single else inputs
+        chosen = self.options | options
+        unknown = chosen.keys() - _OPTIONS
+        if unknown:
+            raise ConfigError(
+                f"question-answering: option {unknown.pop()!r} is not known, expected "
+                f"some of {', '.join(sorted(_OPTIONS))}; correct it"
+            )
+        return answer(self.model, inputs, self.tokenizer, **chosen)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.model!r})"
+
+
+_OPTIONS = {
+    "top_k",
+    "max_answer_len",
+    "handle_impossible_answer",
+    "max_seq_len",
+    "doc_stride",
+    "batch_size",
+}
+
+
+@overload
+def pipeline(
+    task: Literal["question-answering"],
+    model: Any = ...,
+    tokenizer: Any = ...,
+    *,
+    top_k: TopK = ...,
+    batch_size: int = ...,
+    device: str = ...,
+    dtype: str = ...,
+) -> QuestionAnsweringPipeline: ...
+@overload
+def pipeline(
+    task: Literal["text-classification", "sentiment-analysis"] = ...,
+    model: Any = ...,
+    tokenizer: Any = ...,
+    *,
+    top_k: TopK = ...,
+    batch_size: int = ...,
+    device: str = ...,
+    dtype: str = ...,
+) -> TextClassificationPipeline: ...
+@overload
+def pipeline(
+    task: str,
+    model: Any = ...,
+    tokenizer: Any = ...,
+    *,
+    top_k: TopK = ...,
+    batch_size: int = ...,
+    device: str = ...,
+    dtype: str = ...,
+) -> TextClassificationPipeline | QuestionAnsweringPipeline: ...
 def pipeline(
     task: str = TASKS[0],
     model: Any = None,
@@ -52,20 +172,22 @@ def pipeline(
     batch_size: int = 32,
     device: str = "cpu",
     dtype: str = "float32",
-) -> TextClassificationPipeline:
-    """A classifier of texts from a trained folder, with Hugging Face's conventions.
+) -> TextClassificationPipeline | QuestionAnsweringPipeline:
+    """A model from a trained folder with its tokenizer, as Hugging Face's pipelines.
 
     Args:
-        task: ``"text-classification"``, or ``"sentiment-analysis"``, its older name.
+        task: ``"text-classification"``, or ``"sentiment-analysis"``, its older name;
+            ``"question-answering"``.
         model: a folder or name of a trained model, or the model itself.
         tokenizer: a folder, a name or a tokenizer; default: the model folder's.
-        top_k: how many labels to return; see :meth:`TextModel.predict`.
+        top_k: how many labels to return, see :meth:`TextModel.predict`; or how many
+            answers (1 by default).
         batch_size: texts in one batch.
         device: where a model that is loaded here computes.
         dtype: its element type.
 
     Returns:
-        A function from texts to labels and scores.
+        A function from texts to labels and scores, or from questions to answers.
 
     Raises:
         ConfigError: the task is another one, or model or tokenizer is missing.
@@ -79,7 +201,8 @@ def pipeline(
     """
     if task not in TASKS:
         raise ConfigError(
-            f"pipeline: task {task!r} is not there, expected {' or '.join(TASKS)}; "
+            f"pipeline: task {task!r} is not there, expected "
+            f"{', '.join(TASKS[:-1])} or {TASKS[-1]}; "
             "for other tasks call the model yourself"
         )
     if model is None:
@@ -94,20 +217,29 @@ def pipeline(
                 "it; pass tokenizer="
             )
         tokenizer = model
+    answers = task == _ANSWERS
+    auto: Any = AutoModelForSequenceClassification
+    head, what = "sequence_classification", "sequence classification of texts"
+    if answers:
+        auto = AutoModelForQuestionAnswering
+        head = "question_answering"
+        what = "question answering"
     if not isinstance(model, PreTrainedModel):
-        model = AutoModelForSequenceClassification.from_pretrained(
-            model, device=device, dtype=dtype
-        )
-    if not isinstance(model, TextModel) or model.head != "sequence_classification":
+        model = auto.from_pretrained(model, device=device, dtype=dtype)
+    if not isinstance(model, TextModel) or model.head != head:
         raise ConfigError(
             f"pipeline: the model is a {type(model).__name__}, expected one for "
-            "sequence classification of texts; load it by "
-            "ea.AutoModelForSequenceClassification"
+            f"{what}; load it by ea.{auto.__name__}"
         )
     if isinstance(tokenizer, (str, Path)):
         from evolving_attention.text import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+    if answers:
+        count = 1 if top_k == "best" else top_k
+        return QuestionAnsweringPipeline(
+            model, tokenizer, top_k=count, batch_size=batch_size
+        )
     return TextClassificationPipeline(
         model, tokenizer, top_k=top_k, batch_size=batch_size
     )

@@ -3,7 +3,8 @@
 Training uses packed batches: the ids of all rows one after another, and
 ``sequence_offsets`` int64 [B + 1], where each row begins. A row is a dict with
 ``input_ids`` (ints) and optionally ``attention_mask`` (1 for tokens, 0 for padding, on
-either side), ``token_type_ids`` and ``label`` or ``labels``; other keys are ignored.
+either side), ``token_type_ids``, ``label`` or ``labels``, and ``start_positions`` with
+``end_positions`` (places in ``input_ids``); other keys are ignored.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.packed import Batch
+from evolving_attention.data.packed import SPAN, Batch
 from evolving_attention.errors import InputError
 
 __all__ = [
@@ -42,7 +43,8 @@ def collate_packed(
         ``input_ids`` int64 [total], ``sequence_offsets`` int64 [B + 1], and where the
         rows have them ``token_type_ids`` int64 [total], ``labels`` [B] (int64, or
         float32 when any label is a float; int64 [total] for one label per token),
-        ``row_ids`` int64 [B]. Padding is removed. A mask that excludes tokens between
+        ``start_positions`` and ``end_positions`` int64 [B], ``row_ids`` int64 [B].
+        Padding is removed. A mask that excludes tokens between
         others cannot be packed; such a batch is returned padded, with
         ``attention_mask``.
 
@@ -76,9 +78,12 @@ def _packed(rows: Sequence[Mapping[str, Any]], row_ids: Sequence[int] | None) ->
         batch["labels"] = labels
         if np.ndim(rows[0][_label_of(rows)]) == 1:
             tokens.add("labels")
+    for name in SPAN:
+        if _all_have(rows, name):
+            batch[name] = _places(rows, name)
     if row_ids is not None:
         batch["row_ids"] = np.asarray(row_ids, dtype=np.int64)
-    return Batch(batch, tokens)
+    return Batch(batch, tokens, ("labels", *SPAN))
 
 
 def collate_padded(
@@ -126,8 +131,8 @@ def pad_batch(
             array = np.full(real.shape, fill, dtype=np.int64)
             array[real] = batch[name]
             padded[name] = array
-    rest = {name: batch[name] for name in ("labels", "row_ids") if name in batch}
-    return Batch({**rest, **padded})
+    rest = {n: batch[n] for n in ("labels", *SPAN, "row_ids") if n in batch}
+    return Batch({**rest, **padded}, targets=("labels", *SPAN))
 
 
 def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
@@ -172,6 +177,9 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
         if name in row and np.ndim(row[name]) == 1:
             _check_length(row, name, where)
             cut[name] = row[name][span]
+    for name in SPAN:
+        if name in row:
+            cut[name] = row[name] - span.start
     if len(tokens) < span.stop - span.start:
         cut["attention_mask"] = mask[span].astype(np.int64)
     return cut
@@ -180,7 +188,8 @@ def unpadded(row: Mapping[str, Any], where: int = 0) -> Mapping[str, Any]:
 def unused_keys(row: Mapping[str, Any]) -> list[str]:
     """Keys of a row that neither batches nor the training loss use."""
     label = next((name for name in _LABELS if name in row), None)
-    used = ("input_ids", "attention_mask", "token_type_ids", label, "sample_weight")
+    used = {"input_ids", "attention_mask", "token_type_ids", label, "sample_weight"}
+    used |= set(SPAN)
     return [str(name) for name in row if name not in used]
 
 
@@ -206,6 +215,17 @@ def collate_labels(rows: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
             f"labels are {labels.dtype}; expected int (classes) or float (regression)"
         )
     return labels.astype(np.int64)
+
+
+def _places(rows: Sequence[Mapping[str, Any]], name: str) -> np.ndarray:
+    """A field with one place in each row: int64 [B]."""
+    places = np.asarray([row[name] for row in rows])
+    if places.ndim != 1 or places.dtype.kind not in "iu":
+        raise InputError(
+            f"{name} are {places.dtype} of shape {places.shape[1:]} in a row, expected "
+            "one int, the place of a token; convert them"
+        )
+    return places.astype(np.int64)
 
 
 def _label_of(rows: Sequence[Mapping[str, Any]]) -> str:

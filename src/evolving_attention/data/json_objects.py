@@ -10,7 +10,7 @@ from typing import Any
 from evolving_attention.data.lines import MAX_LINE_CHARS, open_file, read_lines
 from evolving_attention.data.report import RowCollector
 
-__all__ = ["read_objects", "unclean"]
+__all__ = ["MAX_ARRAY_BYTES", "decoder", "read_objects", "unclean"]
 
 MAX_ARRAY_BYTES = 1 << 30
 
@@ -26,6 +26,11 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+def decoder() -> json.JSONDecoder:
+    """A decoder that refuses repeated keys and numbers that are not JSON's."""
+    return _DECODER
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)

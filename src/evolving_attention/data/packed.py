@@ -9,10 +9,19 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-__all__ = ["TARGETS", "Batch", "PackedDataset", "PackedRows", "digest", "tokens_of"]
+__all__ = [
+    "SPAN",
+    "TARGETS",
+    "Batch",
+    "PackedDataset",
+    "PackedRows",
+    "digest",
+    "tokens_of",
+]
 
 Array = np.ndarray[Any, Any]
-TARGETS = ("labels", "masked")  # of batches that do not declare theirs
+SPAN = ("start_positions", "end_positions")  # targets of question answering
+TARGETS = ("labels", "masked", *SPAN)  # of batches that do not declare theirs
 
 
 class Batch(dict[str, Array]):

@@ -4,14 +4,20 @@ from evolving_attention.metrics.comparison import (
     average_rank,
     average_relative_difference,
 )
+from evolving_attention.metrics.entities import entity_metrics, entity_scores
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.metrics.probabilities import probabilities
 from evolving_attention.metrics.registry import compute_metrics
+from evolving_attention.metrics.squad import squad_scores, squad_v2_scores
 
 __all__ = [
     "EvalPrediction",
     "average_rank",
     "average_relative_difference",
     "compute_metrics",
+    "entity_metrics",
+    "entity_scores",
     "probabilities",
+    "squad_scores",
+    "squad_v2_scores",
 ]

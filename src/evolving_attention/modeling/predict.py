@@ -18,7 +18,7 @@ from evolving_attention.metrics.probabilities import finite_rows, probabilities
 from evolving_attention.notices import say
 from evolving_attention.progress_bar import ProgressBar
 
-__all__ = ["TopK", "predict", "scored"]
+__all__ = ["TopK", "limit_of", "predict", "scored"]
 
 TopK = int | Literal["best"] | None
 CHUNK = 8192  # texts tokenised and sorted by length together
@@ -50,7 +50,7 @@ def predict(
         raise ConfigError(f"predict: batch_size={batch_size!r}, expected 1 or more")
     single = isinstance(texts, (str, Mapping))
     rows = [texts] if single else _iterable(texts)
-    limit, cut = _limit(model, tokenizer, max_length), Truncation()
+    limit, cut = limit_of(model, tokenizer, max_length), Truncation()
     total = len(rows) if hasattr(rows, "__len__") else None
     logits = [np.zeros((0, model.config.num_labels))]
     was_training = model.training
@@ -164,7 +164,7 @@ def _split(row: Any, index: int) -> Sequence[str]:
     return tuple(parts)
 
 
-def _limit(model: Any, tokenizer: Any, max_length: int | None) -> int:
+def limit_of(model: Any, tokenizer: Any, max_length: int | None) -> int:
     """The most tokens of a text: as asked, and as model and tokenizer allow."""
     config = model.config
     first = config.pad_token_id + 1 if config.model_type == "roberta" else 0

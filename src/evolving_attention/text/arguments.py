@@ -96,14 +96,17 @@ def refuse_long(lengths: Sequence[int], limit: int, single: bool) -> None:
             )
 
 
-def id_array(name: str, rows: list[list[int]]) -> np.ndarray:
+def id_array(name: str, rows: list[list[Any]]) -> np.ndarray:
+    """Rows of numbers as [B, T]; of pairs, as offsets are, [B, T, 2]."""
     lengths = {len(row) for row in rows}
     if len(lengths) > 1:
         raise InputError(
             f"{name}: rows of lengths {min(lengths)} to {max(lengths)} make no array; "
             "pass padding=True"
         )
-    return np.array(rows, dtype=np.int64).reshape(len(rows), max(lengths, default=0))
+    shape = (len(rows), max(lengths, default=0))
+    pair = (2,) if name == "offset_mapping" else ()
+    return np.array(rows, dtype=np.int64).reshape(*shape, *pair)
 
 
 def check_text(value: Any, where: str, limit: int) -> str:

@@ -179,6 +179,7 @@ class Tokenizer:
         return_tensors: str | None = None,
         return_token_type_ids: bool | None = None,
         return_attention_mask: bool = True,
+        return_offsets_mapping: bool = False,
     ) -> Encoded:
         """Encode one text (or pair), or a list of them.
 
@@ -194,6 +195,8 @@ class Tokenizer:
             return_tensors: None for lists, "np" for int64 arrays [B, T].
             return_token_type_ids: None: if the model needs them.
             return_attention_mask: whether to return it (1 token, 0 padding).
+            return_offsets_mapping: also ``offset_mapping``: for each token the
+                characters (begin, end) of its text; (0, 0) of special tokens.
 
         Returns:
             ``input_ids``, ``token_type_ids`` (models that have them) and
@@ -215,16 +218,21 @@ class Tokenizer:
         single = isinstance(text, str)
         texts, pairs = text_batch(text, text_pair, single)
         limit = self._limit(max_length)
-        encodings = self._encode(texts, pairs, add_special_tokens, strategy, limit)
+        encodings = self._encode(
+            *(texts, pairs, add_special_tokens, strategy, limit),
+            offsets=return_offsets_mapping,
+        )
         ids = [encoding.ids for encoding in encodings]
         if strategy is None and limit is not None:
             refuse_long([len(row) for row in ids], limit, single)
-        columns = {"input_ids": ids}
+        columns: dict[str, list[Any]] = {"input_ids": ids}
         types = "token_type_ids" in self.model_input_names
         if types if return_token_type_ids is None else return_token_type_ids:
             columns["token_type_ids"] = [encoding.type_ids for encoding in encodings]
         if return_attention_mask:
             columns["attention_mask"] = [[1] * len(row) for row in ids]
+        if return_offsets_mapping:
+            columns["offset_mapping"] = [encoding.offsets for encoding in encodings]
         if pad_mode is not None:
             fixed = limit if pad_mode == "max_length" else None
             if pad_mode == "max_length" and limit is None:
@@ -267,6 +275,7 @@ class Tokenizer:
         add_special: bool,
         strategy: str | None,
         limit: int | None,
+        offsets: bool = False,
     ) -> list[tokenizers.Encoding]:
         wanted = None
         if strategy is not None and limit is not None:
@@ -281,9 +290,9 @@ class Tokenizer:
         characters = sum(map(len, texts)) + sum(map(len, pairs or ()))
 
         def encode() -> list[tokenizers.Encoding]:
-            return self._backend.encode_batch_fast(
-                batch, add_special_tokens=add_special
-            )
+            backend = self._backend  # the fast one leaves the offsets out
+            run = backend.encode_batch if offsets else backend.encode_batch_fast
+            return run(batch, add_special_tokens=add_special)
 
         with self._lock, guard(InputError, "the text cannot be tokenised"):
             if wanted != self._truncation:
@@ -296,7 +305,7 @@ class Tokenizer:
 
     def _pad(
         self,
-        columns: dict[str, list[list[int]]],
+        columns: dict[str, list[Any]],
         fixed: int | None,
         multiple: int | None,
     ) -> None:
@@ -307,7 +316,8 @@ class Tokenizer:
         target = max(longest, fixed or 0)
         if multiple:
             target = -(-target // multiple) * multiple
-        fill = {"input_ids": pad_id, "token_type_ids": 0, "attention_mask": 0}
+        fill: dict[str, Any] = {"input_ids": pad_id, "token_type_ids": 0}
+        fill |= {"attention_mask": 0, "offset_mapping": (0, 0)}
         for name, rows in columns.items():
             for index, row in enumerate(rows):
                 filler = [fill[name]] * (target - len(row))

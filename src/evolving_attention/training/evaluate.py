@@ -14,6 +14,7 @@ import numpy as np
 
 from evolving_attention.data.collate import IGNORED
 from evolving_attention.data.loader import PackedLoader
+from evolving_attention.data.packed import SPAN
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.metrics.prediction import EvalPrediction
@@ -37,7 +38,8 @@ __all__ = [
 class EvaluationResult:
     """Predictions and labels in the order of the data set.
 
-    ``predictions`` is [N, ...] for sequence outputs, [tokens, ...] for token outputs;
+    ``predictions`` is [N, ...] for sequence outputs, [tokens, ...] for token outputs
+    ([tokens, 2] for the logits of start and end, with labels [N, 2], the positions);
     None with loss_only. ``loss`` is the mean over rows, or over packed target tokens;
     None without labels.
     """
@@ -87,7 +89,7 @@ def evaluation_loop(
                     labelled = b.has_targets(batch)
                     count = b.row_count(batch)
                     extra = (options or {}) if labelled else {}
-                    if labelled and loss_func is not None:
+                    if loss_func is not None and "labels" in batch:
                         out, value = given_loss(model, b.inputs_of(batch), loss_func)
                     else:
                         out = model(**b.inputs_of(batch), **extra)
@@ -99,7 +101,7 @@ def evaluation_loop(
                         nll = _token_loss(out, batch) * weight if extra else loss
                     parts.append((done, loss, nll, weight, count, labelled))
                     if not loss_only:
-                        found.add(batch, host_array(out.logits), rows)
+                        found.add(batch, _results(out), rows)
                     rows += count
                 done += 1
                 if on_batch is not None:
@@ -118,6 +120,14 @@ def evaluation_loop(
     labelled = bool(weights) and all(part[5] for part in parts)
     mean, nll = (total / weights, total_nll / weights) if labelled else (None, math.nan)
     return EvaluationResult(predictions, labels, mean, rows, done, nll)
+
+
+def _results(out: Any) -> np.ndarray:
+    """What a model predicts: its logits; of spans [..., 2], of start and end."""
+    if out.logits is not None or getattr(out, "start_logits", None) is None:
+        return host_array(out.logits)
+    both = [host_array(part) for part in (out.start_logits, out.end_logits)]
+    return np.stack(both, axis=-1)
 
 
 def _token_loss(out: Any, batch: b.Batch) -> float:
@@ -168,6 +178,9 @@ class _Rows:
         self.logits += _by_row(batch, np.array(values))
         if "labels" in batch:
             self.labels += _by_row(batch, np.array(batch["labels"]))
+        elif all(name in batch for name in SPAN):
+            places = np.stack([np.asarray(batch[name]) for name in SPAN], axis=-1)
+            self.labels += [places[i : i + 1] for i in range(count)]
 
     def in_order(self, team: Alone) -> tuple[np.ndarray | None, np.ndarray | None]:
         """(predictions, labels) sorted by row id, of all processes."""

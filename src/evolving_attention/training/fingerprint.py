@@ -25,6 +25,8 @@ KEYS = (
     "token_type_ids",
     "attention_mask",
     "labels",
+    "start_positions",
+    "end_positions",
     "label",
 )
 

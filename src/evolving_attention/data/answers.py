@@ -1,0 +1,282 @@
+"""Answers from the logits of starts and ends: the n best spans, or none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evolving_attention.data.windows import WindowDataset
+from evolving_attention.errors import ConfigError, NonFiniteError, ShapeError
+
+__all__ = ["Answers", "Span", "best_answers", "spans_of", "write_answers"]
+
+Array = np.ndarray[Any, Any]
+
+
+class Span(NamedTuple):
+    """A possible answer.
+
+    Attributes:
+        text: of the context; "" for no answer.
+        probability: among the n best spans of the question.
+        start_logit, end_logit: of its first and last tokens.
+        start, end: its characters in the context; (0, 0) for no answer.
+    """
+
+    text: str
+    probability: float
+    start_logit: float
+    end_logit: float
+    start: int
+    end: int
+
+    @property
+    def score(self) -> float:
+        """The sum of its logits."""
+        return self.start_logit + self.end_logit
+
+
+@dataclass
+class Answers:
+    """The answers to questions, by their ids.
+
+    Attributes:
+        texts: the answers; "" for no answer.
+        nbest: of each question the n best spans, the best first.
+        best_texts: the best span that is not "no answer", whatever the threshold.
+        null_odds: the score of "no answer" above that of this span; empty where every
+            question has an answer.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    nbest: dict[str, list[Span]] = field(default_factory=dict)
+    best_texts: dict[str, str] = field(default_factory=dict)
+    null_odds: dict[str, float] = field(default_factory=dict)
+
+
+def best_answers(
+    windows: WindowDataset,
+    predictions: Any,
+    *,
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+    version_2_with_negative: bool = False,
+    null_score_diff_threshold: float = 0.0,
+) -> Answers:
+    """The best answer to each question, over all windows of its context.
+
+    The score of a span is the sum of the logits of its start and its end (Devlin et
+    al., 2019, Section 4.2). Of each window the ``n_best_size`` best starts and ends are
+    combined. With ``version_2_with_negative`` a question has no answer if the score of
+    [CLS], the lowest of its windows, is above that of its best span by more than
+    ``null_score_diff_threshold`` (Section 4.3). Rules and names are those of
+    Hugging Face's run_qa.
+
+    Args:
+        windows: of the questions.
+        predictions: [tokens, 2], as ``Trainer.predict(windows).predictions`` has them:
+            the logits of start and end of all tokens, window after window.
+        n_best_size: how many spans to keep of each question.
+        max_answer_length: tokens of the longest answer.
+        version_2_with_negative: whether questions may have no answer.
+        null_score_diff_threshold: see above.
+
+    Raises:
+        ConfigError: an option is out of range.
+        ShapeError, NonFiniteError: the predictions cannot be used.
+
+    Example::
+
+        found = best_answers(windows, trainer.predict(windows).predictions)
+        found.texts["56be4db0acb8001400a502ec"]
+    """
+    for name, value in (
+        ("n_best_size", n_best_size),
+        ("max_answer_length", max_answer_length),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigError(
+                f"{name}={value!r}, expected 1 or more; 20 or 30 is usual"
+            )
+    threshold = float(null_score_diff_threshold)
+    if math.isnan(threshold):
+        raise ConfigError("null_score_diff_threshold is NaN, expected a number; try 0")
+    logits = _checked(windows, predictions)
+    found: list[list[_Raw]] = [[] for _ in windows.questions]
+    nulls = [_NOTHING] * len(found)
+    for i in range(len(windows)):
+        question = int(windows.windows.question[i])
+        part = logits[windows.offsets[i] : windows.offsets[i + 1]]
+        null = _Raw(0, 0, float(part[0, 0]), float(part[0, 1]))
+        nulls[question] = min(nulls[question], null, key=_Raw.score)
+        found[question] += _spans(
+            part, _characters(windows, i), n_best_size, max_answer_length
+        )
+    answers = Answers()
+    for one, spans, null in zip(windows.questions, found, nulls, strict=True):
+        spans.sort(key=_Raw.score, reverse=True)  # stable: the earlier window first
+        best = spans[0] if spans else None
+        if version_2_with_negative:
+            spans = sorted([*spans, null], key=_Raw.score, reverse=True)
+        kept = spans[:n_best_size]
+        if version_2_with_negative and null not in kept:
+            kept.append(null)
+        answers.nbest[one.id] = _shown(kept, one.context)
+        text = "" if best is None else one.context[best.start : best.end]
+        answers.texts[one.id] = answers.best_texts[one.id] = text
+        if not version_2_with_negative:
+            continue
+        odds = null.score() - (0.0 if best is None else best.score())
+        answers.null_odds[one.id] = odds
+        if odds > threshold or best is None:
+            answers.texts[one.id] = ""
+    return answers
+
+
+class _Raw(NamedTuple):
+    start: int  # characters
+    end: int
+    start_logit: float
+    end_logit: float
+
+    def score(self) -> float:
+        return self.start_logit + self.end_logit
+
+
+_NOTHING = _Raw(0, 0, math.inf, math.inf)  # until a window is seen
+
+
+def _checked(windows: WindowDataset, predictions: Any) -> Array:
+    """The logits as float64 [tokens, 2]."""
+    if isinstance(predictions, tuple) and len(predictions) == 2:
+        predictions = np.stack([np.asarray(part) for part in predictions], axis=-1)
+    logits = np.asarray(predictions, np.float64)
+    total = int(windows.offsets[-1])
+    if logits.shape != (total, 2):
+        raise ShapeError(
+            f"best_answers: predictions have shape {logits.shape}, expected ({total}, "
+            f"2), the logits of start and end of each token of {len(windows)} windows; "
+            "pass Trainer.predict(windows).predictions of the same windows"
+        )
+    if not np.isfinite(logits).all():
+        row = int(np.flatnonzero(~np.isfinite(logits).all(axis=1))[0])
+        of = int(np.searchsorted(windows.offsets, row, side="right")) - 1
+        question = windows.questions[int(windows.windows.question[of])]
+        raise NonFiniteError(
+            f"best_answers: the logits of token {row} are {logits[row].tolist()}, in "
+            f"the window of question {question.id!r}, expected finite numbers; the "
+            "model's weights or its training diverged",
+            {"rows": [of]},
+        )
+    return logits
+
+
+def _characters(windows: WindowDataset, index: int) -> Array:
+    """[tokens, 2]: the characters of each token of a window; -1 outside the context."""
+    w = windows.windows
+    length = int(windows.offsets[index + 1] - windows.offsets[index])
+    place, first, count = int(w.place[index]), int(w.first[index]), int(w.tokens[index])
+    found = np.full((length, 2), -1, np.int64)
+    found[place : place + count, 0] = w.begins[first : first + count]
+    found[place : place + count, 1] = w.ends[first : first + count]
+    return found
+
+
+def _spans(logits: Array, characters: Array, n_best: int, longest: int) -> list[_Raw]:
+    """The spans of one window, from its best starts and its best ends."""
+    starts, ends = (_best(logits[:, side], n_best) for side in (0, 1))
+    starts = starts[characters[starts, 0] >= 0]
+    ends = ends[characters[ends, 0] >= 0]
+    length = ends[None, :] - starts[:, None] + 1
+    rows, columns = np.nonzero((length >= 1) & (length <= longest))
+    scores = logits[starts[rows], 0] + logits[ends[columns], 1]
+    kept = np.argsort(-scores, kind="stable")[:n_best]
+    return [
+        _Raw(
+            int(characters[start, 0]),
+            int(characters[end, 1]),
+            float(logits[start, 0]),
+            float(logits[end, 1]),
+        )
+        for start, end in zip(starts[rows[kept]], ends[columns[kept]], strict=True)
+    ]
+
+
+def spans_of(
+    windows: WindowDataset, index: int, shares: Array, count: int, longest: int
+) -> list[tuple[int, int, float]]:
+    """The spans of one window with the largest product of start and end.
+
+    Args:
+        windows, index: the window.
+        shares: [tokens, 2], the probabilities of start and end.
+        count: how many spans.
+        longest: tokens of the longest one.
+
+    Returns:
+        (first character, last character + 1, product) of each, the best first.
+    """
+    characters = _characters(windows, index)
+    tokens = np.flatnonzero(characters[:, 0] >= 0)
+    found = []
+    for start in tokens:  # the best ends of each start
+        ends = tokens[(tokens >= start) & (tokens < start + longest)]
+        products = shares[start, 0] * shares[ends, 1]
+        for i in _best(products, count):
+            span = int(characters[start, 0]), int(characters[ends[i], 1])
+            found.append((*span, float(products[i])))
+    return sorted(found, key=lambda one: -one[2])[:count]
+
+
+def _best(values: Array, count: int) -> Array:
+    """The places of the largest values, the largest first, equal ones in order."""
+    return np.argsort(-values, kind="stable")[:count]
+
+
+def _shown(spans: list[_Raw], context: str) -> list[Span]:
+    """With texts and probabilities: the softmax of the scores."""
+    scores = np.array([span.score() for span in spans])
+    shares = np.exp(scores - scores.max(initial=-math.inf)) if len(scores) else scores
+    total = shares.sum()
+    return [
+        Span(
+            context[span.start : span.end],
+            float(share / total),
+            *(span.start_logit, span.end_logit),
+            *(span.start, span.end),
+        )
+        for span, share in zip(spans, shares, strict=True)
+    ]
+
+
+def write_answers(folder: str | Path, prefix: str, answers: Answers) -> list[Path]:
+    """Write the files of run_qa; returns their paths.
+
+    ``<prefix>_predictions.json`` has the texts by id, as the official scripts read
+    them; ``<prefix>_nbest_predictions.json`` the n best spans with their probabilities;
+    ``<prefix>_null_odds.json``, where questions may have no answer, ``null_odds``.
+    """
+    from evolving_attention.durable import write_json
+
+    names = ("text", "probability", "start_logit", "end_logit")
+    nbest = {
+        key: [{name: getattr(span, name) for name in names} for span in spans]
+        for key, spans in answers.nbest.items()
+    }
+    files: dict[str, Mapping[str, Any]] = {
+        "predictions": answers.texts,
+        "nbest_predictions": nbest,
+    }
+    if answers.null_odds:
+        files["null_odds"] = answers.null_odds
+    paths = []
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, values in files.items():
+        paths.append(Path(folder) / f"{prefix}_{name}.json")
+        write_json(paths[-1], values)
+    return paths

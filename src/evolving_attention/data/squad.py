@@ -1,0 +1,403 @@
+"""Questions about texts, from files of SQuAD 1.1 and 2.0 or rows of one's own."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+from evolving_attention.data.json_objects import MAX_ARRAY_BYTES, decoder, unclean
+from evolving_attention.data.lines import open_file
+from evolving_attention.errors import ConfigError, DataError, require
+from evolving_attention.notices import say
+
+__all__ = ["Answer", "Question", "Questions", "from_rows", "load", "load_hub"]
+
+_POLICIES = ("raise", "skip")
+_COLUMNS = ("text", "answer_start")  # of answers in the flat form
+_SHOWN = 60  # characters of a text in a message
+
+
+class Answer(NamedTuple):
+    """A text of the context, and the character at which it begins there."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a context.
+
+    Attributes:
+        id: unique among the questions.
+        question, context, title: texts.
+        answers: the right answers, each of them right by itself; empty: the context has
+            no answer; None: not known (a file to predict).
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] | None
+    title: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of the answers."""
+        return tuple(answer.text for answer in self.answers or ())
+
+    def row(self) -> dict[str, Any]:
+        """As a row of Hugging Face's data set ``squad``."""
+        starts = [answer.start for answer in self.answers or ()]
+        return {
+            "id": self.id,
+            "title": self.title,
+            "context": self.context,
+            "question": self.question,
+            "answers": {"text": list(self.texts), "answer_start": starts},
+        }
+
+
+class Questions(Sequence[Question]):
+    """Questions in the order of their file.
+
+    Args:
+        questions: with different ids.
+        name: of the file or argument, for messages.
+    """
+
+    def __init__(self, questions: Iterable[Question], name: str = "questions") -> None:
+        self._all, self.name = list(questions), name
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the answers of all questions are known."""
+        return all(one.answers is not None for one in self._all)
+
+    @property
+    def some_unanswerable(self) -> bool:
+        """Whether there is a question whose context has no answer (SQuAD 2.0)."""
+        return any(one.answers == () for one in self._all)
+
+    @overload
+    def __getitem__(self, index: int) -> Question: ...
+    @overload
+    def __getitem__(self, index: slice) -> Questions: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Questions(self._all[index], self.name)
+        return self._all[operator.index(index)]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Question]:
+        return iter(self._all)
+
+    def __repr__(self) -> str:
+        return f"Questions({len(self)} of {self.name})"
+
+
+def load(path: str | Path, *, bad_rows: str = "raise") -> Questions:
+    """Read a file of SQuAD 1.1 or 2.0, or one in the form of ``run_qa``.
+
+    The official form nests: ``{"data": [{"title", "paragraphs": [{"context", "qas":
+    [{"id", "question", "answers": [{"text", "answer_start"}]}]}]}]}``. The form of
+    run_qa is flat: ``{"data": [{"id", "context", "question", "answers": {"text": […],
+    "answer_start": […]}}]}``. Without ``answers`` a question is one to predict; with
+    an empty list, or ``is_impossible``, its context has no answer.
+
+    Args:
+        path: of the .json file, UTF-8.
+        bad_rows: what happens to a question with a repeated id, or with an answer that
+            is not in its context: ``"raise"``, or ``"skip"``: it is left out, with one
+            line that says how many.
+
+    Raises:
+        DataError: the file is missing, is not JSON (says line and column), or lacks
+            what a question needs (says where, ``data[3].paragraphs[0].qas[2]``); a
+            question cannot be used; there is none.
+
+    Example::
+
+        questions = ea.squad.load("dev-v2.0.json")
+        questions[0].question, questions[0].texts
+    """
+    if bad_rows not in _POLICIES:
+        raise ConfigError(
+            f"bad_rows={bad_rows!r}, expected one of {', '.join(_POLICIES)}; choose one"
+        )
+    found = _read(Path(path))
+    data = _member(found, "data", list, str(path), "the file")
+    rows = _nested(data, str(path))
+    return _checked(rows, str(path), bad_rows)
+
+
+def from_rows(
+    rows: Iterable[Mapping[str, Any]], *, name: str = "rows", bad_rows: str = "raise"
+) -> Questions:
+    """Questions from dicts, such as the rows of Hugging Face's data set ``squad``.
+
+    Args:
+        rows: each with ``id``, ``question``, ``context`` and ``answers``: ``{"text":
+            […], "answer_start": […]}``, a list of ``{"text", "answer_start"}``, or
+            None.
+        name: of the rows, for messages.
+        bad_rows: see :func:`load`.
+
+    Raises:
+        DataError: see :func:`load`.
+    """
+    placed = ((f"{name}[{i}]", row, row) for i, row in enumerate(rows))
+    return _checked(placed, name, bad_rows)
+
+
+# ------------------------------------------------------------------------------ reading
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with open_file(path) as handle:
+        raw = handle.read(MAX_ARRAY_BYTES + 1)
+    if len(raw) > MAX_ARRAY_BYTES:
+        raise DataError("has more than 1 GiB, expected less; split it", str(path))
+    try:
+        value = decoder().decode(raw.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        raise DataError(
+            f"byte 0x{raw[error.start]:02x} is not UTF-8; convert the file",
+            *(str(path), line, column),
+        ) from None
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"not JSON: {error.msg}; expected a file of SQuAD; get it again, or "
+            "correct it",
+            *(str(path), error.lineno, error.colno),
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not usable JSON: {error}; correct it", str(path)) from None
+    if not isinstance(value, dict):
+        raise DataError(
+            f"holds a JSON {type(value).__name__}, expected an object with 'data', as "
+            "SQuAD has it",
+            str(path),
+        )
+    return value
+
+
+_Placed = tuple[str, Mapping[str, Any], Mapping[str, Any]]
+
+
+def _nested(data: list[Any], path: str) -> Iterator[_Placed]:
+    """(place, object of the question, object with its context) of both forms."""
+    for i, article in enumerate(data):
+        place = f"data[{i}]"
+        _object(article, path, place)
+        if "context" in article:
+            yield place, article, article
+            continue
+        paragraphs = _member(article, "paragraphs", list, path, place)
+        for j, paragraph in enumerate(paragraphs):
+            inner = f"{place}.paragraphs[{j}]"
+            _object(paragraph, path, inner)
+            both = {"title": article.get("title", ""), **paragraph}
+            for k, one in enumerate(_member(paragraph, "qas", list, path, inner)):
+                yield f"{inner}.qas[{k}]", one, both
+
+
+def _object(value: Any, path: str, place: str) -> None:
+    if not isinstance(value, Mapping):
+        raise DataError(
+            f"{place} is a {type(value).__name__}, expected an object; correct it", path
+        )
+
+
+_KINDS = {str: "text", list: "a list", int: "a whole number"}
+
+
+def _member(
+    value: Mapping[str, Any], name: str, kind: type, path: str, place: str
+) -> Any:
+    """A member that must be there, of this kind."""
+    if name not in value:
+        raise DataError(
+            f"{place} has no {name!r}, only "
+            f"{', '.join(map(repr, value)) or 'nothing'}; expected it, as SQuAD has "
+            "it; add it",
+            path,
+        )
+    found = value[name]
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise DataError(
+            f"{place}: {name!r} is a {type(found).__name__}, expected {_KINDS[kind]}; "
+            "correct it",
+            path,
+        )
+    return found
+
+
+# ------------------------------------------------------------------------------- checks
+
+
+def _checked(rows: Iterable[_Placed], name: str, bad_rows: str) -> Questions:
+    """The questions that can be used; ids are told apart over all of them."""
+    kept: list[Question] = []
+    places: dict[str, str] = {}
+    left_out: list[str] = []
+    count = 0
+    for place, one, around in rows:
+        count += 1
+        question = _question(name, place, one, around)
+        wrong = _wrong_answer(question)
+        if question.id in places:
+            wrong = (
+                f"the id is that of {places[question.id]} too, expected one for each "
+                "question; rename one, or leave it out"
+            )
+        places.setdefault(question.id, place)
+        if not wrong:
+            kept.append(question)
+            continue
+        reason = f"{place} (id {question.id!r}): {wrong}"
+        if bad_rows == "raise":
+            raise DataError(f"{reason}, or pass bad_rows='skip'", name)
+        left_out.append(reason)
+    if not kept:
+        first = f", the first because {left_out[0]}" if left_out else ""
+        raise DataError(
+            f"no question of {count} can be used{first}; expected at least one; check "
+            "the file",
+            name,
+        )
+    if left_out:
+        say(f"{name}: {len(left_out)} of {count} questions are left out: {left_out[0]}")
+    return Questions(kept, name)
+
+
+def _question(
+    path: str, place: str, one: Mapping[str, Any], around: Mapping[str, Any]
+) -> Question:
+    _object(one, path, place)
+    texts = {}
+    for name, holder in (("id", one), ("question", one), ("context", around)):
+        texts[name] = text = _member(holder, name, str, path, place)
+        if reason := unclean(text) or ("" if text.strip() else "is empty"):
+            raise DataError(f"{place}: {name!r} {reason}; correct it", path)
+    answers = _answers(path, place, one)
+    impossible = one.get("is_impossible", False)
+    if not isinstance(impossible, bool):
+        raise DataError(
+            f"{place}: 'is_impossible' is {impossible!r}, expected true or false; "
+            "correct it",
+            path,
+        )
+    if impossible and answers:
+        raise DataError(
+            f"{place} (id {texts['id']!r}): is_impossible is true beside "
+            f"{len(answers)} answers, expected none (or plausible_answers); correct it",
+            path,
+        )
+    if impossible and answers is None:
+        answers = ()
+    title = around.get("title") or ""
+    return Question(answers=answers, title=str(title), **texts)
+
+
+def _answers(
+    path: str, place: str, one: Mapping[str, Any]
+) -> tuple[Answer, ...] | None:
+    """The answers of both forms; None where they are not given."""
+    given = one.get("answers")
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        columns = [list(_sequence(given, name, path, place)) for name in _COLUMNS]
+        if len(columns[0]) != len(columns[1]):
+            raise DataError(
+                f"{place}: 'answers' has {len(columns[0])} texts and "
+                f"{len(columns[1])} places, expected as many; correct it",
+                path,
+            )
+        pairs = zip(*columns, strict=True)
+        given = [dict(zip(_COLUMNS, pair, strict=True)) for pair in pairs]
+    elif not isinstance(given, (list, tuple)):
+        raise DataError(
+            f"{place}: 'answers' is a {type(given).__name__}, expected a list; correct "
+            "it",
+            path,
+        )
+    found = []
+    for i, answer in enumerate(given):
+        inner = f"{place}.answers[{i}]"
+        _object(answer, path, inner)
+        text = _member(answer, "text", str, path, inner)
+        start = _member(answer, "answer_start", int, path, inner)
+        found.append(Answer(text, start))
+    return tuple(found)
+
+
+def _sequence(given: Mapping[str, Any], name: str, path: str, place: str) -> Any:
+    found: Any = given.get(name)
+    if hasattr(found, "tolist"):
+        found = found.tolist()
+    if not isinstance(found, (list, tuple)):
+        raise DataError(
+            f"{place}: 'answers' has {name!r} {found!r:.40}, expected a list; correct "
+            "it",
+            path,
+        )
+    return found
+
+
+def _wrong_answer(question: Question) -> str:
+    """Why an answer is not in the context, with both texts; "" where all are."""
+    context = question.context
+    for text, start in question.answers or ():
+        there = context[max(start, 0) : max(start, 0) + len(text)]
+        if start >= 0 and text.strip() and there == text:
+            continue
+        if not text.strip():
+            return f"the answer {text!r} is empty, expected a text; correct it"
+        at = context.find(text)
+        where = f"it begins at {at}" if at >= 0 else "the context does not have it"
+        return (
+            f"the answer {_short(text)} is not at character {start} of its context "
+            f"{_short(context)}, which has {_short(there)} there ({where}); expected "
+            "answer_start where the answer begins; correct it"
+        )
+    return ""
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def load_hub(
+    name: str, split: str, config: str | None = None, bad_rows: str = "raise"
+) -> Questions:
+    """Questions of a data set on the Hub, such as ``squad`` or ``squad_v2``.
+
+    Args:
+        name, config: of the data set.
+        split: ``"train"``, ``"validation"`` or ``"test"``.
+        bad_rows: see :func:`load`.
+
+    Raises:
+        MissingExtraError: ``datasets`` is not installed.
+        DataError: it cannot be loaded, or see :func:`load`.
+    """
+    why = "to read questions from the Hub (or give --train_file)"
+    datasets = require("datasets", extra="data", why=why)
+    try:
+        table = datasets.load_dataset(name, config, split=split)
+    except Exception as error:
+        raise DataError(
+            f"{name}: split {split!r} cannot be loaded from the Hub ({error}); check "
+            "the network, or give files"
+        ) from error
+    return from_rows(table, name=f"{name}/{split}", bad_rows=bad_rows)
