@@ -46,7 +46,7 @@ def built(monkeypatch):
     """Runs that were made; a tiny model stands in for the real one."""
     runs = []
 
-    def fake_model(self, name):
+    def fake_model(self):
         runs.append(self)
         return FakeModel(vocab=len(VOCAB), num_labels=self.data.num_labels)
 

@@ -20,6 +20,7 @@ from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
     glue,
     glue_arguments,
+    squad_arguments,
     timeseries_arguments,
     translate_arguments,
 )
@@ -39,6 +40,8 @@ NEEDED: dict[type, dict[str, Any]] = {
     glue_arguments.AttentionArguments: {},
     glue_arguments.DataTrainingArguments: {"task_name": "cola"},
     glue_arguments.TuningArguments: {},
+    squad_arguments.QuestionArguments: {},
+    squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},
     timeseries_arguments.SeriesModelArguments: {},
     timeseries_arguments.SeriesAttentionArguments: {},

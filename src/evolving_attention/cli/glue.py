@@ -6,11 +6,9 @@ Flags, file names, metric keys and behaviour are those of Hugging Face's run_glu
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,12 @@ import numpy as np
 from evolving_attention import distributed
 from evolving_attention.cli import glue_data, glue_results, paper_settings
 from evolving_attention.cli.common import json_output, print_json, set_up_logging
+from evolving_attention.cli.fine_tuning import (
+    FineTuning,
+    base_config,
+    refuse_known,
+    set_up_hub,
+)
 from evolving_attention.cli.glue_arguments import (
     AttentionArguments,
     DataTrainingArguments,
@@ -27,12 +31,8 @@ from evolving_attention.cli.glue_arguments import (
 )
 from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.cli.spelling import in_flags
-from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.refused_arguments import (
-    REFUSED,
-    on_the_command_line,
-)
+from evolving_attention.training.refused_arguments import REFUSED
 
 __all__ = ["fields", "main"]
 
@@ -85,14 +85,12 @@ def run(given: dict[str, Any]) -> None:
     options = fields()
     with json_output(bool(given.get("json"))), in_flags(options.options):
         split = options.split(given)
-        for name in REFUSED.keys() & given.keys():
-            if refusal := on_the_command_line(name, given[name]):
-                raise ConfigError(refusal)
+        refuse_known(given)
         model_args = ModelArguments(**split[ModelArguments])
         attention = AttentionArguments(**split[AttentionArguments])
         data_args = DataTrainingArguments(**split[DataTrainingArguments])
-        _set_up_hub(model_args)
-        base = _base_config(model_args)
+        set_up_hub(model_args)
+        base = base_config(model_args)
         training = split[TrainingArguments]
         tuning = TuningArguments(**split[TuningArguments])
         tuning.settle(training)
@@ -108,24 +106,6 @@ def run(given: dict[str, Any]) -> None:
         elif first:
             for key, value in results.items():
                 print(f"{key} = {value}")
-
-
-def _set_up_hub(model_args: ModelArguments) -> None:
-    """Pass cache folder and token to huggingface_hub by environment variables."""
-    if model_args.cache_dir:
-        os.environ["HF_HUB_CACHE"] = str(Path(model_args.cache_dir).expanduser())
-    if model_args.token:
-        os.environ["HF_TOKEN"] = model_args.token
-
-
-def _base_config(model_args: ModelArguments) -> dict[str, Any]:
-    """config.json of the model (or of --config_name)."""
-    from evolving_attention.interop.hf import load_config
-    from evolving_attention.interop.resolve import resolve
-
-    return load_config(
-        resolve(model_args.config_name or str(model_args.model_name_or_path))
-    )
 
 
 def _apply_paper(
@@ -153,7 +133,7 @@ def _apply_paper(
     return {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
 
 
-class _Run:
+class _Run(FineTuning):
     """One run: data, model and Trainer, then the requested steps."""
 
     def __init__(
@@ -166,26 +146,24 @@ class _Run:
         base: dict[str, Any],
         dropout: dict[str, float],
     ) -> None:
-        self.model_args, self.data_args, self.args = model_args, data_args, args
-        self.tuning = tuning
-        self.attention, self.base, self.dropout = attention.config(), base, dropout
+        super().__init__(model_args, tuning, args, attention.config())
+        self.data_args, self.base, self.dropout = data_args, base, dropout
         glue_data.check_needs(data_args, args, base)
-        self.results: dict[str, Any] = {}
 
     def run(self) -> dict[str, Any]:
         """Run all steps and return this run's part of all_results.json."""
         from evolving_attention.training.checkpoint import check_writable
 
-        checkpoint = self._last_checkpoint()
+        checkpoint = self.last_checkpoint()
         check_writable(self.args)
         self.data = glue_data.load_data(self.data_args, self.args, self.base)
         self.metrics = self._metrics()
         self._agree_on_labels()
         trainer = self._trainer()
         if self.args.do_train:
-            self._train(trainer, checkpoint)
-        self._remove_displays(trainer)
-        with self._logging_the_saved_model():
+            self.train(trainer, checkpoint)
+        self.remove_displays(trainer)
+        with self.logging_the_saved_model():
             if self.args.do_eval:
                 self._evaluate(trainer)
             if self.args.do_predict:
@@ -193,21 +171,6 @@ class _Run:
         if self.args.do_train and trainer.is_world_process_zero():
             self._write_card(trainer)
         return self.results
-
-    def _last_checkpoint(self) -> str | None:
-        """Find the checkpoint to resume; refuse a folder with other files."""
-        from evolving_attention.training.checkpoint import check_output_dir
-
-        if not self.args.do_train:
-            return None
-        last = check_output_dir(self.args)
-        if last is not None and self.args.resume_from_checkpoint is None:
-            _LOGGER.info(
-                "resuming from %s; to train afresh, choose another --output_dir or "
-                "add --overwrite_output_dir",
-                last,
-            )
-        return last
 
     def _agree_on_labels(self) -> None:
         """Number the classes as the checkpoint does if it has the same names."""
@@ -240,24 +203,15 @@ class _Run:
         from concurrent.futures import ThreadPoolExecutor
 
         from evolving_attention.data.collate import collate_padded
-        from evolving_attention.text import AutoTokenizer
-        from evolving_attention.training.callbacks import EarlyStoppingCallback
         from evolving_attention.training.runtime import set_num_threads, set_seed
         from evolving_attention.training.trainer import Trainer
 
-        name = str(self.model_args.model_name_or_path)
-        tokenizer = AutoTokenizer.from_pretrained(
-            self.model_args.tokenizer_name or name
-        )
-        length, limit = self.data_args.max_seq_length, tokenizer.model_max_length
-        if limit is not None and length > limit:
-            _LOGGER.warning("max_seq_length %d: the model takes %d", length, limit)
-            length = limit
+        tokenizer, length = self.tokenizer(self.data_args.max_seq_length)
         set_num_threads(self.args.num_threads)
         set_seed(self.args.seed)
         with ThreadPoolExecutor(1, "ea-tokenise") as pool:
             ready = pool.submit(self._tokenise, tokenizer, length)
-            self.model = self._model(name)
+            self.model = self._model()
         self.tuning.apply(self.model)
         ready.result()  # raises the errors of that thread
         collator = None
@@ -267,7 +221,6 @@ class _Run:
                 pad_token_id=tokenizer.pad_token_id or 0,
                 pad_to_length=length,
             )
-        patience = self.tuning.early_stopping_patience
         return Trainer(
             self.model,
             self.args,
@@ -276,7 +229,7 @@ class _Run:
             eval_dataset=next(iter(self.eval_rows.values()), None),
             processing_class=tokenizer,
             compute_metrics=self.metrics,
-            callbacks=None if patience is None else [EarlyStoppingCallback(patience)],
+            callbacks=self.callbacks(),
         )
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:
@@ -291,19 +244,11 @@ class _Run:
         self.eval_rows = {n: ready(part) for n, part in data.evaluation.items()}
         self.test_rows = {n: ready(part) for n, part in data.prediction.items()}
 
-    def _model(self, name: str) -> Any:
-        from evolving_attention.modeling import (
-            AutoConfig,
-            AutoModelForSequenceClassification,
-        )
+    def _model(self) -> Any:
+        from evolving_attention.modeling import AutoModelForSequenceClassification
 
         names = self.data.label_names
-        overrides: dict[str, Any] = {}
-        if self.model_args.config_name:
-            config = AutoConfig.from_pretrained(self.model_args.config_name)
-            overrides |= {option: getattr(config, option) for option in config.defaults}
-            del overrides["add_pooling_layer"]  # decided by the task
-        overrides |= self.dropout
+        overrides: dict[str, Any] = dict(self.dropout)
         if names is not None:
             overrides["id2label"] = {i: label for i, label in enumerate(names)}
             overrides["label2id"] = {label: i for i, label in enumerate(names)}
@@ -311,23 +256,8 @@ class _Run:
             overrides["problem_type"] = "regression"
         elif self.data.several:
             overrides["problem_type"] = "multi_label_classification"
-        load = functools.partial(
-            AutoModelForSequenceClassification.from_pretrained,
-            name,
-            num_labels=self.data.num_labels,
-            attention=self.attention,
-            dtype=self.args.dtype or "float32",
-            strict=not self.model_args.ignore_mismatched_sizes,
-        )
-        try:
-            model = load(**overrides)
-        except CheckpointError as error:
-            if "strict=False" not in str(error):
-                raise
-            option = "(on the command line: --ignore_mismatched_sizes)"
-            raise type(error)(f"{error} {option}") from error
-        _LOGGER.info("%s", model.load_report)
-        return model
+        auto = AutoModelForSequenceClassification
+        return self.load_model(auto, num_labels=self.data.num_labels, **overrides)
 
     def _metrics(self) -> Callable[[Any], dict[str, float]] | None:
         """The task's metrics; accuracy or mean squared error for own data."""
@@ -343,37 +273,6 @@ class _Run:
         return _mean_squared_error if self.data.is_regression else _accuracy
 
     # ------------------------------------------------------------------------- steps
-
-    def _train(self, trainer: Any, last: str | None) -> None:
-        checkpoint = self.args.resume_from_checkpoint or last
-        try:
-            metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-        except Interrupted as error:
-            hint = f"{error}, or run the same command again"
-            raise Interrupted(hint, error.signal_number) from error
-        metrics["train_samples"] = len(self.train_rows or ())
-        trainer.save_model()
-        self._report(trainer, "train", metrics)
-        trainer.save_state()
-
-    def _remove_displays(self, trainer: Any) -> None:
-        """Remove the log displays: later results are printed once, at the end."""
-        from evolving_attention.training.logging import ConsoleCallback
-        from evolving_attention.training.progress import TerminalProgress
-
-        for display in (ConsoleCallback, TerminalProgress):
-            trainer.remove_callback(display)
-
-    @contextlib.contextmanager
-    def _logging_the_saved_model(self) -> Iterator[None]:
-        """If a step after training fails, log where the trained model is saved."""
-        try:
-            yield
-        except BaseException:
-            if self.args.do_train:
-                folder = self.args.output_dir
-                _LOGGER.warning("the trained model is saved in %s", folder)
-            raise
 
     def _evaluate(self, trainer: Any) -> None:
         combined: dict[str, Any] = {}
@@ -399,10 +298,6 @@ class _Run:
                 path, output.predictions, self.data.label_names, self.data.several
             )
             _LOGGER.info("%d predictions are in %s", len(rows), path)
-
-    def _report(self, trainer: Any, split: str, metrics: dict[str, Any]) -> None:
-        trainer.save_metrics(split, metrics)
-        self.results.update(metrics)
 
     def _write_card(self, trainer: Any) -> None:
         from evolving_attention import durable

@@ -213,6 +213,38 @@ def average(context: typer.Context) -> None:
     run(context.args)
 
 
+squad = typer.Typer(
+    name="squad",
+    help="Answer questions about texts: train, evaluate, predict (run_qa's flags).",
+    no_args_is_help=True,
+)
+app.add_typer(squad)
+
+
+@squad.command(name="train", context_settings=_HF, add_help_option=False)
+def squad_train(context: typer.Context) -> None:
+    """Fine-tune a model to answer questions, and evaluate it."""
+    from evolving_attention.cli.squad import train as run
+
+    run(context.args)
+
+
+@squad.command(name="evaluate", context_settings=_HF, add_help_option=False)
+def squad_evaluate(context: typer.Context) -> None:
+    """Evaluate a trained model: exact match and F1."""
+    from evolving_attention.cli.squad import evaluate as run
+
+    run(context.args)
+
+
+@squad.command(name="predict", context_settings=_HF, add_help_option=False)
+def squad_predict(context: typer.Context) -> None:
+    """Answer the questions of a file."""
+    from evolving_attention.cli.squad import predict as run
+
+    run(context.args)
+
+
 @app.command()
 def doctor(
     json: _Json = False,

@@ -1,0 +1,172 @@
+"""What the commands share that fine-tune a checkpoint with flags of Hugging Face's."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evolving_attention.cli.glue_arguments import ModelArguments, TuningArguments
+from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
+from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.refused_arguments import REFUSED, on_the_command_line
+
+__all__ = ["FineTuning", "base_config", "refuse_known", "set_up_hub"]
+
+_LOGGER = logging.getLogger("evolving_attention")
+
+
+def refuse_known(given: dict[str, Any]) -> None:
+    """Refuse the options that are parsed only to say why they are not there."""
+    for name in REFUSED.keys() & given.keys():
+        if refusal := on_the_command_line(name, given[name]):
+            raise ConfigError(refusal)
+
+
+def set_up_hub(model_args: ModelArguments) -> None:
+    """Pass cache folder and token to huggingface_hub by environment variables."""
+    if model_args.cache_dir:
+        os.environ["HF_HUB_CACHE"] = str(Path(model_args.cache_dir).expanduser())
+    if model_args.token:
+        os.environ["HF_TOKEN"] = model_args.token
+
+
+def base_config(model_args: ModelArguments) -> dict[str, Any]:
+    """config.json of the model (or of --config_name)."""
+    from evolving_attention.interop.hf import load_config
+    from evolving_attention.interop.resolve import resolve
+
+    return load_config(
+        resolve(model_args.config_name or str(model_args.model_name_or_path))
+    )
+
+
+class FineTuning:
+    """One run: model and Trainer, then training; the commands add data and results.
+
+    Args:
+        model_args, tuning, args: the options.
+        attention: of the model; None: the checkpoint's.
+    """
+
+    def __init__(
+        self,
+        model_args: ModelArguments,
+        tuning: TuningArguments,
+        args: TrainingArguments,
+        attention: Any,
+    ) -> None:
+        self.model_args, self.tuning, self.args = model_args, tuning, args
+        self.attention = attention
+        self.train_rows: Any = None
+        self.results: dict[str, Any] = {}
+
+    def last_checkpoint(self) -> str | None:
+        """Find the checkpoint to resume; refuse a folder with other files."""
+        from evolving_attention.training.checkpoint import check_output_dir
+
+        if not self.args.do_train:
+            return None
+        last = check_output_dir(self.args)
+        if last is not None and self.args.resume_from_checkpoint is None:
+            _LOGGER.info(
+                "resuming from %s; to train afresh, choose another --output_dir or "
+                "add --overwrite_output_dir",
+                last,
+            )
+        return last
+
+    def tokenizer(self, max_seq_length: int) -> tuple[Any, int]:
+        """The tokenizer, and the length of rows that it and the model can have."""
+        from evolving_attention.text import AutoTokenizer
+
+        name = str(self.model_args.model_name_or_path)
+        tokenizer = AutoTokenizer.from_pretrained(
+            self.model_args.tokenizer_name or name
+        )
+        limit = tokenizer.model_max_length
+        if limit is not None and max_seq_length > limit:
+            _LOGGER.warning(
+                "max_seq_length %d: the model takes %d", max_seq_length, limit
+            )
+            return tokenizer, limit
+        return tokenizer, max_seq_length
+
+    def load_model(self, auto: Any, **overrides: Any) -> Any:
+        """The model, from the checkpoint with another task's head or its own.
+
+        Args:
+            auto: the Auto class of the task.
+            overrides: options of the config, in place of --config_name's.
+        """
+        from evolving_attention.modeling import AutoConfig
+
+        options: dict[str, Any] = {}
+        if self.model_args.config_name:
+            config = AutoConfig.from_pretrained(self.model_args.config_name)
+            options = {option: getattr(config, option) for option in config.defaults}
+            del options["add_pooling_layer"]  # decided by the task
+        load = functools.partial(
+            auto.from_pretrained,
+            str(self.model_args.model_name_or_path),
+            attention=self.attention,
+            dtype=self.args.dtype or "float32",
+            strict=not self.model_args.ignore_mismatched_sizes,
+        )
+        try:
+            model = load(**{**options, **overrides})
+        except CheckpointError as error:
+            if "strict=False" not in str(error):
+                raise
+            option = "(on the command line: --ignore_mismatched_sizes)"
+            raise type(error)(f"{error} {option}") from error
+        _LOGGER.info("%s", model.load_report)
+        return model
+
+    def callbacks(self) -> list[Any] | None:
+        """The callbacks that the options ask for."""
+        from evolving_attention.training.callbacks import EarlyStoppingCallback
+
+        patience = self.tuning.early_stopping_patience
+        return None if patience is None else [EarlyStoppingCallback(patience)]
+
+    def train(self, trainer: Any, last: str | None) -> None:
+        """Train from the beginning or from a checkpoint, and save the model."""
+        checkpoint = self.args.resume_from_checkpoint or last
+        try:
+            metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+        except Interrupted as error:
+            hint = f"{error}, or run the same command again"
+            raise Interrupted(hint, error.signal_number) from error
+        metrics["train_samples"] = len(self.train_rows or ())
+        trainer.save_model()
+        self.report(trainer, "train", metrics)
+        trainer.save_state()
+
+    def remove_displays(self, trainer: Any) -> None:
+        """Remove the log displays: later results are printed once, at the end."""
+        from evolving_attention.training.logging import ConsoleCallback
+        from evolving_attention.training.progress import TerminalProgress
+
+        for display in (ConsoleCallback, TerminalProgress):
+            trainer.remove_callback(display)
+
+    @contextlib.contextmanager
+    def logging_the_saved_model(self) -> Iterator[None]:
+        """If a step after training fails, log where the trained model is saved."""
+        try:
+            yield
+        except BaseException:
+            if self.args.do_train:
+                folder = self.args.output_dir
+                _LOGGER.warning("the trained model is saved in %s", folder)
+            raise
+
+    def report(self, trainer: Any, split: str, metrics: dict[str, Any]) -> None:
+        """Save the metrics of a step and add them to the results."""
+        trainer.save_metrics(split, metrics)
+        self.results.update(metrics)

@@ -1,0 +1,123 @@
+"""Options of ``evolving-attention squad`` besides model, attention and training.
+
+Names, defaults and meaning are those of Hugging Face's run_qa.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import PathText, check_fields
+
+__all__ = ["AnswerArguments", "QuestionArguments"]
+
+_FILES = ("train_file", "validation_file", "test_file")
+
+
+@dataclass
+class QuestionArguments:
+    """The files of questions, and how they become rows of tokens."""
+
+    train_file: PathText | None = option(
+        None, "Questions to train on: a .json file of SQuAD 1.1 or 2.0."
+    )
+    validation_file: PathText | None = option(None, "Questions to evaluate on.")
+    test_file: PathText | None = option(None, "Questions to predict.")
+    dataset_name: str | None = option(
+        None, "squad, squad_v2 or another data set on the Hub, instead of files."
+    )
+    dataset_config_name: str | None = option(None, "Configuration of --dataset_name.")
+    bad_rows: str = option(
+        "raise",
+        "Questions whose answer is not in the context, or whose id is repeated: raise, "
+        "or skip.",
+    )
+    max_seq_length: int = option(
+        384, "Tokens of a row; longer contexts are cut into windows."
+    )
+    doc_stride: int = option(128, "Tokens that two windows of a context share.")
+    max_train_samples: int | None = option(None, "Use only the first N questions.")
+    max_eval_samples: int | None = option(None, "Use only the first N questions.")
+    max_predict_samples: int | None = option(None, "Use only the first N questions.")
+    pad_to_max_length: bool = option(
+        True, "Accepted; padding is never computed here, the results are the same."
+    )
+    overwrite_cache: bool = option(
+        False, "Accepted; nothing is cached, every run tokenises its data."
+    )
+    preprocessing_num_workers: int | None = option(
+        None, "Accepted; the tokenizer shares the work out among threads by itself."
+    )
+    json: bool = option(False, "Print all results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.max_seq_length < 8:
+            raise refuse(
+                "max_seq_length", self.max_seq_length, "8 or more", "384 is usual"
+            )
+        if not 0 <= self.doc_stride < self.max_seq_length:
+            raise refuse(
+                "doc_stride",
+                self.doc_stride,
+                f"0 to {self.max_seq_length - 1}, less than --max_seq_length",
+                "128 is usual",
+            )
+        for name in ("max_train_samples", "max_eval_samples", "max_predict_samples"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise refuse(name, value, "1 or more", "leave it out to use all")
+        files = {name: getattr(self, name) for name in _FILES if getattr(self, name)}
+        if self.dataset_name and files:
+            raise ConfigError(
+                f"--dataset_name {self.dataset_name}: expected no "
+                f"--{next(iter(files))} beside it; keep one of the two"
+            )
+        if self.dataset_config_name and not self.dataset_name:
+            raise refuse(
+                "dataset_config_name",
+                self.dataset_config_name,
+                "--dataset_name beside it",
+                "add it, or leave this out",
+            )
+        for name, path in files.items():
+            if Path(path).suffix.lower() != ".json":
+                fix = "convert it: docs/question_answering.md shows the form"
+                raise refuse(name, path, "a .json file", fix)
+
+
+@dataclass
+class AnswerArguments:
+    """How answers are chosen."""
+
+    version_2_with_negative: bool = option(
+        False, "Questions may have no answer, as in SQuAD 2.0."
+    )
+    null_score_diff_threshold: float = option(
+        0.0,
+        "No answer is given if its score is above the best answer's by more than this.",
+    )
+    n_best_size: int = option(20, "Answers to keep of each question.")
+    max_answer_length: int = option(30, "Tokens of the longest answer.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("n_best_size", "max_answer_length"):
+            value = getattr(self, name)
+            if value < 1:
+                raise refuse(name, value, "1 or more", "20 or 30 is usual")
+        if not self.version_2_with_negative and self.null_score_diff_threshold:
+            raise refuse(
+                "null_score_diff_threshold",
+                self.null_score_diff_threshold,
+                "--version_2_with_negative beside it",
+                "add it, or leave this out",
+            )
+
+    def options(self) -> dict[str, Any]:
+        """As :func:`best_answers` takes them."""
+        return dict(vars(self))
