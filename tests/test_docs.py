@@ -39,6 +39,20 @@ def test_the_time_series_model_runs(repo):
     assert 0 < names["masked"].mean() < 0.5
 
 
+def test_the_heads_run(repo):
+    text = (repo / "docs" / "question_answering.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "question_answering.md", "exec", dont_inherit=True), names)
+    assert names["out"].start_logits.shape == names["out"].end_logits.shape == (4, 9)
+    assert names["tagged"].logits.shape == (4, 9, 2)
+    assert names["chosen"].logits.shape == (2, 2)
+    for output in (names["out"], names["tagged"], names["chosen"]):
+        assert 0 < output.loss.item() < 9
+    assert names["found"]["exact"] == 50.0
+    assert names["found"]["HasAns_f1"] == pytest.approx(200 / 3)
+
+
 def test_the_encoder_decoder_runs(repo):
     text = (repo / "docs" / "translation.md").read_text(encoding="utf-8")
     names: dict = {}
