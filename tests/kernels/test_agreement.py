@@ -64,6 +64,8 @@ KERNEL_OPS = {
     "pair_sum_backward": ("pair_sum",),
     "relative_cells": ("relative_cells", "relative_sums"),
     "relative_sums": ("relative_cells", "relative_sums"),
+    "rms_norm_backward": ("rms_norm",),
+    "rms_norm_forward": ("rms_norm",),
     "scatter_add_rows": ("gather_rows", "embedding"),
     "softmax_backward": ("softmax", "map_softmax"),
     "softmax_forward": ("softmax", "map_softmax"),

@@ -143,6 +143,7 @@ MIXED_TYPES = {
     "layer_norm": lambda a, b: _core.ops.layer_norm(
         a, _core.ops.reshape(b, (16,)), _core.ops.reshape(b, (16,)), 1e-5, None
     ),
+    "rms_norm": lambda a, b: _core.ops.rms_norm(a, _core.ops.reshape(b, (16,))),
     "attention_scores": lambda a, b: _core.ops.attention_scores(
         a, b, _core.Packing(1, [0, 4], [0, 4]), 1.0
     ),
@@ -169,7 +170,7 @@ MIXED_TYPES = {
 @pytest.mark.parametrize("op", sorted(MIXED_TYPES))
 def test_mixed_types_are_refused(op: str):
     a, b = tensor(np.ones((4, 4))), tensor(np.ones((4, 4)), "float64")
-    if op == "layer_norm":
+    if op.endswith("_norm"):
         a = tensor(np.ones((1, 16)))
     for first, second in ((a, b), (tensor(as_float64(a), "float64"), tensor(b))):
         with pytest.raises(errors.DTypeError, match=rf"\[{op}\]"):

@@ -18,6 +18,10 @@ def _layer_norm(x, w, b, residual=0.0):
     return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-3) * w + b
 
 
+def _rms_norm(x, w):
+    return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3) * w
+
+
 def norms() -> Iterator[Case]:
     rows = [(1, 3), (3, 2), (5, 7), (17, 3), (2, 3, 5), (0, 4), (1, 69), (2, 16)]
     wide = [(69, 131), (517, 259)]
@@ -34,6 +38,16 @@ def norms() -> Iterator[Case]:
                 terms=max(shape),
                 cancels=1.0,  # of two columns the gradient is all but zero
             )
+        yield Case(
+            "rms_norm",
+            label(shape),
+            (shape, w),
+            lambda x, w: ops().rms_norm(x, w, 1e-3),
+            _rms_norm,
+            wide=shape in wide,
+            terms=max(shape),
+            cancels=1.0,  # of one column the gradient is all but zero
+        )
         # Dropping has its own test in test_values.py: NumPy cannot draw these bits.
         for p in (0.0, 0.3):
             yield Case(

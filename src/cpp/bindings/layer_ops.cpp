@@ -11,6 +11,7 @@
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
 #include "ops/losses.h"
+#include "ops/rms_norm.h"
 #include "ops/shape_ops.h"
 #include "ops/softmax.h"
 
@@ -177,6 +178,34 @@ Example:
     [[-1.0, 6.0]]
 
 Source: Ba et al., Layer Normalization, 2016.)");
+}
+
+void bind_rms_norm(py::module_& m) {
+  m.def(
+      "rms_norm", &rms_norm, py::arg("x"), py::arg("weight"),
+      py::arg("eps") = 1e-6, Release(),
+      R"(Scales the last axis to mean square 1, then by a weight; no mean, no shift.
+
+    y = x / sqrt(mean(x^2) + eps) * weight
+
+Args:
+    x: [..., width].
+    weight: [width].
+    eps: what is added to the mean square.
+
+Returns:
+    [..., width] in the type of x. Sums are in float32 for bfloat16 too.
+
+Raises:
+    ShapeError: the weight does not fit.
+    DTypeError: the tensors differ in type.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.rms_norm([[1.0, 7.0]], [5.0, 10.0], eps=0.0).numpy().tolist()
+    [[1.0, 14.0]]
+
+Source: Zhang and Sennrich, Root Mean Square Layer Normalization, NeurIPS 2019.)");
 }
 
 void bind_dropout_layer_norm(py::module_& m) {
@@ -403,6 +432,7 @@ void bind_layer_ops(py::module_& ops) {
   bind_affine(ops);
   bind_feed_forward(ops);
   bind_products_and_norms(ops);
+  bind_rms_norm(ops);
   bind_dropout_layer_norm(ops);
   ops.def("softmax", &softmax_along, py::arg("x"), py::arg("axis") = py::none(),
           py::kw_only(), py::arg("dim") = py::none(), Release(),

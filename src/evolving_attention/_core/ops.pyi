@@ -55,6 +55,7 @@ __all__: list[str] = [
     "relative_sums",
     "relu",
     "reshape",
+    "rms_norm",
     "scale",
     "sigmoid",
     "slice",
@@ -1468,6 +1469,36 @@ def reshape(
         >>> from evolving_attention import functional as F
         >>> F.reshape([1.0, 2.0, 3.0, 4.0], [2, -1]).numpy().tolist()
         [[1.0, 2.0], [3.0, 4.0]]
+    """
+
+def rms_norm(
+    x: TensorLike,
+    weight: TensorLike,
+    eps: typing.SupportsFloat | typing.SupportsIndex = 1e-06,
+) -> evolving_attention._core.Tensor:
+    """
+    Scales the last axis to mean square 1, then by a weight; no mean, no shift.
+
+        y = x / sqrt(mean(x^2) + eps) * weight
+
+    Args:
+        x: [..., width].
+        weight: [width].
+        eps: what is added to the mean square.
+
+    Returns:
+        [..., width] in the type of x. Sums are in float32 for bfloat16 too.
+
+    Raises:
+        ShapeError: the weight does not fit.
+        DTypeError: the tensors differ in type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> F.rms_norm([[1.0, 7.0]], [5.0, 10.0], eps=0.0).numpy().tolist()
+        [[1.0, 14.0]]
+
+    Source: Zhang and Sennrich, Root Mean Square Layer Normalization, NeurIPS 2019.
     """
 
 def scale(

@@ -18,6 +18,7 @@
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
 #include "kernels/relative_cells.h"
+#include "kernels/rms_norm.h"
 #include "kernels/softmax.h"
 #include "kernels/unpack_maps.h"
 #include "kernels/weight_norm.h"
@@ -54,6 +55,8 @@ void register_cpu_kernels() {
   add<ActivationBackward>();
   add<LayerNormForward>();
   add<LayerNormBackward>();
+  add<RmsNormForward>();
+  add<RmsNormBackward>();
   add<SoftmaxForward>();
   add<SoftmaxBackward>();
   add<Dropout>();

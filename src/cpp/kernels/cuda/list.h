@@ -22,6 +22,7 @@
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
 #include "kernels/relative_cells.h"
+#include "kernels/rms_norm.h"
 #include "kernels/softmax.h"
 #include "kernels/step_log.h"
 #include "kernels/unpack_maps.h"
@@ -48,6 +49,8 @@ void for_each_kernel(const To& to) {
   to.template kernel<ActivationBackward>();
   to.template kernel<LayerNormForward>();
   to.template kernel<LayerNormBackward>();
+  to.template kernel<RmsNormForward>();
+  to.template kernel<RmsNormBackward>();
   to.template kernel<BatchStatistics>();
   to.template kernel<MoveAverage>();
   to.template kernel<BatchNormForward>();

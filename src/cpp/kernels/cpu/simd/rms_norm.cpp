@@ -1,0 +1,93 @@
+// SIMD root mean square normalisation (kernels/rms_norm.h).
+#include "kernels/rms_norm.h"
+
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/run-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+template <typename T>
+void run_forward(const RmsNormForward::Args& args) {
+  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
+  const T* weight = args.weight.as<T>();
+  float* all_rrms = args.rrms.as<float>();
+  const float inverse = 1.0f / static_cast<float>(width);
+  const float eps = static_cast<float>(args.eps);
+  parallel_chunks(
+      rows, items_per_job(width), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          const T* x = args.x.as<T>() + r * width;
+          T* y = args.y.as<T>() + r * width;
+          const float squares = sum_over(width, [&](std::int64_t i, auto part) {
+            const Vf v = load(x + i, part);
+            return v * v;
+          });
+          const float rrms = 1.0f / sqrt(set(squares * inverse + eps))[0];
+          all_rrms[r] = rrms;
+          for_vectors(width, [&](std::int64_t i, auto part) {
+            const Vf h = load(x + i, part) * set(rrms);
+            store(y + i, h * load(weight + i, part), part);
+          });
+        }
+      });
+}
+
+// One row of the backward: dx, and the row's part of dweight.
+template <typename T>
+EA_INLINE void backward_row(const T* dy, const T* x, const T* weight,
+                            float rrms, T* dx, float* dweight,
+                            std::int64_t width) {
+  const float sum_gh = sum_over(width, [&](std::int64_t i, auto part) {
+    const Vf d = load(dy + i, part);
+    const Vf h = load(x + i, part) * set(rrms);
+    store(dweight + i, fma(d, h, load(dweight + i, part)), part);
+    return d * load(weight + i, part) * h;
+  });
+  const Vf mean_gh = set(sum_gh / static_cast<float>(width));
+  for_vectors(width, [&](std::int64_t i, auto part) {
+    const Vf h = load(x + i, part) * set(rrms);
+    const Vf g = load(dy + i, part) * load(weight + i, part);
+    store(dx + i, set(rrms) * fnma(h, mean_gh, g), part);
+  });
+}
+
+template <typename T>
+void run_backward(const RmsNormBackward::Args& args) {
+  const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
+  const float* all_rrms = args.rrms.as<float>();
+  const std::int64_t block = rows_per_block(rows, width);
+  const std::int64_t blocks = ceil_div(rows, block);
+  const Scratch scratch(blocks * width * 4);  // per block: the sums of dy h
+  float* partial = scratch.as<float>();
+  parallel_for(blocks, [&](std::int64_t b) {
+    float* dweight = partial + b * width;
+    __builtin_memset(dweight, 0, static_cast<std::size_t>(width) * 4);
+    const std::int64_t end = (b + 1) * block < rows ? (b + 1) * block : rows;
+    for (std::int64_t r = b * block; r < end; ++r) {
+      backward_row(args.dy.as<T>() + r * width, args.x.as<T>() + r * width,
+                   args.weight.as<T>(), all_rrms[r],
+                   args.dx.as<T>() + r * width, dweight, width);
+    }
+  });
+  parallel_chunks(width, 256, [&](std::int64_t begin, std::int64_t end) {
+    combine_blocks(partial + begin, blocks, width, args.dweight.as<T>() + begin,
+                   end - begin);
+  });
+}
+
+}  // namespace
+
+template <>
+void run<RmsNormForward>(const RmsNormForward::Args& args) {
+  if (args.x.dtype == DType::bf16) return run_forward<bfloat16>(args);
+  run_forward<float>(args);
+}
+
+template <>
+void run<RmsNormBackward>(const RmsNormBackward::Args& args) {
+  if (args.x.dtype == DType::bf16) return run_backward<bfloat16>(args);
+  run_backward<float>(args);
+}
+
+}  // namespace ea::simd::EA_TARGET
