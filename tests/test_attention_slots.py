@@ -20,6 +20,7 @@ BIASES = [
     {"kind": "none"},
     {"kind": "relative", "max_distance": 2},
     {"kind": "relative", "max_distance": 9, "values": True},
+    {"kind": "buckets", "num_buckets": 4, "max_distance": 4},
 ]
 FIRST = [next(settings(kind)) for kind in KINDS["evolve"]]
 EVOLVES = [

@@ -28,7 +28,7 @@ Edge edge_of(const Var& input);
 
 class Node {
  public:
-  static constexpr int kMaxOutputs = 7;
+  static constexpr int kMaxOutputs = 8;
   // Gradients of the inputs, in order; an undefined tensor where not wanted.
   using Gradients = std::vector<Tensor>;
   // Gradients of the outputs; an undefined tensor where none arrived.

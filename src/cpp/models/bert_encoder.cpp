@@ -22,7 +22,7 @@ EncoderLayerConfig layer_config(const BertSizes& s, DType dtype) {
   config.intermediate_size = s.intermediate;
   config.activation = s.activation;
   config.hidden_dropout = s.hidden_dropout;
-  config.layer_norm_eps = s.eps;
+  config.norm.eps = s.eps;
   config.norm_first = s.norm_first;
   return config;
 }
@@ -92,7 +92,8 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
   add_child("embeddings", embeddings_);
   add_child("encoder", stack_);
   if (sizes.norm_first) {
-    norm_ = std::make_unique<LayerNorm>(sizes.hidden, sizes.eps, config.dtype);
+    norm_ = std::make_unique<Norm>(
+        sizes.hidden, NormConfig{NormKind::layer, sizes.eps}, config.dtype);
     add_child("LayerNorm", *norm_);
   }
   if (pooler) {

@@ -60,7 +60,7 @@ class BertEncoder : public Module {
   PositionRule rule_;
   BertEmbeddings embeddings_;
   Stack stack_;
-  std::unique_ptr<LayerNorm> norm_;  // after pre-norm layers
+  std::unique_ptr<Norm> norm_;  // after pre-norm layers
   std::unique_ptr<Linear> pooler_;
 };
 

@@ -1,7 +1,8 @@
-// The Transformer of Vaswani et al. (NeurIPS 2017): embeddings, encoder and
-// decoder.
+// Encoder and decoder of transformer layers (Vaswani et al., NeurIPS 2017), the
+// body of several architectures.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -15,25 +16,69 @@
 
 namespace ea {
 
-// Sizes and rates read once from the options, checked; the names are those of
-// Hugging Face's encoder-decoder configs.
-struct TransformerSizes {
-  explicit TransformerSizes(const Options& options);
-  std::int64_t source_vocab, target_vocab, width, positions;
-  std::int64_t encoder_layers, encoder_heads, encoder_intermediate;
-  std::int64_t decoder_layers, decoder_heads, decoder_intermediate;
-  double dropout, attention_dropout, eps;
-  Activation activation;
-  std::int64_t padding, start;
-  bool norm_first, shared_words, scaled_words, tied_output;
+// One side: encoder or decoder.
+struct TransformerSideDesign {
+  int layers = 0;
+  LayerMaker make_layer;
 };
 
-// One side: words and positions, layers, and with pre-norm the last norm. The
+// The names of the body's parts in checkpoints.
+struct TransformerNames {
+  const char* body = "transformer";                  // in models with a task
+  const char* words = "embeddings.word_embeddings";  // of both sides
+  const char* layer = "layer";
+  const char* norm = "LayerNorm";
+};
+
+// The sizes that calls are checked with.
+struct TransformerSizes {
+  static constexpr std::int64_t kNoLimit =
+      std::numeric_limits<std::int64_t>::max();
+
+  std::int64_t source_vocab = 1, target_vocab = 1, width = 1;
+  const char* target_vocab_option = "vocab_size";  // in messages
+  std::int64_t encoder_heads = 1, decoder_heads = 1;
+  std::int64_t positions = kNoLimit;    // the longest sequence
+  std::int64_t padding = 0, start = 0;  // token ids
+};
+
+// Everything in which the architectures differ, their options read and checked.
+struct TransformerDesign : TransformerSizes {
+  TransformerSideDesign encoder, decoder;
+
+  // Words: one table for both sides, or one each; multiplied by `word_scale`.
+  bool shared_words = true;
+  double word_scale = 1.0;
+  Init word_init;
+  std::int64_t idle_word = -1;  // the row that no gradient reaches, if any
+  bool sinusoids = false;       // positions added to the words
+
+  double dropout = 0.0;                 // of the words, and behind `last_norm`
+  std::optional<NormConfig> last_norm;  // after the last layer
+  bool dropout_last = false;
+
+  // logits = output_scale h E^T with the target's words E, or another matrix.
+  bool tied_output = true;
+  double output_scale = 1.0;
+  Init output_init;
+
+  TransformerNames names;
+};
+
+// The logits of hidden states h: scale h W^T.
+struct OutputMatrix {
+  Var weight;  // [vocabulary, width]
+  double scale = 1.0;
+
+  Var logits(const Var& h) const;
+};
+
+// Words and perhaps positions, layers, and with pre-norm the last norm. The
 // table of words may belong to both sides.
 class TransformerSide : public Module {
  public:
-  TransformerSide(const TransformerSizes& sizes, DType dtype, int num_layers,
-                  const LayerMaker& make_layer);
+  TransformerSide(const TransformerDesign& design,
+                  const TransformerSideDesign& side, DType dtype);
 
   StackOutput forward(const Embedding& words, const PackedText& text,
                       const char* ids_name, const Wanted& wanted,
@@ -45,10 +90,10 @@ class TransformerSide : public Module {
 
  private:
   double scale_;
-  SinusoidalPositions positions_;
-  Dropout dropout_;
+  std::optional<SinusoidalPositions> positions_;
+  Dropout dropout_, last_dropout_;
   Stack stack_;
-  std::unique_ptr<LayerNorm> norm_;
+  std::unique_ptr<Norm> norm_;
 };
 
 struct EncodedPair {
@@ -58,7 +103,7 @@ struct EncodedPair {
 
 class TransformerBody : public Module {
  public:
-  TransformerBody(const TransformerSizes& sizes, const ModelConfig& config);
+  TransformerBody(const TransformerDesign& design, DType dtype);
 
   EncodedPair forward(const TextInputs& source, const TextInputs& target);
   const Var& target_words() const { return target_table().weight(); }
@@ -91,5 +136,15 @@ class TransformerBody : public Module {
   std::unique_ptr<Embedding> target_words_;  // unless it is the source's
   TransformerSide encoder_, decoder_;
 };
+
+// The specs of the attention layers that the config calls `name`.
+const AttentionSpecs& specs_of(const ModelConfig& model, const char* name);
+
+// Makers of a stack's layers: `config` with the number of layers set.
+LayerMaker encoder_maker(const TransformerLayerConfig& config,
+                         const AttentionSpecs& specs);
+LayerMaker decoder_maker(const TransformerLayerConfig& config,
+                         const AttentionSpecs& self,
+                         const AttentionSpecs& cross);
 
 }  // namespace ea

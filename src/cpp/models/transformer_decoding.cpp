@@ -11,8 +11,8 @@ namespace {
 
 using Indices = std::vector<std::int64_t>;
 
-Tensor logits_of(const Var& rows, const Var& output) {
-  return cast(to_device(linear(rows, output).data(), kCpu), DType::f32);
+Tensor logits_of(const Var& rows, const OutputMatrix& output) {
+  return cast(to_device(output.logits(rows).data(), kCpu), DType::f32);
 }
 
 Indices lengths_of(const Packing& packing) {
@@ -39,7 +39,8 @@ Indices chosen(const Indices& values, const Indices& kept) {
 
 class CachedTarget final : public TargetState {
  public:
-  CachedTarget(TransformerBody& body, const Var& output, const Tokens& memory)
+  CachedTarget(TransformerBody& body, const OutputMatrix& output,
+               const Tokens& memory)
       : body_(body),
         output_(output),
         lengths_(lengths_of(*memory.packing)),
@@ -74,7 +75,7 @@ class CachedTarget final : public TargetState {
 
  private:
   TransformerBody& body_;
-  Var output_;
+  OutputMatrix output_;
   std::int64_t position_ = 0;
   Indices lengths_, sources_;
   std::vector<LayerCache> caches_;
@@ -82,7 +83,8 @@ class CachedTarget final : public TargetState {
 
 class WholeTarget final : public TargetState {
  public:
-  WholeTarget(TransformerBody& body, const Var& output, const Tokens& memory)
+  WholeTarget(TransformerBody& body, const OutputMatrix& output,
+              const Tokens& memory)
       : body_(body),
         output_(output),
         memory_(memory),
@@ -122,7 +124,7 @@ class WholeTarget final : public TargetState {
 
  private:
   TransformerBody& body_;
-  Var output_;
+  OutputMatrix output_;
   Tokens memory_;
   std::vector<Indices> targets_;
 };
@@ -130,7 +132,7 @@ class WholeTarget final : public TargetState {
 }  // namespace
 
 std::unique_ptr<TargetState> start_target(TransformerBody& body,
-                                          const Var& output,
+                                          const OutputMatrix& output,
                                           const TextInputs& source,
                                           bool cached) {
   EA_CHECK_AS(ConfigError, !cached || body.can_cache(), "generate",

@@ -7,9 +7,8 @@
 namespace ea {
 
 // Reads caches, or (not `cached`) decodes all tokens again for every new one.
-// `output` [vocabulary, width]: logits = h output^T.
 std::unique_ptr<TargetState> start_target(TransformerBody& body,
-                                          const Var& output,
+                                          const OutputMatrix& output,
                                           const TextInputs& source,
                                           bool cached);
 

@@ -1,6 +1,7 @@
-// The Transformer with its tasks: hidden states, and the next target token.
+// Hidden states, and the next target token.
+#include "models/transformer_tasks.h"
+
 #include "models/transformer_decoding.h"
-#include "models/transformer_inputs.h"
 #include "ops/losses.h"
 #include "runtime/check.h"
 
@@ -55,8 +56,8 @@ ModelOutput output_of(const EncodedPair& pair) {
 
 class TransformerModel final : public Model {
  public:
-  explicit TransformerModel(const ModelConfig& config)
-      : sizes_(config.options), body_(sizes_, config) {
+  TransformerModel(const TransformerDesign& design, DType dtype)
+      : sizes_(design), body_(design, dtype) {
     add_child("", body_);
   }
 
@@ -74,17 +75,17 @@ class TransformerModel final : public Model {
   TransformerBody body_;
 };
 
-// logits = h E^T with the target's word embeddings E, or with a matrix of its
-// own.
 class TransformerForConditionalGeneration final : public Seq2SeqModel {
  public:
-  explicit TransformerForConditionalGeneration(const ModelConfig& config)
-      : sizes_(config.options), body_(sizes_, config) {
-    add_child("transformer", body_);
-    if (sizes_.tied_output) return;
-    output_ =
-        add_parameter("lm_head.weight", {sizes_.target_vocab, sizes_.width},
-                      config.dtype, Init::glorot());
+  TransformerForConditionalGeneration(const TransformerDesign& design,
+                                      DType dtype)
+      : sizes_(design), body_(design, dtype) {
+    add_child(design.names.body, body_);
+    output_ = {body_.target_words(), design.output_scale};
+    if (design.tied_output) return;
+    output_.weight =
+        add_parameter("lm_head.weight", {design.target_vocab, design.width},
+                      dtype, design.output_init);
   }
 
   ModelOutput forward(const Inputs& given) override {
@@ -92,12 +93,12 @@ class TransformerForConditionalGeneration final : public Seq2SeqModel {
         target_inputs(given, sizes_.start, sizes_.padding);
     const EncodedPair pair = body_.forward(source_inputs(given), target);
     ModelOutput out = output_of(pair);
-    const Var logits = linear(pair.decoder.last, output());
+    const Var logits = output_.logits(pair.decoder.last);
     out.logits = pad_rows(logits, pair.target);
     if (target.labels.defined()) {
       const Tensor labels = pack_labels(target.labels, pair.target);
       check_ids(pair.target, "labels", labels, sizes_.target_vocab,
-                "decoder_vocab_size", kIgnoreIndex);
+                sizes_.target_vocab_option, kIgnoreIndex);
       out.loss = cross_entropy(logits, labels, target.label_smoothing);
     }
     return out;
@@ -116,32 +117,29 @@ class TransformerForConditionalGeneration final : public Seq2SeqModel {
   }
   std::unique_ptr<TargetState> start(const Inputs& source,
                                      bool cached) override {
-    return start_target(body_, output(), source_inputs(source), cached);
+    return start_target(body_, output_, source_inputs(source), cached);
   }
 
  private:
-  const Var& output() const {
-    return sizes_.tied_output ? body_.target_words() : output_;
-  }
-
   TransformerSizes sizes_;
   TransformerBody body_;
-  Var output_;  // unless tied
+  OutputMatrix output_;
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
+}  // namespace
+
+std::unique_ptr<Model> make_transformer(const ModelConfig& config,
+                                        const TransformerDesign& design) {
   const std::string head = config.options.text("head", "base");
-  if (head == "base") return std::make_unique<TransformerModel>(config);
+  if (head == "base") {
+    return std::make_unique<TransformerModel>(design, config.dtype);
+  }
   if (head == "seq2seq_lm") {
-    return std::make_unique<TransformerForConditionalGeneration>(config);
+    return std::make_unique<TransformerForConditionalGeneration>(design,
+                                                                 config.dtype);
   }
   fail<ConfigError>("transformer",
                     "unknown head '{}'; expected base or seq2seq_lm", head);
 }
-
-const RegisterModel kTransformer("transformer",
-                                 {transformer_input_specs(), make});
-
-}  // namespace
 
 }  // namespace ea

@@ -88,6 +88,8 @@ void set_values(const Tensor& t, const Init& init, StreamSite site) {
       return fill(t, [](std::int64_t) { return 0.0; });
     case Init::Kind::ones:
       return fill(t, [](std::int64_t) { return 1.0; });
+    case Init::Kind::constant:
+      return fill(t, [&init](std::int64_t) { return init.scale; });
     case Init::Kind::normal: {
       const RandomState s = next_random_stream(site);
       return fill(t, [&](std::int64_t i) {

@@ -10,6 +10,7 @@ struct Init {
   enum class Kind {
     zeros,
     ones,
+    constant,          // scale
     normal,            // N(0, scale^2)
     truncated_fan_in,  // N(0, 1/fan_in), truncated at two standard deviations
     uniform,           // U(-scale, scale)
@@ -32,6 +33,7 @@ struct Init {
     return {Kind::row_norms, 0.0, {}, of};
   }
   static Init ones() { return {Kind::ones}; }
+  static Init all(double value) { return {Kind::constant, value}; }
 };
 
 // Fills a tensor; random kinds use the stream of `site`.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "nn/module.h"
+#include "ops/arithmetic.h"
 #include "ops/batch_norm.h"
 #include "ops/conv1d.h"
 #include "ops/dropout.h"
@@ -11,6 +12,7 @@
 #include "ops/gather.h"
 #include "ops/layer_norm.h"
 #include "ops/linear.h"
+#include "ops/rms_norm.h"
 #include "ops/weight_norm.h"
 
 namespace ea {
@@ -34,9 +36,11 @@ struct AffineInit {
 
 class Linear : public Module {
  public:
-  Linear(std::int64_t in, std::int64_t out, DType dtype, const AffineInit& init)
-      : weight_(add_parameter("weight", {out, in}, dtype, init.weight)),
-        bias_(add_parameter("bias", {out}, dtype, init.bias)) {}
+  Linear(std::int64_t in, std::int64_t out, DType dtype, const AffineInit& init,
+         bool biased = true)
+      : weight_(add_parameter("weight", {out, in}, dtype, init.weight)) {
+    if (biased) bias_ = add_parameter("bias", {out}, dtype, init.bias);
+  }
   Linear(std::int64_t in, std::int64_t out, DType dtype, double init_std)
       : Linear(in, out, dtype, AffineInit::normal(init_std)) {}
   Device device() const { return weight_.device(); }
@@ -50,7 +54,7 @@ class Linear : public Module {
   }
 
  private:
-  Var weight_, bias_;
+  Var weight_, bias_;  // the bias may be undefined
 };
 
 // Convolution along packed sequences with the weight g v / |v|; initially equal
@@ -102,6 +106,48 @@ class LayerNorm : public Module {
   }
 
  private:
+  Var weight_, bias_;
+  double eps_;
+};
+
+enum class NormKind : std::uint8_t {
+  layer,  // LayerNorm
+  rms,    // RMS norm: no mean, no bias
+};
+
+// The norm of a transformer's layers, of either kind.
+struct NormConfig {
+  NormKind kind = NormKind::layer;
+  double eps = 1e-12;
+  double initial = 1.0;  // weights
+};
+
+class Norm : public Module {
+ public:
+  Norm(std::int64_t width, const NormConfig& config, DType dtype)
+      : kind_(config.kind),
+        weight_(
+            add_parameter("weight", {width}, dtype, Init::all(config.initial))),
+        eps_(config.eps) {
+    if (kind_ == NormKind::layer) {
+      bias_ = add_parameter("bias", {width}, dtype, {});
+    }
+  }
+  Var operator()(const Var& x) const {
+    return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, eps_)
+                                    : rms_norm(x, weight_, eps_);
+  }
+  // The norm of dropout(x) + residual.
+  Var operator()(const Dropout& dropout, const Var& x,
+                 const Var& residual) const {
+    return kind_ == NormKind::layer
+               ? dropout_layer_norm(x, residual, weight_, bias_, eps_,
+                                    dropout.at())
+               : rms_norm(add(dropout(x), residual), weight_, eps_);
+  }
+
+ private:
+  NormKind kind_;
   Var weight_, bias_;
   double eps_;
 };

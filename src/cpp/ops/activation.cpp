@@ -20,7 +20,7 @@ Var activation(const Var& x, Activation kind, double slope) {
       });
 }
 
-Activation parse_activation(std::string_view name) {
+Activation parse_activation(std::string_view name, std::string_view option) {
   if (name == "gelu") return Activation::gelu;
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") {
     return Activation::gelu_tanh;
@@ -28,7 +28,7 @@ Activation parse_activation(std::string_view name) {
   if (name == "relu") return Activation::relu;
   if (name == "leaky_relu") return Activation::leaky_relu;
   if (name == "tanh") return Activation::tanh;
-  fail<ConfigError>("hidden_act",
+  fail<ConfigError>(option,
                     "unknown activation '{}'; expected gelu, gelu_new, "
                     "gelu_pytorch_tanh, relu, leaky_relu or tanh",
                     name);

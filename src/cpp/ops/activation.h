@@ -13,7 +13,8 @@ inline constexpr double kLeakySlope = 0.01;
 
 Var activation(const Var& x, Activation kind, double slope = kLeakySlope);
 // "gelu", "gelu_new" (tanh form), "relu", "leaky_relu", "tanh"; throws
-// ConfigError
-Activation parse_activation(std::string_view name);
+// ConfigError that names the option
+Activation parse_activation(std::string_view name,
+                            std::string_view option = "hidden_act");
 
 }  // namespace ea

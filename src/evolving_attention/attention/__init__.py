@@ -16,6 +16,7 @@ from evolving_attention.attention.base import (
     register,
 )
 from evolving_attention.attention.bias import NoBias, RelativePositions
+from evolving_attention.attention.buckets import BucketedPositions
 from evolving_attention.attention.custom import CustomBias, CustomScope, CustomScore
 from evolving_attention.attention.evolving import Evolving
 from evolving_attention.attention.evolving_causal import EvolvingCausal
@@ -41,6 +42,7 @@ for _slot in ("score", "scope", "bias", "evolve"):
 __all__ = [
     "Additive",
     "Bias",
+    "BucketedPositions",
     "Concatenative",
     "CustomBias",
     "CustomEvolve",

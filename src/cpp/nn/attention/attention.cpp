@@ -30,15 +30,17 @@ std::vector<std::int64_t> equal_offsets(std::int64_t n, std::int64_t length) {
 
 Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
     : config_(config),
-      query_(config.query_size, config.key_size(), config.dtype, config.init),
-      key_(config.memory_size, config.key_size(), config.dtype, config.init),
-      value_(config.memory_size, config.value_size(), config.dtype,
-             config.init),
+      query_(config.query_size, config.key_size(), config.dtype,
+             config.query_init.value_or(config.init), config.biased),
+      key_(config.memory_size, config.key_size(), config.dtype, config.init,
+           config.biased),
+      value_(config.memory_size, config.value_size(), config.dtype, config.init,
+             config.biased),
       slots_(make_slots(spec, site_of(config))),
       dropout_(config.dropout) {
-  add_child("query", query_);
-  add_child("key", key_);
-  add_child("value", value_);
+  add_child(config.names.query, query_);
+  add_child(config.names.key, key_);
+  add_child(config.names.value, value_);
   add_child("dropout", dropout_);
   for (Module* slot : {static_cast<Module*>(slots_.score.get()),
                        static_cast<Module*>(slots_.scope.get()),
@@ -67,6 +69,12 @@ AttentionOutput Attention::attend(const Var& q, const Made& key,
   AttentionContext context{config_.layer, config_.num_layers, tokens, nullptr,
                            config_.carry_dropout};
   context.maps = slots_.scope->maps(context.tokens);
+  if (previous.packing && previous.packing->same_maps(*context.maps)) {
+    context.shared_bias = previous.shared_bias;
+  }
+  if (slots_.bias && slots_.bias->shared() && !context.shared_bias.defined()) {
+    context.shared_bias = slots_.bias->map(q, context);
+  }
   const bool goes_on =
       previous.maps.defined() && previous.packing->same_maps(*context.maps);
   const Var before = goes_on ? previous.maps : Var();
@@ -89,13 +97,21 @@ AttentionOutput Attention::attend(const Var& q, const Made& key,
   const Var kept = dropout_(probabilities);
   Var mixed = slots_.scope->mix(kept, value(), context);
   if (slots_.bias) mixed = slots_.bias->mix(mixed, kept, context);
-  return {mixed, {evolved.carry, context.maps}, probabilities, scores};
+  return {mixed,
+          {evolved.carry, context.maps, context.shared_bias},
+          probabilities,
+          scores};
+}
+
+Var Attention::bias_map(const Var& q, const AttentionContext& context) const {
+  return slots_.bias->shared() ? context.shared_bias
+                               : slots_.bias->map(q, context);
 }
 
 Var Attention::scored(const Var& q, const Var& k,
                       const AttentionContext& context) const {
   const Var scores = slots_.score->scores(q, k, *slots_.scope, context);
-  return slots_.bias ? add(scores, slots_.bias->map(q, context)) : scores;
+  return slots_.bias ? add(scores, bias_map(q, context)) : scores;
 }
 
 AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
@@ -115,7 +131,7 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
       c.w != 0.0 ? form.weight : Var(), c.w != 0.0 ? form.bias : Var(),
       context.maps,
       {c, scale, form.softmax_scale, dropout_.at(), kept, form.shift,
-       slots_.bias ? slots_.bias->map(q, context) : Var(), maps});
+       slots_.bias ? bias_map(q, context) : Var(), maps});
   Var probabilities, scores;  // computing them changes no other bit
   if (wanted.probabilities) {
     probabilities =
@@ -127,11 +143,17 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
     maps->observe_probabilities(probabilities);
     maps->observe_scores(scores);
   }
-  return {out.context, {out.carry, context.maps}, probabilities, scores};
+  return {out.context,
+          {out.carry, context.maps, context.shared_bias},
+          probabilities,
+          scores};
 }
 
 std::optional<std::int64_t> Attention::reach_back() const {
-  if (slots_.bias || !slots_.scope->dense() || !slots_.score->pairwise()) {
+  const bool bias_of_last_rows =
+      !slots_.bias || (slots_.bias->knows_last_rows() && causal());
+  if (!bias_of_last_rows || !slots_.scope->dense() ||
+      !slots_.score->pairwise()) {
     return {};
   }
   return slots_.evolve->reach_back();

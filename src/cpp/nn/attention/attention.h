@@ -9,6 +9,11 @@
 
 namespace ea {
 
+// The names of the projections in checkpoints.
+struct ProjectionNames {
+  const char *query = "query", *key = "key", *value = "value";
+};
+
 struct AttentionConfig {
   std::int64_t query_size = 0;   // width of the query tokens
   std::int64_t memory_size = 0;  // width of the memory tokens (keys, values)
@@ -17,7 +22,10 @@ struct AttentionConfig {
   std::int64_t head_value_width = 0;  // of values
   double dropout = 0.0;               // of the probabilities
   double carry_dropout = 0.0;         // of carried maps: AttentionContext
+  bool biased = true;                 // the projections
   AffineInit init;
+  std::optional<AffineInit> query_init = {};  // default: init
+  ProjectionNames names = {};
   DType dtype = DType::f32;
   int layer = 0;
   int num_layers = 1;
@@ -26,10 +34,11 @@ struct AttentionConfig {
   std::int64_t value_size() const { return heads * head_value_width; }
 };
 
-// Maps for the next layer of a chain, with their layout.
+// For the next layer of a chain: maps with their layout.
 struct Carry {
   Var maps;  // undefined: the chain starts anew
   PackingPtr packing;
+  Var shared_bias = {};  // of Bias::shared(): the map of the first layer
 };
 
 struct AttentionOutput {
@@ -51,7 +60,7 @@ struct AttentionWanted {
 
 // Attention of `queries` over `memory` (the same tokens in self-attention),
 // without the output projection, which belongs to the block in BERT. Parameter
-// names are Hugging Face's: query, key, value, and the slots' names.
+// names are the config's, and those of the slots.
 class Attention : public Module {
  public:
   Attention(const AttentionConfig& config, const AttentionSpec& spec);
@@ -87,6 +96,8 @@ class Attention : public Module {
   AttentionOutput attend(const Var& q, const Made& key, const Made& value,
                          const PackingPtr& tokens, const Carry& previous,
                          const AttentionWanted& wanted);
+  // The map that the bias slot adds, which there is.
+  Var bias_map(const Var& q, const AttentionContext& context) const;
   // S with the bias.
   Var scored(const Var& q, const Var& k, const AttentionContext& context) const;
   AttentionOutput fused(const Var& q, const Var& k, const Var& v,

@@ -24,6 +24,7 @@ struct AttentionContext {
   PackingPtr tokens;           // queries and keys of each sequence
   PackingPtr maps;             // heads x rows x columns of each sequence's maps
   double carry_dropout = 0.0;  // in training, for kinds that have one
+  Var shared_bias = {};        // see Bias::shared()
 };
 
 // Which cells exist: all pairs of a sequence, those up to the diagonal, a
@@ -75,6 +76,12 @@ class Bias : public Module {
  public:
   // The flat maps to add; q [query tokens, heads d].
   virtual Var map(const Var& q, const AttentionContext& context) const = 0;
+  // Whether all layers of a chain add one map, which the first of them makes
+  // and hands on: map() is called there alone.
+  virtual bool shared() const { return false; }
+  // Whether the maps of a causal scope with fewer queries than keys are those
+  // of the last queries: then tokens can be computed one by one.
+  virtual bool knows_last_rows() const { return false; }
   // Whether mix() adds to the context, which needs the probabilities.
   virtual bool has_values() const { return false; }
   // mixed [query tokens, heads d_v]

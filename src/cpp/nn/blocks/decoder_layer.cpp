@@ -8,15 +8,16 @@ namespace ea {
 DecoderLayer::DecoderLayer(const TransformerLayerConfig& config,
                            const AttentionSpec& self,
                            const AttentionSpec& cross)
-    : attention_(config, self),
-      cross_attention_(config, cross),
+    : attention_(config, self, config.layer_names().self),
+      cross_attention_(config, cross, config.layer_names().cross),
       feed_forward_(config) {
   EA_CHECK_AS(ConfigError, attention_.attention().causal(), "decoder_layer",
               "the self attention of a decoder has a scope that shows later "
               "tokens; expected a causal one, such as dense with causal=True");
-  add_child("attention", attention_);
-  add_child("crossattention", cross_attention_);
-  add_child("", feed_forward_);
+  const LayerNames names = config.layer_names();
+  add_child(names.self.place, attention_);
+  add_child(names.cross.place, cross_attention_);
+  add_child(names.feed_forward.place, feed_forward_);
 }
 
 LayerOutput DecoderLayer::forward(const LayerState& state,

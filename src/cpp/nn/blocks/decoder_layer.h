@@ -1,5 +1,5 @@
-// One transformer decoder layer, with the parameter names of Hugging Face's
-// BERT with cross attention.
+// One transformer decoder layer, by default with the parameter names of Hugging
+// Face's BERT with cross attention.
 #pragma once
 
 #include "nn/blocks/layer.h"

@@ -5,9 +5,11 @@ namespace ea {
 
 EncoderLayer::EncoderLayer(const EncoderLayerConfig& config,
                            const AttentionSpec& spec)
-    : attention_(config, spec), feed_forward_(config) {
-  add_child("attention", attention_);
-  add_child("", feed_forward_);
+    : attention_(config, spec, config.layer_names().self),
+      feed_forward_(config) {
+  const LayerNames names = config.layer_names();
+  add_child(names.self.place, attention_);
+  add_child(names.feed_forward.place, feed_forward_);
 }
 
 LayerOutput EncoderLayer::forward(const LayerState& state,

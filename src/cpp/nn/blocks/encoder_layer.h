@@ -1,4 +1,4 @@
-// One transformer encoder layer, with BERT's parameter names.
+// One transformer encoder layer, by default with BERT's parameter names.
 #pragma once
 
 #include "nn/blocks/layer.h"

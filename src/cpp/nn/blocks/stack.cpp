@@ -21,44 +21,51 @@ LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
   };
   const auto made = std::make_shared<Layouts>();
   const Layouts before{state.carry.packing, state.cross_carry.packing};
+  const Var bias = state.carry.shared_bias;
   const PackingPtr memory = state.memory.packing;
   const auto run = [layer, packing, wanted, made, before,
                     memory](const std::vector<Var>& in) {
     const TrainingMode training(*layer);
     LayerOutput y = layer->forward({in[0],
                                     in[1],
-                                    {in[2], before.self},
+                                    {in[2], before.self, in[5]},
                                     {in[3], memory},
                                     {in[4], before.cross}},
                                    packing, wanted, Tensor());
     *made = {y.attention.carry.packing, y.cross.carry.packing};
     return std::vector<Var>{
-        y.hidden,           y.attention.carry.maps, y.attention.probabilities,
-        y.attention.scores, y.cross.carry.maps,     y.cross.probabilities,
-        y.cross.scores};
+        y.hidden,
+        y.attention.carry.maps,
+        y.attention.probabilities,
+        y.attention.scores,
+        y.cross.carry.maps,
+        y.cross.probabilities,
+        y.cross.scores,
+        in[5].defined() ? Var() : y.attention.carry.shared_bias};
   };
   const std::vector<Var> y = recompute(
       "layer", run,
       {state.hidden, layer->ends_block() ? state.block_input : Var(),
        layer->takes_previous() ? state.carry.maps : Var(), state.memory.rows,
-       layer->takes_previous_cross() ? state.cross_carry.maps : Var()});
+       layer->takes_previous_cross() ? state.cross_carry.maps : Var(), bias});
   return {y[0],
-          {Var(), {y[1], made->self}, y[2], y[3]},
+          {Var(), {y[1], made->self, bias.defined() ? bias : y[7]}, y[2], y[3]},
           {Var(), {y[4], made->cross}, y[5], y[6]}};
 }
 
 }  // namespace
 
-Stack::Stack(int num_layers, const LayerMaker& make_layer) {
+Stack::Stack(int num_layers, const LayerMaker& make_layer, const char* name) {
+  const std::string prefix = std::string(name) + ".";
   for (int i = 0; i < num_layers; ++i) {
     layers_.push_back(make_layer(i));
-    add_child("layer." + std::to_string(i), *layers_.back());
+    add_child(prefix + std::to_string(i), *layers_.back());
   }
 }
 
 StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
                            const Wanted& wanted, const Tensor& rows,
-                           const LayerNorm* norm, const Tokens& memory) {
+                           const Norm* norm, const Tokens& memory) {
   const int n = static_cast<int>(layers_.size());
   check_wanted(wanted, n);
   EA_CHECK_AS(
@@ -108,7 +115,7 @@ LayerOutput Layer::step(const LayerState& /*state*/, LayerCache& /*cache*/,
 }
 
 Var Stack::step(const Var& x, std::vector<LayerCache>& caches,
-                const LayerNorm* norm) {
+                const Norm* norm) {
   const std::size_t n = layers_.size();
   LayerState state{x, x, {}};
   for (std::size_t i = 0; i < n; ++i) {

@@ -15,7 +15,9 @@ using LayerMaker = std::function<std::shared_ptr<Layer>(int i)>;
 
 class Stack : public Module {
  public:
-  Stack(int num_layers, const LayerMaker& make_layer);
+  // The layers are called "`name`.0", "`name`.1", ...
+  Stack(int num_layers, const LayerMaker& make_layer,
+        const char* name = "layer");
 
   // `rows`: the tokens (int64 indices) of the last layer that the caller reads;
   // undefined: all. Others are not computed. `norm` follows the last layer of a
@@ -23,13 +25,12 @@ class Stack : public Module {
   // encoder's output, for decoder layers.
   StackOutput forward(const Var& x, const PackingPtr& packing,
                       const Wanted& wanted, const Tensor& rows = {},
-                      const LayerNorm* norm = nullptr,
-                      const Tokens& memory = {});
+                      const Norm* norm = nullptr, const Tokens& memory = {});
 
   // One more token of every sequence, [sequences, width], with the caches of
   // the layers: forward() of that token.
   Var step(const Var& x, std::vector<LayerCache>& caches,
-           const LayerNorm* norm = nullptr);
+           const Norm* norm = nullptr);
   const std::vector<std::shared_ptr<Layer>>& layers() const { return layers_; }
 
  private:

@@ -5,19 +5,29 @@
 
 namespace ea {
 
+LayerNames LayerNames::bert(bool norm_first) {
+  const char* norm = norm_first ? "LayerNorm" : "output.LayerNorm";
+  return {{"attention", "self", "output.dense", norm, "output.dropout"},
+          {"crossattention", "self", "output.dense", norm, "output.dropout"},
+          {"", "intermediate.dense", "intermediate.gate", "output.dense",
+           norm_first ? "intermediate.LayerNorm" : "output.LayerNorm",
+           "output.dropout", "intermediate.dropout"}};
+}
+
 AttentionSublayer::AttentionSublayer(const TransformerLayerConfig& config,
-                                     const AttentionSpec& spec)
+                                     const AttentionSpec& spec,
+                                     const AttentionNames& names)
     : norm_first_(config.norm_first),
       attention_(config.attention, spec),
       dense_(config.attention.value_size(), config.attention.query_size,
-             config.attention.dtype, config.attention.init),
-      norm_(config.attention.query_size, config.layer_norm_eps,
-            config.attention.dtype),
+             config.attention.dtype, config.layer_inits().attention_output,
+             config.attention.biased),
+      norm_(config.attention.query_size, config.norm, config.attention.dtype),
       dropout_(config.hidden_dropout) {
-  add_child("self", attention_);
-  add_child("output.dense", dense_);
-  add_child(norm_first_ ? "LayerNorm" : "output.LayerNorm", norm_);
-  add_child("output.dropout", dropout_);
+  add_child(names.attention, attention_);
+  add_child(names.output, dense_);
+  add_child(names.norm, norm_);
+  add_child(names.dropout, dropout_);
 }
 
 AttendedRows AttentionSublayer::forward(const Tokens& x, const Tokens& memory,
@@ -54,22 +64,43 @@ FeedForwardSublayer::FeedForwardSublayer(const TransformerLayerConfig& config)
     : norm_first_(config.norm_first),
       activation_(config.activation),
       intermediate_(config.attention.query_size, config.intermediate_size,
-                    config.attention.dtype, config.attention.init),
+                    config.attention.dtype, config.layer_inits().wide,
+                    config.attention.biased),
       output_(config.intermediate_size, config.attention.query_size,
-              config.attention.dtype, config.attention.init),
-      norm_(config.attention.query_size, config.layer_norm_eps,
-            config.attention.dtype),
-      dropout_(config.hidden_dropout) {
-  add_child("intermediate.dense", intermediate_);
-  add_child("output.dense", output_);
-  add_child(norm_first_ ? "intermediate.LayerNorm" : "output.LayerNorm", norm_);
-  add_child("output.dropout", dropout_);
+              config.attention.dtype, config.layer_inits().narrow,
+              config.attention.biased),
+      norm_(config.attention.query_size, config.norm, config.attention.dtype),
+      dropout_(config.hidden_dropout),
+      inner_dropout_(config.activation_dropout) {
+  const FeedForwardNames names = config.layer_names().feed_forward;
+  if (config.gated) {
+    gate_ = std::make_unique<Linear>(
+        config.attention.query_size, config.intermediate_size,
+        config.attention.dtype, config.layer_inits().wide,
+        config.attention.biased);
+    add_child(names.gate, *gate_);
+  }
+  add_child(names.wide, intermediate_);
+  add_child(names.narrow, output_);
+  add_child(names.norm, norm_);
+  add_child(names.dropout, dropout_);
+  add_child(names.inner_dropout, inner_dropout_);
+}
+
+Var FeedForwardSublayer::fed(const Var& h) const {
+  if (gate_) {
+    const Var opened = mul((*gate_)(h, activation_), intermediate_(h));
+    return output_(inner_dropout_(opened));
+  }
+  if (inner_dropout_.at().p > 0.0) {
+    return output_(inner_dropout_(intermediate_(h, activation_)));
+  }
+  return intermediate_(h, activation_, output_);
 }
 
 Var FeedForwardSublayer::forward(const Var& h) {
-  const Var read = norm_first_ ? norm_(h) : h;
-  const Var fed = intermediate_(read, activation_, output_);
-  return norm_first_ ? add(dropout_(fed), h) : norm_(dropout_, fed, h);
+  const Var sum = fed(norm_first_ ? norm_(h) : h);
+  return norm_first_ ? add(dropout_(sum), h) : norm_(dropout_, sum, h);
 }
 
 }  // namespace ea

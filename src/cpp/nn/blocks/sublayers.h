@@ -2,20 +2,66 @@
 // with its residual and its norm.
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "nn/attention/attention.h"
 #include "nn/layers.h"
 #include "ops/activation.h"
 
 namespace ea {
 
+// The names of a sublayer's parts in checkpoints.
+struct AttentionNames {
+  const char* place;      // of the sublayer in its layer
+  const char* attention;  // in the sublayer, as the others below
+  const char* output;
+  const char* norm;
+  const char* dropout;
+};
+struct FeedForwardNames {
+  const char* place;
+  const char* wide;
+  const char* gate;  // of gated ones
+  const char* narrow;
+  const char* norm;
+  const char* dropout;
+  const char* inner_dropout;
+};
+struct LayerNames {
+  AttentionNames self, cross;
+  FeedForwardNames feed_forward;
+
+  // Hugging Face's BERT, with cross attention; with `norm_first`, its
+  // RoBERTa-PreLayerNorm.
+  static LayerNames bert(bool norm_first);
+};
+
+// Initial values of the affine maps around attention.
+struct LayerInits {
+  AffineInit attention_output, wide, narrow;
+};
+
 // The sizes of a layer's parts.
 struct TransformerLayerConfig {
   AttentionConfig attention;
   std::int64_t intermediate_size = 0;
   Activation activation = Activation::gelu;
+  bool gated = false;  // see FeedForwardSublayer
   double hidden_dropout = 0.0;
-  double layer_norm_eps = 1e-12;
+  double activation_dropout = 0.0;  // in the middle of the feed-forward
+  NormConfig norm;
   bool norm_first = false;
+  std::optional<LayerInits> inits = {};  // default: attention.init for all
+  std::optional<LayerNames> names = {};  // default: BERT's
+
+  LayerInits layer_inits() const {
+    const AffineInit& init = attention.init;
+    return inits.value_or(LayerInits{init, init, init});
+  }
+  LayerNames layer_names() const {
+    return names.value_or(LayerNames::bert(norm_first));
+  }
 };
 
 struct AttendedRows {
@@ -24,12 +70,11 @@ struct AttendedRows {
 };
 
 // Post-norm: LN(x + dropout(W_o attention(x))); pre-norm (`norm_first`):
-// x + dropout(W_o attention(LN(x))). The names of the norm are those of Hugging
-// Face's BERT and, with `norm_first`, of its RoBERTa-PreLayerNorm.
+// x + dropout(W_o attention(LN(x))). LN stands for either kind of norm.
 class AttentionSublayer : public Module {
  public:
   AttentionSublayer(const TransformerLayerConfig& config,
-                    const AttentionSpec& spec);
+                    const AttentionSpec& spec, const AttentionNames& names);
 
   // Attention over `memory`; without rows there, over x itself. With `rows`
   // (int64 indices of tokens) only these are computed after attention.
@@ -49,23 +94,27 @@ class AttentionSublayer : public Module {
   bool norm_first_;
   Attention attention_;
   Linear dense_;
-  LayerNorm norm_;
+  Norm norm_;
   Dropout dropout_;
 };
 
 // Post-norm: LN(h + dropout(W_2 act(W_1 h))); pre-norm:
-// h + dropout(W_2 act(W_1 LN(h))).
+// h + dropout(W_2 act(W_1 LN(h))). With a gate (Shazeer, 2020), act(W_1 h)
+// stands for act(W_g h) * W_1 h. The activation may have a dropout of its own.
 class FeedForwardSublayer : public Module {
  public:
   explicit FeedForwardSublayer(const TransformerLayerConfig& config);
   Var forward(const Var& h);
 
  private:
+  Var fed(const Var& h) const;
+
   bool norm_first_;
   Activation activation_;
   Linear intermediate_, output_;
-  LayerNorm norm_;
-  Dropout dropout_;
+  std::unique_ptr<Linear> gate_;  // may be null
+  Norm norm_;
+  Dropout dropout_, inner_dropout_;
 };
 
 }  // namespace ea

@@ -1,0 +1,200 @@
+// Relative positions in buckets (Raffel et al., JMLR 2020): S_ij += b_{bucket(j
+// - i)}, a number for each bucket and head, the same in all layers of a stack.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+#include "nn/attention/registry.h"
+#include "ops/arithmetic.h"
+#include "ops/gather.h"
+#include "ops/relative_cells.h"
+#include "ops/shape_ops.h"
+
+namespace ea {
+
+namespace {
+
+// Half of the buckets of a direction have one distance each; the others grow as
+// its logarithm, up to the distance `farthest`, from which on all share the
+// last one. Without `both`, later keys have the bucket of the query's own.
+struct Buckets {
+  std::int64_t number, farthest;
+  bool both;
+
+  std::int64_t of_direction() const { return both ? number / 2 : number; }
+  std::int64_t exact() const { return of_direction() / 2; }
+
+  // In single precision, as in the programs whose checkpoints are read: the
+  // bounds of the buckets are distances where it decides.
+  std::int64_t operator()(std::int64_t distance) const {
+    const std::int64_t first = both && distance > 0 ? of_direction() : 0;
+    const std::int64_t away =
+        both ? std::abs(distance) : std::max<std::int64_t>(0, -distance);
+    if (away < exact()) return first + away;
+    const auto nearest = static_cast<float>(exact());
+    const float growth =
+        std::log(static_cast<float>(away) / nearest) /
+        static_cast<float>(std::log(static_cast<double>(farthest) /
+                                    static_cast<double>(exact()))) *
+        static_cast<float>(of_direction() - exact());
+    return first + std::min(exact() + static_cast<std::int64_t>(growth),
+                            of_direction() - 1);
+  }
+};
+
+// Where the first query of each sequence stands among the keys.
+std::vector<std::int64_t> first_places(const Packing& maps) {
+  std::vector<std::int64_t> places;
+  const auto& q = maps.q_offsets();
+  const auto& k = maps.k_offsets();
+  for (std::size_t b = 1; b < q.size(); ++b) {
+    const std::int64_t more = (k[b] - k[b - 1]) - (q[b] - q[b - 1]);
+    places.push_back(maps.is_causal() ? more : 0);
+  }
+  return places;
+}
+
+// The table b [buckets, heads] is a parameter of the first layer of a stack.
+class BucketBias final : public Bias {
+ public:
+  BucketBias(const Buckets& buckets, std::optional<double> deviation,
+             const SlotSite& site)
+      : buckets_(buckets) {
+    if (site.layer > 0) return;
+    const auto width = static_cast<double>(site.heads * site.head_key_width);
+    table_ = add_parameter(
+        "relative_attention_bias.weight", {buckets.number, site.heads},
+        site.dtype, Init::normal(deviation.value_or(1.0 / std::sqrt(width))));
+  }
+
+  bool shared() const override { return true; }
+  bool knows_last_rows() const override { return true; }
+
+  Var map(const Var& /*q*/, const AttentionContext& context) const override {
+    EA_CHECK_AS(ConfigError, table_.defined(), "attention",
+                "layer {} adds the buckets' map of the first layer of its "
+                "stack, which has none; expected the bias 'buckets' in layer "
+                "0 too",
+                context.layer);
+    const PackingPtr& maps = context.maps;
+    const std::vector<std::int64_t> places = first_places(*maps);
+    std::vector<std::int64_t> kinds = places;
+    std::sort(kinds.begin(), kinds.end());
+    kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+    const std::int64_t most = reach(*maps, kinds);
+    const Var numbers = by_offset(kinds, most, maps->is_causal());
+    // Each query's heads have the numbers of its sequence's kind.
+    std::vector<std::int64_t> kind_of;
+    for (std::size_t b = 0; b < places.size(); ++b) {
+      const auto kind = std::lower_bound(kinds.begin(), kinds.end(), places[b]);
+      kind_of.insert(kind_of.end(),
+                     static_cast<std::size_t>(maps->q_offsets()[b + 1] -
+                                              maps->q_offsets()[b]),
+                     kind - kinds.begin());
+    }
+    return relative_cells(
+        reshape(gather_rows(numbers, from_values(kind_of)),
+                {maps->total_queries() * maps->heads(), 2 * most + 1}),
+        maps);
+  }
+
+ private:
+  // The largest |j - i| to tell apart.
+  std::int64_t reach(const Packing& maps,
+                     const std::vector<std::int64_t>& kinds) const {
+    const std::int64_t longest =
+        std::max<std::int64_t>(
+            1, std::max(maps.longest_query(), maps.longest_key())) -
+        1;
+    const bool plain = kinds.empty() || (kinds.size() == 1 && kinds[0] == 0);
+    return plain ? std::min(longest, buckets_.farthest) : longest;
+  }
+
+  // [kinds, heads (2 most + 1)]: the number of each head where key and query
+  // have the indices j - i = -most .. most; 0 where a causal map has no cell.
+  Var by_offset(const std::vector<std::int64_t>& kinds, std::int64_t most,
+                bool causal) const {
+    std::vector<std::int64_t> ids;
+    for (const std::int64_t first : kinds) {
+      for (std::int64_t e = -most; e <= most; ++e) {
+        const std::int64_t distance = e - first;
+        ids.push_back(causal && distance > 0 ? -1 : buckets_(distance));
+      }
+    }
+    const auto n = static_cast<std::int64_t>(kinds.size());
+    const std::int64_t heads = table_.dim(1);
+    const Var numbers = reshape(gather_rows(table_, from_values(ids)),
+                                {n, 2 * most + 1, heads});
+    return reshape(transpose(numbers, 1, 2), {n, heads * (2 * most + 1)});
+  }
+
+  Buckets buckets_;
+  Var table_;  // undefined behind the first layer
+};
+
+std::unique_ptr<Bias> make(const Options& options, const SlotSite& site) {
+  const Buckets buckets{options.integer("num_buckets"),
+                        options.integer("max_distance"),
+                        options.flag("bidirectional")};
+  EA_CHECK_AS(ConfigError, !buckets.both || buckets.number % 2 == 0,
+              "attention.buckets",
+              "num_buckets = {} must be even: half of them are of later keys",
+              buckets.number);
+  EA_CHECK_AS(ConfigError,
+              buckets.exact() > 0 && buckets.farthest > buckets.exact(),
+              "attention.buckets",
+              "max_distance = {} with num_buckets = {}; expected more than the "
+              "{} distances that have a bucket of their own, which are at "
+              "least 1",
+              buckets.farthest, buckets.number, buckets.exact());
+  std::optional<double> deviation;
+  if (options.has("initial_std")) deviation = options.number("initial_std");
+  return std::make_unique<BucketBias>(buckets, deviation, site);
+}
+
+const Register<Bias> kBuckets({
+    "buckets",
+    "Raffel et al., JMLR 2020",
+    {
+        {"num_buckets",
+         "int",
+         Options::Value(std::int64_t{32}),
+         2,
+         1 << 20,
+         {},
+         false,
+         "rows of the table"},
+        {"max_distance",
+         "int",
+         Options::Value(std::int64_t{128}),
+         2,
+         1 << 24,
+         {},
+         false,
+         "the distance from which on all share the last bucket"},
+        {"bidirectional",
+         "bool",
+         Options::Value(true),
+         0,
+         0,
+         {},
+         false,
+         "whether later keys have buckets of their own: in a decoder they do "
+         "not exist"},
+        {"initial_std",
+         "float?",
+         {},
+         0,
+         1e6,
+         {},
+         false,
+         "the standard deviation of the table's initial values (default: 1 / "
+         "sqrt(heads * width of a head))"},
+    },
+    make,
+});
+
+}  // namespace
+
+}  // namespace ea
