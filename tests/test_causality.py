@@ -10,7 +10,7 @@ from helpers_transformer import EVOLVING, SIZES, VARIANTS, Causal, tiny
 from reference import transformer as reference
 
 import evolving_attention as ea
-from evolving_attention.modeling import transformer
+from evolving_attention.modeling import encoder_decoder
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 SOURCE = np.array([[5, 9, 4, 7, 8, 3]])
@@ -80,7 +80,7 @@ def test_the_literal_cross_attention_is_caught(size):
 
 
 def test_the_literal_cross_attention_warns_once(caplog, monkeypatch):
-    monkeypatch.setattr(transformer, "_SAID", set())
+    monkeypatch.setattr(encoder_decoder, "_SAID", set())
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             tiny("vanilla", cross_attention=Causal(0.0, 0.4, 3, "key_literal"))

@@ -70,6 +70,16 @@ def test_the_encoder_decoder_runs(repo):
     assert names["score"].tokens == sum(len(row["labels"]) for row in names["rows"])
 
 
+def test_t5_runs(repo):
+    text = (repo / "docs" / "t5.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/t5.md", "exec", dont_inherit=True), names)
+    assert names["loss"].item() < 1.5
+    assert (names["found"][:, 0] == 0).all()
+    assert names["config"].cross_attention.shift == "query"
+
+
 def test_the_time_series_estimators_run(repo):
     pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
     text = (repo / "docs" / "timeseries_results.md").read_text(encoding="utf-8")

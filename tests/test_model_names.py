@@ -32,6 +32,14 @@ COUNTS = {
     "transformer_base": 44_138_496 + 32_000 * 512,
     "ea_transformer_base": 44_148_424 + 32_000 * 512,
     "pa_transformer_base": 44_138_496 + 5 * CONV[8] + 32_000 * 512,
+    "t5_small": 60_506_624,
+    "t5_base": 222_903_552,
+    "ea_t5_base": 222_903_552 + 45_780,  # 11 + 12 + 12 sites
+    "pa_t5_base": 222_903_552 + 11 * CONV[12],
+    # without the output matrix; a third less of d_ff, and a gate
+    "t5_v1_1_small": 76_961_152 - 32_128 * 512,
+    "t5_v1_1_base": 247_577_856 - 32_128 * 768,
+    "ea_t5_v1_1_base": 247_577_856 - 32_128 * 768 + 35 * CONV[12],
 }
 
 
@@ -54,6 +62,7 @@ def test_counts(name, monkeypatch):
 
 def test_names_are_listed_by_pattern():
     families = ["bert_base", "bert_large", "roberta_base", "roberta_large"]
+    families += ["t5_base", "t5_small", "t5_v1_1_base", "t5_v1_1_small"]
     families += ["transformer_base", "transformer_lite"]
     assert ea.list_models("ea_*") == [f"ea_{name}" for name in families]
     assert ea.list_models("pa_*") == [f"pa_{name}" for name in families]

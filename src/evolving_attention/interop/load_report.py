@@ -219,7 +219,7 @@ def _place(
     source: str,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Model's name to tensor, and the names without a parameter."""
-    aliases = {tie.alias: tie.target for tie in table.ties}
+    ties = {tie.alias: tie for tie in table.ties if tie.alias not in expected}
     placed: dict[str, np.ndarray] = {}
     origin: dict[str, str] = {}
     tied, left = [], []
@@ -227,8 +227,8 @@ def _place(
         today = table.canonical(name)
         if today is None:
             continue
-        if today in aliases:
-            tied.append((name, aliases[today], array))
+        if today in ties:
+            tied.append((name, ties[today], array))
             continue
         place = table.place(today, expected)
         if place is None:
@@ -240,9 +240,13 @@ def _place(
             )
         else:
             placed[place], origin[place] = array, name
-    for name, target, array in tied:
+    for name, tie, array in tied:
+        target = tie.target
         if target in expected and target not in placed:
             placed[target] = array
+        elif tie.repeats:
+            if target not in placed or not _same(array, placed[target]):
+                left.append(name)
         elif not _has_head(table.canonical(name) or name, expected):
             left.append(name)
         elif not _same(array, placed[target]):

@@ -17,10 +17,19 @@ __all__ = ["NameTable", "Tie", "matches"]
 
 @dataclass(frozen=True)
 class Tie:
-    """A duplicate name: ``alias`` holds the values of ``target``."""
+    """A duplicate name: ``alias`` holds the values of ``target``.
+
+    A model that has the alias as a parameter of its own does not tie the two.
+
+    Attributes:
+        repeats: whether every model of the architecture may find the alias beside the
+            target, not only those with the head that the alias belongs to. Equal values
+            are left out, others count as unexpected.
+    """
 
     alias: str
     target: str
+    repeats: bool = False
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,11 @@ from evolving_attention.modeling.series import (
     EADCTransformerModel,
 )
 from evolving_attention.modeling.span_masks import mask_spans
+from evolving_attention.modeling.t5 import (
+    T5Config,
+    T5ForConditionalGeneration,
+    T5Model,
+)
 from evolving_attention.modeling.text import TextModel
 from evolving_attention.modeling.transformer import (
     TransformerConfig,
@@ -95,6 +100,9 @@ __all__ = [
     "RobertaForSequenceClassification",
     "RobertaForTokenClassification",
     "RobertaModel",
+    "T5Config",
+    "T5ForConditionalGeneration",
+    "T5Model",
     "TextModel",
     "TokenClassifierOutput",
     "TransformerConfig",

@@ -28,7 +28,9 @@ MODELS: dict[str, dict[str, type[PreTrainedModel]]] = {}
 
 _Self = TypeVar("_Self", bound="PreTrainedModel")
 _DTYPES = ("float32", "bfloat16", "float64")
-_EMBEDDING = re.compile(r"embeddings\.(\w+_embeddings|positions)\.weight$")
+_EMBEDDING = re.compile(
+    r"(embeddings\.(\w+_embeddings|positions)|^shared)\.weight$"  # shared: T5's words
+)
 
 
 class PreTrainedModel(RecomputeMixin, PickleMixin):

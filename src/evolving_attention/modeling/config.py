@@ -79,6 +79,7 @@ class PretrainedConfig:
     model_type: ClassVar[str]
     marks_evolving: ClassVar[bool] = False  # others compute model_type without evolving
     defaults: ClassVar[dict[str, Any]]
+    chains: ClassVar[tuple[str, ...]] = ("attention",)  # options that are attentions
 
     if TYPE_CHECKING:  # the options: attributes whose names ``defaults`` has
 
@@ -168,7 +169,8 @@ class PretrainedConfig:
         if attention is None:
             attention = values.get("attention")
             pre_norm = bool(values.get("norm_first"))  # marked without attention too
-            if attention is None and is_marked(values) and not pre_norm:
+            some = any(values.get(name) is not None for name in cls.chains)
+            if not some and is_marked(values) and not pre_norm:
                 raise ConfigError(
                     f"{cls.__name__}: model_type is {values['model_type']!r}, but the "
                     "config has no 'attention', expected the kind that the model was "
@@ -217,11 +219,15 @@ class PretrainedConfig:
         See :mod:`evolving_attention.interop.evolving_mark`.
         """
         values = self.to_dict()
-        plain = spec.equals_vanilla(self.attention) and not values.get("norm_first")
+        plain = self._equals_vanilla() and not values.get("norm_first")
         if self.marks_evolving and not plain:
             values["model_type"] = EVOLVING + self.model_type
             values.pop("auto_map", None)  # code of the checkpoint it began from
         return values
+
+    def _equals_vanilla(self) -> bool:
+        """Whether other libraries' attention computes the same."""
+        return spec.equals_vanilla(self.attention)
 
     def sizes(self) -> dict[str, int]:
         """The options that axes of parameters have their sizes from."""

@@ -21,7 +21,14 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "sgd": SGD,
 }
 # A decayed logit would pull a learned weight towards one half.
-NO_DECAY = ("bias", "LayerNorm.weight", "layer_norm.weight", "norm.weight", "_logit")
+NO_DECAY = (
+    "bias",
+    "_bias.weight",
+    "LayerNorm.weight",
+    "layer_norm.weight",
+    "norm.weight",
+    "_logit",
+)
 _COMMON = ("self", "params", "lr", "weight_decay")  # not among the options
 
 

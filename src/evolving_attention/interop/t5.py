@@ -1,0 +1,26 @@
+"""The names of T5 checkpoints: Hugging Face's."""
+
+from __future__ import annotations
+
+from evolving_attention.interop.rules import NameTable, Tie
+
+__all__ = ["OUTPUT", "T5", "WORDS"]
+
+WORDS, OUTPUT = "shared.weight", "lm_head.weight"
+
+T5 = NameTable(
+    architecture="t5",
+    prefix="",
+    renames=((r"^transformer\.", ""),),  # of checkpoints with a classifier
+    # Early conversions have a table for cross attention, which nothing reads.
+    ignored=(
+        r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
+    ),
+    ties=(
+        Tie("encoder.embed_tokens.weight", WORDS, repeats=True),
+        Tie("decoder.embed_tokens.weight", WORDS, repeats=True),
+        Tie(OUTPUT, WORDS, repeats=True),
+    ),
+    allowed_new=(),
+    allowed_unexpected=(r"lm_head\..+",),
+)

@@ -1,0 +1,204 @@
+"""What encoder-decoders share: three attentions, each a chain of its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from evolving_attention import _core
+from evolving_attention.attention import (
+    Evolve,
+    Evolving,
+    EvolvingCausal,
+    Predictive,
+    Spec,
+    Vanilla,
+    from_config,
+)
+from evolving_attention.attention import spec as spec_room
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.modeling.base import MODELS, PreTrainedModel
+from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.names import register_sizes
+from evolving_attention.notices import say
+
+__all__ = ["EncoderDecoderConfig", "EncoderDecoderModel", "register_family"]
+
+_DECODER = ("decoder_attention", "cross_attention")
+_SAID: set[str] = set()
+
+
+class EncoderDecoderConfig(PretrainedConfig):
+    """Base of the configs of encoder-decoders.
+
+    An evolve kind alone, as ``attention``, ``decoder_attention`` or
+    ``cross_attention``, stands for the architecture's own layer with that kind.
+    """
+
+    chains = ("attention", *_DECODER)
+    rules: ClassVar[Rules]
+    tokens: ClassVar[tuple[str, ...]]  # options that are ids of target tokens
+    spare_words: ClassVar[bool] = False  # the tokenizer may have fewer tokens
+
+    def _set(
+        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
+    ) -> None:
+        source = type(self).__name__
+        check_rules(values, source, self.rules)
+        self._complete(values)
+        given = {name: values.pop(name) for name in _DECODER}
+        super()._set(values, attention, extra)
+        given["attention"] = self.attention
+        for name in self.chains:
+            made = from_config(given[name])
+            full = _each(made, partial(self._full, name))
+            if name == "cross_attention":
+                _check_order(full, source)
+            setattr(self, name, self._kept(name, full))
+        self._check_tokens(source)
+
+    def _complete(self, values: dict[str, Any]) -> None:
+        """Fill in the options that follow from others."""
+
+    @abstractmethod
+    def _layer(self, chain: str, evolve: Evolve) -> Spec:
+        """The layer that an evolve kind alone stands for."""
+
+    def _full(self, chain: str, made: Any) -> Spec:
+        """The whole spec of one layer."""
+        full = made if isinstance(made, Spec) else self._layer(chain, made)
+        if chain == "decoder_attention" and not getattr(full.scope, "causal", False):
+            raise ConfigError(
+                f"decoder_attention: the scope is {full.scope!r}, which shows later "
+                "tokens; expected a causal one, such as ea.attention.Dense(causal=True)"
+            )
+        return full
+
+    def _short(self, chain: str, made: Any) -> Any:
+        """The evolve kind of a layer that is the architecture's own."""
+        plain = isinstance(made, Spec) and made == self._layer(chain, made.evolve)
+        return made.evolve if plain else made
+
+    def _kept(self, chain: str, full: Any) -> Any:
+        """What the config shows of a chain."""
+        return _each(full, partial(self._short, chain))
+
+    def _shorts(self) -> dict[str, Any]:
+        return {
+            name: _each(getattr(self, name), partial(self._short, name))
+            for name in self.chains
+        }
+
+    def _check_tokens(self, source: str) -> None:
+        words = self.target_words
+        for name in self.tokens:
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value < words:
+                raise ConfigError(
+                    f"{source}: {name} is {value!r}, expected an integer from 0 to "
+                    f"{words - 1} (the target's vocabulary has {words} tokens)"
+                )
+
+    @property
+    def target_words(self) -> int:
+        """Tokens of the target's vocabulary."""
+        return int(self.vocab_size)
+
+    def _equals_vanilla(self) -> bool:
+        return all(map(spec_room.equals_vanilla, self._shorts().values()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The contents of config.json. Vanilla attention leaves no trace in it."""
+        values = super().to_dict()
+        for name, short in self._shorts().items():
+            values.pop(name, None)
+            if not isinstance(short, Vanilla):
+                values[name] = spec_room.to_config(short)
+        return values
+
+    def core_options(self) -> dict[str, Any]:
+        """The flat settings the C++ core reads."""
+        options = super().core_options()
+        for name in self.chains:
+            full = _each(getattr(self, name), partial(self._full, name))
+            options[name] = spec_room.to_core(full)
+        return options
+
+
+def _each(made: Any, function: Callable[[Any], Any]) -> Any:
+    """The function of one layer's attention, or of every layer's."""
+    if isinstance(made, tuple):
+        return tuple(map(function, made))
+    return function(made)
+
+
+def _check_order(cross: Any, source: str) -> None:
+    """Refuse cross attention whose maps read later target tokens, or warn of it."""
+    for each in cross if isinstance(cross, tuple) else (cross,):
+        if not _core.reads_later_queries(spec_room.to_core(each)):
+            continue
+        evolve = each.evolve
+        if not isinstance(evolve, EvolvingCausal):
+            raise ConfigError(
+                f"{source}: cross_attention={evolve!r} reads the maps of later target "
+                "tokens, so that the model would learn to copy them; expected "
+                "kernel_size=1, or ea.attention.EvolvingCausal(alpha, beta, "
+                "shift='query')"
+            )
+        say(
+            f"{source}: cross_attention with shift='key_literal' reads "
+            f"{evolve.kernel_size // 2} later target token(s), as the paper's text has "
+            "it: losses come out too low and the model cannot generate token by token; "
+            "shift='query' keeps the order",
+            _SAID,
+        )
+
+
+class EncoderDecoderModel(PreTrainedModel):
+    """Base of the encoder-decoders' classes."""
+
+    needed = (
+        "input_ids",
+        "pass the source's token ids, and the target's as labels or decoder_input_ids",
+    )
+
+    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        if self.head == "base" and inputs.get("labels") is not None:
+            other = MODELS["seq2seq_lm"][self.config.model_type].__name__
+            raise InputError(
+                f"{type(self).__name__}: labels are given, but a model without a task "
+                f"has no loss; expected decoder_input_ids; use ea.{other}"
+            )
+
+
+def register_family(
+    name: str,
+    config: type[PretrainedConfig],
+    *,
+    alpha: float = 0.1,
+    beta: float = 0.1,
+    **sizes: Any,
+) -> None:
+    """Make a size known by its name, with evolving and with predictive attention.
+
+    Args:
+        name: such as ``"t5_small"``; ``ea_`` and ``pa_`` are put in front.
+        config: the config class of the architecture.
+        alpha: of the encoder's skip. Decoder and cross attention have none (Wang et
+            al., 2021, Section 4.3).
+        beta: of all three attentions' convolutions.
+        sizes: options of the config.
+    """
+    evolving: dict[str, Any] = {
+        "attention": Evolving(alpha, beta),
+        "decoder_attention": EvolvingCausal(0.0, beta),
+        "cross_attention": EvolvingCausal(0.0, beta, shift="query"),
+    }
+    own: dict[str, Any] = {"prefixes": ("",), "config": config, **sizes}
+    register_sizes(name, **own)
+    register_sizes(f"ea_{name}", **own, **evolving)
+    # Predictive attention is the encoder's alone, as in its paper.
+    register_sizes(f"pa_{name}", **own, attention=Predictive(0.1))
