@@ -25,6 +25,7 @@ __all__ = ["TokenLoss", "Translator"]
 
 Progress = Callable[[int, int], Any]
 _IDS = ("pad", "bos", "eos")
+_NO_LIMIT = 1 << 31  # tokens of a sentence, where positions are relative
 _NO_LINE_END = dict.fromkeys(map(ord, "\0\n\r"), " ")
 
 
@@ -64,18 +65,20 @@ class Translator:
                 "encoder-decoder that generates; load it by ea.AutoModelForSeq2SeqLM"
             )
         config: Any = model.config
-        sizes = {config.vocab_size, config.decoder_vocab_size or config.vocab_size}
-        own = [getattr(tokenizer, f"{name}_token_id") for name in _IDS]
-        expected = [getattr(config, f"{name}_token_id") for name in _IDS]
-        if sizes != {len(tokenizer)} or own != expected:
+        sizes = {config.vocab_size, config.target_words}
+        names = [name for name in _IDS if hasattr(config, f"{name}_token_id")]
+        own = [getattr(tokenizer, f"{name}_token_id") for name in names]
+        expected = [getattr(config, f"{name}_token_id") for name in names]
+        spare = config.spare_words and min(sizes) > len(tokenizer)
+        if (sizes != {len(tokenizer)} and not spare) or own != expected:
             raise CheckpointError(
                 f"Translator: the tokenizer has {len(tokenizer)} tokens and the ids "
-                f"{own} of {', '.join(_IDS)}, expected the model's "
+                f"{own} of {', '.join(names)}, expected the model's "
                 f"{' and '.join(map(str, sorted(sizes)))} and {expected}; take the "
                 "tokenizer of the model's folder"
             )
         self.model, self.tokenizer = model, tokenizer
-        self.longest = int(config.max_position_embeddings)
+        self.longest = int(getattr(config, "max_position_embeddings", _NO_LIMIT))
 
     @classmethod
     def from_pretrained(

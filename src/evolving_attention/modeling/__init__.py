@@ -51,6 +51,7 @@ from evolving_attention.modeling.series import (
     EADCTransformerForRegression,
     EADCTransformerModel,
 )
+from evolving_attention.modeling.span_corruption import corrupt_spans
 from evolving_attention.modeling.span_masks import mask_spans
 from evolving_attention.modeling.t5 import (
     T5Config,
@@ -108,6 +109,7 @@ __all__ = [
     "TransformerConfig",
     "TransformerForConditionalGeneration",
     "TransformerModel",
+    "corrupt_spans",
     "create_model",
     "list_models",
     "mask_spans",

@@ -11,6 +11,7 @@ from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.interop.paths import present
 from evolving_attention.text import build
+from evolving_attention.text.spiece import from_spiece
 from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
 from evolving_attention.text.validate import check_backend
 
@@ -35,6 +36,7 @@ _ROBERTA_TOKENS = {
     "cls": "<s>",
     "mask": "<mask>",
 }
+_T5_TOKENS = {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}
 _UNKNOWN_LENGTH = 10**9  # larger values in a file mean "not known"
 _NO_TYPE_IDS = ("roberta", "gpt2", "t5", "distilbert", "bart")
 
@@ -56,8 +58,9 @@ class AutoTokenizer:
         """The tokenizer in a folder, an installed package, or on the Hub.
 
         Reads tokenizer.json, else vocab.txt (BERT's WordPiece), else vocab.json with
-        merges.txt (RoBERTa's byte-level BPE); and tokenizer_config.json,
-        special_tokens_map.json and config.json if they exist.
+        merges.txt (RoBERTa's byte-level BPE), else spiece.model (T5's SentencePiece);
+        and tokenizer_config.json, special_tokens_map.json and config.json if they
+        exist.
 
         Args:
             name_or_path: a folder, ``package:NAME/PATH``, or a model's name.
@@ -78,11 +81,14 @@ class AutoTokenizer:
             backend = build.from_vocab(path, settings)
         elif present(folder, (path := folder / "vocab.json").name):
             backend = build.from_bpe_files(path, folder / "merges.txt", settings)
+        elif present(folder, (path := folder / "spiece.model").name):
+            backend = from_spiece(path, settings)
         else:
             found = ", ".join(sorted(p.name for p in folder.iterdir())[:20])
             raise CheckpointError(
                 f"{folder}: no tokenizer here; expected tokenizer.json, or vocab.txt, "
-                f"or vocab.json with merges.txt; the folder holds {found or 'nothing'}"
+                "or vocab.json with merges.txt, or spiece.model; the folder holds "
+                f"{found or 'nothing'}"
             )
         with build.guard(CheckpointError, str(path)):
             check_backend(backend, str(path))
@@ -131,7 +137,11 @@ def _special_tokens(
 ) -> dict[str, str]:
     """Special tokens by name: the configured and the usual ones, if they exist."""
     has = backend.token_to_id
-    custom = _BERT_TOKENS if has("[CLS]") is not None else _ROBERTA_TOKENS
+    custom = _ROBERTA_TOKENS
+    if has("[CLS]") is not None:
+        custom = _BERT_TOKENS
+    elif has("<s>") is None and has("<extra_id_0>") is not None:
+        custom = _T5_TOKENS
     result = {}
     for name in SPECIAL_NAMES:
         token = settings.get(f"{name}_token", custom.get(name))
@@ -149,13 +159,19 @@ def _class_name(
     name = settings.get("tokenizer_class")
     if isinstance(name, str) and name != "PreTrainedTokenizerFast":
         return name.removesuffix("Fast")
-    kinds = {"bert": "BertTokenizer", "roberta": "RobertaTokenizer"}
+    kinds = {
+        "bert": "BertTokenizer",
+        "roberta": "RobertaTokenizer",
+        "t5": "T5Tokenizer",
+    }
     if (base := base_type(model)) in kinds:
         return kinds[base]
     if isinstance(name, str):
         return name
     if special.get("cls") == "[CLS]":
         return "BertTokenizer"
+    if special == _T5_TOKENS:
+        return "T5Tokenizer"
     return "RobertaTokenizer" if special.get("cls") == "<s>" else "GPT2Tokenizer"
 
 

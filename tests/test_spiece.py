@@ -1,0 +1,155 @@
+"""T5's spiece.model: published ids, sentinels, transformers' ids, damaged files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evolving_attention as ea
+from evolving_attention.text import AutoTokenizer
+
+TEXTS = [
+    "The house is wonderful.",
+    "  Two  spaces,\ttabs\nand lines ",
+    "Ça coûte 5 €, naïve façade — “quoted”… 我爱北京 😀 e\u0301 x\u200by ﬁ",
+    "translate English to German: That is good. </s> <pad>",
+    "A <extra_id_0> dog <extra_id_1>.",
+    "",
+    "a" * 200,
+]
+
+
+def varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def field(number, value):
+    """A field of a protocol buffer: a number, or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def piece(text, score=0.0, kind=1):
+    number = varint(2 << 3 | 5) + struct.pack("<f", score)
+    return field(1, field(1, text.encode()) + number + field(3, kind))
+
+
+def model_of(*pieces, algorithm=1):
+    special = [piece("<pad>", kind=3), piece("</s>", kind=3), piece("<unk>", kind=2)]
+    return b"".join([*special, *pieces]) + field(2, field(3, algorithm))
+
+
+PIECES = (piece("▁a", -1.0), piece("▁", -2.0), piece("b", -3.0), piece("ab", -1.5))
+
+
+def folder_of(tmp_path: Path, raw: bytes, **settings) -> Path:
+    (tmp_path / "spiece.model").write_bytes(raw)
+    if settings:
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def published(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = data_dir / "vocab" / "t5_tokenizer_base.model"
+    if not file.is_file():
+        pytest.skip(f"no vocabulary at {file}")
+    folder = tmp_path_factory.mktemp("t5")
+    shutil.copy(file, folder / "spiece.model")
+    return folder
+
+
+def test_the_published_vocabulary(published):
+    tokenizer = AutoTokenizer.from_pretrained(published)
+    assert len(tokenizer) == 32_100
+    out = tokenizer("The house is wonderful.")
+    assert list(out) == ["input_ids", "attention_mask"]
+    assert out.input_ids == [37, 629, 19, 1627, 5, 1]
+    pair = tokenizer("The house", "is wonderful.").input_ids
+    assert pair == [37, 629, 1, 19, 1627, 5, 1]
+    ids = (tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id)
+    assert ids == (0, 1, 2)
+    vocab = tokenizer.get_vocab()
+    assert (vocab["<extra_id_0>"], vocab["<extra_id_99>"]) == (32_099, 32_000)
+    assert tokenizer.decode([37, 629, 19, 1627, 5]) == "The house is wonderful."
+    assert tokenizer.tokenizer_class == "T5Tokenizer"
+
+
+def test_ids_are_those_of_transformers(published, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="needs transformers")
+    tokenizer = AutoTokenizer.from_pretrained(published)
+    tokenizer.save_pretrained(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    for text in TEXTS:
+        ids = tokenizer(text).input_ids
+        assert theirs(text)["input_ids"] == ids
+        assert again(text).input_ids == ids
+
+
+def test_pieces_are_chosen_by_their_scores(tmp_path):
+    folder = folder_of(tmp_path, model_of(*PIECES), extra_ids=2)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer) == 9
+    ids = {token: i for token, i in tokenizer.get_vocab().items()}
+    assert ids["<extra_id_0>"] == 8
+    # ▁a b costs 4, ▁ ab 3.5
+    assert tokenizer("ab").input_ids == [ids["▁"], ids["ab"], ids["</s>"]]
+    sentinel = tokenizer("a <extra_id_1> z").input_ids
+    assert sentinel[:2] == [ids["▁a"], ids["<extra_id_1>"]]
+    assert ids["<unk>"] in sentinel
+
+
+def test_spans_of_a_text_train_a_t5(published):
+    tokenizer = AutoTokenizer.from_pretrained(published)
+    text = "Thank you for inviting me to your party last week."
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    (source,), (target,) = ea.corrupt_spans([ids], ratio=0.3, seed=1)
+    assert source[-1] == target[-1] == tokenizer.eos_token_id
+    assert target[0] == tokenizer.get_vocab()["<extra_id_0>"]
+    assert np.count_nonzero(source >= 32_000) == np.count_nonzero(target >= 32_000)
+
+
+def test_the_translator_takes_a_t5(tmp_path):
+    """Its table of words may have more rows than the tokenizer has tokens."""
+    folder = folder_of(tmp_path, model_of(*PIECES), extra_ids=2)
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 16, "num_heads": 2, "num_layers": 1}
+    config = ea.T5Config(vocab_size=12, **sizes)
+    ea.T5ForConditionalGeneration(config).save_pretrained(folder)
+    translator = ea.Translator.from_pretrained(folder)
+    lines = translator.translate(["ab a", "a"], beam=2, max_new_tokens=4)
+    assert len(lines) == 2
+    narrow = ea.T5ForConditionalGeneration(ea.T5Config(vocab_size=8, **sizes))
+    with pytest.raises(ea.CheckpointError, match="the tokenizer has 9 tokens"):
+        ea.Translator(narrow, translator.tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("raw", "settings", "text"),
+    [
+        (b"", {}, "an unknown one"),
+        (model_of(*PIECES)[:-3], {}, "is no SentencePiece model"),
+        (b"\xff" * 40, {}, "is no SentencePiece model"),
+        (b"not a model at all", {}, "is no SentencePiece model"),
+        (model_of(*PIECES, algorithm=2), {}, "is not a unigram model"),
+        (model_of(piece("a"), piece("a")), {}, "expected different pieces"),
+        (model_of(*PIECES), {"eos_token": "<end>"}, "the end token '<end>'"),
+        (
+            model_of(*PIECES),
+            {"extra_ids": -1},
+            "extra_ids of tokenizer_config.json is -1",
+        ),
+    ],
+)
+def test_damaged_files(raw, settings, text, tmp_path):
+    with pytest.raises(ea.CheckpointError, match=text):
+        AutoTokenizer.from_pretrained(folder_of(tmp_path, raw, **settings))
