@@ -60,6 +60,7 @@ KERNEL_OPS = {
     "matmul": ("matmul", "linear", "linear_activation", "feed_forward"),
     "move_average": ("batch_norm",),
     "pack_maps": ("pack_maps", "unpack_maps"),
+    "pack_windows": ("pack_maps", "unpack_maps"),
     "pair_sum": ("pair_sum",),
     "pair_sum_backward": ("pair_sum",),
     "relative_cells": ("relative_cells", "relative_sums"),
@@ -71,8 +72,15 @@ KERNEL_OPS = {
     "softmax_forward": ("softmax", "map_softmax"),
     "sum": ("sum", "linear", "add", "mul", "conv1d"),
     "unpack_maps": ("pack_maps", "unpack_maps"),
+    "unpack_windows": ("pack_maps", "unpack_maps"),
     "weight_norm_backward": ("weight_norm",),
     "weight_norm_forward": ("weight_norm",),
+    "window_context": ("attention_context",),
+    "window_context_backward": ("attention_context",),
+    "window_scores": ("attention_scores",),
+    "window_scores_backward": ("attention_scores",),
+    "window_softmax": ("map_softmax",),
+    "window_softmax_backward": ("map_softmax",),
 }
 # Kernels of steps, below.
 OWN_TEST = {"adamw", "radam", "record_loss", "sgd", "step_scale", "sum_of_squares"}

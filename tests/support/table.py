@@ -9,6 +9,7 @@ from support.op_cases import dense_cases
 from support.row_cases import row_cases
 from support.selection_cases import selection_cases
 from support.sequence_cases import sequence_cases
+from support.window_cases import window_cases
 
 CASES = [
     *dense_cases(),
@@ -18,4 +19,5 @@ CASES = [
     *cell_cases(),
     *fused_cases(),
     *sequence_cases(),
+    *window_cases(),
 ]

@@ -87,6 +87,9 @@ void bind_products(py::module_& m) {
 
     S[b, h, i, j] = scale q[b, i, h] . k[b, j, h]
 
+With a window in the packing, of every key in it, those of neighbouring heads too, and
+of no other; so in map_softmax() and attention_context().
+
 Args:
     q: queries, [total queries, heads * d], head after head.
     k: keys, [total keys, heads * d].

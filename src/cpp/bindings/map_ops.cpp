@@ -104,7 +104,9 @@ void bind_unpack(py::module_& ops) {
     dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]
         = maps[b, h, i, j]
 
-Its gradient is pack_maps().
+Maps of windows lie there as the maps of all keys would, 0 outside the windows; with
+several heads in a window, key j of its head a is column a S + key_columns[j]. The
+gradient is pack_maps().
 
 Args:
     maps: flat maps of packing.map_elements elements.
@@ -116,7 +118,8 @@ Args:
     key_columns: the same for keys, int (total keys,).
 
 Returns:
-    [sequences, heads, T, S] in the type of the maps.
+    [sequences, heads, T, S] in the type of the maps; [sequences, heads, T,
+    window_heads S] for windows.
 
 Raises:
     ShapeError: the maps have another number of elements, there is not one column
@@ -152,7 +155,7 @@ void bind_pack(py::module_& ops) {
 Its gradient is unpack_maps().
 
 Args:
-    dense: [sequences, heads, T, S].
+    dense: [sequences, heads, T, S], as unpack_maps() returns it.
     packing: heads and sequences.
     query_columns, key_columns: as in unpack_maps().
 

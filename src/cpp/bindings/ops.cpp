@@ -22,13 +22,20 @@ std::vector<std::int64_t> offsets_of(const py::object& object) {
   return {values, values + t.numel()};
 }
 
-std::shared_ptr<Packing> make_packing(Whole<"Packing: num_heads"> heads,
-                                      const py::object& q, const py::object& k,
-                                      bool causal, const OptionalVar& mask) {
+std::shared_ptr<Packing> make_packing(
+    Whole<"Packing: num_heads"> heads, const py::object& q, const py::object& k,
+    bool causal, const OptionalVar& mask, const py::object& window,
+    Whole<"Packing: window_heads"> window_heads,
+    const std::string& head_border) {
   PackingPtr made = std::make_shared<const Packing>(
       heads.value, offsets_of(q), offsets_of(k.is_none() ? q : k));
   if (causal) made = Packing::causal(made);
   if (mask) made = Packing::masked(made, mask->data());
+  if (!window.is_none()) {
+    made = Packing::windowed(
+        made, {whole_number(window, "Packing: window"), window_heads.value,
+               parse_head_border(head_border)});
+  }
   return std::const_pointer_cast<Packing>(made);
 }
 
@@ -45,12 +52,20 @@ Args:
     key_offsets: the same for keys; None: those of the queries.
     causal: row i of a map sees keys up to i + keys - queries alone.
     key_mask: uint8 [total keys], 0 for a key that no row sees; None: all are seen.
+    window: odd; a row has min(window, 2 n - 1) columns for each of window_heads
+        heads in place of its sequence's n keys: column a width + o of row i and head
+        h is key i + o - width // 2 of head h + a - window_heads // 2. None: all keys.
+    window_heads: odd, at most num_heads.
+    head_border: which heads stand for missing ones: 'clip' (none), 'wrap', 'clamp',
+        or 'author' (keys wrap, values clamp).
 
 Raises:
     ShapeError: offsets fall or do not begin with 0, queries and keys differ in
-        sequences, there is no head, or the mask does not fit.
+        sequences, there is no head, the mask does not fit, or a window has other
+        keys than queries.
     DTypeError: offsets are no integers.
-    ConfigError: num_heads is no whole number.
+    ConfigError: num_heads is no whole number, or a window is even, has more heads
+        than there are, or a mask or causal limit beside it.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -90,7 +105,8 @@ Args:
     maps: flat maps of map_elements elements.
 
 Returns:
-    [sequences, heads, longest queries, longest keys] in the type of the maps.
+    [sequences, heads, longest queries, longest keys] in the type of the maps; maps of
+    windows as unpack_maps() lays them out.
 
 Raises:
     ShapeError: the maps have another number of elements.
@@ -105,7 +121,8 @@ void bind_packing(py::module_& m) {
   py::class_<Packing, std::shared_ptr<Packing>>(m, "Packing", kPacking)
       .def(py::init(&make_packing), py::arg("num_heads"), py::arg("offsets"),
            py::arg("key_offsets") = py::none(), py::arg("causal") = false,
-           py::arg("key_mask") = py::none())
+           py::arg("key_mask") = py::none(), py::arg("window") = py::none(),
+           py::arg("window_heads") = 1, py::arg("head_border") = "clip")
       .def_property_readonly("num_heads", &Packing::heads,
                              R"(Number of attention heads.
 
@@ -150,6 +167,21 @@ Example:
     >>> from evolving_attention import functional as F
     >>> F.Packing(2, [0, 3], key_offsets=[0, 4]).key_offsets
     [0, 4])")
+      .def_property_readonly(
+          "window",
+          [](const Packing& p)
+              -> std::optional<
+                  std::tuple<std::int64_t, std::int64_t, std::string>> {
+            if (!p.window()) return {};
+            return std::tuple(p.window()->size, p.window()->heads,
+                              std::string(name_of(p.window()->border)));
+          },
+          R"(Positions, heads and head border of the windows, or None.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Packing(4, [0, 9], window=5, window_heads=3).window
+    (5, 3, 'clip'))")
       .def(
           "per_head",
           [](const PackingPtr& self, const Var& x) {

@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "kernels/attention.h"
 #include "kernels/registry.h"
+#include "kernels/window_attention.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -35,15 +36,24 @@ Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
   const Tensor tq = contiguous(q.data());
   const Tensor tk = contiguous(k.data());
   const Tensor s = empty({packing->map_elements()}, q.dtype(), q.device());
-  kernels::run<AttentionScores>({tq, tk, s, scale, packing->layout()});
+  if (packing->window()) {
+    kernels::run<WindowScores>({tq, tk, s, scale, packing->window_layout()});
+  } else {
+    kernels::run<AttentionScores>({tq, tk, s, scale, packing->layout()});
+  }
   return record("attention_scores", s, {q, k}, {tq, tk},
                 [packing, scale](const Node& node, const Tensor& ds) {
                   const Tensor& q = node.saved(0);
                   const Tensor& k = node.saved(1);
                   const Tensor dq = empty_like(q);
                   const Tensor dk = empty_like(k);
-                  kernels::run<AttentionScoresBackward>(
-                      {ds, q, k, dq, dk, scale, packing->layout()});
+                  if (packing->window()) {
+                    kernels::run<WindowScoresBackward>(
+                        {ds, q, k, dq, dk, scale, packing->window_layout()});
+                  } else {
+                    kernels::run<AttentionScoresBackward>(
+                        {ds, q, k, dq, dk, scale, packing->layout()});
+                  }
                   return Node::Gradients{dq, dk};
                 });
 }
@@ -60,7 +70,11 @@ Var attention_context(const Var& p, const Var& v, const PackingPtr& packing) {
   const Tensor tv = contiguous(v.data());
   const Tensor y =
       empty({packing->total_queries(), v.dim(1)}, v.dtype(), v.device());
-  kernels::run<AttentionContext>({tp, tv, y, packing->layout()});
+  if (packing->window()) {
+    kernels::run<WindowContext>({tp, tv, y, packing->window_layout()});
+  } else {
+    kernels::run<AttentionContext>({tp, tv, y, packing->layout()});
+  }
   const Shape map_shape = p.shape();
   return record("attention_context", y, {p, v}, {tp, tv},
                 [packing, map_shape](const Node& node, const Tensor& dy) {
@@ -68,8 +82,13 @@ Var attention_context(const Var& p, const Var& v, const PackingPtr& packing) {
                   const Tensor& v = node.saved(1);
                   const Tensor dp = empty_like(p);
                   const Tensor dv = empty_like(v);
-                  kernels::run<AttentionContextBackward>(
-                      {dy, p, v, dp, dv, packing->layout()});
+                  if (packing->window()) {
+                    kernels::run<WindowContextBackward>(
+                        {dy, p, v, dp, dv, packing->window_layout()});
+                  } else {
+                    kernels::run<AttentionContextBackward>(
+                        {dy, p, v, dp, dv, packing->layout()});
+                  }
                   return Node::Gradients{reshape_view(dp, map_shape), dv};
                 });
 }

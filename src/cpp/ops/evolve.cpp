@@ -58,12 +58,15 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
   const Tensor tb =
       b.defined() ? b.data() : zeros({h}, ts.dtype(), ts.device());
   const Tensor out = empty_like(ts);
+  const std::int64_t side = tw.dim(2);
+  const bool shifted = !moved.none();
   kernels::run<EvolveForward>(
-      {tm, ts, tw, tb, out, c, packing->layout(), moved});
+      {tm, ts, tw, tb, out, c, packing->layout_for(side, shifted), moved});
   const Shape shape = scores.shape();
   return record(
       "evolve", reshape_view(out, shape), {m, scores, w, b}, {tm, ts, tw, tb},
-      [packing, c, shape, moved](const Node& node, const Tensor& dy) {
+      [packing, c, shape, moved, side, shifted](const Node& node,
+                                                const Tensor& dy) {
         const Tensor& m = node.saved(0);
         const Tensor& s = node.saved(1);
         const Tensor& w = node.saved(2);
@@ -72,9 +75,9 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
         const Tensor ds = empty_like(s);
         const Tensor dw = empty_like(w);
         const Tensor db = empty({w.dim(0)}, w.dtype(), w.device());
-        kernels::run<EvolveBackward>({reshape_view(dy, s.shape()), m, s, w,
-                                      node.saved(3), dm, ds, dw, db, c,
-                                      packing->layout(), moved});
+        kernels::run<EvolveBackward>(
+            {reshape_view(dy, s.shape()), m, s, w, node.saved(3), dm, ds, dw,
+             db, c, packing->layout_for(side, shifted), moved});
         return Node::Gradients{dm.defined() ? reshape_view(dm, shape) : dm,
                                reshape_view(ds, shape), dw, db};
       });

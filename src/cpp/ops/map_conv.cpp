@@ -45,26 +45,29 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
   const Shape shape = x.shape();
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
   const Tensor y = empty_like(flat);
-  kernels::run<MapConvForward>(
-      {flat, weight.data(), bias.data(), y, packing->layout(), moved});
-  return record(
-      "map_conv", reshape_view(y, shape), {x, weight, bias},
-      {flat, weight.data()},
-      [packing, shape, moved](const Node& node, const Tensor& dy) {
-        const Tensor& x = node.saved(0);
-        const Tensor& w = node.saved(1);
-        const bool parameters = node.wants(1) || node.wants(2);
-        Tensor dx, dw, db;
-        if (node.wants(0)) dx = empty_like(x);
-        if (parameters) {
-          dw = empty_like(w);
-          db = empty({w.dim(0)}, w.dtype(), w.device());
-        }
-        kernels::run<MapConvBackward>({reshape_view(dy, x.shape()), x, w, dx,
-                                       dw, db, packing->layout(), moved});
-        return Node::Gradients{dx.defined() ? reshape_view(dx, shape) : dx, dw,
-                               db};
-      });
+  const std::int64_t side = weight.dim(2);
+  const bool shifted = !moved.none();
+  kernels::run<MapConvForward>({flat, weight.data(), bias.data(), y,
+                                packing->layout_for(side, shifted), moved});
+  return record("map_conv", reshape_view(y, shape), {x, weight, bias},
+                {flat, weight.data()},
+                [packing, shape, moved, side, shifted](const Node& node,
+                                                       const Tensor& dy) {
+                  const Tensor& x = node.saved(0);
+                  const Tensor& w = node.saved(1);
+                  const bool parameters = node.wants(1) || node.wants(2);
+                  Tensor dx, dw, db;
+                  if (node.wants(0)) dx = empty_like(x);
+                  if (parameters) {
+                    dw = empty_like(w);
+                    db = empty({w.dim(0)}, w.dtype(), w.device());
+                  }
+                  kernels::run<MapConvBackward>(
+                      {reshape_view(dy, x.shape()), x, w, dx, dw, db,
+                       packing->layout_for(side, shifted), moved});
+                  return Node::Gradients{
+                      dx.defined() ? reshape_view(dx, shape) : dx, dw, db};
+                });
 }
 
 }  // namespace ea

@@ -2,12 +2,17 @@
 #include "ops/packing.h"
 
 #include <algorithm>
+#include <array>
 
 #include "runtime/check.h"
 
 namespace ea {
 
 namespace {
+
+// In the order of HeadBorder.
+constexpr std::array<const char*, 4> kBorders{"clip", "wrap", "clamp",
+                                              "author"};
 
 void check_offsets(const std::vector<std::int64_t>& offsets) {
   EA_CHECK(
@@ -18,6 +23,13 @@ void check_offsets(const std::vector<std::int64_t>& offsets) {
              "sequence_offsets[{}] = {} is below sequence_offsets[{}] = {}", i,
              offsets[i], i - 1, offsets[i - 1]);
   }
+}
+
+void check_no_window(const Packing& packing) {
+  EA_CHECK_AS(ConfigError, !packing.window(), "packing",
+              "the maps are those of windows of {} positions; this operation "
+              "needs a map of all queries and keys: use the scope dense",
+              packing.window()->size);
 }
 
 std::int64_t longest(const std::vector<std::int64_t>& offsets) {
@@ -44,16 +56,21 @@ Packing::Packing(std::int64_t heads, std::vector<std::int64_t> q_offsets,
   EA_CHECK(q_offsets_.size() == k_offsets_.size(), "packing",
            "{} query sequences but {} key sequences", q_offsets_.size() - 1,
            k_offsets_.size() - 1);
-  cell_offsets_.push_back(0);
+  place_maps();
+}
+
+void Packing::place_maps() {
+  cell_offsets_.assign(1, 0);
   for (std::size_t b = 1; b < q_offsets_.size(); ++b) {
     cell_offsets_.push_back(cell_offsets_.back() +
                             (q_offsets_[b] - q_offsets_[b - 1]) *
-                                (k_offsets_[b] - k_offsets_[b - 1]));
+                                columns(b - 1));
   }
 }
 
 PackingPtr Packing::causal(const PackingPtr& packing) {
   if (packing->causal_) return packing;
+  check_no_window(*packing);
   Packing limited = *packing;
   limited.causal_ = true;
   return std::make_shared<const Packing>(std::move(limited));
@@ -61,6 +78,7 @@ PackingPtr Packing::causal(const PackingPtr& packing) {
 
 PackingPtr Packing::masked(const PackingPtr& packing, const Tensor& key_mask) {
   if (!key_mask.defined() && !packing->key_mask_.defined()) return packing;
+  check_no_window(*packing);
   EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
                                    key_mask.numel() == packing->total_keys()),
            "packing", "key_mask is {} {}, expected uint8 ({},)",
@@ -68,6 +86,40 @@ PackingPtr Packing::masked(const PackingPtr& packing, const Tensor& key_mask) {
   Packing seen = *packing;
   seen.key_mask_ = key_mask.defined() ? contiguous(key_mask) : key_mask;
   return std::make_shared<const Packing>(std::move(seen));
+}
+
+PackingPtr Packing::windowed(const PackingPtr& packing, const Window& window) {
+  EA_CHECK_AS(
+      ConfigError,
+      window.size > 0 && window.size % 2 == 1 && window.heads > 0 &&
+          window.heads % 2 == 1,
+      "window",
+      "size {} and heads {}: expected odd numbers, so that a window has "
+      "its query in the middle",
+      window.size, window.heads);
+  EA_CHECK_AS(ConfigError, window.heads <= packing->heads_, "window",
+              "heads {} are more than the {} of the layer; expected an odd "
+              "number up to that",
+              window.heads, packing->heads_);
+  EA_CHECK(packing->q_offsets_ == packing->k_offsets_, "window",
+           "{} queries and {} keys; expected self attention, where keys are "
+           "the queries' own tokens: use the scope dense",
+           packing->total_queries(), packing->total_keys());
+  EA_CHECK_AS(ConfigError, packing->dense(), "window",
+              "the packing is causal or has a key mask; expected neither "
+              "beside a window");
+  Packing limited = *packing;
+  limited.window_ = window;
+  limited.column_offsets_.assign(1, 0);
+  for (std::size_t b = 1; b < limited.q_offsets_.size(); ++b) {
+    limited.column_offsets_.push_back(
+        limited.column_offsets_.back() +
+        window.heads *
+            WindowLayout::width_of(
+                window, limited.q_offsets_[b] - limited.q_offsets_[b - 1]));
+  }
+  limited.place_maps();
+  return std::make_shared<const Packing>(std::move(limited));
 }
 
 PackingPtr Packing::between(const PackingPtr& queries, const PackingPtr& keys,
@@ -87,14 +139,20 @@ PackingPtr Packing::between(const PackingPtr& queries, const PackingPtr& keys,
 bool Packing::same_maps(const Packing& other) const {
   return this == &other ||
          (heads_ == other.heads_ && q_offsets_ == other.q_offsets_ &&
-          k_offsets_ == other.k_offsets_);
+          k_offsets_ == other.k_offsets_ && window_ == other.window_);
 }
 
 std::int64_t Packing::longest_query() const { return longest(q_offsets_); }
 
 std::int64_t Packing::longest_key() const { return longest(k_offsets_); }
 
+std::int64_t Packing::columns(std::size_t b) const {
+  const auto& offsets = window_ ? column_offsets_ : k_offsets_;
+  return offsets[b + 1] - offsets[b];
+}
+
 MapLayout Packing::layout() const {
+  check_no_window(*this);
   return {heads_,
           sequences(),
           q_offsets_.data(),
@@ -102,6 +160,30 @@ MapLayout Packing::layout() const {
           cell_offsets_.data(),
           causal_,
           key_mask_};
+}
+
+MapLayout Packing::layout_for(std::int64_t kernel_size, bool shifted) const {
+  if (window_ && kernel_size == 1 && !shifted) return window_layout().cells;
+  return layout();
+}
+
+WindowLayout Packing::window_layout() const {
+  const MapLayout cells{heads_, sequences(), q_offsets_.data(),
+                        column_offsets_.data(), cell_offsets_.data()};
+  return {cells, *window_};
+}
+
+HeadBorder parse_head_border(const std::string& name) {
+  const auto it = std::find(kBorders.begin(), kBorders.end(), name);
+  EA_CHECK_AS(ConfigError, it != kBorders.end(), "window",
+              "head_border='{}' is unknown; expected clip, wrap, clamp or "
+              "author",
+              name);
+  return static_cast<HeadBorder>(it - kBorders.begin());
+}
+
+const char* name_of(HeadBorder border) {
+  return kBorders[static_cast<std::size_t>(border)];
 }
 
 }  // namespace ea

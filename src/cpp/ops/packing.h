@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "kernels/map_layout.h"
+#include "kernels/window_layout.h"
 #include "tensor/tensor.h"
 
 namespace ea {
@@ -28,6 +30,11 @@ class Packing {
   // The same with a mask instead of its own: uint8 [total keys] on the device
   // of the maps, or undefined. Throws ShapeError.
   static PackingPtr masked(const PackingPtr& packing, const Tensor& key_mask);
+  // The maps of windows between the same tokens: kernels/window_layout.h.
+  // Throws ShapeError where keys are not the queries' tokens, and ConfigError
+  // for a packing with other limits, an even size, or more heads than there
+  // are.
+  static PackingPtr windowed(const PackingPtr& packing, const Window& window);
 
   // Maps of `heads` heads between the tokens of two packings, sequence by
   // sequence; `queries` itself where that is what it is. Throws ShapeError for
@@ -41,6 +48,8 @@ class Packing {
 
   bool is_causal() const { return causal_; }
   const Tensor& key_mask() const { return key_mask_; }
+  // Where maps are those of windows.
+  const std::optional<Window>& window() const { return window_; }
   // Whether every cell exists.
   bool dense() const { return !causal_ && !key_mask_.defined(); }
   std::int64_t heads() const { return heads_; }
@@ -54,13 +63,29 @@ class Packing {
   std::int64_t longest_key() const;
   const std::vector<std::int64_t>& q_offsets() const { return q_offsets_; }
   const std::vector<std::int64_t>& k_offsets() const { return k_offsets_; }
+  // The number of cells in a row of the maps of sequence b.
+  std::int64_t columns(std::size_t b) const;
+  // Rows of queries, columns of keys. Throws ConfigError for maps of windows.
   MapLayout layout() const;
+  // The same for a convolution of this side: with a side of 1 and no shift, it
+  // takes the maps of windows as well, cell by cell.
+  MapLayout layout_for(std::int64_t kernel_size, bool shifted) const;
+  // Only with a window.
+  WindowLayout window_layout() const;
 
  private:
+  void place_maps();  // sets the cell offsets
+
   std::int64_t heads_;
   std::vector<std::int64_t> q_offsets_, k_offsets_, cell_offsets_;
   bool causal_ = false;
   Tensor key_mask_;
+  std::optional<Window> window_;
+  std::vector<std::int64_t> column_offsets_;  // in place of k_, with a window
 };
+
+// "clip", "wrap", "clamp" or "author". Throws ConfigError.
+HeadBorder parse_head_border(const std::string& name);
+const char* name_of(HeadBorder border);
 
 }  // namespace ea

@@ -18,7 +18,7 @@ Var per_head(const Var& x, const PackingPtr& packing) {
     const auto i = static_cast<std::size_t>(b);
     const std::int64_t cells =
         (packing->q_offsets()[i + 1] - packing->q_offsets()[i]) *
-        (packing->k_offsets()[i + 1] - packing->k_offsets()[i]);
+        packing->columns(i);
     for (std::int64_t h = 0; h < heads; ++h) {
       head_of.insert(head_of.end(), static_cast<std::size_t>(cells), h);
     }

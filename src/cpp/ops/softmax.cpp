@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "kernels/registry.h"
 #include "kernels/softmax.h"
+#include "kernels/window_attention.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -13,16 +14,26 @@ namespace {
 Var run_softmax(const char* name, const Var& x, const Tensor& flat,
                 const PackingPtr& packing, double scale) {
   const Tensor y = empty_like(flat);
-  kernels::run<SoftmaxForward>({flat, y, scale, packing->layout()});
+  if (packing->window()) {
+    kernels::run<WindowSoftmax>({flat, y, scale, packing->window_layout()});
+  } else {
+    kernels::run<SoftmaxForward>({flat, y, scale, packing->layout()});
+  }
   const Shape shape = x.shape();
-  return record(name, reshape_view(y, shape), {x}, {y},
-                [packing, scale, shape](const Node& node, const Tensor& dy) {
-                  const Tensor dx = empty_like(node.saved(0));
-                  kernels::run<SoftmaxBackward>({reshape_view(dy, dx.shape()),
-                                                 node.saved(0), dx, scale,
-                                                 packing->layout()});
-                  return Node::Gradients{reshape_view(dx, shape)};
-                });
+  return record(
+      name, reshape_view(y, shape), {x}, {y},
+      [packing, scale, shape](const Node& node, const Tensor& dy) {
+        const Tensor dx = empty_like(node.saved(0));
+        const Tensor flat = reshape_view(dy, dx.shape());
+        if (packing->window()) {
+          kernels::run<WindowSoftmaxBackward>(
+              {flat, node.saved(0), dx, scale, packing->window_layout()});
+        } else {
+          kernels::run<SoftmaxBackward>(
+              {flat, node.saved(0), dx, scale, packing->layout()});
+        }
+        return Node::Gradients{reshape_view(dx, shape)};
+      });
 }
 
 }  // namespace

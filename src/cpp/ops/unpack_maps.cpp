@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "kernels/registry.h"
 #include "kernels/unpack_maps.h"
+#include "kernels/window_attention.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -55,14 +56,25 @@ PaddedShape checked(const char* op, const Packing& packing,
       side("key", packing.k_offsets(), padded.key_columns, padded.keys)};
 }
 
+// How many times a row of dense maps has all keys: once for each neighbouring
+// head of a window.
+std::int64_t blocks_of(const Packing& packing) {
+  return packing.window() ? packing.window()->heads : 1;
+}
+
 Tensor unpacked(const Tensor& maps, const Packing& packing,
                 const PaddedShape& padded) {
   const Tensor flat = reshape_view(contiguous(maps), {maps.numel()});
-  const Tensor dense =
-      empty({packing.sequences(), packing.heads(), padded.queries, padded.keys},
-            maps.dtype(), maps.device());
-  kernels::run<UnpackMaps>({flat, dense, padded.query_columns,
-                            padded.key_columns, packing.layout()});
+  const Tensor dense = empty({packing.sequences(), packing.heads(),
+                              padded.queries, blocks_of(packing) * padded.keys},
+                             maps.dtype(), maps.device());
+  if (packing.window()) {
+    kernels::run<UnpackWindows>({flat, dense, padded.query_columns,
+                                 padded.key_columns, packing.window_layout()});
+  } else {
+    kernels::run<UnpackMaps>({flat, dense, padded.query_columns,
+                              padded.key_columns, packing.layout()});
+  }
   return dense;
 }
 
@@ -70,8 +82,13 @@ Tensor packed(const Tensor& dense, const Packing& packing,
               const PaddedShape& padded) {
   const Tensor flat =
       empty({packing.map_elements()}, dense.dtype(), dense.device());
-  kernels::run<PackMaps>({flat, contiguous(dense), padded.query_columns,
-                          padded.key_columns, packing.layout()});
+  if (packing.window()) {
+    kernels::run<PackWindows>({flat, contiguous(dense), padded.query_columns,
+                               padded.key_columns, packing.window_layout()});
+  } else {
+    kernels::run<PackMaps>({flat, contiguous(dense), padded.query_columns,
+                            padded.key_columns, packing.layout()});
+  }
   return flat;
 }
 
@@ -109,9 +126,15 @@ Var pack_maps(const Var& dense, const PackingPtr& packing,
            "dense maps have shape {}, expected ({}, {}, queries, keys): the "
            "sequences and heads of the packing",
            dense.shape(), packing->sequences(), packing->heads());
-  const PaddedShape from = checked(
-      "pack_maps", *packing,
-      {dense.dim(2), dense.dim(3), query_columns, key_columns}, dense.device());
+  const std::int64_t blocks = blocks_of(*packing);
+  EA_CHECK(dense.dim(3) % blocks == 0, "pack_maps",
+           "dense maps have {} columns, expected a multiple of the {} heads of "
+           "a window",
+           dense.dim(3), blocks);
+  const PaddedShape from =
+      checked("pack_maps", *packing,
+              {dense.dim(2), dense.dim(3) / blocks, query_columns, key_columns},
+              dense.device());
   return record("pack_maps", packed(dense.data(), *packing, from), {dense},
                 {from.query_columns, from.key_columns},
                 [packing, queries = from.queries, keys = from.keys](

@@ -15,7 +15,9 @@ struct PaddedShape {
 };
 
 // [sequences, heads, T, S] from flat maps, zero outside; T and S are by default
-// the longest sequences'. Throws ShapeError where a sequence does not fit.
+// the longest sequences'. Maps of windows give [sequences, heads, T, span S]: S
+// columns for each of the neighbouring heads. Throws ShapeError where a
+// sequence does not fit.
 Var unpack_maps(const Var& maps, const PackingPtr& packing);
 Var unpack_maps(const Var& maps, const PackingPtr& packing,
                 const PaddedShape& padded);

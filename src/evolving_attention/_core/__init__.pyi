@@ -961,12 +961,20 @@ class Packing:
         key_offsets: the same for keys; None: those of the queries.
         causal: row i of a map sees keys up to i + keys - queries alone.
         key_mask: uint8 [total keys], 0 for a key that no row sees; None: all are seen.
+        window: odd; a row has min(window, 2 n - 1) columns for each of window_heads
+            heads in place of its sequence's n keys: column a width + o of row i and head
+            h is key i + o - width // 2 of head h + a - window_heads // 2. None: all keys.
+        window_heads: odd, at most num_heads.
+        head_border: which heads stand for missing ones: 'clip' (none), 'wrap', 'clamp',
+            or 'author' (keys wrap, values clamp).
 
     Raises:
         ShapeError: offsets fall or do not begin with 0, queries and keys differ in
-            sequences, there is no head, or the mask does not fit.
+            sequences, there is no head, the mask does not fit, or a window has other
+            keys than queries.
         DTypeError: offsets are no integers.
-        ConfigError: num_heads is no whole number.
+        ConfigError: num_heads is no whole number, or a window is even, has more heads
+            than there are, or a mask or causal limit beside it.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -981,6 +989,9 @@ class Packing:
         key_offsets: typing.Any = None,
         causal: bool = False,
         key_mask: Tensor | None = None,
+        window: typing.Any = None,
+        window_heads: int = 1,
+        head_border: str = "clip",
     ) -> None: ...
     def pad(self, maps: Tensor) -> Tensor:
         """
@@ -992,7 +1003,8 @@ class Packing:
             maps: flat maps of map_elements elements.
 
         Returns:
-            [sequences, heads, longest queries, longest keys] in the type of the maps.
+            [sequences, heads, longest queries, longest keys] in the type of the maps; maps of
+            windows as unpack_maps() lays them out.
 
         Raises:
             ShapeError: the maps have another number of elements.
@@ -1086,6 +1098,16 @@ class Packing:
             >>> from evolving_attention import functional as F
             >>> F.Packing(2, [0, 3, 5]).offsets
             [0, 3, 5]
+        """
+    @property
+    def window(self) -> tuple[int, int, str] | None:
+        """
+        Positions, heads and head border of the windows, or None.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(4, [0, 9], window=5, window_heads=3).window
+            (5, 3, 'clip')
         """
 
 class Module:

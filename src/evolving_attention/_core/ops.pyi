@@ -157,6 +157,9 @@ def attention_scores(
 
         S[b, h, i, j] = scale q[b, i, h] . k[b, j, h]
 
+    With a window in the packing, of every key in it, those of neighbouring heads too, and
+    of no other; so in map_softmax() and attention_context().
+
     Args:
         q: queries, [total queries, heads * d], head after head.
         k: keys, [total keys, heads * d].
@@ -1278,7 +1281,7 @@ def pack_maps(
     Its gradient is unpack_maps().
 
     Args:
-        dense: [sequences, heads, T, S].
+        dense: [sequences, heads, T, S], as unpack_maps() returns it.
         packing: heads and sequences.
         query_columns, key_columns: as in unpack_maps().
 
@@ -1744,7 +1747,9 @@ def unpack_maps(
         dense[b, h, query_columns[q_offsets[b] + i], key_columns[k_offsets[b] + j]]
             = maps[b, h, i, j]
 
-    Its gradient is pack_maps().
+    Maps of windows lie there as the maps of all keys would, 0 outside the windows; with
+    several heads in a window, key j of its head a is column a S + key_columns[j]. The
+    gradient is pack_maps().
 
     Args:
         maps: flat maps of packing.map_elements elements.
@@ -1756,7 +1761,8 @@ def unpack_maps(
         key_columns: the same for keys, int (total keys,).
 
     Returns:
-        [sequences, heads, T, S] in the type of the maps.
+        [sequences, heads, T, S] in the type of the maps; [sequences, heads, T,
+        window_heads S] for windows.
 
     Raises:
         ShapeError: the maps have another number of elements, there is not one column

@@ -22,6 +22,7 @@
 #include "kernels/softmax.h"
 #include "kernels/unpack_maps.h"
 #include "kernels/weight_norm.h"
+#include "kernels/window_attention.h"
 #include "runtime/cpu_info.h"
 
 namespace ea {
@@ -84,6 +85,14 @@ void register_cpu_kernels() {
   add<PackMaps>(floating_maps);
   add<PairSum>();
   add<PairSumBackward>();
+  add<WindowScores>();
+  add<WindowScoresBackward>();
+  add<WindowSoftmax>();
+  add<WindowSoftmaxBackward>();
+  add<WindowContext>();
+  add<WindowContextBackward>();
+  add<UnpackWindows>(floating_maps);
+  add<PackWindows>(floating_maps);
   add<MapConvForward>();
   add<MapConvBackward>();
   add<EvolveForward>();

@@ -1,0 +1,491 @@
+// SIMD attention within windows, row by row (kernels/window_attention.h).
+#include "kernels/window_attention.h"
+#include "kernels/cpu/simd/map_rows-inl.h"
+#include "kernels/cpu/simd/math-inl.h"
+#include "kernels/cpu/simd/run-inl.h"
+#include "kernels/cpu/simd/tile-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// What the rows of one sequence have in common.
+struct Sequence {
+  std::int64_t first, n;        // its tokens
+  std::int64_t width, columns;  // of a window, of a row
+  std::int64_t cells;           // where its maps begin
+
+  EA_INLINE Sequence(const WindowLayout& layout, std::int64_t b)
+      : first(layout.cells.q_offsets[b]),
+        n(layout.cells.n_q(b)),
+        width(layout.width(b)),
+        columns(layout.cells.n_k(b)),
+        cells(layout.cells.begin(b)) {}
+
+  EA_INLINE std::int64_t row(std::int64_t h, std::int64_t i) const {
+    return cells + (h * n + i) * columns;
+  }
+  // The tokens that row i sees: begin(i) .. end(i); token j is place
+  // j - i + width / 2 of a window.
+  EA_INLINE std::int64_t begin(std::int64_t i) const {
+    return i < width / 2 ? 0 : i - width / 2;
+  }
+  EA_INLINE std::int64_t end(std::int64_t i) const {
+    return n - i <= width / 2 ? n : i + width / 2 + 1;
+  }
+};
+
+// Calls fn(Sequence, h, i) for each token i and head h of all sequences, in
+// jobs of about equal work: `work` is that of one cell, in elements.
+template <typename Fn>
+void for_windows(const WindowLayout& layout, std::int64_t work, Fn&& fn) {
+  const MapLayout& cells = layout.cells;
+  for_token_rows(cells, cells.q_offsets, cells.numel() * work,
+                 [&](std::int64_t b, std::int64_t h, std::int64_t i) {
+                   fn(Sequence(layout, b), h, i);
+                 });
+}
+
+// The multiply-adds of a cell as elements: jobs of some ten microseconds.
+EA_INLINE std::int64_t work_of(std::int64_t d) {
+  return ceil_div(2 * d, kLanes);
+}
+
+template <typename T>
+EA_INLINE void clear(T* row, std::int64_t n) {
+  for_vectors(
+      n, [&](std::int64_t c, auto part) { store(row + c, set(0.0f), part); });
+}
+
+// Sums of the lanes of 2 kHalf vectors, in their order, each of which has
+// kLanes / (2 kHalf) vectors' sums in it already: log2(kLanes) rounds from
+// kLanes on.
+template <int kHalf>
+EA_INLINE Vf sums_of_lanes(Vf (&rows)[2 * kHalf]) {
+  Vf sums[kHalf];
+#pragma GCC unroll 8
+  for (int i = 0; i < kHalf; ++i) {
+    Vf low, high;
+    interleave(rows[i], rows[i + kHalf], low, high);
+    sums[i] = low + high;
+  }
+  if constexpr (kHalf == 1) {
+    return sums[0];
+  } else {
+    return sums_of_lanes<kHalf / 2>(sums);
+  }
+}
+
+// y[c] = scale x . k_c for kCount keys, `stride` apart.
+template <int kCount, typename T>
+void products_of(const T* x, const T* keys, std::int64_t stride, std::int64_t d,
+                 float scale, T* y) {
+  Vf sums[kLanes];
+#pragma GCC unroll 16
+  for (int c = 0; c < kLanes; ++c) sums[c] = set(0.0f);
+  for_vectors(d, [&](std::int64_t e, auto part) {
+    const Vf query = load(x + e, part);
+    // Rows by threes from few pointers, so that addresses fit the registers.
+#pragma GCC unroll 16
+    for (int c = 0; c < kCount; ++c) {
+      const T* const key = keys + c / 3 * (3 * stride) + c % 3 * stride + e;
+      sums[c] = fma(query, load(key, part), sums[c]);
+    }
+  });
+  store(y, sums_of_lanes<kLanes / 2>(sums) * set(scale), Part(kCount));
+}
+
+// The same for up to kLanes keys.
+template <typename T>
+EA_INLINE void some_products(std::int64_t count, const T* x, const T* keys,
+                             std::int64_t stride, std::int64_t d, float scale,
+                             T* y) {
+#define EA_PRODUCTS(N) \
+  case N:              \
+    return products_of<N>(x, keys, stride, d, scale, y)
+  switch (count) {
+    EA_PRODUCTS(1);
+    EA_PRODUCTS(2);
+    EA_PRODUCTS(3);
+    EA_PRODUCTS(4);
+    EA_PRODUCTS(5);
+    EA_PRODUCTS(6);
+    EA_PRODUCTS(7);
+    EA_PRODUCTS(8);
+#if defined(__AVX512F__)
+    EA_PRODUCTS(9);
+    EA_PRODUCTS(10);
+    EA_PRODUCTS(11);
+    EA_PRODUCTS(12);
+    EA_PRODUCTS(13);
+    EA_PRODUCTS(14);
+    EA_PRODUCTS(15);
+    EA_PRODUCTS(16);
+#endif
+    default:
+      break;
+  }
+#undef EA_PRODUCTS
+}
+
+// Maps of query . key: x of the query, `from` of the keys.
+template <typename T>
+void products(const TensorView& x, const TensorView& from,
+              const TensorView& maps, float scale, const WindowLayout& layout,
+              const HeadNeighbours& heads) {
+  const std::int64_t step = x.shape[1], d = step / layout.cells.heads;
+  for_windows(
+      layout, work_of(d),
+      [&](const Sequence& s, std::int64_t h, std::int64_t i) {
+        const T* const query = x.as<const T>() + (s.first + i) * step + h * d;
+        const std::int64_t begin = s.begin(i), end = s.end(i);
+        const std::int64_t place = begin - i + s.width / 2;
+        T* y = maps.as<T>() + s.row(h, i);
+        if (end - begin < s.width) clear(y, s.columns);
+        for (std::int64_t a = 0; a < layout.window.heads; ++a, y += s.width) {
+          const std::int64_t g = heads.of(h, a);
+          if (g < 0) {
+            clear(y, s.width);
+            continue;
+          }
+          const T* keys = from.as<const T>() + (s.first + begin) * step + g * d;
+          for (std::int64_t j = begin; j < end; j += kLanes) {
+            some_products(end - j < kLanes ? end - j : kLanes, query, keys,
+                          step, d, scale, y + place + j - begin);
+            keys += kLanes * step;
+          }
+        }
+      });
+}
+
+template <int kVectors>
+struct Vectors {
+  static constexpr int count = kVectors;
+};
+
+// Calls fn(e, Vectors<n>, part) for runs of n vectors of d elements; `part` is
+// of the last of them.
+template <typename Fn>
+EA_INLINE void for_runs(std::int64_t d, Fn&& fn) {
+  std::int64_t e = 0;
+  for (; e + 4 * kLanes <= d; e += 4 * kLanes) fn(e, Vectors<4>{}, Full{});
+  if (e + 2 * kLanes <= d) {
+    fn(e, Vectors<2>{}, Full{});
+    e += 2 * kLanes;
+  }
+  if (e + kLanes <= d) {
+    fn(e, Vectors<1>{}, Full{});
+    e += kLanes;
+  }
+  if (e < d) fn(e, Vectors<1>{}, Part(d - e));
+}
+
+// sums += sum of weights[c weight_step] x_c over `count` rows x_c, `stride`
+// apart.
+template <int kVectors, typename T, typename P>
+EA_INLINE void add_rows_of(const T* weights, std::int64_t weight_step,
+                           const T* x, std::int64_t stride, std::int64_t count,
+                           P part, Vf (&sums)[kVectors]) {
+  for (std::int64_t c = 0; c < count; ++c) {
+    const Vf weight = set(load_one(weights + c * weight_step));
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sums[v] = fma(weight, load(x + c * stride + v * kLanes, part), sums[v]);
+    }
+  }
+}
+
+// to = scale times what add(e, part, sums) adds up, for runs of elements.
+template <typename T, typename Add>
+EA_INLINE void store_sums(std::int64_t d, float scale, T* to, Add&& add) {
+  for_runs(d, [&](std::int64_t e, auto vectors, auto part) {
+    constexpr int kVectors = decltype(vectors)::count;
+    Vf sums[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sums[v] = set(0.0f);
+    add(e, part, sums);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      store(to + e + v * kLanes, sums[v] * set(scale), part);
+    }
+  });
+}
+
+// Of each query: scale sum of maps x over its cells, x of the keys.
+template <typename T>
+void query_sums(const TensorView& maps, const TensorView& x,
+                const TensorView& to, float scale, const WindowLayout& layout,
+                const HeadNeighbours& heads) {
+  const std::int64_t step = to.shape[1], d = step / layout.cells.heads;
+  for_windows(
+      layout, work_of(d),
+      [&](const Sequence& s, std::int64_t h, std::int64_t i) {
+        const std::int64_t begin = s.begin(i), count = s.end(i) - begin;
+        const T* const row =
+            maps.as<const T>() + s.row(h, i) + begin - i + s.width / 2;
+        const T* const from = x.as<const T>() + (s.first + begin) * step;
+        store_sums(d, scale, to.as<T>() + (s.first + i) * step + h * d,
+                   [&](std::int64_t e, auto part, auto& sums) {
+                     for (std::int64_t a = 0; a < layout.window.heads; ++a) {
+                       const std::int64_t g = heads.of(h, a);
+                       if (g < 0) continue;
+                       add_rows_of(row + a * s.width, 1, from + g * d + e, step,
+                                   count, part, sums);
+                     }
+                   });
+      });
+}
+
+// Of each key: scale sum of maps x over the cells that see it, x of their
+// queries.
+template <typename T>
+void key_sums(const TensorView& maps, const TensorView& x, const TensorView& to,
+              float scale, const WindowLayout& layout,
+              const HeadNeighbours& heads) {
+  const std::int64_t step = to.shape[1], d = step / layout.cells.heads;
+  for_windows(
+      layout, work_of(d),
+      [&](const Sequence& s, std::int64_t g, std::int64_t j) {
+        // Windows are as wide to both sides: the queries that see token j are
+        // the tokens that query j sees, and their place of j falls by one each.
+        const std::int64_t begin = s.begin(j), count = s.end(j) - begin;
+        const std::int64_t place = j - begin + s.width / 2;
+        const T* const from = x.as<const T>() + (s.first + begin) * step;
+        store_sums(d, scale, to.as<T>() + (s.first + j) * step + g * d,
+                   [&](std::int64_t e, auto part, auto& sums) {
+                     for (std::int64_t a = 0; a < layout.window.heads; ++a) {
+                       const auto readers = heads.readers(g, a);
+                       for (std::int64_t h = readers.first; h <= readers.last;
+                            ++h) {
+                         add_rows_of(maps.as<const T>() + s.row(h, begin) +
+                                         a * s.width + place,
+                                     s.columns - 1, from + h * d + e, step,
+                                     count, part, sums);
+                       }
+                     }
+                   });
+      });
+}
+
+// The runs of cells of a row that exist: `runs` of them, each `count` long and
+// `step` after the one before. A row without missing tokens has one.
+struct RowRuns {
+  std::int64_t first, runs, count, step;
+
+  EA_INLINE RowRuns(const WindowLayout& layout, const HeadNeighbours& heads,
+                    const Sequence& s, std::int64_t h, std::int64_t i) {
+    std::int64_t begin = 0, end = layout.window.heads;  // neighbours
+    while (heads.of(h, begin) < 0) ++begin;
+    while (heads.of(h, end - 1) < 0) --end;
+    first = begin * s.width + s.begin(i) - i + s.width / 2;
+    runs = end - begin;
+    count = s.end(i) - s.begin(i);
+    step = s.width;
+    if (count == step) {
+      count *= runs;
+      runs = 1;
+    }
+  }
+  EA_INLINE bool all(std::int64_t columns) const { return count == columns; }
+};
+
+template <typename T>
+void softmax_of(const WindowSoftmax::Args& args) {
+  const WindowLayout& layout = args.layout;
+  const HeadNeighbours heads = layout.keys();
+  const Vf scale = set(static_cast<float>(args.scale));
+  for_windows(
+      layout, 4, [&](const Sequence& s, std::int64_t h, std::int64_t i) {
+        const RowRuns cells(layout, heads, s, h, i);
+        const T* const x = args.x.as<const T>() + s.row(h, i) + cells.first;
+        T* const row = args.y.as<T>() + s.row(h, i);
+        T* const y = row + cells.first;
+        float top = -__builtin_inff();
+        for (std::int64_t r = 0; r < cells.runs; ++r) {
+          const float found =
+              max_over(cells.count, [&](std::int64_t c, auto part) {
+                return load(x + r * cells.step + c, part) * scale;
+              });
+          top = top > found ? top : found;
+        }
+        const auto term = [&](std::int64_t at, auto part) {
+          return exp(load(x + at, part) * scale - set(top));
+        };
+        float total = 0.0f;
+        for (std::int64_t r = 0; r < cells.runs; ++r) {
+          total += sum_over(cells.count, [&](std::int64_t c, auto part) {
+            return term(r * cells.step + c, part);
+          });
+        }
+        if (!cells.all(s.columns)) clear(row, s.columns);
+        const Vf inverse = set(1.0f / total);
+        for (std::int64_t r = 0; r < cells.runs; ++r) {
+          for_vectors(cells.count, [&](std::int64_t c, auto part) {
+            const std::int64_t at = r * cells.step + c;
+            store(y + at, term(at, part) * inverse, part);
+          });
+        }
+      });
+}
+
+template <typename T>
+void softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
+  const WindowLayout& layout = args.layout;
+  const HeadNeighbours heads = layout.keys();
+  const Vf scale = set(static_cast<float>(args.scale));
+  for_windows(
+      layout, 4, [&](const Sequence& s, std::int64_t h, std::int64_t i) {
+        const RowRuns cells(layout, heads, s, h, i);
+        const std::int64_t at = s.row(h, i) + cells.first;
+        const T* const dy = args.dy.as<const T>() + at;
+        const T* const y = args.y.as<const T>() + at;
+        T* const row = args.dx.as<T>() + s.row(h, i);
+        float dot = 0.0f;
+        for (std::int64_t r = 0; r < cells.runs; ++r) {
+          dot += sum_over(cells.count, [&](std::int64_t c, auto part) {
+            return load(dy + r * cells.step + c, part) *
+                   load(y + r * cells.step + c, part);
+          });
+        }
+        if (!cells.all(s.columns)) clear(row, s.columns);
+        for (std::int64_t r = 0; r < cells.runs; ++r) {
+          for_vectors(cells.count, [&](std::int64_t c, auto part) {
+            const std::int64_t e = r * cells.step + c;
+            const Vf g = load(dy + e, part) - set(dot);
+            store(row + cells.first + e, scale * load(y + e, part) * g, part);
+          });
+        }
+      });
+}
+
+// Copies the runs of cells between flat maps and dense ones: kUnpack, dense
+// from flat, else flat from dense. Word: as large as an element.
+template <typename Word, bool kUnpack, typename Maps>
+void copy_cells(const Maps& maps) {
+  const WindowLayout& layout = maps.layout;
+  const HeadNeighbours heads = layout.keys();
+  const std::int64_t rows = maps.dense.shape[2], width = maps.dense.shape[3];
+  const std::int64_t block = width / layout.window.heads;
+  const auto* q = maps.q_columns.template as<const std::int64_t>();
+  const auto* k = maps.k_columns.template as<const std::int64_t>();
+  const std::int64_t tokens = layout.cells.heads * rows * width;
+  for (std::int64_t b = 0; b < layout.cells.sequences; ++b) {
+    const Sequence s(layout, b);
+    const std::int64_t jobs = items_per_job(width);
+    parallel_chunks(
+        layout.cells.heads * s.n, jobs,
+        [&](std::int64_t from, std::int64_t to) {
+          for (std::int64_t row = from; row < to; ++row) {
+            const std::int64_t h = row / s.n, i = row % s.n;
+            const std::int64_t line = q == nullptr ? i : q[s.first + i];
+            Word* flat = maps.flat.template as<Word>() + s.row(h, i);
+            Word* dense = maps.dense.template as<Word>() + b * tokens +
+                          (h * rows + line) * width;
+            for (std::int64_t a = 0; a < layout.window.heads; ++a) {
+              const bool some = heads.of(h, a) >= 0;
+              for (std::int64_t o = 0; o < s.width; ++o, ++flat) {
+                const std::int64_t j = i + o - s.width / 2;
+                const bool there = some && j >= 0 && j < s.n;
+                if (!there && !kUnpack) *flat = Word{0};
+                if (!there) continue;
+                Word& cell =
+                    dense[a * block + (k == nullptr ? j : k[s.first + j])];
+                if constexpr (kUnpack) {
+                  cell = *flat;
+                } else {
+                  *flat = cell;
+                }
+              }
+            }
+          }
+        });
+  }
+}
+
+template <bool kUnpack, typename Maps>
+void copy_any(const Maps& maps) {
+  switch (size_of(maps.dense.dtype)) {
+    case 2:
+      return copy_cells<std::uint16_t, kUnpack>(maps);
+    case 4:
+      return copy_cells<std::uint32_t, kUnpack>(maps);
+    default:
+      return copy_cells<std::uint64_t, kUnpack>(maps);
+  }
+}
+
+template <typename T>
+void scores_backward_of(const WindowScoresBackward::Args& args) {
+  const float scale = static_cast<float>(args.scale);
+  const HeadNeighbours heads = args.layout.keys();
+  query_sums<T>(args.dscores, args.k, args.dq, scale, args.layout, heads);
+  key_sums<T>(args.dscores, args.q, args.dk, scale, args.layout, heads);
+}
+
+template <typename T>
+void context_backward_of(const WindowContextBackward::Args& args) {
+  const HeadNeighbours heads = args.layout.values();
+  products<T>(args.dy, args.v, args.dp, 1.0f, args.layout, heads);
+  key_sums<T>(args.p, args.dy, args.dv, 1.0f, args.layout, heads);
+}
+
+}  // namespace
+
+template <>
+void run<WindowScores>(const WindowScores::Args& args) {
+  const float scale = static_cast<float>(args.scale);
+  const HeadNeighbours heads = args.layout.keys();
+  return args.q.dtype == DType::f32
+             ? products<float>(args.q, args.k, args.scores, scale, args.layout,
+                               heads)
+             : products<bfloat16>(args.q, args.k, args.scores, scale,
+                                  args.layout, heads);
+}
+
+template <>
+void run<WindowScoresBackward>(const WindowScoresBackward::Args& args) {
+  return args.q.dtype == DType::f32 ? scores_backward_of<float>(args)
+                                    : scores_backward_of<bfloat16>(args);
+}
+
+template <>
+void run<WindowSoftmax>(const WindowSoftmax::Args& args) {
+  return args.x.dtype == DType::f32 ? softmax_of<float>(args)
+                                    : softmax_of<bfloat16>(args);
+}
+
+template <>
+void run<WindowSoftmaxBackward>(const WindowSoftmaxBackward::Args& args) {
+  return args.y.dtype == DType::f32 ? softmax_backward_of<float>(args)
+                                    : softmax_backward_of<bfloat16>(args);
+}
+
+template <>
+void run<WindowContext>(const WindowContext::Args& args) {
+  const HeadNeighbours heads = args.layout.values();
+  return args.p.dtype == DType::f32
+             ? query_sums<float>(args.p, args.v, args.y, 1.0f, args.layout,
+                                 heads)
+             : query_sums<bfloat16>(args.p, args.v, args.y, 1.0f, args.layout,
+                                    heads);
+}
+
+template <>
+void run<WindowContextBackward>(const WindowContextBackward::Args& args) {
+  return args.p.dtype == DType::f32 ? context_backward_of<float>(args)
+                                    : context_backward_of<bfloat16>(args);
+}
+
+template <>
+void run<UnpackWindows>(const UnpackWindows::Args& maps) {
+  if (maps.dense.numel() == 0) return;
+  const std::int64_t bytes = maps.dense.numel() * size_of(maps.dense.dtype);
+  __builtin_memset(maps.dense.data, 0, static_cast<std::size_t>(bytes));
+  copy_any<true>(maps);
+}
+
+template <>
+void run<PackWindows>(const PackWindows::Args& maps) {
+  copy_any<false>(maps);
+}
+
+}  // namespace ea::simd::EA_TARGET
