@@ -70,6 +70,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "residual": {name: ea.attention.Residual() for name in EVOLVING},
     "predictive": {"attention": ea.attention.Predictive(0.3)},
+    "windows": {
+        "attention": [
+            ea.attention.Spec(scope=ea.attention.Window(3, 3)),
+            ea.attention.Spec(scope=ea.attention.Window(3)),
+            "vanilla",
+        ]
+    },
     "pre-norm": {"norm_first": True, **EVOLVING},
     "separate": {
         "share_encoder_decoder_embeddings": False,

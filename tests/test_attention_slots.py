@@ -15,7 +15,13 @@ from evolving_attention import _core
 KINDS = _core.attention_kinds()
 HEADS, WIDTH, LENGTHS = 2, 6, (5, 1, 7)
 SCORES = [{"kind": kind} for kind in KINDS["score"]] + [{"kind": "dot", "scale": 1.0}]
-SCOPES = [{"kind": "dense"}, {"kind": "dense", "causal": True}, Window(), Edges()]
+SCOPES = [
+    {"kind": "dense"},
+    {"kind": "dense", "causal": True},
+    {"kind": "window", "size": 3},
+    Window(),
+    Edges(),
+]
 BIASES = [
     {"kind": "none"},
     {"kind": "relative", "max_distance": 2},
@@ -99,7 +105,7 @@ ALL = list(accepted())
 
 def test_the_combinations_are_what_they_should_be():
     scopes = {param.values[0].scope for param in ALL}
-    assert len(scopes) == 4
+    assert len(scopes) == 5
     assert {p.values[0].score.kind for p in ALL} == set(KINDS["score"])
     grids = {p.values[0].bias.kind for p in ALL if p.values[0].scope in SCOPES[2:]}
     assert grids == {"none"}  # relative positions need a grid

@@ -20,7 +20,7 @@ def python_blocks(text: str) -> list[str]:
 def own_kind(repo):
     """Names left by the code of docs/attention.md after running it."""
     blocks = python_blocks((repo / "docs" / "attention.md").read_text(encoding="utf-8"))
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     module = types.ModuleType("docs_attention")
     sys.modules[module.__name__] = module  # dataclasses look their module up
     code = compile("\n".join(blocks), "docs/attention.md", "exec", dont_inherit=True)

@@ -13,15 +13,30 @@ std::map<std::string, Architecture>& architectures() {
   return all;
 }
 
+Var shown_one(const Var& result, const Pad& pad) {
+  const Var padded = pad(result);
+  retain_gradient(result, padded, [pad](const Tensor& gradient) {
+    const Tensor own = pad(Var(gradient)).data();
+    return own.storage() == gradient.storage() ? clone(own) : own;
+  });
+  return padded;
+}
+
 }  // namespace
 
 std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad) {
   std::map<int, Var> out;
-  for (const auto& [i, result] : results) {
-    out[i] = pad(result);
-    retain_gradient(result, out[i], [pad](const Tensor& gradient) {
-      const Tensor padded = pad(Var(gradient)).data();
-      return padded.storage() == gradient.storage() ? clone(padded) : padded;
+  for (const auto& [i, result] : results) out[i] = shown_one(result, pad);
+  return out;
+}
+
+std::map<int, Var> shown(const std::map<int, Carry>& maps,
+                         const PackedRows& queries, const PackedRows& keys) {
+  std::map<int, Var> out;
+  for (const auto& [i, one] : maps) {
+    const PackingPtr layout = one.packing;
+    out[i] = shown_one(one.maps, [layout, queries, keys](const Var& x) {
+      return pad_maps(x, layout, queries, keys);
     });
   }
   return out;
@@ -29,12 +44,11 @@ std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad) {
 
 ModelOutput common_output(const StackOutput& stack, const PackedRows& rows) {
   const Pad states = [rows](const Var& x) { return pad_rows(x, rows); };
-  const Pad maps = [rows](const Var& x) { return pad_maps(x, rows); };
   ModelOutput out;
   out.hidden_states = shown(stack.hidden_states, states);
-  out.attentions = shown(stack.attentions, maps);
-  out.attention_logits = shown(stack.attention_logits, maps);
-  out.attention_scores = shown(stack.attention_scores, maps);
+  out.attentions = shown(stack.attentions, rows, rows);
+  out.attention_logits = shown(stack.attention_logits, rows, rows);
+  out.attention_scores = shown(stack.attention_scores, rows, rows);
   return out;
 }
 

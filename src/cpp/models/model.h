@@ -29,6 +29,9 @@ struct ModelOutput {
 // whose gradients backward passes fill with those of the results.
 using Pad = std::function<Var(const Var&)>;
 std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad);
+// The same for maps of queries over keys.
+std::map<int, Var> shown(const std::map<int, Carry>& maps,
+                         const PackedRows& queries, const PackedRows& keys);
 
 // The parts of an output that every task returns: requested states and maps, in
 // the layout of the caller's arrays.

@@ -73,15 +73,13 @@ Var pad_rows(const Var& rows, const PackedRows& packed) {
   return packed.padded ? gather_rows(rows, packed.pad_index) : rows;
 }
 
-Var pad_maps(const Var& maps, const PackedRows& packed) {
-  return pad_maps(maps, packed, packed);
-}
-
-Var pad_maps(const Var& maps, const PackedRows& queries,
-             const PackedRows& keys) {
+Var pad_maps(const Var& maps, const PackingPtr& layout,
+             const PackedRows& queries, const PackedRows& keys) {
   return unpack_maps(
       maps,
-      Packing::between(queries.packing, keys.packing, queries.packing->heads()),
+      layout->window() ? layout
+                       : Packing::between(queries.packing, keys.packing,
+                                          queries.packing->heads()),
       {queries.length, keys.length, queries.columns, keys.columns});
 }
 

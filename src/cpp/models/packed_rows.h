@@ -49,10 +49,10 @@ PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,
 // [B, T, ...] from packed rows, zeros outside; the input itself if the caller
 // gave packed arrays.
 Var pad_rows(const Var& rows, const PackedRows& packed);
-// [B, heads, T, T] from flat maps, zeros outside.
-Var pad_maps(const Var& maps, const PackedRows& packed);
-// [B, heads, T, S] from flat maps of queries over keys.
-Var pad_maps(const Var& maps, const PackedRows& queries,
-             const PackedRows& keys);
+// [B, heads, T, S] from flat maps of queries over keys, zeros outside; `layout`
+// is that of the maps. Maps of windows of several heads have S columns for each
+// of these (ops/unpack_maps.h).
+Var pad_maps(const Var& maps, const PackingPtr& layout,
+             const PackedRows& queries, const PackedRows& keys);
 
 }  // namespace ea

@@ -17,17 +17,14 @@ void put_states(ModelOutput& out, const std::string& name,
 
 // The maps of one kind of attention: P, L and S.
 struct Maps {
-  const std::map<int, Var>&probabilities, &logits, &scores;
+  const std::map<int, Carry>&probabilities, &logits, &scores;
 };
 
 void put_maps(ModelOutput& out, const std::string& name, const Maps& maps,
               const PackedRows& queries, const PackedRows& keys) {
-  const Pad pad = [queries, keys](const Var& x) {
-    return pad_maps(x, queries, keys);
-  };
-  out.by_stack[name + "_attentions"] = shown(maps.probabilities, pad);
-  out.by_stack[name + "_attention_logits"] = shown(maps.logits, pad);
-  out.by_stack[name + "_attention_scores"] = shown(maps.scores, pad);
+  out.by_stack[name + "_attentions"] = shown(maps.probabilities, queries, keys);
+  out.by_stack[name + "_attention_logits"] = shown(maps.logits, queries, keys);
+  out.by_stack[name + "_attention_scores"] = shown(maps.scores, queries, keys);
 }
 
 ModelOutput output_of(const EncodedPair& pair) {

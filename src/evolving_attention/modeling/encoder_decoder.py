@@ -15,6 +15,7 @@ from evolving_attention.attention import (
     Predictive,
     Spec,
     Vanilla,
+    Window,
     from_config,
 )
 from evolving_attention.attention import spec as spec_room
@@ -138,6 +139,11 @@ def _each(made: Any, function: Callable[[Any], Any]) -> Any:
 def _check_order(cross: Any, source: str) -> None:
     """Refuse cross attention whose maps read later target tokens, or warn of it."""
     for each in cross if isinstance(cross, tuple) else (cross,):
+        if isinstance(each.scope, Window):
+            raise ConfigError(
+                f"{source}: cross_attention has the scope {each.scope!r}, which needs "
+                "keys of the queries' own tokens; expected ea.attention.Dense()"
+            )
         if not _core.reads_later_queries(spec_room.to_core(each)):
             continue
         evolve = each.evolve

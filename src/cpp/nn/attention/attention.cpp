@@ -50,6 +50,7 @@ Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
     add_child("", *slot);
     slot->mark_addition();
   }
+  slots_.scope->check_heads(config.heads);
 }
 
 AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,

@@ -43,6 +43,10 @@ class Scope : public Module {
   virtual bool causal() const { return false; }
   // Whether the functions below are the dense ones, which kernels fuse.
   virtual bool dense() const { return false; }
+  // Whether there is a pair_sum().
+  virtual bool sums_pairs() const { return true; }
+  // Throws ConfigError for a layer with too few heads.
+  virtual void check_heads(std::int64_t /*heads*/) const {}
 
   // Flat maps scale q_i . k_j for each head; q, k [tokens, heads d].
   virtual Var dot(const Var& q, const Var& k, double scale,
@@ -66,6 +70,8 @@ class Score : public Module {
                      const AttentionContext& context) const = 0;
   // The factor if S = factor * q . k, which kernels fuse.
   virtual std::optional<double> dot_scale() const { return {}; }
+  // Whether it needs the scope's pair_sum().
+  virtual bool sums_pairs() const { return false; }
   // Whether a score depends on its query and its key alone.
   virtual bool pairwise() const { return true; }
 };

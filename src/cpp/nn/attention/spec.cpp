@@ -53,6 +53,12 @@ Slots make_slots(const AttentionSpec& spec, const SlotSite& site) {
       "later queries: a causal scope rules them out; use the kind "
       "evolving_causal, kernel_size=1, or a scope that is not causal",
       slots.evolve->kernel_size());
+  EA_CHECK_AS(ConfigError,
+              slots.scope->sums_pairs() || !slots.score->sums_pairs(),
+              "attention",
+              "the score slot adds queries and keys, the scope has their "
+              "products alone; use the score dot or multiplicative, or the "
+              "scope dense");
   if (slots.scope->grid()) return slots;
   EA_CHECK_AS(ConfigError, slots.evolve->kernel_size() == 1, "attention",
               "the evolve slot has a kernel of size {}, which needs a scope "

@@ -39,24 +39,20 @@ AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken) {
 
 void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
           const AttentionOutput& attention, const AttentionOutput& cross) {
+  const PackingPtr& own = attention.carry.packing;
+  const PackingPtr& other = cross.carry.packing;
   if (contains(wanted.hidden_states, i + 1)) out.hidden_states[i + 1] = hidden;
   if (contains(wanted.attentions, i)) {
-    out.attentions[i] = attention.probabilities;
-    if (cross.carry.packing) {
-      out.cross_attentions[i] = cross.probabilities;
-    }
+    out.attentions[i] = {attention.probabilities, own};
+    if (other) out.cross_attentions[i] = {cross.probabilities, other};
   }
   if (contains(wanted.attention_logits, i)) {
-    out.attention_logits[i] = attention.carry.maps;
-    if (cross.carry.packing) {
-      out.cross_attention_logits[i] = cross.carry.maps;
-    }
+    out.attention_logits[i] = {attention.carry.maps, own};
+    if (other) out.cross_attention_logits[i] = {cross.carry.maps, other};
   }
   if (contains(wanted.attention_scores, i)) {
-    out.attention_scores[i] = attention.scores;
-    if (cross.carry.packing) {
-      out.cross_attention_scores[i] = cross.scores;
-    }
+    out.attention_scores[i] = {attention.scores, own};
+    if (other) out.cross_attention_scores[i] = {cross.scores, other};
   }
 }
 

@@ -19,9 +19,9 @@ struct Wanted {
 
 struct StackOutput {
   Var last;  // of all tokens, or of the requested rows
-  std::map<int, Var> hidden_states, attentions, attention_logits,
-      attention_scores;
-  std::map<int, Var> cross_attentions, cross_attention_logits,
+  std::map<int, Var> hidden_states;
+  std::map<int, Carry> attentions, attention_logits, attention_scores;
+  std::map<int, Carry> cross_attentions, cross_attention_logits,
       cross_attention_scores;
 };
 

@@ -1,15 +1,14 @@
 // Dense attention: every query sees every key of its sequence, or, with
 // `causal`, those up to its own position.
 #include "nn/attention/registry.h"
-#include "ops/attention.h"
+#include "nn/attention/scope/packed_scope.h"
 #include "ops/pair_sum.h"
-#include "ops/softmax.h"
 
 namespace ea {
 
 namespace {
 
-class DenseScope final : public Scope {
+class DenseScope final : public PackedScope {
  public:
   explicit DenseScope(bool causal) : causal_(causal) {}
 
@@ -20,21 +19,9 @@ class DenseScope final : public Scope {
   bool causal() const override { return causal_; }
   bool dense() const override { return true; }
 
-  Var dot(const Var& q, const Var& k, double scale,
-          const AttentionContext& context) const override {
-    return attention_scores(q, k, context.maps, scale);
-  }
   Var pair_sum(const Var& u, const Var& v,
                const AttentionContext& context) const override {
     return ea::pair_sum(u, v, context.maps);
-  }
-  Var normalise(const Var& logits, double scale,
-                const AttentionContext& context) const override {
-    return map_softmax(logits, context.maps, scale);
-  }
-  Var mix(const Var& probabilities, const Var& v,
-          const AttentionContext& context) const override {
-    return attention_context(probabilities, v, context.maps);
   }
 
  private:

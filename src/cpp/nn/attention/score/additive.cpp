@@ -35,6 +35,7 @@ class AdditiveScore final : public Score {
     const std::int64_t cells = hidden.numel() / width_;
     return sum(reshape(mul(hidden, weights), {cells, width_}), 1);
   }
+  bool sums_pairs() const override { return true; }
 
  private:
   std::int64_t heads_, width_;

@@ -28,6 +28,7 @@ class ConcatenativeScore final : public Score {
     const Var pairs = scope.pair_sum(part(q, 0), part(k, 1), context);
     return activation(pairs, Activation::leaky_relu, slope_);
   }
+  bool sums_pairs() const override { return true; }
 
  private:
   // a_half . x of each token and head: [tokens, heads]
