@@ -27,6 +27,7 @@
 #include "kernels/step_log.h"
 #include "kernels/unpack_maps.h"
 #include "kernels/weight_norm.h"
+#include "kernels/window_attention.h"
 
 namespace ea::cuda {
 
@@ -76,6 +77,14 @@ void for_each_kernel(const To& to) {
   to.template kernel<PackMaps>();
   to.template kernel<PairSum>();
   to.template kernel<PairSumBackward>();
+  to.template kernel<WindowScores>();
+  to.template kernel<WindowScoresBackward>();
+  to.template kernel<WindowSoftmax>();
+  to.template kernel<WindowSoftmaxBackward>();
+  to.template kernel<WindowContext>();
+  to.template kernel<WindowContextBackward>();
+  to.template kernel<UnpackWindows>();
+  to.template kernel<PackWindows>();
   to.template kernel<MapConvForward>();
   to.template kernel<MapConvBackward>();
   to.template kernel<EvolveForward>();

@@ -1,0 +1,339 @@
+// Attention within windows: one warp per token and head.
+#include "kernels/copy.h"
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/map_rows.cuh"
+#include "kernels/cuda/run.h"
+#include "kernels/window_attention.h"
+
+namespace ea::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kRows = kThreads / kWarp;  // of one block
+
+// A token of a head among the maps of windows; `rows.k` are columns.
+struct WindowRow {
+  std::int64_t head, token;  // in its sequence
+  std::int64_t first, n;     // tokens of the sequence
+  std::int64_t width;        // of its windows
+  std::int64_t columns;      // of its rows
+  std::int64_t maps;         // where its maps begin
+  int sequence;              // of the launch
+
+  __device__ WindowRow(const MapRows& rows, std::int64_t span,
+                       std::int64_t row) {
+    const TokenRow at = token_row(rows, rows.q, row);
+    sequence = at.sequence;
+    head = at.head;
+    token = at.token;
+    first = rows.q[sequence];
+    n = rows.q[sequence + 1] - first;
+    columns = rows.k[sequence + 1] - rows.k[sequence];
+    width = columns / span;
+    maps = rows.cell(sequence, 0, 0);
+  }
+  // The tokens that it sees, which are those that see it.
+  __device__ std::int64_t begin() const {
+    return token < width / 2 ? 0 : token - width / 2;
+  }
+  __device__ std::int64_t end() const {
+    return n - token <= width / 2 ? n : token + width / 2 + 1;
+  }
+  // The first cell of row i of head h.
+  __device__ std::int64_t row(std::int64_t h, std::int64_t i) const {
+    return maps + (h * n + i) * columns;
+  }
+  // Whether column c of this row exists.
+  __device__ bool exists(const HeadNeighbours& heads, std::int64_t c) const {
+    const std::int64_t j = token + c % width - width / 2;
+    return j >= 0 && j < n && heads.of(head, c / width) >= 0;
+  }
+};
+
+__device__ inline int lane_of() {
+  return static_cast<int>(threadIdx.x) % kWarp;
+}
+
+__device__ inline std::int64_t row_number() {
+  return std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+}
+
+// maps = scale x . y, x of the query and y of the key. The lanes of a warp
+// share a product.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    products_kernel(MapRows rows, HeadNeighbours heads, const T* x, const T* y,
+                    T* maps, std::int64_t d, float scale) {
+  const std::int64_t number = row_number();
+  if (number >= rows.rows()) return;
+  const WindowRow at(rows, heads.span, number);
+  const int lane = lane_of();
+  x += ((at.first + at.token) * heads.count + at.head) * d;
+  maps += at.row(at.head, at.token);
+  for (std::int64_t c = 0; c < at.columns; ++c) {
+    float sum = 0.0f;
+    if (at.exists(heads, c)) {
+      const std::int64_t j = at.first + at.token + c % at.width - at.width / 2;
+      const T* const key =
+          y + (j * heads.count + heads.of(at.head, c / at.width)) * d;
+      for (std::int64_t e = lane; e < d; e += kWarp) {
+        sum += static_cast<float>(x[e]) * static_cast<float>(key[e]);
+      }
+      sum = scale * warp_reduce(sum);
+    }
+    if (lane == 0) maps[c] = T(sum);
+  }
+}
+
+// to = scale sum of maps x over the cells of a query (kQueries), or over those
+// that see a key; one element of the vector a lane, its terms in their order.
+template <typename T, bool kQueries>
+__global__ void __launch_bounds__(kThreads)
+    sums_kernel(MapRows rows, HeadNeighbours heads, const T* maps, const T* x,
+                T* to, std::int64_t d, float scale) {
+  const std::int64_t number = row_number();
+  if (number >= rows.rows()) return;
+  const WindowRow at(rows, heads.span, number);
+  to += ((at.first + at.token) * heads.count + at.head) * d;
+  const std::int64_t begin = at.begin(), end = at.end();
+  for (std::int64_t e = lane_of(); e < d; e += kWarp) {
+    float sum = 0.0f;
+    for (std::int64_t a = 0; a < heads.span; ++a) {
+      const std::int64_t own = heads.of(at.head, a);
+      const HeadNeighbours::Run others =
+          kQueries ? HeadNeighbours::Run{own, own < 0 ? own - 1 : own}
+                   : heads.readers(at.head, a);
+      for (std::int64_t h = others.first; h <= others.last; ++h) {
+        for (std::int64_t t = begin; t < end; ++t) {
+          const std::int64_t query = kQueries ? at.token : t;
+          const std::int64_t key = kQueries ? t : at.token;
+          const T weight = maps[at.row(kQueries ? at.head : h, query) +
+                                a * at.width + key - query + at.width / 2];
+          sum +=
+              static_cast<float>(weight) *
+              static_cast<float>(x[((at.first + t) * heads.count + h) * d + e]);
+        }
+      }
+    }
+    to[e] = T(scale * sum);
+  }
+}
+
+// As softmax.cu: the lanes take the columns in turn.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    softmax_kernel(MapRows rows, HeadNeighbours heads, const T* x, T* y,
+                   float scale) {
+  const std::int64_t number = row_number();
+  if (number >= rows.rows()) return;
+  const WindowRow at(rows, heads.span, number);
+  const int lane = lane_of();
+  x += at.row(at.head, at.token);
+  y += at.row(at.head, at.token);
+  float largest = -INFINITY;
+  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
+    if (!at.exists(heads, c)) continue;
+    largest = fmaxf(largest, scale * static_cast<float>(x[c]));
+  }
+  largest = warp_reduce(largest, Largest{});
+  float total = 0.0f;
+  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
+    if (!at.exists(heads, c)) continue;
+    total += expf(scale * static_cast<float>(x[c]) - largest);
+  }
+  const float inverse = 1.0f / warp_reduce(total);
+  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
+    float p = 0.0f;
+    if (at.exists(heads, c)) {
+      p = expf(scale * static_cast<float>(x[c]) - largest) * inverse;
+    }
+    y[c] = T(p);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    softmax_backward_kernel(MapRows rows, HeadNeighbours heads, const T* dy,
+                            const T* y, T* dx, float scale) {
+  const std::int64_t number = row_number();
+  if (number >= rows.rows()) return;
+  const WindowRow at(rows, heads.span, number);
+  const int lane = lane_of();
+  const std::int64_t begin = at.row(at.head, at.token);
+  float dot = 0.0f;
+  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
+    if (!at.exists(heads, c)) continue;
+    dot += static_cast<float>(dy[begin + c]) * static_cast<float>(y[begin + c]);
+  }
+  dot = warp_reduce(dot);
+  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
+    float g = 0.0f;
+    if (at.exists(heads, c)) {
+      g = scale * static_cast<float>(y[begin + c]) *
+          (static_cast<float>(dy[begin + c]) - dot);
+    }
+    dx[begin + c] = T(g);
+  }
+}
+
+// The dense maps of the sequences of a launch, and the columns, or null.
+struct DenseWindows {
+  std::int64_t rows, width;
+  const std::int64_t* q_columns;
+  const std::int64_t* k_columns;
+};
+
+// kUnpack: dense from flat, else flat from dense.
+template <typename T, bool kUnpack>
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(MapRows rows, HeadNeighbours heads, const T* from, T* to,
+                DenseWindows dense) {
+  const std::int64_t number = row_number();
+  if (number >= rows.rows()) return;
+  const WindowRow at(rows, heads.span, number);
+  const std::int64_t flat = at.row(at.head, at.token);
+  const std::int64_t line = dense.q_columns == nullptr
+                                ? at.token
+                                : dense.q_columns[at.first + at.token];
+  const std::int64_t place =
+      ((at.sequence * heads.count + at.head) * dense.rows + line) * dense.width;
+  for (std::int64_t c = lane_of(); c < at.columns; c += kWarp) {
+    if (!at.exists(heads, c)) {
+      if constexpr (!kUnpack) to[flat + c] = T(0.0f);
+      continue;
+    }
+    const std::int64_t j = at.token + c % at.width - at.width / 2;
+    const std::int64_t column =
+        c / at.width * (dense.width / heads.span) +
+        (dense.k_columns == nullptr ? j : dense.k_columns[at.first + j]);
+    if constexpr (kUnpack) {
+      to[place + column] = from[flat + c];
+    } else {
+      to[flat + c] = from[place + column];
+    }
+  }
+}
+
+// Starts a kernel on all rows of a layout: kernel(rows, heads, args...).
+template <typename Kernel, typename... Args>
+void launch_rows(const WindowLayout& layout, const HeadNeighbours& heads,
+                 Kernel kernel, const Args&... args) {
+  for_map_rows(layout.cells, [&](const MapRows& rows) {
+    launch(current_stream(), blocks_for(rows.rows(), kRows), kThreads, 0,
+           kernel, rows, heads, args...);
+  });
+}
+
+template <typename T>
+void products(const TensorView& x, const TensorView& y, const TensorView& maps,
+              double scale, const WindowLayout& layout,
+              const HeadNeighbours& heads) {
+  launch_rows(layout, heads, products_kernel<T>, x.as<const T>(),
+              y.as<const T>(), maps.as<T>(), x.dim(1) / heads.count,
+              static_cast<float>(scale));
+}
+
+template <typename T, bool kQueries>
+void sums(const TensorView& maps, const TensorView& x, const TensorView& to,
+          double scale, const WindowLayout& layout,
+          const HeadNeighbours& heads) {
+  launch_rows(layout, heads, sums_kernel<T, kQueries>, maps.as<const T>(),
+              x.as<const T>(), to.as<T>(), to.dim(1) / heads.count,
+              static_cast<float>(scale));
+}
+
+template <typename T, bool kUnpack, typename Maps>
+void copy_maps(const Maps& args) {
+  const WindowLayout& layout = args.layout;
+  const DenseWindows dense{args.dense.dim(2), args.dense.dim(3),
+                           args.q_columns.template as<const std::int64_t>(),
+                           args.k_columns.template as<const std::int64_t>()};
+  const std::int64_t sequence = layout.cells.heads * dense.rows * dense.width;
+  for (std::int64_t b = 0; b < layout.cells.sequences; b += MapRows::kMost) {
+    const MapRows rows = map_rows_from(layout.cells, b);
+    T* const flat = args.flat.template as<T>();
+    T* const first = args.dense.template as<T>() + b * sequence;
+    launch(current_stream(), blocks_for(rows.rows(), kRows), kThreads, 0,
+           copy_kernel<T, kUnpack>, rows, layout.keys(), kUnpack ? flat : first,
+           kUnpack ? first : flat, dense);
+  }
+}
+
+}  // namespace
+
+template <>
+void run<WindowScores>(const WindowScores::Args& args) {
+  visit_narrow(args.q.dtype, WindowScores::name, [&](auto tag) {
+    products<typename decltype(tag)::type>(args.q, args.k, args.scores,
+                                           args.scale, args.layout,
+                                           args.layout.keys());
+  });
+}
+
+template <>
+void run<WindowScoresBackward>(const WindowScoresBackward::Args& args) {
+  visit_narrow(args.q.dtype, WindowScoresBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const HeadNeighbours heads = args.layout.keys();
+    sums<T, true>(args.dscores, args.k, args.dq, args.scale, args.layout,
+                  heads);
+    sums<T, false>(args.dscores, args.q, args.dk, args.scale, args.layout,
+                   heads);
+  });
+}
+
+template <>
+void run<WindowSoftmax>(const WindowSoftmax::Args& args) {
+  visit_narrow(args.x.dtype, WindowSoftmax::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_rows(args.layout, args.layout.keys(), softmax_kernel<T>,
+                args.x.as<const T>(), args.y.as<T>(),
+                static_cast<float>(args.scale));
+  });
+}
+
+template <>
+void run<WindowSoftmaxBackward>(const WindowSoftmaxBackward::Args& args) {
+  visit_narrow(args.y.dtype, WindowSoftmaxBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_rows(args.layout, args.layout.keys(), softmax_backward_kernel<T>,
+                args.dy.as<const T>(), args.y.as<const T>(), args.dx.as<T>(),
+                static_cast<float>(args.scale));
+  });
+}
+
+template <>
+void run<WindowContext>(const WindowContext::Args& args) {
+  visit_narrow(args.p.dtype, WindowContext::name, [&](auto tag) {
+    sums<typename decltype(tag)::type, true>(args.p, args.v, args.y, 1.0,
+                                             args.layout, args.layout.values());
+  });
+}
+
+template <>
+void run<WindowContextBackward>(const WindowContextBackward::Args& args) {
+  visit_narrow(args.p.dtype, WindowContextBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const HeadNeighbours heads = args.layout.values();
+    products<T>(args.dy, args.v, args.dp, 1.0, args.layout, heads);
+    sums<T, false>(args.p, args.dy, args.dv, 1.0, args.layout, heads);
+  });
+}
+
+template <>
+void run<UnpackWindows>(const UnpackWindows::Args& args) {
+  visit_narrow(args.dense.dtype, UnpackWindows::name, [&](auto tag) {
+    run<Fill>({args.dense, 0.0});
+    copy_maps<typename decltype(tag)::type, true>(args);
+  });
+}
+
+template <>
+void run<PackWindows>(const PackWindows::Args& args) {
+  visit_narrow(args.flat.dtype, PackWindows::name, [&](auto tag) {
+    copy_maps<typename decltype(tag)::type, false>(args);
+  });
+}
+
+}  // namespace ea::cuda
