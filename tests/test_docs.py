@@ -77,6 +77,7 @@ def test_t5_runs(repo):
         exec(compile(block, "docs/t5.md", "exec", dont_inherit=True), names)
     assert names["loss"].item() < 1.5
     assert (names["found"][:, 0] == 0).all()
+    assert len(names["data"]) == 4
     assert names["config"].cross_attention.shift == "query"
 
 
