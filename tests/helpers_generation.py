@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -73,8 +74,12 @@ def beams(
     num_beams: int,
     length_penalty: float = 1.0,
     early_stopping: bool | str = False,
+    divisor: Callable[[int], float] = float,
 ) -> list[tuple[float, list[int]]]:
-    """(score, target) of one source, best first: beam search in plain Python."""
+    """(score, target) of one source, best first: beam search in plain Python.
+
+    Scores are divided by divisor(n)^length_penalty for n tokens.
+    """
     running, finished = [(0.0, [1])], []
     for n in range(1, limit + 1):
         log_p = log_probabilities(model, row, [ids for _, ids in running])[:, -1]
@@ -86,7 +91,7 @@ def beams(
         found = sorted(found, key=lambda pair: -pair[0])[: 2 * num_beams]
         stops = [ids[-1] == END or n == limit for _, ids in found]
         finished += [
-            (score / n**length_penalty, ids)
+            (score / divisor(n) ** length_penalty, ids)
             for (score, ids), stop in list(zip(found, stops, strict=True))[:num_beams]
             if stop
         ]
@@ -96,7 +101,7 @@ def beams(
         if not running or (len(finished) == num_beams and early_stopping is True):
             break
         longest = early_stopping == "never" and length_penalty > 0
-        hoped = running[0][0] / (limit if longest else n) ** length_penalty
+        hoped = running[0][0] / divisor(limit if longest else n) ** length_penalty
         if len(finished) == num_beams and hoped <= finished[-1][0]:
             break
     return finished

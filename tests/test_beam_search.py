@@ -64,6 +64,39 @@ def test_length_penalty_and_early_stopping(length_penalty, early_stopping):
     assert_beams(out, 2, expected)
 
 
+@pytest.mark.parametrize("length_penalty", PENALTIES)
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+def test_the_length_penalty_of_gnmt(length_penalty, early_stopping):
+    model = trained("vanilla")
+    options = {"length_penalty": length_penalty, "early_stopping": early_stopping}
+    out = model.generate(
+        **padded(sources()),
+        max_new_tokens=LIMIT,
+        num_beams=3,
+        num_return_sequences=2,
+        length_penalty_form="gnmt",
+        return_dict_in_generate=True,
+        **options,
+    )
+    expected = [
+        beams(model, row, LIMIT, 3, **options, divisor=lambda n: (5 + n) / 6)
+        for row in sources()
+    ]
+    assert_beams(out, 2, expected)
+    single = model.generate(
+        **padded(sources()),
+        max_new_tokens=LIMIT,
+        length_penalty=length_penalty,
+        length_penalty_form="gnmt",
+        return_dict_in_generate=True,
+    )
+    tokens = (single.sequences != 0).sum(1) - 1
+    sums = single.token_scores.sum(1)
+    np.testing.assert_allclose(
+        single.sequences_scores, sums / ((5 + tokens) / 6) ** length_penalty
+    )
+
+
 def test_settings_change_targets():
     """So that the tests above tell them apart."""
     model = trained("vanilla")
@@ -77,6 +110,7 @@ def test_settings_change_targets():
     short, long = found(length_penalty=-0.5), found(length_penalty=2.0)
     assert sum(map(len, short)) < sum(map(len, long))
     assert found(early_stopping=True) != found(early_stopping="never")
+    assert long != found(length_penalty=2.0, length_penalty_form="gnmt")
     assert found() != [greedy(model, row, LIMIT) for row in sources()]
 
 
@@ -105,7 +139,8 @@ def test_all_targets_of_two_tokens():
             pad_token_id=0,
             return_dict_in_generate=True,
         )
-        for found, score, (expected, target) in zip(*out, best, strict=False):
+        scored = zip(out.sequences, out.sequences_scores, best, strict=False)
+        for found, score, (expected, target) in scored:
             assert found[: len(target)].tolist() == target
             assert score == pytest.approx(expected, rel=1e-6)
 

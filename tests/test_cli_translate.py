@@ -79,6 +79,8 @@ def test_train_and_average(run: Any, tmp_path: Path):
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     losses = [line["eval_loss"] for line in log if "eval_loss" in line]
     assert results["best_eval_loss"] == min(losses) < losses[0]
+    best = next(line for line in log if line.get("eval_loss") == min(losses))
+    assert results["best_eval_token_loss"] == best["eval_token_loss"] < min(losses)
     assert all(line["tokens_per_s"] > 0 for line in log if "loss" in line)
     arguments = json.loads((out / "checkpoint-12" / "training_args.json").read_text())
     for name, value in {
@@ -86,6 +88,7 @@ def test_train_and_average(run: Any, tmp_path: Path):
         "lr_scheduler_type": "inverse_sqrt",
         "adam_beta2": 0.98,
         "max_grad_norm": 0.0,
+        "prediction_loss_only": True,
     }.items():
         assert arguments[name] == value
     translator = ea.Translator.from_pretrained(out)
@@ -184,6 +187,83 @@ def test_lines_to_lines(run: Any, folder: Path, tmp_path: Path):
     assert (code, "has 42 lines, expected at most the 41" in told) == (2, True)
     code, _, told = run(*words, "--output_file", out, "--overwrite")
     assert (code, out.read_bytes()) == (0, whole)
+
+
+def test_several_translations_of_each_line(
+    run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(translate_generate, "CHUNK", 4)
+    text = sentences(9, seed=5)
+    lines = [*text.source[:6], "", *text.source[6:]]
+    source, _ = write_files(tmp_path, "in", ParallelText(lines, lines))
+    out = tmp_path / "out.de"
+    words = ["generate", "--model_dir", folder, "--beam", 3, "--input_file", source]
+    words += ["--output_file", out, "--num_return_sequences", 2]
+    code, _, told = run(*words)
+    assert code == 0, told
+    plain = out.read_text().splitlines()
+    several = ea.Translator.from_pretrained(folder).candidates(
+        lines, beam=3, num_return_sequences=2
+    )
+    assert plain == [one.text for each in several for one in each]
+    code, _, told = run(*words, "--scores", "--overwrite")
+    assert code == 0, told
+    found = [line.split("\t") for line in out.read_text().splitlines()]
+    assert [words for _, words in found] == plain
+    scores = [one.score for each in several for one in each]
+    assert [float(score) for score, _ in found] == pytest.approx(scores, abs=1e-6)
+    assert all(a.score > b.score for a, b in several[:6])
+
+    whole = out.read_bytes()
+    third = len(b"".join(whole.splitlines(keepends=True)[:7]))
+    out.write_bytes(whole[:third])  # three lines of the input and half of the fourth
+    code, _, told = run(*words, "--scores", "--resume")
+    assert code == 0, told
+    assert out.read_bytes() == whole
+    out.write_bytes(whole + b"more\n")
+    code, _, told = run(*words, "--resume")
+    assert (code, "has 21 lines, expected at most 2 for each of the 10" in told) == (
+        2,
+        True,
+    )
+
+
+def test_drawn_lines_depend_on_their_number_alone(
+    run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lines = ["two two", *sentences(7).source, "two two"]
+    source, _ = write_files(tmp_path, "in", ParallelText(lines, lines))
+    words = ["generate", "--model_dir", folder, "--input_file", source]
+    words += ["--do_sample", "--temperature", 3, "--seed"]
+
+    def drawn(name: str, seed: int, *more: Any) -> list[str]:
+        code, _, told = run(*words, seed, "--output_file", tmp_path / name, *more)
+        assert code == 0, told
+        return (tmp_path / name).read_text().split("\n")[:-1]  # drawn bytes
+
+    first = drawn("a", 1)
+    assert first[0] != first[-1]
+    monkeypatch.setattr(translate_generate, "CHUNK", 2)
+    assert drawn("b", 1, "--batch_size", 3) == first
+    assert drawn("c", 2) != first
+    (tmp_path / "d").write_text("".join(f"{line}\n" for line in first[:3]))
+    assert drawn("d", 1, "--resume") == first
+
+
+def test_prefixes_line_by_line(run: Any, folder: Path, tmp_path: Path):
+    text = sentences(3)
+    starts = ["six five", "", "one"]
+    source, prefixes = write_files(tmp_path, "in", ParallelText(text.source, starts))
+    words = ["generate", "--model_dir", folder, "--input_file", source]
+    code, shown, told = run(*words, "--prefix_file", prefixes)
+    assert code == 0, told
+    found = shown.splitlines()
+    assert [f.startswith(p) for f, p in zip(found, starts, strict=True)] == [True] * 3
+    translator = ea.Translator.from_pretrained(folder)
+    assert found[1:2] == translator.translate(text.source[1:2])
+    prefixes.write_text("one\n")
+    code, _, told = run(*words, "--prefix_file", prefixes)
+    assert (code, "has 1 lines, expected one for each line of" in told) == (3, True)
 
 
 def test_stdin_to_stdout(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -308,6 +388,11 @@ MISTAKES = {
         "generate --longer drop",
         2,
         "--longer drop: expected one of error, cut",
+    ),
+    "no translations of a line": (
+        "generate --num_return_sequences 0",
+        2,
+        "--num_return_sequences 0: expected at least 1",
     ),
     "resume without a file": (
         "generate --resume",

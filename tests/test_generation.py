@@ -228,7 +228,8 @@ def test_scores_are_log_probabilities(length_penalty):
         length_penalty=length_penalty,
         return_dict_in_generate=True,
     )
-    for row, target, score in zip(sources(), *out, strict=True):
+    scored = zip(sources(), out.sequences, out.sequences_scores, strict=True)
+    for row, target, score in scored:
         ids = [1, *[i for i in target[1:] if i != 0]]
         log_p = log_probabilities(model, row, [ids[:-1]])[0]
         chosen = log_p[np.arange(len(ids) - 1), ids[1:]]
@@ -308,6 +309,26 @@ def test_targets_in_the_making_keep_their_model():
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
+        ({"max_length": 1}, "max_length = 1, expected 2 to 41"),
+        ({"max_length": 9, "max_new_tokens": 9}, "expected one of them"),
+        ({"min_new_tokens": -1}, "min_new_tokens = -1, expected 0 or more"),
+        ({"min_length": 5, "max_length": 4}, "5, expected at most max_length = 4"),
+        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size = -1, expected 0"),
+        ({"forced_bos_token_id": 30}, "forced_bos_token_id = 30, expected 0 to 29"),
+        ({"forced_eos_token_id": -1}, "forced_eos_token_id = -1, expected 0 to 29"),
+        ({"length_penalty_form": "google"}, "'google', expected 'transformers' or"),
+        ({"do_sample": True, "top_k": -1}, "top_k = -1, expected 0 or more"),
+        ({"do_sample": True, "seed": -1}, "seed = -1, expected 0 or more"),
+        ({"do_sample": True, "num_return_sequences": 0}, "= 0, expected 1 to 1000000"),
+        ({"alignment_layer": 0}, "=0 has no effect alone, expected output_alignments"),
+        (
+            {
+                "alignment_layer": 2,
+                "output_alignments": True,
+                "return_dict_in_generate": True,
+            },
+            "alignment_layer=2, expected -2 to 1",
+        ),
         ({"max_new_tokens": 0}, "max_new_tokens = 0, expected 1 to 40"),
         ({"max_new_tokens": 41}, r"41, expected 1 to 40 \(max_position_embeddings\)"),
         ({"max_new_tokens": 3.0}, "max_new_tokens=3.0, expected a whole number"),
@@ -318,7 +339,10 @@ def test_targets_in_the_making_keep_their_model():
         ({"length_penalty": float("nan")}, "length_penalty=nan, expected a number"),
         ({"length_penalty": -11}, "length_penalty = -11, expected -10 to 10"),
         ({"num_beams": 2**63}, r"num_beams=9\d+8, expected at most 64 bits"),
-        ({"max_length": 9}, "'max_length' is no option of .* max_new_tokens, num_b"),
+        (
+            {"max_time": 9},
+            "'max_time' is no option; the options are: max_new_tokens, m",
+        ),
         ({"early_stopping": "soon"}, "early_stopping='soon', expected True or False"),
         ({"eos_token_id": 30}, "eos_token_id = 30, expected 0 to 29"),
         ({"decoder_start_token_id": -1}, "decoder_start_token_id = -1, expected 0 to"),
@@ -359,6 +383,6 @@ def test_scores_that_are_not_finite(num_beams, value, shown):
     damaged = tiny()
     bias = "transformer.decoder.layer.0.output.dense.bias"
     dict(damaged.named_parameters())[bias].copy_(np.full(SIZES["d_model"], value))
-    with pytest.raises(ea.InputError, match=f"is {shown}: the weights are damaged"):
+    with pytest.raises(ea.InputError, match=f"is {shown}; the weights are damaged"):
         damaged.generate([[4, 5]], num_beams=num_beams)
     assert damaged.training

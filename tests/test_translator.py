@@ -42,6 +42,59 @@ def test_a_text_alone_has_the_same_translation(translator: ea.Translator):
     assert seen[-1][1] > 9
 
 
+def test_candidates_have_scores_and_alignments(translator: ea.Translator):
+    texts = [*sentences(5, seed=5).source, " ", "one"]
+    found = translator.candidates(
+        texts, beam=4, num_return_sequences=3, output_alignments=True, batch_size=2
+    )
+    assert [len(each) for each in found] == [3] * 7
+    assert [each[0].text for each in found] == translator.translate(texts, beam=4)
+    assert {one.text for one in found[5]} == {""}
+    sources = translator.tokenizer(texts).input_ids
+    for i, each in enumerate(found):
+        if i == 5:
+            continue
+        assert len({one.text for one in each}) == 3
+        assert each[0].score >= each[1].score >= each[2].score
+        for one in each:
+            assert one.ids[0] == 1
+            mean = sum(one.token_scores) / (len(one.ids) - 1)
+            assert one.score == pytest.approx(mean)
+            assert one.alignment is not None
+            assert one.alignment.shape == (len(one.ids) - 1, len(sources[i]))
+    assert translator.candidates([], num_return_sequences=2) == []
+
+
+def test_drawn_translations_belong_to_a_text_and_its_number(translator: ea.Translator):
+    texts = [*sentences(6).source, "two two", "two two"]
+    options: Any = {"do_sample": True, "temperature": 3.0, "seed": 4}
+    found = translator.translate(texts, batch_size=3, **options)
+    assert found[-1] != found[-2]
+    assert found == translator.translate(texts, batch_size=8, **options)
+    for i, text in enumerate(texts):
+        assert translator.translate([text], first_line=i + 1, **options) == [found[i]]
+        alone = translator.translate([text], sentence_numbers=[i], **options)
+        assert alone == [found[i]]
+    several = translator.candidates(texts, num_return_sequences=2, **options)
+    assert [each[0].text for each in several] == found
+    assert found != [each[1].text for each in several]
+
+
+def test_prefixes(translator: ea.Translator):
+    text = sentences(4)
+    starts = ["six five", "", "one", text.target[3]]
+    found = translator.translate(text.source, prefixes=starts, beam=2)
+    assert all(f.startswith(p) for f, p in zip(found, starts, strict=True))
+    assert found[1:2] == translator.translate(text.source[1:2], beam=2)
+
+
+def test_a_model_may_have_more_tokens_than_its_tokenizer(translator: ea.Translator):
+    words = translator.tokenizer
+    wide = ea.Translator(model(len(words) + 30), words)
+    assert len(wide.translate(["one two"], max_new_tokens=4)) == 1
+    assert wide._text([1, 300, words.get_vocab()["o"], 290, 2]) == "o"
+
+
 def test_blank_texts_stay_empty(translator: ea.Translator):
     assert translator.translate(["", "one two", "  "])[::2] == ["", ""]
     assert translator.translate([]) == []
@@ -83,6 +136,7 @@ def test_refused(translator: ea.Translator):
 
 def test_a_folder_with_another_tokenizer(translator: Any, tmp_path: Path):
     translator.model.save_pretrained(tmp_path)
-    train_bpe(sentences().source, 275).save_pretrained(tmp_path)
+    more = [*sentences().source, "some other words that the model has never seen"]
+    train_bpe(more, 290).save_pretrained(tmp_path)
     with pytest.raises(ea.CheckpointError, match="take the tokenizer of the model's"):
         ea.Translator.from_pretrained(tmp_path)

@@ -8,12 +8,13 @@ from evolving_attention.data.parallel_files import (
 )
 from evolving_attention.data.parallel_rows import from_rows
 from evolving_attention.text.bpe import train_bpe
-from evolving_attention.translator import TokenLoss, Translator
+from evolving_attention.translator import TokenLoss, Translation, Translator
 
 __all__ = [
     "ParallelDataset",
     "ParallelText",
     "TokenLoss",
+    "Translation",
     "Translator",
     "from_rows",
     "read_parallel",

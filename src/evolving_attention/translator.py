@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,14 +18,23 @@ from evolving_attention.data.parallel import (
 from evolving_attention.data.parallel_files import ParallelText
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.modeling.auto import AutoModelForSeq2SeqLM
-from evolving_attention.modeling.generation import GenerativeModel, tell_of_limit
+from evolving_attention.modeling.generation import (
+    Found,
+    GenerationOptions,
+    GenerativeModel,
+    tell_of_limit,
+)
+from evolving_attention.modeling.generation_options import checked
 from evolving_attention.text import AutoTokenizer
 
-__all__ = ["TokenLoss", "Translator"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["TokenLoss", "Translation", "Translator"]
 
 Progress = Callable[[int, int], Any]
 _IDS = ("pad", "bos", "eos")
-_NO_LIMIT = 1 << 31  # tokens of a sentence, where positions are relative
+_NO_LIMIT = 2**62  # of tokens
 _NO_LINE_END = dict.fromkeys(map(ord, "\0\n\r"), " ")
 
 
@@ -41,6 +50,25 @@ class TokenLoss(NamedTuple):
     tokens: int
 
 
+class Translation(NamedTuple):
+    """One translation of a text.
+
+    Attributes:
+        text: one line.
+        score: of all its tokens, see :class:`GenerationOutput`.
+        ids: its tokens, from the start to the end.
+        token_scores: log p of ``ids[1:]``.
+        alignment: with ``output_alignments=True``, float32 [len(ids) - 1, tokens of the
+            source]; the last column is the source's end token.
+    """
+
+    text: str
+    score: float
+    ids: list[int]
+    token_scores: list[float]
+    alignment: np.ndarray | None
+
+
 class Translator:
     """An encoder-decoder with its tokenizer.
 
@@ -48,9 +76,13 @@ class Translator:
         model: such as a :class:`TransformerForConditionalGeneration`.
         tokenizer: the one it was trained with; its encoding ends with the end token.
 
+    A T5 may have more tokens than its tokenizer (32,128 and 32,100): those without a
+    text are left out of translations.
+
     Raises:
         ConfigError: the model generates no targets.
-        CheckpointError: the tokenizer has another vocabulary than the model.
+        CheckpointError: the tokenizer has another vocabulary than the model, or other
+            ids of padding, begin or end.
 
     Example::
 
@@ -67,13 +99,14 @@ class Translator:
         config: Any = model.config
         sizes = {config.vocab_size, config.target_words}
         names = [name for name in _IDS if hasattr(config, f"{name}_token_id")]
-        own = [getattr(tokenizer, f"{name}_token_id") for name in names]
-        expected = [getattr(config, f"{name}_token_id") for name in names]
+        own = {name: getattr(tokenizer, f"{name}_token_id") for name in names}
+        expected = {name: getattr(config, f"{name}_token_id") for name in names}
         spare = config.spare_words and min(sizes) > len(tokenizer)
         if (sizes != {len(tokenizer)} and not spare) or own != expected:
+            most = "at most " if config.spare_words else ""
             raise CheckpointError(
                 f"Translator: the tokenizer has {len(tokenizer)} tokens and the ids "
-                f"{own} of {', '.join(names)}, expected the model's "
+                f"{own}, expected {most}the model's "
                 f"{' and '.join(map(str, sorted(sizes)))} and {expected}; take the "
                 "tokenizer of the model's folder"
             )
@@ -102,70 +135,181 @@ class Translator:
         self,
         texts: Sequence[str],
         *,
-        beam: int = 5,
-        length_penalty: float = 1.0,
-        early_stopping: bool | Literal["never"] = False,
-        max_new_tokens: int | None = None,
+        beam: int | None = None,
         batch_size: int = 32,
         longer: Longer = "error",
+        prefixes: Sequence[str] | None = None,
         name: str = "texts",
         first_line: int = 1,
         on_batch: Progress | None = None,
+        **options: Unpack[GenerationOptions],
     ) -> list[str]:
         """The translation of each text; a blank text stays empty.
 
-        A text has the same translation alone, in any batch and in any order.
+        A text has the same translation alone, in any batch and in any order; a drawn
+        one (``do_sample=True``) with the same seed and the same number.
 
         Args:
             texts: a list of texts.
-            beam: number of beams; 1: greedy search.
-            length_penalty, early_stopping, max_new_tokens: see
-                :meth:`GenerativeModel.generate`.
+            beam: number of beams, by default 5; 1: greedy search. With ``do_sample``
+                it is 1.
             batch_size: texts that are translated together.
             longer: of texts with more tokens than the model has positions:
                 ``"error"`` or ``"cut"``.
+            prefixes: what each translation begins with, as text.
             name: of the texts in messages, such as their file.
-            first_line: number of the first text in it.
+            first_line: number of the first text in it. By default, text i has the
+                number first_line - 1 + i where sentences have numbers.
             on_batch: called with the number of texts done and of new tokens so far.
+            options: see :class:`GenerationOptions`.
 
         Raises:
             ConfigError: an option cannot be used.
             InputError: something is no text.
             DataError: a text is too long.
         """
-        texts = _checked(texts, name)
-        if type(batch_size) is not int or batch_size < 1:
-            raise ConfigError(
-                f"Translator.translate: batch_size={batch_size!r}, expected at least 1"
-            )
-        rows = encode(texts, self.tokenizer, self.longest, longer, name, first_line)
+        asked: Mapping[str, Any] = options
+        for key, usual in (("num_return_sequences", 1), ("output_alignments", False)):
+            if asked.get(key, usual) != usual:
+                raise ConfigError(
+                    f"Translator.translate: {key}={asked[key]!r}, expected {usual}: it "
+                    "returns one text each; candidates() returns all"
+                )
+        batch: dict[str, Any] = {
+            "beam": beam,
+            "batch_size": batch_size,
+            "longer": longer,
+            "prefixes": prefixes,
+            "name": name,
+            "first_line": first_line,
+            "on_batch": on_batch,
+        }
+        found = self._translations("Translator.translate", texts, batch, options)
+        return [each[0].text for each in found]
+
+    def candidates(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        batch_size: int = 32,
+        longer: Longer = "error",
+        prefixes: Sequence[str] | None = None,
+        name: str = "texts",
+        first_line: int = 1,
+        on_batch: Progress | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> list[list[Translation]]:
+        """The ``num_return_sequences`` best or drawn translations of each text.
+
+        Args:
+            texts, beam, batch_size, longer, prefixes, name, first_line, on_batch: see
+                :meth:`translate`.
+            options: see :class:`GenerationOptions`.
+
+        Returns:
+            Of each text a list of :class:`Translation`, of beams best first; of a blank
+            text so many empty ones.
+
+        Raises:
+            ConfigError, InputError, DataError: as :meth:`translate`.
+        """
+        batch: dict[str, Any] = {
+            "beam": beam,
+            "batch_size": batch_size,
+            "longer": longer,
+            "prefixes": prefixes,
+            "name": name,
+            "first_line": first_line,
+            "on_batch": on_batch,
+        }
+        return self._translations(
+            "Translator.candidates", texts, batch, options, scored=True
+        )
+
+    def _translations(
+        self,
+        where: str,
+        given: Sequence[str],
+        batch: Mapping[str, Any],
+        options: Mapping[str, Any],
+        scored: bool = False,
+    ) -> list[list[Translation]]:
+        texts = _checked(given, batch["name"])
+        size, first = batch["batch_size"], batch["first_line"]
+        if type(size) is not int or size < 1:
+            raise ConfigError(f"{where}: batch_size={size!r}, expected at least 1")
+        chosen = self._chosen(where, batch["beam"], options)
+        numbers = chosen.pop("sentence_numbers", None)
+        if numbers is None:
+            numbers = range(first - 1, first - 1 + len(texts))
+        prefixes = self._prefixes(where, batch["prefixes"], len(texts))
+        rows = encode(
+            texts, self.tokenizer, self.longest, batch["longer"], batch["name"], first
+        )
         todo = [i for i, text in enumerate(texts) if text.strip()]
         todo.sort(key=lambda i: -len(rows[i]))
-        found, ended, tokens = [""] * len(texts), [], 0
-        for start in range(0, len(todo), batch_size):
-            batch = todo[start : start + batch_size]
-            out = self.model.search(
-                "Translator.translate",
-                {
-                    **pack_sentences([rows[i] for i in batch]),
-                    "num_beams": beam,
-                    "length_penalty": length_penalty,
-                    "early_stopping": early_stopping,
-                    "max_new_tokens": max_new_tokens,
-                },
-            )
-            for i, ids in zip(batch, out.rows, strict=True):
-                found[i] = self._text(ids)
+        copies = chosen.get("num_return_sequences", 1)
+        blank = Translation("", 0.0, [], [], None)
+        found = [[blank] * max(copies, 1) for _ in texts]
+        ended: list[bool] = []
+        tokens = 0
+        for start in range(0, len(todo), size):
+            part = todo[start : start + size]
+            chosen["sentence_numbers"] = [numbers[i] for i in part]
+            if prefixes is not None:
+                chosen["decoder_input_ids"] = [prefixes[i] for i in part]
+            sources = pack_sentences([rows[i] for i in part])
+            out = self.model.search(where, sources, chosen, scored=scored)
+            for j, i in enumerate(part):
+                these = range(j * copies, (j + 1) * copies)
+                found[i] = [self._translation(out, k) for k in these]
             ended += out.ended
             tokens += sum(len(ids) - 1 for ids in out.rows)
-            if on_batch is not None:
-                on_batch(len(ended), tokens)
-        tell_of_limit("Translator.translate", ended, max_new_tokens)
+            if batch["on_batch"] is not None:
+                batch["on_batch"](min(start + size, len(todo)), tokens)
+        tell_of_limit(where, ended, chosen)
         return found
+
+    def _chosen(
+        self, where: str, beam: int | None, options: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The checked options with the number of beams."""
+        for name, instead in (("num_beams", "beam"), ("decoder_input_ids", "prefixes")):
+            if name in options:
+                raise ConfigError(
+                    f"{where}: {name} is given, expected {instead}=; rename it"
+                )
+        drawn = options.get("do_sample") is True
+        beams = (1 if drawn else 5) if beam is None else beam
+        chosen: dict[str, Any] = {**options, "num_beams": beams}
+        checked(where, chosen)
+        return chosen
+
+    def _prefixes(self, where: str, given: Any, count: int) -> list[list[int]] | None:
+        if given is None:
+            return None
+        texts = _checked(given, "prefixes")
+        if len(texts) != count:
+            raise InputError(
+                f"{where}: {len(texts)} prefixes for {count} texts, expected one each "
+                "('' for none)"
+            )
+        ids: list[list[int]] = self.tokenizer(
+            texts, add_special_tokens=False, max_length=_NO_LIMIT
+        ).input_ids
+        return ids
+
+    def _translation(self, found: Found, k: int) -> Translation:
+        ids = found.rows[k]
+        scores = found.token_scores[k] if found.token_scores else []
+        alignment = None if found.alignments is None else found.alignments[k]
+        return Translation(self._text(ids), found.scores[k], ids, scores, alignment)
 
     def _text(self, ids: list[int]) -> str:
         """One line of text: tokens of bytes may spell a line end."""
-        text: str = self.tokenizer.decode(ids, skip_special_tokens=True)
+        known = [index for index in ids if index < len(self.tokenizer)]
+        text: str = self.tokenizer.decode(known, skip_special_tokens=True)
         return text.translate(_NO_LINE_END).strip()
 
     def score(

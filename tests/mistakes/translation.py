@@ -9,6 +9,8 @@ from typing import Any
 from helpers_translation import model, sentences, tokenizer
 
 import evolving_attention as ea
+from evolving_attention.cli import translate_generate
+from evolving_attention.cli.translate_arguments import GenerateArguments
 from evolving_attention.data.parallel import ParallelDataset
 from evolving_attention.data.parallel_files import read_parallel
 from mistakes.row import Row
@@ -20,6 +22,14 @@ def text(folder: Path, source: bytes, target: bytes) -> Any:
     for file, content in zip(files, (source, target), strict=True):
         file.write_bytes(content)
     return read_parallel(*files)
+
+
+def lines_done(folder: Path, content: bytes, **options: Any) -> int:
+    """Lines of an input of one line that an output file has."""
+    out = folder / "out.de"
+    out.write_bytes(content)
+    files = GenerateArguments(input_file="in.en", output_file=str(out), **options)
+    return translate_generate._lines_done(files, 1)
 
 
 def translator(words: int = 279) -> Any:
@@ -71,11 +81,11 @@ ROWS = {
         r"expected at most 40, the model's positions .*longer='cut'",
     ),
     "a vocabulary that does not fit the checkpoint": Row(
-        lambda _: translator(words=300),
+        lambda _: translator(words=200),
         ea.CheckpointError,
         r"the tokenizer has 279 tokens",
         r"Translator: ",
-        r"expected the model's 300 .*take the tokenizer of the model's folder",
+        r"at most the model's 200 .*take the tokenizer of the model's folder",
     ),
     "more beams than tokens, in a translator": Row(
         lambda _: translator().translate(["one"], beam=280),
@@ -83,6 +93,20 @@ ROWS = {
         r"num_beams = 280",
         r"generate",
         r"expected 1 to 279 \(the target's vocabulary\)",
+    ),
+    "several translations where one is returned": Row(
+        lambda _: translator().translate(["one"], num_return_sequences=3),
+        ea.ConfigError,
+        r"num_return_sequences=3",
+        r"Translator\.translate",
+        r"expected 1: .*candidates\(\) returns all",
+    ),
+    "too few prefixes": Row(
+        lambda _: translator().translate(["one", "two"], prefixes=["one"]),
+        ea.InputError,
+        r"1 prefixes for 2 texts",
+        r"Translator\.translate",
+        r"expected one each",
     ),
     "a number among texts to translate": Row(
         lambda _: translator().translate(["one", 2]),
@@ -97,6 +121,20 @@ ROWS = {
         r"vocab_size=100",
         r"train_bpe",
         r"an integer of at least 259",
+    ),
+    "an output file that is there": Row(
+        lambda folder: lines_done(folder, b"Eins.\n"),
+        ea.ConfigError,
+        r"is there already",
+        r"--output_file .*out\.de",
+        r"expected a new file; .*--resume .*--overwrite",
+    ),
+    "an output file with too many lines": Row(
+        lambda folder: lines_done(folder, b"Eins.\nZwei.\n", resume=True),
+        ea.ConfigError,
+        r"has 2 lines",
+        r"--resume: .*out\.de",
+        r"expected at most the 1 of .*is it the output of another file",
     ),
     "an average of too few checkpoints": Row(
         lambda folder: ea.training.last_checkpoints(folder, 10),

@@ -20,5 +20,12 @@ def score(folder: str) -> float:
     return float(out.sequences_scores[0])
 
 
+def begun(translator: ea.Translator) -> list[str]:
+    """Drawn translations, and the best of several with where its tokens come from."""
+    one = translator.candidates(["A dog."], num_return_sequences=2, beam=3)[0][0]
+    print(one.text, one.score, one.alignment)
+    return translator.translate(["A dog."], do_sample=True, top_p=0.9, prefixes=["E"])
+
+
 if __name__ == "__main__":
     assert translated().shape[0] == 1

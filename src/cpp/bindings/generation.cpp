@@ -5,6 +5,7 @@
 
 #include "bindings/bind.h"
 #include "bindings/models.h"
+#include "generation/sampling.h"
 #include "generation/search.h"
 #include "runtime/check.h"
 
@@ -33,21 +34,93 @@ EarlyStopping early_stopping_of(const std::string& name) {
   return EarlyStopping::never;
 }
 
-using Targets = std::tuple<std::vector<std::vector<std::int64_t>>,
-                           std::vector<double>, std::vector<bool>>;
+std::string name_of(EarlyStopping rule) {
+  if (rule == EarlyStopping::at_once) return "True";
+  return rule == EarlyStopping::unlikely ? "False" : "never";
+}
+
+LengthPenalty form_of(const std::string& name) {
+  if (name == "transformers") return LengthPenalty::power;
+  EA_CHECK_AS(ConfigError, name == "gnmt", "generate",
+              "length_penalty_form = '{}', expected 'transformers' or 'gnmt'",
+              name);
+  return LengthPenalty::gnmt;
+}
+
+std::string name_of(LengthPenalty form) {
+  return form == LengthPenalty::power ? "transformers" : "gnmt";
+}
+
+using Targets =
+    std::tuple<std::vector<std::vector<std::int64_t>>, std::vector<double>,
+               std::vector<bool>, std::vector<std::vector<double>>>;
 
 Targets found_targets(Model& model, const AnyDict& inputs,
                       const SearchSettings& settings) {
   const Inputs source = inputs_of(model.architecture(), inputs);
   const py::gil_scoped_release release;
   Targets out;
+  auto& [ids, scores, ended, token_scores] = out;
   for (Generated& each :
        search(seq2seq(model), source, settings, &raise_signals)) {
-    std::get<0>(out).push_back(std::move(each.ids));
-    std::get<1>(out).push_back(each.score);
-    std::get<2>(out).push_back(each.ended);
+    ids.push_back(std::move(each.ids));
+    scores.push_back(each.score);
+    ended.push_back(each.ended);
+    if (settings.scored) token_scores.push_back(std::move(each.token_scores));
   }
   return out;
+}
+
+// Of all tokens, 0 for those that are not drawn.
+std::vector<double> probabilities(const std::vector<float>& logits,
+                                  double temperature, std::int64_t top_k,
+                                  double top_p) {
+  const Distribution from =
+      distribution(logits, {temperature, top_k, top_p, {}});
+  std::vector<double> out(logits.size(), 0.0);
+  for (std::size_t i = 0; i < from.ids.size(); ++i) {
+    out[static_cast<std::size_t>(from.ids[i])] = from.probabilities[i];
+  }
+  return out;
+}
+
+void bind_settings(py::module_& m) {
+  using S = SearchSettings;
+  py::class_<S>(m, "SearchSettings", "How targets are searched for.")
+      .def(py::init<>())
+      .def_readwrite("start", &S::start)
+      .def_readwrite("end", &S::end)
+      .def_readwrite("max_new_tokens", &S::max_new_tokens)
+      .def_readwrite("max_length", &S::max_length)
+      .def_readwrite("min_new_tokens", &S::min_new_tokens)
+      .def_readwrite("min_length", &S::min_length)
+      .def_readwrite("no_repeat_ngram_size", &S::no_repeat_ngram_size)
+      .def_readwrite("forced_first", &S::forced_first)
+      .def_readwrite("forced_last", &S::forced_last)
+      .def_readwrite("prefixes", &S::prefixes)
+      .def_readwrite("numbers", &S::numbers)
+      .def_readwrite("beams", &S::beams)
+      .def_readwrite("length_penalty", &S::length_penalty)
+      .def_property(
+          "form", [](const S& s) { return name_of(s.form); },
+          [](S& s, const std::string& name) { s.form = form_of(name); })
+      .def_property(
+          "early_stopping",
+          [](const S& s) { return name_of(s.early_stopping); },
+          [](S& s, const std::string& name) {
+            s.early_stopping = early_stopping_of(name);
+          })
+      .def_readwrite("returned", &S::returned)
+      .def_readwrite("scored", &S::scored)
+      .def_readwrite("cached", &S::cached)
+      .def(
+          "sample",
+          [](S& s, double temperature, std::int64_t top_k, double top_p,
+             std::optional<std::int64_t> seed) {
+            s.sampling = Sampling{temperature, top_k, top_p, seed};
+          },
+          py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
+          py::arg("seed"), "Draw tokens; top_k 0: of all.");
 }
 
 }  // namespace
@@ -80,24 +153,14 @@ void bind_generation(py::module_& m) {
       py::arg("model"),
       "Whether a target's next token can be computed without its earlier "
       "ones.");
-  m.def(
-      "search",
-      [](Model& model, const AnyDict& inputs, std::int64_t start,
-         std::int64_t end, std::optional<std::int64_t> max_new_tokens,
-         std::int64_t beams, double length_penalty,
-         const std::string& early_stopping, std::int64_t returned, bool scored,
-         bool cached) {
-        return found_targets(
-            model, inputs,
-            {start, end, max_new_tokens, beams, length_penalty,
-             early_stopping_of(early_stopping), returned, scored, cached});
-      },
-      py::arg("model"), py::arg("inputs"), py::kw_only(), py::arg("start"),
-      py::arg("end"), py::arg("max_new_tokens"), py::arg("beams"),
-      py::arg("length_penalty"), py::arg("early_stopping"), py::arg("returned"),
-      py::arg("scored"), py::arg("cached"),
-      "Token ids of each target from `start` on, their scores, and whether "
-      "they have ended.");
+  bind_settings(m);
+  m.def("search", &found_targets, py::arg("model"), py::arg("inputs"),
+        py::arg("settings"),
+        "Token ids of each target, their scores, whether they have ended, and "
+        "if asked for the scores of their tokens.");
+  m.def("sampling_probabilities", &probabilities, py::arg("logits"),
+        py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
+        "Of every token, as it is drawn.");
 }
 
 }  // namespace ea

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "generation/searches.h"
+#include "runtime/check.h"
 #include "runtime/threads.h"
 
 namespace ea {
@@ -10,17 +11,20 @@ namespace {
 
 struct Running {
   std::vector<std::int64_t> ids;
-  double score;  // sum of log probabilities
+  std::vector<double> token_scores;
+  double score;  // their sum
 };
 
 struct Candidate {
   double score;
   std::size_t beam;  // of its sentence
   std::int64_t id;
+  double token_score;
 };
 
 struct Sentence {
-  std::int64_t index, limit;
+  std::size_t index;
+  const Request* request;
   std::size_t first;                // its first target in the state
   std::vector<Running> running;     // best first
   std::vector<Generated> finished;  // best first
@@ -34,17 +38,15 @@ bool better(const Candidate& a, const Candidate& b) {
 class BeamSearch {
  public:
   BeamSearch(TargetState& state, const SearchSettings& settings,
-             const std::vector<std::int64_t>& limits)
+             const std::vector<Request>& requests)
       : state_(state),
         settings_(settings),
         beams_(static_cast<std::size_t>(settings.beams)),
-        out_(limits.size() * static_cast<std::size_t>(settings.returned)) {
-    for (std::size_t i = 0; i < limits.size(); ++i) {
-      sentences_.push_back({static_cast<std::int64_t>(i),
-                            limits[i],
-                            i,
-                            {{{settings.start}, 0.0}},
-                            {}});
+        out_(requests.size() * static_cast<std::size_t>(settings.returned)) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const std::vector<std::int64_t>& prefix = requests[i].prefix;
+      const std::vector<double> scores(prefix.size() - 1, 0.0);
+      sentences_.push_back({i, &requests[i], i, {{prefix, scores, 0.0}}, {}});
     }
   }
 
@@ -53,21 +55,24 @@ class BeamSearch {
 
   // One more token for every running target.
   void step() {
-    ++tokens_;
     std::vector<std::int64_t> last;
     for (const Sentence& s : sentences_) {
-      for (const Running& r : s.running) last.push_back(r.ids.back());
+      for (const Running& r : s.running) last.push_back(r.ids[length_]);
     }
     const Tensor logits = state_.next(last);
+    ++length_;
     std::vector<std::vector<Candidate>> candidates = candidates_of(logits);
     std::vector<Sentence> live;
     std::vector<std::int64_t> kept;
     for (std::size_t i = 0; i < sentences_.size(); ++i) {
       Sentence& s = sentences_[i];
-      std::vector<std::int64_t> from = advance(s, candidates[i]);
-      if (ends(s)) {
-        put_down(s);
-        continue;
+      std::vector<std::int64_t> from{0};
+      if (!in_prefix(s)) {
+        from = advance(s, candidates[i]);
+        if (ends(s)) {
+          put_down(s);
+          continue;
+        }
       }
       for (std::int64_t& beam : from) {
         kept.push_back(static_cast<std::int64_t>(s.first) + beam);
@@ -80,23 +85,46 @@ class BeamSearch {
   }
 
  private:
+  bool in_prefix(const Sentence& s) const {
+    return length_ < s.request->prefix.size();
+  }
+
+  // New tokens of the sentence's running targets, with the one of this step.
+  std::int64_t made(const Sentence& s) const {
+    return static_cast<std::int64_t>(length_ + 1 - s.request->prefix.size());
+  }
+
   // The best 2 * beams continuations of each sentence, best first.
   std::vector<std::vector<Candidate>> candidates_of(const Tensor& logits) {
     std::vector<std::vector<Candidate>> all(sentences_.size());
     parallel_for(static_cast<std::int64_t>(all.size()), [&](std::int64_t job) {
       const Sentence& s = sentences_[static_cast<std::size_t>(job)];
+      if (in_prefix(s)) return;
       std::vector<Candidate>& found = all[static_cast<std::size_t>(job)];
       for (std::size_t beam = 0; beam < s.running.size(); ++beam) {
-        const std::span<const float> row = row_of(logits, s.first + beam);
-        const double base = s.running[beam].score - log_sum_exp(row);
-        for (const std::int64_t id : best_ids(row, 2 * beams_, s.index)) {
-          found.push_back({base + row[static_cast<std::size_t>(id)], beam, id});
-        }
+        add_candidates(s, beam, row_of(logits, s.first + beam), found);
       }
+      if (found.empty()) no_token_left(*s.request, s.running.front().ids);
       std::sort(found.begin(), found.end(), better);
       found.resize(std::min(found.size(), 2 * beams_));
     });
     return all;
+  }
+
+  void add_candidates(const Sentence& s, std::size_t beam, std::span<float> row,
+                      std::vector<Candidate>& found) const {
+    const Running& r = s.running[beam];
+    check_finite(row, *s.request, r.ids);
+    if (const auto forced = forced_token(settings_, *s.request, r.ids)) {
+      found.push_back({r.score, beam, *forced, 0.0});
+      return;
+    }
+    const double all = log_sum_exp(row);
+    ban_tokens(row, settings_, *s.request, r.ids);
+    for (const std::int64_t id : best_ids(row, 2 * beams_)) {
+      const double score = row[static_cast<std::size_t>(id)] - all;
+      found.push_back({r.score + score, beam, id, score});
+    }
   }
 
   // Extends the targets of a sentence; the beams that the running ones come
@@ -105,19 +133,21 @@ class BeamSearch {
                                     const std::vector<Candidate>& candidates) {
     std::vector<Running> running;
     std::vector<std::int64_t> from;
+    const std::int64_t tokens = made(s);
     for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
       const Candidate& c = candidates[rank];
       const bool ended = c.id == settings_.end;
-      const bool stops = ended || tokens_ == s.limit;
+      const bool stops = ended || tokens == s.request->limit;
       if (stops ? rank >= beams_ : running.size() == beams_) continue;
-      std::vector<std::int64_t> ids = s.running[c.beam].ids;
-      ids.push_back(c.id);
+      Running next = s.running[c.beam];
+      next.ids.push_back(c.id);
+      next.token_scores.push_back(c.token_score);
       if (stops) {
-        s.finished.push_back(
-            {std::move(ids),
-             penalised(c.score, tokens_, settings_.length_penalty), ended});
+        s.finished.push_back({std::move(next.ids), std::move(next.token_scores),
+                              penalised(c.score, tokens, settings_), ended});
       } else {
-        running.push_back({std::move(ids), c.score});
+        next.score = c.score;
+        running.push_back(std::move(next));
         from.push_back(static_cast<std::int64_t>(c.beam));
       }
     }
@@ -131,29 +161,32 @@ class BeamSearch {
   }
 
   bool ends(const Sentence& s) const {
-    if (tokens_ == s.limit || s.running.empty()) return true;
+    if (made(s) == s.request->limit || s.running.empty()) return true;
     if (s.finished.size() < beams_) return false;
     if (settings_.early_stopping == EarlyStopping::at_once) return true;
     const bool longest = settings_.early_stopping == EarlyStopping::never &&
                          settings_.length_penalty > 0.0;
     const double hoped =
-        penalised(s.running.front().score, longest ? s.limit : tokens_,
-                  settings_.length_penalty);
+        penalised(s.running.front().score, longest ? s.request->limit : made(s),
+                  settings_);
     return hoped <= s.finished.back().score;
   }
 
   void put_down(Sentence& s) {
     const auto n = static_cast<std::size_t>(settings_.returned);
+    EA_CHECK_AS(ConfigError, s.finished.size() >= n, "generate",
+                "sentence {}: the rules and limits leave {} targets, expected "
+                "num_return_sequences = {}; loosen them, or ask for fewer",
+                s.request->number, s.finished.size(), n);
     for (std::size_t i = 0; i < n; ++i) {
-      out_[static_cast<std::size_t>(s.index) * n + i] =
-          std::move(s.finished.at(i));
+      out_[s.index * n + i] = std::move(s.finished[i]);
     }
   }
 
   TargetState& state_;
   const SearchSettings& settings_;
   std::size_t beams_;
-  std::int64_t tokens_ = 0;  // new ones of every running target
+  std::size_t length_ = 0;  // tokens that the state has read
   std::vector<Sentence> sentences_;
   std::vector<Generated> out_;
 };
@@ -162,9 +195,9 @@ class BeamSearch {
 
 std::vector<Generated> beam_search(TargetState& state,
                                    const SearchSettings& settings,
-                                   const std::vector<std::int64_t>& limits,
+                                   const std::vector<Request>& requests,
                                    const Interrupt& interrupt) {
-  BeamSearch beams(state, settings, limits);
+  BeamSearch beams(state, settings, requests);
   while (!beams.done()) {
     interrupt();
     beams.step();

@@ -26,6 +26,7 @@ __all__: list[str] = [
     "Packing",
     "RAdam",
     "SGD",
+    "SearchSettings",
     "StepLog",
     "TargetState",
     "Tensor",
@@ -62,6 +63,7 @@ __all__: list[str] = [
     "reset_peak_memory",
     "reset_profile",
     "resolve_device",
+    "sampling_probabilities",
     "search",
     "set_fast_path",
     "set_grad_enabled",
@@ -1275,6 +1277,104 @@ class TargetState:
         Keep the targets with these indices, in this order.
         """
 
+class SearchSettings:
+    """
+    How targets are searched for.
+    """
+
+    cached: bool
+    early_stopping: str
+    form: str
+    scored: bool
+    def __init__(self) -> None: ...
+    def sample(
+        self,
+        temperature: typing.SupportsFloat | typing.SupportsIndex,
+        top_k: typing.SupportsInt | typing.SupportsIndex,
+        top_p: typing.SupportsFloat | typing.SupportsIndex,
+        seed: typing.SupportsInt | typing.SupportsIndex | None,
+    ) -> None:
+        """
+        Draw tokens; top_k 0: of all.
+        """
+    @property
+    def beams(self) -> int: ...
+    @beams.setter
+    def beams(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def end(self) -> int: ...
+    @end.setter
+    def end(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def forced_first(self) -> int | None: ...
+    @forced_first.setter
+    def forced_first(
+        self, arg0: typing.SupportsInt | typing.SupportsIndex | None
+    ) -> None: ...
+    @property
+    def forced_last(self) -> int | None: ...
+    @forced_last.setter
+    def forced_last(
+        self, arg0: typing.SupportsInt | typing.SupportsIndex | None
+    ) -> None: ...
+    @property
+    def length_penalty(self) -> float: ...
+    @length_penalty.setter
+    def length_penalty(
+        self, arg0: typing.SupportsFloat | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def max_length(self) -> int | None: ...
+    @max_length.setter
+    def max_length(
+        self, arg0: typing.SupportsInt | typing.SupportsIndex | None
+    ) -> None: ...
+    @property
+    def max_new_tokens(self) -> int | None: ...
+    @max_new_tokens.setter
+    def max_new_tokens(
+        self, arg0: typing.SupportsInt | typing.SupportsIndex | None
+    ) -> None: ...
+    @property
+    def min_length(self) -> int: ...
+    @min_length.setter
+    def min_length(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def min_new_tokens(self) -> int: ...
+    @min_new_tokens.setter
+    def min_new_tokens(
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def no_repeat_ngram_size(self) -> int: ...
+    @no_repeat_ngram_size.setter
+    def no_repeat_ngram_size(
+        self, arg0: typing.SupportsInt | typing.SupportsIndex
+    ) -> None: ...
+    @property
+    def numbers(self) -> list[int]: ...
+    @numbers.setter
+    def numbers(
+        self, arg0: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
+    ) -> None: ...
+    @property
+    def prefixes(self) -> list[list[int]]: ...
+    @prefixes.setter
+    def prefixes(
+        self,
+        arg0: collections.abc.Sequence[
+            collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
+        ],
+    ) -> None: ...
+    @property
+    def returned(self) -> int: ...
+    @returned.setter
+    def returned(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    @property
+    def start(self) -> int: ...
+    @start.setter
+    def start(self, arg0: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+
 class MomentOptimizer:
     """
     What the optimizers share: one rate and decay a group.
@@ -1607,22 +1707,21 @@ def resolve_device(name: typing.Any) -> str:
     Returns the full name of a device; of 'auto', the best one there is.
     """
 
-def search(
-    model: Model,
-    inputs: dict[str, typing.Any],
-    *,
-    start: typing.SupportsInt | typing.SupportsIndex,
-    end: typing.SupportsInt | typing.SupportsIndex,
-    max_new_tokens: typing.SupportsInt | typing.SupportsIndex | None,
-    beams: typing.SupportsInt | typing.SupportsIndex,
-    length_penalty: typing.SupportsFloat | typing.SupportsIndex,
-    early_stopping: str,
-    returned: typing.SupportsInt | typing.SupportsIndex,
-    scored: bool,
-    cached: bool,
-) -> tuple[list[list[int]], list[float], list[bool]]:
+def sampling_probabilities(
+    logits: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+    temperature: typing.SupportsFloat | typing.SupportsIndex,
+    top_k: typing.SupportsInt | typing.SupportsIndex,
+    top_p: typing.SupportsFloat | typing.SupportsIndex,
+) -> list[float]:
     """
-    Token ids of each target from `start` on, their scores, and whether they have ended.
+    Of every token, as it is drawn.
+    """
+
+def search(
+    model: Model, inputs: dict[str, typing.Any], settings: SearchSettings
+) -> tuple[list[list[int]], list[float], list[bool], list[list[float]]]:
+    """
+    Token ids of each target, their scores, whether they have ended, and if asked for the scores of their tokens.
     """
 
 def set_fast_path(name: str, on: bool) -> None:

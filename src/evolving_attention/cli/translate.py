@@ -149,7 +149,10 @@ def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
     results: dict[str, Any] = {"model": args.output_dir, **metrics}
     if trainer.state.best_metric is not None:
         results["best_eval_loss"] = trainer.state.best_metric
-        results["best_step"] = trainer.state.best_global_step
+        best = results["best_step"] = trainer.state.best_global_step
+        for log in trainer.state.log_history:
+            if log.get("step") == best and "eval_token_loss" in log:
+                results["best_eval_token_loss"] = log["eval_token_loss"]
     if not trainer.is_world_process_zero():
         return None
     return {**results, "table": _table(results)}

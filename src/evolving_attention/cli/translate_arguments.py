@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from evolving_attention.cli.attention_arguments import option, refuse
@@ -130,6 +130,9 @@ class TranslationTrainingArguments(TrainingArguments):
         8192, "Most tokens in one training batch, of sources and targets together."
     )
     per_device_eval_batch_size: int = option(64, "Pairs in one evaluation batch.")
+    prediction_loss_only: bool = option(
+        True, "Evaluate losses alone; the logits of all tokens are not kept."
+    )
     eval_strategy: _Strategy = option(
         "epoch", "Evaluate the validation set, if there is one: no, steps or epoch."
     )
@@ -156,10 +159,30 @@ class SearchArguments:
     model_dir: PathText | None = option(
         None, "Folder of translate train or average, or a checkpoint."
     )
-    beam: int = option(5, "Beams; 1: greedy search.")
+    beam: int | None = option(
+        None, "Beams; 1: greedy search. Default: 5, with --do_sample 1."
+    )
     length_penalty: float = option(1.0, "More than 0 favours long translations.")
+    length_penalty_form: Literal["transformers", "gnmt"] = option(
+        "transformers",
+        "A sum of log probabilities of n tokens is divided by n^penalty, or as GNMT "
+        "has it by ((5 + n) / 6)^penalty: transformers or gnmt.",
+    )
     max_new_tokens: int | None = option(
         None, "Most tokens of a translation; default: those of its source and 50."
+    )
+    min_new_tokens: int = option(0, "Fewest tokens of a translation.")
+    no_repeat_ngram_size: int = option(
+        0, "No sequence of so many tokens comes twice in a translation; 0: no rule."
+    )
+    do_sample: bool = option(False, "Draw tokens by their probabilities.")
+    temperature: float = option(1.0, "Draw from softmax(logits / temperature).")
+    top_k: int | None = option(50, "Draw from so many best tokens; none: from all.")
+    top_p: float = option(
+        1.0, "Draw from the fewest tokens whose probabilities sum to this."
+    )
+    seed: int | None = option(
+        None, "Of drawn tokens, which also depend on the line's number. Default: 0."
     )
     batch_size: int = option(32, "Sentences that are translated together.")
     longer: str = option("error", _LONGER)
@@ -189,8 +212,15 @@ class SearchArguments:
 
     def search_options(self) -> dict[str, Any]:
         """Options of :meth:`Translator.translate`."""
-        names = ("beam", "length_penalty", "max_new_tokens", "batch_size", "longer")
-        return {name: getattr(self, name) for name in names}
+        others = ("model_dir", "device", "num_threads")
+        found = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in others
+        }
+        if self.do_sample and self.seed is None:
+            found["seed"] = 0
+        return found
 
 
 @dataclass
@@ -203,6 +233,15 @@ class GenerateArguments:
     output_file: PathText | None = option(
         None, "File for their translations, line by line; default: stdout."
     )
+    num_return_sequences: int = option(
+        1, "Translations of each line, in so many lines, of beams best first."
+    )
+    scores: bool = option(
+        False, "Write the score and a tab in front of each translation."
+    )
+    prefix_file: PathText | None = option(
+        None, "What each translation begins with, line by line; empty: anything."
+    )
     resume: bool = option(False, "Go on after the lines that --output_file has.")
     overwrite: bool = option(False, "Replace --output_file.")
 
@@ -212,6 +251,9 @@ class GenerateArguments:
             raise refuse("resume", "", "no --overwrite beside it", "leave one out")
         if self.resume and not self.output_file:
             raise refuse("resume", "", "--output_file beside it", "name the file")
+        if self.num_return_sequences < 1:
+            given = self.num_return_sequences
+            raise refuse("num_return_sequences", given, "at least 1", "leave it out")
 
 
 @dataclass

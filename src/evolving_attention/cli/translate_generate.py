@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.commands import run_command
 from evolving_attention.cli.common import note
-from evolving_attention.errors import ConfigError, Interrupted
+from evolving_attention.errors import ConfigError, DataError, Interrupted
 
 __all__ = ["generate"]
 
@@ -29,7 +29,8 @@ def generate(
     """Parse the words of the command line and translate."""
     help = """Translate lines from a file or stdin to a file or stdout.
 
-    Line i of the output belongs to line i of the input; an empty line stays empty.
+    Line i of the output belongs to line i of the input; an empty line stays empty. With
+    --num_return_sequences n, n lines belong to each line of the input.
 
     Example: evolving-attention translate generate --model_dir out/en-de --input_file
     test.en --output_file test.out.de
@@ -51,6 +52,9 @@ def _generate(files: Any, search: Any) -> None:
     else:
         source, total = "<stdin>", None
         lines = sentences(sys.stdin.buffer, source)
+    prefixes = read_sentences(files.prefix_file) if files.prefix_file else None
+    if prefixes is not None and total is not None and len(prefixes) != total:
+        raise _too_few(files.prefix_file, len(prefixes), source, total)
     done = _lines_done(files, total)
     translator = search.translator()
     with _opened(files.output_file, append=done > 0) as out:
@@ -58,19 +62,49 @@ def _generate(files: Any, search: Any) -> None:
         rest = islice(lines, done, None)
         try:
             while chunk := list(islice(rest, CHUNK)):
-                found = translator.translate(
-                    chunk,
-                    name=source,
-                    first_line=progress.done + 1,
-                    on_batch=progress.batch,
+                options = {
                     **search.search_options(),
-                )
+                    "name": source,
+                    "first_line": progress.done + 1,
+                    "on_batch": progress.batch,
+                }
+                if prefixes is not None:
+                    end = progress.done + len(chunk)
+                    if end > len(prefixes):
+                        raise _too_few(files.prefix_file, len(prefixes), source, end)
+                    options["prefixes"] = prefixes[progress.done : end]
+                found = _translated(translator, chunk, files, options)
                 out.write("".join(f"{line}\n" for line in found).encode())
                 out.flush()
                 progress.chunk(len(chunk))
         except KeyboardInterrupt as error:
             raise _interrupted(files, progress.done) from error
     progress.end()
+
+
+def _too_few(file: str, found: int, source: str, lines: int) -> DataError:
+    return DataError(
+        f"has {found} lines, expected one for each line of {source}, which has {lines} "
+        "or more; an empty line is no prefix",
+        file,
+    )
+
+
+def _translated(
+    translator: Any, chunk: list[str], files: Any, options: dict[str, Any]
+) -> list[str]:
+    """The lines of the output, ``num_return_sequences`` for each of the chunk."""
+    if files.num_return_sequences == 1 and not files.scores:
+        found: list[str] = translator.translate(chunk, **options)
+        return found
+    several = translator.candidates(
+        chunk, num_return_sequences=files.num_return_sequences, **options
+    )
+    return [
+        f"{one.score:.6f}\t{one.text}" if files.scores else one.text
+        for each in several
+        for one in each
+    ]
 
 
 def _interrupted(files: Any, done: int) -> Interrupted:
@@ -82,7 +116,7 @@ def _interrupted(files: Any, done: int) -> Interrupted:
 
 
 def _lines_done(files: Any, total: int | None) -> int:
-    """Whole lines that the output file has; a last line without end is removed.
+    """Lines of the input whose translations the output file has; the rest is removed.
 
     Raises:
         ConfigError: the file is there, and neither --resume nor --overwrite is given,
@@ -96,15 +130,19 @@ def _lines_done(files: Any, total: int | None) -> int:
             f"--output_file {path}: is there already, expected a new file; choose "
             "another name, or add --resume (go on after its lines) or --overwrite"
         )
+    copies: int = files.num_return_sequences
     data = path.read_bytes()
-    done = data.count(b"\n")
-    if total is not None and done > total:
+    lines = data.split(b"\n")[:-1]  # whole ones
+    done = len(lines) // copies
+    if total is not None and len(lines) > copies * total:
+        most = f"the {total}" if copies == 1 else f"{copies} for each of the {total}"
         raise ConfigError(
-            f"--resume: {path} has {done} lines, expected at most the {total} of "
+            f"--resume: {path} has {len(lines)} lines, expected at most {most} of "
             f"{files.input_file}; is it the output of another file?"
         )
-    if not data.endswith(b"\n"):
-        os.truncate(path, data.rfind(b"\n") + 1)
+    whole = sum(len(line) + 1 for line in lines[: copies * done])
+    if whole < len(data):
+        os.truncate(path, whole)
     return done
 
 

@@ -24,6 +24,7 @@ from evolving_attention.modeling.bert import (
 )
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.generation import GenerationOutput
+from evolving_attention.modeling.generation_options import GenerationOptions
 from evolving_attention.modeling.names import (
     create_model,
     list_models,
@@ -88,6 +89,7 @@ __all__ = [
     "EADCTransformerForPretraining",
     "EADCTransformerForRegression",
     "EADCTransformerModel",
+    "GenerationOptions",
     "GenerationOutput",
     "ModelOutput",
     "MultipleChoiceModelOutput",

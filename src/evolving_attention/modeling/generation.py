@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 from evolving_attention import _core
+from evolving_attention.autograd import no_grad
+from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.field_types import check_type
 from evolving_attention.modeling.base import PreTrainedModel
+from evolving_attention.modeling.generation_options import (
+    SOURCES,
+    GenerationOptions,
+    checked,
+    search_settings,
+)
 from evolving_attention.notices import say
 
-__all__ = ["Found", "GenerationOutput", "GenerativeModel", "tell_of_limit"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-_OPTIONS: dict[str, Any] = {
-    "max_new_tokens": int | None,
-    "num_beams": int,
-    "length_penalty": float,
-    "early_stopping": bool | Literal["never"],
-    "num_return_sequences": int,
-    "use_cache": bool | None,
-    "return_dict_in_generate": bool,
-}
-_DEFAULTS: dict[str, Any] = {
-    "max_new_tokens": None,
-    "num_beams": 1,
-    "length_penalty": 1.0,
-    "early_stopping": False,
-    "num_return_sequences": 1,
-    "use_cache": None,
-    "return_dict_in_generate": False,
-    **dict.fromkeys(("input_ids", "attention_mask", "sequence_offsets")),
-    **dict.fromkeys(("decoder_start_token_id", "eos_token_id", "pad_token_id")),
-}
-_SOURCES = ("input_ids", "attention_mask", "sequence_offsets")
-_TOKENS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+__all__ = [
+    "Found",
+    "GenerationOptions",
+    "GenerationOutput",
+    "GenerativeModel",
+    "tell_of_limit",
+]
 
 
 class GenerationOutput(NamedTuple):
@@ -45,19 +39,38 @@ class GenerationOutput(NamedTuple):
     Attributes:
         sequences: int64 [B · num_return_sequences, T], as ``generate`` returns them.
         sequences_scores: float64 [B · num_return_sequences]; of n new tokens y the sum
-            of log p(y_i | y_<i, x), divided by n^length_penalty.
+            of log p(y_i | y_<i, x), divided by n^length_penalty or by what
+            ``length_penalty_form`` says.
+        token_scores: float64 [B · num_return_sequences, T - 1]: log p of
+            ``sequences[:, 1:]``, by the softmax over all tokens at temperature 1; 0 in
+            the prefix, where a token is forced, and where there is padding.
+        alignments: with ``output_alignments=True``, of each target float32 [tokens, S]:
+            the mean over the heads of the cross-attention map from which each token of
+            ``sequences[i, 1:]`` was made, over the S tokens of its source.
     """
 
     sequences: np.ndarray
     sequences_scores: np.ndarray
+    token_scores: np.ndarray
+    alignments: list[np.ndarray] | None = None
 
 
 class Found(NamedTuple):
-    """Targets as lists, best first for each source: tokens, scores, whether ended."""
+    """Targets as lists, best first for each source.
+
+    Attributes:
+        rows: tokens.
+        scores: of the targets.
+        ended: False where the limit came before the end.
+        token_scores: of all tokens but the first; empty if nobody asked.
+        alignments: see :class:`GenerationOutput`.
+    """
 
     rows: list[list[int]]
     scores: list[float]
     ended: list[bool]
+    token_scores: list[list[float]]
+    alignments: list[np.ndarray] | None
 
 
 class GenerativeModel(PreTrainedModel):
@@ -70,16 +83,8 @@ class GenerativeModel(PreTrainedModel):
         attention_mask: Any = None,
         *,
         sequence_offsets: Any = None,
-        max_new_tokens: int | None = None,
-        num_beams: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: bool | Literal["never"] = False,
-        num_return_sequences: int = 1,
-        decoder_start_token_id: int | None = None,
-        eos_token_id: int | None = None,
-        pad_token_id: int | None = None,
-        use_cache: bool | None = None,
         return_dict_in_generate: Literal[False] = False,
+        **options: Unpack[GenerationOptions],
     ) -> np.ndarray: ...
     @overload
     def generate(
@@ -88,16 +93,8 @@ class GenerativeModel(PreTrainedModel):
         attention_mask: Any = None,
         *,
         sequence_offsets: Any = None,
-        max_new_tokens: int | None = None,
-        num_beams: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: bool | Literal["never"] = False,
-        num_return_sequences: int = 1,
-        decoder_start_token_id: int | None = None,
-        eos_token_id: int | None = None,
-        pad_token_id: int | None = None,
-        use_cache: bool | None = None,
         return_dict_in_generate: Literal[True],
+        **options: Unpack[GenerationOptions],
     ) -> GenerationOutput: ...
     def generate(
         self,
@@ -105,54 +102,31 @@ class GenerativeModel(PreTrainedModel):
         attention_mask: Any = None,
         *,
         sequence_offsets: Any = None,
-        max_new_tokens: int | None = None,
-        num_beams: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: bool | Literal["never"] = False,
-        num_return_sequences: int = 1,
-        decoder_start_token_id: int | None = None,
-        eos_token_id: int | None = None,
-        pad_token_id: int | None = None,
-        use_cache: bool | None = None,
         return_dict_in_generate: bool = False,
-        **unknown: Any,
+        **options: Unpack[GenerationOptions],
     ) -> np.ndarray | GenerationOutput:
-        """Targets for sources, by greedy search or beam search.
+        """Targets for sources, by greedy search, beam search or sampling.
 
         Greedy search takes the most probable token at each step. Beam search keeps the
         ``num_beams`` best unfinished targets and ends as transformers does. A target
         has the same bits alone, in any batch and in any order, and for any number of
-        threads. Dropout is off, whatever the model's mode. Ctrl-C ends the search after
-        the token at hand and leaves the model as it was.
+        threads; drawn ones with the same ``seed`` and ``sentence_numbers``. Dropout is
+        off, whatever the model's mode. Ctrl-C ends the search after the token at hand
+        and leaves the model as it was.
 
         Args:
             input_ids, attention_mask, sequence_offsets: sources, as in a call.
-            max_new_tokens: the most tokens of a target, the end counts; by default
-                those of its source and 50 more (Vaswani et al., Section 6.1), at most
-                ``max_position_embeddings``. One line says how many targets reach it.
-            num_beams: 1: greedy search.
-            length_penalty: λ of the score Σ log p / n^λ of a target of n new tokens.
-                Sums are negative: more than 0 favours long targets.
-            early_stopping: when a sentence with ``num_beams`` finished targets is done.
-                True: at once; False: if the best unfinished one, divided by its length
-                so far, does not score higher than the worst finished one; "never": the
-                same, divided by the length that suits it best.
-            num_return_sequences: targets for each source, best first; at most
-                ``num_beams``.
-            decoder_start_token_id, eos_token_id, pad_token_id: instead of the config's.
-            use_cache: whether keys, values and the queries that a convolution reaches
-                back to are kept from token to token; False: every step decodes all
-                tokens again. By default True, unless the attention needs whole maps.
-            return_dict_in_generate: whether to return the scores too.
+            return_dict_in_generate: whether to return scores too.
+            options: see :class:`GenerationOptions`.
 
         Returns:
             int64 [B · num_return_sequences, T]: ``decoder_start_token_id``, the tokens,
             ``eos_token_id``, and ``pad_token_id`` after it; or a
-            :class:`GenerationOutput` with these and their scores.
+            :class:`GenerationOutput` with these, scores and alignments.
 
         Raises:
-            ConfigError: a setting is not known or out of its range, or the model reads
-                later tokens.
+            ConfigError: a setting is not known, out of its range or without effect, or
+                the model reads later tokens.
             InputError, ShapeError, DTypeError: the sources cannot be used, or a score
                 is not finite.
 
@@ -164,74 +138,126 @@ class GenerativeModel(PreTrainedModel):
             >>> model.generate([[5, 9, 2]], max_new_tokens=4, num_beams=3).shape[0]
             1
         """
-        given = locals()
         name = f"{type(self).__name__}.generate"
-        for key in unknown:
+        scored = check_type(
+            bool, return_dict_in_generate, name, "return_dict_in_generate"
+        )
+        sources = dict(
+            zip(SOURCES, (input_ids, attention_mask, sequence_offsets), strict=True)
+        )
+        if options.get("output_alignments") is True and not scored:
             raise ConfigError(
-                f"{name}: {key!r} is no option of greedy and beam search; the options "
-                f"are: {', '.join([*_OPTIONS, *_TOKENS])}"
+                f"{name}: output_alignments=True, expected "
+                "return_dict_in_generate=True beside it, which returns them"
             )
-        found = self.search(name, given)
-        tell_of_limit(name, found.ended, max_new_tokens)
-        padding = self.config.pad_token_id if pad_token_id is None else pad_token_id
-        sequences = _padded(found.rows, padding)
-        if not return_dict_in_generate:
+        found = self.search(name, sources, options, scored=scored)
+        tell_of_limit(name, found.ended, options)
+        padding = options.get("pad_token_id")
+        padding = self.config.pad_token_id if padding is None else padding
+        sequences = _padded(found.rows, padding, np.int64)
+        if not scored:
             return sequences
-        return GenerationOutput(sequences, np.asarray(found.scores, np.float64))
+        return GenerationOutput(
+            sequences,
+            np.asarray(found.scores, np.float64),
+            _padded(found.token_scores, 0.0, np.float64),
+            found.alignments,
+        )
 
-    def search(self, name: str, given: Mapping[str, Any]) -> Found:
+    def search(
+        self,
+        name: str,
+        sources: Mapping[str, Any],
+        options: Mapping[str, Any],
+        *,
+        scored: bool = False,
+    ) -> Found:
         """The work of :meth:`generate`: targets as lists, without a notice.
 
         Args:
             name: of the caller, for messages.
-            given: the arguments of :meth:`generate`; those left out have its defaults.
+            sources: ``input_ids`` and what comes with it.
+            options: see :class:`GenerationOptions`.
+            scored: whether greedy search and sampling compute scores.
         """
-        given = {**_DEFAULTS, **given}
-        if given["input_ids"] is None:
+        if sources.get("input_ids") is None:
             raise InputError(f"{name}: input_ids is missing; {self.needed[1]}")
-        o = {key: _checked(name, key, hint, given) for key, hint in _OPTIONS.items()}
-        start, end, _ = (
-            getattr(self.config, key) if token is None else token
-            for key, token in (
-                (key, _checked(name, key, int | None, given)) for key in _TOKENS
+        chosen = checked(name, options)
+        layer, count = chosen["alignment_layer"], int(self.config.stacks["decoder_"])
+        if not -count <= layer < count:
+            raise ConfigError(
+                f"{name}: alignment_layer={layer}, expected {-count} to {count - 1}"
             )
-        )
-        limit, cached = o["max_new_tokens"], o["use_cache"]
-        rows, scores, ended = _core.search(
-            self._core,
-            {key: given[key] for key in _SOURCES},
-            start=start,
-            end=end,
-            max_new_tokens=limit,
-            beams=o["num_beams"],
-            length_penalty=o["length_penalty"],
-            early_stopping=str(o["early_stopping"]),
-            returned=o["num_return_sequences"],
-            scored=o["return_dict_in_generate"],
-            cached=_core.can_cache(self._core) if cached is None else cached,
-        )
-        return Found(rows, scores, ended)
+        settings = search_settings(name, self.config, chosen)
+        settings.scored = scored
+        cached = chosen["use_cache"]
+        settings.cached = _core.can_cache(self._core) if cached is None else cached
+        found = _core.search(self._core, dict(sources), settings)
+        alignments = None
+        if chosen["output_alignments"]:
+            copies = chosen["num_return_sequences"]
+            alignments = self._alignments(sources, found[0], layer % count, copies)
+        return Found(*found, alignments)
+
+    def _alignments(
+        self, given: Mapping[str, Any], rows: list[list[int]], layer: int, copies: int
+    ) -> list[np.ndarray]:
+        """Maps of the whole targets at once: of the rows that made each token."""
+        if not rows:
+            return []
+        sources = [row for row in _source_rows(given) for _ in range(copies)]
+        inputs = {
+            "input_ids": np.concatenate(sources),
+            "sequence_offsets": _offsets(sources),
+            "decoder_input_ids": np.concatenate([row[:-1] for row in rows]),
+            "decoder_sequence_offsets": _offsets([row[:-1] for row in rows]),
+        }
+        was_training = self.training
+        self.eval()
+        try:
+            with no_grad():
+                results = self._core.forward(
+                    inputs, decoder_outputs=(None, [layer], None, None)
+                )
+        finally:
+            self.train(was_training)
+        maps = host_array(results["cross_attentions"][layer])
+        return [
+            maps[i, :, : len(row) - 1, : len(source)].astype(np.float32).mean(axis=0)
+            for i, (row, source) in enumerate(zip(rows, sources, strict=True))
+        ]
 
 
-def tell_of_limit(name: str, ended: list[bool], limit: int | None) -> None:
+def tell_of_limit(name: str, ended: list[bool], options: Mapping[str, Any]) -> None:
     """Say how many targets reach the limit of their length, if any."""
     if not all(ended):
+        key = "max_new_tokens" if options.get("max_length") is None else "max_length"
+        limit = options.get(key)
         shown = "its default" if limit is None else limit
         say(
             f"{name}: {ended.count(False)} of {len(ended)} targets reach "
-            f"max_new_tokens ({shown}) without an end; a larger one goes on"
+            f"{key} ({shown}) without an end; a larger one goes on"
         )
 
 
-def _checked(name: str, key: str, hint: Any, given: dict[str, Any]) -> Any:
-    value = check_type(hint, given[key], name, key)
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{name}: {key}={value}, expected at most 64 bits")
-    return value
+def _source_rows(given: Mapping[str, Any]) -> list[np.ndarray]:
+    """The sources without padding."""
+    ids = host_array(given["input_ids"])
+    offsets, mask = given.get("sequence_offsets"), given.get("attention_mask")
+    if offsets is not None:
+        return list(np.split(ids, host_array(offsets)[1:-1]))
+    if mask is None:
+        return list(ids)
+    kept = host_array(mask) != 0
+    return [row[used] for row, used in zip(ids, kept, strict=True)]
 
 
-def _padded(rows: list[list[int]], padding: int) -> np.ndarray:
-    out = np.full((len(rows), max(map(len, rows), default=0)), padding, np.int64)
+def _offsets(rows: Any) -> np.ndarray:
+    return np.cumsum([0, *map(len, rows)])
+
+
+def _padded(rows: Any, padding: Any, dtype: Any) -> np.ndarray:
+    out = np.full((len(rows), max(map(len, rows), default=0)), padding, dtype)
     for padded, row in zip(out, rows, strict=True):
         padded[: len(row)] = row
     return out
