@@ -17,6 +17,7 @@ from helpers_generation import END, padded, sources, trained  # noqa: E402
 from helpers_transformer import SIZES  # noqa: E402
 
 import evolving_attention as ea  # noqa: E402
+from evolving_attention import _core  # noqa: E402
 
 pytestmark = pytest.mark.parity
 LIMIT = 12
@@ -46,10 +47,12 @@ class Scores(transformers.PreTrainedModel, transformers.GenerationMixin):
         return {"input_ids": input_ids, "source": source, "mask": mask}
 
 
-def theirs(ours, given, **settings):
+def theirs(ours, given, prefix=None, **settings):
     """(targets with padding 0, scores) of transformers."""
+    if prefix is None:
+        prefix = np.ones((len(given["input_ids"]), 1), np.int64)
     out = Scores(ours).generate(
-        torch.ones((len(given["input_ids"]), 1), dtype=torch.int64),
+        torch.from_numpy(prefix),
         source=torch.from_numpy(given["input_ids"]),
         mask=torch.from_numpy(given["attention_mask"]),
         eos_token_id=END,
@@ -88,3 +91,65 @@ def test_greedy_search():
     ours, given = trained(), padded(sources())
     expected, _ = theirs(ours, given, max_new_tokens=LIMIT)
     assert np.array_equal(ours.generate(**given, max_new_tokens=LIMIT), expected)
+
+
+RULES = {
+    "min_new_tokens": {"min_new_tokens": 6},
+    "min_length": {"min_length": 6},
+    "one-grams": {"no_repeat_ngram_size": 1},
+    "bigrams": {"no_repeat_ngram_size": 2, "min_new_tokens": 8},
+    "trigrams": {"no_repeat_ngram_size": 3, "min_new_tokens": 8},
+    "forced first": {"forced_bos_token_id": 9},
+    "forced last": {"forced_eos_token_id": END, "max_new_tokens": 4},
+    "forced both": {
+        "forced_bos_token_id": 9,
+        "forced_eos_token_id": 8,
+        "max_new_tokens": 5,
+        "min_new_tokens": 5,
+    },
+    "longest": {"max_new_tokens": None, "max_length": 6},
+}
+PREFIX = np.array([[1, 5, 5], [1, 4, 6], [1, 1, 3], [1, 7, 8], [1, 9, 9], [1, 3, 3]])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("num_beams", [1, 4])
+@pytest.mark.parametrize("prefixed", [False, True])
+def test_rules(rule, num_beams, prefixed):
+    ours, given = trained(), padded(sources())
+    settings = {"max_new_tokens": LIMIT, "num_beams": num_beams, **RULES[rule]}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    prefix = PREFIX if prefixed else None
+    expected, scores = theirs(ours, given, prefix, **settings)
+    found = ours.generate(
+        **given,
+        **settings,
+        decoder_input_ids=prefix,
+        return_dict_in_generate=True,
+    )
+    assert np.array_equal(found.sequences, expected)
+    if scores is not None:
+        np.testing.assert_allclose(found.sequences_scores, scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("top_k", [1, 3, 50, 400])
+@pytest.mark.parametrize("top_p", [0.05, 0.5, 0.9, 1.0])
+def test_truncated_distributions(temperature, top_k, top_p):
+    from transformers.generation import logits_process as theirs
+
+    logits = np.random.default_rng(0).normal(0, 2, (5, 300)).astype(np.float32)
+    scores = torch.from_numpy(logits)
+    warpers = [theirs.TemperatureLogitsWarper(temperature)]
+    warpers.append(theirs.TopKLogitsWarper(top_k))
+    if top_p < 1:
+        warpers.append(theirs.TopPLogitsWarper(top_p))
+    for warper in warpers:
+        scores = warper(None, scores)
+    expected = scores.softmax(dim=-1).numpy()
+    for row, each in zip(logits, expected, strict=True):
+        found = np.array(
+            _core.sampling_probabilities(row.tolist(), temperature, top_k, top_p)
+        )
+        assert np.array_equal(found > 0, each > 0)
+        np.testing.assert_allclose(found, each, rtol=2e-5)
