@@ -68,8 +68,12 @@ def published(data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_published_vocabulary(published):
-    tokenizer = AutoTokenizer.from_pretrained(published)
+@pytest.fixture(scope="module")
+def tokenizer(published: Path):
+    return AutoTokenizer.from_pretrained(published)
+
+
+def test_the_published_vocabulary(tokenizer):
     assert len(tokenizer) == 32_100
     out = tokenizer("The house is wonderful.")
     assert list(out) == ["input_ids", "attention_mask"]
@@ -84,9 +88,29 @@ def test_the_published_vocabulary(published):
     assert tokenizer.tokenizer_class == "T5Tokenizer"
 
 
-def test_ids_are_those_of_transformers(published, tmp_path):
+IDS = {  # of the library sentencepiece 0.2
+    "  Two  spaces,\ttabs\nand lines ": [2759, 4856, 6, 3808, 7, 11, 2356],
+    "Ça coûte 5 €, naïve façade — “quoted”… ﬁ ①½²": [
+        *(3, 2, 9, 10608, 15, 305, 3416, 6, 3, 29, 9, 2, 162, 24369, 3),
+        *(318, 105, 14460, 1054, 153, 233, 361, 850, 2, 2884),
+    ],
+    "我爱北京 😀 e\u0301 x\u200by": [3, 2, 3, 2, 3, 154, 3, 226, 3, 63],
+    "Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen.": [
+        *(2820, 14182, 193, 16282, 29, 3, 26959, 19935, 22569, 219, 595, 2506, 11994),
+        5,
+    ],
+    "": [],
+    "a" * 40: [3, *[9] * 40],
+}
+
+
+@pytest.mark.parametrize("text", IDS)
+def test_ids_are_those_of_sentencepiece(tokenizer, text):
+    assert tokenizer(text).input_ids == [*IDS[text], 1]
+
+
+def test_transformers_reads_what_we_save(tokenizer, tmp_path):
     transformers = pytest.importorskip("transformers", reason="needs transformers")
-    tokenizer = AutoTokenizer.from_pretrained(published)
     tokenizer.save_pretrained(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     again = AutoTokenizer.from_pretrained(tmp_path)
@@ -109,8 +133,7 @@ def test_pieces_are_chosen_by_their_scores(tmp_path):
     assert ids["<unk>"] in sentinel
 
 
-def test_spans_of_a_text_train_a_t5(published):
-    tokenizer = AutoTokenizer.from_pretrained(published)
+def test_spans_of_a_text_train_a_t5(tokenizer):
     text = "Thank you for inviting me to your party last week."
     ids = tokenizer(text, add_special_tokens=False).input_ids
     (source,), (target,) = ea.corrupt_spans([ids], ratio=0.3, seed=1)
