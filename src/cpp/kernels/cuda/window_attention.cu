@@ -44,10 +44,18 @@ struct WindowRow {
   __device__ std::int64_t row(std::int64_t h, std::int64_t i) const {
     return maps + (h * n + i) * columns;
   }
-  // Whether column c of this row exists.
-  __device__ bool exists(const HeadNeighbours& heads, std::int64_t c) const {
-    const std::int64_t j = token + c % width - width / 2;
-    return j >= 0 && j < n && heads.of(head, c / width) >= 0;
+  // Calls fn(column, neighbour, token of the key, whether the cell exists) for
+  // the columns from `first` on in each neighbour's part, `step` apart.
+  template <typename Fn>
+  __device__ void for_cells(const HeadNeighbours& heads, std::int64_t first,
+                            std::int64_t step, Fn&& fn) const {
+    for (std::int64_t a = 0; a < heads.span; ++a) {
+      const bool some = heads.of(head, a) >= 0;
+      for (std::int64_t o = first; o < width; o += step) {
+        const std::int64_t j = token + o - width / 2;
+        fn(a * width + o, a, j, some && j >= 0 && j < n);
+      }
+    }
   }
 };
 
@@ -71,19 +79,20 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = lane_of();
   x += ((at.first + at.token) * heads.count + at.head) * d;
   maps += at.row(at.head, at.token);
-  for (std::int64_t c = 0; c < at.columns; ++c) {
-    float sum = 0.0f;
-    if (at.exists(heads, c)) {
-      const std::int64_t j = at.first + at.token + c % at.width - at.width / 2;
-      const T* const key =
-          y + (j * heads.count + heads.of(at.head, c / at.width)) * d;
-      for (std::int64_t e = lane; e < d; e += kWarp) {
-        sum += static_cast<float>(x[e]) * static_cast<float>(key[e]);
-      }
-      sum = scale * warp_reduce(sum);
-    }
-    if (lane == 0) maps[c] = T(sum);
-  }
+  at.for_cells(
+      heads, 0, 1,
+      [&](std::int64_t c, std::int64_t a, std::int64_t j, bool there) {
+        float sum = 0.0f;
+        if (there) {
+          const T* const key =
+              y + ((at.first + j) * heads.count + heads.of(at.head, a)) * d;
+          for (std::int64_t e = lane; e < d; e += kWarp) {
+            sum += static_cast<float>(x[e]) * static_cast<float>(key[e]);
+          }
+          sum = scale * warp_reduce(sum);
+        }
+        if (lane == 0) maps[c] = T(sum);
+      });
 }
 
 // to = scale sum of maps x over the cells of a query (kQueries), or over those
@@ -132,24 +141,28 @@ __global__ void __launch_bounds__(kThreads)
   x += at.row(at.head, at.token);
   y += at.row(at.head, at.token);
   float largest = -INFINITY;
-  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
-    if (!at.exists(heads, c)) continue;
-    largest = fmaxf(largest, scale * static_cast<float>(x[c]));
-  }
+  at.for_cells(heads, lane, kWarp,
+               [&](std::int64_t c, std::int64_t, std::int64_t, bool there) {
+                 if (!there) return;
+                 largest = fmaxf(largest, scale * static_cast<float>(x[c]));
+               });
   largest = warp_reduce(largest, Largest{});
   float total = 0.0f;
-  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
-    if (!at.exists(heads, c)) continue;
-    total += expf(scale * static_cast<float>(x[c]) - largest);
-  }
+  at.for_cells(heads, lane, kWarp,
+               [&](std::int64_t c, std::int64_t, std::int64_t, bool there) {
+                 if (!there) return;
+                 total += expf(scale * static_cast<float>(x[c]) - largest);
+               });
   const float inverse = 1.0f / warp_reduce(total);
-  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
-    float p = 0.0f;
-    if (at.exists(heads, c)) {
-      p = expf(scale * static_cast<float>(x[c]) - largest) * inverse;
-    }
-    y[c] = T(p);
-  }
+  at.for_cells(heads, lane, kWarp,
+               [&](std::int64_t c, std::int64_t, std::int64_t, bool there) {
+                 float p = 0.0f;
+                 if (there) {
+                   p = expf(scale * static_cast<float>(x[c]) - largest) *
+                       inverse;
+                 }
+                 y[c] = T(p);
+               });
 }
 
 template <typename T>
@@ -160,21 +173,25 @@ __global__ void __launch_bounds__(kThreads)
   if (number >= rows.rows()) return;
   const WindowRow at(rows, heads.span, number);
   const int lane = lane_of();
-  const std::int64_t begin = at.row(at.head, at.token);
+  dy += at.row(at.head, at.token);
+  y += at.row(at.head, at.token);
+  dx += at.row(at.head, at.token);
   float dot = 0.0f;
-  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
-    if (!at.exists(heads, c)) continue;
-    dot += static_cast<float>(dy[begin + c]) * static_cast<float>(y[begin + c]);
-  }
+  at.for_cells(heads, lane, kWarp,
+               [&](std::int64_t c, std::int64_t, std::int64_t, bool there) {
+                 if (!there) return;
+                 dot += static_cast<float>(dy[c]) * static_cast<float>(y[c]);
+               });
   dot = warp_reduce(dot);
-  for (std::int64_t c = lane; c < at.columns; c += kWarp) {
-    float g = 0.0f;
-    if (at.exists(heads, c)) {
-      g = scale * static_cast<float>(y[begin + c]) *
-          (static_cast<float>(dy[begin + c]) - dot);
-    }
-    dx[begin + c] = T(g);
-  }
+  at.for_cells(heads, lane, kWarp,
+               [&](std::int64_t c, std::int64_t, std::int64_t, bool there) {
+                 float g = 0.0f;
+                 if (there) {
+                   g = scale * static_cast<float>(y[c]) *
+                       (static_cast<float>(dy[c]) - dot);
+                 }
+                 dx[c] = T(g);
+               });
 }
 
 // The dense maps of the sequences of a launch, and the columns, or null.
@@ -198,21 +215,23 @@ __global__ void __launch_bounds__(kThreads)
                                 : dense.q_columns[at.first + at.token];
   const std::int64_t place =
       ((at.sequence * heads.count + at.head) * dense.rows + line) * dense.width;
-  for (std::int64_t c = lane_of(); c < at.columns; c += kWarp) {
-    if (!at.exists(heads, c)) {
-      if constexpr (!kUnpack) to[flat + c] = T(0.0f);
-      continue;
-    }
-    const std::int64_t j = at.token + c % at.width - at.width / 2;
-    const std::int64_t column =
-        c / at.width * (dense.width / heads.span) +
-        (dense.k_columns == nullptr ? j : dense.k_columns[at.first + j]);
-    if constexpr (kUnpack) {
-      to[place + column] = from[flat + c];
-    } else {
-      to[flat + c] = from[place + column];
-    }
-  }
+  const std::int64_t block = dense.width / heads.span;
+  at.for_cells(heads, lane_of(), kWarp,
+               [&](std::int64_t c, std::int64_t a, std::int64_t j, bool there) {
+                 if (!there) {
+                   if constexpr (!kUnpack) to[flat + c] = T(0.0f);
+                   return;
+                 }
+                 const std::int64_t column =
+                     a * block + (dense.k_columns == nullptr
+                                      ? j
+                                      : dense.k_columns[at.first + j]);
+                 if constexpr (kUnpack) {
+                   to[place + column] = from[flat + c];
+                 } else {
+                   to[flat + c] = from[place + column];
+                 }
+               });
 }
 
 // Starts a kernel on all rows of a layout: kernel(rows, heads, args...).
