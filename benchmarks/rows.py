@@ -241,6 +241,19 @@ def conv1d(record: Record) -> list[Row]:
     return rows
 
 
+def csan(record: Record) -> list[Row]:
+    """Attention within windows against dense attention, both ours."""
+    rows = []
+    for part, found in record["results"].items():
+        dense = found["dense"]
+        for window in (name for name in found if name != "dense"):
+            what = f"{part}, window {window}, {_shape(record['settings'])}"
+            both = (_ms(one, 1) for one in (found[window], dense))
+            ratio = dense["median_s"] / found[window]["median_s"]
+            rows.append(Row(what, *both, ratio, headline=False, peer=""))
+    return rows
+
+
 def series(record: Record) -> list[Row]:
     """EA-DC-Transformer and its settings, an epoch of training and of inference."""
     rows = []
@@ -311,6 +324,7 @@ TITLES = {
     "samebits": "Price of the same bits for any number of threads",
     "growth": "Growth with length and batch",
     "conv1d": "Convolution along sequences",
+    "csan": "Attention within windows against dense attention, both ours",
     "series": "Time series",
     "translation": "Training an encoder-decoder",
     "generation": "Generation",
@@ -327,6 +341,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "samebits": same_bits,
     "growth": growth,
     "conv1d": conv1d,
+    "csan": csan,
     "series": series,
     "translation": translation,
     "generation": generation,

@@ -38,6 +38,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "samebits": ("same_bits", _CORE),
     "growth": ("growth", _CORE),
     "conv1d": ("conv1d", ("src/cpp",)),
+    "csan": ("csan", ("src/cpp",)),
     "series": ("series", _CORE),
     "translation": ("translation", _CORE),
     "generation": ("generation", _CORE),

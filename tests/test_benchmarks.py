@@ -267,7 +267,8 @@ def test_a_worker_says_what_went_wrong(peers):
 
 
 @pytest.mark.parametrize(
-    "name", ["step_memory", "growth", "import_cost", "same_bits", "conv1d", "series"]
+    "name",
+    ["step_memory", "growth", "import_cost", "same_bits", "conv1d", "csan", "series"],
 )
 def test_the_small_benchmarks_run(peers, name, capsys):
     words = {
@@ -275,6 +276,7 @@ def test_the_small_benchmarks_run(peers, name, capsys):
         "growth": ["--size", "tiny", "--lengths", "8", "--batches", "1"],
         "import_cost": ["--rounds", "1"],
         "conv1d": ["--tiny", "--rounds", "1"],
+        "csan": ["--batch", "1", "--length", "8", "--rounds", "1"],
         "series": ["--tiny", "--rounds", "1"],
         "same_bits": ["--size", "tiny", "--batch", "1", "--length", "8"],
     }[name]
@@ -286,6 +288,7 @@ def test_the_small_benchmarks_run(peers, name, capsys):
         "growth": "ratio",
         "import_cost": "MiB",
         "conv1d": "backward",
+        "csan": "of dense",
         "series": "inference",
         "same_bits": "same bits cost",
     }[name] in capsys.readouterr().out
