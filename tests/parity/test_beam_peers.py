@@ -113,8 +113,7 @@ PREFIX = np.array([[1, 5, 5], [1, 4, 6], [1, 1, 3], [1, 7, 8], [1, 9, 9], [1, 3,
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("num_beams", [1, 4])
-@pytest.mark.parametrize("prefixed", [False, True])
+@pytest.mark.parametrize(("num_beams", "prefixed"), [(1, False), (4, False), (4, True)])
 def test_rules(rule, num_beams, prefixed):
     ours, given = trained(), padded(sources())
     settings = {"max_new_tokens": LIMIT, "num_beams": num_beams, **RULES[rule]}
