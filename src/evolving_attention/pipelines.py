@@ -98,7 +98,7 @@ class QuestionAnsweringPipeline:
             single = isinstance(question, str)
             questions = [question] if single else list(question or ())
             contexts = [context] if single else list(context or ())
-            if len(questions) != len(contexts):
+            if len(questions) != len(contexts) or question is None:
                 raise InputError(
                     f"question-answering: {len(questions)} questions and "
                     f"{len(contexts)} contexts, expected a context for each question; "
