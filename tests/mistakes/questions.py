@@ -53,6 +53,16 @@ def answers(folder: Path, logits: Any, **options: Any) -> Any:
     return ea.squad.best_answers(found, np.resize(logits, (total, 2)), **options)
 
 
+def weighted(folder: Path) -> Any:
+    """Train on weighted rows with positions."""
+    rows = [
+        {"input_ids": [2, 5, 3], **dict.fromkeys(PLACES, 1), "sample_weight": 1.0 + i}
+        for i in range(4)
+    ]
+    args = ea.TrainingArguments(folder / "out", max_steps=1, save_strategy="no")
+    return ea.Trainer(model(), args, train_dataset=rows).train()
+
+
 PLACES = {"start_positions": [0, 1], "end_positions": [1, 2]}
 SPANS = "BertForQuestionAnswering"
 ROWS = {
@@ -228,6 +238,13 @@ ROWS = {
         r"label smoothing is for classes",
         r"forward",
         r"leave label_smoothing out",
+    ),
+    "weights of spans": Row(
+        weighted,
+        ea.InputError,
+        r"sample_weight beside input_ids",
+        r"Trainer",
+        r"expected labels, which it weighs; leave it out",
     ),
     "a model of spans with three labels": Row(
         lambda _: model(SPANS, num_labels=3),

@@ -456,6 +456,11 @@ class Trainer(Surroundings):
         weights = inputs.pop("sample_weight", None)
         if weights is not None and "labels" in inputs:
             return weighted_loss(model, inputs, weights, smoothing)
+        if weights is not None:
+            raise InputError(
+                f"Trainer: sample_weight beside {', '.join(inputs)}, expected labels, "
+                "which it weighs; leave it out, or override compute_loss"
+            )
         options = {"label_smoothing": smoothing} if smoothing else {}
         loss = model(**inputs, **options).loss
         if loss is None:
