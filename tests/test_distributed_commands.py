@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import helpers_squad
 import pytest
 from helpers_distributed import by_mpi, environment, needs_mpi
 from helpers_models import tiny
@@ -64,6 +65,36 @@ def test_the_glue_command(tmp_path: Path) -> None:
     ]
     assert results[0].keys() == results[1].keys()
     assert results[0]["train_loss"] == results[1]["train_loss"]
+
+
+@needs_mpi
+def test_the_squad_command(tmp_path: Path) -> None:
+    """Answers from windows that two processes share have the bits of one."""
+    helpers_squad.folder_of(tmp_path / "base")
+    files = {"train": (16, 0), "validation": (5, 1)}
+    words = ["-m", "evolving_attention", "squad", "train", "--max_seq_length", "24"]
+    for name, (count, seed) in files.items():
+        path = helpers_squad.write(
+            tmp_path / f"{name}.json", helpers_squad.document(count, seed)
+        )
+        words += [f"--{name}_file", str(path)]
+    words += ["--model_name_or_path", str(tmp_path / "base"), "--doc_stride", "6"]
+    words += ["--per_device_train_batch_size", "4", "--per_device_eval_batch_size", "3"]
+    code, text = by_mpi(2, *words, "--output_dir", str(tmp_path / "two"))
+    assert code == 0, text
+    one = [*words, "--gradient_accumulation_steps", "2"]
+    done = subprocess.run(
+        [sys.executable, *one, "--output_dir", str(tmp_path / "one")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("model.safetensors", "eval_nbest_predictions.json"):
+        assert (tmp_path / "two" / name).read_bytes() == (
+            tmp_path / "one" / name
+        ).read_bytes()
 
 
 @pytest.mark.skipif(TORCHRUN is None, reason="needs torch's torchrun")
