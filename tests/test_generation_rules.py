@@ -6,7 +6,14 @@ import logging
 
 import numpy as np
 import pytest
-from helpers_generation import END, log_probabilities, padded, sources, trained
+from helpers_generation import (
+    END,
+    assert_same,
+    log_probabilities,
+    padded,
+    sources,
+    trained,
+)
 
 LIMIT = 12
 BEAMS = pytest.mark.parametrize("num_beams", [1, 3])
@@ -81,7 +88,7 @@ def test_prefixes_of_different_lengths(num_beams):
         alone = model.generate(row[None], **options, decoder_input_ids=[prefix])
         width = alone.sequences.shape[1]
         assert np.array_equal(out.sequences[i, :width], alone.sequences[0])
-        assert out.sequences_scores[i] == alone.sequences_scores[0]
+        assert_same(out.sequences_scores[i], alone.sequences_scores[0])
         ids = ids_of(out.sequences[i])
         assert ids[: len(whole)] == whole
         if len(whole) == 1:
@@ -152,7 +159,7 @@ def test_alignments_are_the_cross_maps_of_the_whole_forward(num_beams, layer, dt
         np.testing.assert_allclose(alignment.sum(1), 1, rtol=1e-2)
     alone = model.generate(rows[3][None], **options).alignments
     for one, two in zip(alone, out.alignments[3 * copies :], strict=False):
-        assert np.array_equal(one, two)
+        assert_same(one, two)
     packed = model.generate(
         np.concatenate(rows),
         sequence_offsets=np.cumsum([0, *map(len, rows)]),

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers_generation import END, log_probabilities, padded, sources, trained
+from helpers_generation import (
+    END,
+    assert_same,
+    log_probabilities,
+    padded,
+    sources,
+    trained,
+)
 from helpers_transformer import SIZES, tiny
 from scipy import stats
 
@@ -93,28 +100,28 @@ def test_a_sentence_has_its_own_random_numbers(variant, dtype):
     def both(order):
         return np.stack([2 * order, 2 * order + 1], axis=1).reshape(-1)
 
-    def assert_same(out, order):
+    def assert_rows(out, order):
         width = out.sequences.shape[1]
         expected = together.sequences[both(order)]
         assert np.array_equal(out.sequences, expected[:, :width])
         assert (expected[:, width:] == 0).all()
         scores = together.sequences_scores[both(order)]
-        assert np.array_equal(out.sequences_scores, scores)
+        assert_same(out.sequences_scores, scores)
 
     order = np.random.default_rng(0).permutation(len(rows))
     given = padded([rows[i] for i in order], 4, True)
     shuffled = model.generate(**given, **settings, sentence_numbers=numbers[order])
-    assert_same(shuffled, order)
+    assert_rows(shuffled, order)
     for i, row in enumerate(rows):
         alone = model.generate(row[None], **settings, sentence_numbers=numbers[[i]])
-        assert_same(alone, np.array([i]))
+        assert_rows(alone, np.array([i]))
     before = ea.get_num_threads()
     try:
         ea.set_num_threads(3)
         threads = model.generate(**padded(rows), **settings, sentence_numbers=numbers)
     finally:
         ea.set_num_threads(before)
-    assert_same(threads, np.arange(len(rows)))
+    assert_rows(threads, np.arange(len(rows)))
     whole = model.generate(
         **padded(rows), **settings, sentence_numbers=numbers, use_cache=False
     )
