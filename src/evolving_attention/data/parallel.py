@@ -17,6 +17,7 @@ __all__ = ["LONGER", "Longer", "ParallelDataset", "encode", "pack_sentences"]
 
 Array = np.ndarray[Any, Any]
 Longer = Literal["error", "cut"]
+_Ids = Sequence[int] | np.ndarray  # of one sentence
 _NO_LIMIT = 2**62
 LONGER = ("error", "cut")  # what happens to sentences above the position limit
 
@@ -27,14 +28,14 @@ class _Side(PackedRows):
     tokens: ClassVar[tuple[str, ...]] = ("ids",)
     labels = None
 
-    def __init__(self, rows: Sequence[Sequence[int]]) -> None:
+    def __init__(self, rows: Sequence[_Ids]) -> None:
         self.offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=self.offsets[1:])
         flat = [np.asarray(row, np.int32) for row in rows]
         self.ids = np.concatenate(flat) if flat else np.zeros(0, np.int32)
 
 
-def pack_sentences(rows: Sequence[Sequence[int]]) -> dict[str, Array]:
+def pack_sentences(rows: Sequence[_Ids]) -> dict[str, Array]:
     """Sentences as packed sources: ``input_ids`` and ``sequence_offsets``."""
     batch = _Side(rows).gather(np.arange(len(rows)))
     return {"input_ids": batch["ids"], "sequence_offsets": batch["sequence_offsets"]}
@@ -108,9 +109,7 @@ class ParallelDataset:
         ea.Trainer(model, arguments, train_dataset=rows).train()
     """
 
-    def __init__(
-        self, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]
-    ) -> None:
+    def __init__(self, source: Sequence[_Ids], target: Sequence[_Ids]) -> None:
         if len(source) != len(target) or not len(source):
             raise InputError(
                 f"ParallelDataset: {len(source)} sources and {len(target)} targets, "
