@@ -87,7 +87,7 @@ void sums(const TensorView& maps, const TensorView& x, const TensorView& to,
 
 // Calls fn(cells) with the elements of each row and head that has any.
 template <typename Fn>
-void for_each_row(const WindowLayout& layout, Fn&& fn) {
+void for_each_window_row(const WindowLayout& layout, Fn&& fn) {
   std::vector<std::int64_t> row;
   std::int64_t query = -1;
   for_each_cell(layout, layout.keys(), [&](const Cell& cell) {
@@ -107,7 +107,7 @@ void softmax_of(const WindowSoftmax::Args& args) {
   const T* x = args.x.as<const T>();
   T* y = args.y.as<T>();
   clear<T>(args.y);
-  for_each_row(args.layout, [&](const std::vector<std::int64_t>& row) {
+  for_each_window_row(args.layout, [&](const std::vector<std::int64_t>& row) {
     A largest = -std::numeric_limits<A>::infinity();
     for (const std::int64_t at : row) {
       largest = std::max(largest, A(args.scale) * A(x[at]));
@@ -130,7 +130,7 @@ void softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
   const T* y = args.y.as<const T>();
   T* dx = args.dx.as<T>();
   clear<T>(args.dx);
-  for_each_row(args.layout, [&](const std::vector<std::int64_t>& row) {
+  for_each_window_row(args.layout, [&](const std::vector<std::int64_t>& row) {
     A dot = 0;
     for (const std::int64_t at : row) dot += A(dy[at]) * A(y[at]);
     for (const std::int64_t at : row) {
@@ -141,7 +141,7 @@ void softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
 
 // Calls fn(cell, place): `place` is its element of the padded array.
 template <typename Maps, typename Fn>
-void for_each_place(const Maps& maps, Fn&& fn) {
+void for_each_window_place(const Maps& maps, Fn&& fn) {
   const MapLayout& cells = maps.layout.cells;
   const std::int64_t columns = maps.dense.dim(3) / maps.layout.window.heads;
   const auto column = [&](const TensorView& given, const Cell& cell,
@@ -218,7 +218,7 @@ void run<UnpackWindows>(const UnpackWindows::Args& maps) {
   visit_floating(maps.dense.dtype, UnpackWindows::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     clear<T>(maps.dense);
-    for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
+    for_each_window_place(maps, [&](std::int64_t cell, std::int64_t place) {
       maps.dense.as<T>()[place] = maps.flat.as<const T>()[cell];
     });
   });
@@ -229,7 +229,7 @@ void run<PackWindows>(const PackWindows::Args& maps) {
   visit_floating(maps.flat.dtype, PackWindows::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     clear<T>(maps.flat);
-    for_each_place(maps, [&](std::int64_t cell, std::int64_t place) {
+    for_each_window_place(maps, [&](std::int64_t cell, std::int64_t place) {
       maps.flat.as<T>()[cell] = maps.dense.as<const T>()[place];
     });
   });
