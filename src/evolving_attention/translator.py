@@ -76,13 +76,13 @@ class Translator:
         model: such as a :class:`TransformerForConditionalGeneration`.
         tokenizer: the one it was trained with; its encoding ends with the end token.
 
-    A T5 may have more tokens than its tokenizer (32,128 and 32,100): those without a
-    text are left out of translations.
+    A model may have more tokens than its tokenizer (T5: 32,128 and 32,100): those
+    without a text are left out of translations.
 
     Raises:
         ConfigError: the model generates no targets.
-        CheckpointError: the tokenizer has another vocabulary than the model, or other
-            ids of padding, begin or end.
+        CheckpointError: the tokenizer has more tokens than the model, or other ids of
+            padding, begin or end.
 
     Example::
 
@@ -101,12 +101,10 @@ class Translator:
         names = [name for name in _IDS if hasattr(config, f"{name}_token_id")]
         own = {name: getattr(tokenizer, f"{name}_token_id") for name in names}
         expected = {name: getattr(config, f"{name}_token_id") for name in names}
-        spare = config.spare_words and min(sizes) > len(tokenizer)
-        if (sizes != {len(tokenizer)} and not spare) or own != expected:
-            most = "at most " if config.spare_words else ""
+        if min(sizes) < len(tokenizer) or own != expected:
             raise CheckpointError(
                 f"Translator: the tokenizer has {len(tokenizer)} tokens and the ids "
-                f"{own}, expected {most}the model's "
+                f"{own}, expected at most the model's "
                 f"{' and '.join(map(str, sorted(sizes)))} and {expected}; take the "
                 "tokenizer of the model's folder"
             )

@@ -42,7 +42,6 @@ class EncoderDecoderConfig(PretrainedConfig):
     chains = ("attention", *_DECODER)
     rules: ClassVar[Rules]
     tokens: ClassVar[tuple[str, ...]]  # options that are ids of target tokens
-    spare_words: ClassVar[bool] = False  # the tokenizer may have fewer tokens
 
     def _set(
         self, values: dict[str, Any], attention: Any, extra: dict[str, Any]

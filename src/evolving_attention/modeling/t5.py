@@ -82,7 +82,6 @@ class T5Config(EncoderDecoderConfig):
 
     model_type = "t5"
     marks_evolving = True
-    spare_words = True
     defaults: ClassVar[dict[str, Any]] = {
         "vocab_size": 32_128,
         "d_model": 512,
