@@ -9,6 +9,7 @@ import numpy as np
 from helpers_transformer import EVOLVING, Causal, Pairs
 
 import evolving_attention as ea
+from evolving_attention import modeling
 
 SIZES: dict[str, Any] = {
     "vocab_size": 30,
@@ -37,6 +38,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "predictive": {"attention": ea.attention.Predictive(0.3)},
 }
 END, START = 2, 0
+CLASSES: dict[str, Any] = {
+    name: cls
+    for name, cls in vars(modeling).items()
+    if getattr(cls, "config_class", None) is ea.T5Config and hasattr(cls, "head")
+}
+"""Every task class of T5 by name."""
 
 
 def tiny(

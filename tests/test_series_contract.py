@@ -28,6 +28,7 @@ from helpers_series import (
     targets_for,
     tiny,
 )
+from helpers_t5 import CLASSES as T5S
 from helpers_transformer import PAIRS
 
 import evolving_attention as ea
@@ -46,7 +47,7 @@ def test_every_task_class_is_under_contract():
         and issubclass(cls, modeling.PreTrainedModel)
         and hasattr(cls, "head")
     }
-    assert classes == {*MODELS, *SERIES, *PAIRS}
+    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads
 

@@ -11,7 +11,7 @@ from helpers_models import (
     assert_same_bits,
     run,
 )
-from helpers_t5 import END, SIZES, START, V1_1, VARIANTS, tiny, trained
+from helpers_t5 import CLASSES, END, SIZES, START, V1_1, VARIANTS, tiny, trained
 from helpers_transformer import EVOLVING, Causal, draw
 from reference import t5 as reference
 
@@ -256,7 +256,7 @@ def test_the_start_is_the_padding_token():
 # --- files ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cls", [ea.T5Model, ea.T5ForConditionalGeneration])
+@pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
 @every_variant
 def test_save_and_load_keep_every_bit(variant, cls, tmp_path):
     model = tiny(variant, cls=cls).eval()
