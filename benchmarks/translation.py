@@ -112,13 +112,18 @@ def our_model(
     """Our Transformer with random weights."""
     import evolving_attention as ea
 
-    name = {"vanilla": "", "evolving": "ea_", "predictive": "pa_"}[kind]
+    name = {"evolving": "ea_", "predictive": "pa_"}.get(kind, "")
+    own = {}
+    if kind == "windows":  # Yang et al., 2019: 2-D in the three lowest layers
+        spec = ea.attention.Spec(scope=ea.attention.Window(size=11, heads=3))
+        own["attention"] = [spec] * 3 + ["vanilla"] * 3
     return ea.create_model(
         f"{name}transformer_{size}",
         task="seq2seq_lm",
         vocab_size=vocabulary,
         dropout=dropout,
         dtype=dtype,
+        **own,
     )
 
 

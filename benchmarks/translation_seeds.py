@@ -1,4 +1,4 @@
-"""Multi30k en→de over seeds: vanilla, evolving and predictive attention, and PyTorch.
+"""Multi30k en→de over seeds: four kinds of attention, and PyTorch.
 
 Transformer-Lite from scratch. Every arm has the same sizes, batches, recipe and number
 of updates; ours share all initial values and dropout masks that they have in common, by
@@ -51,7 +51,7 @@ TRAINING: dict[str, Any] = {
     "per_device_train_batch_tokens": 4096,
 }
 DROPOUT = 0.1
-ARMS = ("vanilla", "evolving", "predictive", "torch")
+ARMS = ("vanilla", "evolving", "predictive", "windows", "torch")
 BEAM = 5
 Curve = list[dict[str, float]]
 

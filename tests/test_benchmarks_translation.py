@@ -134,3 +134,18 @@ def test_the_peer_trains_on_every_pair_once_in_an_epoch(rows: Any) -> None:
     assert all(lengths[some].sum() <= 4096 or len(some) == 1 for some in bins)
     assert script.rate_of(0) == 0
     assert script.rate_of(400) == max(map(script.rate_of, range(2000)))
+
+
+@pytest.mark.parametrize("kind", ["vanilla", "evolving", "predictive", "windows"])
+def test_every_arm_starts_from_the_same_values(kind: str) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    from benchmarks import translation as script
+
+    def state(arm: str) -> dict[str, Any]:
+        ea.manual_seed(5)
+        return dict(script.our_model(arm, "lite", vocabulary=WORDS).state_dict())
+
+    own, vanilla = state(kind), state("vanilla")
+    assert all("evolving_conv" in name for name in own.keys() - vanilla.keys())
+    for name, value in vanilla.items():
+        np.testing.assert_array_equal(np.asarray(own[name]), np.asarray(value), name)
