@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -364,6 +365,15 @@ def test_help_shows_the_most_used_options_first() -> None:
     flags = re.findall(r"│ --(\w+)", help_of("glue", "-h"))
     assert flags[:11] == ["help", *glue._MOST_USED]
     assert len(flags) == len(set(flags))
+
+
+@pytest.mark.parametrize("words", ["glue", "squad train", "translate generate"])
+def test_help_is_wrapped_by_the_terminal_alone(words: str) -> None:
+    shown = help_of(*words.split(), "-h").split("Example: ")[0].splitlines()
+    lines = [line.strip() for line in shown if not line.strip().startswith("Usage")]
+    for line, below in itertools.pairwise(lines):
+        if line and below:  # the next word would not have fitted
+            assert len(line) + 1 + len(below.split()[0]) > 78, (line, below)
 
 
 @pytest.mark.skipif(len(ea.devices()) > 1, reason="there is a device here")

