@@ -275,6 +275,24 @@ def translation(record: Record) -> list[Row]:
     return rows
 
 
+def t5(record: Record) -> list[Row]:
+    """Fine-tuning a T5 against transformers'."""
+    settings, result = record["settings"], record["results"].get("vanilla", {})
+    what = f"T5-Small-sized training on Multi30k's pairs, {settings['dtype']}, "
+    what += f"batches of {settings['tokens']} tokens"
+    sides = {name: result[side] for name, side in _OF_T5.items() if side in result}
+    rows = _against_all(what, sides, _tokens, None)
+    own = record["results"].get("evolving", {}).get("ours")
+    if own is not None and "ours" in sides:
+        ratio = sides["ours"]["median_s"] / own["median_s"]
+        both = (_tokens(own), f"{_tokens(sides['ours'])} (ours, vanilla)")
+        rows.append(Row(f"evolving {what}", *both, ratio, headline=False, peer=""))
+    return rows
+
+
+_OF_T5 = {"ours": "ours", "transformers": "torch"}
+
+
 def generation(record: Record) -> list[Row]:
     """Greedy and beam search against the other generators."""
     settings, rows = record["settings"], []
@@ -328,6 +346,7 @@ TITLES = {
     "series": "Time series",
     "translation": "Training an encoder-decoder",
     "generation": "Generation",
+    "t5": "Fine-tuning a T5",
     "gpu": "Training step on a GPU",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
@@ -345,6 +364,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "series": series,
     "translation": translation,
     "generation": generation,
+    "t5": t5,
     "gpu": gpu,
 }
 

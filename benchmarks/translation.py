@@ -198,14 +198,14 @@ def build(
 
 
 def show(kind: str, result: dict[str, Any], tokens: int) -> None:
-    """Print tokens per second of both sides, and their ratio."""
-    for side in ("ours", "torch"):
-        one = result[side]
-        one["tokens_per_s"] = tokens / one["median_s"]
-        rate = one["tokens_per_s"]
+    """Print tokens per second of the sides, and their ratio."""
+    sides = {side: result[side] for side in ("ours", "torch") if side in result}
+    for side, one in sides.items():
+        rate = one["tokens_per_s"] = tokens / one["median_s"]
         print(f"{kind:9s} {side:6s} {rate:8.0f} tokens/s  {harness.shown(one)}")
-    result["speedup"] = ratios({k: result[k] for k in ("ours", "torch")})["torch"]
-    print(f"{kind:9s} ours is {result['speedup']:.2f} x torch", flush=True)
+    if "torch" in sides:
+        result["speedup"] = ratios(sides)["torch"]
+        print(f"{kind:9s} ours is {result['speedup']:.2f} x torch", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
