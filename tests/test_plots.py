@@ -131,6 +131,41 @@ def test_the_history_of_an_estimator_is_drawn_over_epochs(metrics):
     assert accuracy.lines[0].get_ydata().tolist() == [0.5, 0.8]
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(4, 10), (17, 5), (5, 60), (40, 3)])
+def test_cross_attention_has_rows_of_its_own(rows, columns):
+    random = np.random.default_rng(0)
+    given = [random.dirichlet(np.ones(columns), (2, rows)) for _ in range(7)]
+    source = (TOKENS * 6)[:columns]
+    target = [f"Wort{i}" for i in range(rows)]
+    figure = plots.attention_evolution({"a": given, "b": given}, source, queries=target)
+    drawn = panels(figure)
+    assert len(drawn) == 14
+    for axes, want in zip(drawn[::2], given, strict=True):
+        image = np.asarray(axes.images[0].get_array())
+        np.testing.assert_allclose(image, want.mean(0))
+        box = axes.get_position()
+        inches = box.width * figure.get_figwidth(), box.height * figure.get_figheight()
+        assert inches[0] == pytest.approx(inches[1])
+    first, below = drawn[0], drawn[1]
+    step = -(-rows // len(first.get_yticklabels()))
+    assert [t.get_text() for t in first.get_yticklabels()] == target[::step]
+    step = -(-columns // len(below.get_xticklabels()))
+    shown = [t.get_text() for t in below.get_xticklabels()]
+    assert shown == [s if len(s) <= 14 else s[:13] + "…" for s in source[::step]]
+    for labels in shown_texts(figure):
+        assert all(text.get_fontsize() >= 6 for text, _ in labels)
+        for (_, a), (_, b) in itertools.pairwise(labels):
+            assert not a.shrunk(0.8, 0.8).overlaps(b.shrunk(0.8, 0.8))
+    with pytest.raises(errors.ShapeError, match=r"expected \(heads, tokens, tokens\);"):
+        plots.attention_evolution(given, source)
+    with pytest.raises(
+        errors.ShapeError, match=f"covers {rows} queries, but {rows + 1}"
+    ):
+        plots.attention_evolution(given, source, queries=[*target, "more"])
+    with pytest.raises(errors.InputError, match="queries is empty"):
+        plots.attention_evolution(given, source, queries=[])
+
+
 def test_chosen_layers_keep_their_numbers():
     some = maps(6)
     figure = plots.attention_evolution({0: some[0], 4: some[4], 5: some[5]}, TOKENS)

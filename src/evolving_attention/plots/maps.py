@@ -31,7 +31,7 @@ def layer_similarity(maps: Sequence[NDArray[np.floating]]) -> list[float]:
     """Correlation of each layer's map with that of the previous layer.
 
     Args:
-        maps: one ``[T, T]`` array per layer.
+        maps: one ``[T, T]`` or ``[T, S]`` array per layer.
 
     Returns:
         Pearson correlations over all cells, one fewer than there are maps; 0 where a
@@ -45,8 +45,11 @@ def layer_similarity(maps: Sequence[NDArray[np.floating]]) -> list[float]:
     return result
 
 
-def _one_map(name: str, layer: int, value: ArrayLike, head: int | None, n: int) -> Any:
-    """``[T, T]`` of one layer: the mean over heads, or one head."""
+def _one_map(
+    name: str, layer: int, value: ArrayLike, head: int | None, shape: tuple[int, int]
+) -> Any:
+    """The map of one layer, of this shape: the mean over heads, or one head."""
+    rows, columns = shape
     array = np.asarray(value, dtype=np.float64)
     where = f"[attention_evolution] {name!r}, layer {layer}: attention"
     if array.ndim == 4 and array.shape[0] == 1:
@@ -58,29 +61,38 @@ def _one_map(name: str, layer: int, value: ArrayLike, head: int | None, n: int) 
         )
     if array.ndim == 2:
         array = array[None]
-    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+    square = rows == columns
+    if array.ndim != 3 or (square and array.shape[1] != array.shape[2]):
+        expected = "(heads, tokens, tokens)" if square else "(heads, queries, tokens)"
         raise ShapeError(
-            f"{where} has shape {array.shape}, expected (heads, tokens, tokens)"
+            f"{where} has shape {array.shape}, expected {expected}; of cross attention "
+            "pass queries= too"
         )
-    if array.shape[1] < n:
-        raise ShapeError(
-            f"{where} covers {array.shape[1]} tokens, but {n} tokens were given: pass "
-            "the tokens the model saw, special ones included"
-        )
+    for found, wanted, what in zip(
+        array.shape[1:], shape, ("queries", "tokens"), strict=True
+    ):
+        if found < wanted:
+            what = "tokens" if square else what
+            raise ShapeError(
+                f"{where} covers {found} {what}, but {wanted} {what} were given: pass "
+                "the tokens the model saw, special ones included"
+            )
     if head is None:
-        return array[:, :n, :n].mean(axis=0)
+        return array[:, :rows, :columns].mean(axis=0)
     if not 0 <= head < array.shape[0]:
         raise InputError(
             f"{where} has {array.shape[0]} heads, head is {head}: choose 0 to "
             f"{array.shape[0] - 1}, or None for their mean"
         )
-    return array[head, :n, :n]
+    return array[head, :rows, :columns]
 
 
 def _collect(
-    attentions: Mapping[str, Layers] | Layers, head: int | None, n: int
+    attentions: Mapping[str, Layers] | Layers,
+    head: int | None,
+    shape: tuple[int, int],
 ) -> dict[str, dict[int, NDArray[np.float64]]]:
-    """``{model: {layer: [T, T]}}`` from any of the accepted forms."""
+    """``{model: {layer: map}}`` from any of the accepted forms."""
     is_mapping = isinstance(attentions, Mapping)
     by_model = is_mapping and any(isinstance(key, str) for key in attentions)
     given: Any = attentions
@@ -89,7 +101,7 @@ def _collect(
     for name, layers in named.items():
         items = layers.items() if isinstance(layers, Mapping) else enumerate(layers)
         result[str(name)] = {
-            int(i): _one_map(str(name), i, value, head, n)
+            int(i): _one_map(str(name), i, value, head, shape)
             for i, value in items
             if value is not None  # a layer that was not asked for
         }
@@ -136,6 +148,7 @@ def attention_evolution(
     attentions: Mapping[str, Layers] | Layers,
     tokens: Sequence[str],
     *,
+    queries: Sequence[str] | None = None,
     head: int | None = None,
     title: str | None = None,
     highest: float | None = None,
@@ -152,6 +165,8 @@ def attention_evolution(
             several, one row each. Per model ``{layer: array}`` or a list of
             arrays; an array is ``[heads, T, T]``, ``[1, heads, T, T]`` or ``[T, T]``.
         tokens: the T tokens, special ones included; for a series its time steps.
+        queries: of cross attention the target's tokens, which look at ``tokens``; then
+            an array is ``[heads, queries, tokens]``. None: the tokens themselves.
         head: one head, from 0; None draws the mean over heads.
         title: line above the figure; None writes one.
         highest: probability at the dark end of the colours; None takes the largest.
@@ -169,21 +184,19 @@ def attention_evolution(
         >>> maps = {"vanilla": [np.eye(3)[None]] * 2, "evolving": [np.eye(3)[None]] * 2}
         >>> figure = attention_evolution(maps, ["[CLS]", "hello", "[SEP]"])
     """
-    word, tokens = _word(tokens, series), [str(token) for token in tokens]
-    if not tokens:
-        raise InputError("[attention_evolution] tokens is empty: pass the T tokens")
-    models = _collect(attentions, head, len(tokens))
+    word, (tokens, looking) = _word(tokens, series), _texts(tokens, queries)
+    models = _collect(attentions, head, (len(looking), len(tokens)))
     values = series_values(series, len(tokens))
     strip = 0.0 if values is None else HEIGHT
     layers = sorted({i for maps in models.values() for i in maps})
     columns = min(_COLUMNS, len(layers))
     bands = -(-len(layers) // columns)  # long stacks go on below
     panel = 1.9 if columns > 2 else 2.8
-    room = _label_room(tokens, panel)
-    name_width = 0.42 if list(models) != [""] else 0.12
+    below = _label_room(tokens, panel)
+    left = (0.42 if list(models) != [""] else 0.12) + _label_room(looking, panel)
     step = panel + _CAPTION + _GAP
-    band_height = strip + len(models) * step + room
-    width = name_width + room + columns * (panel + _GAP) + _MARGIN_RIGHT
+    band_height = strip + len(models) * step + below
+    width = left + columns * (panel + _GAP) + _MARGIN_RIGHT
     height = _TITLE_HEIGHT + bands * band_height
     figure = new_figure(width, height)
     top = max(float(m.max()) for maps in models.values() for m in maps.values())
@@ -191,7 +204,7 @@ def attention_evolution(
     image = None
     for k, layer in enumerate(layers):
         band, column = divmod(k, columns)
-        x = name_width + room + column * (panel + _GAP)
+        x = left + column * (panel + _GAP)
         for row, (name, maps) in enumerate(models.items()):
             if layer not in maps:
                 continue
@@ -202,16 +215,40 @@ def attention_evolution(
             y -= _CAPTION + panel
             box = (x / width, y / height, panel / width, panel / height)
             axes = figure.add_axes(box)
-            image = axes.imshow(
-                maps[layer], cmap=_COLOUR_MAP, norm=norm, interpolation="nearest"
-            )
+            image = _draw_map(axes, maps[layer], norm)
             last_row = row == len(models) - 1
-            _decorate(axes, tokens, panel, left=column == 0, bottom=last_row)
+            labels = looking if column == 0 else [], tokens if last_row else []
+            _decorate(axes, maps[layer].shape, labels, panel)
             axes.set_title(_caption(maps, layer), fontsize=8.5, color=INK, pad=3)
             if column == 0 and name:
                 _name_row(figure, name, 0.24 / width, (y + panel / 2) / height)
     _finish(figure, image, title, (head, word), models, (width, height))
     return figure
+
+
+def _texts(
+    tokens: Sequence[str], queries: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """Tokens of the columns and of the rows.
+
+    Raises:
+        InputError: there are none.
+    """
+    columns = [str(token) for token in tokens]
+    rows = columns if queries is None else [str(token) for token in queries]
+    for name, found in (("tokens", columns), ("queries", rows)):
+        if not found:
+            raise InputError(
+                f"[attention_evolution] {name} is empty: pass the T tokens"
+            )
+    return columns, rows
+
+
+def _draw_map(axes: Axes, map: NDArray[np.float64], norm: Any) -> Any:
+    """One map in its square panel, whatever its shape."""
+    return axes.imshow(
+        map, cmap=_COLOUR_MAP, norm=norm, interpolation="nearest", aspect="auto"
+    )
 
 
 def _word(tokens: Sequence[Any], series: ArrayLike | None) -> str:
@@ -251,22 +288,25 @@ def _caption(maps: Mapping[int, NDArray[np.float64]], layer: int) -> str:
 
 
 def _decorate(
-    axes: Axes, tokens: Sequence[str], panel: float, *, left: bool, bottom: bool
+    axes: Axes,
+    shape: tuple[int, ...],
+    labels: tuple[Sequence[str], Sequence[str]],
+    panel: float,
 ) -> None:
-    """Draw token labels and thin white lines between the cells."""
+    """Draw labels of rows and columns and thin white lines between the cells."""
     axes.set_xticks([])
     axes.set_yticks([])
-    if left:
-        _labels(axes, "y", tokens, panel)
-    if bottom:
-        _labels(axes, "x", tokens, panel)
+    for which, tokens in zip("yx", labels, strict=True):
+        if tokens:
+            _labels(axes, which, tokens, panel)
     axes.tick_params(length=0, pad=2)
     for spine in axes.spines.values():
         spine.set(color=GREY, linewidth=0.6)
-    if len(tokens) <= 32:
-        edges = np.arange(0.5, len(tokens) - 1)
-        axes.hlines(edges, -0.5, len(tokens) - 0.5, colors="white", linewidths=0.4)
-        axes.vlines(edges, -0.5, len(tokens) - 0.5, colors="white", linewidths=0.4)
+    if max(shape) <= 32:
+        rows, columns = (np.arange(0.5, count - 1) for count in shape)
+        thin: Any = {"colors": "white", "linewidths": 0.4}
+        axes.hlines(rows, -0.5, shape[1] - 0.5, **thin)
+        axes.vlines(columns, -0.5, shape[0] - 0.5, **thin)
 
 
 def _finish(
