@@ -36,6 +36,8 @@ SIZES = {
 }
 ALPHAS = {"lite": 0.1, "base": 0.5}  # Wang et al., 2021, Section 4.3
 
+Sides = dict[tuple[str, str], Callable[[], None]]  # by kind and side
+
 
 @dataclass
 class Pair:
@@ -127,35 +129,35 @@ def our_model(
     )
 
 
-def our_steps(model: Any, some: Sequence[Pair]) -> Callable[[], None]:
-    """One step of ours on each batch."""
-    import evolving_attention as ea
-
-    adam = ea.optim.AdamW(
-        model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0
-    )
+def our_steps(
+    model: Any, some: Sequence[Pair], optimizer: Any, **inputs: Any
+) -> Callable[[], None]:
+    """One step of ours on each batch; ``inputs`` go with every batch."""
     model.train()
 
     def steps() -> None:
         for each in some:
-            model(**each.packed, label_smoothing=SMOOTHING).loss.backward()
-            adam.step()
-            adam.zero_grad()
+            model(**each.packed, **inputs).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
 
     return steps
 
 
 def torch_steps(
-    model: Translation, some: Sequence[Pair], bf16: bool
+    peer: torch.nn.Module,
+    loss_of: Callable[[Pair], torch.Tensor],
+    some: Sequence[Pair],
+    optimizer: torch.optim.Optimizer,
+    dtype: str,
 ) -> Callable[[], None]:
-    """One step of PyTorch's on each batch; bfloat16 by autocast."""
-    optimizer = adam(model)
-    model.train()
+    """One step of the peer on each batch; bfloat16 by autocast."""
+    peer.train()
 
     def steps() -> None:
         for each in some:
-            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-                loss = model(*each.padded, SMOOTHING)
+            with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bfloat16"):
+                loss = loss_of(each)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -177,24 +179,57 @@ def start_losses(model: Any, peer: Translation, one: Pair) -> dict[str, float]:
 
 def build(
     kind: str, options: argparse.Namespace, some: Sequence[Pair]
-) -> tuple[dict[str, Callable[[], None]], dict[str, float]]:
+) -> tuple[Sides, dict[str, float]]:
     """Both sides of one kind, and their first losses."""
-    alpha = ALPHAS[options.size] if kind == "evolving" else None
     import evolving_attention as ea
 
+    alpha = ALPHAS[options.size] if kind == "evolving" else None
     torch.manual_seed(0)
     ea.manual_seed(0)
     peer = Translation(replace(SIZES[options.size], alpha=alpha))
     model = our_model(kind, options.size, options.dtype)
-    bf16 = options.dtype == "bfloat16"
     start = start_losses(model, peer, some[0])
-    if abs(start["ours"] - start["torch"]) > (2e-2 if bf16 else 1e-4):
+    if abs(start["ours"] - start["torch"]) > (
+        2e-2 if options.dtype == "bfloat16" else 1e-4
+    ):
         raise SystemExit(f"{kind}: the two sides differ before training: {start}")
+    own = ea.optim.AdamW(
+        model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0
+    )
+
+    def loss_of(each: Pair) -> torch.Tensor:
+        return peer(*each.padded, SMOOTHING)
+
     sides = {
-        "ours": our_steps(model, some),
-        "torch": torch_steps(peer, some, bf16),
+        (kind, "ours"): our_steps(model, some, own, label_smoothing=SMOOTHING),
+        (kind, "torch"): torch_steps(peer, loss_of, some, adam(peer), options.dtype),
     }
     return sides, start
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """The options of benchmarks on Multi30k's pairs."""
+    made = spelled.parser(doc, "kinds", "dtype", "threads", "dry", rounds=5)
+    made.add_argument("--data", type=Path, default=DATA, help="folder of Multi30k")
+    made.add_argument("--tokens", type=int, default=4096, help="of a batch")
+    made.add_argument("--batches", type=int, default=4, help="in a round")
+    return made
+
+
+def race(
+    contenders: Sides, results: dict[str, Any], tokens: int, rounds: int
+) -> dict[str, Any]:
+    """Time all sides in turns; put them into the results, by kind, and print them."""
+    times = harness.interleave(contenders, rounds)
+    for (kind, side), seconds in times.items():
+        results[kind][side] = harness.summarize(seconds)
+    for kind, result in results.items():
+        show(kind, result, tokens)
+    if {"evolving", "vanilla"} <= results.keys():
+        medians = [results[k]["ours"]["median_s"] for k in ("evolving", "vanilla")]
+        results["evolving"]["over_vanilla"] = medians[0] / medians[1]
+        print(f"ours, evolving over vanilla: {medians[0] / medians[1]:.3f}")
+    return results
 
 
 def show(kind: str, result: dict[str, Any], tokens: int) -> None:
@@ -210,12 +245,9 @@ def show(kind: str, result: dict[str, Any], tokens: int) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = spelled.parser(__doc__, "kinds", "dtype", "threads", "dry", rounds=5)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of Multi30k")
-    parser.add_argument("--size", choices=SIZES, default="base")
-    parser.add_argument("--tokens", type=int, default=4096, help="of a batch")
-    parser.add_argument("--batches", type=int, default=4, help="in a round")
-    options = parser.parse_args(arguments)
+    made = parser(__doc__)
+    made.add_argument("--size", choices=SIZES, default="base")
+    options = made.parse_args(arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
     tokenizer, train, _ = pairs_of(options.data, VOCABULARY)
@@ -223,21 +255,13 @@ def main(arguments: list[str] | None = None) -> None:
     tokens = sum(each.tokens for each in some)
     padded = sum(each.padded[0].numel() + each.padded[3].numel() for each in some)
     print(f"{tokens} tokens in {len(some)} batches, {padded / tokens - 1:.0%} padding")
-    contenders: dict[tuple[str, str], Callable[[], None]] = {}
+    contenders: Sides = {}
     results: dict[str, Any] = {}
     for kind in options.kinds:
         sides, start = build(kind, options, some)
-        contenders |= {(kind, side): run for side, run in sides.items()}
+        contenders |= sides
         results[kind] = {"start_loss": start}
-    times = harness.interleave(contenders, options.rounds)
-    for (kind, side), seconds in times.items():
-        results[kind][side] = harness.summarize(seconds)
-    for kind in options.kinds:
-        show(kind, results[kind], tokens)
-    if len(options.kinds) == 2:
-        medians = [results[k]["ours"]["median_s"] for k in ("evolving", "vanilla")]
-        results["evolving"]["over_vanilla"] = medians[0] / medians[1]
-        print(f"ours, evolving over vanilla: {medians[0] / medians[1]:.3f}")
+    race(contenders, results, tokens, options.rounds)
     if not options.dry:
         name = f"translation-{options.size}-{options.tokens}-{options.dtype}"
         name += harness.only(options.kinds)

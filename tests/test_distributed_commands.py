@@ -39,26 +39,37 @@ def glue_folders(root: Path) -> list[str]:
     ]
 
 
-@needs_mpi
-def test_the_glue_command(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
-    words = ["-m", "evolving_attention", *glue_folders(tmp_path)]
-    code, text = by_mpi(2, *words, "--output_dir", str(tmp_path / "two"))
+def two_and_one(root: Path, words: list[str], *files: str) -> str:
+    """Run a command in two processes and in one; these files have the same bits.
+
+    Returns:
+        What the two printed.
+    """
+    code, text = by_mpi(2, *words, "--output_dir", str(root / "two"))
     assert code == 0, text
-    assert text.count('"eval_matthews_correlation"') == 1, text
     one = [*words, "--gradient_accumulation_steps", "2"]
     done = subprocess.run(
-        [sys.executable, *one, "--output_dir", str(tmp_path / "one")],
+        [sys.executable, *one, "--output_dir", str(root / "one")],
         env=environment(),
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    for name in ("evolving_model.safetensors", "predict_results_cola.txt"):
-        assert (tmp_path / "two" / name).read_bytes() == (
-            tmp_path / "one" / name
-        ).read_bytes()
+    for name in files:
+        two, alone = (root / folder / name for folder in ("two", "one"))
+        assert two.read_bytes() == alone.read_bytes(), name
+    return text
+
+
+@needs_mpi
+def test_the_glue_command(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    words = ["-m", "evolving_attention", *glue_folders(tmp_path)]
+    text = two_and_one(
+        tmp_path, words, "evolving_model.safetensors", "predict_results_cola.txt"
+    )
+    assert text.count('"eval_matthews_correlation"') == 1, text
     results = [
         json.loads((tmp_path / folder / "all_results.json").read_text())
         for folder in ("two", "one")
@@ -80,21 +91,7 @@ def test_the_squad_command(tmp_path: Path) -> None:
         words += [f"--{name}_file", str(path)]
     words += ["--model_name_or_path", str(tmp_path / "base"), "--doc_stride", "6"]
     words += ["--per_device_train_batch_size", "4", "--per_device_eval_batch_size", "3"]
-    code, text = by_mpi(2, *words, "--output_dir", str(tmp_path / "two"))
-    assert code == 0, text
-    one = [*words, "--gradient_accumulation_steps", "2"]
-    done = subprocess.run(
-        [sys.executable, *one, "--output_dir", str(tmp_path / "one")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    for name in ("model.safetensors", "eval_nbest_predictions.json"):
-        assert (tmp_path / "two" / name).read_bytes() == (
-            tmp_path / "one" / name
-        ).read_bytes()
+    two_and_one(tmp_path, words, "model.safetensors", "eval_nbest_predictions.json")
 
 
 @pytest.mark.skipif(TORCHRUN is None, reason="needs torch's torchrun")
@@ -129,18 +126,6 @@ def test_the_translate_command(tmp_path: Path) -> None:
         *("--vocab_size", "290", "--per_device_train_batch_tokens", "60"),
         *("--num_train_epochs", "2", "--json"),
     ]
-    code, text = by_mpi(2, *words, "--output_dir", str(tmp_path / "two"))
-    assert code == 0, text
+    text = two_and_one(tmp_path, words, "model.safetensors")
     assert text.count('"best_eval_loss"') == 1, text
     assert text.count("40 pairs to train on") == 1, text
-    one = [*words, "--gradient_accumulation_steps", "2"]
-    done = subprocess.run(
-        [sys.executable, *one, "--output_dir", str(tmp_path / "one")],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    first, second = (tmp_path / n / "model.safetensors" for n in ("one", "two"))
-    assert first.read_bytes() == second.read_bytes()
