@@ -83,7 +83,15 @@ KERNEL_OPS = {
     "window_softmax_backward": ("map_softmax",),
 }
 # Kernels of steps, below.
-OWN_TEST = {"adamw", "radam", "record_loss", "sgd", "step_scale", "sum_of_squares"}
+OWN_TEST = {
+    "adamw",
+    "cached_attention",
+    "radam",
+    "record_loss",
+    "sgd",
+    "step_scale",
+    "sum_of_squares",
+}
 
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
 FAST = [(kernel, one) for kernel, one in ENTRIES if one != "ref"]

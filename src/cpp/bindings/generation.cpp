@@ -7,6 +7,7 @@
 #include "bindings/models.h"
 #include "generation/sampling.h"
 #include "generation/search.h"
+#include "ops/cached_attention.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -161,6 +162,20 @@ void bind_generation(py::module_& m) {
   m.def("sampling_probabilities", &probabilities, py::arg("logits"),
         py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
         "Of every token, as it is drawn.");
+  m.def(
+      "cached_attention",
+      [](const Var& q, const Var& k, const Var& v,
+         const std::vector<std::int64_t>& rows,
+         const std::vector<std::int64_t>& offsets, std::int64_t heads,
+         double scale) {
+        return Var(cached_attention(q.data(), k.data(), v.data(), rows, offsets,
+                                    heads, scale));
+      },
+      py::arg("q"), py::arg("k"), py::arg("v"), py::arg("rows"),
+      py::arg("offsets"), py::arg("heads"), py::arg("scale"),
+      py::call_guard<py::gil_scoped_release>(),
+      "Of one query of each sequence over rows of a cache by their numbers, "
+      "without gradients.");
 }
 
 }  // namespace ea

@@ -32,6 +32,7 @@ __all__: list[str] = [
     "Tensor",
     "attention_kinds",
     "build_info",
+    "cached_attention",
     "can_cache",
     "check_attention",
     "clip_grad_norm",
@@ -1558,6 +1559,19 @@ def attention_kinds() -> dict[str, dict[str, typing.Any]]:
 def build_info() -> dict[str, typing.Any]:
     """
     Returns versions, instruction sets and threads of this build.
+    """
+
+def cached_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rows: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    offsets: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    heads: typing.SupportsInt | typing.SupportsIndex,
+    scale: typing.SupportsFloat | typing.SupportsIndex,
+) -> Tensor:
+    """
+    Of one query of each sequence over rows of a cache by their numbers, without gradients.
     """
 
 def can_cache(model: Model) -> bool:

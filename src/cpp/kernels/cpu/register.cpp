@@ -2,6 +2,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/batch_norm.h"
+#include "kernels/cached_attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
@@ -72,6 +73,7 @@ void register_cpu_kernels() {
   add<AttentionScoresBackward>();
   add<AttentionContext>();
   add<AttentionContextBackward>();
+  add<CachedAttention>();
   add<BatchStatistics>();
   add<BatchNormForward>();
   add<BatchNormBackward>();

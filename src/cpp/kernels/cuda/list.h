@@ -5,6 +5,7 @@
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/batch_norm.h"
+#include "kernels/cached_attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
@@ -71,6 +72,7 @@ void for_each_kernel(const To& to) {
   to.template kernel<AttentionScoresBackward>();
   to.template kernel<AttentionContext>();
   to.template kernel<AttentionContextBackward>();
+  to.template kernel<CachedAttention>();
   to.template kernel<RelativeCells>();
   to.template kernel<RelativeSums>();
   to.template kernel<UnpackMaps>();

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/arithmetic.h"
+#include "ops/cached_attention.h"
 #include "ops/fused_attention.h"
 #include "ops/shape_ops.h"
 #include "ops/softmax.h"
@@ -162,39 +163,65 @@ std::optional<std::int64_t> Attention::reach_back() const {
 
 AttentionCache Attention::over(const Tokens& memory,
                                std::int64_t earlier) const {
-  return {key_(memory.rows), value_(memory.rows), {}, memory.packing, earlier};
+  AttentionCache cache;
+  cache.keys = key_(memory.rows).data();
+  cache.values = value_(memory.rows).data();
+  cache.used = cache.keys.dim(0);
+  cache.of_memory = true;
+  cache.earlier = earlier;
+  const std::vector<std::int64_t>& offsets = memory.packing->q_offsets();
+  for (std::size_t b = 1; b < offsets.size(); ++b) {
+    AttentionCache::Rows& rows = cache.rows.emplace_back();
+    for (std::int64_t i = offsets[b - 1]; i < offsets[b]; ++i) {
+      rows.push_back(i);
+    }
+  }
+  return cache;
+}
+
+// The scale of a step that is softmax(scale q k) v and leaves nothing behind.
+std::optional<double> Attention::plain_scale(
+    const AttentionCache& cache, const AttentionWanted& wanted) const {
+  const std::optional<double> scale = slots_.score->dot_scale();
+  const bool asked = wanted.carry || wanted.probabilities || wanted.scores;
+  // In bfloat16 another order of sums moves whole steps of the result: there a
+  // step keeps the order of a whole pass.
+  if (config_.dtype == DType::bf16 || !enabled(FastPath::fused_attention) ||
+      !scale || asked || training() || !slots_.scope->dense() || slots_.bias ||
+      cache.earlier > 0 || config_.head_key_width != config_.head_value_width) {
+    return {};
+  }
+  const auto form = slots_.evolve->closed_form();
+  if (!form || form->c.a != 0.0 || form->c.p != 0.0 || form->c.w != 0.0) {
+    return {};
+  }
+  return *scale * form->c.s * form->softmax_scale;
 }
 
 AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
                                 const Carry& previous,
                                 const AttentionWanted& wanted) {
   const std::int64_t n = rows.dim(0);
-  const auto appended = [n](const Var& before, const Var& x) {
-    const Var row = reshape(x, {n, 1, x.dim(1)});
-    return before.defined() ? concat({before, row}, 1) : row;
-  };
-  const auto flat = [](const Var& x) {
-    return reshape(x, {x.dim(0) * x.dim(1), x.dim(2)});
-  };
-  const Var queries = appended(cache.queries, query_(rows));
-  const std::int64_t window = queries.dim(1);
-  PackingPtr tokens;
-  Var keys = cache.keys, values = cache.values;
-  if (cache.memory) {
-    tokens = std::make_shared<const Packing>(
-        config_.heads, equal_offsets(n, window), cache.memory->q_offsets());
-  } else {
-    cache.keys = appended(cache.keys, key_(rows));
-    cache.values = appended(cache.values, value_(rows));
-    tokens =
-        std::make_shared<const Packing>(config_.heads, equal_offsets(n, window),
-                                        equal_offsets(n, cache.keys.dim(1)));
-    keys = flat(cache.keys);
-    values = flat(cache.values);
+  const Var query = query_(rows);
+  if (!cache.of_memory) {
+    cache.append(key_(rows).data(), value_(rows).data());
   }
+  if (const auto scale = plain_scale(cache, wanted)) {
+    const Tensor context = cached_attention(
+        query.data(), cache.keys, cache.values, cache.all_rows(),
+        cache.offsets(), config_.heads, *scale);
+    return {Var(context), {}, Var(), Var()};
+  }
+  Var queries = reshape(query, {n, 1, query.dim(1)});
+  if (cache.queries.defined()) queries = concat({cache.queries, queries}, 1);
+  const std::int64_t window = queries.dim(1);
+  const AttentionCache::Gathered memory = cache.gather();
+  const auto tokens = std::make_shared<const Packing>(
+      config_.heads, equal_offsets(n, window), cache.offsets());
   AttentionOutput out = attend(
-      flat(queries), [&] { return keys; }, [&] { return values; }, tokens,
-      previous, wanted);
+      reshape(queries, {n * window, queries.dim(2)}),
+      [&] { return Var(memory.keys); }, [&] { return Var(memory.values); },
+      tokens, previous, wanted);
   const std::int64_t kept = std::min(window, cache.earlier);
   cache.queries = kept > 0 ? slice(queries, 1, window - kept, window) : Var();
   const std::int64_t width = out.context.dim(1);

@@ -1,5 +1,7 @@
-// Choosing sequences of a cache.
+// Rows of a cache: written once, read by number.
 #include "nn/attention/cache.h"
+
+#include <algorithm>
 
 #include "ops/gather.h"
 #include "ops/shape_ops.h"
@@ -14,6 +16,27 @@ Var gather_sequences(const Var& x, const Tensor& kept) {
   const Shape& shape = x.shape();
   const Var rows = reshape(x, {shape[0], shape[1] * shape[2]});
   return reshape(gather_rows(rows, kept), {kept.numel(), shape[1], shape[2]});
+}
+
+// `all`, with room for more rows behind those in use where there is none.
+Tensor roomy(const Tensor& all, std::int64_t used, const Tensor& more) {
+  const std::int64_t needed = used + more.dim(0);
+  if (all.defined() && all.dim(0) >= needed) return all;
+  // Doubled, so that a row is copied once on average.
+  const Tensor grown = empty({std::max(2 * used, 8 * more.dim(0)), more.dim(1)},
+                             more.dtype(), more.device());
+  if (used > 0) {
+    copy_into(slice_view(all, 0, 0, used), slice_view(grown, 0, 0, used));
+  }
+  return grown;
+}
+
+bool in_order(const AttentionCache::Rows& rows, std::int64_t used) {
+  if (static_cast<std::int64_t>(rows.size()) != used) return false;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] != static_cast<std::int64_t>(i)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -35,18 +58,59 @@ SelectedRows select_rows(const std::vector<std::int64_t>& offsets,
 
 void AttentionCache::select(const std::vector<std::int64_t>& kept,
                             bool same_memory) {
-  const Tensor index = from_values(kept);
-  queries = gather_sequences(queries, index);
-  if (!memory) {
-    keys = gather_sequences(keys, index);
-    values = gather_sequences(values, index);
-    return;
+  if (queries.defined()) queries = gather_sequences(queries, from_values(kept));
+  if (of_memory && same_memory) return;
+  std::vector<Rows> chosen;
+  for (const std::int64_t b : kept) {
+    chosen.push_back(rows.at(static_cast<std::size_t>(b)));
   }
-  if (same_memory) return;
-  const SelectedRows selected = select_rows(memory->q_offsets(), kept);
-  keys = gather_rows(keys, selected.rows);
-  values = gather_rows(values, selected.rows);
-  memory = std::make_shared<const Packing>(memory->heads(), selected.offsets);
+  rows = std::move(chosen);
+}
+
+void AttentionCache::append(const Tensor& key, const Tensor& value) {
+  const std::int64_t n = key.dim(0);
+  keys = roomy(keys, used, key);
+  values = roomy(values, used, value);
+  copy_into(key, slice_view(keys, 0, used, used + n));
+  copy_into(value, slice_view(values, 0, used, used + n));
+  rows.resize(static_cast<std::size_t>(n));
+  for (Rows& one : rows) one.push_back(used++);
+}
+
+AttentionCache::Rows AttentionCache::all_rows() const {
+  Rows all;
+  for (const Rows& one : rows) all.insert(all.end(), one.begin(), one.end());
+  return all;
+}
+
+AttentionCache::Rows AttentionCache::offsets() const {
+  Rows found{0};
+  for (const Rows& one : rows) {
+    found.push_back(found.back() + static_cast<std::int64_t>(one.size()));
+  }
+  return found;
+}
+
+AttentionCache::Gathered AttentionCache::gather() {
+  const Rows all = all_rows();
+  const Tensor k = slice_view(keys, 0, 0, used);
+  const Tensor v = slice_view(values, 0, 0, used);
+  if (in_order(all, used)) return {k, v};
+  const Tensor index = from_values(all);
+  Gathered found{gather_rows(Var(k), index).data(),
+                 gather_rows(Var(v), index).data()};
+  if (of_memory) {
+    const Rows at = offsets();
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      for (std::size_t i = 0; i < rows[b].size(); ++i) {
+        rows[b][i] = at[b] + static_cast<std::int64_t>(i);
+      }
+    }
+    keys = found.keys;
+    values = found.values;
+    used = static_cast<std::int64_t>(all.size());
+  }
+  return found;
 }
 
 }  // namespace ea
