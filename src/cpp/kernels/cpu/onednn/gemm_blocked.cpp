@@ -42,6 +42,11 @@ std::int64_t parts(std::int64_t n, std::int64_t most) {
 // Rows of a are padded with zeros to multiples of this.
 constexpr std::int64_t kRowStep = 16;
 
+std::int64_t padded(std::int64_t rows) {
+  const std::int64_t step = rows <= 4 ? 4 : rows <= 8 ? 8 : kRowStep;
+  return parts(rows, step) * step;
+}
+
 struct Grid {
   Cut rows, cols;
 };
@@ -49,9 +54,12 @@ struct Grid {
 Grid grid_of(const Problem& p) {
   constexpr std::int64_t kMaxRows = 128, kJobs = 8;
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
+  constexpr std::int64_t kSmallRead = 1 << 17;  // elements of b worth a job
   const std::int64_t panels = parts(p.n, kPanel);
   const std::int64_t down = parts(p.m, kMaxRows);
-  const std::int64_t work = p.m * p.n * p.k / kSmallTile;
+  // Few rows take as long as b is read.
+  const std::int64_t work =
+      std::max(p.m * p.n * p.k / kSmallTile, p.n * p.k / kSmallRead);
   const std::int64_t jobs = std::clamp<std::int64_t>(work, 1, kJobs);
   const std::int64_t across = std::min(parts(jobs, down), panels);
   return {Cut(p.m, kRowStep, down), Cut(p.n, kPanel, across)};
@@ -60,7 +68,7 @@ Grid grid_of(const Problem& p) {
 ProductKey key_of(const Problem& p, DType dtype, std::int64_t rows,
                   std::int64_t cols) {
   ProductKey key{};
-  key.m = parts(rows, kRowStep) * kRowStep;
+  key.m = padded(rows);
   key.n = cols;
   key.k = p.k;
   key.a_stride = p.k;  // oneDNN's blocked products have dense rows alone
@@ -109,7 +117,7 @@ void copy_rows(const Place& from, std::int64_t rows, std::int64_t bytes,
 void blocked_tile(const Problem& p, DType dtype, const Product& product,
                   const char* panels, const Rectangle& r) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t rows = parts(r.rows, kRowStep) * kRowStep;
+  const std::int64_t rows = padded(r.rows);
   const char* a = static_cast<const char*>(p.a) + r.row * p.a_stride * size;
   const char* bias = static_cast<const char*>(p.bias);
   char* y = static_cast<char*>(p.y) + (r.row * p.n + r.col) * size;
