@@ -5,6 +5,7 @@ side writes the same number of tokens for each source: sentences of Multi30k's l
 one at a time and 32 together. Each side runs in a process of its own. Ours with
 evolving attention takes turns in the same rounds; nobody else has that model. First all
 targets are compared with transformers': the record has the share of equal tokens.
+Last, what the 64th token of a target costs over the 8th.
 
     python -m benchmarks.generation [--beams 1 5] [--batches 1 32] [--new_tokens 48]
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from benchmarks.worker import Batch, Worker
 
 SIDES = ("ours", "transformers", "ctranslate2")
 EVOLVING = "ours, evolving"
+EARLY, LATE, AROUND = 7, 63, 3  # tokens compared, each with those beside it
 SENTENCES = {1: 8, 32: 32}  # in a round, by size of a batch
 
 
@@ -105,6 +108,34 @@ def race(folder: Path, beams: int, size: int, options: argparse.Namespace) -> An
     return results
 
 
+def later(folder: Path, kind: str, size: int, rounds: int) -> dict[str, Any]:
+    """Seconds of a token around the 8th and around the 64th, and their ratio."""
+    import evolving_attention as ea
+    from evolving_attention import _core
+
+    model = ea.TransformerForConditionalGeneration.from_pretrained(folder / kind).eval()
+    (ids, lengths), *_ = sources(size)
+    mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
+    core = model._core
+    first = np.full(size, model.config.decoder_start_token_id)
+    spent = np.empty((rounds + 1, LATE + AROUND + 1))
+    for one in spent:
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        target = _core.start_target(core, inputs, True)
+        for i in range(len(one)):
+            began = time.perf_counter()
+            target.next(first.tolist())
+            one[i] = time.perf_counter() - began
+    early, late = (
+        spent[1:, at - AROUND : at + AROUND + 1].mean(1) for at in (EARLY, LATE)
+    )
+    return {
+        "token_8": harness.summarize(early.tolist()),
+        "token_64": harness.summarize(late.tolist()),
+        "ratio": float(np.median(late / early)),
+    }
+
+
 def show(name: str, results: dict[str, Any]) -> None:
     """Print the sides of one setting, and the ratios to ours."""
     ours = results.get("ours", {}).get("median_s")
@@ -141,6 +172,11 @@ def main(arguments: list[str] | None = None) -> None:
                 name = f"beams {beams}, batch {size}"
                 results[name] = race(Path(folder), beams, size, options)
                 show(name, results[name])
+        for kind in options.kinds:
+            name = f"later tokens, {kind}"
+            one = later(Path(folder), kind, max(options.batches), options.rounds)
+            results[name] = one
+            print(f"{name}: the 64th costs {one['ratio']:.2f} x the 8th", flush=True)
     if not options.dry:
         name = f"generation-{options.size}-{options.dtype}"
         name += harness.only(options.kinds)
