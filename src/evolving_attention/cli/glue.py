@@ -118,13 +118,16 @@ def _apply_paper(
     wanted = attention.paper_settings
     if wanted is False:
         return {}
-    family = paper_settings.family_of(base) if wanted is True else str(wanted)
+    family = str(wanted)
+    if wanted is True:
+        predictive = attention.attention == "predictive"
+        family = "predictive" if predictive else paper_settings.family_of(base)
     task = data_args.task_name
     row = paper_settings.lookup(family, task.lower() if task else None)
     for name, value in row.training_arguments().items():
         training.setdefault(name, value)
-    attention.attention = attention.attention or "evolving"
-    if attention.attention == "evolving":
+    attention.attention = attention.attention or row.attention
+    if attention.attention == row.attention:
         attention.alpha = row.alpha if attention.alpha is None else attention.alpha
         attention.beta = row.beta if attention.beta is None else attention.beta
     set_up_logging()

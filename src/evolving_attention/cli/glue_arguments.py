@@ -83,13 +83,14 @@ class ModelArguments:
 
 @dataclass
 class AttentionArguments(AttentionOptions):
-    """The attention options, and the paper's settings of a task."""
+    """The attention options, and settings of the papers."""
 
     paper_settings: bool | str = option(
         False,
         "Hyper-parameters of the evolving attention paper (Table 9) for this task: "
-        "bert-base, bert-large, roberta-large, t5-base; without a value, chosen by the "
-        "model. Other options on the command line take precedence.",
+        "bert-base, bert-large, roberta-large, t5-base; or those of the predictive "
+        "attention paper (Table 7): predictive. Without a value, chosen by --attention "
+        "and the model. Other options on the command line take precedence.",
     )
 
 
