@@ -75,6 +75,18 @@ HELD = [
         "tests/test_papers.py",
         "weights_of_translation",
     ),
+    (
+        EA,
+        "Eq. 2: relative positions of Shaw et al.",
+        "tests/test_synthesizer.py",
+        "relative_positions_are_those_of_shaw",
+    ),
+    (
+        EA,
+        "Table 3: Synthesizer, with evolving",
+        "tests/test_synthesizer.py",
+        "layers_are_what_the_equations_say",
+    ),
     (EA, "metrics of GLUE", "tests/test_metrics.py", "values_by_definition"),
     (TPAMI, "Table 1: ranks", "tests/test_comparison.py", "the_papers_ranks_of_errors"),
     (
@@ -146,6 +158,18 @@ HELD = [
         "a_layer_is_what_loops_say",
     ),
     (CSAN, "no new parameters", "tests/test_window_attention.py", "no_new_parameters"),
+    (
+        PREDICTIVE,
+        "Table 7: nine settings",
+        "tests/test_cli.py",
+        "settings_of_the_predictive_paper_are_those_of_its_table",
+    ),
+    (
+        REALFORMER,
+        "the grids of GLUE and SQuAD",
+        "tests/test_cli.py",
+        "grids_of_the_papers",
+    ),
     (PREDICTIVE, "Eq. 4 with 0 to 3 convolutions", _KINDS, "predictive_maps"),
     (PREDICTIVE, "parameters of PA-BERT and PA-T5", _NAMES, "counts"),
 ]

@@ -96,6 +96,8 @@ class Attention : public Module {
   AttentionOutput attend(const Var& q, const Made& key, const Made& value,
                          const PackingPtr& tokens, const Carry& previous,
                          const AttentionWanted& wanted);
+  // Whether the scores or the bias depend on the queries.
+  bool reads_queries() const;
   // The map that the bias slot adds, which there is.
   Var bias_map(const Var& q, const AttentionContext& context) const;
   // S with the bias.
