@@ -46,6 +46,12 @@ def built(make: Callable[[], object]) -> Built:
     return found
 
 
+def with_wide_head(name: str, width: int) -> Built:
+    """A classifier with a fully connected layer of its own width."""
+    task = "sequence_classification"
+    return built(lambda: ea.create_model(name, task=task, classifier_hidden_size=width))
+
+
 def bert_flops(size: str, kernel_size: int = 0, tokens: int = 128) -> float:
     """Operations of one sequence, by the counter of ``evolving-attention bench``."""
     found = ea.profiling.matrix_flops([tokens], kernel_size=kernel_size, **BERT[size])

@@ -267,7 +267,7 @@ def series_parameters() -> Iterator[Figure]:
 
 # Printed millions, our model, the size of the table of words that the paper leaves out,
 # and why ours differs.
-_ADDED = "a convolution has 9 K² + K numbers; no reading gives the printed sum"
+_ADDED = "11, 23 or 35 convolutions of 9 K² + K numbers"
 _WORDS = {"lite": 10_000 * 160, "base": 32_000 * 512}
 _COUNTS = [
     ("Table 3", "BERT-Base", "109.5", "bert_base", 0, ""),
@@ -297,6 +297,11 @@ def parameters() -> Iterator[Figure]:
     for place, model, printed, name, words, why in _COUNTS:
         found = test_model_names.COUNTS[name] - _WORDS.get(words, 0)
         what = f"{place}, parameters of {model}"
+        yield Figure(EA, what, printed, Fraction(found), "M", why)
+    for size, printed in (("base", "110.4"), ("large", "336.7")):
+        found = counts.with_wide_head(f"ea_bert_{size}", 2000).numbers()
+        what = f"Table 3, parameters of EA-BERT-{size.title()} with its head"
+        why = "A.2's layer of width 2000 in the pooler's place, and two classes"
         yield Figure(EA, what, printed, Fraction(found), "M", why)
 
 

@@ -83,7 +83,7 @@ class ModelArguments:
 
 @dataclass
 class AttentionArguments(AttentionOptions):
-    """The attention options, and settings of the papers."""
+    """The attention options, settings of the papers, and the width of the head."""
 
     paper_settings: bool | str = option(
         False,
@@ -91,6 +91,11 @@ class AttentionArguments(AttentionOptions):
         "bert-base, bert-large, roberta-large, t5-base; or those of the predictive "
         "attention paper (Table 7): predictive. Without a value, chosen by --attention "
         "and the model. Other options on the command line take precedence.",
+    )
+    classifier_hidden_size: int | None = option(
+        None,
+        "Width of a fully connected layer with tanh before the classifier, in place of "
+        "BERT's pooler; in the papers 2000 for BERT and 4096 for RoBERTa.",
     )
 
 
