@@ -10,6 +10,7 @@ import pytest
 from helpers_models import NO_DROPOUT, tiny
 
 import evolving_attention as ea
+from evolving_attention.cli.timeseries_arguments import SeriesModelArguments
 
 IDS, LABELS = np.arange(12).reshape(2, 6), np.array([0, 1])
 VALUES = np.random.default_rng(0).standard_normal((3, 5, 3)).astype("f4")
@@ -117,13 +118,15 @@ def test_the_head_of_series_is_what_it_says():
     assert np.allclose(model(values=VALUES).logits, expected, atol=1e-5)
 
 
-def test_estimators_take_it():
+def test_estimators_and_the_command_take_it():
     x = np.random.default_rng(0).standard_normal((8, 2, 6))
     options = {"classifier_hidden_size": 5}
     model = ea.TimeSeriesClassifier(
         hidden_size=16, n_epochs=1, model_options=options, random_state=0
     ).fit(x, np.arange(8) % 2)
     assert model.predict(x).shape == (8,)
+    given = SeriesModelArguments(classifier_hidden_size=5).estimator_options()
+    assert given["model_options"] == options
     assert shapes(model.model_, "classifier.dense.bias") == {
         "classifier.dense.bias": (5,)
     }
