@@ -40,6 +40,7 @@ VARIANTS = {
     "centred": {"causal": False},
     "not dilated": {"dilation_base": 1},
     "mean": {"pooling": "mean"},
+    "deep head": {"classifier_hidden_size": 7},
     "no positions": {"position": "none"},
     "relative": {"relative": "learned"},
     "layer norm": {"norm": "layer"},

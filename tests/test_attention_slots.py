@@ -14,7 +14,16 @@ from evolving_attention import _core
 
 KINDS = _core.attention_kinds()
 HEADS, WIDTH, LENGTHS = 2, 6, (5, 1, 7)
-SCORES = [{"kind": kind} for kind in KINDS["score"]] + [{"kind": "dot", "scale": 1.0}]
+SIZED = {
+    kind
+    for kind, described in KINDS["score"].items()
+    if "max_length" in [option["name"] for option in described["options"]]
+}
+SCORES = [
+    *({"kind": k} | ({"max_length": 7} if k in SIZED else {}) for k in KINDS["score"]),
+    {"kind": "dot", "scale": 1.0},
+    {"kind": "dense_synthesizer", "max_length": 8, "dot": True},
+]
 SCOPES = [
     {"kind": "dense"},
     {"kind": "dense", "causal": True},

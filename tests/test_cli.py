@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import math
 import os
 import re
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 import typer
 
 from evolving_attention import attention, errors
-from evolving_attention.cli import common, paper_settings
+from evolving_attention.cli import common, glue, paper_settings
 from evolving_attention.cli.glue import fields
 from evolving_attention.cli.glue_arguments import (
     AttentionArguments,
@@ -201,6 +202,79 @@ def test_settings_of_the_paper_are_those_of_its_table(data_dir):
     }
     assert found == ours
     assert len(ours) == 36
+
+
+def test_settings_of_the_predictive_paper_are_those_of_its_table(data_dir):
+    path = data_dir.parent / "papers" / "predictive-attention-transformer.txt"
+    if not path.is_file():
+        pytest.skip(f"no text of the paper at {path}")
+    text = path.read_text()
+    table = text[text.index("Adam Epsilon") : text.index("Table 7: Detailed")]
+    found = {}
+    for line in table.splitlines()[1:]:
+        task, *numbers = line.split("\t")
+        found[task.lower().replace("-", "")] = tuple(map(float, numbers))
+    ours = {
+        task: (*map(float, row[:3]), paper_settings.ADAM_EPSILON, 0.1, row.alpha)
+        for task, row in paper_settings.PREDICTIVE.items()
+    }
+    assert found == ours
+    assert {row.attention for row in paper_settings.PREDICTIVE.values()} == {
+        "predictive"
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "epochs"),
+    [
+        ({"paper_settings": True}, attention.Evolving(0.1, 0.1), 5.0),
+        ({"paper_settings": "predictive"}, attention.Predictive(0.1), 5.0),
+        (
+            {"paper_settings": True, "attention": "predictive"},
+            attention.Predictive(0.1),
+            5.0,
+        ),
+        (
+            {"paper_settings": "t5-base", "attention": "predictive", "alpha": 0.3},
+            attention.Predictive(0.3),
+            3.0,
+        ),
+    ],
+)
+def test_the_table_fits_the_attention(given, kind, epochs):
+    options, training = AttentionArguments(**given), {"learning_rate": 1.0}
+    data = DataTrainingArguments(task_name="sst2", data_dir="glue")
+    rates = glue._apply_paper(options, data, training, {"model_type": "bert"})
+    assert options.config() == kind
+    assert (training["num_train_epochs"], training["learning_rate"]) == (epochs, 1.0)
+    assert rates["hidden_dropout_prob"] == 0.1
+
+
+def test_grids_of_the_papers():
+    """The grid of evolving attention is nine times that of its baseline."""
+    sizes = {
+        name: math.prod(map(len, grid.values()))
+        for name, grid in paper_settings.GRIDS.items()
+    }
+    assert sizes == {
+        "vanilla-glue": 18,
+        "evolving-glue": 162,
+        "evolving-translation": 9,
+        "predictive-glue": 54,
+        "predictive-scratch": 14,
+        "realformer-glue": 21,
+        "realformer-squad": 24,
+        "ea-dc-transformer": 1400,
+    }
+    grid = paper_settings.GRIDS["evolving-glue"]
+    for rows in paper_settings.FAMILIES.values():
+        for row in rows.values():  # what was chosen lies in the grid
+            assert row.learning_rate in grid["learning_rate"]
+            assert row.batch_size in grid["per_device_train_batch_size"]
+            assert row.epochs in grid["num_train_epochs"]
+            assert {row.alpha, row.beta} <= set(grid["alpha"])
+    for row in paper_settings.PREDICTIVE.values():
+        assert row.alpha in paper_settings.GRIDS["predictive-glue"]["alpha"]
 
 
 @pytest.mark.parametrize(

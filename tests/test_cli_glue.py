@@ -456,13 +456,15 @@ def test_settings_of_the_paper_and_who_has_the_last_word(run, built, glue_dir):
         max_steps=1,
         alpha=0.4,
         per_device_train_batch_size=4,
+        classifier_hidden_size=50,
     )
     assert code == 0, err
     made = built[0]
     assert made.attention == Evolving(alpha=0.4, beta=0.1)
+    assert made.changes["classifier_hidden_size"] == 50
     assert (made.args.learning_rate, made.args.num_train_epochs) == (2e-5, 3.0)
     assert made.args.per_device_train_batch_size == 4
-    assert made.dropout["hidden_dropout_prob"] == 0.1
+    assert made.changes["hidden_dropout_prob"] == 0.1
 
 
 def test_tokenising_is_done_in_the_background(run, glue_dir, monkeypatch):

@@ -138,8 +138,19 @@ def test_which_attentions_have_caches():
         scope=ea.attention.Dense(causal=True), bias=ea.attention.RelativePositions(2)
     )
     steep = ea.attention.Spec(score=Steep(), scope=ea.attention.Dense(causal=True))
-    for kind in (relative, steep):
-        model = tiny("vanilla", decoder_attention=kind).eval()
+    made = [
+        ea.attention.Spec(score=score, scope=ea.attention.Dense(causal=True))
+        for score in (
+            ea.attention.RandomSynthesizer(20),
+            ea.attention.DenseSynthesizer(20, dot=True),
+        )
+    ]
+    across = {"cross_attention": ea.attention.Spec(score=made[0].score)}
+    for kinds in (
+        across,
+        *({"decoder_attention": kind} for kind in (relative, steep, *made)),
+    ):
+        model = tiny("vanilla", **kinds).eval()
         assert not _core.can_cache(model._core)
         for ids in sources():
             found = model.generate(ids[None], max_new_tokens=9)

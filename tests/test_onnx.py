@@ -81,6 +81,12 @@ def test_other_types_are_written_as_float32(dtype, tmp_path):
     assert_same(session, model.copy("float32"), draw().padded())
 
 
+def test_a_layer_before_the_classifier(tmp_path):
+    model = tiny(classifier_hidden_size=9, initializer_range=0.1)
+    session = session_of(model, tmp_path / "model.onnx")
+    assert_same(session, model, draw().padded(2))
+
+
 def test_a_list_of_kinds_and_numbers_by_layer(tmp_path):
     kinds = [
         ea.attention.Vanilla(),

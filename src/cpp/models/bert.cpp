@@ -1,4 +1,5 @@
 // BERT (Devlin et al., 2019) with its tasks; names are Hugging Face's.
+#include "models/deep_classifier.h"
 #include "models/heads.h"
 #include "models/linear_tasks.h"
 #include "ops/arithmetic.h"
@@ -72,6 +73,10 @@ class BertForLanguageModel final : public Model {
 std::unique_ptr<Model> make(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   if (head == "base") return std::make_unique<BertModel>(config, kByColumn);
+  if (head == "sequence_classification" &&
+      config.options.has("classifier_hidden_size")) {
+    return make_deep_classifier({"bert", kByColumn}, config);
+  }
   if (auto task = make_linear_task(head, {"bert", kByColumn}, config)) {
     return task;
   }

@@ -15,7 +15,7 @@ namespace ea {
 struct BertSizes {
   explicit BertSizes(const Options& options);
   std::int64_t vocab, hidden, layers, heads, intermediate, positions, types;
-  std::int64_t num_labels;
+  std::int64_t num_labels, classifier_hidden;  // the latter 0: no such layer
   double hidden_dropout, attention_dropout, classifier_dropout, eps, init_std;
   Activation activation;
   std::int64_t pad_token_id;

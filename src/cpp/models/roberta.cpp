@@ -1,5 +1,6 @@
 // RoBERTa (Liu et al., 2019): BERT's body, positions from padding_id + 1, no
 // next-sentence task, and its own heads.
+#include "models/deep_classifier.h"
 #include "models/heads.h"
 #include "models/linear_tasks.h"
 #include "runtime/check.h"
@@ -7,41 +8,6 @@
 namespace ea {
 
 namespace {
-
-class RobertaForSequenceClassification final : public Model {
- public:
-  explicit RobertaForSequenceClassification(const ModelConfig& config)
-      : sizes_(config.options),
-        encoder_(sizes_, config, false, sizes_.pad_token_id),
-        dense_(sizes_.hidden, sizes_.hidden, config.dtype, sizes_.init_std),
-        out_proj_(sizes_.hidden, sizes_.num_labels, config.dtype,
-                  sizes_.init_std),
-        dense_dropout_(sizes_.classifier_dropout),
-        out_dropout_(sizes_.classifier_dropout) {
-    add_child("roberta", encoder_);
-    add_child("classifier.dense", dense_);
-    add_child("classifier.out_proj", out_proj_);
-    add_child("classifier.dense.dropout", dense_dropout_);
-    add_child("classifier.out_proj.dropout", out_dropout_);
-  }
-
-  ModelOutput forward(const Inputs& given) override {
-    const TextInputs inputs = text_inputs(given);
-    const EncodedText encoded = encoder_.forward(inputs, Reads::first_tokens);
-    ModelOutput out = common_output(encoded.stack, encoded.text);
-    const Var h = activation(dense_(dense_dropout_(encoded.stack.last)),
-                             Activation::tanh);
-    out.logits = out_proj_(out_dropout_(h));
-    if (inputs.labels.defined()) out.loss = sequence_loss(out.logits, inputs);
-    return out;
-  }
-
- private:
-  BertSizes sizes_;
-  BertEncoder encoder_;
-  Linear dense_, out_proj_;
-  Dropout dense_dropout_, out_dropout_;
-};
 
 class RobertaForMaskedLM final : public Model {
  public:
@@ -75,7 +41,7 @@ std::unique_ptr<Model> make(const ModelConfig& config) {
   const std::int64_t padding = BertSizes(config.options).pad_token_id;
   if (head == "base") return std::make_unique<BertModel>(config, padding);
   if (head == "sequence_classification") {  // two layers, unlike BERT's
-    return std::make_unique<RobertaForSequenceClassification>(config);
+    return make_deep_classifier({"roberta", padding}, config);
   }
   if (auto task = make_linear_task(head, {"roberta", padding}, config)) {
     return task;

@@ -120,6 +120,7 @@ SeriesSizes::SeriesSizes(const Options& o)
       dilation_base(positive(o, "dilation_base")),
       num_labels(o.integer("num_labels", 2)),
       num_targets(o.integer("num_targets", 1)),
+      classifier_hidden(o.integer("classifier_hidden_size", 0)),
       causal(o.flag("causal", true)),
       layer_norm(chosen(o, "norm", "batch", "layer")),
       learned_positions(!chosen(o, "position", "learned", "none")),

@@ -13,6 +13,7 @@ struct SeriesSizes {
   explicit SeriesSizes(const Options& options);
   std::int64_t channels, max_length, hidden, blocks, heads, inner, intermediate;
   std::int64_t kernel_size, dilation_base, num_labels, num_targets;
+  std::int64_t classifier_hidden;  // 0: the head is one affine map
   bool causal, layer_norm, learned_positions, relative, mean_pooling, released;
   double hidden_dropout, attention_dropout, classifier_dropout;
   Activation activation;

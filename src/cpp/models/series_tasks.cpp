@@ -50,8 +50,14 @@ class SeriesEncoderModel final : public Model {
 
 PooledHeadConfig head_config(const SeriesSizes& s, std::int64_t outputs,
                              DType dtype) {
-  return {s.hidden,       s.max_length,         outputs,
-          s.mean_pooling, s.classifier_dropout, dtype};
+  return {s.hidden,
+          s.max_length,
+          outputs,
+          s.mean_pooling,
+          s.classifier_dropout,
+          dtype,
+          s.classifier_hidden,
+          s.activation};
 }
 
 Var class_loss(const Var& logits, const Tensor& labels,

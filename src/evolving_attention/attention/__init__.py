@@ -31,6 +31,10 @@ from evolving_attention.attention.score import (
     Multiplicative,
 )
 from evolving_attention.attention.spec import Spec, from_config
+from evolving_attention.attention.synthesizer import (
+    DenseSynthesizer,
+    RandomSynthesizer,
+)
 from evolving_attention.attention.vanilla import Vanilla
 
 # A new file in this folder is a new kind: nothing else needs to be edited.
@@ -49,6 +53,7 @@ __all__ = [
     "CustomScope",
     "CustomScore",
     "Dense",
+    "DenseSynthesizer",
     "Dot",
     "Evolve",
     "Evolving",
@@ -57,6 +62,7 @@ __all__ = [
     "Multiplicative",
     "NoBias",
     "Predictive",
+    "RandomSynthesizer",
     "RelativePositions",
     "Residual",
     "Scope",

@@ -94,13 +94,15 @@ def run(given: dict[str, Any]) -> None:
         training = split[TrainingArguments]
         tuning = TuningArguments(**split[TuningArguments])
         tuning.settle(training)
-        dropout = _apply_paper(attention, data_args, training, base)
+        changes: dict[str, Any] = _apply_paper(attention, data_args, training, base)
+        if attention.classifier_hidden_size is not None:
+            changes["classifier_hidden_size"] = attention.classifier_hidden_size
         args = TrainingArguments(**training)
         first = distributed.is_first()
         quiet = not first and args.log_level == "passive"
         set_up_logging("warning" if quiet else args.log_level)
         parts = (model_args, attention, data_args, tuning)
-        results = _Run(*parts, args, base, dropout).run()
+        results = _Run(*parts, args, base, changes).run()
         if data_args.json and first:
             print_json(results)
         elif first:
@@ -118,13 +120,16 @@ def _apply_paper(
     wanted = attention.paper_settings
     if wanted is False:
         return {}
-    family = paper_settings.family_of(base) if wanted is True else str(wanted)
+    family = str(wanted)
+    if wanted is True:
+        predictive = attention.attention == "predictive"
+        family = "predictive" if predictive else paper_settings.family_of(base)
     task = data_args.task_name
     row = paper_settings.lookup(family, task.lower() if task else None)
     for name, value in row.training_arguments().items():
         training.setdefault(name, value)
-    attention.attention = attention.attention or "evolving"
-    if attention.attention == "evolving":
+    attention.attention = attention.attention or row.attention
+    if attention.attention == row.attention:
         attention.alpha = row.alpha if attention.alpha is None else attention.alpha
         attention.beta = row.beta if attention.beta is None else attention.beta
     set_up_logging()
@@ -144,10 +149,10 @@ class _Run(FineTuning):
         tuning: TuningArguments,
         args: TrainingArguments,
         base: dict[str, Any],
-        dropout: dict[str, float],
+        changes: dict[str, Any],
     ) -> None:
         super().__init__(model_args, tuning, args, attention.config())
-        self.data_args, self.base, self.dropout = data_args, base, dropout
+        self.data_args, self.base, self.changes = data_args, base, changes
         glue_data.check_needs(data_args, args, base)
 
     def run(self) -> dict[str, Any]:
@@ -248,7 +253,7 @@ class _Run(FineTuning):
         from evolving_attention.modeling import AutoModelForSequenceClassification
 
         names = self.data.label_names
-        overrides: dict[str, Any] = dict(self.dropout)
+        overrides = dict(self.changes)
         if names is not None:
             overrides["id2label"] = {i: label for i, label in enumerate(names)}
             overrides["label2id"] = {label: i for i, label in enumerate(names)}

@@ -83,13 +83,19 @@ class ModelArguments:
 
 @dataclass
 class AttentionArguments(AttentionOptions):
-    """The attention options, and the paper's settings of a task."""
+    """The attention options, settings of the papers, and the width of the head."""
 
     paper_settings: bool | str = option(
         False,
         "Hyper-parameters of the evolving attention paper (Table 9) for this task: "
-        "bert-base, bert-large, roberta-large, t5-base; without a value, chosen by the "
-        "model. Other options on the command line take precedence.",
+        "bert-base, bert-large, roberta-large, t5-base; or those of the predictive "
+        "attention paper (Table 7): predictive. Without a value, chosen by --attention "
+        "and the model. Other options on the command line take precedence.",
+    )
+    classifier_hidden_size: int | None = option(
+        None,
+        "Width of a fully connected layer with tanh before the classifier, in place of "
+        "BERT's pooler; in the papers 2000 for BERT and 4096 for RoBERTa.",
     )
 
 

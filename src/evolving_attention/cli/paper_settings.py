@@ -1,7 +1,9 @@
-"""Hyper-parameters of "Evolving Attention with Residual Convolutions", Table 9.
+"""Hyper-parameters of the papers: those they chose for each task, and their grids.
 
-Wang et al., ICML 2021, appendix A.2: found by grid search on each task's dev set.
-Adam's epsilon is 1e-8 and dropout 0.1 throughout.
+``FAMILIES`` is Table 9 of "Evolving Attention with Residual Convolutions" (Wang et al.,
+ICML 2021), ``PREDICTIVE`` Table 7 of "Predictive Attention Transformer" (2020): found
+by grid search on each task's dev set. Adam's epsilon is 1e-8 and dropout 0.1
+throughout. ``GRIDS`` has what the papers searched.
 """
 
 from __future__ import annotations
@@ -11,19 +13,24 @@ from typing import Any, NamedTuple
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 
-__all__ = ["FAMILIES", "PaperRow", "family_of", "lookup"]
+__all__ = ["FAMILIES", "GRIDS", "PREDICTIVE", "PaperRow", "family_of", "lookup"]
 
 ADAM_EPSILON, DROPOUT = 1e-8, 0.1
 
 
 class PaperRow(NamedTuple):
-    """One line of the table."""
+    """One line of a table; predictive attention has no β."""
 
     epochs: int
     batch_size: int
     learning_rate: float
     alpha: float
-    beta: float
+    beta: float | None = None
+
+    @property
+    def attention(self) -> str:
+        """The kind of attention that the line is of."""
+        return "predictive" if self.beta is None else "evolving"
 
     def training_arguments(self) -> dict[str, Any]:
         """The line as fields of TrainingArguments."""
@@ -81,17 +88,81 @@ _TABLE: dict[str, str] = {
         2  8 2e-5 0.2 0.2""",
 }
 
+# the same without beta; the paper gives one table for its three models
+_PREDICTIVE = """
+        3  8 2e-5 0.2
+        5  8 1e-5 0.1
+        2  8 2e-5 0.2
+        3  8 2e-5 0.4
+        3 16 2e-5 0.2
+        3 16 2e-5 0.4
+        3 16 2e-5 0.4
+        2  8 2e-5 0.2
+        2  8 2e-5 0.2"""
+
 
 def _row(line: str) -> PaperRow:
     epochs, batch_size, *rest = line.split()
     return PaperRow(int(epochs), int(batch_size), *map(float, rest))
 
 
+def _rows(text: str) -> dict[str, PaperRow]:
+    return dict(zip(_TASKS, map(_row, text.strip().split("\n")), strict=True))
+
+
 FAMILIES: dict[str, dict[str, PaperRow]] = {
-    family: dict(zip(_TASKS, map(_row, text.strip().split("\n")), strict=True))
-    for family, text in _TABLE.items()
+    family: _rows(text) for family, text in _TABLE.items()
 }
 """``FAMILIES[family][task]`` is one line of the table."""
+
+PREDICTIVE: dict[str, PaperRow] = _rows(_PREDICTIVE)
+"""``PREDICTIVE[task]`` is one line of the predictive paper's table."""
+
+_GLUE: dict[str, tuple[float, ...]] = {
+    "learning_rate": (1e-4, 1e-5, 2e-5),
+    "per_device_train_batch_size": (8, 16),
+    "num_train_epochs": (2, 3, 5),
+}
+_WEIGHTS = (0.1, 0.2, 0.4)
+_FIFTHS = (0.1, 0.3, 0.5, 0.7, 0.9)
+
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    # Wang et al., ICML 2021: GLUE (Section 4.2) and translation (4.3)
+    "vanilla-glue": _GLUE,
+    "evolving-glue": {**_GLUE, "alpha": _WEIGHTS, "beta": _WEIGHTS},
+    "evolving-translation": {
+        "learning_rate": (1e-4, 5e-4, 1e-3),
+        "dropout": (0.1, 0.2, 0.3),
+    },
+    # Predictive Attention Transformer: GLUE (B.2.2), and nets from scratch (4.1.1)
+    "predictive-glue": {**_GLUE, "alpha": _WEIGHTS},
+    "predictive-scratch": {
+        "alpha": (
+            *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15),
+            *(0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        )
+    },
+    # He et al., RealFormer, Section 4.1.2: GLUE and SQuAD
+    "realformer-glue": {
+        "learning_rate": (6e-6, 8e-6, 1e-5, 2e-5, 3e-5, 4e-5, 5e-5),
+        "per_device_train_batch_size": (32,),
+        "num_train_epochs": (2, 3, 4),
+    },
+    "realformer-squad": {
+        "learning_rate": (2e-5, 3e-5, 4e-5, 5e-5),
+        "per_device_train_batch_size": (32, 48),
+        "num_train_epochs": (2, 3, 4),
+    },
+    # Wang et al., TPAMI 2023, Section 4.1: options of EADCTransformerConfig, α and β
+    "ea-dc-transformer": {
+        "hidden_size": (64, 128),
+        "num_blocks": (2, 3, 4, 5),
+        "attention_ratio": (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875),
+        "alpha": _FIFTHS,
+        "beta": _FIFTHS,
+    },
+}
+"""``GRIDS[name]``: the values of each setting that a paper searched over."""
 
 
 def family_of(config: dict[str, Any]) -> str:
@@ -106,20 +177,21 @@ def family_of(config: dict[str, Any]) -> str:
 
 
 def lookup(family: str, task: str | None) -> PaperRow:
-    """One line of the table.
+    """One line of ``FAMILIES``, or of ``PREDICTIVE`` by the name predictive.
 
     Raises:
-        ConfigError: the table has no such family, or the task is none of GLUE's.
+        ConfigError: no table has such a family, or the task is none of GLUE's.
     """
     name = family.lower().replace("_", "-").removeprefix("ea-")
-    if name not in FAMILIES:
+    tables = {**FAMILIES, "predictive": PREDICTIVE}
+    if name not in tables:
         raise ConfigError(
-            f"--paper_settings {family}: expected one of {', '.join(FAMILIES)}; the "
-            "paper's Table 9 has no other"
+            f"--paper_settings {family}: expected one of {', '.join(tables)}; the "
+            "papers' tables have no other"
         )
-    if task not in FAMILIES[name]:
+    if task not in tables[name]:
         raise ConfigError(
-            f"--paper_settings {family}: Table 9 has no task {task!r}, expected "
+            f"--paper_settings {family}: the table has no task {task!r}, expected "
             f"--task_name to be one of {', '.join(_TASKS)}"
         )
-    return FAMILIES[name][task]
+    return tables[name][task]

@@ -155,6 +155,9 @@ class SeriesModelArguments:
     position: str | None = option(None, "learned or none; learned.")
     relative: str | None = option(None, "Relative positions: none or learned; none.")
     pooling: str | None = option(None, "flatten or mean; flatten.")
+    classifier_hidden_size: int | None = option(
+        None, "Width of a layer before the head's output; none."
+    )
     released_behaviour: bool | None = option(
         None, "Compute as the authors' released program, not as the paper; false."
     )

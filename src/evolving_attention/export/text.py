@@ -175,7 +175,7 @@ class TextGraph:
 
     def classified(self, x: str) -> str:
         graph = self.graph
-        if not self.roberta:
+        if not self.roberta and self.config.classifier_hidden_size is None:
             return graph.linear(self.pooled(x), "classifier")
         h = graph.op("Tanh", graph.linear(self.first_rows(x), "classifier.dense"))
         return graph.linear(h, "classifier.out_proj")

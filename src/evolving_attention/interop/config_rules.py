@@ -39,6 +39,7 @@ _INTEGERS: dict[str, tuple[int, int]] = {
     "max_position_embeddings": (1, 10_000_000),
     "type_vocab_size": (1, 10_000),
     "num_labels": (1, 100_000),  # their names are made and kept
+    "classifier_hidden_size": (1, 1_048_576),
 }
 _NUMBERS: dict[str, tuple[float, float]] = {
     "hidden_dropout_prob": (0.0, 1.0),

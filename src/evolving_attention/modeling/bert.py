@@ -32,7 +32,10 @@ class BertConfig(PretrainedConfig):
 
     ``norm_first`` puts the layer norms before attention and feed-forward (pre-norm:
     Xiong et al., ICML 2020) and one behind the last layer, with the parameter names of
-    transformers' RoBERTa-PreLayerNorm.
+    transformers' RoBERTa-PreLayerNorm. ``classifier_hidden_size`` gives the classifier
+    of sequences a fully connected layer with tanh of its own width in place of the
+    pooler, with the parameter names of RoBERTa's classifier: "the final fully-connected
+    layer before softmax" of Wang et al., ICML 2021, A.2, of width 2000.
     """
 
     model_type = "bert"
@@ -53,6 +56,7 @@ class BertConfig(PretrainedConfig):
         "pad_token_id": 0,
         "add_pooling_layer": True,
         "norm_first": False,
+        "classifier_hidden_size": None,
     }
 
 

@@ -55,6 +55,11 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 }
 
 
+def _changes(values: dict[str, Any]) -> bool:
+    """Whether options other than attention make a model that others do not have."""
+    return bool(values.get("norm_first") or values.get("classifier_hidden_size"))
+
+
 def make_known(classes: dict[str, Any], model_type: str, cls: type) -> None:
     """Enter a class that none is known for, or that is defined anew in a notebook.
 
@@ -168,9 +173,8 @@ class PretrainedConfig:
         attention = overrides.pop("attention", None)
         if attention is None:
             attention = values.get("attention")
-            pre_norm = bool(values.get("norm_first"))  # marked without attention too
             some = any(values.get(name) is not None for name in cls.chains)
-            if not some and is_marked(values) and not pre_norm:
+            if not some and is_marked(values) and not _changes(values):
                 raise ConfigError(
                     f"{cls.__name__}: model_type is {values['model_type']!r}, but the "
                     "config has no 'attention', expected the kind that the model was "
@@ -219,7 +223,7 @@ class PretrainedConfig:
         See :mod:`evolving_attention.interop.evolving_mark`.
         """
         values = self.to_dict()
-        plain = self._equals_vanilla() and not values.get("norm_first")
+        plain = self._equals_vanilla() and not _changes(values)
         if self.marks_evolving and not plain:
             values["model_type"] = EVOLVING + self.model_type
             values.pop("auto_map", None)  # code of the checkpoint it began from

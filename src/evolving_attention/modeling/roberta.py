@@ -30,6 +30,8 @@ class RobertaConfig(PretrainedConfig):
     """Sizes of RoBERTa, by default RoBERTa-Base; see :class:`PretrainedConfig`.
 
     Positions are counted from ``pad_token_id + 1``, so 514 positions take 512 tokens.
+    ``classifier_hidden_size`` is the width of the layer before the classifier of
+    sequences, by default ``hidden_size``; Wang et al., ICML 2021, A.2, have 4096.
     """
 
     model_type = "roberta"

@@ -63,6 +63,9 @@ class EADCTransformerConfig(PretrainedConfig):
             evolve (one table a layer, shared by the heads), or ``"none"``.
         pooling: the head reads all steps side by side (``"flatten"``, zeros behind the
             end of a series) or their ``"mean"``.
+        classifier_hidden_size: width of a layer, with ``hidden_act`` and dropout,
+            between the representation and the head's output (an MLP in place of one
+            affine map); None: no such layer.
         num_labels: classes of the classifier; names go to ``id2label``.
         num_targets: values the regressor predicts.
         released_behaviour: what the released program computes where it departs from
@@ -100,6 +103,7 @@ class EADCTransformerConfig(PretrainedConfig):
         "position": "learned",
         "relative": "none",
         "pooling": "flatten",
+        "classifier_hidden_size": None,
         "num_targets": 1,
         "released_behaviour": False,
     }

@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _SPAN = ("start_positions", "end_positions")
+_OTHER_HEADS = ("token_classification", "question_answering", "multiple_choice")
 
 
 class TextModel(PreTrainedModel):
@@ -94,6 +95,13 @@ class TextModel(PreTrainedModel):
     def _check_config(self, config: PretrainedConfig) -> None:
         if self.pooler and not config.add_pooling_layer:
             raise self._wrong_pooler(False)
+        width = getattr(config, "classifier_hidden_size", None)
+        if width is not None and self.head in _OTHER_HEADS:
+            raise ConfigError(
+                f"{type(self).__name__}: classifier_hidden_size = {width}, expected "
+                "None: only classifiers of sequences have that layer; leave it out, or "
+                "pass classifier_hidden_size=None"
+            )
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Refuse what this head would ignore."""

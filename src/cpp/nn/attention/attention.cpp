@@ -39,8 +39,8 @@ Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
              config.biased),
       slots_(make_slots(spec, site_of(config))),
       dropout_(config.dropout) {
-  add_child(config.names.query, query_);
-  add_child(config.names.key, key_);
+  if (reads_queries()) add_child(config.names.query, query_);
+  if (slots_.score->reads_keys()) add_child(config.names.key, key_);
   add_child(config.names.value, value_);
   add_child("dropout", dropout_);
   for (Module* slot : {static_cast<Module*>(slots_.score.get()),
@@ -58,7 +58,8 @@ AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,
                                    const Carry& previous,
                                    const AttentionWanted& wanted) {
   return attend(
-      query_(queries.rows), [&] { return key_(memory.rows); },
+      reads_queries() ? query_(queries.rows) : Var(),
+      [&] { return slots_.score->reads_keys() ? key_(memory.rows) : Var(); },
       [&] { return value_(memory.rows); },
       Packing::between(queries.packing, memory.packing, config_.heads),
       previous, wanted);
@@ -103,6 +104,11 @@ AttentionOutput Attention::attend(const Var& q, const Made& key,
           {evolved.carry, context.maps, context.shared_bias},
           probabilities,
           scores};
+}
+
+bool Attention::reads_queries() const {
+  return slots_.score->reads_queries() ||
+         (slots_.bias && !slots_.bias->shared());
 }
 
 Var Attention::bias_map(const Var& q, const AttentionContext& context) const {

@@ -98,6 +98,8 @@ class Attention : public Module {
                          const AttentionWanted& wanted);
   std::optional<double> plain_scale(const AttentionCache& cache,
                                     const AttentionWanted& wanted) const;
+  // Whether the scores or the bias depend on the queries.
+  bool reads_queries() const;
   // The map that the bias slot adds, which there is.
   Var bias_map(const Var& q, const AttentionContext& context) const;
   // S with the bias.

@@ -70,6 +70,10 @@ class Score : public Module {
                      const AttentionContext& context) const = 0;
   // The factor if S = factor * q . k, which kernels fuse.
   virtual std::optional<double> dot_scale() const { return {}; }
+  // Whether scores() uses q, or k; a layer has no projection that nobody reads,
+  // and gives an undefined one.
+  virtual bool reads_queries() const { return true; }
+  virtual bool reads_keys() const { return true; }
   // Whether it needs the scope's pair_sum().
   virtual bool sums_pairs() const { return false; }
   // Whether a score depends on its query and its key alone.

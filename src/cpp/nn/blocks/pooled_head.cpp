@@ -43,21 +43,39 @@ Tensor shares(const Packing& packing, const Var& like) {
 PooledHead::PooledHead(const PooledHeadConfig& config)
     : config_(config),
       width_(config.hidden_size * (config.mean ? 1 : config.max_length)),
-      output_(width_, config.outputs, config.dtype,
-              AffineInit::uniform(width_)),
-      dropout_(config.dropout) {
-  add_child("", output_);
+      inner_(config.inner_size > 0
+                 ? std::make_unique<Linear>(width_, config.inner_size,
+                                            config.dtype,
+                                            AffineInit::uniform(width_))
+                 : nullptr),
+      output_(inner_ ? config.inner_size : width_, config.outputs, config.dtype,
+              AffineInit::uniform(inner_ ? config.inner_size : width_)),
+      dropout_(config.dropout),
+      inner_dropout_(inner_ ? config.dropout : 0.0) {
+  if (inner_) {
+    add_child("dense", *inner_);
+    add_child("out_proj", output_);
+    add_child("out_proj.dropout", inner_dropout_);
+  } else {
+    add_child("", output_);
+  }
   add_child("dropout", dropout_);
+}
+
+Var PooledHead::mapped(const Var& z) const {
+  if (!inner_) return output_(z);
+  return output_(
+      inner_dropout_(activation((*inner_)(z), config_.inner_activation)));
 }
 
 Var PooledHead::forward(const Var& steps, const Packing& packing) const {
   const Var h = dropout_(activation(steps, Activation::gelu));
   if (config_.mean) {
     const Var rows = gather_rows(h, places(packing, packing.longest_query()));
-    return output_(mul(sum(rows, 1), Var(shares(packing, h))));
+    return mapped(mul(sum(rows, 1), Var(shares(packing, h))));
   }
   const Var rows = gather_rows(h, places(packing, config_.max_length));
-  return output_(reshape(rows, {packing.sequences(), width_}));
+  return mapped(reshape(rows, {packing.sequences(), width_}));
 }
 
 }  // namespace ea

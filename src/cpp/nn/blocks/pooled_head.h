@@ -1,6 +1,8 @@
 // Maps the steps of each sequence to one output vector.
 #pragma once
 
+#include <memory>
+
 #include "nn/layers.h"
 
 namespace ea {
@@ -12,10 +14,13 @@ struct PooledHeadConfig {
   bool mean = false;
   double dropout = 0.0;
   DType dtype = DType::f32;
+  std::int64_t inner_size = 0;  // of a layer before the output; 0: none
+  Activation inner_activation = Activation::relu;
 };
 
 // y = W z + b with z = all steps, after GELU and dropout, concatenated (zeros
 // after a sequence's end) or averaged.
+// With inner_size, y = V drop(f(W z + b)) + c.
 class PooledHead : public Module {
  public:
   explicit PooledHead(const PooledHeadConfig& config);
@@ -26,8 +31,11 @@ class PooledHead : public Module {
  private:
   PooledHeadConfig config_;
   std::int64_t width_;
+  std::unique_ptr<Linear> inner_;  // null without inner_size
   Linear output_;
-  Dropout dropout_;
+  Dropout dropout_, inner_dropout_;
+
+  Var mapped(const Var& z) const;
 };
 
 }  // namespace ea

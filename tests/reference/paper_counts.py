@@ -1,0 +1,140 @@
+"""Parameters and floating-point operations of the papers' models, from our own models.
+
+Models are built from their shapes alone: nothing is computed, and no memory is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import evolving_attention as ea
+from evolving_attention.modeling import base
+
+BERT = {
+    "base": {"layers": 12, "width": 768, "inner": 3072, "heads": 12},
+    "large": {"layers": 24, "width": 1024, "inner": 4096, "heads": 16},
+}
+
+
+@dataclass
+class Built:
+    """What a model consists of."""
+
+    config: Any
+    shapes: dict[str, tuple[int, ...]]
+
+    def numbers(self) -> int:
+        """Parameters in all."""
+        return sum(map(math.prod, self.shapes.values()))
+
+
+def built(make: Callable[[], object]) -> Built:
+    """The config and the parameters' shapes of the model that ``make`` builds."""
+    found = Built(None, {})
+
+    def build(model, config, dtype="float32", *, device="cpu"):
+        model._build(config, dtype)
+        found.config = config
+        found.shapes.update((n, tuple(t.shape)) for n, t in model.named_parameters())
+
+    with mock.patch.object(ea.PreTrainedModel, "__init__", build):
+        make()
+    return found
+
+
+def with_wide_head(name: str, width: int) -> Built:
+    """A classifier with a fully connected layer of its own width."""
+    task = "sequence_classification"
+    return built(lambda: ea.create_model(name, task=task, classifier_hidden_size=width))
+
+
+def bert_flops(size: str, kernel_size: int = 0, tokens: int = 128) -> float:
+    """Operations of one sequence, by the counter of ``evolving-attention bench``."""
+    found = ea.profiling.matrix_flops([tokens], kernel_size=kernel_size, **BERT[size])
+    return found["total"]
+
+
+def text_net(evolve: Any) -> tuple[int, int]:
+    """Parameters and operations at 64 tokens of a text net of predictive attention.
+
+    Three of our layers with the positions of Shaw et al., and affine maps around them:
+    a 1 × 1 convolution of GloVe's 300 features, dense connections (layer l reads a
+    projection of all l widths before it, for l = 2 and 3), and the five classes of SST.
+    """
+    width, tokens, layers = 256, 64, 3
+    spec = ea.attention.Spec(
+        bias=ea.attention.RelativePositions(tokens - 1), evolve=evolve
+    )
+    config = ea.BertConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=8,
+        intermediate_size=4 * width,
+        attention=spec,
+    )
+    found = built(lambda: ea.BertModel(config)).shapes
+    own = {name: shape for name, shape in found.items() if name.startswith("encoder.")}
+    around = [300, *(width * n for n in range(2, layers + 1))]
+    weights = sum(
+        math.prod(shape)
+        for name, shape in own.items()
+        if len(shape) == 2 and "relative" not in name
+    )
+    parameters = Built(config, own).numbers() + 5 * (width + 1)
+    parameters += sum((n + 1) * width for n in around)
+    weights += sum(n * width for n in around)
+    return parameters, 2 * tokens * weights + layers * 4 * tokens**2 * width
+
+
+def translation_flops(name: str, tokens: int = 30) -> int:
+    """Operations of an encoder-decoder for ``tokens`` words of each language.
+
+    Every matrix meets every token: 2 operations a weight, 1 for each number of a bias.
+    Each of the three attentions of a layer has two products of tokens² · width, and a
+    convolution 2 · 9 · heads² operations for each pair of tokens. The tables of words
+    and the output matrix do not count, as in the papers.
+    """
+    model = built(lambda: ea.create_model(name, vocab_size=30))
+    weights = biases = convolved = 0
+    for key, shape in model.shapes.items():
+        if base._EMBEDDING.search(key) or "norm" in key.lower():
+            continue
+        if "evolving_conv" in key:
+            convolved += math.prod(shape) if len(shape) == 4 else 0
+        elif len(shape) == 2:
+            weights += math.prod(shape)
+        else:
+            biases += math.prod(shape)
+    config = model.config
+    attentions = config.encoder_layers + 2 * config.decoder_layers
+    return (
+        tokens * (2 * weights + biases)
+        + attentions * 4 * tokens**2 * config.d_model
+        + 2 * tokens**2 * convolved
+    )
+
+
+def series_sizes(channels: int, steps: int, outputs: int) -> dict[tuple[int, int], int]:
+    """{(width, blocks): parameters} of EA-DC-T as released, over the search space."""
+    kind: Any = ea.EADCTransformerForRegression
+    outputs_are = "num_targets"
+    if outputs > 1:
+        kind, outputs_are = ea.EADCTransformerForClassification, "num_labels"
+    found = {}
+    for width in (64, 128):
+        for blocks in (2, 3, 4, 5):
+            config = ea.EADCTransformerConfig(
+                channels=channels,
+                max_length=steps,
+                hidden_size=width,
+                num_blocks=blocks,
+                attention=ea.attention.Evolving(0.3, 0.5),
+                released_behaviour=True,
+                **{outputs_are: outputs},
+            )
+            found[width, blocks] = built(lambda c=config: kind(c)).numbers()
+    return found
