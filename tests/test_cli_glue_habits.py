@@ -367,7 +367,9 @@ def test_help_shows_the_most_used_options_first() -> None:
     assert len(flags) == len(set(flags))
 
 
-@pytest.mark.parametrize("words", ["glue", "squad train", "translate generate"])
+@pytest.mark.parametrize(
+    "words", ["glue", "squad train", "translate generate", "pretrain"]
+)
 def test_help_is_wrapped_by_the_terminal_alone(words: str) -> None:
     shown = help_of(*words.split(), "-h").split("Example: ")[0].splitlines()
     lines = [line.strip() for line in shown if not line.strip().startswith("Usage")]

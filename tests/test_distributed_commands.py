@@ -12,6 +12,7 @@ import helpers_squad
 import pytest
 from helpers_distributed import by_mpi, environment, needs_mpi
 from helpers_models import tiny
+from helpers_pretraining import SIZES, documents, write
 from helpers_translation import sentences, write_files
 
 BESIDE = Path(sys.executable).with_name("torchrun")
@@ -129,3 +130,26 @@ def test_the_translate_command(tmp_path: Path) -> None:
     text = two_and_one(tmp_path, words, "model.safetensors")
     assert text.count('"best_eval_loss"') == 1, text
     assert text.count("40 pairs to train on") == 1, text
+
+
+@needs_mpi
+def test_the_pretrain_command(tmp_path: Path) -> None:
+    """Masks and pairs do not depend on which process makes a batch."""
+    write(tmp_path / "corpus.txt", documents(30))
+    words = [
+        *("-m", "evolving_attention", "pretrain"),
+        *("--train_file", str(tmp_path / "corpus.txt"), "--next_sentence"),
+        *("--model_name", "ea_bert_base", "--model_options", json.dumps(SIZES)),
+        *("--vocab_size", "120", "--max_seq_length", "24", "--max_steps", "9"),
+        *("--per_device_train_batch_size", "3", "--per_device_eval_batch_size", "2"),
+        *("--validation_split_percentage", "20", "--json"),
+        *("--cache_dir", str(tmp_path / "cache")),
+    ]
+    text = two_and_one(tmp_path, words, "evolving_model.safetensors")
+    assert text.count('"eval_next_sentence_accuracy"') == 1, text
+    scores = [
+        json.loads((tmp_path / folder / "eval_results.json").read_text())
+        for folder in ("two", "one")
+    ]
+    for name in ("eval_loss", "eval_masked_accuracy", "eval_next_sentence_accuracy"):
+        assert scores[0][name] == scores[1][name]

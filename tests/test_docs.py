@@ -127,3 +127,12 @@ def test_a_kind_of_your_own_is_saved_and_loaded(own_kind, tmp_path):
     with ea.no_grad():
         expected = np.asarray(model.eval()(input_ids=ids).logits)
         assert np.array_equal(np.asarray(again(input_ids=ids).logits), expected)
+
+
+def test_pretraining_runs(repo):
+    text = (repo / "docs" / "pretraining.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/pretraining.md", "exec", dont_inherit=True), names)
+    assert 0 <= names["found"]["eval_masked_accuracy"] <= 1
+    assert names["found"]["eval_loss"] < 3.5

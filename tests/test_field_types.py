@@ -20,6 +20,7 @@ from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
     glue,
     glue_arguments,
+    pretrain_arguments,
     squad_arguments,
     timeseries_arguments,
     translate_arguments,
@@ -40,6 +41,9 @@ NEEDED: dict[type, dict[str, Any]] = {
     glue_arguments.AttentionArguments: {},
     glue_arguments.DataTrainingArguments: {"task_name": "cola"},
     glue_arguments.TuningArguments: {},
+    pretrain_arguments.CorpusArguments: {"train_file": ["corpus.txt"]},
+    pretrain_arguments.NewModelArguments: {"model_name": "bert_base"},
+    pretrain_arguments.PretrainingArguments: {},
     squad_arguments.QuestionArguments: {},
     squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},

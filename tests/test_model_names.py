@@ -18,6 +18,9 @@ COUNTS = {
     "realformer_base": 109_482_240,
     "realformer_large": 335_141_888,
     "realformer_xlarge": 1_069_969_920,
+    "bert_small": 28_763_648,
+    "ea_bert_small": 28_763_648 + 3 * CONV[8],
+    "pa_bert_small": 28_763_648 + 3 * CONV[8],
     "bert_base": 109_482_240,
     "ea_bert_base": 109_482_240 + 11 * CONV[12],
     "pa_bert_base": 109_482_240 + 11 * CONV[12],
@@ -61,7 +64,8 @@ def test_counts(name, monkeypatch):
 
 
 def test_names_are_listed_by_pattern():
-    families = ["bert_base", "bert_large", "roberta_base", "roberta_large"]
+    families = ["bert_base", "bert_large", "bert_small"]
+    families += ["roberta_base", "roberta_large"]
     families += ["t5_base", "t5_small", "t5_v1_1_base", "t5_v1_1_small"]
     families += ["transformer_base", "transformer_lite"]
     assert ea.list_models("ea_*") == [f"ea_{name}" for name in families]

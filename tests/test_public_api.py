@@ -30,6 +30,7 @@ manual_seed set_num_threads get_num_threads set_memory_limit doctor pipeline
 Trainer TrainingArguments EarlyStoppingCallback TrainerCallback EvalPrediction
 optim.AdamW optim.RAdam optim.SGD optim.create
 glue.load glue.metrics glue.TASKS squad.load squad.best_answers
+pretraining.PretrainingDataset pretraining.DataCollatorForLanguageModeling
 metrics.squad_scores metrics.squad_v2_scores metrics.entity_scores
 attention.Vanilla attention.Evolving
 attention.Residual attention.Predictive attention.CustomEvolve attention.register

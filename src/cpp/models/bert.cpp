@@ -46,7 +46,7 @@ class BertForLanguageModel final : public Model {
 
   ModelOutput forward(const Inputs& given) override {
     const TextInputs inputs = text_inputs(given);
-    const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
+    const EncodedText encoded = encoder_.forward(inputs, Reads::kept_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
     add_token_classes(
         out, predictions_.forward(encoded.stack.last, encoder_.word_weight()),

@@ -2,6 +2,7 @@
 #include "models/bert_encoder.h"
 
 #include "ops/arithmetic.h"
+#include "ops/shape_ops.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -34,6 +35,13 @@ LayerMaker layer_maker(const BertSizes& sizes, const ModelConfig& model) {
     return std::make_shared<EncoderLayer>(
         config, spec_of_layer(specs, i, config.attention.num_layers));
   };
+}
+
+// The kept rows, then the first one of each sequence.
+Tensor with_first(const Tensor& kept, const Tensor& first) {
+  std::vector<std::int64_t> rows(values(kept), values(kept) + kept.numel());
+  rows.insert(rows.end(), values(first), values(first) + first.numel());
+  return from_values(rows);
 }
 
 }  // namespace
@@ -109,7 +117,6 @@ BertEncoder::BertEncoder(const BertSizes& sizes, const ModelConfig& config,
 
 EncodedText BertEncoder::forward(const TextInputs& inputs, Reads reads) {
   EncodedText out;
-  const bool first_only = reads == Reads::first_tokens;
   out.text = pack(inputs, sizes_.heads, rule_);
   check_ids(out.text, "input_ids", out.text.input_ids, sizes_.vocab,
             "vocab_size");
@@ -117,15 +124,25 @@ EncodedText BertEncoder::forward(const TextInputs& inputs, Reads reads) {
             "type_vocab_size");
   check_ids(out.text, "position_ids", out.text.position_ids, sizes_.positions,
             "max_position_embeddings");
-  out.stack = stack_.forward(
-      embeddings_.forward(out.text), out.text.packing, inputs.wanted,
-      first_only ? out.text.first_rows : Tensor(), norm_.get());
-  if (pooler_) {
-    const Var first = first_only
-                          ? out.stack.last
-                          : gather_rows(out.stack.last, out.text.first_rows);
-    out.pooled = (*pooler_)(first, Activation::tanh);
+  const bool first_only = reads == Reads::first_tokens;
+  const Tensor& first = out.text.first_rows;
+  const Tensor kept =
+      reads == Reads::kept_tokens ? rows_to_keep(inputs) : Tensor();
+  Tensor rows = first_only ? first : kept;
+  if (kept.defined() && pooler_) rows = with_first(kept, first);
+  out.stack = stack_.forward(embeddings_.forward(out.text), out.text.packing,
+                             inputs.wanted, rows, norm_.get());
+  if (!pooler_) return out;
+  const Var last = out.stack.last;
+  Var heads = last;
+  if (kept.defined()) {
+    const std::int64_t n = kept.numel();
+    heads = slice(last, 0, n, n + first.numel());
+    out.stack.last = slice(last, 0, 0, n);
+  } else if (!first_only) {
+    heads = gather_rows(last, first);
   }
+  out.pooled = (*pooler_)(heads, Activation::tanh);
   return out;
 }
 

@@ -36,8 +36,9 @@ class BertEmbeddings : public Module {
   Dropout dropout_;
 };
 
-// The rows of the last layer that a task reads.
-enum class Reads { all_tokens, first_tokens };
+// The rows of the last layer that a task reads; kept_tokens: those of the input
+// logits_to_keep, all without it.
+enum class Reads : std::uint8_t { all_tokens, first_tokens, kept_tokens };
 
 struct EncodedText {
   PackedText text;

@@ -56,13 +56,20 @@ Var LanguageModelHead::forward(const Var& rows, const Var& word_weight) {
 void add_token_classes(ModelOutput& out, const Var& logits,
                        const EncodedText& encoded, const TextInputs& inputs,
                        const char* limit) {
-  out.logits = pad_rows(logits, encoded.text);
-  if (inputs.labels.defined()) {
-    const Tensor labels = pack_labels(inputs.labels, encoded.text);
-    check_ids(encoded.text, "labels", labels, logits.dim(1), limit,
-              kIgnoreIndex);
-    out.loss = cross_entropy(logits, labels, inputs.label_smoothing);
+  const bool some = inputs.logits_to_keep.defined();
+  out.logits = some ? logits : pad_rows(logits, encoded.text);
+  if (!inputs.labels.defined()) return;
+  if (some) {
+    EA_CHECK(inputs.labels.numel() == logits.dim(0), "forward",
+             "labels have shape {}, expected ({},): one for each of "
+             "logits_to_keep",
+             inputs.labels.shape(), logits.dim(0));
+    out.loss = cross_entropy(logits, inputs.labels, inputs.label_smoothing);
+    return;
   }
+  const Tensor labels = pack_labels(inputs.labels, encoded.text);
+  check_ids(encoded.text, "labels", labels, logits.dim(1), limit, kIgnoreIndex);
+  out.loss = cross_entropy(logits, labels, inputs.label_smoothing);
 }
 
 namespace {

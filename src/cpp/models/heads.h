@@ -29,7 +29,8 @@ class LanguageModelHead : public Module {
 };
 
 // Fills loss and logits of a task with a class for each token, from packed
-// logits [total, classes]; `limit`: the setting that says how many classes.
+// logits [total, classes], or [n, classes] of logits_to_keep; `limit`: the
+// setting that says how many classes.
 void add_token_classes(ModelOutput& out, const Var& logits,
                        const EncodedText& encoded, const TextInputs& inputs,
                        const char* limit);

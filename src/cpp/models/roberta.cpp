@@ -22,7 +22,7 @@ class RobertaForMaskedLM final : public Model {
 
   ModelOutput forward(const Inputs& given) override {
     const TextInputs inputs = text_inputs(given);
-    const EncodedText encoded = encoder_.forward(inputs, Reads::all_tokens);
+    const EncodedText encoded = encoder_.forward(inputs, Reads::kept_tokens);
     ModelOutput out = common_output(encoded.stack, encoded.text);
     add_token_classes(
         out, lm_head_.forward(encoded.stack.last, encoder_.word_weight()),

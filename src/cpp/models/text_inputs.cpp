@@ -123,6 +123,10 @@ const std::vector<InputSpec>& text_input_specs() {
        "predicted."},
       {"sequence_offsets", integers, false,
        "[B + 1], where each packed sequence begins; ends with total."},
+      {"logits_to_keep", integers, false,
+       "[n], of packed input the places in input_ids whose logits are wanted, "
+       "in ascending order; labels are then [n], and others are not computed. "
+       "Of language models."},
       {"next_sentence_label", integers, false,
        "[B], 0 if the second text follows the first; of models for "
        "pre-training."},
@@ -146,6 +150,7 @@ TextInputs text_inputs(const Inputs& given) {
   in.position_ids = given.array("position_ids");
   in.sequence_offsets = given.array("sequence_offsets");
   in.labels = given.array("labels");
+  in.logits_to_keep = given.array("logits_to_keep");
   in.next_sentence_label = given.array("next_sentence_label");
   in.start_positions = given.array("start_positions");
   in.end_positions = given.array("end_positions");
@@ -209,6 +214,28 @@ void check_ids(const PackedText& text, const char* name, const Tensor& ids,
     fail<InputError>("forward", "{}[{}] = {}: expected 0 to {} ({} is {})",
                      name, where, id, size - 1, limit, size);
   }
+}
+
+Tensor rows_to_keep(const TextInputs& in) {
+  if (!in.logits_to_keep.defined()) return {};
+  EA_CHECK_AS(InputError, in.sequence_offsets.defined(), "forward",
+              "logits_to_keep is given with padded input_ids; expected packed "
+              "ones: pass sequence_offsets, or leave it out");
+  const Tensor rows = to_device(contiguous(in.logits_to_keep), kCpu);
+  EA_CHECK(rows.rank() == 1 && rows.numel() > 0, "forward",
+           "logits_to_keep has shape {}, expected (n,): a place in input_ids "
+           "for each row of logits",
+           rows.shape());
+  const std::int64_t total = in.input_ids.numel();
+  for (std::int64_t i = 0; i < rows.numel(); ++i) {
+    const std::int64_t least = i == 0 ? 0 : values(rows)[i - 1] + 1;
+    EA_CHECK_AS(InputError, values(rows)[i] >= least && values(rows)[i] < total,
+                "forward",
+                "logits_to_keep[{}] = {}: expected {} to {}, ascending places "
+                "in the {} input_ids",
+                i, values(rows)[i], least, total - 1, total);
+  }
+  return rows;
 }
 
 Tensor pack_labels(const Tensor& labels, const PackedText& text) {

@@ -21,6 +21,7 @@ struct TextInputs {
   Tensor position_ids;      // int64, shape of input_ids
   Tensor sequence_offsets;  // int64 [B + 1], packed form
   Tensor labels;
+  Tensor logits_to_keep;  // int64 [n], places in packed input_ids
   Tensor next_sentence_label;
   Tensor start_positions, end_positions;
   double label_smoothing = 0.0;
@@ -60,6 +61,10 @@ PackedText pack(const TextInputs& inputs, std::int64_t heads,
 // `limit`.
 void check_ids(const PackedText& text, const char* name, const Tensor& ids,
                std::int64_t size, const char* limit, std::int64_t ignored = 0);
+
+// The rows [n] that logits_to_keep names; undefined: all. Throws InputError or
+// ShapeError unless they ascend within packed input.
+Tensor rows_to_keep(const TextInputs& inputs);
 
 // Labels of tokens as the packed [total] array.
 Tensor pack_labels(const Tensor& labels, const PackedText& text);

@@ -133,6 +133,14 @@ def glue_submit(
     )
 
 
+@app.command(name="pretrain", context_settings=_HF, add_help_option=False)
+def pretrain_text(context: typer.Context) -> None:
+    """Pre-train a masked language model on text files."""
+    from evolving_attention.cli.pretrain import main as run
+
+    run(context.args)
+
+
 timeseries = typer.Typer(
     name="timeseries",
     help="Classify and regress time series: train, evaluate, predict, pretrain.",

@@ -75,6 +75,9 @@ class PackedDataset(Protocol):
 
     A new kind of data is a class with these methods, and a model that takes its
     batches.
+
+    One whose rows are drawn anew for each epoch also has ``of_epoch(epoch)``, which
+    returns the data set of that epoch: the same rows, lengths and fingerprint.
     """
 
     def __len__(self) -> int:

@@ -17,7 +17,13 @@ from evolving_attention.data.lines import (
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import DataError
 
-__all__ = ["ParallelText", "read_parallel", "read_sentences", "sentences"]
+__all__ = [
+    "ParallelText",
+    "iter_sentences",
+    "read_parallel",
+    "read_sentences",
+    "sentences",
+]
 
 _GZIP = b"\x1f\x8b"
 
@@ -57,28 +63,37 @@ def sentences(handle: BinaryIO, name: str) -> Iterator[str]:
         yield text
 
 
-def read_sentences(file: str | Path) -> list[str]:
-    """All lines of a text file; gzip is known by its first bytes.
+def iter_sentences(file: str | Path) -> Iterator[str]:
+    """The lines of a text file, one at a time; gzip is known by its first bytes.
 
     Raises:
-        DataError: the file is missing, empty or a damaged archive, or a line is bad.
+        DataError: the file is missing or a damaged archive, or a line is bad.
     """
     path = Path(file)
     with open_file(path) as handle:
         packed = handle.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
         text = cast(BinaryIO, gzip.GzipFile(fileobj=handle)) if packed else handle
         try:
-            found = list(sentences(text, str(path)))
+            yield from sentences(text, str(path))
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DataError(
                 f"is a damaged gzip archive ({error}), expected a whole one; fetch the "
                 "file again",
                 str(path),
             ) from error
+
+
+def read_sentences(file: str | Path) -> list[str]:
+    """All lines of a text file; see :func:`iter_sentences`.
+
+    Raises:
+        DataError: as there, or the file is empty.
+    """
+    found = list(iter_sentences(file))
     if not found:
         raise DataError(
             "the file is empty, expected a sentence in each line; check the path",
-            str(path),
+            str(file),
         )
     return found
 

@@ -111,6 +111,14 @@ class BertForPreTraining(_Bert):
     pooler = True
 
 
+register_sizes(
+    "bert_small",
+    BertConfig,
+    hidden_size=512,
+    num_hidden_layers=4,
+    num_attention_heads=8,
+    intermediate_size=2048,
+)
 register_sizes("bert_base", BertConfig)
 register_sizes(
     "bert_large",

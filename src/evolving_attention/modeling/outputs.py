@@ -30,8 +30,9 @@ class ModelOutput:
 
     Attributes:
         loss: 0-d, when labels were given.
-        logits: [B, num_labels]; of language models [B, T, vocab], of token classifiers
-            [B, T, num_labels], of models for multiple choice [B, choices].
+        logits: [B, num_labels]; of language models [B, T, vocab], or [n, vocab] of
+            ``logits_to_keep``; of token classifiers [B, T, num_labels], of models for
+            multiple choice [B, choices].
         start_logits, end_logits: [B, T], of models for question answering; -1e30 where
             there is padding.
         seq_relationship_logits: [B, 2], of pre-training models.

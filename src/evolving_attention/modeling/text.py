@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from evolving_attention.data.collate import IGNORED
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
@@ -23,6 +24,7 @@ __all__ = [
     "TokenClassificationModel",
 ]
 
+_LANGUAGE = ("masked_lm", "pretraining")  # heads that predict masked tokens
 _SPAN = ("start_positions", "end_positions")
 _OTHER_HEADS = ("token_classification", "question_answering", "multiple_choice")
 
@@ -92,6 +94,33 @@ class TextModel(PreTrainedModel):
             progress=progress,
         )
 
+    def at_labels(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs of a call with the same loss that computes fewer logits.
+
+        Masked language models predict about 15 % of the tokens. Of packed input the
+        head, and the last layer behind its attention, then compute those rows alone:
+        ``logits_to_keep`` [n] are their places and ``labels`` [n] their tokens. Inputs
+        of other heads, padded ones and those without a label stay as they are.
+
+        Args:
+            inputs: of the model's call.
+
+        Example::
+
+            out = model(**model.at_labels(batch))  # out.logits is [n, vocab_size]
+        """
+        given = dict(inputs)
+        labels = given.get("labels")
+        if labels is None or self.head not in _LANGUAGE:
+            return given
+        if "sequence_offsets" not in given or "logits_to_keep" in given:
+            return given
+        places = np.flatnonzero(np.asarray(labels) != IGNORED)
+        if len(places) and np.shape(labels) == np.shape(given["input_ids"]):
+            given["labels"] = np.asarray(labels)[places]
+            given["logits_to_keep"] = places
+        return given
+
     def _check_config(self, config: PretrainedConfig) -> None:
         if self.pooler and not config.add_pooling_layer:
             raise self._wrong_pooler(False)
@@ -119,6 +148,12 @@ class TextModel(PreTrainedModel):
             raise InputError(
                 f"{name}: next_sentence_label is given, expected only by models for "
                 "pre-training; leave it out, or use ea.AutoModelForPreTraining"
+            )
+        kept = inputs.get("logits_to_keep")
+        if kept is not None and self.head not in _LANGUAGE:
+            raise InputError(
+                f"{name}: logits_to_keep is given, expected only by masked language "
+                "models; leave it out, or use ea.AutoModelForMaskedLM"
             )
         span = next((one for one in _SPAN if inputs.get(one) is not None), None)
         if span is not None and self.head != "question_answering":

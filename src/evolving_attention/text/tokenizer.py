@@ -6,6 +6,7 @@ to one of ours.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Mapping, Sequence
@@ -163,6 +164,14 @@ class Tokenizer:
                 f"{where}={number} is not in the vocabulary of {len(self)} tokens"
             )
         return token
+
+    def fingerprint(self) -> str:
+        """A hash of what decides the ids of a text, special tokens included."""
+        with self._lock:
+            self._backend.no_truncation()
+            self._truncation = None
+            text = self._backend.to_str() + json.dumps(self._special, sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     # --- text to ids ------------------------------------------------------------
 

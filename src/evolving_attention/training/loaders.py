@@ -177,6 +177,8 @@ class Loaders:
         self, rows: Any, collator: Collator | None, epoch: int = 0, start: int = 0
     ) -> PackedLoader:
         """Batches of one pass over the training set, from batch ``start`` on."""
+        if hasattr(rows, "of_epoch"):  # what is random in them is drawn anew
+            rows = rows.of_epoch(epoch)
         args, order = self.args, self.args.train_sampling_strategy
         loader = self._loader(
             rows,

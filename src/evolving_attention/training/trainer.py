@@ -462,7 +462,8 @@ class Trainer(Surroundings):
                 "which it weighs; leave it out, or override compute_loss"
             )
         options = {"label_smoothing": smoothing} if smoothing else {}
-        loss = model(**inputs, **options).loss
+        fewer = getattr(model, "at_labels", dict)  # the logits are not needed
+        loss = model(**fewer(inputs), **options).loss
         if loss is None:
             raise InputError(
                 "Trainer: the model gave no loss, expected 'label' or 'labels' in "

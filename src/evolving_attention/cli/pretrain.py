@@ -1,0 +1,367 @@
+"""``evolving-attention pretrain``: masked language models from text files."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evolving_attention import distributed
+from evolving_attention.cli import pretrain_arguments as arguments
+from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
+from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.timeseries_results import align
+from evolving_attention.errors import ConfigError, Error, Interrupted
+from evolving_attention.training.callbacks import TrainerCallback
+
+__all__ = ["main"]
+
+_LOGGER = logging.getLogger("evolving_attention")
+_Made = TypeVar("_Made")
+_MOST_USED = (
+    "train_file",
+    "model_name",
+    "output_dir",
+    "attention",
+    "tokenizer",
+    "vocab_size",
+    "max_seq_length",
+    "next_sentence",
+    "max_steps",
+    "learning_rate",
+    "per_device_train_batch_size",
+)
+
+
+def main(words: Sequence[str], name: str = "evolving-attention pretrain") -> None:
+    """Parse the words of the command line and pre-train."""
+    help = """Pre-train a masked language model on text files.
+
+    Tokenizes the corpus once, into a folder on disk; every later run with the same
+    files and tokenizer begins at once. The same command goes on after an interruption.
+    The folder holds the model, the tokenizer and the checkpoints.
+
+    Example: evolving-attention pretrain --train_file corpus.txt --model_name
+    ea_bert_base --vocab_size 8000 --max_steps 10000 --output_dir out/bert
+    """
+    groups = [
+        (arguments.CorpusArguments, "Corpus"),
+        (arguments.NewModelArguments, "Model"),
+        (AttentionOptions, "Attention"),
+        (arguments.PretrainingArguments, "Training"),
+    ]
+    run_command(words, name, groups, help, _pretrain, _MOST_USED)
+
+
+class _TokensPerSecond(TrainerCallback):
+    """Adds the speed since the last log to the logged values."""
+
+    def __init__(self) -> None:
+        self.before: tuple[float, int] | None = None
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        """Start the clock."""
+        self.before = time.monotonic(), state.num_input_tokens_seen
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add ``tokens_per_s`` to logs of training steps."""
+        logs, now = kwargs["logs"], time.monotonic()
+        if self.before is None or "loss" not in logs:
+            return
+        seconds, tokens = now - self.before[0], state.num_input_tokens_seen
+        logs["tokens_per_s"] = round((tokens - self.before[1]) / max(seconds, 1e-9))
+        self.before = now, tokens
+
+
+def _pretrain(
+    corpus: Any, model_args: Any, attention: Any, args: Any
+) -> dict[str, Any] | None:
+    from evolving_attention.training.checkpoint import check_output_dir, check_writable
+    from evolving_attention.training.pretraining import PretrainingTrainer
+    from evolving_attention.training.runtime import set_seed
+
+    if not distributed.is_first():
+        set_up_logging("warning")
+    source = _Source(corpus, model_args, attention.config())  # told before files
+    checkpoint = args.resume_from_checkpoint or check_output_dir(args)
+    check_writable(args)
+    tokenizer, train, held_out = _first_alone(args, lambda: _data(corpus, source, args))
+    if held_out is None and args.eval_strategy != "no":
+        changed = {"eval_strategy": "no", "load_best_model_at_end": False}
+        args = dataclasses.replace(args, **changed)
+    set_seed(args.seed)
+    model = source.model(tokenizer, args.dtype or "float32")
+    if tokenizer.model_max_length is None:
+        tokenizer.model_max_length = source.longest
+    _LOGGER.info(
+        "%d rows to train on, %s to evaluate, of %s tokens; %d tokens of vocabulary; "
+        "%s parameters",
+        len(train),
+        "none" if held_out is None else len(held_out),
+        f"{train.store.about['tokens']:,}",
+        len(tokenizer),
+        f"{model.num_parameters():,}",
+    )
+    trainer = PretrainingTrainer(
+        model,
+        args,
+        train_dataset=train,
+        eval_dataset=held_out,
+        processing_class=tokenizer,
+        callbacks=[_TokensPerSecond()],
+    )
+    try:
+        metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+    except Interrupted as error:
+        hint = f"{error}, or run the same command again"
+        raise Interrupted(hint, error.signal_number) from error
+    trainer.save_model()
+    trainer.save_metrics("train", metrics)
+    if held_out is not None:
+        scores = trainer.evaluate()
+        trainer.save_metrics("eval", scores)
+        metrics = {**metrics, **scores}
+    trainer.save_state()
+    if not trainer.is_world_process_zero():
+        return None
+    results = {"model": args.output_dir, **metrics}
+    return {**results, "table": _table(results)}
+
+
+def _table(results: dict[str, Any]) -> str:
+    shown = {k: v for k, v in results.items() if v is not None}
+    return align(
+        [[k, f"{v:.6g}" if isinstance(v, float) else str(v)] for k, v in shown.items()]
+    )
+
+
+def _first_alone(args: Any, make: Callable[[], _Made]) -> _Made:
+    """Let the first process prepare files that the others then find.
+
+    Raises:
+        PeerLost: in the others, if the first one fails.
+    """
+    world = distributed.world()
+    if world is None:
+        return make()
+    world.timeout = float(args.ddp_timeout)
+    if world.rank == 0:
+        try:
+            made = make()
+        except Error as error:
+            world.alarm(f"{type(error).__name__}: {error}")
+            raise
+        world.values("ready")
+        return made
+    world.values("waiting")
+    return make()
+
+
+# ------------------------------------------------------------------------------ model
+
+
+class _Source:
+    """Where the model comes from: a name, a config, or a checkpoint.
+
+    Raises:
+        ConfigError: the name is not known, or the model has no head for the task.
+        CheckpointError: the config or checkpoint cannot be read.
+    """
+
+    def __init__(self, corpus: Any, model_args: Any, attention: Any) -> None:
+        self.corpus, self.given, self.attention = corpus, model_args, attention
+        self.longest = 0  # tokens that the model takes
+        self.values: dict[str, Any] = {}  # of the config, if there is one
+        self.task = "pretraining" if corpus.next_sentence else "masked_lm"
+        self.kind = self._kind()
+        if corpus.next_sentence and self.kind != "bert":
+            raise refuse(
+                "next_sentence",
+                True,
+                f"a BERT, and this model is {self.kind!r}, which has no such task",
+                "leave it out, or choose a BERT",
+            )
+
+    def _kind(self) -> str:
+        """The model's type, such as ``bert``."""
+        from evolving_attention.interop.evolving_mark import base_type
+        from evolving_attention.modeling import list_models
+        from evolving_attention.modeling.base import MODELS
+
+        name = self.given.model_name
+        if name:
+            known = [n for n in list_models() if _is_encoder(n)]
+            if name not in known:
+                fix = "ea.list_models() lists them"
+                raise refuse("model_name", name, f"one of {', '.join(known)}", fix)
+            return "roberta" if "roberta" in name else "bert"
+        self.values = self._config_values()
+        kind = str(base_type({"model_type": "bert", **self.values}))
+        if kind not in MODELS["masked_lm"]:
+            where = "config" if self.given.config else "model_name_or_path"
+            raise refuse(
+                where,
+                getattr(self.given, where),
+                f"a model_type of {', '.join(sorted(MODELS['masked_lm']))}, not "
+                f"{kind!r}",
+                "choose another model",
+            )
+        return kind
+
+    def _config_values(self) -> dict[str, Any]:
+        from evolving_attention.interop.hf import load_config
+        from evolving_attention.interop.resolve import resolve
+
+        if self.given.model_name_or_path:
+            return load_config(resolve(str(self.given.model_name_or_path)))
+        path = Path(self.given.config)
+        if path.is_dir():
+            return load_config(path)
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"--config {path}: cannot be read ({error}), expected a JSON file as "
+                'config.json: {"model_type": "bert", "hidden_size": 256, …}; correct it'
+            ) from error
+        if not isinstance(values, dict):
+            fix = "put the options of a config in braces"
+            raise refuse("config", path, "a JSON object", fix)
+        return values
+
+    def model(self, tokenizer: Any, dtype: str) -> Any:
+        """The model in the tokenizer's vocabulary."""
+        from evolving_attention import modeling
+        from evolving_attention.modeling.config import CONFIGS
+
+        size = len(tokenizer)
+        if self.given.model_name_or_path:
+            return self._from_checkpoint(size, dtype)
+        own = {"vocab_size": size, "pad_token_id": tokenizer.pad_token_id}
+        options = {**own, **self.given.model_options}
+        if options["vocab_size"] < size:
+            given, fix = options["vocab_size"], "leave it out of --model_options"
+            raise refuse("vocab_size", given, f"{size} or more, the tokenizer's", fix)
+        if self.attention is not None:
+            options["attention"] = self.attention
+        if self.given.model_name:
+            made = modeling.create_model
+            model = made(self.given.model_name, task=self.task, dtype=dtype, **options)
+        else:
+            config = CONFIGS[self.kind].from_dict(self.values, **options)
+            auto = {
+                "masked_lm": modeling.AutoModelForMaskedLM,
+                "pretraining": modeling.AutoModelForPreTraining,
+            }[self.task]
+            model = auto.from_config(config, dtype)
+        self.longest = self._check_length(model.config)
+        return model
+
+    def _from_checkpoint(self, size: int, dtype: str) -> Any:
+        from evolving_attention import modeling
+
+        auto: Any = modeling.AutoModelForMaskedLM
+        if self.task == "pretraining":
+            auto = modeling.AutoModelForPreTraining
+        name = str(self.given.model_name_or_path)
+        model = auto.from_pretrained(name, attention=self.attention, dtype=dtype)
+        _LOGGER.info("%s", model.load_report)
+        if model.config.vocab_size < size:
+            raise refuse(
+                "tokenizer",
+                self.corpus.tokenizer,
+                f"at most {model.config.vocab_size} tokens, those of {name}, and it "
+                f"has {size}",
+                "leave --tokenizer out",
+            )
+        self.longest = self._check_length(model.config)
+        return model
+
+    def _check_length(self, config: Any) -> int:
+        """The most tokens of a row."""
+        # RoBERTa's positions begin behind the padding id
+        shift = config.pad_token_id + 1 if self.kind == "roberta" else 0
+        most = config.max_position_embeddings - shift
+        if self.corpus.max_seq_length > most:
+            raise refuse(
+                "max_seq_length",
+                self.corpus.max_seq_length,
+                f"at most {most}, the model's positions",
+                "lower it",
+            )
+        return int(most)
+
+
+def _is_encoder(name: str) -> bool:
+    return "bert" in name or name.startswith("realformer")
+
+
+# ------------------------------------------------------------------------------- data
+
+
+def _data(corpus: Any, source: _Source, args: Any) -> tuple[Any, Any, Any]:
+    """Tokenizer, rows to train on, and rows to evaluate or None."""
+    from evolving_attention.data.corpus import corpus_files
+    from evolving_attention.data.pretraining import PretrainingDataset, default_cache
+
+    if corpus.cache_dir is None:
+        corpus = dataclasses.replace(corpus, cache_dir=default_cache())
+    files = corpus_files(corpus.train_file)
+    held_files = corpus_files(corpus.validation_file) if corpus.validation_file else []
+    tokenizer = _tokenizer(corpus, source, files)
+    options = {
+        **corpus.row_options(),
+        "seed": args.seed if args.data_seed is None else args.data_seed,
+    }
+
+    def rows(paths: list[Path]) -> PretrainingDataset:
+        return PretrainingDataset.from_files(paths, tokenizer, **options)
+
+    train = rows(files)
+    share = corpus.validation_split_percentage / 100
+    if held_files:
+        return tokenizer, train, rows(held_files)
+    if not share:
+        return tokenizer, train, None
+    return tokenizer, *train.split(share)
+
+
+def _tokenizer(corpus: Any, source: _Source, files: list[Path]) -> Any:
+    """The given tokenizer, or one trained on the corpus, which the cache keeps."""
+    from evolving_attention import durable
+    from evolving_attention.data.corpus import corpus_texts
+    from evolving_attention.data.token_store import file_key
+    from evolving_attention.text import AutoTokenizer, train_byte_bpe, train_wordpiece
+
+    name = corpus.tokenizer or source.given.model_name_or_path
+    if name is None:
+        name = "bpe" if source.kind == "roberta" else "wordpiece"
+    if name not in arguments.TRAINED:
+        return AutoTokenizer.from_pretrained(name)
+    lowercase = corpus.lowercase
+    if lowercase is None:
+        lowercase = name == "wordpiece"
+    key = [name, corpus.vocab_size, lowercase, [file_key(file) for file in files]]
+    text = json.dumps(key).encode()
+    folder = Path(corpus.cache_dir) / (
+        f"tokenizer-{hashlib.blake2b(text, digest_size=16).hexdigest()}"
+    )
+    if not folder.is_dir():
+        _LOGGER.info("training a tokenizer (%s) on %d files", name, len(files))
+        train = {"wordpiece": train_wordpiece, "bpe": train_byte_bpe}[name]
+        made = train(corpus_texts(files), corpus.vocab_size, lowercase=lowercase)
+
+        def write(into: Path) -> None:
+            made.save_pretrained(into)
+
+        durable.commit_directory(folder, write, step=0)
+    durable.verify_directory(folder)
+    return AutoTokenizer.from_pretrained(folder)

@@ -1,0 +1,300 @@
+"""The tokens of a corpus on disk: written once, read row by row.
+
+A folder ``tokens-KEY``, committed at once (:mod:`evolving_attention.durable`), has the
+token ids of all documents one after another, uint16 or uint32, and of corpora of
+sentence pairs where sentences, rows and documents begin. KEY is a hash of the files'
+names, sizes and times, of the tokenizer and of the row length. Reads go through
+``pread`` into memory of their own: what is resident does not grow with the corpus, and
+a file that is cut short while it is in use is an error, not a signal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.data.corpus import corpus_lines
+from evolving_attention.errors import CheckpointError, DataError, InputError
+from evolving_attention.notices import say
+
+__all__ = ["FlatFile", "TokenStore", "file_key", "prepare"]
+
+Array = np.ndarray[Any, Any]
+FORMAT = 1
+_NO_LIMIT = 2**62
+_LINES = 1024  # in one call of the tokenizer
+_BLOCK = 1 << 16  # numbers in one write
+_ABOUT = "corpus.json"
+
+
+class FlatFile:
+    """One array on disk, of which slices are read.
+
+    Args:
+        path: the file.
+        kind: of its numbers.
+        width: numbers in a row; 1: the array is flat.
+    """
+
+    def __init__(self, path: Path, kind: str, width: int = 1) -> None:
+        self.path, self.kind, self.width = path, np.dtype(kind), width
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._close = weakref.finalize(self, os.close, self._fd)
+        self._row = self.kind.itemsize * width
+        self._count = os.fstat(self._fd).st_size // self._row
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FlatFile, (self.path, self.kind.str, self.width)
+
+    def read(self, start: int, stop: int) -> Array:
+        """Rows start … stop − 1, in memory of their own.
+
+        Raises:
+            InputError: the file has become shorter.
+        """
+        found = np.empty(((stop - start) * self.width,), self.kind)
+        left, place = memoryview(found).cast("B"), start * self._row
+        while left:
+            done = os.preadv(self._fd, [left], place)
+            if done == 0:
+                raise InputError(
+                    f"{self.path}: ends at byte {place}, expected "
+                    f"{stop * self._row} or more; the file has changed while it was "
+                    "in use: remove the folder, and it is made again"
+                )
+            left, place = left[done:], place + done
+        return found if self.width == 1 else found.reshape(-1, self.width)
+
+
+class TokenStore:
+    """A folder of tokens, opened.
+
+    Attributes:
+        tokens: the ids of all documents; without pairs, a separator between documents.
+        pieces: int64 [P + 1], where each sentence begins in ``tokens``; of pairs.
+        chunks: int64 [N + 1], where each row begins in ``pieces``; of pairs.
+        spans: int64 [N, 2], the first row of each row's document, and the first behind
+            it; of pairs.
+        about: what was counted: ``tokens``, ``documents``, ``sentences``, ``divisible``
+            (rows with two sentences or more), ``vocab_size``.
+        digest: a hash of the contents.
+    """
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.about: dict[str, Any] = json.loads((folder / _ABOUT).read_text("utf-8"))
+        self.tokens = FlatFile(folder / "tokens.bin", self.about["kind"])
+        files = manifest["files"]
+        if "pieces.bin" in files:
+            self.pieces = FlatFile(folder / "pieces.bin", "<i8")
+            self.chunks = FlatFile(folder / "chunks.bin", "<i8")
+            self.spans = FlatFile(folder / "spans.bin", "<i8", 2)
+        hashes = {name: one["blake2b"] for name, one in sorted(files.items())}
+        self.digest = _hash({n: h for n, h in hashes.items() if n != _ABOUT})
+
+
+def prepare(
+    files: Sequence[Path],
+    tokenizer: Any,
+    cache_dir: Path,
+    *,
+    separator: int,
+    pair_length: int | None = None,
+) -> TokenStore:
+    """The tokens of these files, tokenized now unless the cache has them.
+
+    Args:
+        files: of the corpus.
+        tokenizer: of this package.
+        cache_dir: where folders of tokens are; made if it is missing.
+        separator: the id between two documents of one row.
+        pair_length: tokens of a row of sentence pairs; None: rows of running text.
+
+    Raises:
+        DataError: a line cannot be used, or the files hold no token.
+        CheckpointError: the folder cannot be written.
+    """
+    key = _hash(
+        {
+            "format": FORMAT,
+            "files": [file_key(file) for file in files],
+            "tokenizer": tokenizer.fingerprint(),
+            "separator": separator,
+            "pair_length": pair_length,
+        }
+    )
+    folder = cache_dir / f"tokens-{key}"
+    if folder.is_dir():
+        try:
+            return TokenStore(folder, durable.verify_directory(folder))
+        except CheckpointError as error:
+            say(f"{folder} cannot be used and is made again: {error}")
+
+    def write(into: Path) -> None:
+        kind = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
+        rows = _encoded(files, tokenizer)
+        if pair_length is None:
+            about = _write_text(into, rows, kind, separator)
+        else:
+            about = _write_pairs(into, rows, kind, pair_length)
+        if not about["tokens"]:
+            named = ", ".join(map(str, files[:3])) + (" …" if len(files) > 3 else "")
+            raise DataError(
+                "the corpus has no token, expected lines of text; check the files",
+                named,
+            )
+        about |= {"kind": kind, "vocab_size": len(tokenizer)}
+        durable.write_json(into / _ABOUT, about)
+
+    durable.commit_directory(folder, write, step=0)
+    return TokenStore(folder, durable.verify_directory(folder))
+
+
+def file_key(file: Path) -> list[Any]:
+    """What names a state of a file: its path, size and time."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", str(file)) from error
+    return [str(file.resolve()), status.st_size, status.st_mtime_ns]
+
+
+def _hash(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True).encode()
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+# ----------------------------------------------------------------------- writing
+
+
+def _encoded(files: Sequence[Path], tokenizer: Any) -> Iterator[list[int] | None]:
+    """Token ids of each line, and None behind each document."""
+    waiting: list[str | None] = []
+
+    def encode() -> Iterator[list[int] | None]:
+        texts = [text for text in waiting if text is not None]
+        plain: dict[str, Any] = {"add_special_tokens": False, "max_length": _NO_LIMIT}
+        rows = iter(tokenizer(texts, **plain)["input_ids"] if texts else ())
+        for text in waiting:
+            yield None if text is None else next(rows)
+
+    begins = True
+    for line in corpus_lines(files):
+        # byte-level tokenizers tell words inside a text by the space before them
+        waiting.append(line if line is None or begins else f" {line}")
+        begins = line is None
+        if len(waiting) == _LINES:
+            yield from encode()
+            waiting.clear()
+    yield from encode()
+
+
+class _Numbers:
+    """Numbers on their way into a file."""
+
+    def __init__(self, file: BinaryIO, kind: str) -> None:
+        self.file, self.kind, self.count = file, kind, 0
+        self.last = 0
+        self._waiting: list[int] = []
+
+    def add(self, values: Iterable[int]) -> None:
+        before = len(self._waiting)
+        self._waiting.extend(values)
+        self.count += len(self._waiting) - before
+        self.last = self._waiting[-1] if self._waiting else self.last
+        if len(self._waiting) >= _BLOCK:
+            self.flush()
+
+    def flush(self) -> None:
+        self.file.write(np.asarray(self._waiting, self.kind).tobytes())
+        self._waiting.clear()
+
+
+def _write_text(
+    folder: Path, rows: Iterable[list[int] | None], kind: str, separator: int
+) -> dict[str, int]:
+    """Running text: the ids of each document, a separator between two."""
+    sentences = documents = 0
+    begins = True
+    with (folder / "tokens.bin").open("wb") as file:
+        tokens = _Numbers(file, kind)
+        for ids in rows:
+            if ids is None:
+                begins = True
+            elif ids:
+                if begins and documents:
+                    tokens.add([separator])
+                documents += begins
+                sentences += 1
+                begins = False
+                tokens.add(ids)
+        tokens.flush()
+    return {
+        "tokens": tokens.count,
+        "documents": documents,
+        "sentences": sentences,
+        "divisible": 0,
+    }
+
+
+def _write_pairs(
+    folder: Path, rows: Iterable[list[int] | None], kind: str, length: int
+) -> dict[str, int]:
+    """Rows of whole sentences of one document, with room for three special tokens.
+
+    A sentence of more than half a row is cut into pieces, which count as sentences.
+    """
+    room, most = length - 3, (length - 3) // 2
+    documents = divisible = 0
+    with (
+        (folder / "tokens.bin").open("wb") as one,
+        (folder / "pieces.bin").open("wb") as two,
+        (folder / "chunks.bin").open("wb") as three,
+        (folder / "spans.bin").open("wb") as four,
+    ):
+        tokens = _Numbers(one, kind)
+        pieces, chunks, spans = (_Numbers(f, "<i8") for f in (two, three, four))
+        first = filled = 0  # row of this document, tokens of its last row
+        for ids in rows:
+            for start in range(0, len(ids or ()), most):
+                piece = (ids or [])[start : start + most]
+                if not filled or filled + len(piece) > room:
+                    divisible += _has_two(chunks, pieces)
+                    chunks.add([pieces.count])
+                    filled = 0
+                pieces.add([tokens.count])
+                tokens.add(piece)
+                filled += len(piece)
+            if ids is None and chunks.count > first:
+                documents += 1
+                for _ in range(first, chunks.count):
+                    spans.add([first, chunks.count])
+                first, filled = chunks.count, 0
+        divisible += _has_two(chunks, pieces)
+        sentences = pieces.count
+        chunks.add([sentences])
+        pieces.add([tokens.count])
+        for numbers in (tokens, pieces, chunks, spans):
+            numbers.flush()
+    return {
+        "tokens": tokens.count,
+        "documents": documents,
+        "sentences": sentences,
+        "divisible": divisible,
+    }
+
+
+def _has_two(chunks: _Numbers, pieces: _Numbers) -> bool:
+    """Whether the last row has two sentences or more."""
+    return chunks.count > 0 and pieces.count - chunks.last >= 2

@@ -1,0 +1,297 @@
+"""``evolving-attention pretrain``: from text files to a folder that loads."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_pretraining import SIZES, documents, write
+
+import evolving_attention as ea
+from evolving_attention.cli import pretrain
+from evolving_attention.cli.main import app
+
+OPTIONS = json.dumps(SIZES)
+SMALL = [
+    *("--model_options", OPTIONS, "--vocab_size", 120, "--max_seq_length", 24),
+    *("--per_device_train_batch_size", 4, "--learning_rate", "3e-3"),
+    *("--logging_steps", 2, "--disable_tqdm"),
+]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def run(capfd: Any) -> Any:
+    """Run ``pretrain``: (exit code, stdout, stderr)."""
+
+    def command(*words: Any) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            app(["pretrain", *map(str, words)], prog_name="evolving-attention")
+        out, told = capfd.readouterr()
+        return int(left.value.code or 0), out, told
+
+    return command
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A folder with two files, one of them gzip."""
+    root = tmp_path / "corpus"
+    root.mkdir()
+    write(root / "one.txt", documents(15))
+    more = write(tmp_path / "two", documents(15, seed=1)).read_bytes()
+    (root / "two.txt.gz").write_bytes(gzip.compress(more))
+    return root
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    model = ea.AutoModelForMaskedLM.from_pretrained(folder)
+    return {name: np.array(value) for name, value in model.state_dict().items()}
+
+
+def test_from_text_to_a_folder_that_loads(run: Any, corpus: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    words = ["--train_file", corpus, "--model_name", "ea_bert_base", *SMALL]
+    words += ["--output_dir", out, "--json", "--num_train_epochs", 12]
+    code, shown, told = run(*words)
+    assert code == 0, told
+    results = json.loads(shown)
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    losses = [line["eval_loss"] for line in log if "eval_loss" in line]
+    assert results["eval_loss"] == losses[-1] < losses[0]
+    assert results["eval_masked_lm_loss"] == results["eval_loss"]
+    assert 0 < results["eval_masked_accuracy"] < 1
+    assert results["eval_perplexity"] == pytest.approx(np.exp(losses[-1]))
+    assert all(line["tokens_per_s"] > 0 for line in log if "loss" in line)
+    arguments = json.loads((out / "training_args.json").read_text())
+    for name, value in {
+        "weight_decay": 0.01,
+        "warmup_steps": 0.01,
+        "adam_epsilon": 1e-6,
+        "train_sampling_strategy": "random",
+        "lr_scheduler_type": "linear",
+    }.items():
+        assert arguments[name] == value
+    model = ea.AutoModelForMaskedLM.from_pretrained(out)
+    tokenizer = ea.AutoTokenizer.from_pretrained(out)
+    assert model.config.attention.to_dict()["kind"] == "evolving"
+    assert model.config.vocab_size == len(tokenizer) == 120
+    assert tokenizer.model_max_length == 40
+    logits = model(**tokenizer("The cat [MASK] a dog.", return_tensors="np")).logits
+    assert logits.shape[-1] == 120
+    for auto in (ea.AutoModel, ea.AutoModelForSequenceClassification):
+        auto.from_pretrained(out)
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_the_reported_scores_are_those_of_the_model(
+    run: Any, corpus: Path, tmp_path: Path, pairs: bool
+):
+    """Counted again from all logits of the held-out rows."""
+    out = tmp_path / "out"
+    words = ["--train_file", corpus, "--model_name", "bert_base", *SMALL]
+    words += ["--output_dir", out, "--json", "--max_steps", 8]
+    words += ["--validation_split_percentage", 20, "--per_device_eval_batch_size", 3]
+    code, shown, told = run(*words, *(["--next_sentence"] if pairs else []))
+    assert code == 0, told
+    results = json.loads(shown)
+    rows = ea.pretraining.PretrainingDataset.from_files(
+        corpus,
+        ea.AutoTokenizer.from_pretrained(out),
+        max_seq_length=24,
+        next_sentence=pairs,
+        seed=42,
+    )
+    _, held_out = rows.split(0.2)
+    auto = ea.AutoModelForPreTraining if pairs else ea.AutoModelForMaskedLM
+    model = auto.from_pretrained(out, dtype="float64")
+    batch = held_out.gather(np.arange(len(held_out)))
+    given = {k: v for k, v in batch.items() if k != "row_ids"}
+    output = model(**given)
+    logits, labels = np.asarray(output.logits), batch["labels"]
+    kept = labels != -100
+    right = (logits.argmax(-1) == labels)[kept].mean()
+    assert results["eval_masked_accuracy"] == pytest.approx(right)
+    loss = output.loss.item()
+    assert results["eval_loss"] == pytest.approx(loss, rel=1e-4)
+    assert ("eval_next_sentence_accuracy" in results) == pairs
+    if pairs:
+        labels = batch["next_sentence_label"]
+        found = np.asarray(output.seq_relationship_logits).argmax(-1) == labels
+        assert results["eval_next_sentence_accuracy"] == pytest.approx(found.mean())
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bits(
+    run: Any, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt(
+        self: Any, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        if state.global_step == 7:
+            signal.raise_signal(signal.SIGINT)
+
+    def train(out: Path) -> tuple[int, str]:
+        code, _, told = run(*words, "--output_dir", out)
+        return code, told
+
+    words = ["--train_file", corpus, "--model_name", "realformer_small", *SMALL]
+    words += ["--next_sentence", "--max_steps", 30, "--whole_word_mask"]
+    assert train(tmp_path / "whole")[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain._TokensPerSecond, "on_step_end", interrupt)
+        code, told = train(tmp_path / "parts")
+    assert code == 128 + signal.SIGINT
+    assert "or run the same command again" in told
+    code, told = train(tmp_path / "parts")
+    assert code == 0, told
+    assert "training a tokenizer" not in told
+    first, second = (weights(tmp_path / name) for name in ("whole", "parts"))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    changed = corpus / "one.txt"
+    changed.write_text(changed.read_text() + "The cat sees.\n")
+    words += ["--tokenizer", str(tmp_path / "parts"), "--num_train_epochs", 9]
+    code, told = train(tmp_path / "parts")
+    assert (code, "other training data" in told) == (4, True), told
+
+
+def test_going_on_from_a_checkpoint_with_new_convolutions(
+    run: Any, corpus: Path, tmp_path: Path
+):
+    words = ["--train_file", corpus, *SMALL[2:], "--max_steps", 6]
+    base = [*words, "--model_name", "bert_base", "--model_options", OPTIONS]
+    assert run(*base, "--output_dir", tmp_path / "base")[0] == 0
+    more = [*words, "--model_name_or_path", tmp_path / "base"]
+    more += ["--attention", "evolving", "--alpha", 0.2, "--output_dir", tmp_path / "ea"]
+    code, _, told = run(*more, "--learning_rate", 0)
+    assert code == 0, told
+    before, after = weights(tmp_path / "base"), weights(tmp_path / "ea")
+    assert {name for name in after if name not in before}
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    config = ea.AutoConfig.from_pretrained(tmp_path / "ea")
+    assert config.attention == ea.attention.Evolving(alpha=0.2, beta=0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("bert", {"norm_first": True}), ("roberta", {}), ("roberta", {"vocab_size": 400})],
+)
+def test_by_a_config(
+    run: Any, corpus: Path, tmp_path: Path, kind: str, options: dict[str, Any]
+):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": kind, **SIZES}))
+    words = ["--train_file", corpus, "--config", file, *SMALL[2:]]
+    words += ["--vocab_size", 300, "--model_options", json.dumps(options)]
+    words += ["--tokenizer", "bpe", "--validation_split_percentage", 0]
+    code, _, told = run(*words, "--max_steps", 3, "--output_dir", tmp_path / "out")
+    assert code == 0, told
+    model = ea.AutoModelForMaskedLM.from_pretrained(tmp_path / "out")
+    assert model.config.model_type == kind
+    assert model.config.pad_token_id == 1
+    assert model.config.vocab_size == options.get("vocab_size", 300)
+    assert model.config.norm_first == options.get("norm_first", False)
+    tokenizer = ea.AutoTokenizer.from_pretrained(tmp_path / "out")
+    model(**tokenizer("The cat <mask>.", return_tensors="np"))
+
+
+def test_its_own_validation_files(run: Any, corpus: Path, tmp_path: Path):
+    words = ["--train_file", corpus / "one.txt", corpus / "two.txt.gz", *SMALL]
+    words += ["--validation_file", corpus / "one.txt", "--model_name", "bert_base"]
+    words += ["--max_steps", 2, "--output_dir", tmp_path / "out", "--json"]
+    code, shown, told = run(*words, "--cache_dir", tmp_path / "other")
+    assert code == 0, told
+    assert "eval_masked_accuracy" in json.loads(shown)
+    assert len(list((tmp_path / "other").glob("tokens-*"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([], 2, "--train_file is missing"),
+        (["--train_file", "x"], 2, "--model_name is missing"),
+        (
+            ["--train_file", "x", "--model_name", "bert_huge"],
+            2,
+            "--model_name bert_huge: expected one of .*realformer_small",
+        ),
+        (
+            ["--train_file", "x", "--model_name", "bert_base", "--config", "y"],
+            2,
+            "--model_name bert_base: expected no --config beside it",
+        ),
+        (
+            ["--train_file", "x", "--model_name", "roberta_base", "--next_sentence"],
+            2,
+            "expected a BERT, and this model is 'roberta'",
+        ),
+        (["--train_file", "x", "--config", "y.json"], 2, "y.json: cannot be read"),
+        (
+            ["--train_file", "x", "--model_name", "bert_base"],
+            3,
+            "x: no such file or folder",
+        ),
+        (
+            ["--train_file", "CORPUS", "--model_name", "bert_base", "--vocab_size", 9],
+            2,
+            "--vocab_size 9: expected an integer of at least 100",
+        ),
+        (
+            [
+                "--train_file",
+                "CORPUS",
+                "--model_name",
+                "bert_base",
+                "--vocab_size",
+                120,
+                "--max_seq_length",
+                600,
+                "--model_options",
+                OPTIONS,
+            ],
+            2,
+            "--max_seq_length 600: expected at most 40, the model's positions",
+        ),
+        (
+            [
+                "--train_file",
+                "CORPUS",
+                "--model_name",
+                "bert_base",
+                "--mlm_probability",
+                1.5,
+                "--vocab_size",
+                120,
+            ],
+            2,
+            r"--mlm_probability 1.5: expected a number in \(0, 1\)",
+        ),
+        (
+            ["--train_file", "EMPTY", "--model_name", "bert_base"],
+            3,
+            "hold no word that could become a token",
+        ),
+    ],
+)
+def test_refused(
+    run: Any, corpus: Path, tmp_path: Path, words: Any, code: int, message: str
+):
+    (tmp_path / "empty.txt").write_text("\n\n")
+    places = {"CORPUS": corpus, "EMPTY": tmp_path / "empty.txt"}
+    given = [places.get(word, word) for word in words]
+    found, _, told = run(*given, "--output_dir", tmp_path / "out", "--disable_tqdm")
+    assert found == code, told
+    import re
+
+    assert re.search(message, told), told
