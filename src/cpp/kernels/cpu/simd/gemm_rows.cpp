@@ -44,6 +44,38 @@ struct RowJobs {
   }
 };
 
+// One row in kRowPanels whole panels at once: as many sums as hide the latency
+// of their additions.
+constexpr int kRowPanels = 4;
+
+void one_row(const float* a, const float* packed, std::int64_t depth,
+             float* sums) {
+  const std::int64_t next = depth * kPanel;  // panel
+  Vf sum[kRowPanels][kPanelVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < kRowPanels; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v) sum[i][v] = set(0);
+  }
+  for (std::int64_t k = 0; k < depth; ++k, packed += kPanel) {
+    const Vf x = set(a[k]);
+#pragma GCC unroll 4
+    for (int i = 0; i < kRowPanels; ++i) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kPanelVectors; ++v) {
+        sum[i][v] = fma(x, load(packed + i * next + v * kLanes), sum[i][v]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kRowPanels; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v) {
+      store(sums + i * kPanel + v * kLanes, sum[i][v]);
+    }
+  }
+}
+
 // `rows` rows of y from row `row` on, in the panels [first, last).
 template <typename T>
 void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
@@ -54,10 +86,18 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
   const Factor a = factor(static_cast<const T*>(p.a) + row * p.a_stride,
                           p.a_stride, rows, p.k, wide.template as<float>());
   float sums[RowJobs::kMaxRows * kPanel];
-  for (std::int64_t panel = first; panel < last; ++panel) {
-    const std::int64_t col = panel * kPanel;
-    const std::int64_t cols = p.n - col < kPanel ? p.n - col : kPanel;
-    multiply(a, args.panels + col * p.k, rows, p.k, cols, 1.0f, sums, kPanel);
+  constexpr std::int64_t kWide = kRowPanels * kPanel;
+  for (std::int64_t col = first * kPanel; col < last * kPanel && col < p.n;) {
+    const bool wide =
+        rows == 1 && col + kWide <= last * kPanel && col + kWide <= p.n;
+    const std::int64_t left = p.n - col;
+    const std::int64_t cols = wide ? kWide : left < kPanel ? left : kPanel;
+    const float* packed = args.panels + col * p.k;
+    if (wide) {
+      one_row(a.data, packed, p.k, sums);
+    } else {
+      multiply(a, packed, rows, p.k, cols, 1.0f, sums, kPanel);
+    }
     const T* bias =
         p.bias == nullptr ? nullptr : static_cast<const T*>(p.bias) + col;
     T* y = static_cast<T*>(p.y) + row * p.n + col;
@@ -68,6 +108,7 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
         store(y + i * p.n + j, sum, part);
       });
     }
+    col += cols;
   }
 }
 
