@@ -10,7 +10,6 @@ import numpy as np
 from helpers_transformer import Pairs, tiny
 
 import evolving_attention as ea
-from evolving_attention import _core
 
 END = 2
 LENGTHS = (9, 5, 1, 14, 2, 12)  # of the sources
@@ -46,18 +45,6 @@ def padded(rows: list[np.ndarray], extra: int = 0, left: bool = False) -> Any:
     """The rows as ``input_ids`` and ``attention_mask``."""
     given = Pairs(rows, rows).padded(extra, left)
     return {key: given[key] for key in ("input_ids", "attention_mask")}
-
-
-def assert_same(found: Any, expected: Any) -> None:
-    """The same bits, where products have them for any number of rows: with AVX-512.
-
-    Elsewhere within rounding (docs/numerics.md, packed batches).
-    """
-    blocked = _core.build_info()["isa_used"] == "avx512"
-    if blocked and ea.fast_paths()["packed_weights"]:
-        assert np.array_equal(found, expected)
-    else:
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def log_probabilities(model: Any, row: np.ndarray, targets: Any) -> np.ndarray:

@@ -50,7 +50,7 @@ def built(monkeypatch):
         runs.append(self)
         return FakeModel(vocab=len(VOCAB), num_labels=self.data.num_labels)
 
-    monkeypatch.setattr(glue._Run, "_model", fake_model)
+    monkeypatch.setattr(glue.GlueRun, "_model", fake_model)
     return runs
 
 
@@ -186,7 +186,7 @@ def test_a_failing_metric_leaves_the_trained_model_and_says_where(
     def fails(self):
         return lambda pair: "half"
 
-    monkeypatch.setattr(glue._Run, "_metrics", fails)
+    monkeypatch.setattr(glue.GlueRun, "_metrics", fails)
     code, _, err = run(*STEPS, task_name="cola", data_dir=glue_dir, max_steps=3)
     assert code == 2
     assert f"the trained model is saved in {tmp_path / 'out'}" in err

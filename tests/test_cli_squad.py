@@ -183,3 +183,27 @@ def test_mistakes(run: Any, tmp_path: Path, words: Any, code: int, told: str):
     found, _, error = run(*every, "--output_dir", tmp_path / "out")
     assert told in error
     assert found == code
+
+
+def test_padding_changes_no_answer(run: Any, tmp_path: Path):
+    base, files = folder_of(tmp_path / "base"), data(tmp_path)
+    outs = [tmp_path / "packed", tmp_path / "padded"]
+    found = []
+    for out, words in zip(outs, ([], ["--pad_to_max_length"]), strict=True):
+        code, shown, told = run(
+            *("evaluate", "--model_name_or_path", base, *files[2:], *SMALL[:6]),
+            *("--output_dir", out, "--json", *words),
+        )
+        assert code == 0, told
+        found.append(json.loads(shown))
+    assert found[0]["eval_loss"] == pytest.approx(found[1]["eval_loss"], rel=1e-6)
+    assert found[0]["eval_f1"] == found[1]["eval_f1"]
+    names = "eval_predictions.json"
+    assert read(outs[0] / names) == read(outs[1] / names)
+
+
+def test_workers_are_refused(run: Any, tmp_path: Path):
+    words = ["--preprocessing_num_workers", 4, "--output_dir", tmp_path]
+    code, _, told = run("train", "--model_name_or_path", "m", *words)
+    assert code != 0
+    assert "the tokenizer uses threads" in " ".join(told.split())

@@ -12,7 +12,6 @@ import pytest
 from helpers_generation import (
     END,
     LENGTHS,
-    assert_same,
     greedy,
     log_probabilities,
     padded,
@@ -172,11 +171,11 @@ def test_a_target_has_the_same_bits_alone_and_in_any_batch(variant, dtype, num_b
     order = np.random.default_rng(0).permutation(len(rows))
     shuffled = model.generate(**padded([rows[i] for i in order], 4, True), **settings)
     assert np.array_equal(shuffled.sequences, together.sequences[order])
-    assert_same(shuffled.sequences_scores, together.sequences_scores[order])
+    assert np.array_equal(shuffled.sequences_scores, together.sequences_scores[order])
     for row, ids in enumerate(rows):
         alone = model.generate(ids[None], **settings)
         assert_row(together.sequences[row], alone.sequences[0].tolist())
-        assert_same(alone.sequences_scores[0], together.sequences_scores[row])
+        assert np.array_equal(alone.sequences_scores[0], together.sequences_scores[row])
     before = ea.get_num_threads()
     try:
         ea.set_num_threads(3)

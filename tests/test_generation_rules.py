@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from helpers_generation import (
     END,
-    assert_same,
     log_probabilities,
     padded,
     sources,
@@ -88,7 +87,7 @@ def test_prefixes_of_different_lengths(num_beams):
         alone = model.generate(row[None], **options, decoder_input_ids=[prefix])
         width = alone.sequences.shape[1]
         assert np.array_equal(out.sequences[i, :width], alone.sequences[0])
-        assert_same(out.sequences_scores[i], alone.sequences_scores[0])
+        assert np.array_equal(out.sequences_scores[i], alone.sequences_scores[0])
         ids = ids_of(out.sequences[i])
         assert ids[: len(whole)] == whole
         if len(whole) == 1:
@@ -159,7 +158,7 @@ def test_alignments_are_the_cross_maps_of_the_whole_forward(num_beams, layer, dt
         np.testing.assert_allclose(alignment.sum(1), 1, rtol=1e-2)
     alone = model.generate(rows[3][None], **options).alignments
     for one, two in zip(alone, out.alignments[3 * copies :], strict=False):
-        assert_same(one, two)
+        assert np.array_equal(one, two)
     packed = model.generate(
         np.concatenate(rows),
         sequence_offsets=np.cumsum([0, *map(len, rows)]),

@@ -100,11 +100,7 @@ def test_same_bits_for_any_threads_and_any_company(tokens: int, dtype: str):
         _core.set_num_threads(threads)
         part = product(_core.Tensor(x[:tokens], dtype=dtype), w)
         assert np.array_equal(part, alone), threads
-    if _core.build_info()["isa_used"] == "avx512":  # else there is no blocked product
-        assert np.array_equal(alone, whole[:tokens])
-    else:
-        rtol = 2.0**-7 if dtype == "bfloat16" else 1e-6
-        np.testing.assert_allclose(alone, whole[:tokens], rtol=rtol, atol=2e-5)
+    assert np.array_equal(alone, whole[:tokens])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -13,6 +13,9 @@ namespace ea {
 // Products accumulate in float32 (float64 for float64). k = 0 gives the bias.
 // kept_b: the storage of b, where b is a weight that many products share: what
 // an implementation makes of b it may keep there (Storage::keep).
+// row_invariant: the bits of a row of y must not depend on the number of rows
+// or on the other rows (inference on the CPU: a sentence has the same result in
+// any batch). Asked for only where a is one matrix as it lies and alpha is 1.
 struct MatMul {
   static constexpr const char* name = "matmul";
   struct Args {
@@ -22,6 +25,7 @@ struct MatMul {
     bool transpose_a, transpose_b;
     double alpha;
     const Storage* kept_b = nullptr;
+    bool row_invariant = false;
   };
 };
 

@@ -12,12 +12,13 @@ namespace ea {
 
 namespace {
 
-// Where an implementation may keep what it makes of a weight: nowhere while
-// training, when the weight changes at every step.
+// Whether a weight serves inference: while training it changes at every step.
+bool is_fixed(const Var& weight) { return !grad_enabled() && weight.is_leaf(); }
+
+// Where an implementation may keep what it makes of a weight.
 const Storage* keeper_of(const Var& weight) {
   const Storage* storage = weight.data().storage().get();
-  const bool fixed = !grad_enabled() && weight.is_leaf();
-  if (fixed && enabled(FastPath::packed_weights)) return storage;
+  if (is_fixed(weight) && enabled(FastPath::packed_weights)) return storage;
   storage->drop_derived();
   return nullptr;
 }
@@ -25,13 +26,13 @@ const Storage* keeper_of(const Var& weight) {
 }  // namespace
 
 Tensor product(const Tensor& a, const Tensor& b, bool ta, bool tb,
-               const Tensor& bias, const Storage* kept_b) {
+               const Tensor& bias, const Storage* kept_b, bool row_invariant) {
   Shape shape = a.shape();
   const int rank = shape.rank();
   shape[rank - 2] = a.shape()[ta ? rank - 1 : rank - 2];
   shape[rank - 1] = b.shape()[tb ? rank - 2 : rank - 1];
   const Tensor y = empty(shape, a.dtype(), a.device());
-  kernels::run<MatMul>({a, b, bias, y, ta, tb, 1.0, kept_b});
+  kernels::run<MatMul>({a, b, bias, y, ta, tb, 1.0, kept_b, row_invariant});
   return y;
 }
 
@@ -60,7 +61,8 @@ void check_affine(const char* op, const Shape& x, DType dtype,
 
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias) {
   return product(x, weight.data(), false, true,
-                 bias.defined() ? bias.data() : Tensor(), keeper_of(weight));
+                 bias.defined() ? bias.data() : Tensor(), keeper_of(weight),
+                 is_fixed(weight));
 }
 
 Tensor sum_of_rows(const Tensor& dy) {

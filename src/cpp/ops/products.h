@@ -5,10 +5,10 @@
 
 namespace ea {
 
-// y = op(a) op(b) + bias; kept_b as in kernels/gemm.h.
+// y = op(a) op(b) + bias; kept_b and row_invariant as in kernels/gemm.h.
 Tensor product(const Tensor& a, const Tensor& b, bool transpose_a,
                bool transpose_b, const Tensor& bias = {},
-               const Storage* kept_b = nullptr);
+               const Storage* kept_b = nullptr, bool row_invariant = false);
 
 // All axes but the last as one: [rows, width].
 Tensor as_matrix(const Tensor& t);
@@ -17,7 +17,9 @@ Tensor as_matrix(const Tensor& t);
 void check_affine(const char* op, const Shape& x, DType dtype,
                   const Var& weight, const Var& bias);
 
-// x W^T + b of a matrix x; what W is laid out as may be kept where W is fixed.
+// x W^T + b of a matrix x. Where W is fixed (a leaf, no gradients recorded),
+// what it is laid out as may be kept, and rows do not change one another's
+// bits.
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias);
 
 // db = sum of the rows of dy.

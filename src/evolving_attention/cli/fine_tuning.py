@@ -109,7 +109,7 @@ class FineTuning:
         if self.model_args.config_name:
             config = AutoConfig.from_pretrained(self.model_args.config_name)
             options = {option: getattr(config, option) for option in config.defaults}
-            del options["add_pooling_layer"]  # decided by the task
+            options.pop("add_pooling_layer", None)  # decided by the task
         load = functools.partial(
             auto.from_pretrained,
             str(self.model_args.model_name_or_path),

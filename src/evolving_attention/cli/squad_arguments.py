@@ -44,13 +44,13 @@ class QuestionArguments:
     max_eval_samples: int | None = option(None, "Use only the first N questions.")
     max_predict_samples: int | None = option(None, "Use only the first N questions.")
     pad_to_max_length: bool = option(
-        True, "Accepted; padding is never computed here, the results are the same."
+        False, "Pad every batch to max_seq_length: slower, with the same results."
     )
     overwrite_cache: bool = option(
         False, "Accepted; nothing is cached, every run tokenises its data."
     )
     preprocessing_num_workers: int | None = option(
-        None, "Accepted; the tokenizer shares the work out among threads by itself."
+        None, "Refused: the tokenizer shares its work out among threads by itself."
     )
     json: bool = option(False, "Print all results as JSON on stdout.")
 
@@ -59,6 +59,14 @@ class QuestionArguments:
         if self.max_seq_length < 8:
             raise refuse(
                 "max_seq_length", self.max_seq_length, "8 or more", "384 is usual"
+            )
+        if self.preprocessing_num_workers is not None:
+            raise refuse(
+                "preprocessing_num_workers",
+                self.preprocessing_num_workers,
+                "no number of processes: the tokenizer uses threads, as many as "
+                "RAYON_NUM_THREADS says",
+                "leave it out",
             )
         if not 0 <= self.doc_stride < self.max_seq_length:
             raise refuse(

@@ -26,7 +26,12 @@ from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.names import register_sizes
 from evolving_attention.notices import say
 
-__all__ = ["EncoderDecoderConfig", "EncoderDecoderModel", "register_family"]
+__all__ = [
+    "EncoderDecoderConfig",
+    "EncoderDecoderModel",
+    "evolving_chains",
+    "register_family",
+]
 
 _DECODER = ("decoder_attention", "cross_attention")
 _SAID: set[str] = set()
@@ -179,6 +184,31 @@ class EncoderDecoderModel(PreTrainedModel):
             )
 
 
+def evolving_chains(attention: Evolve) -> dict[str, Evolve]:
+    """The three attentions of an encoder-decoder whose encoder has this kind.
+
+    Evolving attention has convolutions in the decoder's self and cross attention too,
+    with the encoder's β and without a skip (Wang et al., 2021, Section 4.3); the other
+    kinds are the encoder's alone.
+
+    Returns:
+        Options of the config: ``attention``, ``decoder_attention`` and
+        ``cross_attention``.
+    """
+    if not isinstance(attention, Evolving):
+        return {"attention": attention}
+    beta = attention.beta
+    shared: dict[str, Any] = {
+        "kernel_size": attention.kernel_size,
+        "learnable": attention.learnable,
+    }
+    return {
+        "attention": attention,
+        "decoder_attention": EvolvingCausal(0.0, beta, **shared),
+        "cross_attention": EvolvingCausal(0.0, beta, shift="query", **shared),
+    }
+
+
 def register_family(
     name: str,
     config: type[PretrainedConfig],
@@ -192,16 +222,11 @@ def register_family(
     Args:
         name: such as ``"t5_small"``; ``ea_`` and ``pa_`` are put in front.
         config: the config class of the architecture.
-        alpha: of the encoder's skip. Decoder and cross attention have none (Wang et
-            al., 2021, Section 4.3).
+        alpha: of the encoder's skip; see :func:`evolving_chains`.
         beta: of all three attentions' convolutions.
         sizes: options of the config.
     """
-    evolving: dict[str, Any] = {
-        "attention": Evolving(alpha, beta),
-        "decoder_attention": EvolvingCausal(0.0, beta),
-        "cross_attention": EvolvingCausal(0.0, beta, shift="query"),
-    }
+    evolving = evolving_chains(Evolving(alpha, beta))
     own: dict[str, Any] = {"prefixes": ("",), "config": config, **sizes}
     register_sizes(name, **own)
     register_sizes(f"ea_{name}", **own, **evolving)

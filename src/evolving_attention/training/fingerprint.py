@@ -51,9 +51,21 @@ def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
     return digest(len(dataset), map(_counting, dataset))
 
 
+def _parts(row: dict[str, Any]) -> dict[str, Any]:
+    """The hashed columns; texts of unequal length, as of multiple choice, one by one."""
+    found: dict[str, Any] = {}
+    for key in KEYS:
+        value = row.get(key)
+        if isinstance(value, (list, tuple)) and len({*map(np.size, value)}) > 1:
+            found |= {f"{key}[{i}]": part for i, part in enumerate(value)}
+        elif key in row:
+            found[key] = value
+    return found
+
+
 def _counting(row: dict[str, Any]) -> dict[str, Any]:
     """The hashed parts of a row; a mask of ones counts as no mask."""
-    found = {key: row[key] for key in KEYS if key in row}
+    found = _parts(row)
     mask = found.get("attention_mask")
     if mask is not None and np.all(np.asarray(mask) == 1):
         del found["attention_mask"]

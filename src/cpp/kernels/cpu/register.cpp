@@ -4,6 +4,7 @@
 #include "kernels/batch_norm.h"
 #include "kernels/cached_attention.h"
 #include "kernels/conv1d.h"
+#include "kernels/cpu/gemm_rows.h"
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
 #include "kernels/cross_entropy.h"
@@ -102,7 +103,12 @@ void register_cpu_kernels() {
   add<FusedAttentionForward>();
   add<FusedAttentionBackward>();
   register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
-  // Takes what the one before it takes: for comparison, when it is forced.
+  if (isa_used() != Isa::scalar) {
+    // What oneDNN declines: with AVX2, products whose rows must be invariant.
+    register_kernel<MatMul>("simd", cpu::row_product,
+                            cpu::row_product_supports);
+  }
+  // Takes what oneDNN's takes: for comparison, when it is forced.
   register_kernel<MatMul>("onednn_parallel", onednn::matmul_parallel,
                           onednn::matmul_supports);
 }

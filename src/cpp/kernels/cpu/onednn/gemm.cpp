@@ -11,6 +11,7 @@
 #include "kernels/cpu/onednn/problem.h"
 #include "kernels/cpu/onednn/transpose.h"
 #include "runtime/check.h"
+#include "runtime/cpu_info.h"
 #include "runtime/signals.h"
 #include "runtime/threads.h"
 #include "tensor/storage.h"
@@ -94,6 +95,11 @@ void f32_product(const Problem& p) {
   f32_tiles_product(q);
 }
 
+// float32 with panels made for this product, which sum each row by itself.
+void f32_rows(const Problem& p) {
+  if (!blocked_product(p, DType::f32, nullptr)) f32_product(p);
+}
+
 // Without a sum to take, y is the bias.
 void no_depth(const Problem& p, std::size_t element) {
   char* y = static_cast<char*>(p.y);
@@ -110,6 +116,8 @@ void no_depth(const Problem& p, std::size_t element) {
 }  // namespace
 
 bool matmul_supports(const MatMul::Args& args) {
+  // With AVX2 oneDNN has no product with panels: its sums depend on the shape.
+  if (args.row_invariant && isa_used() == Isa::avx2) return false;
   return args.y.dtype == DType::f32 || args.y.dtype == DType::bf16;
 }
 
@@ -118,13 +126,13 @@ void matmul(const MatMul::Args& args) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (p.k == 0) {
     no_depth(p, size_of(args.y.dtype));
-  } else if (args.kept_b != nullptr &&
+  } else if ((args.kept_b != nullptr || args.row_invariant) &&
              blocked_product(p, args.y.dtype, args.kept_b)) {
     return;
   } else if (args.y.dtype == DType::f32) {
     f32_product(p);
   } else {
-    bf16_product(p, f32_product);
+    bf16_product(p, args.row_invariant ? f32_rows : f32_product);
   }
 }
 
