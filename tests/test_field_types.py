@@ -20,6 +20,7 @@ from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
     glue,
     glue_arguments,
+    repeat_arguments,
     squad_arguments,
     timeseries_arguments,
     translate_arguments,
@@ -40,6 +41,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     glue_arguments.AttentionArguments: {},
     glue_arguments.DataTrainingArguments: {"task_name": "cola"},
     glue_arguments.TuningArguments: {},
+    repeat_arguments.RepeatArguments: {},
     squad_arguments.QuestionArguments: {},
     squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},
@@ -77,11 +79,11 @@ NEEDED: dict[type, dict[str, Any]] = {
 # Dataclasses that the package fills in itself: results, records, tables; and Spec,
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
-    Answers CheckpointFolder Construction EvaluationResult FitResult FitSettings
-    Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
-    MultipleChoiceModelOutput NameTable Noun Option Plan Profile Question
-    QuestionAnsweringModelOutput Reading RowReport Rules RunData RunParts RunPlan
-    SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
+    Answers CheckpointFolder Construction EvaluationResult FitResult
+    FitSettings Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
+    MultipleChoiceModelOutput NameTable Noun Option Plan Profile
+    Question QuestionAnsweringModelOutput Reading RowReport Rules RunData RunParts
+    RunPlan SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
     SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
 """
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from evolving_attention import distributed
 from evolving_attention.cli import glue_data, glue_results, paper_settings
-from evolving_attention.cli.common import json_output, print_json, set_up_logging
+from evolving_attention.cli.commands import show
+from evolving_attention.cli.common import json_output, set_up_logging
 from evolving_attention.cli.fine_tuning import (
     FineTuning,
     base_config,
@@ -30,11 +31,13 @@ from evolving_attention.cli.glue_arguments import (
     TuningArguments,
 )
 from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.repeat import once, repeated
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["fields", "main"]
+__all__ = ["fields", "main", "results"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 
@@ -70,6 +73,7 @@ def fields() -> Fields:
         (AttentionArguments, "Attention"),
         (DataTrainingArguments, "Data"),
         (TuningArguments, "Training"),
+        (RepeatArguments, "Training"),
         (TrainingArguments, "Training"),
     ]
     return Fields(groups, {TrainingArguments: list(REFUSED)}, _MOST_USED)
@@ -81,31 +85,39 @@ def main(words: Sequence[str], name: str = "evolving-attention glue") -> None:
 
 
 def run(given: dict[str, Any]) -> None:
-    """Run once with the given options; all others keep their defaults."""
-    options = fields()
-    with json_output(bool(given.get("json"))), in_flags(options.options):
-        split = options.split(given)
-        refuse_known(given)
-        model_args = ModelArguments(**split[ModelArguments])
-        attention = AttentionArguments(**split[AttentionArguments])
-        data_args = DataTrainingArguments(**split[DataTrainingArguments])
-        set_up_hub(model_args)
-        base = base_config(model_args)
-        training = split[TrainingArguments]
-        tuning = TuningArguments(**split[TuningArguments])
-        tuning.settle(training)
-        dropout = _apply_paper(attention, data_args, training, base)
-        args = TrainingArguments(**training)
-        first = distributed.is_first()
-        quiet = not first and args.log_level == "passive"
-        set_up_logging("warning" if quiet else args.log_level)
-        parts = (model_args, attention, data_args, tuning)
-        results = _Run(*parts, args, base, dropout).run()
-        if data_args.json and first:
-            print_json(results)
-        elif first:
-            for key, value in results.items():
-                print(f"{key} = {value}")
+    """Run with the given options, and print the results."""
+    as_json = bool(given.get("json"))
+    with json_output(as_json), in_flags(fields().options):
+        show(results(given), as_json)
+
+
+def results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Run once, or once per seed, with the given options; others keep their defaults.
+
+    Returns:
+        The run's part of all_results.json; of several seeds see :mod:`.repeat`.
+    """
+    return repeated(fields(), given, _once)
+
+
+def _once(given: dict[str, Any]) -> dict[str, Any]:
+    """One run."""
+    split = fields().split(given)
+    refuse_known(given)
+    model_args = ModelArguments(**split[ModelArguments])
+    attention = AttentionArguments(**split[AttentionArguments])
+    data_args = DataTrainingArguments(**split[DataTrainingArguments])
+    set_up_hub(model_args)
+    base = base_config(model_args)
+    training = split[TrainingArguments]
+    tuning = TuningArguments(**split[TuningArguments])
+    tuning.settle(training)
+    dropout = _apply_paper(attention, data_args, training, base)
+    args = TrainingArguments(**training)
+    quiet = not distributed.is_first() and args.log_level == "passive"
+    set_up_logging("warning" if quiet else args.log_level)
+    parts = (model_args, attention, data_args, tuning)
+    return _Run(*parts, args, base, dropout).run()
 
 
 def _apply_paper(
@@ -156,9 +168,8 @@ class _Run(FineTuning):
 
         checkpoint = self.last_checkpoint()
         check_writable(self.args)
-        self.data = glue_data.load_data(self.data_args, self.args, self.base)
+        self.data = once("data", self._load_data)
         self.metrics = self._metrics()
-        self._agree_on_labels()
         trainer = self._trainer()
         if self.args.do_train:
             self.train(trainer, checkpoint)
@@ -172,14 +183,15 @@ class _Run(FineTuning):
             self._write_card(trainer)
         return self.results
 
-    def _agree_on_labels(self) -> None:
-        """Number the classes as the checkpoint does if it has the same names."""
-        names, known = self.data.label_names, self.base.get("label2id")
+    def _load_data(self) -> glue_data.RunData:
+        """The data; its classes are numbered as the checkpoint's of the same names."""
+        data = glue_data.load_data(self.data_args, self.args, self.base)
+        names, known = data.label_names, self.base.get("label2id")
         if names is None or not isinstance(known, dict) or not known:
-            return
+            return data
         default = {f"LABEL_{i}": i for i in range(len(known))}
         if known == default:
-            return
+            return data
         found = {str(name).lower(): int(index) for name, index in known.items()}
         ids = [found.get(name.lower(), -1) for name in names]
         if sorted(ids) != list(range(len(names))):
@@ -189,14 +201,14 @@ class _Run(FineTuning):
                 ", ".join(map(str, known)),
                 ", ".join(names),
             )
-            return
+            return data
         change = functools.partial(glue_data.with_label_ids, ids=ids)
-        data = self.data
         data.train = None if data.train is None else change(data.train)
         data.evaluation = {n: change(part) for n, part in data.evaluation.items()}
         data.prediction = {n: change(part) for n, part in data.prediction.items()}
         order = sorted(range(len(names)), key=ids.__getitem__)
         data.label_names = tuple(names[i] for i in order)
+        return data
 
     def _trainer(self) -> Any:
         """Tokenizer, model and Trainer."""
@@ -239,10 +251,15 @@ class _Run(FineTuning):
         ready = functools.partial(
             tokenize_dataset, tokenizer=tokenizer, max_length=length
         )
-        data = self.data
-        self.train_rows = None if data.train is None else ready(data.train)
-        self.eval_rows = {n: ready(part) for n, part in data.evaluation.items()}
-        self.test_rows = {n: ready(part) for n, part in data.prediction.items()}
+
+        def rows() -> tuple[Any, dict[str, Any], dict[str, Any]]:
+            data = self.data
+            train = None if data.train is None else ready(data.train)
+            parts = (data.evaluation, data.prediction)
+            dev, test = ({n: ready(rows) for n, rows in p.items()} for p in parts)
+            return train, dev, test
+
+        self.train_rows, self.eval_rows, self.test_rows = once("rows", rows)
 
     def _model(self) -> Any:
         from evolving_attention.modeling import AutoModelForSequenceClassification
