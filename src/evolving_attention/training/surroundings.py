@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from evolving_attention import durable
 from evolving_attention.training import checkpoint as ckpt
@@ -84,6 +84,31 @@ class Surroundings:
     def remove_callback(self, callback: Any) -> None:
         """Remove a callback, given as instance or class."""
         self.callback_handler.pop(callback)
+
+    @overload
+    def hyperparameter_search(
+        self,
+        hp_space: Callable[[Any], dict[str, Any]] | None = ...,
+        compute_objective: Callable[[dict[str, Any]], Any] | None = ...,
+        n_trials: int = ...,
+        direction: str = ...,
+        backend: str | None = ...,
+        hp_name: Callable[[Any], str] | None = ...,
+        **kwargs: Any,
+    ) -> search.BestRun: ...
+
+    @overload
+    def hyperparameter_search(
+        self,
+        hp_space: Callable[[Any], dict[str, Any]] | None = ...,
+        compute_objective: Callable[[dict[str, Any]], Any] | None = ...,
+        n_trials: int = ...,
+        *,
+        direction: list[str] | tuple[str, ...],
+        backend: str | None = ...,
+        hp_name: Callable[[Any], str] | None = ...,
+        **kwargs: Any,
+    ) -> list[search.BestRun]: ...
 
     def hyperparameter_search(
         self,
