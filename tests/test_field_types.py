@@ -22,6 +22,7 @@ from evolving_attention.cli import (
     glue_arguments,
     repeat_arguments,
     squad_arguments,
+    sweep_arguments,
     timeseries_arguments,
     translate_arguments,
 )
@@ -42,6 +43,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     glue_arguments.DataTrainingArguments: {"task_name": "cola"},
     glue_arguments.TuningArguments: {},
     repeat_arguments.RepeatArguments: {},
+    sweep_arguments.SweepArguments: {"output_dir": "out"},
     squad_arguments.QuestionArguments: {},
     squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},
@@ -79,12 +81,12 @@ NEEDED: dict[type, dict[str, Any]] = {
 # Dataclasses that the package fills in itself: results, records, tables; and Spec,
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
-    Answers CheckpointFolder Construction EvaluationResult FitResult
+    Answers CheckpointFolder Choice Construction EvaluationResult FitResult
     FitSettings Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
-    MultipleChoiceModelOutput NameTable Noun Option Plan Profile
-    Question QuestionAnsweringModelOutput Reading RowReport Rules RunData RunParts
-    RunPlan SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
-    SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
+    MultipleChoiceModelOutput NameTable Noun Option PaperSpace Plan Profile
+    Question QuestionAnsweringModelOutput Range Reading RowReport Rules RunData RunParts
+    RunPlan SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums
+    Storage SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
 """
 
 

@@ -245,6 +245,14 @@ def squad_predict(context: typer.Context) -> None:
     run(context.args)
 
 
+@app.command(context_settings=_HF, add_help_option=False)
+def sweep(context: typer.Context) -> None:
+    """Search the settings of a training command, on several workers."""
+    from evolving_attention.cli.sweep import main as run
+
+    run(context.args)
+
+
 @app.command()
 def doctor(
     json: _Json = False,
