@@ -19,6 +19,7 @@ import evolving_attention as ea
 from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
     glue,
+    glue_all,
     glue_arguments,
     repeat_arguments,
     squad_arguments,
@@ -44,6 +45,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     glue_arguments.TuningArguments: {},
     repeat_arguments.RepeatArguments: {},
     sweep_arguments.SweepArguments: {"output_dir": "out"},
+    glue_all.GlueAllArguments: {},
     squad_arguments.QuestionArguments: {},
     squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},

@@ -133,6 +133,14 @@ def glue_submit(
     )
 
 
+@app.command(name="glue-all", context_settings=_HF, add_help_option=False)
+def glue_all(context: typer.Context) -> None:
+    """Fine-tune all GLUE tasks: one table, the average, and the archive."""
+    from evolving_attention.cli.glue_all import main as run
+
+    run(context.args)
+
+
 timeseries = typer.Typer(
     name="timeseries",
     help="Classify and regress time series: train, evaluate, predict, pretrain.",
