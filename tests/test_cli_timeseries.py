@@ -408,3 +408,26 @@ def test_mistakes(words, code, parts, run, tmp_path, monkeypatch) -> None:
 
 def test_columns_are_aligned() -> None:
     assert align([["a", "bb"], ["ccc", "d"]]) == "a    bb\nccc   d"
+
+
+def test_seeds_of_two_models_are_compared(files, run, tmp_path) -> None:
+    data = ["--dataset", "Waves", "--data_dir", files.parent]
+    words = ["train", *data, *SMALL, "--n_epochs", 1, "--seeds", 1, 2]
+    code, _, told = run(*words, "--alpha", 0, "--output_dir", tmp_path / "plain")
+    assert code == 0, told
+    compare = ["--compare", tmp_path / "plain"]
+    code, shown, told = run(*words, *compare, "--output_dir", tmp_path / "evolving")
+    assert code == 0, told
+    folders = (tmp_path / "evolving", tmp_path / "plain")
+    mine, theirs = (json.loads((f / "results.json").read_text()) for f in folders)
+    assert shown.strip() == mine["table"]
+    for name in ("validation_loss", "test_accuracy"):
+        parts, key = name.split("_")
+        scores = [[run[parts][key] for run in one["runs"]] for one in (mine, theirs)]
+        gain = np.subtract(*scores)
+        found = mine["comparison"][name]
+        assert found["mean"] == pytest.approx(gain.mean())
+        assert found["sd"] == pytest.approx(gain.std(ddof=1))
+        assert mine["summary"][name]["mean"] == pytest.approx(np.mean(scores[0]))
+    code, _, told = run("pretrain", *data, *compare, "--output_dir", tmp_path / "pre")
+    assert (code, "nothing to compare with" in told) == (2, True)

@@ -60,3 +60,29 @@ def test_mistakes(values, error, parts) -> None:
 def test_ranks_ask_which_end_is_better() -> None:
     with pytest.raises(ea.ConfigError, match="True for accuracies or False"):
         ea.metrics.average_rank(RMSE)
+
+
+def test_paired_differences() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    random = np.random.default_rng(0)
+    first, second = random.normal(size=(2, 7))
+    found = ea.metrics.paired_difference(first, second, confidence=0.9)
+    test = stats.ttest_rel(first, second).confidence_interval(0.9)
+    assert (found.low, found.high) == pytest.approx((test.low, test.high))
+    assert found.mean == pytest.approx((first - second).mean())
+    assert found.sd == pytest.approx((first - second).std(ddof=1))
+    assert found.pairs == 7
+    assert ea.metrics.paired_difference([2], [1]) == (1.0, None, None, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("first", "confidence", "error", "says"),
+    [
+        ([1.0, 2.0], 0.95, ea.ShapeError, r"shapes \(2,\) and \(3,\), expected \[n\]"),
+        ([1.0, np.nan, 2.0], 0.95, ea.InputError, r"scores\[0, 1\] = nan"),
+        ([1.0, 2.0, 3.0], 95, ea.ConfigError, r"confidence=95, .* 0\.95 is usual"),
+    ],
+)
+def test_pairs_that_are_none(first, confidence, error, says) -> None:
+    with pytest.raises(error, match=says):
+        ea.metrics.paired_difference(first, [1.0, 2.0, 3.0], confidence=confidence)

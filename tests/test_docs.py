@@ -136,3 +136,23 @@ def test_pretraining_runs(repo):
         exec(compile(block, "docs/pretraining.md", "exec", dont_inherit=True), names)
     assert 0 <= names["found"]["eval_masked_accuracy"] <= 1
     assert names["found"]["eval_loss"] < 3.5
+
+
+def test_the_search_runs(repo):
+    pytest.importorskip("optuna", reason="no optuna (extra sweep)")
+    text = (repo / "docs" / "search.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/search.md", "exec", dont_inherit=True), names)
+    assert names["best"].run_id in {"0", "1", "2"}
+    assert 1e-4 <= names["best"].hyperparameters["learning_rate"] <= 1e-2
+
+
+def test_the_table_of_spaces_is_that_of_the_command(repo):
+    from evolving_attention.cli.search_spaces import SPACES, size_of
+
+    text = (repo / "docs" / "search.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w-]+)` \| `([\w ]+)` \|.*\| ([\d,]+) \|$", text, re.M)
+    assert {(name, command, int(n.replace(",", ""))) for name, command, n in rows} == {
+        (name, one.command, size_of(one.space())) for name, one in SPACES.items()
+    }

@@ -19,9 +19,12 @@ import evolving_attention as ea
 from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
     glue,
+    glue_all,
     glue_arguments,
     pretrain_arguments,
+    repeat_arguments,
     squad_arguments,
+    sweep_arguments,
     timeseries_arguments,
     translate_arguments,
 )
@@ -44,6 +47,9 @@ NEEDED: dict[type, dict[str, Any]] = {
     pretrain_arguments.CorpusArguments: {"train_file": ["corpus.txt"]},
     pretrain_arguments.NewModelArguments: {"model_name": "bert_base"},
     pretrain_arguments.PretrainingArguments: {},
+    repeat_arguments.RepeatArguments: {},
+    sweep_arguments.SweepArguments: {"output_dir": "out"},
+    glue_all.GlueAllArguments: {},
     squad_arguments.QuestionArguments: {},
     squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},
@@ -81,12 +87,12 @@ NEEDED: dict[type, dict[str, Any]] = {
 # Dataclasses that the package fills in itself: results, records, tables; and Spec,
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
-    Answers CheckpointFolder Construction EvaluationResult FitResult FitSettings
-    Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
-    MultipleChoiceModelOutput NameTable Noun Option Plan Profile Question
-    QuestionAnsweringModelOutput Reading RowReport Rules RunData RunParts RunPlan
-    SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
-    SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
+    Answers CheckpointFolder Choice Construction EvaluationResult FitResult
+    FitSettings Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
+    MultipleChoiceModelOutput NameTable Noun Option PaperSpace Plan Profile
+    Question QuestionAnsweringModelOutput Range Reading RowReport Rules RunData RunParts
+    RunPlan SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums
+    Storage SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
 """
 
 

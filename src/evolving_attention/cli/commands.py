@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from evolving_attention import distributed
 from evolving_attention.cli.common import json_output, print_json, set_up_logging
 from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.repeat import repeated
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 
-__all__ = ["run_command"]
+__all__ = ["run_command", "run_groups", "show"]
+
+Groups = Sequence[tuple[type, str]]
 
 
 def run_command(
     words: Sequence[str],
     name: str,
-    groups: Sequence[tuple[type, str]],
+    groups: Groups,
     help: str,
     run: Callable[..., dict[str, Any] | None],
     first: Sequence[str] = (),
@@ -25,27 +30,60 @@ def run_command(
     Args:
         words: of the command line.
         name: of the command.
-        groups: dataclasses of options and the title of each in the help text.
+        groups: dataclasses of options and the title of each in the help text. With
+            RepeatArguments among them the command takes --seeds.
         help: the help text.
-        run: called with the dataclasses; its result has a ``"table"`` to print. None:
-            there is nothing to print.
+        run: called with the other dataclasses; its result has a ``"table"`` to print.
+            None: there is nothing to print.
         first: the most used options, which the help text shows first.
     """
     fields = Fields(groups, first=first)
 
     def start(given: dict[str, Any]) -> None:
-        with json_output(bool(given.get("json"))), in_flags(fields.options):
-            split = fields.split(given)
-            made = [owner(**split[owner]) for owner, _ in groups]
-            set_up_logging()
-            _set_threads(made)
-            results = run(*made)
-            if results is not None and given.get("json"):
-                print_json(results)
-            elif results is not None:
-                print(results["table"])
+        as_json = bool(given.get("json"))
+        with json_output(as_json), in_flags(fields.options):
+            show(run_groups(fields, groups, given, run), as_json)
 
     build_app(fields, start, help=help)(words, name)
+
+
+def run_groups(
+    fields: Fields,
+    groups: Groups,
+    given: dict[str, Any],
+    run: Callable[..., dict[str, Any] | None],
+) -> dict[str, Any] | None:
+    """Call ``run`` with the groups' dataclasses, once or once per seed.
+
+    Args:
+        fields: the options of the groups.
+        groups, run: as in :func:`run_command`.
+        given: the values that were given, by name.
+    """
+
+    def once(given: dict[str, Any]) -> dict[str, Any] | None:
+        split = fields.split(given)
+        owners = (owner for owner, _ in groups if owner is not RepeatArguments)
+        made = [owner(**split[owner]) for owner in owners]
+        set_up_logging()
+        _set_threads(made)
+        return run(*made)
+
+    repeats = any(owner is RepeatArguments for owner, _ in groups)
+    return repeated(fields, given, once) if repeats else once(given)
+
+
+def show(results: dict[str, Any] | None, as_json: bool) -> None:
+    """Print results on stdout: as JSON, as their table, or a line for each."""
+    if results is None or not distributed.is_first():
+        return
+    if as_json:
+        print_json(results)
+    elif "table" in results:
+        print(results["table"])
+    else:
+        for key, value in results.items():
+            print(f"{key} = {value}")
 
 
 def _set_threads(made: Sequence[Any]) -> None:

@@ -26,9 +26,11 @@ __all__ = [
     "exit_code",
     "guarded",
     "json_output",
+    "message",
     "note",
     "print_json",
     "set_up_logging",
+    "tell",
 ]
 
 HELP_OPTIONS = {"help_option_names": ["--help", "-h"]}  # of every command
@@ -86,7 +88,8 @@ def _is_bug(error: BaseException) -> bool:
     return exit_code(error) == ExitCode.INTERNAL
 
 
-def _message(error: BaseException) -> str:
+def message(error: BaseException) -> str:
+    """What is told about an error, in one paragraph."""
     if isinstance(error, errors.Interrupted):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
@@ -114,10 +117,10 @@ def tell(error: BaseException) -> int:
     if _is_bug(error):
         traceback.print_exception(error, file=sys.stderr)
     label = "" if isinstance(error, KeyboardInterrupt) else "error: "
-    print(f"{label}{_message(error)}", file=sys.stderr)
+    print(f"{label}{message(error)}", file=sys.stderr)
     if _json_wanted:
         kind = type(error).__name__
-        told = {"error": kind, "message": _message(error), "exit_code": code}
+        told = {"error": kind, "message": message(error), "exit_code": code}
         print_json(told)
     return code
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from evolving_attention import distributed
 from evolving_attention.cli import paper_settings
-from evolving_attention.cli.common import json_output, print_json, set_up_logging
+from evolving_attention.cli.commands import show
+from evolving_attention.cli.common import json_output, set_up_logging
 from evolving_attention.cli.fine_tuning import (
     base_config,
     refuse_known,
@@ -27,13 +28,15 @@ from evolving_attention.cli.glue_arguments import (
 from evolving_attention.cli.glue_run import GlueRun
 from evolving_attention.cli.glue_text import TextRun
 from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.repeat import repeated
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 from evolving_attention.errors import ConfigError
 from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["fields", "main"]
+__all__ = ["fields", "main", "results"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 
@@ -71,6 +74,7 @@ def fields() -> Fields:
         (AttentionArguments, "Attention"),
         (DataTrainingArguments, "Data"),
         (TuningArguments, "Training"),
+        (RepeatArguments, "Training"),
         (TrainingArguments, "Training"),
     ]
     return Fields(groups, {TrainingArguments: list(REFUSED)}, _MOST_USED)
@@ -82,40 +86,48 @@ def main(words: Sequence[str], name: str = "evolving-attention glue") -> None:
 
 
 def run(given: dict[str, Any]) -> None:
-    """Run once with the given options; all others keep their defaults."""
-    options = fields()
-    with json_output(bool(given.get("json"))), in_flags(options.options):
-        split = options.split(given)
-        refuse_known(given)
-        model_args = ModelArguments(**split[ModelArguments])
-        attention = AttentionArguments(**split[AttentionArguments])
-        data_args = DataTrainingArguments(**split[DataTrainingArguments])
-        set_up_hub(model_args)
-        base = base_config(model_args)
-        training = split[TrainingArguments]
-        tuning = TuningArguments(**split[TuningArguments])
-        tuning.settle(training)
-        changes: dict[str, Any] = _apply_paper(attention, data_args, training, base)
-        text_to_text = is_text_to_text(base)
-        if attention.classifier_hidden_size is not None:
-            if text_to_text:
-                raise ConfigError(
-                    "--classifier_hidden_size with a T5, which writes its answers and "
-                    "has no classifier; leave it out"
-                )
-            changes["classifier_hidden_size"] = attention.classifier_hidden_size
-        args = TrainingArguments(**training)
-        first = distributed.is_first()
-        quiet = not first and args.log_level == "passive"
-        set_up_logging("warning" if quiet else args.log_level)
-        parts = (model_args, attention, data_args, tuning)
-        kind = TextRun if text_to_text else GlueRun
-        results = kind(*parts, args, base, changes).run()
-        if data_args.json and first:
-            print_json(results)
-        elif first:
-            for key, value in results.items():
-                print(f"{key} = {value}")
+    """Run with the given options, and print the results."""
+    as_json = bool(given.get("json"))
+    with json_output(as_json), in_flags(fields().options):
+        show(results(given), as_json)
+
+
+def results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Run once, or once per seed, with the given options; others keep their defaults.
+
+    Returns:
+        The run's part of all_results.json; of several seeds see :mod:`.repeat`.
+    """
+    return repeated(fields(), given, _once)
+
+
+def _once(given: dict[str, Any]) -> dict[str, Any]:
+    """One run."""
+    split = fields().split(given)
+    refuse_known(given)
+    model_args = ModelArguments(**split[ModelArguments])
+    attention = AttentionArguments(**split[AttentionArguments])
+    data_args = DataTrainingArguments(**split[DataTrainingArguments])
+    set_up_hub(model_args)
+    base = base_config(model_args)
+    training = split[TrainingArguments]
+    tuning = TuningArguments(**split[TuningArguments])
+    tuning.settle(training)
+    changes: dict[str, Any] = _apply_paper(attention, data_args, training, base)
+    text_to_text = is_text_to_text(base)
+    if attention.classifier_hidden_size is not None:
+        if text_to_text:
+            raise ConfigError(
+                "--classifier_hidden_size with a T5, which writes its answers and "
+                "has no classifier; leave it out"
+            )
+        changes["classifier_hidden_size"] = attention.classifier_hidden_size
+    args = TrainingArguments(**training)
+    quiet = not distributed.is_first() and args.log_level == "passive"
+    set_up_logging("warning" if quiet else args.log_level)
+    parts = (model_args, attention, data_args, tuning)
+    kind = TextRun if text_to_text else GlueRun
+    return kind(*parts, args, base, changes).run()
 
 
 def _apply_paper(

@@ -18,6 +18,7 @@ from evolving_attention.cli.glue_arguments import (
     ModelArguments,
     TuningArguments,
 )
+from evolving_attention.cli.repeat import once
 from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["GlueRun"]
@@ -50,9 +51,8 @@ class GlueRun(FineTuning):
 
         checkpoint = self.last_checkpoint()
         check_writable(self.args)
-        self.data = glue_data.load_data(self.data_args, self.args, self.base)
+        self.data = once("data", self._load_data)
         self.metrics = self._metrics()
-        self._agree_on_labels()
         trainer = self._trainer()
         if self.args.do_train:
             self.train(trainer, checkpoint)
@@ -66,9 +66,14 @@ class GlueRun(FineTuning):
             self._write_card(trainer)
         return self.results
 
-    def _agree_on_labels(self) -> None:
+    def _load_data(self) -> glue_data.RunData:
+        data = glue_data.load_data(self.data_args, self.args, self.base)
+        self._agree_on_labels(data)
+        return data
+
+    def _agree_on_labels(self, data: glue_data.RunData) -> None:
         """Number the classes as the checkpoint does if it has the same names."""
-        names, known = self.data.label_names, self.base.get("label2id")
+        names, known = data.label_names, self.base.get("label2id")
         if names is None or not isinstance(known, dict) or not known:
             return
         default = {f"LABEL_{i}": i for i in range(len(known))}
@@ -85,7 +90,6 @@ class GlueRun(FineTuning):
             )
             return
         change = functools.partial(glue_data.with_label_ids, ids=ids)
-        data = self.data
         data.train = None if data.train is None else change(data.train)
         data.evaluation = {n: change(part) for n, part in data.evaluation.items()}
         data.prediction = {n: change(part) for n, part in data.prediction.items()}
@@ -133,15 +137,24 @@ class GlueRun(FineTuning):
 
     def _tokenise(self, tokenizer: Any, length: int) -> None:
         """Tokenise all rows, in the background while the model loads."""
+        ready = self._tokenises(tokenizer, length)
+
+        def rows() -> tuple[Any, dict[str, Any], dict[str, Any]]:
+            data = self.data
+            train = None if data.train is None else ready(data.train)
+            parts = (data.evaluation, data.prediction)
+            dev, test = ({n: ready(rows) for n, rows in p.items()} for p in parts)
+            return train, dev, test
+
+        self.train_rows, self.eval_rows, self.test_rows = once("rows", rows)
+
+    def _tokenises(self, tokenizer: Any, length: int) -> Callable[[Any], Any]:
+        """From rows of text to rows of ids."""
         from evolving_attention.data.features import tokenize_dataset
 
-        ready = functools.partial(
+        return functools.partial(
             tokenize_dataset, tokenizer=tokenizer, max_length=length
         )
-        data = self.data
-        self.train_rows = None if data.train is None else ready(data.train)
-        self.eval_rows = {n: ready(part) for n, part in data.evaluation.items()}
-        self.test_rows = {n: ready(part) for n, part in data.prediction.items()}
 
     def _model(self) -> Any:
         from evolving_attention.modeling import AutoModelForSequenceClassification

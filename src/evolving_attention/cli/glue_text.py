@@ -123,18 +123,12 @@ class TextRun(GlueRun):
             )
         super().__init__(model_args, attention, data_args, *rest)
 
-    def _agree_on_labels(self) -> None:
+    def _agree_on_labels(self, data: Any) -> None:
         """Labels are words, not numbers."""
 
-    def _tokenise(self, tokenizer: Any, length: int) -> None:
-        def ready(part: Any, task: GlueTask) -> PromptDataset:
-            return PromptDataset(part, task, tokenizer, length)
-
-        data = self.data
-        task = data.task
-        self.train_rows = None if data.train is None else ready(data.train, task)
-        self.eval_rows = {n: ready(p, task) for n, p in data.evaluation.items()}
-        self.test_rows = {n: ready(p, task) for n, p in data.prediction.items()}
+    def _tokenises(self, tokenizer: Any, length: int) -> Any:
+        task = self.data.task
+        return lambda part: PromptDataset(part, task, tokenizer, length)
 
     def _model(self) -> Any:
         from evolving_attention.modeling import AutoModelForSeq2SeqLM

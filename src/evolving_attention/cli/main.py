@@ -141,6 +141,14 @@ def pretrain_text(context: typer.Context) -> None:
     run(context.args)
 
 
+@app.command(name="glue-all", context_settings=_HF, add_help_option=False)
+def glue_all(context: typer.Context) -> None:
+    """Fine-tune all GLUE tasks: one table, the average, and the archive."""
+    from evolving_attention.cli.glue_all import main as run
+
+    run(context.args)
+
+
 timeseries = typer.Typer(
     name="timeseries",
     help="Classify and regress time series: train, evaluate, predict, pretrain.",
@@ -249,6 +257,14 @@ def squad_evaluate(context: typer.Context) -> None:
 def squad_predict(context: typer.Context) -> None:
     """Answer the questions of a file."""
     from evolving_attention.cli.squad import predict as run
+
+    run(context.args)
+
+
+@app.command(context_settings=_HF, add_help_option=False)
+def sweep(context: typer.Context) -> None:
+    """Search the settings of a training command, on several workers."""
+    from evolving_attention.cli.sweep import main as run
 
     run(context.args)
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from evolving_attention import distributed
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
-from evolving_attention.cli.common import json_output, print_json, set_up_logging
+from evolving_attention.cli.commands import show
+from evolving_attention.cli.common import json_output, set_up_logging
 from evolving_attention.cli.fine_tuning import (
     FineTuning,
     base_config,
@@ -21,13 +22,15 @@ from evolving_attention.cli.fine_tuning import (
 )
 from evolving_attention.cli.glue_arguments import ModelArguments, TuningArguments
 from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.repeat import once, repeated
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 from evolving_attention.cli.squad_arguments import AnswerArguments, QuestionArguments
 from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
 
-__all__ = ["evaluate", "fields", "predict", "train"]
+__all__ = ["evaluate", "fields", "predict", "train", "train_results"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 
@@ -77,8 +80,8 @@ _STEPS = {  # step: its flag, its file, the split on the Hub, its limit
 }
 
 
-def fields() -> Fields:
-    """All options of the three commands."""
+def fields(step: str = "train") -> Fields:
+    """All options of the command of a step; only train takes --seeds."""
     groups = [
         (ModelArguments, "Model"),
         (AttentionOptions, "Attention"),
@@ -87,56 +90,71 @@ def fields() -> Fields:
         (TuningArguments, "Training"),
         (TrainingArguments, "Training"),
     ]
+    if step == "train":
+        groups.insert(-1, (RepeatArguments, "Training"))
     return Fields(groups, {TrainingArguments: list(REFUSED)}, _MOST_USED)
 
 
 def train(words: Sequence[str], name: str = "evolving-attention squad train") -> None:
     """Parse the words of the command line and train."""
-    build_app(fields(), lambda given: _run("train", given), help=_TRAIN)(words, name)
+    _command("train", _TRAIN, words, name)
 
 
 def evaluate(
     words: Sequence[str], name: str = "evolving-attention squad evaluate"
 ) -> None:
     """Parse the words of the command line and evaluate."""
-    build_app(fields(), lambda given: _run("eval", given), help=_EVALUATE)(words, name)
+    _command("eval", _EVALUATE, words, name)
 
 
 def predict(
     words: Sequence[str], name: str = "evolving-attention squad predict"
 ) -> None:
     """Parse the words of the command line and predict."""
-    start = build_app(fields(), lambda given: _run("predict", given), help=_PREDICT)
-    start(words, name)
+    _command("predict", _PREDICT, words, name)
 
 
-def _run(step: str, given: dict[str, Any]) -> None:
-    """Run once with the given options; all others keep their defaults."""
-    options = fields()
-    with json_output(bool(given.get("json"))), in_flags(options.options):
-        refuse_known(given)
-        split = options.split(given)
-        model_args = ModelArguments(**split[ModelArguments])
-        attention = AttentionOptions(**split[AttentionOptions])
-        data_args = QuestionArguments(**split[QuestionArguments])
-        answer_args = AnswerArguments(**split[AnswerArguments])
-        tuning = TuningArguments(**split[TuningArguments])
-        training = split[TrainingArguments]
-        _choose_steps(step, training, data_args)
-        tuning.settle(training)
-        args = TrainingArguments(**training)
-        first = distributed.is_first()
-        quiet = not first and args.log_level == "passive"
-        set_up_logging("warning" if quiet else args.log_level)
-        set_up_hub(model_args)
-        base_config(model_args)  # a mistake in the name is told before data is read
-        run = _Run(model_args, tuning, args, attention.config())
-        results = run.run(data_args, answer_args)
-        if data_args.json and first:
-            print_json(results)
-        elif first:
-            for key, value in results.items():
-                print(f"{key} = {value}")
+def _command(step: str, help: str, words: Sequence[str], name: str) -> None:
+    """Parse the words of the command of a step, run, and print the results."""
+    options = fields(step)
+
+    def start(given: dict[str, Any]) -> None:
+        as_json = bool(given.get("json"))
+        with json_output(as_json), in_flags(options.options):
+            run = train_results if step == "train" else functools.partial(_once, step)
+            show(run(given), as_json)
+
+    build_app(options, start, help=help)(words, name)
+
+
+def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Train once, or once per seed, with the given options; others keep their defaults.
+
+    Returns:
+        The run's part of all_results.json; of several seeds see :mod:`.repeat`.
+    """
+    return repeated(fields(), given, functools.partial(_once, "train"))
+
+
+def _once(step: str, given: dict[str, Any]) -> dict[str, Any]:
+    """One run."""
+    refuse_known(given)
+    split = fields(step).split(given)
+    model_args = ModelArguments(**split[ModelArguments])
+    attention = AttentionOptions(**split[AttentionOptions])
+    data_args = QuestionArguments(**split[QuestionArguments])
+    answer_args = AnswerArguments(**split[AnswerArguments])
+    tuning = TuningArguments(**split[TuningArguments])
+    training = split[TrainingArguments]
+    _choose_steps(step, training, data_args)
+    tuning.settle(training)
+    args = TrainingArguments(**training)
+    quiet = not distributed.is_first() and args.log_level == "passive"
+    set_up_logging("warning" if quiet else args.log_level)
+    set_up_hub(model_args)
+    base_config(model_args)  # a mistake in the name is told before data is read
+    run = _Run(model_args, tuning, args, attention.config())
+    return run.run(data_args, answer_args)
 
 
 def _choose_steps(step: str, training: dict[str, Any], data: QuestionArguments) -> None:
@@ -180,31 +198,14 @@ class _Run(FineTuning):
     def run(self, data: QuestionArguments, answers: AnswerArguments) -> dict[str, Any]:
         """Run all steps and return this run's part of all_results.json."""
         from evolving_attention.data.collate import collate_padded
-        from evolving_attention.data.windows import WindowDataset
         from evolving_attention.modeling import AutoModelForQuestionAnswering
         from evolving_attention.training.checkpoint import check_writable
-        from evolving_attention.training.runtime import set_num_threads, set_seed
+        from evolving_attention.training.runtime import set_seed
         from evolving_attention.training.trainer import Trainer
 
         checkpoint = self.last_checkpoint()
         check_writable(self.args)
-        questions = {
-            step: _questions(step, data, answers)
-            for step, (flag, *_) in _STEPS.items()
-            if getattr(self.args, flag)
-        }
-        set_num_threads(self.args.num_threads)
-        tokenizer, length = self.tokenizer(data.max_seq_length)
-        rows = {
-            step: WindowDataset.from_questions(
-                part, tokenizer, max_length=length, stride=data.doc_stride
-            )
-            for step, part in questions.items()
-        }
-        for step, part in rows.items():
-            _LOGGER.info(
-                "%s: %d questions in %d windows", step, len(part.questions), len(part)
-            )
+        tokenizer, length, rows = once("rows", lambda: self._rows(data, answers))
         self.train_rows = rows.get("train")
         set_seed(self.args.seed)
         model = self.load_model(AutoModelForQuestionAnswering, num_labels=2)
@@ -236,6 +237,32 @@ class _Run(FineTuning):
             if "predict" in rows:
                 self._predict(trainer, rows["predict"], answers)
         return self.results
+
+    def _rows(
+        self, data: QuestionArguments, answers: AnswerArguments
+    ) -> tuple[Any, int, dict[str, Any]]:
+        """The tokenizer, the length of a window, and the windows of each step."""
+        from evolving_attention.data.windows import WindowDataset
+        from evolving_attention.training.runtime import set_num_threads
+
+        questions = {
+            step: _questions(step, data, answers)
+            for step, (flag, *_) in _STEPS.items()
+            if getattr(self.args, flag)
+        }
+        set_num_threads(self.args.num_threads)
+        tokenizer, length = self.tokenizer(data.max_seq_length)
+        rows = {
+            step: WindowDataset.from_questions(
+                part, tokenizer, max_length=length, stride=data.doc_stride
+            )
+            for step, part in questions.items()
+        }
+        for step, part in rows.items():
+            _LOGGER.info(
+                "%s: %d questions in %d windows", step, len(part.questions), len(part)
+            )
+        return tokenizer, length, rows
 
     def _evaluate(self, trainer: Any, scorer: _Scorer) -> None:
         output = trainer.predict(scorer.windows, metric_key_prefix="eval")

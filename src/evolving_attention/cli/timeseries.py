@@ -15,7 +15,14 @@ from typing import Any
 
 from evolving_attention import durable
 from evolving_attention.cli import timeseries_arguments as arguments
-from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.options import Fields
+from evolving_attention.cli.repeat_results import (
+    RESULTS,
+    RUN,
+    check_comparable,
+    collected,
+)
 from evolving_attention.cli.timeseries_results import (
     align,
     check_scorable,
@@ -29,10 +36,16 @@ from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training.interrupts import InterruptGuard
 
-__all__ = ["evaluate", "predict", "pretrain", "train"]
+__all__ = [
+    "evaluate",
+    "predict",
+    "pretrain",
+    "train",
+    "train_fields",
+    "train_results",
+]
 
 _LOGGER = logging.getLogger("evolving_attention")
-RUN, RESULTS = "run.json", "results.json"
 
 _MODEL = [
     (arguments.SeriesModelArguments, "Model"),
@@ -41,6 +54,7 @@ _MODEL = [
 _DATA = (arguments.SeriesDataArguments, "Data")
 _TABLES = (arguments.TableArguments, "Tables")
 _TRAINING = (arguments.SeriesTrainingArguments, "Training")
+_TRAIN = [_DATA, _TABLES, *_MODEL, _TRAINING]
 
 
 # ------------------------------------------------------------------------------- data
@@ -119,14 +133,27 @@ def train(
     Example: evolving-attention timeseries train --dataset JapaneseVowels --seeds 1 2 3
     --output_dir out/vowels
     """
-    run_command(words, name, [_DATA, _TABLES, *_MODEL, _TRAINING], help, _train)
+    run_command(words, name, _TRAIN, help, _train)
+
+
+def train_fields() -> Fields:
+    """All options of the command train."""
+    return Fields(_TRAIN)
+
+
+def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Train once per seed with the given options; others keep their defaults."""
+    return run_groups(train_fields(), _TRAIN, given, _train)
 
 
 def _train(
     data: Any, tables: Any, model: Any, attention: Any, training: Any
 ) -> dict[str, Any]:
     import evolving_attention as ea
+    from evolving_attention.training.state import plain
 
+    if training.compare is not None:
+        check_comparable(training.compare, training.seeds)
     train_part, test_part = _parts(data, tables, needs="train")
     options = {
         **model.estimator_options(),
@@ -163,8 +190,8 @@ def _train(
             durable.write_json(folder / RUN, record)
         runs.append(record)
         _LOGGER.info("seed %d: %s", seed, one_line(record))
-    results = {"runs": runs, "table": table(runs)}
-    durable.write_json(root / RESULTS, results)
+    results = collected(runs, table(runs), training.compare)
+    durable.write_json(root / RESULTS, plain(results))
     return results
 
 
@@ -370,11 +397,11 @@ def _pretrain(
     import evolving_attention as ea
     from evolving_attention.estimators.pretraining import learn
 
-    if len(training.seeds) > 1 or training.pretrained:
+    if len(training.seeds) > 1 or training.pretrained or training.compare:
         raise ConfigError(
             f"--seeds {' '.join(map(str, training.seeds))} --pretrained "
-            f"{training.pretrained}: expected one seed and no other pre-training; "
-            "leave the rest out"
+            f"{training.pretrained} --compare {training.compare}: expected one seed, "
+            "no other pre-training and nothing to compare with; leave the rest out"
         )
     folder = Path(training.output_dir)
     if _is_whole(folder / RUN) and not training.overwrite_output_dir:

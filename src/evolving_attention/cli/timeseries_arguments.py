@@ -12,6 +12,7 @@ from evolving_attention.cli.attention_arguments import (
     option,
     refuse,
 )
+from evolving_attention.cli.repeat_arguments import COMPARE, seed_numbers
 from evolving_attention.data.series_lengths import LONGER
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
@@ -251,6 +252,7 @@ class SeriesTrainingArguments:
     seeds: int | str | list[int | str] | None = option(
         None, "One run each: --seeds 1 2 3; default: 1."
     )
+    compare: PathText | None = option(None, COMPARE)
     device: str = option("cpu", _DEVICE)
     num_threads: int | None = option(None, "Threads; default: all.")
     verbose: bool | None = option(
@@ -265,9 +267,7 @@ class SeriesTrainingArguments:
                 "--output_dir is missing: expected a folder for models and results; "
                 "add --output_dir out/series"
             )
-        given = self.seeds if isinstance(self.seeds, list) else [self.seeds]
-        seeds = whole_numbers("seeds", [1] if self.seeds is None else given)
-        self.seeds = [*seeds]
+        self.seeds = [*seed_numbers(1 if self.seeds is None else self.seeds)]
         if self.verbose is None:
             self.verbose = sys.stderr.isatty()
 
@@ -277,7 +277,8 @@ class SeriesTrainingArguments:
         Raises:
             ConfigError, BackendUnavailable: the device does not exist.
         """
-        command = ("output_dir", "overwrite_output_dir", "seeds", "num_threads", "json")
+        command = {"output_dir", "overwrite_output_dir", "seeds", "num_threads", "json"}
+        command.add("compare")
         options = {k: v for k, v in vars(self).items() if k not in command}
         return {**options, "device": resolve_device(self.device)}
 
@@ -358,17 +359,3 @@ class EvaluateArguments:
 def _check_longer(value: str | None) -> None:
     if value not in (None, *LONGER):
         raise refuse("longer", value, f"one of {', '.join(LONGER)}", "choose one")
-
-
-def whole_numbers(name: str, given: list[Any]) -> list[int]:
-    """The numbers of a list option.
-
-    Raises:
-        ConfigError: one of them is none.
-    """
-    try:
-        return [int(value) for value in given]
-    except (TypeError, ValueError):
-        raise refuse(
-            name, " ".join(map(str, given)), "whole numbers", "for example 1 2 3"
-        ) from None

@@ -13,16 +13,25 @@ from typing import Any
 from evolving_attention import distributed
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse
-from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.commands import run_command, run_groups
 from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.options import Fields
+from evolving_attention.cli.repeat import once
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training.callbacks import TrainerCallback
 
-__all__ = ["average", "score", "train"]
+__all__ = ["average", "score", "train", "train_fields", "train_results"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 _SEARCH = (arguments.SearchArguments, "Model and search")
+_TRAINING = [
+    (arguments.PairArguments, "Data"),
+    (arguments.TranslationModelArguments, "Model"),
+    (RepeatArguments, "Training"),
+    (arguments.TranslationTrainingArguments, "Training"),
+]
 _MOST_USED = (
     "source_file",
     "target_file",
@@ -78,17 +87,21 @@ def train(
     train.de.gz --eval_source_file val.en --eval_target_file val.de
     --output_dir out/en-de
     """
-    groups = [
-        (arguments.PairArguments, "Data"),
-        (arguments.TranslationModelArguments, "Model"),
-        (arguments.TranslationTrainingArguments, "Training"),
-    ]
-    run_command(words, name, groups, help, _train, _MOST_USED)
+    run_command(words, name, _TRAINING, help, _train, _MOST_USED)
+
+
+def train_fields() -> Fields:
+    """All options of the command train."""
+    return Fields(_TRAINING, first=_MOST_USED)
+
+
+def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Train once, or once per seed; options that are not given keep their defaults."""
+    return run_groups(train_fields(), _TRAINING, given, _train)
 
 
 def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
     from evolving_attention.modeling import create_model, list_models
-    from evolving_attention.text import train_bpe
     from evolving_attention.training.callbacks import EarlyStoppingCallback
     from evolving_attention.training.checkpoint import check_output_dir, check_writable
     from evolving_attention.training.runtime import set_seed
@@ -106,10 +119,7 @@ def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
         args = dataclasses.replace(args, **changed)
     checkpoint = args.resume_from_checkpoint or check_output_dir(args)
     check_writable(args)
-    text, held_out = _text(pairs)
-    tokenizer = train_bpe(
-        [*text.source, *text.target], pairs.vocab_size, lowercase=pairs.lowercase
-    )
+    text, held_out, tokenizer = once("text", lambda: _text(pairs))
     set_seed(args.seed)
     model = create_model(
         model_args.model,
@@ -120,7 +130,10 @@ def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
     )
     config: Any = model.config
     longest = tokenizer.model_max_length = config.max_position_embeddings
-    rows = [_rows(part, tokenizer, longest, pairs.longer) for part in (text, held_out)]
+    rows = once(
+        "rows",
+        lambda: [_rows(p, tokenizer, longest, pairs.longer) for p in (text, held_out)],
+    )
     _LOGGER.info(
         "%d pairs to train on, %s to evaluate; %d tokens of BPE; %s parameters",
         len(rows[0]),
@@ -158,14 +171,19 @@ def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
     return {**results, "table": _table(results)}
 
 
-def _text(pairs: Any) -> tuple[Any, Any]:
-    """Training pairs and validation pairs, or None."""
+def _text(pairs: Any) -> tuple[Any, Any, Any]:
+    """Training pairs, validation pairs or None, and the tokenizer trained on them."""
     from evolving_attention.data.parallel_files import read_parallel
+    from evolving_attention.text import train_bpe
 
     held_out = None
     if pairs.eval_source_file:
         held_out = read_parallel(pairs.eval_source_file, pairs.eval_target_file)
-    return read_parallel(pairs.source_file, pairs.target_file), held_out
+    text = read_parallel(pairs.source_file, pairs.target_file)
+    tokenizer = train_bpe(
+        [*text.source, *text.target], pairs.vocab_size, lowercase=pairs.lowercase
+    )
+    return text, held_out, tokenizer
 
 
 def _rows(text: Any, tokenizer: Any, longest: int, longer: Any) -> Any:

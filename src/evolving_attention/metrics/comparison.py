@@ -1,14 +1,19 @@
-"""Metrics that compare models over data sets: average rank, relative difference."""
+"""Metrics that compare models over data sets or over seeds."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError, ShapeError, require
 
-__all__ = ["average_rank", "average_relative_difference"]
+__all__ = [
+    "PairedDifference",
+    "average_rank",
+    "average_relative_difference",
+    "paired_difference",
+]
 
 
 def average_rank(
@@ -71,6 +76,66 @@ def average_relative_difference(errors: Any) -> np.ndarray[Any, Any]:
             f"{mean[row, 0]:g}, expected it above 0; leave that data set out"
         )
     return np.asarray(((table - mean) / mean).mean(axis=0))
+
+
+class PairedDifference(NamedTuple):
+    """The mean of differences between pairs, and its interval.
+
+    Attributes:
+        mean: of the differences.
+        sd: their standard deviation; None for one pair.
+        low, high: Student's interval of the mean; None for one pair.
+        pairs: how many.
+    """
+
+    mean: float
+    sd: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+
+
+def paired_difference(
+    first: Any, second: Any, *, confidence: float = 0.95
+) -> PairedDifference:
+    """The mean difference of paired scores, such as those of equal seeds:
+
+        d̄ ± t(n − 1) · s / √n,   dᵢ = firstᵢ − secondᵢ
+
+    Args:
+        first, second: [n] scores, finite; equal places are a pair.
+        confidence: of Student's interval, between 0 and 1.
+
+    Raises:
+        ConfigError: ``confidence`` is out of range.
+        InputError, ShapeError: the scores are no finite pairs.
+        MissingExtraError: SciPy is not installed, and there are two pairs or more.
+
+    Example:
+        >>> found = paired_difference([0.5, 0.7, 0.6], [0.4, 0.5, 0.6])
+        >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+        (0.1, -0.148, 0.348)
+    """
+    if not 0 < confidence < 1:
+        raise ConfigError(
+            f"paired_difference: confidence={confidence}, expected a number between 0 "
+            "and 1; 0.95 is usual"
+        )
+    sizes = np.shape(first), np.shape(second)
+    if sizes[0] != sizes[1] or len(sizes[0]) != 1:
+        raise ShapeError(
+            f"paired_difference: the scores have the shapes {sizes[0]} and {sizes[1]}, "
+            "expected [n] twice; give one score of each for every pair"
+        )
+    table = _table("paired_difference", np.array([first, second]))
+    gains = table[0] - table[1]
+    count, mean = len(gains), float(gains.mean())
+    if count < 2:
+        return PairedDifference(mean, None, None, None, count)
+    stats = require("scipy.stats", extra="glue", why="for confidence intervals")
+    sd = float(gains.std(ddof=1))
+    half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * sd / count**0.5
+    return PairedDifference(mean, sd, mean - half, mean + half, count)
 
 
 def _table(name: str, values: Any) -> np.ndarray[Any, Any]:

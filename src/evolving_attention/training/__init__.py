@@ -10,6 +10,7 @@ from evolving_attention.training.callbacks import EarlyStoppingCallback, Trainer
 from evolving_attention.training.checkpoint import check_output_dir, get_last_checkpoint
 from evolving_attention.training.runtime import set_seed
 from evolving_attention.training.schedules import get_scheduler
+from evolving_attention.training.search import BestRun
 from evolving_attention.training.state import (
     PredictionOutput,
     TrainerControl,
@@ -19,6 +20,7 @@ from evolving_attention.training.state import (
 from evolving_attention.training.trainer import Trainer
 
 __all__ = [
+    "BestRun",
     "EarlyStoppingCallback",
     "EvalPrediction",
     "PredictionOutput",

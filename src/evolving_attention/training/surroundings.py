@@ -1,13 +1,14 @@
-"""What a Trainer does beside its loop: files of the model and of results, callbacks."""
+"""What a Trainer does beside its loop: files, callbacks, hyper-parameter search."""
 
 from __future__ import annotations
 
 import pathlib
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 from evolving_attention import durable
 from evolving_attention.training import checkpoint as ckpt
-from evolving_attention.training import numerics, results
+from evolving_attention.training import numerics, results, search
 from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler
@@ -17,7 +18,7 @@ __all__ = ["Surroundings"]
 
 
 class Surroundings:
-    """The methods of a Trainer that write files or change its callbacks.
+    """The methods of a Trainer that write files, change its callbacks or search.
 
     With several processes the first one writes.
     """
@@ -83,3 +84,89 @@ class Surroundings:
     def remove_callback(self, callback: Any) -> None:
         """Remove a callback, given as instance or class."""
         self.callback_handler.pop(callback)
+
+    @overload
+    def hyperparameter_search(
+        self,
+        hp_space: Callable[[Any], dict[str, Any]] | None = ...,
+        compute_objective: Callable[[dict[str, Any]], Any] | None = ...,
+        n_trials: int = ...,
+        direction: str = ...,
+        backend: str | None = ...,
+        hp_name: Callable[[Any], str] | None = ...,
+        **kwargs: Any,
+    ) -> search.BestRun: ...
+
+    @overload
+    def hyperparameter_search(
+        self,
+        hp_space: Callable[[Any], dict[str, Any]] | None = ...,
+        compute_objective: Callable[[dict[str, Any]], Any] | None = ...,
+        n_trials: int = ...,
+        *,
+        direction: list[str] | tuple[str, ...],
+        backend: str | None = ...,
+        hp_name: Callable[[Any], str] | None = ...,
+        **kwargs: Any,
+    ) -> list[search.BestRun]: ...
+
+    def hyperparameter_search(
+        self,
+        hp_space: Callable[[Any], dict[str, Any]] | None = None,
+        compute_objective: Callable[[dict[str, Any]], Any] | None = None,
+        n_trials: int = 20,
+        direction: str | Sequence[str] = "minimize",
+        backend: str | None = None,
+        hp_name: Callable[[Any], str] | None = None,
+        **kwargs: Any,
+    ) -> search.BestRun | list[search.BestRun]:
+        """Search the arguments for the best objective, as transformers' Trainer does.
+
+        Each trial trains a new model of ``model_init`` in ``output_dir/run-N``. A trial
+        that diverges (NonFiniteError) fails, and the search goes on. This Trainer keeps
+        its model and its arguments.
+
+        Args:
+            hp_space: from an optuna trial to options of TrainingArguments; default:
+                learning rate, epochs, seed and batch size.
+            compute_objective: from the metrics of the last evaluation (of the best
+                model with ``load_best_model_at_end``) to a number, or to one for each
+                direction; default: the loss, or the sum of all other metrics.
+            n_trials: how many, beside those that a stored study has.
+            direction: "minimize", "maximize", or a list for several objectives.
+            backend: "optuna" or None.
+            hp_name: from a trial to its ``run_name``.
+            kwargs: of optuna: ``study_name``, ``storage``, ``load_if_exists``,
+                ``sampler``, ``pruner``; ``timeout`` in seconds, ``gc_after_trial``.
+
+        Returns:
+            BestRun(run_id, objective, hyperparameters, run_summary); of several
+            directions the list of the best.
+
+        Raises:
+            ConfigError: there is no model_init, an option is none of
+                TrainingArguments, or the stored study has another space or direction.
+            InputError: no trial had a result.
+            MissingExtraError: optuna is not installed (extra ``sweep``).
+
+        Example::
+
+            trainer = ea.Trainer(model_init=make, args=args, train_dataset=train,
+                                 eval_dataset=dev)
+            best = trainer.hyperparameter_search(
+                lambda trial: {
+                    "learning_rate": trial.suggest_float("learning_rate", 1e-5, 1e-3)
+                },
+                n_trials=10,
+            )
+        """
+        return search.search(
+            self,
+            hp_space=hp_space,
+            compute_objective=compute_objective,
+            n_trials=n_trials,
+            direction=direction,
+            backend=backend,
+            hp_name=hp_name,
+            options=kwargs,
+        )

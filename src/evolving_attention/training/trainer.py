@@ -8,6 +8,7 @@ Team represents the processes of the run.
 from __future__ import annotations
 
 import contextlib
+import copy
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,7 @@ from evolving_attention.training import (
     precision,
     runtime,
     schedules,
+    search,
 )
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
@@ -121,6 +123,10 @@ class Trainer(Surroundings):
         self.compute_metrics = compute_metrics
         self._given = given.check_optimizers(optimizers)
         self.optimizer, self.lr_scheduler = self._given
+        self._set_up(model, callbacks or [])
+
+    def _set_up(self, model: Any, callbacks: list[Any]) -> None:
+        """Make what the arguments decide: processes, model, and the Trainer's parts."""
         team = self.team = parallel.join(self.args)
         self._take_model(model)
         self.state, self.control = TrainerState(), TrainerControl()
@@ -132,7 +138,7 @@ class Trainer(Surroundings):
         self._evaluator = Evaluator(self.args, team)
         self._reporter = self._reporter_class(self.args, team)
         self.callback_handler = CallbackHandler(
-            [DefaultFlowCallback(), *(callbacks or []), *self._reporter.displays()],
+            [DefaultFlowCallback(), *callbacks, *self._reporter.displays()],
             self.args,
             self._objects,
         )
@@ -140,6 +146,15 @@ class Trainer(Surroundings):
             self.args, team, self.callback_handler, lambda: self._event("on_save")
         )
         self._event("on_init_end")
+
+    def _for_trial(self, args: TrainingArguments, make: Any, watch: Any) -> Trainer:
+        """A Trainer like this one, with other arguments and a model of its own."""
+        other = copy.copy(self)
+        other.args, other.model_init = args, make
+        theirs = [DefaultFlowCallback(), *self._reporter.displays()]
+        own = search.own_callbacks(self.callback_handler.callbacks, theirs)
+        other._set_up(None, [*own, watch])
+        return other
 
     def _take_model(self, model: Any) -> None:
         """Hold the model, or a new one of ``model_init``, in its type and place."""

@@ -1,0 +1,214 @@
+"""``--seeds``: a training command once per seed, with one table at the end.
+
+Each seed has a folder of its own, ``seed-N``, with the files of a single run. A record
+is added when the run has ended; a run without one goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evolving_attention import distributed, durable
+from evolving_attention.cli.attention_arguments import refuse
+from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.options import Fields
+from evolving_attention.cli.repeat_arguments import RepeatArguments
+from evolving_attention.cli.repeat_results import (
+    RESULTS,
+    RUN,
+    check_comparable,
+    collected,
+    read_record,
+    scores_of,
+)
+from evolving_attention.errors import ConfigError
+
+__all__ = [
+    "SETTINGS",
+    "once",
+    "own_folder",
+    "repeated",
+    "resumable",
+    "settings_of",
+]
+
+_LOGGER = logging.getLogger("evolving_attention")
+_Made = TypeVar("_Made")
+SETTINGS = "settings.json"
+# Options that change no result: another command may go on with other ones.
+_FREE = {"seeds", "compare", "output_dir", "overwrite_output_dir", "json"}
+_FREE |= {"num_threads", "log_level", "disable_tqdm", "verbose"}
+
+_shared: dict[str, Any] | None = None
+
+
+def once(name: str, make: Callable[[], _Made]) -> _Made:
+    """``make()``; inside a command with --seeds it is called for the first seed only.
+
+    For what does not depend on the seed: data, tokenised rows. The runs must not
+    change it.
+    """
+    if _shared is None:
+        return make()
+    if name not in _shared:
+        _shared[name] = make()
+    made: _Made = _shared[name]
+    return made
+
+
+@contextlib.contextmanager
+def _sharing() -> Iterator[None]:
+    """Inside the block, :func:`once` keeps what was made."""
+    global _shared
+    before, _shared = _shared, {}
+    try:
+        yield
+    finally:
+        _shared = before
+
+
+def repeated(
+    options: Fields,
+    given: dict[str, Any],
+    run: Callable[[dict[str, Any]], dict[str, Any] | None],
+) -> dict[str, Any] | None:
+    """The results of ``run(given)``, or with ``--seeds`` those of a run per seed.
+
+    Args:
+        options: of the command; with RepeatArguments among them it takes --seeds.
+        given: the values that were given, by name.
+        run: one run, in the folder ``output_dir`` with the seed ``seed``.
+
+    Returns:
+        What ``run`` returned; of several seeds ``runs``, ``summary`` (mean and sd),
+        ``comparison`` and ``table``, which are also in ``results.json``.
+
+    Raises:
+        ConfigError: the folder holds runs with other options, or an option contradicts
+            --seeds.
+        Interrupted: a signal came; finished seeds are not run again.
+    """
+    from evolving_attention.training.state import plain
+
+    names = ("seeds", "compare")
+    repeat = RepeatArguments(**{name: given.get(name) for name in names})
+    if repeat.seeds is None:
+        return run({k: v for k, v in given.items() if k not in names})
+    seeds: Any = repeat.seeds  # a list since the arguments' check
+    for name in ("seed", "resume_from_checkpoint"):
+        if given.get(name) is not None:
+            fix = "leave it out: every seed goes on from its own folder"
+            raise refuse(name, given[name], "no --seeds beside it", fix)
+    set_up_logging(given.get("log_level") or "passive")
+    if repeat.compare is not None:
+        check_comparable(repeat.compare, seeds)
+    folder = given.get("output_dir") or options.options["output_dir"].default
+    if not folder:
+        raise ConfigError("--output_dir is missing: expected a folder; add it")
+    root, fresh = Path(folder), bool(given.get("overwrite_output_dir"))
+    own_folder(root, settings_of(options, given), fresh)
+    records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
+    done = _agreed([seed for seed, record in records.items() if record is not None])
+    with _sharing():
+        for seed in seeds:
+            if seed not in done:
+                records[seed] = _one(run, given, root / f"seed-{seed}", seed)
+                gc.collect()  # of two models only one is in memory
+            shown = scores_of(records[seed] or {}).items()
+            text = ", ".join(f"{name} {value:.4f}" for name, value in shown)
+            _LOGGER.info("seed %d%s: %s", seed, " (kept)" * (seed in done), text)
+    if not distributed.is_first():
+        return None
+    results = collected([records[s] or {} for s in seeds], compare=repeat.compare)
+    durable.write_json(root / RESULTS, plain(results))
+    return results
+
+
+def _agreed(value: Any) -> Any:
+    """The first process's value, in all of them."""
+    world = distributed.world()
+    return value if world is None else world.values(value)[0]
+
+
+def settings_of(options: Fields, given: dict[str, Any]) -> dict[str, Any]:
+    """The given options that decide the results, without those that are defaults."""
+    from evolving_attention.training.state import plain
+
+    settings: dict[str, Any] = plain(
+        {
+            name: value
+            for name, value in given.items()
+            if name not in _FREE and value != options.options[name].default
+        }
+    )
+    return settings
+
+
+def own_folder(root: Path, settings: dict[str, Any], fresh: bool | None = None) -> None:
+    """Make a folder for runs with these settings, or find that it is theirs.
+
+    Args:
+        root: the folder.
+        settings: options that decide the results.
+        fresh: whether runs with other settings are replaced; None: the command has no
+            such option.
+
+    Raises:
+        ConfigError: it holds runs with other settings.
+        CheckpointError, OSError: it cannot be written.
+    """
+    file = root / SETTINGS
+    before = None if fresh else read_record(file)
+    if before is not None and before != settings:
+        changed = [
+            k for k in {**before, **settings} if before.get(k) != settings.get(k)
+        ]
+        more = "" if fresh is None else " or add --overwrite_output_dir"
+        raise ConfigError(
+            f"{file}: runs with other options ({', '.join(sorted(changed))}), expected "
+            f"the same; choose another --output_dir{more}"
+        )
+    if before is None and distributed.is_first():
+        root.mkdir(parents=True, exist_ok=True)
+        durable.write_json(file, settings)
+
+
+def _one(
+    run: Callable[[dict[str, Any]], dict[str, Any] | None],
+    given: dict[str, Any],
+    folder: Path,
+    seed: int,
+) -> dict[str, Any]:
+    """Run one seed in its folder, and write its record there."""
+    from evolving_attention.training.state import plain
+
+    own = {k: v for k, v in given.items() if k not in ("seeds", "compare")}
+    own |= {"seed": seed, "output_dir": str(folder)}
+    first = distributed.is_first()
+    if first and own.get("overwrite_output_dir"):
+        (folder / RUN).unlink(missing_ok=True)
+    results = run(resumable(own, folder)) or {}
+    record: dict[str, Any] = plain({k: v for k, v in results.items() if k != "table"})
+    record["seed"] = seed
+    if first:
+        folder.mkdir(parents=True, exist_ok=True)
+        durable.write_json(folder / RUN, record)
+    return record
+
+
+def resumable(given: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The options with which a run goes on in a folder that is its own.
+
+    A run that ended before its first save left files without a checkpoint: they are
+    overwritten.
+    """
+    from evolving_attention.training.checkpoint import get_last_checkpoint
+
+    if folder.is_dir() and get_last_checkpoint(folder) is None:
+        return {**given, "overwrite_output_dir": True}
+    return given

@@ -1,0 +1,228 @@
+"""Results of one command over seeds: records in its folder, tables, comparisons."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.cli.attention_arguments import refuse
+from evolving_attention.cli.timeseries_results import align
+from evolving_attention.errors import DataError
+
+__all__ = [
+    "RESULTS",
+    "RUN",
+    "check_comparable",
+    "collected",
+    "read_record",
+    "read_runs",
+    "scores_of",
+]
+
+RUN, RESULTS = "run.json", "results.json"
+_PARTS = ("validation", "test")  # of records of time series
+_NOT_SCORES = (  # times, counts and settings
+    "_runtime",
+    "_per_second",
+    "_samples",
+    "_series",
+    "_total",
+    "_thresh",
+    "_tokens",
+    "_tokens_seen",
+)
+_OTHERS = {"seed", "epoch", "epochs", "best_epoch", "best_step", "parameters"}
+_OTHERS |= {"fit_seconds", "total_flos"}
+_MOST_COLUMNS = 10  # seeds that the table shows one by one
+
+
+def scores_of(record: Mapping[str, Any]) -> dict[str, float]:
+    """The losses and metrics of one run's record; no times and no counts.
+
+    Example:
+        >>> scores_of({"seed": 1, "eval_f1": 0.5, "eval_runtime": 3.0, "epoch": 2.0})
+        {'eval_f1': 0.5}
+    """
+    found: dict[str, float] = {}
+    for name, value in record.items():
+        if name in _PARTS and isinstance(value, Mapping):
+            inner = {f"{name}_{key}": one for key, one in value.items()}
+            found |= scores_of(inner)
+            continue
+        plain_name = name.removesuffix("_mm")  # of MNLI's second dev set
+        if name in _OTHERS or plain_name.endswith(_NOT_SCORES) or "_mem_" in name:
+            continue
+        if value in ("nan", "inf", "-inf"):  # as records write them
+            value = float(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            found[name] = float(value)
+    return found
+
+
+def read_record(file: Path) -> dict[str, Any] | None:
+    """The record of a finished run; None: there is none.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    try:
+        record = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"cannot be read as a run's record ({error}); remove the file to run again",
+            str(file),
+        ) from error
+    if not isinstance(record, dict):
+        raise DataError(
+            f"holds a {type(record).__name__}, expected the record of a run; remove "
+            "the file to run again",
+            str(file),
+        )
+    return record
+
+
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """The runs of another command over seeds.
+
+    Raises:
+        ConfigError: the folder has no results over seeds.
+        DataError: they are damaged.
+    """
+    record = read_record(folder / RESULTS)
+    runs = None if record is None else record.get("runs")
+    if not isinstance(runs, list) or not all(
+        isinstance(run, dict) and isinstance(run.get("seed"), int) for run in runs
+    ):
+        raise refuse(
+            "compare",
+            folder,
+            f"{RESULTS} of a command with --seeds in it",
+            "give the --output_dir of such a command, after it has ended",
+        )
+    return runs
+
+
+def collected(
+    runs: Sequence[dict[str, Any]],
+    table: str | None = None,
+    compare: str | None = None,
+) -> dict[str, Any]:
+    """The results of all seeds: ``runs``, ``summary``, ``comparison`` and ``table``.
+
+    Args:
+        runs: a record of each seed.
+        table: of the runs, where the command has its own.
+        compare: folder of other runs.
+
+    Raises:
+        ConfigError, DataError: the folder cannot be compared with.
+        MissingExtraError: SciPy is not installed, and there are runs to compare with.
+    """
+    summary = _summary(runs)
+    results: dict[str, Any] = {"runs": list(runs), "summary": summary}
+    results["table"] = _table(runs, summary) if table is None else table
+    if compare is not None:
+        others = read_runs(Path(compare))
+        results["comparison"] = found = _comparison(runs, others, compare)
+        results["table"] += "\n\n" + _compared(found, compare)
+    return results
+
+
+def _by_name(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
+    """Scores by name, then by seed; only those that every run has."""
+    every = {int(run["seed"]): scores_of(run) for run in runs}
+    names = [
+        n for n in next(iter(every.values()), {}) if all(n in s for s in every.values())
+    ]
+    return {name: {seed: s[name] for seed, s in every.items()} for name in names}
+
+
+def _summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    found = {}
+    for name, values in _by_name(runs).items():
+        numbers = np.array([*values.values()])
+        sd = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
+        found[name] = {"mean": float(numbers.mean()), "sd": sd, "seeds": len(numbers)}
+    return found
+
+
+def _comparison(
+    runs: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]], folder: str
+) -> dict[str, Any]:
+    """This less the other of every score, over the seeds that both have."""
+    from evolving_attention.metrics import paired_difference
+
+    mine, theirs = _by_name(runs), _by_name(others)
+    found = {}
+    for name in mine.keys() & theirs.keys():
+        seeds = [seed for seed in mine[name] if seed in theirs[name]]
+        if seeds:
+            pair = [[s[name][seed] for seed in seeds] for s in (mine, theirs)]
+            if not np.isfinite(pair).all():
+                continue
+            found[name] = {**paired_difference(*pair)._asdict(), "seeds": seeds}
+    if not found:
+        raise refuse(
+            "compare",
+            folder,
+            "runs with seeds and scores of this command's",
+            f"it has the seeds {_seeds(others)}, this command {_seeds(runs)}",
+        )
+    return {name: found[name] for name in mine if name in found}
+
+
+def check_comparable(compare: str, seeds: Sequence[int]) -> None:
+    """Refuse a folder to compare with before any run.
+
+    Raises:
+        ConfigError, DataError: it has no results, or none of these seeds.
+    """
+    others = read_runs(Path(compare))
+    if not {run["seed"] for run in others} & set(seeds):
+        raise refuse(
+            "compare",
+            compare,
+            f"one of the seeds {' '.join(map(str, seeds))}",
+            f"it has {_seeds(others)}: give seeds that both have",
+        )
+
+
+def _seeds(runs: Sequence[Mapping[str, Any]]) -> str:
+    return " ".join(str(run["seed"]) for run in runs)
+
+
+def _table(runs: Sequence[dict[str, Any]], summary: dict[str, Any]) -> str:
+    """A line for each score: mean, sd, and the seeds one by one if they are few."""
+    every = _by_name(runs)
+    shown = runs if len(runs) <= _MOST_COLUMNS else ()
+    head = ["score", "mean", "sd", *(f"seed {run['seed']}" for run in shown)]
+    lines = [head]
+    for name, values in every.items():
+        one = summary[name]
+        cells = [one["mean"], one["sd"], *(values[run["seed"]] for run in shown)]
+        lines.append([name, *map(_number, cells)])
+    return align(lines)
+
+
+def _compared(found: dict[str, Any], folder: str) -> str:
+    """The table of differences."""
+    head = [f"less {folder}", "mean", "sd", "95 % from", "to", "seeds"]
+    lines = [head]
+    for name, one in found.items():
+        cells = [_number(one[k], "+") for k in ("mean", "sd", "low", "high")]
+        cells[1] = _number(one["sd"])
+        lines.append([name, *cells, str(one["pairs"])])
+    return align(lines)
+
+
+def _number(value: float | None, sign: str = "") -> str:
+    if value is None:
+        return "-"
+    return f"{value:{sign}.4f}" if math.isfinite(value) else str(value)

@@ -1,0 +1,75 @@
+"""Options of ``evolving-attention sweep``, which stand before the command to search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.cli.search_spaces import SPACES
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import PathText, check_fields
+
+__all__ = ["SweepArguments"]
+
+
+@dataclass
+class SweepArguments:
+    """What to search, and how."""
+
+    output_dir: PathText | None = option(None, "Folder for the trials and the study.")
+    space: str | None = option(
+        None, f"A paper's search space: {', '.join(SPACES)}; or a .json file of one."
+    )
+    search: str | list[str] | None = option(
+        None,
+        "Options to search: NAME=a,b,c for some values, NAME=low..high for a range, "
+        "NAME=low..high:log by its logarithm.",
+    )
+    n_trials: int | None = option(
+        None, "Trials in all; default: every setting of a grid, else 20."
+    )
+    sampler: Literal["grid", "random", "tpe"] | None = option(
+        None, "grid, random or tpe; default: grid if all options list their values."
+    )
+    objective: str | None = option(
+        None, "The score to optimize, as the command names it; default: its loss."
+    )
+    direction: Literal["minimize", "maximize"] | None = option(
+        None, "minimize or maximize; default: minimize losses and errors."
+    )
+    workers: int = option(1, "Trials at a time on this machine.")
+    num_threads: int | None = option(
+        None, "Threads, divided among the workers; default: all."
+    )
+    retries: int = option(1, "Attempts more for a trial whose process died.")
+    keep: Literal["best", "all"] = option(
+        "best", "Weights to keep: those of the best trial, or of all."
+    )
+    storage: str | None = option(
+        None,
+        "optuna's storage, for sweeps on several machines: "
+        "postgresql://…; default: study.db in --output_dir.",
+    )
+    study_name: str = option("sweep", "The study's name in the storage.")
+    seed: int = option(0, "Of the sampler, and of the order of a grid.")
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.output_dir:
+            raise ConfigError(
+                "--output_dir is missing: expected a folder for the trials and the "
+                "study; add --output_dir out/sweep before the command"
+            )
+        for name, least in (("n_trials", 1), ("workers", 1), ("retries", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise refuse(name, value, f"{least} or more", "leave it out")
+
+    @property
+    def searched(self) -> list[str]:
+        """The words of ``--search``."""
+        if self.search is None:
+            return []
+        return self.search if isinstance(self.search, list) else [self.search]

@@ -1,0 +1,249 @@
+"""Hyper-parameter search over optuna: ``Trainer.hyperparameter_search``."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import inspect
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from evolving_attention.errors import ConfigError, InputError, NonFiniteError, require
+from evolving_attention.training.arguments import TrainingArguments
+from evolving_attention.training.callbacks import TrainerCallback
+
+__all__ = ["BestRun", "default_hp_space", "default_objective", "search"]
+
+_STUDY = ("study_name", "storage", "sampler", "pruner", "load_if_exists")
+_OPTIMIZE = ("timeout", "gc_after_trial")
+_DIRECTIONS = ("minimize", "maximize")
+_WHY = "for hyperparameter_search"
+
+
+class BestRun(NamedTuple):
+    """The best trial of a search.
+
+    Attributes:
+        run_id: number of the trial; its folder is ``output_dir/run-<run_id>``.
+        objective: its value; a list where several are optimized.
+        hyperparameters: the options that the trial had.
+        run_summary: None, as with optuna in transformers.
+    """
+
+    run_id: str
+    objective: float | list[float]
+    hyperparameters: dict[str, Any]
+    run_summary: Any = None
+
+
+def default_hp_space(trial: Any) -> dict[str, Any]:
+    """Learning rate, epochs, seed and batch size, as transformers has them."""
+    return {
+        "learning_rate": trial.suggest_float("learning_rate", 1e-6, 1e-4, log=True),
+        "num_train_epochs": trial.suggest_int("num_train_epochs", 1, 5),
+        "seed": trial.suggest_int("seed", 1, 40),
+        "per_device_train_batch_size": trial.suggest_categorical(
+            "per_device_train_batch_size", [4, 8, 16, 32, 64]
+        ),
+    }
+
+
+def default_objective(metrics: Mapping[str, Any]) -> float:
+    """The evaluation loss, or the sum of all other metrics where there are some.
+
+    Example:
+        >>> default_objective({"eval_loss": 0.5, "eval_runtime": 2.0, "epoch": 1.0})
+        0.5
+        >>> default_objective({"eval_loss": 0.5, "eval_f1": 0.25, "eval_accuracy": 0.5})
+        0.75
+    """
+    ends = ("_runtime", "_per_second", "_samples")
+    scores = {
+        name: float(value)
+        for name, value in metrics.items()
+        if not name.endswith(ends) and "_mem_" not in name and name != "epoch"
+    }
+    loss = scores.pop("eval_loss", None)
+    if scores:
+        return sum(scores.values())
+    if loss is None:
+        raise InputError(
+            f"hyperparameter_search: the metrics are {', '.join(metrics)}, expected "
+            "eval_loss or others; pass compute_objective"
+        )
+    return loss
+
+
+class _Watch(TrainerCallback):
+    """Keeps the objective of the last evaluation, and ends hopeless trials."""
+
+    def __init__(self, trial: Any, objective: Callable[..., Any], prunes: bool) -> None:
+        self.trial, self.objective, self.prunes = trial, objective, prunes
+        self.value: Any = None
+        self.pruned = False
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Compute the objective; report it to the study's pruner."""
+        self.value = self.objective(dict(kwargs["metrics"]))
+        if not self.prunes:
+            return
+        self.trial.report(self.value, state.global_step)
+        if self.trial.should_prune():
+            self.pruned = control.should_training_stop = True
+
+
+def search(
+    trainer: Any,
+    *,
+    hp_space: Callable[[Any], dict[str, Any]] | None,
+    compute_objective: Callable[[dict[str, Any]], Any] | None,
+    n_trials: int,
+    direction: str | Sequence[str],
+    backend: str | None,
+    hp_name: Callable[[Any], str] | None,
+    options: dict[str, Any],
+) -> BestRun | list[BestRun]:
+    """The work of :meth:`Trainer.hyperparameter_search`."""
+    _check(trainer, n_trials, direction, backend, options)
+    optuna = require("optuna", extra="sweep", why=_WHY)
+    several = not isinstance(direction, str)
+    study = optuna.create_study(
+        **{"directions" if several else "direction": direction},
+        **{name: value for name, value in options.items() if name in _STUDY},
+    )
+    _check_directions(study, [direction] if isinstance(direction, str) else direction)
+    objective = compute_objective or default_objective
+    space = hp_space or default_hp_space
+
+    def run(trial: Any) -> Any:
+        args = _arguments(trainer.args, trial, space, hp_name)
+        watch = _Watch(trial, objective, not several)
+        one = trainer._for_trial(args, functools.partial(_model, trainer, trial), watch)
+        one.train()
+        if watch.pruned:
+            raise optuna.TrialPruned
+        if watch.value is None or args.load_best_model_at_end:
+            watch.prunes = False
+            one.evaluate()
+        return watch.value
+
+    chosen = {name: value for name, value in options.items() if name in _OPTIMIZE}
+    study.optimize(run, n_trials=n_trials, catch=(NonFiniteError,), **chosen)
+    done = optuna.trial.TrialState.COMPLETE
+    if not study.get_trials(states=(done,)):
+        raise InputError(
+            f"hyperparameter_search: none of {len(study.trials)} trials has a result, "
+            "expected at least one; see the log for the reason of each, and search "
+            "where training does not diverge"
+        )
+    if several:
+        return [
+            BestRun(str(one.number), list(one.values), dict(one.params))
+            for one in study.best_trials
+        ]
+    best = study.best_trial
+    return BestRun(str(best.number), float(best.value), dict(best.params))
+
+
+def _check(
+    trainer: Any,
+    n_trials: int,
+    direction: str | Sequence[str],
+    backend: str | None,
+    options: dict[str, Any],
+) -> None:
+    """Refuse what cannot be searched, before optuna is imported."""
+    where = "hyperparameter_search"
+    if trainer.model_init is None:
+        raise ConfigError(
+            f"{where}: the Trainer has a model and no model_init, expected a function "
+            "that makes the model afresh for each trial; pass model_init= to Trainer"
+        )
+    if backend not in (None, "optuna"):
+        raise ConfigError(
+            f"{where}: backend={backend!r}, expected 'optuna'; leave it out"
+        )
+    if isinstance(n_trials, bool) or not isinstance(n_trials, int) or n_trials < 1:
+        raise ConfigError(
+            f"{where}: n_trials={n_trials!r}, expected a number of at least 1; 20 is "
+            "usual"
+        )
+    wanted = [direction] if isinstance(direction, str) else [*direction]
+    if not wanted or any(one not in _DIRECTIONS for one in wanted):
+        raise ConfigError(
+            f"{where}: direction={direction!r}, expected 'minimize' or 'maximize', or "
+            "a list of them for several objectives; choose one"
+        )
+    for name in options:
+        if name not in (*_STUDY, *_OPTIMIZE):
+            raise ConfigError(
+                f"{where}: {name}={options[name]!r}, expected one of "
+                f"{', '.join((*_STUDY, *_OPTIMIZE))}; leave it out (several trials at "
+                "once: evolving-attention sweep --workers)"
+            )
+    if trainer.team.size > 1:
+        raise ConfigError(
+            f"{where}: {trainer.team.size} processes train together, expected one; "
+            "start a single process"
+        )
+
+
+def _check_directions(study: Any, wanted: Sequence[str]) -> None:
+    """Refuse a stored study of another direction."""
+    found = [one.name.lower() for one in study.directions]
+    if found != [*wanted]:
+        raise ConfigError(
+            f"hyperparameter_search: the study {study.study_name!r} would "
+            f"{' and '.join(found)}, expected {' and '.join(wanted)}; pass that as "
+            "direction, or choose another study_name"
+        )
+
+
+def _arguments(
+    args: TrainingArguments,
+    trial: Any,
+    space: Callable[[Any], dict[str, Any]],
+    hp_name: Callable[[Any], str] | None,
+) -> TrainingArguments:
+    """The options of one trial.
+
+    Raises:
+        ConfigError: the space names no option, or another one than the study has.
+    """
+    try:
+        chosen = dict(space(trial))
+    except ValueError as error:
+        if "dynamic value space" not in str(error):
+            raise
+        raise ConfigError(
+            f"hyperparameter_search: the study {trial.study.study_name!r} has another "
+            f"search space ({error}), expected the same choices in each trial; choose "
+            "another study_name or storage"
+        ) from error
+    names = {field.name for field in dataclasses.fields(args)}
+    for name in chosen:
+        if name not in names:
+            raise ConfigError(
+                f"hyperparameter_search: hp_space returned {name!r}, expected options "
+                "of TrainingArguments; read options of the model from the trial, "
+                "which model_init(trial) takes"
+            )
+    folder = pathlib.Path(args.output_dir) / f"run-{trial.number}"
+    chosen["output_dir"] = str(folder)
+    if hp_name is not None and "run_name" in names:
+        chosen["run_name"] = hp_name(trial)
+    return dataclasses.replace(args, **chosen)
+
+
+def _model(trainer: Any, trial: Any) -> Any:
+    """A new model for the trial."""
+    make = trainer.model_init
+    return make(trial) if inspect.signature(make).parameters else make()
+
+
+def own_callbacks(callbacks: Sequence[Any], theirs: Sequence[Any]) -> list[Any]:
+    """Copies of the callbacks that are not of the types that every Trainer adds."""
+    kinds = {type(one) for one in theirs}
+    return [copy.copy(one) for one in callbacks if type(one) not in kinds]

@@ -1,0 +1,113 @@
+"""Command lines of tiny training runs, one for each command, and how to run them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_squad import document, folder_of, write
+from helpers_translation import sentences, write_files
+
+import evolving_attention as ea
+from evolving_attention.cli.main import app
+
+WORDS = ["a", "film", "good", "bad", "was", "it", "the", "not", "very", "."]
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+SIZES = {
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "d_model": 16,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+}
+
+
+def bert(folder: Path) -> Path:
+    """A tiny BERT with a WordPiece vocabulary, saved."""
+    ea.manual_seed(0)
+    config = ea.BertConfig(
+        vocab_size=len(VOCAB),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=16,
+    )
+    ea.BertModel(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(VOCAB))
+    return folder
+
+
+def own_rows(folder: Path, count: int, seed: int) -> Path:
+    """A csv file of sentences that one word decides."""
+    random = np.random.default_rng(seed)
+    lines = ["sentence,label"]
+    for i in range(count):
+        words = [*random.choice(WORDS[4:8], 4), WORDS[2 + i % 2]]
+        lines.append(f"{' '.join(words)},{i % 2}")
+    file = folder / f"rows-{seed}.csv"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def glue(folder: Path) -> list[Any]:
+    """``glue`` on data of its own."""
+    return [
+        *("glue", "--model_name_or_path", bert(folder / "bert"), "--do_train"),
+        *("--do_eval", "--train_file", own_rows(folder, 32, 0)),
+        *("--validation_file", own_rows(folder, 12, 1), "--learning_rate", "5e-3"),
+        *("--num_train_epochs", 2, "--save_steps", 3, "--attention", "evolving"),
+    ]
+
+
+def squad(folder: Path) -> list[Any]:
+    """``squad train`` with a validation file."""
+    return [
+        *("squad", "train", "--model_name_or_path", folder_of(folder / "base")),
+        *("--train_file", write(folder / "train.json", document(12))),
+        *("--validation_file", write(folder / "dev.json", document(4, seed=1))),
+        *("--max_seq_length", 24, "--doc_stride", 6, "--max_answer_length", 3),
+        *("--num_train_epochs", 2, "--save_steps", 3, "--learning_rate", "5e-3"),
+    ]
+
+
+def translate(folder: Path) -> list[Any]:
+    """``translate train`` with a validation set."""
+    pairs = (
+        *write_files(folder, "train", sentences(60)),
+        *write_files(folder, "val", sentences(8, seed=3)),
+    )
+    names = "source_file", "target_file", "eval_source_file", "eval_target_file"
+    data = [w for n, p in zip(names, pairs, strict=True) for w in (f"--{n}", p)]
+    return [
+        *("translate", "train", *data, "--model", "ea_transformer_lite"),
+        *("--model_options", json.dumps(SIZES), "--vocab_size", 290),
+        *("--per_device_train_batch_tokens", 200, "--warmup_steps", 4),
+        *("--num_train_epochs", 2),
+    ]
+
+
+LINES: dict[str, Callable[[Path], list[Any]]] = {
+    "glue": glue,
+    "squad": squad,
+    "translate": translate,
+}
+
+
+def runner(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs ``evolving-attention`` in this process: (exit code, stdout, stderr)."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*words: Any) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            app([*map(str, words)], prog_name="evolving-attention")
+        shown = capfd.readouterr()
+        return int(left.value.code or 0), shown.out, shown.err
+
+    return run

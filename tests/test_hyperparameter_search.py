@@ -1,0 +1,141 @@
+"""``Trainer.hyperparameter_search`` over optuna, with transformers' signature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_models import tiny
+
+import evolving_attention as ea
+from evolving_attention.training import BestRun, Trainer, TrainerCallback
+from evolving_attention.training.search import default_objective
+
+optuna = pytest.importorskip("optuna", reason="no optuna (extra sweep)")
+
+
+class Counting(TrainerCallback):
+    """Counts evaluations; a number of its own must not pass from trial to trial."""
+
+    def __init__(self, seen: list[int]) -> None:
+        self.count, self.seen = 0, seen
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.count += 1
+        self.seen.append(self.count)
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    random = np.random.default_rng(0)
+    ids = random.integers(5, 40, (count, 5)).tolist()
+    return [{"input_ids": row, "label": i % 2} for i, row in enumerate(ids)]
+
+
+def trainer_of(folder: Path, **options: Any) -> Trainer:
+    given = {
+        "output_dir": str(folder),
+        "max_steps": 2,
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        **options.pop("args", {}),
+    }
+    config = tiny().config
+    options.setdefault("model_init", lambda: ea.BertForSequenceClassification(config))
+    return Trainer(args=given, train_dataset=rows(16), eval_dataset=rows(8), **options)
+
+
+def rates(trial: Any) -> dict[str, Any]:
+    return {"learning_rate": trial.suggest_float("learning_rate", 1e-4, 1e-2, log=True)}
+
+
+def weights(model: Any) -> list[bytes]:
+    return [np.asarray(p).tobytes() for _, p in model.named_parameters()]
+
+
+def test_the_best_run_is_that_of_a_single_trainer(tmp_path: Path) -> None:
+    seen: list[int] = []
+    trainer = trainer_of(tmp_path, callbacks=[Counting(seen)])
+    before, rate = weights(trainer.model), trainer.args.learning_rate
+    sampler = optuna.samplers.RandomSampler(seed=0)
+    best = trainer.hyperparameter_search(rates, n_trials=3, sampler=sampler)
+    assert isinstance(best, BestRun)
+    assert set(best.hyperparameters) == {"learning_rate"}
+    assert seen == [1, 1, 1]
+    assert (tmp_path / f"run-{best.run_id}" / "log.jsonl").is_file()
+    assert weights(trainer.model) == before
+    assert trainer.args.learning_rate == rate
+    single = trainer_of(tmp_path / "single", args=best.hyperparameters)
+    single.train()
+    assert single.evaluate()["eval_loss"] == best.objective
+
+
+def test_a_study_in_a_file_goes_on(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    study: dict[str, Any] = {"study_name": "s", "storage": storage}
+    trainer = trainer_of(tmp_path)
+    trainer.hyperparameter_search(rates, n_trials=1, **study)
+    trainer.hyperparameter_search(rates, n_trials=1, load_if_exists=True, **study)
+    assert len(optuna.load_study(**study).trials) == 2
+
+
+def test_several_objectives_and_metrics(tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, compute_metrics=lambda _: {"f1": 0.25})
+    found = trainer.hyperparameter_search(
+        rates,
+        lambda metrics: (metrics["eval_loss"], metrics["eval_f1"]),
+        n_trials=2,
+        direction=["minimize", "maximize"],
+    )
+    assert isinstance(found, list)
+    assert [run.objective[1] for run in found] == [0.25] * len(found)
+    assert default_objective({"eval_loss": 1.0, "eval_f1": 0.25, "eval_x": 1}) == 1.25
+
+
+def test_a_trial_that_diverges_does_not_end_the_search(tmp_path: Path) -> None:
+    def space(trial: Any) -> dict[str, Any]:
+        name = "learning_rate"
+        return {name: trial.suggest_categorical(name, [1e30, 1e-3])}
+
+    study = {"storage": f"sqlite:///{tmp_path / 's.db'}", "study_name": "s"}
+    sampler = optuna.samplers.GridSampler({"learning_rate": [1e30, 1e-3]}, seed=0)
+    best = trainer_of(tmp_path, args={"max_steps": 4}).hyperparameter_search(
+        space, n_trials=2, sampler=sampler, **study
+    )
+    assert isinstance(best, BestRun)
+    assert best.hyperparameters == {"learning_rate": 1e-3}
+    states = sorted(one.state.name for one in optuna.load_study(**study).trials)
+    assert states == ["COMPLETE", "FAIL"]
+
+
+def test_a_pruner_ends_trials(tmp_path: Path) -> None:
+    class Every(optuna.pruners.BasePruner):
+        def prune(self, study: Any, trial: Any) -> bool:
+            return bool(trial.number == 1)
+
+    storage = f"sqlite:///{tmp_path / 's.db'}"
+    args = {"max_steps": 4, "eval_strategy": "steps", "eval_steps": 1}
+    trainer_of(tmp_path, args=args).hyperparameter_search(
+        rates, n_trials=2, pruner=Every(), storage=storage, study_name="s"
+    )
+    first, second = optuna.load_study(storage=storage, study_name="s").trials
+    assert (first.state.name, len(first.intermediate_values)) == ("COMPLETE", 4)
+    assert (second.state.name, len(second.intermediate_values)) == ("PRUNED", 1)
+
+
+def test_the_model_may_depend_on_the_trial(tmp_path: Path) -> None:
+    made: list[float] = []
+    config = tiny().config
+
+    def init(trial: Any) -> Any:
+        if trial is not None:
+            made.append(trial.suggest_categorical("alpha", [0.25]))
+        return ea.BertForSequenceClassification(config)
+
+    best = trainer_of(tmp_path, model_init=init).hyperparameter_search(
+        rates, n_trials=1, hp_name=lambda trial: f"trial {trial.number}"
+    )
+    assert isinstance(best, BestRun)
+    assert made == [0.25]
+    assert best.hyperparameters["alpha"] == 0.25

@@ -1,0 +1,168 @@
+"""``--seeds`` of the training commands: bits of single runs, resume, tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_commands import LINES, runner
+from helpers_commands import glue as glue_words
+
+from evolving_attention.cli import repeat, repeat_results
+from evolving_attention.training.trainer import Trainer
+
+
+@pytest.fixture
+def command(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return runner(capfd, monkeypatch)
+
+
+class Killed(BaseException):
+    """What no code of ours catches: the process is gone."""
+
+
+def killed_in_second_run(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """From now on the second run ends at so many steps, as if by SIGKILL."""
+    before, runs = Trainer._step, []
+
+    def one(self: Any, *args: Any) -> None:
+        if self.state.global_step == 0:
+            runs.append(self)
+        if len(runs) == 2 and self.state.global_step == step:
+            raise Killed
+        before(self, *args)
+
+    monkeypatch.setattr(Trainer, "_step", one)
+
+
+def read(file: Path) -> Any:
+    return json.loads(file.read_text())
+
+
+def weights(folder: Path) -> bytes:
+    (file,) = folder.glob("*.safetensors")
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_every_seed_has_the_bits_of_the_single_command(
+    name: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = LINES[name](tmp_path)
+    single = tmp_path / "single"
+    code, shown, told = command(*words, "--seed", 4, "--output_dir", single, "--json")
+    assert code == 0, told
+    out = tmp_path / "out"
+    several = [*words, "--seeds", 3, 4, "--output_dir", out]
+    with monkeypatch.context() as patch:
+        killed_in_second_run(patch, 4)  # after the checkpoint of step 3
+        with pytest.raises(Killed):
+            command(*several)
+    assert (out / "seed-3" / "run.json").is_file()
+    assert not (out / "seed-4" / "run.json").exists()
+    trained = []
+    before = Trainer.train
+    monkeypatch.setattr(
+        Trainer, "train", lambda self, **k: trained.append(self) or before(self, **k)
+    )
+    code, table, told = command(*several)
+    assert code == 0, told
+    assert len(trained) == 1
+    assert "seed 3 (kept): " in told
+    assert weights(out / "seed-4") == weights(single)
+    found, expected = read(out / "seed-4" / "run.json"), json.loads(shown)
+    scores = repeat_results.scores_of(found)
+    assert len(scores) >= 2
+    assert scores == repeat_results.scores_of(expected)
+    assert table.split()[:7] == ["score", "mean", "sd", "seed", "3", "seed", "4"]
+    results = read(out / "results.json")
+    assert [run["seed"] for run in results["runs"]] == [3, 4]
+    assert table.strip() == results["table"]
+    code, again, _ = command(*several, "--json")
+    assert code == 0
+    assert json.loads(again) == results
+    assert len(trained) == 1
+
+
+def test_data_are_prepared_once(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evolving_attention.cli import glue_data
+
+    calls, load = [], glue_data.load_data
+    monkeypatch.setattr(glue_data, "load_data", lambda *a: calls.append(a) or load(*a))
+    words = [*glue_words(tmp_path), "--max_steps", 1, "--output_dir", tmp_path / "out"]
+    code, _, told = command(*words, "--seeds", 1, 2, 3)
+    assert code == 0, told
+    assert len(calls) == 1
+    assert repeat.once("data", lambda: 7) == 7  # nothing is kept afterwards
+
+
+def test_a_run_without_a_checkpoint_begins_again(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [*glue_words(tmp_path), "--save_strategy", "no", "--max_steps", 2]
+    out = tmp_path / "out"
+    code, _, told = command(*words, "--seeds", 1, 2, "--output_dir", out)
+    assert code == 0, told
+    before = weights(out / "seed-2")
+    (out / "seed-2" / "run.json").unlink()  # killed between the model and its record
+    code, _, told = command(*words, "--seeds", 1, 2, "--output_dir", out)
+    assert code == 0, told
+    assert weights(out / "seed-2") == before
+
+
+def write_runs(folder: Path, **scores: list[float]) -> Path:
+    """A folder as a command with --seeds leaves it, seeds from 0."""
+    columns = zip(*scores.values(), strict=True)
+    runs = []
+    for i, column in enumerate(columns):
+        own = dict(zip(scores, column, strict=True))
+        runs.append({"seed": i, "train_runtime": 3.0, "epoch": 2.0, **own})
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps({"runs": runs}))
+    return folder
+
+
+def test_the_table_and_the_comparison(tmp_path: Path) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    mine = write_runs(
+        tmp_path / "mine", eval_f1=[0.5, 0.75, 0.7, 0.9], eval_loss=[1] * 4
+    )
+    theirs = write_runs(tmp_path / "theirs", eval_f1=[0.5, 0.5, 0.6])
+    runs = repeat_results.read_runs(mine)
+    found = repeat_results.collected(runs, compare=str(theirs))
+    assert set(found["summary"]) == {"eval_f1", "eval_loss"}
+    f1 = found["summary"]["eval_f1"]
+    assert f1["mean"] == pytest.approx(0.7125)
+    assert f1["sd"] == pytest.approx(np.std([0.5, 0.75, 0.7, 0.9], ddof=1))
+    gains = np.array([0.0, 0.25, 0.1])
+    one = found["comparison"]["eval_f1"]
+    assert (one["seeds"], one["pairs"]) == ([0, 1, 2], 3)
+    low, high = stats.ttest_1samp(gains, 0).confidence_interval()
+    assert (one["low"], one["high"]) == pytest.approx((low, high))
+    assert one["mean"] == pytest.approx(gains.mean())
+    lines = found["table"].splitlines()
+    assert lines[1].split() == [
+        "eval_f1",
+        "0.7125",
+        f"{f1['sd']:.4f}",
+        *(["0.5000", "0.7500", "0.7000", "0.9000"]),
+    ]
+    assert lines[4].split()[:4] == ["less", str(theirs), "mean", "sd"]
+    assert lines[5].split()[1] == "+0.1167"
+
+
+def test_many_seeds_have_no_column_each(tmp_path: Path) -> None:
+    runs = repeat_results.read_runs(write_runs(tmp_path / "m", eval_f1=[0.5] * 12))
+    assert "seed" not in repeat_results.collected(runs)["table"]
+
+
+def test_a_score_that_is_not_finite_stays_one(tmp_path: Path) -> None:
+    runs = [{"seed": 0, "eval_pearson": "nan"}, {"seed": 1, "eval_pearson": 0.5}]
+    found = repeat_results.collected(runs)
+    assert np.isnan(found["summary"]["eval_pearson"]["mean"])
+    assert "nan" in found["table"]
