@@ -57,7 +57,8 @@ def test_a_run_of_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(curves, "VOCABULARY", 120)
     file = write(tmp_path / "corpus.txt", documents(40))
     data = curves.Data(file, tmp_path / "cache", length=24)
-    assert len(data.held_out) == round(len(data.train) / 9)
+    total = len(data.train) + len(data.held_out)
+    assert len(data.held_out) == round(total * curves.HELD_OUT)
     assert 2 < data.frequencies < np.log(120)
     found = curves.run(data, "residual", 2, 3e-3, 1, updates=4, every=2)
     assert [point["update"] for point in found["curve"]] == [2, 4]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +170,39 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     assert (code, "other training data" in told) == (4, True), told
 
 
+def test_a_killed_run_goes_on_to_the_same_bits(run: Any, corpus: Path, tmp_path: Path):
+    """SIGKILL in the second pass over the corpus, wherever the step then is."""
+    words = ["--train_file", corpus, "--model_name", "ea_bert_base", *SMALL]
+    words += ["--num_train_epochs", 15, "--save_steps", 3, "--save_total_limit", 2]
+    code, _, told = run(*words, "--output_dir", tmp_path / "whole")
+    assert code == 0, told
+    steps = ea.training.TrainerState.load_from_json(
+        tmp_path / "whole" / "trainer_state.json"
+    ).max_steps
+    cut = tmp_path / "cut"
+    every = ["pretrain", *map(str, words), "--output_dir", str(cut)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evolving_attention", *every],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    first = steps // 15 + 1
+    while not any(
+        int(path.name.rpartition("-")[2]) > first for path in cut.glob("checkpoint-*")
+    ):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    assert not (cut / "config.json").exists()  # it had not ended
+    code, _, told = run(*words, "--output_dir", cut)
+    assert code == 0, told
+    name = "evolving_model.safetensors"
+    assert (cut / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 def test_going_on_from_a_checkpoint_with_new_convolutions(
     run: Any, corpus: Path, tmp_path: Path
 ):
@@ -292,6 +329,4 @@ def test_refused(
     given = [places.get(word, word) for word in words]
     found, _, told = run(*given, "--output_dir", tmp_path / "out", "--disable_tqdm")
     assert found == code, told
-    import re
-
     assert re.search(message, told), told

@@ -17,6 +17,7 @@ from evolving_attention.data import token_store
 from evolving_attention.data.corpus import corpus_files, corpus_lines
 from evolving_attention.data.packed import PackedDataset
 from evolving_attention.text import train_byte_bpe
+from evolving_attention.training.loaders import Loaders
 
 DATA = ea.pretraining.PretrainingDataset
 
@@ -98,6 +99,21 @@ def test_batches_are_masked_by_row_and_epoch(tmp_path: Path):
     assert np.array_equal(
         np.where(hidden, ids["labels"], ids["input_ids"]), plain(rows)[0]
     )
+
+
+def test_the_trainer_asks_for_the_masks_of_the_epoch(tmp_path: Path):
+    rows, _ = dataset(tmp_path)
+    args = ea.TrainingArguments(
+        str(tmp_path / "out"),
+        train_sampling_strategy="sequential",
+        per_device_train_batch_size=len(rows),
+    )
+    for epoch in (0, 1):
+        (batch,) = Loaders(args).training(rows, None, epoch)
+        expected = rows.of_epoch(epoch).gather(np.arange(len(rows)))
+        assert np.array_equal(batch["labels"], expected["labels"])
+    (held_out,) = Loaders(args).evaluation(rows.split(0.1)[1], None)
+    assert held_out["row_ids"].tolist() == list(range(len(held_out["row_ids"])))
 
 
 def test_split(tmp_path: Path):

@@ -27,7 +27,7 @@ def random_words(seed: int, epoch: int, row: int, count: int) -> Array:
 
 def _uniform(words: Array) -> Array:
     """Random words as numbers in [0, 1)."""
-    return (words >> np.uint64(11)) * 2.0**-53
+    return np.asarray((words >> np.uint64(11)) * 2.0**-53)
 
 
 class TokenMasker:

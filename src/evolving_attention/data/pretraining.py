@@ -186,7 +186,7 @@ class PretrainingDataset:
     def gather(self, indices: Any) -> Batch:
         """The packed batch of these rows, masked, with ``row_ids``."""
         indices = np.asarray(indices, np.int64)
-        made = self._pair if self.has_pairs else self._text
+        made: Any = self._pair if self.has_pairs else self._text
         rows = [made(self._rows[int(index)]) for index in indices]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row[0]) for row in rows], out=offsets[1:])

@@ -64,7 +64,7 @@ class FlatFile:
             InputError: the file has become shorter.
         """
         found = np.empty(((stop - start) * self.width,), self.kind)
-        left, place = memoryview(found).cast("B"), start * self._row
+        left, place = found.data.cast("B"), start * self._row
         while left:
             done = os.preadv(self._fd, [left], place)
             if done == 0:
@@ -144,6 +144,7 @@ def prepare(
     def write(into: Path) -> None:
         kind = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
         rows = _encoded(files, tokenizer)
+        about: dict[str, Any]
         if pair_length is None:
             about = _write_text(into, rows, kind, separator)
         else:
@@ -223,7 +224,7 @@ class _Numbers:
 
 def _write_text(
     folder: Path, rows: Iterable[list[int] | None], kind: str, separator: int
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Running text: the ids of each document, a separator between two."""
     sentences = documents = 0
     begins = True
@@ -250,7 +251,7 @@ def _write_text(
 
 def _write_pairs(
     folder: Path, rows: Iterable[list[int] | None], kind: str, length: int
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Rows of whole sentences of one document, with room for three special tokens.
 
     A sentence of more than half a row is cut into pieces, which count as sentences.
