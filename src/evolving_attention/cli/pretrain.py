@@ -16,6 +16,7 @@ from evolving_attention.cli import pretrain_arguments as arguments
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
 from evolving_attention.cli.commands import run_command
 from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.errors import ConfigError, Error, Interrupted
 from evolving_attention.training.callbacks import TrainerCallback
@@ -54,6 +55,7 @@ def main(words: Sequence[str], name: str = "evolving-attention pretrain") -> Non
         (arguments.CorpusArguments, "Corpus"),
         (arguments.NewModelArguments, "Model"),
         (AttentionOptions, "Attention"),
+        (RepeatArguments, "Training"),
         (arguments.PretrainingArguments, "Training"),
     ]
     run_command(words, name, groups, help, _pretrain, _MOST_USED)
