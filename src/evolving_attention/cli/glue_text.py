@@ -131,7 +131,7 @@ class TextRun(GlueRun):
             return PromptDataset(part, task, tokenizer, length)
 
         data = self.data
-        task = data.task
+        task: Any = data.task
         self.train_rows = None if data.train is None else ready(data.train, task)
         self.eval_rows = {n: ready(p, task) for n, p in data.evaluation.items()}
         self.test_rows = {n: ready(p, task) for n, p in data.prediction.items()}
@@ -147,10 +147,11 @@ class TextRun(GlueRun):
         return self.load_model(AutoModelForSeq2SeqLM, **options)
 
     def _trainer_of(self, tokenizer: Any, length: int) -> Any:
+        task: Any = self.data.task
         return _TextTrainer(
             self.model,
             self.args,
-            task=self.data.task,
+            task=task,
             train_dataset=self.train_rows,
             eval_dataset=next(iter(self.eval_rows.values()), None),
             processing_class=tokenizer,
