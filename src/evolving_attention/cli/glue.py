@@ -162,4 +162,4 @@ def _apply_paper(
 
 def is_text_to_text(config: dict[str, Any]) -> bool:
     """Whether a config.json is that of a model from text to text."""
-    return base_type(config) == "t5"
+    return bool(base_type(config) == "t5")

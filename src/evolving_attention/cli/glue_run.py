@@ -30,6 +30,8 @@ class GlueRun(FineTuning):
     """One run: data, model and Trainer, then the requested steps."""
 
     text_to_text = False
+    eval_rows: dict[str, Any]
+    test_rows: dict[str, Any]
 
     def __init__(
         self,

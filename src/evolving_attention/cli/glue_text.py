@@ -127,7 +127,7 @@ class TextRun(GlueRun):
         """Labels are words, not numbers."""
 
     def _tokenises(self, tokenizer: Any, length: int) -> Any:
-        task = self.data.task
+        task: Any = self.data.task
         return lambda part: PromptDataset(part, task, tokenizer, length)
 
     def _model(self) -> Any:
@@ -141,10 +141,11 @@ class TextRun(GlueRun):
         return self.load_model(AutoModelForSeq2SeqLM, **options)
 
     def _trainer_of(self, tokenizer: Any, length: int) -> Any:
+        task: Any = self.data.task
         return _TextTrainer(
             self.model,
             self.args,
-            task=self.data.task,
+            task=task,
             train_dataset=self.train_rows,
             eval_dataset=next(iter(self.eval_rows.values()), None),
             processing_class=tokenizer,

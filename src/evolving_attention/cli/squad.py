@@ -315,7 +315,8 @@ def _per_token(windows: Any, logits: np.ndarray) -> np.ndarray:
     """[tokens, 2] of all windows, also where batches were padded: [N, T, 2]."""
     if logits.ndim == 2:
         return logits
-    return logits[np.arange(logits.shape[1]) < windows.lengths[:, None]]
+    real = np.arange(logits.shape[1]) < np.asarray(windows.lengths)[:, None]
+    return np.asarray(logits[real])
 
 
 def _questions(step: str, data: QuestionArguments, answers: AnswerArguments) -> Any:

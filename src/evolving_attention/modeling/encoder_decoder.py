@@ -226,7 +226,7 @@ def register_family(
         beta: of all three attentions' convolutions.
         sizes: options of the config.
     """
-    evolving = evolving_chains(Evolving(alpha, beta))
+    evolving: dict[str, Any] = {**evolving_chains(Evolving(alpha, beta))}
     own: dict[str, Any] = {"prefixes": ("",), "config": config, **sizes}
     register_sizes(name, **own)
     register_sizes(f"ea_{name}", **own, **evolving)

@@ -16,7 +16,7 @@ from evolving_attention.text.tokenizer import SPECIAL_NAMES, Tokenizer
 from evolving_attention.text.validate import check_backend
 
 if TYPE_CHECKING:
-    import tokenizers
+    pass
 
 __all__ = ["AutoTokenizer"]
 
@@ -132,9 +132,7 @@ def _settings(folder: Path, overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, **overrides}
 
 
-def _special_tokens(
-    backend: tokenizers.Tokenizer, settings: Mapping[str, Any]
-) -> dict[str, str]:
+def _special_tokens(backend: Any, settings: Mapping[str, Any]) -> dict[str, str]:
     """Special tokens by name: the configured and the usual ones, if they exist."""
     has = backend.token_to_id
     custom = _ROBERTA_TOKENS

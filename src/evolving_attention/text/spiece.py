@@ -1,155 +1,266 @@
-"""Builds a tokenizers.Tokenizer from a spiece.model, SentencePiece's file of T5."""
+"""T5's tokenizer from a spiece.model: the library sentencepiece behind our face."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from evolving_attention.errors import CheckpointError
+from evolving_attention.errors import CheckpointError, InputError, require
 from evolving_attention.interop.paths import read_inside
-from evolving_attention.text.build import MAX_FILE_BYTES, guard
+from evolving_attention.text.build import MAX_FILE_BYTES
 
-if TYPE_CHECKING:
-    import tokenizers
-
-__all__ = ["from_spiece"]
+__all__ = ["SpieceTokenizer", "from_spiece"]
 
 _SPACE = "▁"
-_UNIGRAM, _UNKNOWN, _CONTROL = 1, 2, 3
 _EXTRA = 100  # sentinels of T5, if tokenizer_config.json does not say
 
 
-class _Model(NamedTuple):
-    """What the file holds of use here."""
+@dataclass
+class _Encoding:
+    """What the tokenizers library returns of a text or pair, as far as it is used."""
 
-    pieces: list[tuple[str, float]]
-    kinds: list[int]
-    charsmap: bytes
+    ids: list[int]
+    tokens: list[str]
+    offsets: list[tuple[int, int]]
+    overflowing: list[Any] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def type_ids(self) -> list[int]:
+        """T5 has one type of token."""
+        return [0] * len(self.ids)
 
 
-def from_spiece(path: Path, settings: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """T5's tokenizer: a unigram model, with sentinels behind the file's pieces.
+def from_spiece(path: Path, settings: Mapping[str, Any]) -> SpieceTokenizer:
+    """T5's tokenizer: SentencePiece's ids, with sentinels behind the file's pieces.
 
     ``extra_ids`` of tokenizer_config.json is the number of sentinels; <extra_id_0> has
     the largest id.
 
     Raises:
-        CheckpointError: the file is damaged, or has no unigram model.
+        CheckpointError: the file is damaged, or has no end token.
+        MissingExtraError: sentencepiece is not installed.
     """
-    from tokenizers import (
-        AddedToken,
-        Regex,
-        Tokenizer,
-        decoders,
-        models,
-        normalizers,
-        pre_tokenizers,
-        processors,
-    )
-
-    model = _read(path)
+    library = require("sentencepiece", extra="t5", why="to read a spiece.model")
+    raw = read_inside(path.parent, path.name, MAX_FILE_BYTES)
     extra = settings.get("extra_ids", _EXTRA)
     if type(extra) is not int or not 0 <= extra <= 100_000:
         raise CheckpointError(
             f"{path}: extra_ids of tokenizer_config.json is {extra!r}, expected a "
             "number of sentinels from 0 to 100,000"
         )
-    sentinels = [f"<extra_id_{i}>" for i in range(extra - 1, -1, -1)]
-    pieces = [*model.pieces, *((token, 0.0) for token in sentinels)]
-    ids = {piece: index for index, (piece, _) in enumerate(pieces)}
+    try:
+        model = library.SentencePieceProcessor()
+        model.LoadFromSerializedProto(raw)
+    except Exception as error:
+        raise CheckpointError(
+            f"{path}: is no SentencePiece model ({error}); fetch the file again"
+        ) from None
     end = settings.get("eos_token", "</s>")
     end = end.get("content") if isinstance(end, Mapping) else end
-    if end not in ids or len(ids) != len(pieces) or _UNKNOWN not in model.kinds:
+    made = SpieceTokenizer(model, extra, str(end))
+    if end not in made.ids:
         raise CheckpointError(
-            f"{path}: expected different pieces, an unknown one, and the end token "
-            f"{end!r}; is this T5's file?"
+            f"{path}: expected the end token {end!r} among its pieces; is this T5's "
+            "file?"
         )
-    with guard(CheckpointError, str(path)):
-        result = Tokenizer(models.Unigram(pieces, unk_id=model.kinds.index(_UNKNOWN)))
-        steps: list[Any] = []
-        if model.charsmap:
-            steps.append(normalizers.Precompiled(model.charsmap))
-        steps.append(normalizers.Replace(Regex(" {2,}"), " "))
-        result.normalizer = normalizers.Sequence(steps)
-        result.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(_SPACE)]
-        )
-        result.decoder = decoders.Metaspace(_SPACE)
-        result.post_processor = processors.TemplateProcessing(
-            single=f"$A {end}",
-            pair=f"$A {end} $B {end}",
-            special_tokens=[(end, ids[end])],
-        )
-        special = [
-            piece
-            for (piece, _), kind in zip(model.pieces, model.kinds, strict=True)
-            if kind in (_UNKNOWN, _CONTROL)
+    return made
+
+
+class SpieceTokenizer:
+    """A SentencePiece model with T5's sentinels and end token.
+
+    It has those methods of ``tokenizers.Tokenizer`` that :class:`.Tokenizer` calls.
+    Special tokens in a text stand for themselves; SentencePiece encodes what lies
+    between them, each part for itself.
+
+    Args:
+        model: a loaded ``SentencePieceProcessor``.
+        extra: number of sentinels.
+        end: the token at the end of each text.
+    """
+
+    # What files of the tokenizers library may have; this one has no such parts.
+    model = normalizer = pre_tokenizer = decoder = None
+
+    def __init__(self, model: Any, extra: int, end: str) -> None:
+        size = model.get_piece_size()
+        pieces = [model.id_to_piece(i) for i in range(size)]
+        sentinels = [f"<extra_id_{i}>" for i in range(extra - 1, -1, -1)]
+        self._processor, self._end = model, end
+        self._pieces = [*pieces, *sentinels]
+        self.ids = {piece: i for i, piece in enumerate(self._pieces)}
+        special = [i for i in range(size) if model.is_control(i) or model.is_unknown(i)]
+        self._special = {*special, *range(size, len(self._pieces))}
+        words = sorted((self._pieces[i] for i in self._special), key=len, reverse=True)
+        self._parts = re.compile(f"({'|'.join(map(re.escape, words))})")
+        self._limit: tuple[int, str] | None = None
+
+    # --- vocabulary -------------------------------------------------------------
+
+    def get_vocab_size(self, with_added_tokens: bool = True) -> int:
+        """Number of pieces and sentinels."""
+        return len(self._pieces)
+
+    def get_vocab(self, with_added_tokens: bool = True) -> dict[str, int]:
+        """Piece or sentinel to id."""
+        return dict(self.ids)
+
+    def token_to_id(self, token: str) -> int | None:
+        """The id, or None."""
+        return self.ids.get(token)
+
+    def id_to_token(self, index: int) -> str | None:
+        """The piece or sentinel, or None."""
+        return self._pieces[index] if 0 <= index < len(self._pieces) else None
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """The end tokens."""
+        return 2 if pair else 1
+
+    # --- text to ids ------------------------------------------------------------
+
+    def enable_truncation(self, limit: int, strategy: str) -> None:
+        """Truncate what is encoded to so many tokens."""
+        self._limit = (limit, strategy)
+
+    def no_truncation(self) -> None:
+        """Do not truncate."""
+        self._limit = None
+
+    def encode_batch(
+        self, batch: Sequence[Any], add_special_tokens: bool = True
+    ) -> list[_Encoding]:
+        """Encode texts, or pairs of them, with their places in the text."""
+        return self._encoded(batch, add_special_tokens, places=True)
+
+    def encode_batch_fast(
+        self, batch: Sequence[Any], add_special_tokens: bool = True
+    ) -> list[_Encoding]:
+        """Encode texts, or pairs of them; the places are all (0, 0)."""
+        return self._encoded(batch, add_special_tokens, places=False)
+
+    def _encoded(
+        self, batch: Sequence[Any], special: bool, places: bool
+    ) -> list[_Encoding]:
+        texts = [text for one in batch for text in ([one] if _is_text(one) else one)]
+        rows = self._rows(texts, places)
+        return [
+            self._joined(
+                [next(rows) for _ in ([one] if _is_text(one) else one)], special
+            )
+            for one in batch
         ]
-        result.add_special_tokens(
-            [AddedToken(t, normalized=False) for t in (*special, *reversed(sentinels))]
-        )
-    return result
 
-
-def _read(path: Path) -> _Model:
-    """The parts of SentencePiece's ModelProto, a protocol buffer."""
-    raw = read_inside(path.parent, path.name, MAX_FILE_BYTES)
-    pieces, kinds, charsmap, algorithm = [], [], b"", _UNIGRAM
-    try:
-        for field, value in _fields(raw):
-            if field == 1:  # a piece: text, score, kind
-                own = dict(_fields(value))
-                (score,) = struct.unpack("<f", own.get(2, b"\0\0\0\0"))
-                pieces.append((own[1].decode("utf-8"), score))
-                kinds.append(own.get(3, 1))
-            elif field == 2:  # of the trainer: 3 is the algorithm
-                algorithm = dict(_fields(value)).get(3, _UNIGRAM)
-            elif field == 3:  # of the normalizer: 2 is the table of characters
-                charsmap = dict(_fields(value)).get(2, b"")
-    except (IndexError, KeyError, TypeError, AttributeError, ValueError, struct.error):
-        raise CheckpointError(
-            f"{path}: is no SentencePiece model; fetch the file again"
-        ) from None
-    if algorithm != _UNIGRAM:
-        raise CheckpointError(
-            f"{path}: is not a unigram model (model_type {algorithm}), expected "
-            f"{_UNIGRAM}, as T5's; take its tokenizer.json"
-        )
-    return _Model(pieces, kinds, charsmap)
-
-
-def _fields(raw: bytes) -> Iterator[tuple[int, Any]]:
-    """(number, value) of each field of a message: an int, or bytes."""
-    at = 0
-    while at < len(raw):
-        key, at = _varint(raw, at)
-        kind = key & 7
-        if kind == 0:
-            value, at = _varint(raw, at)
-            yield key >> 3, value
-            continue
-        if kind == 2:
-            size, at = _varint(raw, at)
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
+    def _rows(
+        self, texts: Sequence[str], places: bool
+    ) -> Iterator[list[tuple[int, tuple[int, int]]]]:
+        """(id, place in the text) of each token of each text."""
+        parts = [self._parts.split(text) for text in texts]
+        plain = [part for row in parts for part in row[::2]]
+        found: Iterator[Any]
+        if places:
+            encoded = self._processor.encode(plain, out_type="offset_mapping")
+            pairs = ((one["ids"], one["offsets"]) for one in encoded)
+            found = (zip(*pair, strict=True) for pair in pairs)
         else:
-            raise ValueError("an unknown kind of field")
-        if at + size > len(raw):
-            raise ValueError("a field is cut off")
-        yield key >> 3, raw[at : at + size]
-        at += size
+            encoded = self._processor.encode(plain, out_type=int)
+            found = ([(i, (0, 0)) for i in one] for one in encoded)
+        for text, row in zip(texts, parts, strict=True):
+            tokens, begin = [], 0
+            for i, part in enumerate(row):
+                stop = begin + len(part)
+                if i % 2:
+                    at = (begin, stop) if places else (0, 0)
+                    tokens.append((self.ids[part], at))
+                else:
+                    for index, (a, b) in next(found):
+                        a, b = a + begin, b + begin
+                        a += len(text[a:b]) - len(text[a:b].lstrip())
+                        tokens.append((index, (a, b) if places else (0, 0)))
+                begin = stop
+            yield tokens
+
+    def _joined(self, rows: list[Any], special: bool) -> _Encoding:
+        """One text or pair, truncated, each with the end token behind it."""
+        cut = False
+        if self._limit is not None:
+            limit, strategy = self._limit
+            room = limit - (len(rows) if special else 0)
+            kept = _kept([len(row) for row in rows], room, strategy)
+            cut = kept != [len(row) for row in rows]
+            rows = [row[:count] for row, count in zip(rows, kept, strict=True)]
+        end = [(self.ids[self._end], (0, 0))] if special else []
+        every = [token for row in rows for token in (*row, *end)]
+        ids = [index for index, _ in every]
+        return _Encoding(
+            ids,
+            [self._pieces[i] for i in ids],
+            [place for _, place in every],
+            ["truncated"] if cut else [],
+        )
+
+    # --- ids to text ------------------------------------------------------------
+
+    def decode_batch(
+        self, rows: Sequence[Sequence[int]], skip_special_tokens: bool = True
+    ) -> list[str]:
+        """The text of each row of ids."""
+        return [self._decoded(row, skip_special_tokens) for row in rows]
+
+    def _decoded(self, row: Sequence[int], skip: bool) -> str:
+        text = ""
+        for special, run in groupby(row, self._special.__contains__):
+            ids = list(run)
+            if special:
+                text += "" if skip else "".join(self._pieces[i] for i in ids)
+                continue
+            spaced = text and self._pieces[ids[0]].startswith(_SPACE)
+            text += " " * bool(spaced) + self._processor.decode(ids)
+        return text
+
+    # --- files ------------------------------------------------------------------
+
+    def files(self) -> dict[str, bytes]:
+        """The files it is read from, by name."""
+        return {"spiece.model": self._processor.serialized_model_proto()}
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = raw[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is too long")
+def _is_text(one: Any) -> bool:
+    return isinstance(one, str)
+
+
+def _kept(lengths: list[int], room: int, strategy: str) -> list[int]:
+    """How many tokens of each text stay, as the tokenizers library has it.
+
+    Raises:
+        InputError: the text that alone may be truncated is too short.
+    """
+    above = sum(lengths) - room
+    if above <= 0:
+        return lengths
+    if len(lengths) == 1:
+        if strategy == "only_second":
+            raise InputError(
+                "truncation='only_second': there is no second text, expected a pair"
+            )
+        return [room]
+    if strategy == "longest_first":
+        short, long = sorted(lengths)
+        long = max(short, room - short)
+        if short + long > room:
+            short, long = room // 2, room - room // 2
+        return [short, long] if lengths[0] <= lengths[1] else [long, short]
+    which = 0 if strategy == "only_first" else 1
+    if lengths[which] <= above:
+        raise InputError(
+            f"truncation={strategy!r}: that text has {lengths[which]} tokens, expected "
+            f"more than the {above} that are too many; use truncation=True"
+        )
+    return [n - above * (i == which) for i, n in enumerate(lengths)]

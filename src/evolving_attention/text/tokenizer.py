@@ -1,4 +1,4 @@
-"""The tokenizer object: Hugging Face's call conventions over the tokenizers library.
+"""The tokenizer object: Hugging Face's call conventions over tokenizers' libraries.
 
 The library does the work; this file converts arguments, pads, and converts every error
 to one of ours.
@@ -25,6 +25,7 @@ from evolving_attention.text.arguments import (
     text_batch,
 )
 from evolving_attention.text.build import guard
+from evolving_attention.text.spiece import SpieceTokenizer
 from evolving_attention.text.time_limit import TimeLimit, has_regex
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Tokenizer:
     """Text to token ids and back; made by ``AutoTokenizer.from_pretrained``.
 
     Args:
-        backend: the library's tokenizer.
+        backend: a tokenizer of the library tokenizers, or of sentencepiece.
         settings: the values of tokenizer_config.json, with overrides.
         special_tokens: name (``"pad"``, …) to token, for those in the vocabulary.
         model_max_length: longest sequence the model accepts; None if unknown.
@@ -69,7 +70,7 @@ class Tokenizer:
 
     def __init__(
         self,
-        backend: tokenizers.Tokenizer,
+        backend: tokenizers.Tokenizer | SpieceTokenizer,
         *,
         settings: Mapping[str, Any],
         special_tokens: Mapping[str, str],
@@ -77,7 +78,7 @@ class Tokenizer:
         model_input_names: Sequence[str],
         tokenizer_class: str,
     ) -> None:
-        self._backend = backend
+        self._backend: Any = backend
         self._settings = dict(settings)
         self._special = dict(special_tokens)
         self._lock = threading.Lock()
@@ -357,7 +358,8 @@ class Tokenizer:
     def save_pretrained(self, save_directory: str | Path) -> list[str]:
         """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
-        The folder loads here and in transformers. Returns the paths written.
+        A tokenizer of a spiece.model writes that in place of tokenizer.json. The folder
+        loads here and in transformers. Returns the paths written.
         """
         from evolving_attention.durable import write_bytes
 
@@ -366,7 +368,7 @@ class Tokenizer:
         with self._lock:
             self._backend.no_truncation()
             self._truncation = None
-            text = self._backend.to_str(pretty=True)
+            own = self._own_files()
         settings = {
             name: value
             for name, value in self._settings.items()
@@ -377,13 +379,23 @@ class Tokenizer:
         if self.model_max_length is not None:
             settings["model_max_length"] = self.model_max_length
         files = {
-            "tokenizer.json": text,
-            "tokenizer_config.json": json.dumps(settings, indent=2),
-            "special_tokens_map.json": json.dumps(self.special_tokens_map, indent=2),
+            **own,
+            "tokenizer_config.json": json.dumps(settings, indent=2).encode(),
+            "special_tokens_map.json": json.dumps(
+                self.special_tokens_map, indent=2
+            ).encode(),
         }
         for name, content in files.items():
-            write_bytes(folder / name, content.encode("utf-8"))
+            write_bytes(folder / name, content)
+        if "tokenizer.json" not in files:  # an older one would be read first
+            (folder / "tokenizer.json").unlink(missing_ok=True)
         return [str(folder / name) for name in files]
+
+    def _own_files(self) -> dict[str, bytes]:
+        """The files of the vocabulary, by name."""
+        if isinstance(self._backend, SpieceTokenizer):
+            return self._backend.files()
+        return {"tokenizer.json": self._backend.to_str(pretty=True).encode("utf-8")}
 
     def __repr__(self) -> str:
         return (

@@ -20,11 +20,11 @@ __all__ = ["check_backend"]
 MAX_ID = 10_000_000
 
 
-def check_backend(backend: tokenizers.Tokenizer, file: str) -> None:
+def check_backend(backend: Any, file: str) -> None:
     """Refuse a tokenizer whose ids are not those of its vocabulary, or are random.
 
     Args:
-        backend: the tokenizer that the library has built.
+        backend: the tokenizer that the library has built, or one of its interface.
         file: its file, for messages.
 
     Raises:

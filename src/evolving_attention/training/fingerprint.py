@@ -52,7 +52,7 @@ def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
 
 
 def _parts(row: dict[str, Any]) -> dict[str, Any]:
-    """The hashed columns; texts of multiple choice, which differ in length, singly."""
+    """The hashed columns; ragged ones, as of multiple choice, text by text."""
     found: dict[str, Any] = {}
     for key in KEYS:
         value = row.get(key)
