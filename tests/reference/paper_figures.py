@@ -177,10 +177,9 @@ def lifts() -> Iterator[Figure]:
 
 def other_gains() -> Iterator[Figure]:
     """Differences of other scores."""
-    words = {k: [Fraction(x) for x in v] for k, v in tables.MASKED_WORDS.items()}
     what = "Section 4.1.3, masked words at the larger rate, gain over Post-LN"
-    gap = Fraction("74.31") - words["Large"][0]
-    yield Figure(REALFORMER, what, "0.67", gap)
+    gap, why = Fraction("74.31") - Fraction("73.64"), "74.31 less Table 2's 73.64"
+    yield Figure(REALFORMER, what, "0.67", gap, "", why)
     for model, (bleu, gain) in tables.BLEU_CSAN.items():
         found = Fraction(bleu) - Fraction("27.31")
         yield Figure(CSAN, f"Table 1, gain of {model}", gain, found)

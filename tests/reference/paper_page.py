@@ -87,6 +87,19 @@ HELD = [
         "tests/test_synthesizer.py",
         "layers_are_what_the_equations_say",
     ),
+    (
+        EA,
+        "three chains of an encoder-decoder",
+        "tests/test_transformer.py",
+        "logits_and_maps_are_those_of_the_equations",
+    ),
+    (
+        EA,
+        "EA-T5",
+        "tests/test_t5.py",
+        "logits_and_maps_are_those_of_the_equations",
+    ),
+    (EA, "the mean of checkpoints", "tests/test_averaging.py", "weights_are_the_mean"),
     (EA, "metrics of GLUE", "tests/test_metrics.py", "values_by_definition"),
     (TPAMI, "Table 1: ranks", "tests/test_comparison.py", "the_papers_ranks_of_errors"),
     (
@@ -127,6 +140,13 @@ HELD = [
     ),
     (
         TPAMI,
+        "Eq. 9, 10: losses",
+        "tests/parity/test_series.py",
+        "regression_agrees",
+    ),
+    (TPAMI, "RAdam", "tests/parity/test_optim.py", "radam"),
+    (
+        TPAMI,
         "Eq. 11: other scores, with every evolve kind",
         "tests/test_attention_slots.py",
         "contract",
@@ -150,6 +170,18 @@ HELD = [
         "masked words and next sentence",
         "tests/test_model_losses.py",
         "pretraining_adds_its_two_losses",
+    ),
+    (
+        REALFORMER,
+        "linear warm-up and decay",
+        "tests/test_schedules.py",
+        "equal_to_transformers",
+    ),
+    (
+        REALFORMER,
+        "SQuAD: exact match and F1",
+        "tests/test_squad.py",
+        "exact_match_and_f1",
     ),
     (
         CSAN,

@@ -62,13 +62,6 @@ Post-LN-500K    83.97 83.84 91.46 84.87 81.44 78.64
 Post-LN-1M      84.37 84.01 91.68 85.15 82.51 79.57
 RealFormer-500K 84.51 84.34 91.56 85.06 82.52 79.54
 """
-# Table 2: accuracy of masked words
-MASKED_WORDS = {  # Post-LN, Pre-LN, RealFormer
-    "Small": ("61.88", "61.67", "62.02"),
-    "Base": ("70.20", "69.74", "70.42"),
-    "Large": ("73.64", "73.21", "73.94"),
-    "xLarge": ("73.72", "73.53", "74.76"),
-}
 
 # CSAN, Table 1: BLEU of WMT14 En-De, and the gain over Transformer-Base (27.31)
 BLEU_CSAN = {
