@@ -78,8 +78,8 @@ NEEDED: dict[type, dict[str, Any]] = {
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
     Answers CheckpointFolder Construction EvaluationResult FitResult FitSettings
-    Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
-    MultipleChoiceModelOutput NameTable Noun Option Plan Profile Question
+    Given GlueTask ImageClassifierOutput KnownLabels Launch LoadReport Mismatch
+    ModelOutput MultipleChoiceModelOutput NameTable Noun Option Plan Profile Question
     QuestionAnsweringModelOutput Reading RowReport Rules RunData RunParts RunPlan
     SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
     SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
@@ -230,7 +230,12 @@ def test_an_annotation_that_cannot_be_checked_is_a_mistake_of_the_class() -> Non
 
 
 def configs() -> list[type[PretrainedConfig]]:
-    return [ea.BertConfig, ea.RobertaConfig, ea.EADCTransformerConfig]
+    return [
+        ea.BertConfig,
+        ea.RobertaConfig,
+        ea.EADCTransformerConfig,
+        ea.ViTConfig,
+    ]
 
 
 @pytest.mark.parametrize("cls", configs(), ids=lambda cls: cls.__name__)
