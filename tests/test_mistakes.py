@@ -17,6 +17,7 @@ import pytest
 from mistakes import (
     files,
     generation,
+    images,
     inputs,
     launches,
     maps,
@@ -49,6 +50,7 @@ ROOMS = {
     "translation": translation,
     "questions": questions,
     "t5": t5,
+    "images": images,
     "settings": settings,
     "files": files,
     "launches": launches,

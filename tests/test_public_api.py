@@ -21,6 +21,8 @@ NAMES = """
 AutoConfig AutoModel AutoModelForSequenceClassification AutoModelForMaskedLM
 AutoModelForPreTraining AutoModelForQuestionAnswering
 AutoModelForTokenClassification AutoModelForMultipleChoice
+AutoModelForImageClassification ViTConfig ViTModel ViTForImageClassification
+metrics.top_k metrics.confusion_matrix ImageClassifier
 AutoTokenizer BertConfig BertModel BertForMaskedLM
 BertForPreTraining BertForSequenceClassification RobertaConfig RobertaModel
 RobertaForMaskedLM RobertaForSequenceClassification Tensor from_dlpack no_grad
@@ -267,10 +269,11 @@ def hook(event, arguments):
         event.split(".")[0] in ("socket", "subprocess", "shutil")
     ):
         seen.append((event, str(arguments)))
+OTHERS = ("ImageClassifier", "TimeSeriesClassifier", "TimeSeriesRegressor")
 sys.addaudithook(hook)
 import evolving_attention as ea
 for name in ea.__all__:
-    if name not in ("TimeSeriesClassifier", "TimeSeriesRegressor", "estimators"):
+    if name not in OTHERS:
         getattr(ea, name)  # those import scikit-learn's joblib, which tries a file
 print(seen)
 """
