@@ -20,6 +20,7 @@ from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
     glue,
     glue_arguments,
+    images_arguments,
     squad_arguments,
     timeseries_arguments,
     translate_arguments,
@@ -62,6 +63,19 @@ NEEDED: dict[type, dict[str, Any]] = {
     image_transforms.HorizontalFlip: {},
     image_transforms.Cutout: {"side": 2},
     image_transforms.Normalize: {"mean": [0.0], "deviation": [1.0]},
+    images_arguments.ImageDataArguments: {"train_dir": "photos"},
+    images_arguments.ImageModelArguments: {},
+    images_arguments.ImageAttentionArguments: {},
+    images_arguments.ImageTrainingArguments: {"output_dir": "out"},
+    images_arguments.EvaluateImageArguments: {
+        "model_dir": "folder",
+        "test_dir": "photos",
+    },
+    images_arguments.PredictImageArguments: {
+        "model_dir": "folder",
+        "input_dir": "photos",
+        "output_file": "predictions.csv",
+    },
     translate_arguments.PairArguments: {"source_file": "en", "target_file": "de"},
     translate_arguments.TranslationModelArguments: {},
     translate_arguments.TranslationTrainingArguments: {},
