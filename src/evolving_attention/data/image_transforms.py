@@ -181,7 +181,7 @@ class RandomResizedCrop:
         """The resized part of the picture."""
         rows, columns = picture.shape[:2]
         for _ in range(10):
-            area = rows * columns * rng.uniform(*self.scale)
+            area = rows * columns * rng.uniform(self.scale[0], self.scale[1])
             ratio = np.exp(rng.uniform(*np.log(self.ratio)))
             height = round(float(np.sqrt(area / ratio)))
             width = round(float(np.sqrt(area * ratio)))
@@ -226,7 +226,7 @@ class Cutout:
         """A copy of the picture with the square."""
         row, column = (int(rng.integers(n)) for n in picture.shape[:2])
         top, left = row - self.side // 2, column - self.side // 2
-        found = picture.copy()
+        found: Array = picture.copy()
         found[
             max(0, top) : max(0, top + self.side),
             max(0, left) : max(0, left + self.side),

@@ -40,7 +40,9 @@ from evolving_attention.training.state import plain
 __all__ = ["ImageClassifier"]
 
 _WHY = "for the classifier of pictures"
-_sklearn: Any = require("sklearn.base", extra="image", why=_WHY)
+_sklearn = require("sklearn.base", extra="image", why=_WHY)
+_Classifier: Any = _sklearn.ClassifierMixin
+_Estimator: Any = _sklearn.BaseEstimator
 _validation: Any = require("sklearn.utils.validation", extra="image", why=_WHY)
 _utils: Any = require("sklearn.utils", extra="image", why=_WHY)
 
@@ -57,9 +59,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-class ImageClassifier(  # type: ignore[misc]  # scikit-learn's bases are not read
-    _sklearn.ClassifierMixin, _sklearn.BaseEstimator
-):
+class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
     """Classifies pictures by a Vision Transformer.
 
     Pictures are given as an array [n, height, width] or [n, height, width, channels] of
