@@ -70,6 +70,19 @@ def test_the_encoder_decoder_runs(repo):
     assert names["score"].tokens == sum(len(row["labels"]) for row in names["rows"])
 
 
+def test_images_run(repo):
+    pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
+    text = (repo / "docs" / "images.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/images.md", "exec", dont_inherit=True), names)
+    assert names["loss"].item() < 0.3
+    assert names["out"].attentions[2].shape == (16, 4, 17, 17)
+    assert names["larger"].config.grid == (8, 8)
+    assert names["found"]["top1"] == 1.0
+    assert names["found"]["pictures"] == 16
+
+
 def test_t5_runs(repo):
     text = (repo / "docs" / "t5.md").read_text(encoding="utf-8")
     names: dict = {}

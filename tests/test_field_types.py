@@ -23,6 +23,7 @@ from evolving_attention.cli import (
     glue_arguments,
     pretrain_arguments,
     repeat_arguments,
+    images_arguments,
     squad_arguments,
     sweep_arguments,
     timeseries_arguments,
@@ -30,6 +31,7 @@ from evolving_attention.cli import (
 )
 from evolving_attention.cli.attention_arguments import AttentionOptions
 from evolving_attention.cli.options import Fields, read_json_arguments
+from evolving_attention.data import image_transforms
 from evolving_attention.errors import ConfigError
 from evolving_attention.estimators import rules
 from evolving_attention.field_types import PathText, check_type, members
@@ -64,6 +66,26 @@ NEEDED: dict[type, dict[str, Any]] = {
         "output_file": "predictions.csv",
     },
     timeseries_arguments.TableArguments: {},
+    image_transforms.Resize: {"size": [4, 4]},
+    image_transforms.CenterCrop: {"size": [4, 4]},
+    image_transforms.RandomCrop: {"size": [4, 4]},
+    image_transforms.RandomResizedCrop: {"size": [4, 4]},
+    image_transforms.HorizontalFlip: {},
+    image_transforms.Cutout: {"side": 2},
+    image_transforms.Normalize: {"mean": [0.0], "deviation": [1.0]},
+    images_arguments.ImageDataArguments: {"train_dir": "photos"},
+    images_arguments.ImageModelArguments: {},
+    images_arguments.ImageAttentionArguments: {},
+    images_arguments.ImageTrainingArguments: {"output_dir": "out"},
+    images_arguments.EvaluateImageArguments: {
+        "model_dir": "folder",
+        "test_dir": "photos",
+    },
+    images_arguments.PredictImageArguments: {
+        "model_dir": "folder",
+        "input_dir": "photos",
+        "output_file": "predictions.csv",
+    },
     translate_arguments.PairArguments: {"source_file": "en", "target_file": "de"},
     translate_arguments.TranslationModelArguments: {},
     translate_arguments.TranslationTrainingArguments: {},
@@ -87,12 +109,13 @@ NEEDED: dict[type, dict[str, Any]] = {
 # Dataclasses that the package fills in itself: results, records, tables; and Spec,
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
-    Answers CheckpointFolder Choice Construction EvaluationResult FitResult
-    FitSettings Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
-    MultipleChoiceModelOutput NameTable Noun Option PaperSpace Plan Profile
-    Question QuestionAnsweringModelOutput Range Reading RowReport Rules RunData RunParts
-    RunPlan SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums
-    Storage SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
+    Answers CheckpointFolder Choice Construction EvaluationResult FitResult FitSettings
+    Given GlueTask ImageClassifierOutput KnownLabels Launch LoadReport Mismatch
+    ModelOutput MultipleChoiceModelOutput NameTable Noun Option PaperSpace Pictures Plan
+    Profile Question QuestionAnsweringModelOutput Range Reading RowReport Rules RunData
+    RunParts RunPlan SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome
+    StepSums Storage SubmissionReport Tie TokenClassifierOutput TrainerControl
+    TrainerState
 """
 
 
@@ -240,7 +263,12 @@ def test_an_annotation_that_cannot_be_checked_is_a_mistake_of_the_class() -> Non
 
 
 def configs() -> list[type[PretrainedConfig]]:
-    return [ea.BertConfig, ea.RobertaConfig, ea.EADCTransformerConfig]
+    return [
+        ea.BertConfig,
+        ea.RobertaConfig,
+        ea.EADCTransformerConfig,
+        ea.ViTConfig,
+    ]
 
 
 @pytest.mark.parametrize("cls", configs(), ids=lambda cls: cls.__name__)
@@ -268,6 +296,16 @@ def test_every_option_of_an_estimator_is_checked(cls: Any) -> None:
             with pytest.raises(ConfigError, match=f"{cls.__name__}: {name}="):
                 rules.check(cls(**{name: value}))
     rules.check(cls(n_epochs=np.int64(3), learning_rate=np.float32(0.1), verbose=True))
+
+
+def test_every_option_of_the_classifier_of_pictures_is_checked() -> None:
+    hints = typing.get_type_hints(ea.ImageClassifier.__init__)
+    for name in inspect.signature(ea.ImageClassifier).parameters:
+        if hints[name] is Any:  # checked where it is used
+            continue
+        for value in wrong_values(hints[name]):
+            with pytest.raises(ConfigError, match=f"ImageClassifier: {name}="):
+                ea.ImageClassifier(**{name: value}).check_options()
 
 
 # -------------------------------------------------------------------- the command line

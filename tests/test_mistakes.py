@@ -17,6 +17,7 @@ import pytest
 from mistakes import (
     files,
     generation,
+    images,
     inputs,
     launches,
     maps,
@@ -53,6 +54,7 @@ ROOMS = {
     "questions": questions,
     "searches": searches,
     "t5": t5,
+    "images": images,
     "settings": settings,
     "files": files,
     "launches": launches,

@@ -43,6 +43,19 @@ COUNTS = {
     "t5_v1_1_small": 76_961_152 - 32_128 * 512,
     "t5_v1_1_base": 247_577_856 - 32_128 * 768,
     "ea_t5_v1_1_base": 247_577_856 - 32_128 * 768 + 35 * CONV[12],
+    # Wang et al., TPAMI 2023, Table 10: with 1,000 classes, at 384 x 384
+    "vit_b32": 88_297_192,
+    "vit_b16": 86_859_496,
+    "vit_l32": 306_632_680,
+    "vit_l16": 304_715_752,
+    "ea_vit_b32": 88_311_580,
+    "ea_vit_b16": 86_873_884,
+    "ea_vit_l32": 306_686_040,
+    "ea_vit_l16": 304_769_112,
+    "pa_vit_b32": 88_297_192 + 11 * CONV[12],
+    "pa_vit_b16": 86_859_496 + 11 * CONV[12],
+    "pa_vit_l32": 306_632_680 + 23 * CONV[16],
+    "pa_vit_l16": 304_715_752 + 23 * CONV[16],
 }
 
 
@@ -68,6 +81,7 @@ def test_names_are_listed_by_pattern():
     families += ["roberta_base", "roberta_large"]
     families += ["t5_base", "t5_small", "t5_v1_1_base", "t5_v1_1_small"]
     families += ["transformer_base", "transformer_lite"]
+    families += ["vit_b16", "vit_b32", "vit_l16", "vit_l32"]
     assert ea.list_models("ea_*") == [f"ea_{name}" for name in families]
     assert ea.list_models("pa_*") == [f"pa_{name}" for name in families]
     sizes = ["base", "large", "small", "xlarge"]

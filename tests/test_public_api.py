@@ -21,7 +21,9 @@ NAMES = """
 AutoConfig AutoModel AutoModelForSequenceClassification AutoModelForMaskedLM
 AutoModelForPreTraining AutoModelForQuestionAnswering
 AutoModelForTokenClassification AutoModelForMultipleChoice
-AutoTokenizer DataCollatorForMultipleChoice BertConfig BertModel BertForMaskedLM
+AutoModelForImageClassification AutoTokenizer BertConfig BertForMaskedLM BertModel
+DataCollatorForMultipleChoice ImageClassifier ViTConfig ViTForImageClassification
+ViTModel metrics.confusion_matrix metrics.top_k
 BertForPreTraining BertForSequenceClassification RobertaConfig RobertaModel
 RobertaForMaskedLM RobertaForSequenceClassification Tensor from_dlpack no_grad
 EADCTransformerConfig EADCTransformerModel EADCTransformerForClassification
@@ -268,10 +270,11 @@ def hook(event, arguments):
         event.split(".")[0] in ("socket", "subprocess", "shutil")
     ):
         seen.append((event, str(arguments)))
+OTHERS = ("ImageClassifier", "TimeSeriesClassifier", "TimeSeriesRegressor")
 sys.addaudithook(hook)
 import evolving_attention as ea
 for name in ea.__all__:
-    if name not in ("TimeSeriesClassifier", "TimeSeriesRegressor", "estimators"):
+    if name not in OTHERS:
         getattr(ea, name)  # those import scikit-learn's joblib, which tries a file
 print(seen)
 """

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers_images import VITS
 from helpers_models import (
     MODELS,
     arrays_of,
@@ -47,7 +48,7 @@ def test_every_task_class_is_under_contract():
         and issubclass(cls, modeling.PreTrainedModel)
         and hasattr(cls, "head")
     }
-    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S}
+    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *VITS}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads
 

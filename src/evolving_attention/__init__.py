@@ -51,7 +51,7 @@ _LAZY: dict[str, str] = {
     "plan": "evolving_attention.memory",
     "profile": "evolving_attention.profiling",
     **dict.fromkeys(
-        ["TimeSeriesClassifier", "TimeSeriesRegressor"],
+        ["ImageClassifier", "TimeSeriesClassifier", "TimeSeriesRegressor"],
         "evolving_attention.estimators",
     ),
     **dict.fromkeys(
@@ -176,6 +176,7 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
     from evolving_attention.device_names import devices as devices
     from evolving_attention.diagnosis import doctor as doctor
     from evolving_attention.estimators import (
+        ImageClassifier as ImageClassifier,
         TimeSeriesClassifier as TimeSeriesClassifier,
         TimeSeriesRegressor as TimeSeriesRegressor,
     )

@@ -18,10 +18,18 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["Profile", "matrix_flops", "profile", "report", "report_at_exit"]
+__all__ = [
+    "Profile",
+    "matrix_flops",
+    "profile",
+    "report",
+    "report_at_exit",
+    "vit_flops",
+]
 
 # Kernels of the registry that are nothing but a product of matrices, and those that
 # hold products of queries, keys, values and maps.
@@ -196,5 +204,54 @@ def matrix_flops(
         "map_conv": (layers - 1) * 2.0 * pairs * heads**2 * kernel_size**2,
     }
     factor = 3.0 if training else 1.0
+    found = {name: factor * value for name, value in parts.items()}
+    return {**found, "total": sum(found.values())}
+
+
+_DENSE = ("query.weight", "key.weight", "value.weight", "dense.weight")
+
+
+def vit_flops(
+    config: Any, images: int = 1, *, training: bool = False
+) -> dict[str, float]:
+    """Floating-point operations of the matrix products of ViT with a classifier.
+
+    The parts follow from the shapes of the model's parameters, with any attention.
+
+    Args:
+        config: a :class:`~evolving_attention.ViTConfig`.
+        images: number of images.
+        training: also the two products of each product's backward.
+
+    Returns:
+        ``patches`` (their embedding), ``dense`` (projections, feed-forward,
+        classifier), ``attention`` (scores and context), ``map_conv``, and their sum
+        ``total``. A multiplication with its addition counts as two.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> from evolving_attention.profiling import vit_flops
+        >>> config = ea.ViTConfig(image_size=384, num_labels=1000)
+        >>> f"{vit_flops(config)['total'] / 2e9:.1f} billion products"
+        '55.5 billion products'
+    """
+    core = importlib.import_module("evolving_attention._core")
+    options = {**config.core_options(), "head": "image_classification"}
+    model = core.create_model(config.model_type, options)  # shapes, no memory
+    tokens, (rows, columns) = config.tokens, config.grid
+    layers, width = config.num_hidden_layers, config.hidden_size
+    parts = dict.fromkeys(("patches", "dense", "attention", "map_conv"), 0.0)
+    parts["attention"] = layers * 2.0 * tokens**2 * width
+    for name, tensor in model.named_parameters():
+        axes, size = len(tensor.shape), float(tensor.size)
+        if name.endswith("patch_embeddings.projection.weight"):
+            parts["patches"] += rows * columns * size
+        elif name == "classifier.weight":
+            parts["dense"] += size
+        elif name.endswith(_DENSE):
+            parts["dense"] += tokens * size
+        elif axes == 4:
+            parts["map_conv"] += tokens**2 * size
+    factor = 2.0 * images * (3.0 if training else 1.0)
     found = {name: factor * value for name, value in parts.items()}
     return {**found, "total": sum(found.values())}

@@ -25,6 +25,8 @@ const char* name_of(InputKind kind) {
       return "integers";
     case InputKind::values:
       return "values";
+    case InputKind::pixels:
+      return "pixels";
     case InputKind::labels:
       return "labels";
     default:
@@ -47,11 +49,15 @@ Var input_of(const InputSpec& spec, const py::handle& object) {
   switch (spec.kind) {
     case InputKind::integers:
       return Var(optional_integers(object, spec.name.c_str()));
-    case InputKind::values: {
-      const Var x =
-          tensor_of(object, spec.name,
-                    "a rectangular array of numbers; pad series of different "
-                    "lengths and pass lengths");
+    case InputKind::values:
+    case InputKind::pixels: {
+      const Var x = tensor_of(
+          object, spec.name,
+          spec.kind == InputKind::pixels
+              ? "a rectangular array of numbers; resize images of different "
+                "sizes"
+              : "a rectangular array of numbers; pad series of different "
+                "lengths and pass lengths");
       return is_floating(x.dtype())
                  ? x
                  : Var(cast(to_device(x.data(), kCpu), DType::f32));

@@ -9,21 +9,21 @@
 
 namespace ea {
 
-Var sequence_loss(const Var& logits, const TextInputs& inputs) {
+Var row_loss(const Var& logits, const Tensor& labels, double label_smoothing,
+             const char* what) {
   const std::int64_t rows = logits.dim(0);
-  const Tensor& labels = inputs.labels;
   if (labels.rank() == 2 && logits.dim(1) > 1 &&
       labels.shape() == logits.shape()) {
-    EA_CHECK_AS(ConfigError, inputs.label_smoothing == 0.0, "forward",
+    EA_CHECK_AS(ConfigError, label_smoothing == 0.0, "forward",
                 "label smoothing is for one class of several; each label of "
                 "several is decided by itself");
     return binary_cross_entropy(logits, labels);
   }
   EA_CHECK(labels.numel() == rows, "forward",
-           "labels have shape {}, expected one for each of {} sequences",
-           labels.shape(), rows);
+           "labels have shape {}, expected one for each of {} {}",
+           labels.shape(), rows, what);
   if (logits.dim(1) == 1) {
-    EA_CHECK_AS(ConfigError, inputs.label_smoothing == 0.0, "forward",
+    EA_CHECK_AS(ConfigError, label_smoothing == 0.0, "forward",
                 "label smoothing is for classes; num_labels = 1 is regression");
     const Var target(
         to_device(cast(contiguous(labels), logits.dtype()), logits.device()));
@@ -33,7 +33,11 @@ Var sequence_loss(const Var& logits, const TextInputs& inputs) {
               "labels of {} classes must be integers, got {}; set num_labels=1 "
               "for regression",
               logits.dim(1), labels.dtype());
-  return cross_entropy(logits, labels, inputs.label_smoothing);
+  return cross_entropy(logits, labels, label_smoothing);
+}
+
+Var sequence_loss(const Var& logits, const TextInputs& inputs) {
+  return row_loss(logits, inputs.labels, inputs.label_smoothing, "sequences");
 }
 
 LanguageModelHead::LanguageModelHead(const BertSizes& sizes, DType dtype,

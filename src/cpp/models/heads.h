@@ -7,9 +7,13 @@
 
 namespace ea {
 
-// Loss of a sequence task: mean squared error for one label, cross entropy for
-// classes, binary cross entropy for labels in the shape of the logits. Throws
-// DTypeError or InputError for labels that do not fit.
+// Loss of logits [rows, classes]: mean squared error for one label, cross
+// entropy for classes, binary cross entropy for labels in the shape of the
+// logits. Throws DTypeError or InputError for labels that do not fit; `rows`
+// are named in messages.
+Var row_loss(const Var& logits, const Tensor& labels, double label_smoothing,
+             const char* rows);
+// The same for a task of sequences.
 Var sequence_loss(const Var& logits, const TextInputs& inputs);
 
 // h = LN(gelu(W x + b)), logits = h E^T + bias with the word embeddings E.

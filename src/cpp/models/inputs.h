@@ -14,6 +14,7 @@ namespace ea {
 enum class InputKind : std::uint8_t {
   integers,  // int64; others are refused
   values,    // floating; integers become float32
+  pixels,    // the same, of images
   labels,    // floating values, or classes as int64
   flags,     // unchanged, read as booleans
 };

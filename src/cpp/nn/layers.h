@@ -110,6 +110,17 @@ class LayerNorm : public Module {
   double eps_;
 };
 
+// y = lambda x, elementwise (Touvron et al., ICCV 2021, Section 2).
+class LayerScale : public Module {
+ public:
+  LayerScale(std::int64_t width, double initial, DType dtype)
+      : lambda_(add_parameter("lambda1", {width}, dtype, Init::all(initial))) {}
+  Var operator()(const Var& x) const { return mul(x, lambda_); }
+
+ private:
+  Var lambda_;
+};
+
 enum class NormKind : std::uint8_t {
   layer,  // LayerNorm
   rms,    // RMS norm: no mean, no bias

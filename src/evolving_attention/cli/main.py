@@ -189,6 +189,38 @@ def pretrain(context: typer.Context) -> None:
     run(context.args)
 
 
+image = typer.Typer(
+    name="image",
+    help="Classify pictures by a Vision Transformer: train, evaluate, predict.",
+    no_args_is_help=True,
+)
+app.add_typer(image)
+
+
+@image.command(name="train", context_settings=_HF, add_help_option=False)
+def image_train(context: typer.Context) -> None:
+    """Train on folders of pictures, and test."""
+    from evolving_attention.cli.images import train as run
+
+    run(context.args)
+
+
+@image.command(name="evaluate", context_settings=_HF, add_help_option=False)
+def image_evaluate(context: typer.Context) -> None:
+    """Test a fitted classifier: top-1, top-5, confusions."""
+    from evolving_attention.cli.images import evaluate as run
+
+    run(context.args)
+
+
+@image.command(name="predict", context_settings=_HF, add_help_option=False)
+def image_predict(context: typer.Context) -> None:
+    """Predict the classes of pictures, into a .csv file."""
+    from evolving_attention.cli.images import predict as run
+
+    run(context.args)
+
+
 translate = typer.Typer(
     name="translate",
     help="Translate text: train a model, generate, score, average checkpoints.",

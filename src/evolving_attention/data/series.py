@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.packed import PackedRows
+from evolving_attention.data.packed import Batch, PackedRows
 from evolving_attention.data.series_axes import (
     frames_axis,
     is_frame,
@@ -291,6 +291,8 @@ class SeriesRows(PackedRows):
 
     tokens = ("values",)
     place = "series {} of {}"
+    unit = "series of up to {:,} time steps"
+    lighter = "lower batch_size, or max_length with longer='cut' or 'resample'"
 
     def __init__(
         self,
@@ -328,6 +330,10 @@ class SeriesRows(PackedRows):
     def channels(self) -> int:
         """Variables of each series."""
         return int(self.values.shape[1])
+
+    def bare(self, indices: Any) -> Batch:
+        """The batch without what subclasses draw or add."""
+        return SeriesRows.gather(self, indices)
 
     def take(self, indices: Any) -> SeriesRows:
         """These series as a data set."""

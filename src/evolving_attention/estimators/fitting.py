@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from evolving_attention.data.series import SeriesRows
 from evolving_attention.errors import Interrupted
 from evolving_attention.estimators import headroom
+from evolving_attention.estimators.headroom import Rows
 from evolving_attention.estimators.weights import WeightedModel, WeightedRows
 from evolving_attention.optim import RAdam, decay_groups
 from evolving_attention.training import (
@@ -87,8 +87,8 @@ class FitResult:
 
 def train(
     model: Any,
-    rows: SeriesRows,
-    validation: SeriesRows | None,
+    rows: Rows,
+    validation: Rows | None,
     settings: FitSettings,
     *,
     continues: bool = False,
@@ -186,7 +186,7 @@ def tell(result: FitResult, n_epochs: int, stacklevel: int = 7) -> None:
     warnings.warn(message, stacklevel=stacklevel)
 
 
-def outputs(model: Any, rows: SeriesRows, device: str) -> np.ndarray[Any, Any]:
+def outputs(model: Any, rows: Rows, device: str) -> np.ndarray[Any, Any]:
     """The model's logits for every series, in order: float32 [N, …].
 
     Moves the model to the device first.
@@ -212,7 +212,7 @@ def kept_randomness() -> Iterator[None]:
         runtime.set_random_state(before)
 
 
-def _is_classifier(rows: SeriesRows) -> bool:
+def _is_classifier(rows: Rows) -> bool:
     return rows.labels is not None and rows.labels.dtype.kind == "i"
 
 
@@ -224,8 +224,8 @@ def evaluation_batch(model: Any, longest: int) -> int:
 
 def _arguments(
     model: Any,
-    rows: SeriesRows,
-    validation: SeriesRows | None,
+    rows: Rows,
+    validation: Rows | None,
     settings: FitSettings,
     continues: bool,
 ) -> TrainingArguments:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention import _core
+from evolving_attention.data.images import ImageRows
 from evolving_attention.data.series import SeriesRows
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import OutOfMemory
@@ -18,6 +19,7 @@ from evolving_attention.memory import current, plan
 __all__ = ["left", "needs_recomputation", "upper_bound"]
 
 Array = np.ndarray[Any, Any]
+Rows = SeriesRows | ImageRows
 _COPIES = 16  # of each map and each feature: more than any kind keeps at once
 
 
@@ -51,7 +53,7 @@ def upper_bound(model: Any, lengths: Array) -> int:
 
 
 def needs_recomputation(
-    model: Any, rows: SeriesRows, batch_size: int, device: str, stacklevel: int
+    model: Any, rows: Rows, batch_size: int, device: str, stacklevel: int
 ) -> bool:
     """Whether training fits only with gradient checkpointing; says so in a warning.
 
@@ -82,8 +84,8 @@ def needs_recomputation(
         if not was_on:
             model.gradient_checkpointing_disable()
     steps = int(rows.lengths[longest[-1]])
-    step = f"fit: a step on {len(longest)} series of up to {steps:,} time steps"
-    remedy = "lower batch_size, or max_length with longer='cut' or 'resample'"
+    step = f"fit: a step on {len(longest)} {rows.unit.format(steps)}"
+    remedy = rows.lighter
     least = lean.optimizer + lean.activations
     if least > room:
         raise OutOfMemory(
@@ -103,9 +105,9 @@ def needs_recomputation(
     return True
 
 
-def _batch(rows: SeriesRows, indices: Array) -> dict[str, Any]:
-    """These series as inputs of a step, without drawing hidden cells or weights."""
-    batch = SeriesRows.gather(rows, indices)
+def _batch(rows: Rows, indices: Array) -> dict[str, Any]:
+    """These rows as inputs of a step, without drawing hidden cells or weights."""
+    batch = rows.bare(indices)
     inputs = {key: value for key, value in batch.items() if key != "row_ids"}
     if rows.labels is None:  # pre-training
         inputs["masked"] = np.ones(inputs["values"].shape, bool)

@@ -10,18 +10,49 @@ from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import check_attributes, describe
 from evolving_attention.training.schedules import NAMES
 
-__all__ = ["check"]
+__all__ = ["TRAINING", "check", "check_training"]
 
 # option: (least value, greatest value); the model's config checks the model's options
-_RANGES: dict[str, tuple[float, float]] = {
+TRAINING: dict[str, tuple[float, float]] = {
     "n_epochs": (1, 1_000_000),
     "batch_size": (1, 1_000_000),
     "learning_rate": (0.0, 1e3),
     "weight_decay": (0.0, 1e3),
     "validation_fraction": (0.0, 0.9),
     "patience": (1, 1_000_000),
-    "max_length": (1, 1_000_000),
 }
+
+
+def check_training(estimator: Any, ranges: dict[str, tuple[float, float]]) -> None:
+    """Refuse what all estimators refuse: wrong types, ranges, schedules, devices.
+
+    Raises:
+        ConfigError: names the option, its value and the expected one.
+        BackendUnavailable: this build or machine does not have the ``device``.
+    """
+    check_attributes(estimator)
+    name = type(estimator).__name__
+    hints = get_type_hints(type(estimator).__init__)
+    for option, (least, most) in ranges.items():
+        value = getattr(estimator, option)
+        if value is not None and not least <= value <= most:
+            kind = describe(hints[option]).removesuffix(" or None")
+            raise ConfigError(
+                f"{name}: {option}={value!r}, expected {kind} from {least:g} to "
+                f"{most:g}; correct it"
+            )
+    if estimator.lr_schedule not in NAMES:
+        raise ConfigError(
+            f"{name}: lr_schedule={estimator.lr_schedule!r}, expected one of "
+            f"{', '.join(NAMES)}; choose one of them"
+        )
+    if estimator.patience is not None and estimator.validation_fraction == 0:
+        raise ConfigError(
+            f"{name}: patience={estimator.patience} with validation_fraction=0, "
+            "expected a validation part to watch; raise validation_fraction or leave "
+            "patience out"
+        )
+    resolve_device(estimator.device)
 
 
 def check(estimator: Any) -> None:
@@ -31,26 +62,12 @@ def check(estimator: Any) -> None:
         ConfigError: names the option, its value and the expected one.
         BackendUnavailable: this build or machine does not have the ``device``.
     """
-    check_attributes(estimator)
+    check_training(estimator, {**TRAINING, "max_length": (1, 1_000_000)})
     name = type(estimator).__name__
-    hints = get_type_hints(type(estimator).__init__)
-    for option, (least, most) in _RANGES.items():
-        value = getattr(estimator, option)
-        if value is not None and not least <= value <= most:
-            kind = describe(hints[option]).removesuffix(" or None")
-            raise ConfigError(
-                f"{name}: {option}={value!r}, expected {kind} from {least:g} to "
-                f"{most:g}; correct it"
-            )
     if estimator.time_axis not in (None, 1, 2):
         raise ConfigError(
             f"{name}: time_axis={estimator.time_axis!r}, expected 1 for [n, length, "
             "channels], 2 for [n, channels, length], or None; correct it"
-        )
-    if estimator.lr_schedule not in NAMES:
-        raise ConfigError(
-            f"{name}: lr_schedule={estimator.lr_schedule!r}, expected one of "
-            f"{', '.join(NAMES)}; choose one of them"
         )
     if estimator.longer not in LONGER:
         raise ConfigError(
@@ -62,13 +79,6 @@ def check(estimator: Any) -> None:
             f"{name}: class_weight={estimator.class_weight!r}, expected None: a "
             "regressor has no classes; use fit(X, y, sample_weight)"
         )
-    if estimator.patience is not None and estimator.validation_fraction == 0:
-        raise ConfigError(
-            f"{name}: patience={estimator.patience} with validation_fraction=0, "
-            "expected a validation part to watch; raise validation_fraction or leave "
-            "patience out"
-        )
-    resolve_device(estimator.device)
     options = estimator.model_options
     if options is not None and not isinstance(options, dict):
         raise ConfigError(

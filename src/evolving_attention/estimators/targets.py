@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evolving_attention.errors import DTypeError, InputError, ShapeError, require
 
 __all__ = [
+    "PICTURES",
+    "SERIES",
+    "Kind",
     "class_numbers",
     "class_targets",
     "one_dimensional",
@@ -18,56 +21,79 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 _SPLIT = 0x53504C4954  # a random stream of its own
-_WHY = "for the estimators of time series"
 
 
-def one_dimensional(y: Any, count: int, name: str = "y") -> Array:
-    """One target per series, [N]; a column [N, 1] is accepted with a warning.
+class Kind(NamedTuple):
+    """What the targets are of, for messages."""
+
+    many: str
+    one: str
+    extra: str
+    values: str  # the remedy for targets that are values
+
+
+SERIES = Kind(
+    "series",
+    "series",
+    "timeseries",
+    "for values of a scale use ea.TimeSeriesRegressor",
+)
+PICTURES = Kind(
+    "pictures", "picture", "image", "values of a scale are not supported here"
+)
+
+
+def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) -> Array:
+    """One target per row, [N]; a column [N, 1] is accepted with a warning.
 
     Raises:
         InputError: there are no targets.
-        ShapeError: the shape is wrong, or the number of targets is not that of series.
+        ShapeError: the shape is wrong, or the number of targets is not that of rows.
     """
     if y is None:
         raise InputError(
             f"requires {name} to be passed, but the target {name} is None: expected "
-            f"one target for each of the {count} series; pass fit(X, {name})"
+            f"one target for each of the {count} {kind.many}; pass fit(X, {name})"
         )
-    validation = require("sklearn.utils.validation", extra="timeseries", why=_WHY)
+    validation = require(
+        "sklearn.utils.validation", extra=kind.extra, why=f"for targets of {kind.many}"
+    )
     try:
         array = validation.column_or_1d(y, warn=True)
     except ValueError as error:
         raise ShapeError(
-            f"{name}: {error}; expected one target per series, [{count}]"
+            f"{name}: {error}; expected one target per {kind.one}, [{count}]"
         ) from None
     if len(array) != count:
         raise ShapeError(
-            f"{name}: {len(array)} targets for {count} series (inconsistent numbers of "
-            "samples), expected one each; check the selection"
+            f"{name}: {len(array)} targets for {count} {kind.many} (inconsistent "
+            "numbers of samples), expected one each; check the selection"
         )
     return np.asarray(array)
 
 
-def class_targets(y: Any, count: int) -> Array:
+def class_targets(y: Any, count: int, kind: Kind = SERIES) -> Array:
     """Validate class labels [N]: at least two classes, all of one kind.
 
     Raises:
         InputError, ShapeError, DTypeError: the labels are invalid.
     """
-    labels = one_dimensional(y, count)
-    _refuse_nonfinite(labels)
-    multiclass = require("sklearn.utils.multiclass", extra="timeseries", why=_WHY)
+    labels = one_dimensional(y, count, kind=kind)
+    _refuse_nonfinite(labels, kind)
+    multiclass = require(
+        "sklearn.utils.multiclass", extra=kind.extra, why=f"for targets of {kind.many}"
+    )
     try:
         multiclass.check_classification_targets(labels)
         classes = np.unique(labels)
     except (TypeError, ValueError) as error:
         raise DTypeError(
-            f"y: {error}; expected class labels, all text or all whole numbers; for "
-            "values of a scale use ea.TimeSeriesRegressor"
+            f"y: {error}; expected class labels, all text or all whole numbers; "
+            f"{kind.values}"
         ) from None
     if len(classes) < 2:
         raise InputError(
-            f"y: {len(labels)} series (n_samples = {len(labels)}) of one class, "
+            f"y: {len(labels)} {kind.many} (n_samples = {len(labels)}) of one class, "
             f"{classes.tolist()}, expected at least 2 classes to tell apart; check "
             "the selection"
         )
@@ -96,7 +122,7 @@ def value_targets(y: Any, count: int) -> Array:
     return values
 
 
-def _refuse_nonfinite(y: Array) -> None:
+def _refuse_nonfinite(y: Array, kind: Kind = SERIES) -> None:
     if y.dtype.kind == "O":  # NaN among text: pandas' way of a missing label
         bad = np.array([value != value or value is None for value in y])
     elif y.dtype.kind == "f":
@@ -107,11 +133,13 @@ def _refuse_nonfinite(y: Array) -> None:
         row = int(np.argmax(bad))
         raise InputError(
             f"y[{row}] = {y[row]}: contains NaN or infinity, expected a target for "
-            "every series; leave series without one out"
+            f"every {kind.one}; leave {kind.many} without one out"
         )
 
 
-def class_numbers(labels: Array, classes: Array, name: str = "y") -> Array:
+def class_numbers(
+    labels: Array, classes: Array, name: str = "y", kind: Kind = SERIES
+) -> Array:
     """The index of every label among ``classes``: int64 [N].
 
     Raises:
@@ -123,8 +151,8 @@ def class_numbers(labels: Array, classes: Array, name: str = "y") -> Array:
         row = int(np.argmax(found < 0))
         raise InputError(
             f"{name}[{row}] = {labels[row]!s}: a label unseen in training, expected "
-            f"one of {', '.join(map(str, classes))}; leave the series out or train "
-            "with that class"
+            f"one of {', '.join(map(str, classes))}; leave the {kind.one} out or "
+            "train with that class"
         )
     return found
 

@@ -3,6 +3,7 @@
 from evolving_attention.modeling.auto import (
     AutoConfig,
     AutoModel,
+    AutoModelForImageClassification,
     AutoModelForMaskedLM,
     AutoModelForMultipleChoice,
     AutoModelForPreTraining,
@@ -25,6 +26,11 @@ from evolving_attention.modeling.bert import (
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.generation import GenerationOutput
 from evolving_attention.modeling.generation_options import GenerationOptions
+from evolving_attention.modeling.images import (
+    ImageClassifierOutput,
+    ImageConfig,
+    ImageModel,
+)
 from evolving_attention.modeling.names import (
     create_model,
     list_models,
@@ -65,10 +71,16 @@ from evolving_attention.modeling.transformer import (
     TransformerForConditionalGeneration,
     TransformerModel,
 )
+from evolving_attention.modeling.vit import (
+    ViTConfig,
+    ViTForImageClassification,
+    ViTModel,
+)
 
 __all__ = [
     "AutoConfig",
     "AutoModel",
+    "AutoModelForImageClassification",
     "AutoModelForMaskedLM",
     "AutoModelForMultipleChoice",
     "AutoModelForPreTraining",
@@ -91,6 +103,9 @@ __all__ = [
     "EADCTransformerModel",
     "GenerationOptions",
     "GenerationOutput",
+    "ImageClassifierOutput",
+    "ImageConfig",
+    "ImageModel",
     "ModelOutput",
     "MultipleChoiceModelOutput",
     "PreTrainedModel",
@@ -111,6 +126,9 @@ __all__ = [
     "TransformerConfig",
     "TransformerForConditionalGeneration",
     "TransformerModel",
+    "ViTConfig",
+    "ViTForImageClassification",
+    "ViTModel",
     "corrupt_spans",
     "create_model",
     "list_models",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AutoConfig",
     "AutoModel",
+    "AutoModelForImageClassification",
     "AutoModelForMaskedLM",
     "AutoModelForMultipleChoice",
     "AutoModelForPreTraining",
@@ -151,6 +152,12 @@ class AutoModelForPreTraining(AutoBase):
     """Pre-training: BERT's masked LM with next sentence, RoBERTa's masked LM, …"""
 
     task = "pretraining"
+
+
+class AutoModelForImageClassification(AutoBase):
+    """Classes of images."""
+
+    task = "image_classification"
 
 
 class AutoModelForSeq2SeqLM(AutoBase):

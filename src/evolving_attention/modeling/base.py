@@ -21,6 +21,9 @@ from evolving_attention.modeling.placement import sorted_targets
 from evolving_attention.modeling.recompute import RecomputeMixin
 from evolving_attention.modeling.untrained import NewHead
 
+if TYPE_CHECKING:
+    from evolving_attention.interop.hf import CheckpointFolder
+
 __all__ = ["MODELS", "PreTrainedModel"]
 
 # By task, then by model_type; a class is in by existing.
@@ -28,8 +31,9 @@ MODELS: dict[str, dict[str, type[PreTrainedModel]]] = {}
 
 _Self = TypeVar("_Self", bound="PreTrainedModel")
 _DTYPES = ("float32", "bfloat16", "float64")
-_EMBEDDING = re.compile(
-    r"(embeddings\.(\w+_embeddings|positions)|^shared)\.weight$"  # shared: T5's words
+_EMBEDDING = re.compile(  # shared: T5's words; positions without .weight: ViT's
+    r"(embeddings\.(\w+_embeddings|positions)\.weight|^shared\.weight"
+    r"|embeddings\.position_embeddings)$"
 )
 
 
@@ -293,11 +297,20 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         Raises:
             ConfigError: ``dtype`` is not float32, bfloat16 or float64.
         """
+        return self._rebuilt(self.config, dtype or self.dtype, {})
+
+    def _rebuilt(
+        self: _Self,
+        config: PretrainedConfig,
+        dtype: str,
+        changed: Mapping[str, np.ndarray],
+    ) -> _Self:
+        """A second model of another config, with the same weights but for some."""
         copy = type(self).__new__(type(self))
-        copy._build(self.config, dtype or self.dtype)
+        copy._build(config, dtype)
         copy._core.allocate()
-        for (_, mine), (_, theirs) in zip(copy._state(), self._state(), strict=True):
-            mine.copy_(theirs.to("cpu"))
+        for (name, mine), (_, theirs) in zip(copy._state(), self._state(), strict=True):
+            mine.copy_(changed[name] if name in changed else theirs.to("cpu"))
         for (_, mine), (_, theirs) in zip(copy._named, self._named, strict=True):
             mine.requires_grad = theirs.requires_grad
         if self.device != "cpu":
@@ -353,7 +366,10 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         from evolving_attention.interop.load_report import check_growth, match
         from evolving_attention.interop.resolve import resolve
 
-        folder = load_folder(resolve(name_or_path, local_files_only=local_files_only))
+        folder = cls._translated(
+            load_folder(resolve(name_or_path, local_files_only=local_files_only)),
+            config_overrides,
+        )
         expected = cls.config_class.model_type
         if folder.model_type not in (None, expected):
             raise CheckpointError(
@@ -371,7 +387,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         sizes = model.config.sizes()
         assigned, report = match(
             shapes,
-            folder.tensors,
+            cls._resized(folder, model.config),
             table=cls.table,
             allowed_new=(*cls.table.allowed_new, *model._additions()),
             strict=strict,
@@ -394,6 +410,20 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
     @classmethod
     def _check_overrides(cls, overrides: Mapping[str, Any]) -> None:
         """Refuse options that this class cannot have."""
+
+    @classmethod
+    def _translated(
+        cls, folder: CheckpointFolder, overrides: Mapping[str, Any]
+    ) -> CheckpointFolder:
+        """A folder of another library's layout as one of this architecture's."""
+        return folder
+
+    @classmethod
+    def _resized(
+        cls, folder: CheckpointFolder, config: PretrainedConfig
+    ) -> Mapping[str, np.ndarray]:
+        """A checkpoint's tensors in the sizes that the config asks for."""
+        return folder.tensors
 
     @classmethod
     def _adapt(

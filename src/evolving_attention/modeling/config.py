@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import difflib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -55,7 +56,7 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 }
 
 
-def _changes(values: dict[str, Any]) -> bool:
+def _changes(values: Mapping[str, Any]) -> bool:
     """Whether options other than attention make a model that others do not have."""
     return bool(values.get("norm_first") or values.get("classifier_hidden_size"))
 
@@ -174,7 +175,7 @@ class PretrainedConfig:
         if attention is None:
             attention = values.get("attention")
             some = any(values.get(name) is not None for name in cls.chains)
-            if not some and is_marked(values) and not _changes(values):
+            if not some and is_marked(values) and not cls._differs(values):
                 raise ConfigError(
                     f"{cls.__name__}: model_type is {values['model_type']!r}, but the "
                     "config has no 'attention', expected the kind that the model was "
@@ -223,11 +224,16 @@ class PretrainedConfig:
         See :mod:`evolving_attention.interop.evolving_mark`.
         """
         values = self.to_dict()
-        plain = self._equals_vanilla() and not _changes(values)
+        plain = self._equals_vanilla() and not self._differs(values)
         if self.marks_evolving and not plain:
             values["model_type"] = EVOLVING + self.model_type
             values.pop("auto_map", None)  # code of the checkpoint it began from
         return values
+
+    @classmethod
+    def _differs(cls, values: Mapping[str, Any]) -> bool:
+        """Whether settings beside attention are such as other libraries lack."""
+        return _changes(values)
 
     def _equals_vanilla(self) -> bool:
         """Whether other libraries' attention computes the same."""

@@ -72,9 +72,10 @@ def create_model(name: str, **settings: Any) -> PreTrainedModel:
     Args:
         name: one of :func:`list_models`.
         settings: ``task`` (one the family has: ``"base"``, ``"masked_lm"``,
-            ``"pretraining"``, ``"sequence_classification"``, …), ``dtype``, ``device``,
-            and options of the config (``hidden_size``, ``num_labels``, ``attention``,
-            …) in place of the name's.
+            ``"pretraining"``, ``"sequence_classification"``, …; by default ``"base"``,
+            of images ``"image_classification"``), ``dtype``, ``device``, and options
+            of the config (``hidden_size``, ``num_labels``, ``attention``, …) in place
+            of the name's.
 
     Raises:
         ConfigError: the name or the task is not known, or a setting cannot be used.
@@ -98,6 +99,7 @@ def register_sizes(
     name: str,
     config: type[PretrainedConfig],
     prefixes: tuple[str, ...] = tuple(_ATTENTION),
+    task: str = "base",
     **sizes: Any,
 ) -> None:
     """Make models known by the name of their size.
@@ -107,17 +109,24 @@ def register_sizes(
         config: the config class of the architecture.
         prefixes: put in front of the name: ``""``, ``"ea_"`` (evolving attention) and
             ``"pa_"`` (predictive attention), by default all three.
+        task: of the model, where a call names none.
         sizes: options of the config.
     """
     for prefix in prefixes:
-        _register(f"{prefix}{name}", config, {**_ATTENTION[prefix], **sizes})
+        _register(f"{prefix}{name}", config, task, {**_ATTENTION[prefix], **sizes})
 
 
 def _register(
-    name: str, config: type[PretrainedConfig], defaults: dict[str, Any]
+    name: str,
+    config: type[PretrainedConfig],
+    usual_task: str,
+    defaults: dict[str, Any],
 ) -> None:
     def make(
-        task: str = "base", dtype: str = "float32", device: str = "cpu", **options: Any
+        task: str = usual_task,
+        dtype: str = "float32",
+        device: str = "cpu",
+        **options: Any,
     ) -> PreTrainedModel:
         classes = {
             task: of_task[config.model_type]

@@ -2,8 +2,26 @@
 #include "nn/blocks/sublayers.h"
 
 #include "ops/arithmetic.h"
+#include "runtime/check.h"
 
 namespace ea {
+
+namespace {
+
+std::unique_ptr<LayerScale> layer_scale(const TransformerLayerConfig& config) {
+  if (!config.layer_scale) return nullptr;
+  EA_CHECK_AS(ConfigError, config.norm_first, "config",
+              "layer_scale = {} with post-norm layers; expected pre-norm ones",
+              *config.layer_scale);
+  return std::make_unique<LayerScale>(
+      config.attention.query_size, *config.layer_scale, config.attention.dtype);
+}
+
+Var scaled(const std::unique_ptr<LayerScale>& scale, const Var& x) {
+  return scale ? (*scale)(x) : x;
+}
+
+}  // namespace
 
 LayerNames LayerNames::bert(bool norm_first) {
   const char* norm = norm_first ? "LayerNorm" : "output.LayerNorm";
@@ -21,11 +39,13 @@ AttentionSublayer::AttentionSublayer(const TransformerLayerConfig& config,
       attention_(config.attention, spec),
       dense_(config.attention.value_size(), config.attention.query_size,
              config.attention.dtype, config.layer_inits().attention_output,
-             config.attention.biased),
+             config.has_biases()),
+      scale_(layer_scale(config)),
       norm_(config.attention.query_size, config.norm, config.attention.dtype),
       dropout_(config.hidden_dropout) {
   add_child(names.attention, attention_);
   add_child(names.output, dense_);
+  if (scale_) add_child(names.scale, *scale_);
   add_child(names.norm, norm_);
   add_child(names.dropout, dropout_);
 }
@@ -55,8 +75,9 @@ AttendedRows AttentionSublayer::finish(const Var& x, AttentionOutput attention,
     return rows.defined() ? gather_rows(all, rows) : all;
   };
   const Var projected = dense_(read(attention.context));
-  const Var hidden = norm_first_ ? add(dropout_(projected), read(x))
-                                 : norm_(dropout_, projected, read(x));
+  const Var hidden = norm_first_
+                         ? add(scaled(scale_, dropout_(projected)), read(x))
+                         : norm_(dropout_, projected, read(x));
   return {hidden, std::move(attention)};
 }
 
@@ -65,10 +86,11 @@ FeedForwardSublayer::FeedForwardSublayer(const TransformerLayerConfig& config)
       activation_(config.activation),
       intermediate_(config.attention.query_size, config.intermediate_size,
                     config.attention.dtype, config.layer_inits().wide,
-                    config.attention.biased),
+                    config.has_biases()),
       output_(config.intermediate_size, config.attention.query_size,
               config.attention.dtype, config.layer_inits().narrow,
-              config.attention.biased),
+              config.has_biases()),
+      scale_(layer_scale(config)),
       norm_(config.attention.query_size, config.norm, config.attention.dtype),
       dropout_(config.hidden_dropout),
       inner_dropout_(config.activation_dropout) {
@@ -76,12 +98,12 @@ FeedForwardSublayer::FeedForwardSublayer(const TransformerLayerConfig& config)
   if (config.gated) {
     gate_ = std::make_unique<Linear>(
         config.attention.query_size, config.intermediate_size,
-        config.attention.dtype, config.layer_inits().wide,
-        config.attention.biased);
+        config.attention.dtype, config.layer_inits().wide, config.has_biases());
     add_child(names.gate, *gate_);
   }
   add_child(names.wide, intermediate_);
   add_child(names.narrow, output_);
+  if (scale_) add_child(names.scale, *scale_);
   add_child(names.norm, norm_);
   add_child(names.dropout, dropout_);
   add_child(names.inner_dropout, inner_dropout_);
@@ -100,7 +122,8 @@ Var FeedForwardSublayer::fed(const Var& h) const {
 
 Var FeedForwardSublayer::forward(const Var& h) {
   const Var sum = fed(norm_first_ ? norm_(h) : h);
-  return norm_first_ ? add(dropout_(sum), h) : norm_(dropout_, sum, h);
+  return norm_first_ ? add(scaled(scale_, dropout_(sum)), h)
+                     : norm_(dropout_, sum, h);
 }
 
 }  // namespace ea

@@ -18,6 +18,7 @@ struct AttentionNames {
   const char* output;
   const char* norm;
   const char* dropout;
+  const char* scale = "layer_scale1";
 };
 struct FeedForwardNames {
   const char* place;
@@ -27,6 +28,7 @@ struct FeedForwardNames {
   const char* norm;
   const char* dropout;
   const char* inner_dropout;
+  const char* scale = "layer_scale2";
 };
 struct LayerNames {
   AttentionNames self, cross;
@@ -52,9 +54,15 @@ struct TransformerLayerConfig {
   double activation_dropout = 0.0;  // in the middle of the feed-forward
   NormConfig norm;
   bool norm_first = false;
+  // Of the affine maps after attention; default: attention.biased.
+  std::optional<bool> biased = {};
+  // The first values of a scale for each feature of what is added to a residual
+  // of pre-norm layers; none: no such scales.
+  std::optional<double> layer_scale = {};
   std::optional<LayerInits> inits = {};  // default: attention.init for all
   std::optional<LayerNames> names = {};  // default: BERT's
 
+  bool has_biases() const { return biased.value_or(attention.biased); }
   LayerInits layer_inits() const {
     const AffineInit& init = attention.init;
     return inits.value_or(LayerInits{init, init, init});
@@ -70,7 +78,8 @@ struct AttendedRows {
 };
 
 // Post-norm: LN(x + dropout(W_o attention(x))); pre-norm (`norm_first`):
-// x + dropout(W_o attention(LN(x))). LN stands for either kind of norm.
+// x + dropout(W_o attention(LN(x))), the dropout's result times lambda with a
+// layer scale. LN stands for either kind of norm.
 class AttentionSublayer : public Module {
  public:
   AttentionSublayer(const TransformerLayerConfig& config,
@@ -94,13 +103,15 @@ class AttentionSublayer : public Module {
   bool norm_first_;
   Attention attention_;
   Linear dense_;
+  std::unique_ptr<LayerScale> scale_;  // may be null
   Norm norm_;
   Dropout dropout_;
 };
 
 // Post-norm: LN(h + dropout(W_2 act(W_1 h))); pre-norm:
-// h + dropout(W_2 act(W_1 LN(h))). With a gate (Shazeer, 2020), act(W_1 h)
-// stands for act(W_g h) * W_1 h. The activation may have a dropout of its own.
+// h + dropout(W_2 act(W_1 LN(h))), scaled as above. With a gate (Shazeer,
+// 2020), act(W_1 h) stands for act(W_g h) * W_1 h. The activation may have a
+// dropout of its own.
 class FeedForwardSublayer : public Module {
  public:
   explicit FeedForwardSublayer(const TransformerLayerConfig& config);
@@ -112,7 +123,8 @@ class FeedForwardSublayer : public Module {
   bool norm_first_;
   Activation activation_;
   Linear intermediate_, output_;
-  std::unique_ptr<Linear> gate_;  // may be null
+  std::unique_ptr<Linear> gate_;       // may be null
+  std::unique_ptr<LayerScale> scale_;  // may be null
   Norm norm_;
   Dropout dropout_, inner_dropout_;
 };

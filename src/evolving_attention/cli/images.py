@@ -1,0 +1,152 @@
+"""``evolving-attention image``: train, evaluate and predict classes of pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evolving_attention import durable
+from evolving_attention.cli import images_arguments as arguments
+from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.timeseries_results import align
+
+__all__ = ["evaluate", "predict", "train"]
+
+RESULTS = "results.json"
+
+
+def train(words: Sequence[str], name: str = "evolving-attention image train") -> None:
+    """Parse the words of the command line and train."""
+    help = """Train a Vision Transformer on folders of pictures, and test it if there
+    are pictures to test on.
+
+    Example: evolving-attention image train --train_dir photos/train --test_dir
+    photos/test --output_dir out/vit
+    """
+    groups = [
+        (arguments.ImageDataArguments, "Data"),
+        (arguments.ImageModelArguments, "Model"),
+        (arguments.ImageAttentionArguments, "Attention"),
+        (arguments.ImageTrainingArguments, "Training"),
+    ]
+    run_command(words, name, groups, help, _train)
+
+
+def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, Any]:
+    import evolving_attention as ea
+
+    folder = Path(training.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    estimator = ea.ImageClassifier(
+        **vars(model),
+        attention=attention.config(),
+        on_error=data.on_error,
+        **training.estimator_options(),
+    )
+    estimator.fit(data.train_dir)
+    estimator.save(folder)
+    results: dict[str, Any] = {
+        "model": str(folder),
+        "parameters": estimator.model_.num_parameters(),
+        "classes": estimator.classes_.tolist(),
+        "epochs": len(estimator.history_),
+        "best_epoch": estimator.best_epoch_,
+        "skipped": [list(one) for one in estimator.skipped_],
+        "history": estimator.history_,
+    }
+    lines = [["saved in", str(folder)], ["best epoch", str(estimator.best_epoch_)]]
+    if data.test_dir:
+        results["test"], shown = _scores(estimator, data.test_dir)
+        lines += shown
+    durable.write_json(folder / RESULTS, results)
+    return {**results, "table": align(lines)}
+
+
+def evaluate(
+    words: Sequence[str], name: str = "evolving-attention image evaluate"
+) -> None:
+    """Parse the words of the command line and evaluate."""
+    help = """Test a fitted classifier: top-1, top-5, and which classes it confuses.
+
+    Example: evolving-attention image evaluate --model_dir out/vit --test_dir
+    photos/test
+    """
+    groups = [(arguments.EvaluateImageArguments, "Model")]
+    run_command(words, name, groups, help, _evaluate)
+
+
+def _evaluate(model: Any) -> dict[str, Any]:
+    import evolving_attention as ea
+
+    estimator = ea.ImageClassifier.load(model.model_dir, model.device)
+    if model.on_error is not None:
+        estimator.set_params(on_error=model.on_error).check_options()
+    found, lines = _scores(estimator, model.test_dir)
+    results = {"model": model.model_dir, "data": model.test_dir, "test": found}
+    return {**results, "table": align(lines)}
+
+
+def _scores(estimator: Any, data: str) -> tuple[dict[str, Any], list[list[str]]]:
+    """The scores for JSON, and as lines of a table with the worst confusions."""
+    found = estimator.evaluate(data)
+    matrix = found["confusion"]
+    names = [str(one) for one in estimator.classes_.tolist()]
+    wrong = [
+        (int(matrix[i, j]), names[i], names[j])
+        for i in range(len(names))
+        for j in range(len(names))
+        if i != j and matrix[i, j]
+    ]
+    lines = [[key, f"{found[key]:.4g}"] for key in ("top1", "top5", "loss")]
+    lines += [[key, str(found[key])] for key in ("pictures", "skipped")]
+    worst = sorted(wrong, key=lambda one: (-one[0], *one[1:]))[:5]
+    lines += [[f"{true} taken for {other}", str(n)] for n, true, other in worst]
+    return {**found, "classes": names, "confusion": matrix.tolist()}, lines
+
+
+def predict(
+    words: Sequence[str], name: str = "evolving-attention image predict"
+) -> None:
+    """Parse the words of the command line and predict."""
+    help = """Predict the classes of pictures, and write a .csv file.
+
+    Each line has the picture's file, or its index from 0, the class, and the
+    probability of each class.
+
+    Example: evolving-attention image predict --model_dir out/vit --input_dir new
+    --output_file predictions.csv
+    """
+    groups = [(arguments.PredictImageArguments, "Model")]
+    run_command(words, name, groups, help, _predict)
+
+
+def _predict(model: Any) -> dict[str, Any]:
+    import evolving_attention as ea
+
+    estimator = ea.ImageClassifier.load(model.model_dir, model.device)
+    given = estimator.read(model.input_dir)
+    odds = estimator.predict_proba(given)
+    classes = [str(one) for one in estimator.classes_.tolist()]
+    found = [str(one) for one in estimator.classes_of(odds).tolist()]
+    rows = [
+        [where, label, *(f"{value:.6g}" for value in row)]
+        for where, label, row in zip(given.names, found, odds, strict=True)
+    ]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([["picture", "class", *classes], *rows])
+    durable.write_bytes(Path(model.output_file), text.getvalue().encode("utf-8"))
+    counts = {one: found.count(one) for one in classes}
+    lines = [["pictures", str(len(rows))]]
+    lines += [[f"predicted {one}", str(n)] for one, n in counts.items()]
+    return {
+        "model": model.model_dir,
+        "data": model.input_dir,
+        "output_file": model.output_file,
+        "pictures": len(rows),
+        "predicted": counts,
+        "table": align([*lines, ["written to", model.output_file]]),
+    }

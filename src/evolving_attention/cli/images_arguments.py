@@ -1,0 +1,191 @@
+"""Options of ``evolving-attention image``: data, model, attention, training."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from evolving_attention.cli.attention_arguments import (
+    KINDS,
+    AttentionOptions,
+    option,
+)
+from evolving_attention.device_names import resolve_device
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import PathText, check_fields
+
+__all__ = [
+    "EvaluateImageArguments",
+    "ImageAttentionArguments",
+    "ImageDataArguments",
+    "ImageModelArguments",
+    "ImageTrainingArguments",
+    "PredictImageArguments",
+]
+
+_DEVICE = (
+    "Where the model computes: cpu, auto (the first GPU, else the CPU), or a name that "
+    "evolving-attention doctor lists."
+)
+_DATA = (
+    "A folder with a folder of pictures for each class, or an .npz file with X and y"
+)
+_COMMAND = ("output_dir", "seed", "num_threads", "json")
+
+
+def _need(options: Any, **needed: str) -> None:
+    """Refuse options that are missing, each with what it is."""
+    for name, what in needed.items():
+        if not getattr(options, name):
+            raise ConfigError(f"--{name} is missing: expected {what}; add it")
+
+
+@dataclass
+class ImageDataArguments:
+    """The pictures to train and to test on."""
+
+    train_dir: PathText | None = option(None, f"{_DATA}, to train on.")
+    test_dir: PathText | None = option(None, "The same, to test on.")
+    on_error: str = option(
+        "raise", "Pictures that cannot be used: raise, or skip and count them."
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _need(self, train_dir="a folder of classes, such as photos/train")
+
+
+@dataclass
+class ImageModelArguments:
+    """The Vision Transformer."""
+
+    image_size: int | None = option(
+        None, "Pixels of a side; default: those of the pictures, or 224."
+    )
+    patch_size: int | None = option(
+        None, "Pixels of a patch's side; default: 16, of small pictures an eighth."
+    )
+    hidden_size: int = option(64, "Width.")
+    num_hidden_layers: int = option(6, "Layers.")
+    num_attention_heads: int = option(4, "Attention heads.")
+    intermediate_size: int | None = option(
+        None, "Width of the feed-forward; default: twice --hidden_size."
+    )
+    dropout: float = option(0.0, "Dropout, 0 to below 1.")
+    pooling: str = option("token", "The classifier reads the class token or the mean.")
+    pretrained: PathText | None = option(
+        None, "Start from this checkpoint of ViT, which decides on the sizes above."
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass
+class ImageAttentionArguments(AttentionOptions):
+    """The attention options, with the paper's values for pictures."""
+
+    defaults: ClassVar[dict[str, float]] = {"alpha": 0.1, "beta": 0.3}
+
+    attention: str | None = option(None, f"{KINDS}; evolving.")
+    beta: float | None = option(
+        None, "Weight of the convolution, 0 to 1: evolving; 0.3."
+    )
+
+    def __post_init__(self) -> None:
+        if self.attention is None:
+            self.attention = "evolving"
+        super().__post_init__()
+
+
+@dataclass
+class ImageTrainingArguments:
+    """Training, and the folder for the model."""
+
+    output_dir: PathText | None = option(None, "Folder for the model and its scores.")
+    n_epochs: int = option(30, "Passes over the training part.")
+    batch_size: int = option(64, "Pictures in a step.")
+    learning_rate: float = option(1e-3, "Learning rate of RAdam.")
+    lr_schedule: str = option("cosine", "cosine, constant, linear, …")
+    weight_decay: float = option(0.0, "Decoupled weight decay.")
+    validation_fraction: float = option(
+        0.1, "Share of the pictures held out to choose the best epoch; 0: none."
+    )
+    patience: int | None = option(
+        None, "Stop after so many epochs without a better one; default: never."
+    )
+    flip: bool = option(False, "Exchange left and right of every second picture.")
+    crop: int = option(0, "Move pictures by up to so many pixels.")
+    cutout: int = option(0, "Blank a square with sides of so many pixels.")
+    normalize: str = option("dataset", "Scale pixels: dataset, half or none.")
+    seed: int = option(1, "Of the split, the weights, the changes and the order.")
+    device: str = option("cpu", _DEVICE)
+    num_threads: int | None = option(None, "Threads; default: all.")
+    verbose: bool | None = option(
+        None, "Show every epoch; default: where stderr is a terminal."
+    )
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _need(self, output_dir="a folder for the model, such as out/vit")
+        if self.verbose is None:
+            self.verbose = sys.stderr.isatty()
+
+    def estimator_options(self) -> dict[str, Any]:
+        """These options as options of ``ea.ImageClassifier``.
+
+        Raises:
+            ConfigError, BackendUnavailable: the device does not exist.
+        """
+        options = {k: v for k, v in vars(self).items() if k not in _COMMAND}
+        device = resolve_device(self.device)
+        return {**options, "device": device, "random_state": self.seed}
+
+
+@dataclass
+class EvaluateImageArguments:
+    """The fitted model, and the pictures to test it on."""
+
+    model_dir: PathText | None = option(None, "Folder of a fitted classifier.")
+    test_dir: PathText | None = option(None, f"{_DATA}.")
+    on_error: str | None = option(
+        None, "Pictures that cannot be used: raise or skip; default: as in training."
+    )
+    device: str = option("cpu", _DEVICE)
+    num_threads: int | None = option(None, "Threads; default: all.")
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _need(
+            self,
+            model_dir="the folder of a fitted classifier, such as out/vit",
+            test_dir="a folder of classes, such as photos/test",
+        )
+
+
+@dataclass
+class PredictImageArguments:
+    """The fitted model, the pictures to predict, and the file for the results."""
+
+    model_dir: PathText | None = option(None, "Folder of a fitted classifier.")
+    input_dir: PathText | None = option(
+        None, "A folder of pictures, or of folders of them, or an .npz file with X."
+    )
+    output_file: PathText | None = option(
+        None, "The .csv file to write: classes, and the probability of each."
+    )
+    device: str = option("cpu", _DEVICE)
+    num_threads: int | None = option(None, "Threads; default: all.")
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _need(
+            self,
+            model_dir="the folder of a fitted classifier, such as out/vit",
+            input_dir="a folder of pictures",
+            output_file="a .csv file to write",
+        )

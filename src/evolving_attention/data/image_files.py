@@ -1,0 +1,190 @@
+"""Reads picture files with Pillow, and folders with a folder of pictures per class."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import DataError, require
+
+__all__ = ["SUFFIXES", "class_folders", "decode", "pictures"]
+
+Array = np.ndarray[Any, Any]
+SUFFIXES = (
+    *(".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"),
+    *(".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
+)
+MOST_PIXELS = 89_478_485  # Pillow's own limit: a quarter of a gibibyte of RGB
+_BROKEN = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)
+_WIDE = 65_535 // 255  # 16 bits of a sample as 8
+
+
+def pillow(module: str = "Image") -> Any:
+    """A module of Pillow.
+
+    Raises:
+        MissingExtraError: Pillow is not installed.
+    """
+    return require(f"PIL.{module}", extra="image", why="to read pictures")
+
+
+def decode(source: Any, where: str) -> Array:
+    """A picture as uint8 [height, width, 3], red, green, blue.
+
+    The rotation that a camera has noted is applied; palettes, grey, CMYK and 16-bit
+    samples become RGB of 8 bits; what is transparent becomes white.
+
+    Args:
+        source: a path, the bytes of a file, or Pillow's ``Image``.
+        where: the picture's name in messages: its file, or ``X[3]``.
+
+    Raises:
+        DataError: the file is missing, damaged, cut off, animated, has more than
+            89,478,485 pixels, or samples of neither 8 nor 16 bits.
+        MissingExtraError: Pillow is not installed.
+    """
+    image_module = pillow()
+    image = source
+    if not isinstance(source, image_module.Image):
+        image = _opened(source, where)
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1 and image.format != "MPO":  # a photograph with its thumbnails
+        raise DataError(
+            f"{frames} pictures in one file (animated), expected one; save one of them "
+            "as a file of its own",
+            where,
+        )
+    if image.width * image.height > MOST_PIXELS:
+        raise _bomb(f"{image.width} x {image.height} pixels", where)
+    try:
+        image.load()
+        image = pillow("ImageOps").exif_transpose(image)
+    except image_module.DecompressionBombError as error:
+        raise _bomb(str(error), where) from None
+    except _BROKEN as error:
+        raise DataError(
+            f"cannot be decoded ({error}): cut off or damaged, expected a whole "
+            "picture; get the file again",
+            where,
+        ) from None
+    return _as_rgb(image, where)
+
+
+def _opened(source: Any, where: str) -> Any:
+    image_module = pillow()
+    try:
+        data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(
+            f"cannot be read ({reason}), expected a picture; check the path", where
+        ) from None
+    try:
+        return image_module.open(io.BytesIO(data))
+    except image_module.DecompressionBombError as error:
+        raise _bomb(str(error), where) from None
+    except _BROKEN:
+        raise DataError(
+            f"is no picture that Pillow knows ({len(data):,} bytes), expected PNG, "
+            "JPEG or the like; leave the file out or get it again",
+            where,
+        ) from None
+
+
+def _bomb(found: str, where: str) -> DataError:
+    return DataError(
+        f"{found.rstrip('.')}: expected at most {MOST_PIXELS:,} pixels (a "
+        "decompression bomb?); shrink the picture or leave it out",
+        where,
+    )
+
+
+def _as_rgb(image: Any, where: str) -> Array:
+    image_module, mode = pillow(), image.mode
+    if mode.startswith("I"):
+        samples = np.asarray(image).astype(np.int64)
+        if samples.min() < 0 or samples.max() > 65_535:
+            raise _depth(mode, where)
+        grey = ((samples + _WIDE // 2) // _WIDE).astype(np.uint8)
+        return np.repeat(grey[:, :, None], 3, axis=2)
+    if mode == "F":
+        raise _depth(mode, where)
+    if mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        white = image_module.new("RGBA", image.size, (255, 255, 255, 255))
+        image = image_module.alpha_composite(white, image)
+    return np.asarray(image.convert("RGB"))
+
+
+def _depth(mode: str, where: str) -> DataError:
+    return DataError(
+        f"samples of 32 bits (mode {mode!r}), expected 8 or 16; which values are black "
+        "and white is not known: pass an array instead",
+        where,
+    )
+
+
+def pictures(folder: Path) -> list[Path]:
+    """The picture files of a folder by their suffix, in order of their names."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
+
+
+def class_folders(
+    root: Path, known: Sequence[str] | None = None
+) -> tuple[list[Path], list[str]]:
+    """Picture files and the class of each, from a folder with a folder per class.
+
+    Args:
+        root: the folder.
+        known: names of classes that may occur; None: any.
+
+    Raises:
+        DataError: there is no such folder, it has no folders or fewer than two (where
+            any class may occur), a class has no picture, or is not known.
+    """
+    if not root.is_dir():
+        raise DataError(
+            "is no folder, expected one with a folder of pictures for each class",
+            str(root),
+        )
+    folders = sorted(
+        path
+        for path in root.iterdir()
+        if path.is_dir() and not path.name.startswith(".")
+    )
+    least = 2 if known is None else 1
+    if len(folders) < least:
+        raise DataError(
+            f"has {len(folders)} folders, expected {least} or more, a folder of "
+            "pictures for each class: ROOT/cat/1.png, ROOT/dog/7.jpg",
+            str(root),
+        )
+    files: list[Path] = []
+    labels: list[str] = []
+    for folder in folders:
+        if known is not None and folder.name not in known:
+            raise DataError(
+                f"a class unseen in training, expected one of {', '.join(known)}; "
+                "leave the folder out, or train with it",
+                str(folder),
+            )
+        found = pictures(folder)
+        if not found:
+            raise DataError(
+                "has no picture, expected at least one "
+                f"({', '.join(SUFFIXES)}); fill the folder of this class or remove it",
+                str(folder),
+            )
+        files += found
+        labels += [folder.name] * len(found)
+    return files, labels

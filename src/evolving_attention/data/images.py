@@ -1,0 +1,332 @@
+"""Collections of pictures: arrays, files, folders and npz, and their batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.image_files import class_folders, decode, pictures
+from evolving_attention.data.image_transforms import Transform, resized
+from evolving_attention.data.packed import Batch, digest
+from evolving_attention.errors import DataError, DTypeError, InputError, ShapeError
+
+__all__ = ["ImageRows", "Pictures", "read_npz", "read_pictures", "small"]
+
+Array = np.ndarray[Any, Any]
+_FORMS = (
+    "an array [n, height, width] or [n, height, width, channels], a list of such "
+    "pictures, of files or of Pillow's images, or a folder with a folder per class"
+)
+_MOST_CHANNELS = 64
+_THREADS = min(4, os.cpu_count() or 1)
+
+
+@dataclass
+class Pictures:
+    """Pictures of one kind, each read and checked.
+
+    Attributes:
+        pixels: each [height, width, channels], uint8 or float32.
+        names: of each in messages: its file, or ``X[3]``.
+        labels: of each, from the names of its folder; None: nothing says.
+        numbers: index of each among all that were given.
+        skipped: (name, reason) of those that cannot be used, where asked.
+        total: how many were given.
+    """
+
+    pixels: list[Array]
+    names: list[str]
+    labels: list[str] | None = None
+    numbers: list[int] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    total: int = 0
+
+    @property
+    def channels(self) -> int:
+        """Channels of every picture."""
+        return int(self.pixels[0].shape[2])
+
+
+def read_pictures(
+    collection: Any,
+    *,
+    name: str = "X",
+    classes: Sequence[str] | None = None,
+    skip: bool = False,
+    least: tuple[int, int] = (1, 1),
+    size: tuple[int, int] | None = None,
+) -> Pictures:
+    """Every picture of a collection, decoded by several threads.
+
+    Args:
+        collection: an array [n, height, width] or [n, height, width, channels] of
+            uint8, of other integers from 0 to 255, of booleans or of floats; a list of
+            such pictures, of paths or of Pillow's images; a folder with a folder of
+            pictures for each class, or with pictures; or an npz file.
+        name: its name in messages.
+        classes: names of folders that may occur; None: any.
+        skip: leave out pictures that cannot be used, in place of an error.
+        least: (height, width) of the smallest picture to take.
+        size: resize pictures to it right after they are read; None: keep theirs.
+
+    Raises:
+        DataError: a file or a folder cannot be used; names it.
+        ShapeError, DTypeError, InputError: an array cannot be used; names the index.
+        MissingExtraError: Pillow is not installed, which files need.
+    """
+    items, names, labels = _items(collection, name, classes)
+    if not len(items):
+        raise ShapeError(f"{name}: 0 pictures, expected at least one; check the path")
+
+    def read(i: int) -> Array | InputError:
+        try:
+            return _checked(_one(items[i], names[i]), names[i], least, size)
+        except InputError as error:
+            return error
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = list(pool.map(read, range(len(items))))
+    good = [i for i, one in enumerate(found) if not isinstance(one, InputError)]
+    bad = [(names[i], one) for i, one in enumerate(found) if isinstance(one, Exception)]
+    if bad and (not skip or not good):
+        raise bad[0][1]
+    pixels: list[Any] = [found[i] for i in good]
+    _check_channels(pixels, [names[i] for i in good])
+    return Pictures(
+        pixels,
+        [names[i] for i in good],
+        None if labels is None else [labels[i] for i in good],
+        good,
+        [(where, str(error)) for where, error in bad],
+        len(items),
+    )
+
+
+def read_npz(path: str | Path) -> tuple[Array, Array | None]:
+    """Pictures and labels of an npz file: ``X`` or ``images``, and ``y`` or ``labels``.
+
+    Raises:
+        DataError: there is no such file, it is damaged, or has no pictures.
+    """
+    file = Path(path)
+    try:
+        with np.load(file, allow_pickle=False) as held:
+            arrays = {key: held[key] for key in held.files}
+    except Exception as error:  # zip, zlib, pickle and format errors of many kinds
+        raise DataError(
+            f"cannot be read ({error}), expected an npz file of numbers as "
+            "numpy.savez(file, X=pictures, y=labels) writes it",
+            str(path),
+        ) from None
+    found = [
+        next((arrays[key] for key in keys if key in arrays), None)
+        for keys in (("X", "x", "images"), ("y", "labels"))
+    ]
+    if found[0] is None:
+        raise DataError(
+            f"has the arrays {', '.join(arrays) or 'none'}, expected X (or images), "
+            "and y (or labels) for their classes",
+            str(path),
+        )
+    return found[0], found[1]
+
+
+def _items(
+    collection: Any, name: str, classes: Sequence[str] | None
+) -> tuple[Any, list[str], list[str] | None]:
+    """The pictures as they are given, their names, and their labels if folders tell."""
+    if isinstance(collection, (str, os.PathLike)):
+        root = Path(collection)
+        if root.suffix == ".npz":
+            return _items(read_npz(root)[0], str(root), classes)
+        alone = pictures(root) if root.is_dir() else []
+        if alone:
+            return alone, [str(path) for path in alone], None
+        files, labels = class_folders(root, classes)
+        return files, [str(path) for path in files], labels
+    if not isinstance(collection, np.ndarray):
+        if hasattr(collection, "__array__") and not hasattr(collection, "mode"):
+            collection = np.asarray(collection)
+        elif not isinstance(collection, (list, tuple)):
+            raise DTypeError(
+                f"{name}: a {type(collection).__name__}, expected {_FORMS}"
+            )
+    if isinstance(collection, np.ndarray):
+        objects = collection.ndim == 1 and collection.dtype.kind in "OU"
+        if collection.ndim not in (3, 4) and not objects:
+            raise ShapeError(
+                f"{name}: shape {collection.shape}, expected {_FORMS}; one picture is "
+                "X[None]"
+            )
+    names = [
+        str(one) if isinstance(one, (str, os.PathLike)) else f"{name}[{i}]"
+        for i, one in enumerate(collection)
+    ]
+    return collection, names, None
+
+
+def _one(item: Any, where: str) -> Array:
+    """A picture as [height, width, channels]."""
+    if isinstance(item, (str, os.PathLike, bytes)) or hasattr(item, "getexif"):
+        return decode(item, where)
+    array = np.asarray(item)
+    if array.ndim not in (2, 3):
+        raise ShapeError(
+            f"{where}: shape {array.shape}, expected [height, width] or [height, "
+            "width, channels]"
+        )
+    return array if array.ndim == 3 else array[:, :, None]
+
+
+def _checked(
+    picture: Array, where: str, least: tuple[int, int], size: tuple[int, int] | None
+) -> Array:
+    """As uint8 or float32, finite, and large enough."""
+    height, width, channels = picture.shape
+    if not 1 <= channels <= _MOST_CHANNELS:
+        raise ShapeError(
+            f"{where}: {channels} channels in the last axis of {picture.shape}, "
+            f"expected 1 to {_MOST_CHANNELS}; move the channels to the last axis"
+        )
+    if height < least[0] or width < least[1]:
+        raise InputError(small(picture, where, least))
+    kind = picture.dtype.kind
+    if kind == "b":
+        picture = picture.astype(np.uint8) * np.uint8(255)
+    elif kind in "iu" and picture.dtype != np.uint8:
+        if picture.size and not 0 <= picture.min() <= picture.max() <= 255:
+            raise InputError(
+                f"{where}: integers from {picture.min()} to {picture.max()}, expected "
+                "0 to 255; scale them and pass floats"
+            )
+        picture = picture.astype(np.uint8)
+    elif kind == "f":
+        bad = ~np.isfinite(picture)
+        if bad.any():
+            row, column, channel = (int(n[0]) for n in np.nonzero(bad))
+            raise InputError(
+                f"{where}: pixel [{row}, {column}, {channel}] is "
+                f"{picture[row, column, channel]}, expected finite numbers; leave the "
+                "picture out, or mend it"
+            )
+        picture = picture.astype(np.float32)
+    elif kind not in "iu":
+        raise DTypeError(
+            f"{where}: {picture.dtype} pixels, expected uint8 or floating numbers"
+        )
+    return picture if size is None else resized(picture, size)
+
+
+def small(picture: Array, where: str, least: tuple[int, int]) -> str:
+    """What is wrong with a picture below ``least``."""
+    return (
+        f"{where}: {picture.shape[0]} x {picture.shape[1]} pixels (height x width), "
+        f"expected at least {least[0]} x {least[1]}, a patch (patch_size); leave it out"
+    )
+
+
+def _check_channels(pixels: Sequence[Array], names: Sequence[str]) -> None:
+    first = pixels[0]
+    for picture, where in zip(pixels, names, strict=True):
+        if picture.shape[2] != first.shape[2]:
+            raise ShapeError(
+                f"{where}: {picture.shape[2]} channels, expected {first.shape[2]} as "
+                f"in {names[0]}; make them alike"
+            )
+        if picture.dtype != first.dtype:
+            raise DTypeError(
+                f"{where}: {picture.dtype} pixels, expected {first.dtype} as in "
+                f"{names[0]}; make them alike"
+            )
+
+
+class ImageRows:
+    """N pictures of one size, a data set for the Trainer.
+
+    Args:
+        pixels: [N, height, width, channels], uint8 or float32.
+        change: the transform of every picture, to float32 [height, width, channels].
+        tokens: rows of the model's maps for a picture, which plan the memory.
+        labels: classes int64 [N], or None.
+        seed: of the transform's random numbers: they are a function of the seed, the
+            picture and the number of times it was read, in any order of reading.
+    """
+
+    unit = "pictures of {:,} patches and token"
+    lighter = "lower batch_size, or image_size, or raise patch_size"
+
+    def __init__(
+        self,
+        pixels: Array,
+        change: Transform,
+        *,
+        tokens: int,
+        labels: Array | None = None,
+        seed: int = 0,
+    ) -> None:
+        if pixels.ndim != 4 or (labels is not None and len(labels) != len(pixels)):
+            count = "no" if labels is None else len(labels)
+            raise ShapeError(
+                f"ImageRows: pixels of shape {pixels.shape} with {count} labels, "
+                "expected [N, height, width, channels] with one label each"
+            )
+        self.pixels, self.labels = pixels, labels
+        self._change, self._tokens, self._seed = change, tokens, seed
+        self._reads = np.zeros(len(pixels), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def lengths(self) -> Array:
+        """Rows of the maps of each picture, int64 [N]."""
+        return np.full(len(self), self._tokens, np.int64)
+
+    def gather(self, indices: Any) -> Batch:
+        """The batch of these pictures, float32 [B, channels, height, width]."""
+        indices = np.asarray(indices, dtype=np.int64)
+        changed = [self._changed(int(i)) for i in indices]
+        self._reads[indices] += 1
+        pixels = np.ascontiguousarray(np.stack(changed).transpose(0, 3, 1, 2))
+        batch = {"pixel_values": pixels, "row_ids": indices}
+        if self.labels is not None:
+            batch["labels"] = self.labels[indices]
+        return Batch(batch)
+
+    def _changed(self, i: int) -> Array:
+        key = np.array([self._seed, i], dtype=np.uint64)
+        counter = np.array([0, 0, 0, self._reads[i]], dtype=np.uint64)
+        bits = np.random.Philox(key=key, counter=counter)
+        return self._change(self.pixels[i], np.random.Generator(bits))
+
+    def bare(self, indices: Any) -> Batch:
+        """The batch without a draw that counts."""
+        reads = self._reads.copy()
+        found = self.gather(indices)
+        self._reads = reads
+        return found
+
+    def take(
+        self, indices: Any, change: Callable[..., Array] | None = None
+    ) -> ImageRows:
+        """These pictures as a data set, with another transform if one is given."""
+        labels = None if self.labels is None else self.labels[indices]
+        return ImageRows(
+            self.pixels[indices],
+            change or self._change,
+            tokens=self._tokens,
+            labels=labels,
+            seed=self._seed,
+        )
+
+    def fingerprint(self) -> str:
+        """A hash of all pictures and labels."""
+        rows = ({"pixels": one} for one in self.pixels)
+        labels = [] if self.labels is None else [{"labels": self.labels}]
+        return digest(len(self), [*rows, *labels])

@@ -1,0 +1,549 @@
+"""Classifier of pictures over ViT, with the conventions of scikit-learn."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.data.image_transforms import Compose, Normalize, resized
+from evolving_attention.data.images import (
+    ImageRows,
+    Pictures,
+    read_npz,
+    read_pictures,
+    small,
+)
+from evolving_attention.device_names import resolve_device
+from evolving_attention.errors import (
+    CheckpointError,
+    ConfigError,
+    InputError,
+    ShapeError,
+    require,
+)
+from evolving_attention.estimators import (
+    files,
+    fitting,
+    image_models,
+    rules,
+    targets,
+)
+from evolving_attention.estimators.targets import PICTURES
+from evolving_attention.metrics.images import confusion_matrix, top_k
+from evolving_attention.training.state import plain
+
+__all__ = ["ImageClassifier"]
+
+_WHY = "for the classifier of pictures"
+_sklearn = require("sklearn.base", extra="image", why=_WHY)
+_Classifier: Any = _sklearn.ClassifierMixin
+_Estimator: Any = _sklearn.BaseEstimator
+_validation: Any = require("sklearn.utils.validation", extra="image", why=_WHY)
+_utils: Any = require("sklearn.utils", extra="image", why=_WHY)
+
+Array = np.ndarray[Any, Any]
+_Self = TypeVar("_Self", bound="ImageClassifier")
+
+_SIDE = 224  # of pictures that differ in size
+_FORMAT = 1
+_ERRORS = ("raise", "skip")
+_RANGES: dict[str, tuple[float, float]] = {
+    **rules.TRAINING,
+    "crop": (0, 65_536),
+    "cutout": (0, 65_536),
+}
+
+
+class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
+    """Classifies pictures by a Vision Transformer.
+
+    Pictures are given as an array [n, height, width] or [n, height, width, channels] of
+    uint8 (0 to 255), booleans or floats; as a list of such arrays, of files or of
+    Pillow's images; as a folder with a folder of pictures for each class; or as an npz
+    file with ``X`` and ``y``. They are brought to one size, read into memory once, and
+    changed at random in training. NaN and infinity are errors, and so are files that
+    are damaged, cut off or animated; ``data.image_files.decode`` says how the others
+    become RGB.
+
+    Args:
+        attention: an attention kind of ``ea.attention``, its dict or name, or a list
+            with one for each layer; None: ``Evolving(alpha=0.1, beta=0.3)``.
+            ``Vanilla()`` is the plain ViT.
+        image_size: pixels of a side, or [height, width]; None: those of the pictures
+            if they are of one size, else 224.
+        patch_size: of a patch, likewise; None: 16 from 128 pixels on, below an eighth
+            of the side.
+        hidden_size, num_hidden_layers, num_attention_heads: of the model.
+        intermediate_size: of the feed-forward; None: twice ``hidden_size``.
+        dropout: in [0, 1), of embeddings and residuals.
+        pooling: the classifier reads the class ``"token"`` or the ``"mean"``.
+        model_options: dict of further options of ``ea.ViTConfig``.
+        pretrained: folder or name of a checkpoint of ViT, of Hugging Face, timm or
+            DINOv2, to start from; its positions are resized to ``image_size``. It
+            decides on the model's sizes; None: a new model.
+        flip: in training, exchange left and right of every second picture.
+        crop: in training, move pictures by up to so many pixels.
+        cutout: in training, blank a square with sides of so many pixels.
+        normalize: ``"dataset"``: to mean 0 and deviation 1 over the training part;
+            ``"half"``: from 0 … 255 to -1 … 1, as published ViTs; ``"none"``.
+        on_error: what ``fit`` and ``evaluate`` do with pictures that cannot be used:
+            ``"raise"``, or ``"skip"`` them with a warning that counts them.
+        n_epochs: passes over the training part.
+        batch_size: pictures in a step.
+        learning_rate: of RAdam.
+        lr_schedule: ``"cosine"``, or another schedule of ``ea.TrainingArguments``.
+        weight_decay: decoupled, >= 0.
+        validation_fraction: share of the pictures held out to choose the best epoch,
+            whose weights are kept; 0: train on all and keep the last weights.
+        patience: stop after so many epochs without a better one; None: never.
+        random_state: int, RandomState or None: split, weights, dropout, changes of the
+            pictures and order. The same number gives the same bits for any number of
+            threads.
+        device: device of fit and predict: ``"cpu"``, ``"cuda"`` or ``"auto"``.
+        verbose: 1 shows progress.
+
+    Attributes:
+        classes_: the labels, in the order of ``predict_proba``'s columns.
+        model_: the fitted ``ea.ViTForImageClassification``.
+        history_: one dict per epoch: losses, learning rate, validation scores.
+        best_epoch_: the epoch whose weights are kept.
+        interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None: it
+            was not interrupted.
+        skipped_: (picture, reason) of those that ``on_error="skip"`` left out of fit.
+        mean_, deviation_: of each channel, with which pictures are normalised.
+
+    Raises:
+        ConfigError: an option is out of range.
+        DataError, InputError, ShapeError, DTypeError: pictures or labels cannot be
+            used; says which file or index.
+        MissingExtraError: scikit-learn, or Pillow for files, is not installed.
+
+    Example::
+
+        clf = ea.ImageClassifier(n_epochs=30, random_state=0).fit("photos/train")
+        clf.score("photos/test"); clf.save("vit/")
+    """
+
+    def __init__(
+        self,
+        *,
+        attention: Any = None,
+        image_size: Any = None,
+        patch_size: Any = None,
+        hidden_size: int = 64,
+        num_hidden_layers: int = 6,
+        num_attention_heads: int = 4,
+        intermediate_size: int | None = None,
+        dropout: float = 0.0,
+        pooling: str = "token",
+        model_options: Any = None,
+        pretrained: Any = None,
+        flip: bool = False,
+        crop: int = 0,
+        cutout: int = 0,
+        normalize: str = "dataset",
+        on_error: str = "raise",
+        n_epochs: int = 30,
+        batch_size: int = 64,
+        learning_rate: float = 1e-3,
+        lr_schedule: str = "cosine",
+        weight_decay: float = 0.0,
+        validation_fraction: float = 0.1,
+        patience: int | None = None,
+        random_state: Any = None,
+        device: str = "cpu",
+        verbose: bool | int = 0,
+    ) -> None:
+        self.attention = attention
+        self.image_size = image_size
+        self.patch_size = patch_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        self.num_attention_heads = num_attention_heads
+        self.intermediate_size = intermediate_size
+        self.dropout = dropout
+        self.pooling = pooling
+        self.model_options = model_options
+        self.pretrained = pretrained
+        self.flip = flip
+        self.crop = crop
+        self.cutout = cutout
+        self.normalize = normalize
+        self.on_error = on_error
+        self.n_epochs = n_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.lr_schedule = lr_schedule
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    # --- fitting ------------------------------------------------------------------
+
+    def check_options(self) -> None:
+        """Refuse options of a wrong type or out of range; ``fit`` begins with this.
+
+        Raises:
+            ConfigError: names the option, its value and the expected one.
+        """
+        rules.check_training(self, _RANGES)
+        for name, known in (
+            ("normalize", image_models.NORMALIZE),
+            ("on_error", _ERRORS),
+        ):
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"ImageClassifier: {name}={getattr(self, name)!r}, expected one of "
+                    f"{', '.join(known)}; choose one of them"
+                )
+        options = self.model_options
+        if options is not None and not isinstance(options, dict):
+            raise ConfigError(
+                f"ImageClassifier: model_options is a {type(options).__name__}, "
+                "expected a dict of options of ea.ViTConfig, such as "
+                "{'layer_scale': 0.1}"
+            )
+
+    def fit(self: _Self, X: Any, y: Any = None) -> _Self:
+        """Train on pictures and their classes; an earlier fit is forgotten.
+
+        Args:
+            X: pictures, in any form of the class's description.
+            y: a label for each picture; None: the names of the folders, or the ``y`` of
+                an npz file.
+
+        Raises:
+            ConfigError, DataError, InputError, ShapeError, DTypeError: an option, a
+                picture or the labels cannot be used; says which.
+            OutOfMemory: a batch does not fit in memory; raised before the first step.
+        """
+        self.check_options()
+        seed = self._seed()
+        given = self._read(X, None, size=None)
+        labels = targets.class_targets(
+            self._labels(X, y, given), len(given.pixels), PICTURES
+        )
+        classes = np.unique(labels)
+        numbers = targets.class_numbers(labels, classes, kind=PICTURES)
+        size = self._size(given)
+        import evolving_attention as ea
+
+        with fitting.kept_randomness():
+            ea.manual_seed(seed)
+            model = image_models.new(self, size, given.channels, classes)
+            kept = self._large_enough(model.config, given)
+            self._tell_of_skipped(given)
+            pixels = np.stack([resized(given.pixels[i], size) for i in kept])
+            numbers = numbers[kept]
+            training, validation = targets.split(
+                len(pixels), self.validation_fraction, seed, numbers
+            )
+            mean, deviation = image_models.scaling(pixels[training], self.normalize)
+            plain_change = Normalize(mean, deviation)
+            rows = ImageRows(
+                pixels,
+                plain_change,
+                tokens=model.config.tokens,
+                labels=numbers,
+                seed=seed,
+            )
+            changes = image_models.changes(self, size)
+            result = fitting.train(
+                model,
+                rows.take(training, Compose([plain_change, *changes])),
+                rows.take(validation) if len(validation) else None,
+                self._settings(seed),
+                stacklevel=4,
+            )
+        self.classes_, self.model_, self.skipped_ = classes, model, given.skipped
+        self.mean_, self.deviation_ = mean, deviation
+        self.history_, self.best_epoch_ = result.history, result.best_epoch
+        self.interrupted_ = result.interrupted
+        fitting.tell(result, self.n_epochs, stacklevel=3)
+        return self
+
+    def _read(self, X: Any, known: Any, size: tuple[int, int] | None) -> Pictures:
+        """Pictures that can be used."""
+        skip = self.on_error == "skip"
+        config = None if known is None else self.model_.config
+        least = (1, 1) if config is None else config.side("patch_size")
+        names = None if known is None else [str(one) for one in known]
+        return read_pictures(X, classes=names, skip=skip, least=least, size=size)
+
+    def _tell_of_skipped(self, given: Pictures, stacklevel: int = 3) -> None:
+        """Warn of pictures that were left out, at the line that calls the method."""
+        if not given.skipped:
+            return
+        count = len(given.skipped)
+        shown = "; ".join(reason for _, reason in given.skipped[:3])
+        warnings.warn(
+            f"{count} of {given.total} pictures cannot be used and are left out: "
+            f"{shown}" + (f"; and {count - 3} more" if count > 3 else ""),
+            stacklevel=stacklevel,
+        )
+
+    def _labels(self, X: Any, y: Any, given: Pictures) -> Any:
+        """The labels of the pictures that can be used."""
+        if y is None and given.labels is not None:
+            return given.labels
+        if y is None and isinstance(X, (str, Path)) and Path(X).suffix == ".npz":
+            y = read_npz(X)[1]
+        if y is None:
+            raise InputError(
+                "y is None: expected a label for each picture, fit(X, y); of folders "
+                "the folder of a class gives it, of an npz file the array y"
+            )
+        labels = targets.one_dimensional(y, given.total, kind=PICTURES)
+        return labels[given.numbers]
+
+    def _size(self, given: Pictures) -> tuple[int, int]:
+        from evolving_attention.modeling.images import pair_of
+
+        if self.image_size is not None:
+            return pair_of(self.image_size, "image_size", type(self).__name__)
+        sizes = {one.shape[:2] for one in given.pixels}
+        height, width = sizes.pop() if len(sizes) == 1 else (_SIDE, _SIDE)
+        return height, width
+
+    def _large_enough(self, config: Any, given: Pictures) -> list[int]:
+        """The pictures that are no smaller than a patch; others are hardly there."""
+        height, width = config.side("patch_size")
+        kept = []
+        for i, (one, name) in enumerate(zip(given.pixels, given.names, strict=True)):
+            if one.shape[0] >= height and one.shape[1] >= width:
+                kept.append(i)
+                continue
+            reason = small(one, name, (height, width))
+            if self.on_error == "raise":
+                raise InputError(reason)
+            given.skipped.append((name, reason))
+        if not kept:
+            raise InputError(given.skipped[0][1])
+        return kept
+
+    def _settings(self, seed: int) -> fitting.FitSettings:
+        return fitting.FitSettings(
+            n_epochs=self.n_epochs,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            lr_schedule=self.lr_schedule,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            seed=seed,
+            device=self.device,
+            verbose=bool(self.verbose),
+        )
+
+    def _seed(self) -> int:
+        """A number drawn from ``random_state``."""
+        most = np.iinfo(np.int32).max
+        if isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(most))
+        try:
+            return int(_utils.check_random_state(self.random_state).randint(most))
+        except ValueError:
+            raise ConfigError(
+                f"ImageClassifier: random_state={self.random_state!r}, expected a "
+                "whole number from 0, a numpy Generator or RandomState, or None; "
+                "random_state=0 makes runs repeatable"
+            ) from None
+
+    # --- prediction ---------------------------------------------------------------
+
+    def predict(self, X: Any) -> Array:
+        """The class of each picture, [n].
+
+        Raises:
+            NotFittedError: the estimator is not fitted.
+            DataError, InputError, ShapeError, DTypeError: a picture cannot be used;
+                names it. No picture is skipped here.
+        """
+        found: Array = self.classes_of(self.predict_proba(X))
+        return found
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class for each picture, float64 [n, classes].
+
+        Raises:
+            NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
+                :meth:`predict`.
+        """
+        _validation.check_is_fitted(self)
+        return self._probabilities(X if isinstance(X, Pictures) else self.read(X))
+
+    def read(self, X: Any) -> Pictures:
+        """Pictures as ``predict`` takes them: checked and resized, with their names.
+
+        ``predict`` and ``predict_proba`` take the result in place of X.
+
+        Raises:
+            NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
+                :meth:`predict`.
+        """
+        _validation.check_is_fitted(self)
+        config = self.model_.config
+        least, size = config.side("patch_size"), config.side("image_size")
+        return read_pictures(X, least=least, size=size)
+
+    def classes_of(self, probabilities: Array) -> Array:
+        """The label with the highest probability in each row."""
+        found: Array = self.classes_[probabilities.argmax(axis=1)]
+        return found
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """The accuracy on pictures; ``y`` as in :meth:`fit`.
+
+        Raises:
+            NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
+                :meth:`predict`; also for labels that training did not see.
+        """
+        _, numbers, probabilities = self._scored(X, y)
+        hits = probabilities.argmax(axis=1) == numbers
+        return float(np.average(hits, weights=sample_weight))
+
+    def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
+        """Scores on pictures; ``y`` as in :meth:`fit`.
+
+        Returns:
+            ``top1`` and ``top5`` (the share of pictures whose class is the best, or
+            among the best five), ``loss`` (cross entropy), ``confusion`` (int64
+            [classes, classes], true classes in rows), ``pictures`` and ``skipped``,
+            their numbers.
+
+        Raises:
+            NotFittedError, DataError, InputError, ShapeError, DTypeError: as for
+                :meth:`score`; with ``on_error="skip"`` pictures that cannot be used
+                are left out and counted.
+        """
+        given, numbers, odds = self._scored(X, y)
+        own = odds[np.arange(len(odds)), numbers]
+        return {
+            "top1": top_k(odds, numbers, 1),
+            "top5": top_k(odds, numbers, 5),
+            "loss": float(-np.log(np.maximum(own, 1e-300)).mean()),
+            "confusion": confusion_matrix(
+                odds.argmax(axis=1), numbers, len(self.classes_)
+            ),
+            "pictures": len(given.pixels),
+            "skipped": len(given.skipped),
+        }
+
+    def _scored(self, X: Any, y: Any) -> tuple[Pictures, Array, Array]:
+        """Pictures, the numbers of their classes, and probabilities."""
+        _validation.check_is_fitted(self)
+        given = self._read(X, self.classes_, self.model_.config.side("image_size"))
+        self._tell_of_skipped(given, stacklevel=4)
+        labels = np.asarray(self._labels(X, y, given))
+        if labels.dtype.kind == "U" and self.classes_.dtype.kind != "U":
+            known = {str(label): label for label in self.classes_.tolist()}
+            labels = np.array([known.get(label, label) for label in labels.tolist()])
+        numbers = targets.class_numbers(labels, self.classes_, kind=PICTURES)
+        return given, numbers, self._probabilities(given)
+
+    def _probabilities(self, given: Pictures) -> Array:
+        if given.channels != self.model_.config.num_channels:
+            raise ShapeError(
+                f"{given.names[0]}: {given.channels} channels, expected "
+                f"{self.model_.config.num_channels} as in training; convert the "
+                "pictures"
+            )
+        rows = ImageRows(
+            np.stack(given.pixels),
+            Normalize(self.mean_, self.deviation_),
+            tokens=self.model_.config.tokens,
+        )
+        logits = fitting.outputs(self.model_, rows, self.device).astype(np.float64)
+        odds: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
+        odds /= odds.sum(axis=1, keepdims=True)
+        return odds
+
+    # --- files --------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator: the model's files and ``estimator.json``.
+
+        Nothing is pickled. ``random_state`` is saved if it is a number; ``device`` is
+        not saved.
+
+        Raises:
+            NotFittedError: the estimator is not fitted.
+            CheckpointError: the folder cannot be written.
+        """
+        _validation.check_is_fitted(self)
+        options = self.get_params(deep=False)
+        options.pop("device")
+        if not isinstance(options["random_state"], (int, np.integer)):
+            options["random_state"] = None
+        if options["pretrained"] is not None:
+            options["pretrained"] = str(options["pretrained"])
+        if options["attention"] is not None:  # the model's config has it in full
+            options["attention"] = None
+        self.model_.save_pretrained(folder)
+        record = {
+            "format": _FORMAT,
+            "estimator": type(self).__name__,
+            "options": options,
+            "classes": self.classes_.tolist(),
+            "kind": self.classes_.dtype.str,
+            "mean": self.mean_,
+            "deviation": self.deviation_,
+            "history": self.history_,
+            "best_epoch": self.best_epoch_,
+            "interrupted": self.interrupted_,
+            "skipped": self.skipped_,
+        }
+        durable.write_json(Path(folder) / files.FILE, plain(record))
+
+    @classmethod
+    def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
+        """Load an estimator that :meth:`save` wrote, on any device.
+
+        Raises:
+            CheckpointError: the folder is missing, damaged, or another estimator's.
+            ConfigError, BackendUnavailable: the device does not exist.
+        """
+        import evolving_attention as ea
+
+        resolve_device(device)  # before a long read
+        root = Path(folder)
+        record = files.read_record(root)
+        path = root / files.FILE
+        if record.get("format") != _FORMAT or record.get("estimator") != cls.__name__:
+            raise CheckpointError(
+                f"{path}: of a {record.get('estimator')!r} in format "
+                f"{record.get('format')!r}, expected {cls.__name__} in format "
+                f"{_FORMAT}; load it with its own class"
+            )
+        model = ea.ViTForImageClassification.from_pretrained(root, device=device)
+        try:
+            found = cls(**{**record["options"], "device": device})
+            if record["options"]["attention"] is None:
+                found.attention = model.config.attention
+            found.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
+            found.mean_ = [float(value) for value in record["mean"]]
+            found.deviation_ = [float(value) for value in record["deviation"]]
+            found.history_, found.best_epoch_ = record["history"], record["best_epoch"]
+            found.interrupted_ = record["interrupted"]
+            found.skipped_ = [(name, reason) for name, reason in record["skipped"]]
+            Normalize(found.mean_, found.deviation_)
+            wrong = len(found.classes_) != model.config.num_labels
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{path}: cannot be used ({error!r}), expected what save() wrote; save "
+                "it again"
+            ) from error
+        if wrong or not all(math.isfinite(value) for value in found.mean_):
+            raise CheckpointError(
+                f"{path}: {len(found.classes_)} classes for a model of "
+                f"{model.config.num_labels}, expected as many; save it again"
+            )
+        found.model_ = model
+        return found

@@ -1,0 +1,271 @@
+"""Folders of timm's ViT and of DINOv2 as folders of ViT, and ViT as timm's.
+
+timm holds queries, keys and values in one matrix, one behind the other; all else is
+names. Their config.json has a name of the architecture in place of most sizes, which
+are therefore read from the tensors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.hf import CheckpointFolder
+
+__all__ = ["as_vit", "from_timm", "timm_config", "to_timm"]
+
+Array = np.ndarray[Any, Any]
+
+_LAYER = "encoder.layer.{}."
+_BLOCK = "blocks.{}."
+# timm's name: ours, outside of the layers
+_OUTSIDE = {
+    "cls_token": "embeddings.cls_token",
+    "pos_embed": "embeddings.position_embeddings",
+    "patch_embed.proj.weight": "embeddings.patch_embeddings.projection.weight",
+    "patch_embed.proj.bias": "embeddings.patch_embeddings.projection.bias",
+    "norm.weight": "layernorm.weight",
+    "norm.bias": "layernorm.bias",
+    "head.weight": "classifier.weight",
+    "head.bias": "classifier.bias",
+}
+_INSIDE = {  # in a layer, with .weight and .bias or as they are
+    "norm1": "layernorm_before",
+    "attn.proj": "attention.output.dense",
+    "ls1.gamma": "layer_scale1.lambda1",
+    "norm2": "layernorm_after",
+    "mlp.fc1": "intermediate.dense",
+    "mlp.fc2": "output.dense",
+    "ls2.gamma": "layer_scale2.lambda1",
+}
+_PROJECTIONS = ("query", "key", "value")
+_PROJECTION = "attention.attention.{}"
+_QKV = "attn.qkv"
+_HEADS = {"tiny": 3, "small": 6, "base": 12, "large": 16, "huge": 16, "giant": 16}
+_DINO = (
+    (r"^dinov2\.", "vit."),
+    (r"\.norm1\.", ".layernorm_before."),
+    (r"\.norm2\.", ".layernorm_after."),
+)
+
+
+def from_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """timm's tensors under the names of :class:`~evolving_attention.ViTModel`.
+
+    Unknown names stay as they are, so that the report of loading names them.
+    """
+    found: dict[str, Array] = {}
+    for name, array in tensors.items():
+        block = re.fullmatch(r"blocks\.(\d+)\.(.+?)(\.weight|\.bias)?", name)
+        if block is None:
+            found[_OUTSIDE.get(name, name)] = array
+            continue
+        number, part, kind = block[1], block[2], block[3] or ""
+        layer = _LAYER.format(number)
+        if part == _QKV and len(array) % 3 == 0:
+            for own, each in zip(_PROJECTIONS, np.split(array, 3), strict=True):
+                found[f"{layer}{_PROJECTION.format(own)}{kind}"] = each
+        elif part in _INSIDE:
+            found[f"{layer}{_INSIDE[part]}{kind}"] = array
+        else:
+            found[name] = array
+    return found
+
+
+def to_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """The inverse of :func:`from_timm`, of names with or without the prefix ``vit.``.
+
+    Raises:
+        ConfigError: a tensor has no place in timm's ViT.
+    """
+    outside = {ours: theirs for theirs, ours in _OUTSIDE.items()}
+    inside = {ours: theirs for theirs, ours in _INSIDE.items()}
+    own = {name.removeprefix("vit."): array for name, array in tensors.items()}
+    found: dict[str, Array] = {}
+    for name, array in own.items():
+        layer = re.fullmatch(r"encoder\.layer\.(\d+)\.(.+?)(\.weight|\.bias)?", name)
+        if layer is None:
+            number, part, kind, place = "", name, "", outside.get(name)
+        else:
+            number, part, kind = layer[1], layer[2], layer[3] or ""
+            place = inside.get(part)
+        if place is not None:
+            block = _BLOCK.format(number) if number else ""
+            found[f"{block}{place}{kind}"] = array
+        elif part == _PROJECTION.format("query"):
+            each = [
+                own[f"{_LAYER.format(number)}{_PROJECTION.format(one)}{kind}"]
+                for one in _PROJECTIONS
+            ]
+            found[f"{_BLOCK.format(number)}{_QKV}{kind}"] = np.concatenate(each)
+        elif part not in map(_PROJECTION.format, _PROJECTIONS):
+            raise ConfigError(
+                f"save_timm: timm's ViT has nothing like {name}, expected a model "
+                "without it; save it by save_pretrained"
+            )
+    return found
+
+
+def as_vit(folder: CheckpointFolder, overrides: Mapping[str, Any]) -> CheckpointFolder:
+    """A folder of timm's ViT or of DINOv2 as one of ViT; any other one as it is.
+
+    Args:
+        folder: what was read.
+        overrides: options that the caller gives for the config.
+
+    Raises:
+        ConfigError: the config has settings that ViT lacks here.
+        CheckpointError: the tensors are not those of a ViT.
+    """
+    if folder.config.get("model_type") == "dinov2":
+        return _from_dino(folder)
+    name = folder.config.get("architecture")
+    if folder.config.get("model_type") is None and isinstance(name, str):
+        return _from_timm_folder(folder, name, overrides)
+    return folder
+
+
+def _from_dino(folder: CheckpointFolder) -> CheckpointFolder:
+    config = dict(folder.config)
+    source = str(folder.path / "config.json")
+    for name in ("use_swiglu_ffn", "drop_path_rate"):
+        if config.pop(name, 0):
+            raise ConfigError(
+                f"{source}: {name} is {folder.config[name]!r}, expected none: ViT has "
+                "nothing like it here; take a checkpoint without it"
+            )
+    width = config.get("hidden_size", 768)
+    config["intermediate_size"] = int(width * config.pop("mlp_ratio", 4))
+    config["layer_scale"] = float(config.pop("layerscale_value", 1.0))
+    config.setdefault("layer_norm_eps", 1e-6)
+    config.setdefault("patch_size", 14)
+    config["model_type"] = "vit"
+    tensors = {}
+    for name, array in folder.tensors.items():
+        for pattern, replacement in _DINO:
+            name = re.sub(pattern, replacement, name)
+        tensors[name] = array
+    return dataclasses.replace(folder, config=config, tensors=tensors)
+
+
+def _from_timm_folder(
+    folder: CheckpointFolder, architecture: str, overrides: Mapping[str, Any]
+) -> CheckpointFolder:
+    source = str(folder.path)
+    held = folder.tensors
+    needed = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
+    absent = [name for name in needed if name not in held]
+    if absent or held[needed[0]].ndim != 4 or held[needed[1]].ndim != 3:
+        raise CheckpointError(
+            f"{source}: {architecture!r} is not timm's plain ViT, expected tensors "
+            f"{', '.join(needed)}; it lacks {', '.join(absent) or 'none'}"
+        )
+    arguments = folder.config.get("model_args") or {}
+    width, channels, height, across = held[needed[0]].shape
+    token = "cls_token" in held
+    patches = held[needed[1]].shape[1] - token
+    blocks = {name.split(".")[1] for name in held if name.startswith("blocks.")}
+    config: dict[str, Any] = {
+        "model_type": "vit",
+        "hidden_size": int(width),
+        "num_hidden_layers": len(blocks),
+        "num_attention_heads": _heads(arguments, architecture, overrides, source),
+        "intermediate_size": int(held[needed[2]].shape[0]),
+        "num_channels": int(channels),
+        "patch_size": [int(height), int(across)],
+        "image_size": _image_size(folder.config, patches, (height, across)),
+        "layer_norm_eps": 1e-6,
+        "qkv_bias": "blocks.0.attn.qkv.bias" in held,
+        "use_class_token": token,
+    }
+    if "blocks.0.ls1.gamma" in held:
+        config["layer_scale"] = float(arguments.get("init_values") or 1.0)
+    if folder.config.get("global_pool", "token") == "avg":
+        config["pooling"] = "mean"
+    if "head.weight" in held:
+        config["num_labels"] = len(held["head.weight"])
+    return dataclasses.replace(folder, config=config, tensors=from_timm(held))
+
+
+def _heads(
+    arguments: Mapping[str, Any],
+    architecture: str,
+    overrides: Mapping[str, Any],
+    source: str,
+) -> int:
+    """No tensor tells the number of heads."""
+    given = overrides.get("num_attention_heads") or arguments.get("num_heads")
+    if given is not None:
+        return int(given)
+    known = next((n for word, n in _HEADS.items() if f"_{word}_" in architecture), None)
+    if known is None:
+        raise ConfigError(
+            f"{source}: the heads of {architecture!r} are not known, expected a name "
+            f"with one of {', '.join(_HEADS)}; pass num_attention_heads="
+        )
+    return known
+
+
+def _image_size(
+    config: Mapping[str, Any], patches: int, patch: tuple[int, int]
+) -> list[int]:
+    """From the config if it fits the table of positions, else of a square grid."""
+    size = (config.get("model_args") or {}).get("img_size")
+    if size is None:
+        size = (config.get("pretrained_cfg") or {}).get("input_size", [0, 0, 0])[1:]
+    sides = [size, size] if isinstance(size, int) else list(size)
+    if (sides[0] // patch[0]) * (sides[1] // patch[1]) == patches:
+        return [int(side) for side in sides]
+    root = math.isqrt(patches)
+    return [root * int(patch[0]), root * int(patch[1])]
+
+
+def timm_config(config: Any) -> dict[str, Any]:
+    """The config.json of timm for a ViT's config; the sizes are arguments of it.
+
+    Raises:
+        ConfigError: timm's ViT computes something else.
+    """
+    plain = config._equals_vanilla()
+    if not plain or config.hidden_act != "gelu":
+        setting = f"hidden_act={config.hidden_act!r}" if plain else "its attention"
+        raise ConfigError(
+            f"save_timm: timm's ViT has no {setting}, expected vanilla attention and "
+            "hidden_act='gelu'; save the model by save_pretrained"
+        )
+    image, patch = config.side("image_size"), config.side("patch_size")
+    pool = "avg" if config.reads_mean else "token"
+    arguments: dict[str, Any] = {
+        "img_size": list(image),
+        "patch_size": list(patch),
+        "in_chans": config.num_channels,
+        "embed_dim": config.hidden_size,
+        "depth": config.num_hidden_layers,
+        "num_heads": config.num_attention_heads,
+        "mlp_ratio": config.intermediate_size / config.hidden_size,
+        "qkv_bias": bool(config.qkv_bias),
+        "class_token": bool(config.use_class_token),
+        "global_pool": pool,
+        "fc_norm": False,
+    }
+    if config.layer_scale is not None:
+        arguments["init_values"] = config.layer_scale
+    return {
+        "architecture": f"vit_base_patch{patch[0]}_{image[0]}",
+        "num_classes": config.num_labels,
+        "num_features": config.hidden_size,
+        "global_pool": pool,
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "input_size": [config.num_channels, *image],
+            "num_classes": config.num_labels,
+            "first_conv": "patch_embed.proj",
+            "classifier": "head",
+        },
+    }

@@ -1,0 +1,70 @@
+"""Scores of classifiers: top-1, top-5 and the matrix of confusions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.errors import ShapeError
+
+__all__ = ["confusion_matrix", "top_k"]
+
+Array = np.ndarray[Any, Any]
+
+
+def top_k(scores: Any, labels: Any, k: int = 5) -> float:
+    """Share of rows whose class is among the ``k`` with the highest scores.
+
+    Of equal scores the class with the lower number comes first.
+
+    Args:
+        scores: [n, classes], logits or probabilities.
+        labels: classes, integers [n].
+        k: from 1; with fewer classes than that the share is 1.
+
+    Raises:
+        ShapeError: there is not one label for each row of scores.
+
+    Example:
+        >>> from evolving_attention.metrics import top_k
+        >>> top_k([[0.1, 0.7, 0.2], [0.5, 0.2, 0.3]], [2, 0], k=2)
+        1.0
+    """
+    scores, labels = np.asarray(scores), np.asarray(labels)
+    if scores.ndim != 2 or labels.shape != scores.shape[:1]:
+        raise ShapeError(
+            f"top_k: scores of shape {scores.shape} with labels of shape "
+            f"{labels.shape}, expected [n, classes] and [n]"
+        )
+    own = np.take_along_axis(scores, labels[:, None], axis=1)
+    earlier = np.arange(scores.shape[1]) < labels[:, None]
+    better = (scores > own) | ((scores == own) & earlier)
+    return float((better.sum(axis=1) < k).mean())
+
+
+def confusion_matrix(predicted: Any, labels: Any, classes: int) -> Array:
+    """How often rows of one class were taken for another: int64 [classes, classes].
+
+    Args:
+        predicted: predicted classes, integers [n].
+        labels: true classes, integers [n]: the rows of the matrix.
+        classes: number of classes.
+
+    Raises:
+        ShapeError: there is not one label for each prediction.
+
+    Example:
+        >>> from evolving_attention.metrics import confusion_matrix
+        >>> confusion_matrix([0, 1, 1], [0, 0, 1], classes=2).tolist()
+        [[1, 1], [0, 1]]
+    """
+    predicted, labels = np.asarray(predicted), np.asarray(labels)
+    if predicted.shape != labels.shape or labels.ndim != 1:
+        raise ShapeError(
+            f"confusion_matrix: predictions of shape {predicted.shape} with labels of "
+            f"shape {labels.shape}, expected [n] and [n]"
+        )
+    found = np.zeros((classes, classes), np.int64)
+    np.add.at(found, (labels, predicted), 1)
+    return found

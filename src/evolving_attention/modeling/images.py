@@ -1,0 +1,114 @@
+"""What models of images share: their config, their call and their outputs.
+
+A family of images is an architecture with the inputs of
+``src/cpp/models/image_inputs.h``, a config on :class:`ImageConfig`, and classes on
+:class:`ImageModel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.field_types import plain_scalar
+from evolving_attention.modeling.base import PreTrainedModel
+from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.outputs import ModelOutput
+
+__all__ = ["ImageClassifierOutput", "ImageConfig", "ImageModel", "pair_of"]
+
+MAX_SIDE = 65_536  # pixels
+
+
+class ImageClassifierOutput(ModelOutput):
+    """Of image classification: ``loss`` and ``logits`` [B, num_labels]."""
+
+
+def pair_of(value: Any, name: str, source: str) -> tuple[int, int]:
+    """(height, width) of a size that is one number or both.
+
+    Raises:
+        ConfigError: it is neither, or not from 1 to 65,536.
+    """
+    both = [value, value] if isinstance(value, (int, np.integer)) else value
+    if not isinstance(both, (list, tuple)) or len(both) != 2:
+        both = [None, None]
+    sides = [plain_scalar(side) for side in both]
+    if not all(type(side) is int and 1 <= side <= MAX_SIDE for side in sides):
+        raise ConfigError(
+            f"{source}: {name} is {value!r}, expected pixels, an integer from 1 to "
+            f"{MAX_SIDE}, or [height, width]; correct it there"
+        )
+    return sides[0], sides[1]
+
+
+class ImageConfig(PretrainedConfig):
+    """Base of the configs of image models.
+
+    Attributes:
+        sides: the options that are sizes of images: a number of pixels, or
+            [height, width].
+    """
+
+    sides: ClassVar[tuple[str, ...]] = ("image_size",)
+
+    def _set(
+        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
+    ) -> None:
+        for name in self.sides:
+            given = values[name]
+            height, width = pair_of(given, name, type(self).__name__)
+            square = height == width and not isinstance(given, (list, tuple))
+            values[name] = height if square else [height, width]
+        super()._set(values, attention, extra)
+
+    def side(self, name: str) -> tuple[int, int]:
+        """(height, width) of the option ``name``, one of ``sides``."""
+        return pair_of(getattr(self, name), name, type(self).__name__)
+
+    def core_options(self) -> dict[str, Any]:
+        """The flat settings the C++ core reads: sizes by height and width."""
+        options = super().core_options()
+        for name in self.sides:
+            height, width = self.side(name)
+            stem = name.removesuffix("_size")
+            options |= {f"{stem}_height": height, f"{stem}_width": width}
+        return options
+
+
+class ImageModel(PreTrainedModel):
+    """A model of images: ``model(pixel_values, labels=None)``."""
+
+    needed = (
+        "pixel_values",
+        "pass an array (images, channels, height, width)",
+    )
+
+    def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
+        """Refuse what this head would ignore."""
+        labels, name = inputs.get("labels"), type(self).__name__
+        if labels is None:
+            return
+        if self.head == "base":
+            raise InputError(
+                f"{name}: labels are given, but a model without a task has no loss; "
+                "expected none; use a class with a task, such as "
+                "ea.AutoModelForImageClassification"
+            )
+        shape, count = np.shape(labels), self.config.num_labels
+        several = self.config.problem_type == "multi_label_classification"
+        if several and (len(shape) != 2 or shape[1] != count):
+            raise InputError(
+                f"{name}: labels have shape {shape}, expected [B, {count}] of 0 and 1, "
+                "for this model has problem_type 'multi_label_classification'; give a "
+                "row for each image"
+            )
+        if not several and len(shape) == 2 and shape[1] > 1:
+            raise InputError(
+                f"{name}: labels have shape {shape}, expected [B], one class for each "
+                "image; a list of labels per image needs problem_type="
+                "'multi_label_classification'"
+            )

@@ -1,0 +1,402 @@
+"""Mistakes with models and files of pictures."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from image_data import TINY, bomb, folder_of, png, stripes
+
+import evolving_attention as ea
+from mistakes.row import Row
+
+SIZES = {
+    "image_size": 8,
+    "patch_size": 4,
+    "num_channels": 1,
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+}
+PIXELS = np.zeros((2, 1, 8, 8), np.float32)
+X, Y = stripes(8)
+
+
+def model(name: str = "ViTForImageClassification", **options: Any) -> Any:
+    """A tiny random model of images."""
+    cls = getattr(ea, name)
+    return cls(ea.ViTConfig(**{**SIZES, **options}))
+
+
+def fit(x: Any = X, y: Any = Y, **options: Any) -> Any:
+    """Fit a tiny classifier for an epoch."""
+    return ea.ImageClassifier(**{**TINY, "n_epochs": 1, **options}).fit(x, y)
+
+
+def fit_file(folder: Path, data: bytes, **options: Any) -> Any:
+    """The same on a folder with one more file, of these bytes."""
+    folder_of(folder)
+    (folder / "a" / "bad.png").write_bytes(data)
+    return fit(folder, None, **options)
+
+
+def changed(values: Any, place: tuple[int, ...], value: float) -> Any:
+    """A copy of an array with another value."""
+    found = np.array(values, dtype=np.float32)
+    found[place] = value
+    return found
+
+
+def empty_class(folder: Path) -> Any:
+    (folder_of(folder) / "c").mkdir()
+    return fit(folder, None)
+
+
+def unseen(folder: Path) -> Any:
+    """A classifier of a folder's pictures, and a class more in the folder."""
+    found = fit(folder_of(folder), None)
+    (folder / "c").mkdir()
+    (folder / "c" / "1.png").write_bytes(png())
+    return found
+
+
+def animated() -> bytes:
+    from PIL import Image
+
+    frames = [Image.new("L", (8, 8), shade) for shade in (0, 100, 200)]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
+    return file.getvalue()
+
+
+def floats() -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("F", (8, 8)).save(file, "TIFF")
+    return file.getvalue()
+
+
+ROWS = {
+    # --- models
+    "channels behind": Row(
+        lambda _: model(num_channels=3)(np.zeros((2, 8, 8, 3), np.float32)),
+        ea.ShapeError,
+        r"8 channels in axis 1",
+        r"pixel_values has shape \(2, 8, 8, 3\)",
+        r"pass x\.transpose\(0, 3, 1, 2\)",
+    ),
+    "one image": Row(
+        lambda _: model()(PIXELS[0]),
+        ea.ShapeError,
+        r"shape \(1, 8, 8\)",
+        r"pixel_values",
+        r"one image is x\[None\]",
+    ),
+    "no image": Row(
+        lambda _: model()(PIXELS[:0]),
+        ea.InputError,
+        r"no image",
+        r"pixel_values",
+        r"expected at least one",
+    ),
+    "another size": Row(
+        lambda _: model()(np.zeros((2, 1, 8, 9), np.float32)),
+        ea.InputError,
+        r"8 x 9 pixels",
+        r"pixel_values",
+        r"takes 8 x 8 \(image_size\); resize",
+    ),
+    "NaN": Row(
+        lambda _: model()(changed(PIXELS, (1, 0, 2, 3), np.nan)),
+        ea.InputError,
+        r"is nan",
+        r"pixel_values\[1, 0, 2, 3\]",
+        r"leave the image out, or mend it",
+    ),
+    "images of two sizes": Row(
+        lambda _: model()([np.zeros((1, 8, 8)), np.zeros((1, 8, 9))]),
+        ea.DTypeError,
+        r"rectangular",
+        r"pixel_values",
+        r"resize images of different sizes",
+    ),
+    "no pixels": Row(
+        lambda _: model()(labels=[0]),
+        ea.InputError,
+        r"pixel_values is missing",
+        r"ViTForImageClassification",
+        r"pass an array \(images, channels, height, width\)",
+    ),
+    "labels without a task": Row(
+        lambda _: model("ViTModel")(PIXELS, [0, 1]),
+        ea.InputError,
+        r"labels are given",
+        r"ViTModel",
+        r"AutoModelForImageClassification",
+    ),
+    "a label too many": Row(
+        lambda _: model()(PIXELS, [0, 1, 0]),
+        ea.ShapeError,
+        r"shape \(3,\)",
+        r"labels",
+        r"one for each of 2 images",
+    ),
+    "several labels an image": Row(
+        lambda _: model()(PIXELS, [[0, 1], [1, 0]]),
+        ea.InputError,
+        r"shape \(2, 2\)",
+        r"labels",
+        r"problem_type='multi_label_classification'",
+    ),
+    "a patch above the image": Row(
+        lambda _: model(patch_size=9),
+        ea.ConfigError,
+        r"patch_size = 9 is larger",
+        r"ViTConfig",
+        r"take smaller patches",
+    ),
+    # --- files
+    "no picture": Row(
+        lambda folder: fit_file(folder, b"GIF, surely"),
+        ea.DataError,
+        r"is no picture",
+        r"a/bad\.png",
+        r"leave the file out or get it again",
+    ),
+    "an empty file": Row(
+        lambda folder: fit_file(folder, b""),
+        ea.DataError,
+        r"is no picture that Pillow knows \(0 bytes\)",
+        r"a/bad\.png",
+        r"get it again",
+    ),
+    "a file cut off": Row(
+        lambda folder: fit_file(folder, noise()[:-400]),
+        ea.DataError,
+        r"cannot be decoded",
+        r"a/bad\.png",
+        r"cut off or damaged",
+    ),
+    "damaged bytes": Row(
+        lambda folder: fit_file(folder, noise()[:200] + b"\0" * 50 + noise()[250:]),
+        ea.DataError,
+        r"cannot be decoded",
+        r"a/bad\.png",
+        r"get the file again",
+    ),
+    "an animation": Row(
+        lambda folder: fit_file(folder, animated()),
+        ea.DataError,
+        r"3 pictures in one file \(animated\)",
+        r"a/bad\.png",
+        r"save one of them",
+    ),
+    "samples of 32 bits": Row(
+        lambda folder: fit_file(folder, floats()),
+        ea.DataError,
+        r"samples of 32 bits",
+        r"a/bad\.png",
+        r"pass an array instead",
+    ),
+    "a decompression bomb": Row(
+        lambda folder: fit_file(folder, bomb()),
+        ea.DataError,
+        r"900000000 pixels",
+        r"a/bad\.png",
+        r"shrink the picture or leave it out",
+    ),
+    "one pixel": Row(
+        lambda folder: fit_file(folder, png(size=(1, 1)), image_size=8, patch_size=2),
+        ea.InputError,
+        r"1 x 1 pixels",
+        r"a/bad\.png",
+        r"at least 2 x 2, a patch",
+    ),
+    "a missing file": Row(
+        lambda folder: fit([str(folder / "no.png")] * 2, ["a", "b"]),
+        ea.DataError,
+        r"cannot be read \(No such file",
+        r"no\.png",
+        r"check the path",
+    ),
+    "a missing folder": Row(
+        lambda folder: fit(str(folder / "photos"), None),
+        ea.DataError,
+        r"is no folder",
+        r"photos",
+        r"a folder of pictures for each class",
+    ),
+    "a class without pictures": Row(
+        empty_class,
+        ea.DataError,
+        r"has no picture",
+        r"/c: ",
+        r"fill the folder of this class or remove it",
+    ),
+    "other channels than in training": Row(
+        lambda folder: fit().score(folder_of(folder), None),
+        ea.ShapeError,
+        r"3 channels, expected 1",
+        r"00\.png",
+        r"convert the pictures",
+    ),
+    "a class unseen in training": Row(
+        lambda folder: unseen(folder).evaluate(folder),
+        ea.DataError,
+        r"a class unseen in training",
+        r"/c: ",
+        r"expected one of a, b; leave the folder out",
+    ),
+    "an npz without pictures": Row(
+        lambda folder: [np.savez(folder / "f.npz", Z=X), fit(folder / "f.npz", None)],
+        ea.DataError,
+        r"has the arrays Z",
+        r"f\.npz",
+        r"expected X \(or images\)",
+    ),
+    "an npz that is none": Row(
+        lambda folder: [
+            (folder / "f.npz").write_bytes(b"PK"),
+            fit(folder / "f.npz", None),
+        ],
+        ea.DataError,
+        r"cannot be read",
+        r"f\.npz",
+        r"numpy\.savez",
+    ),
+    # --- arrays
+    "NaN in an array": Row(
+        lambda _: fit(changed(X, (3, 4, 5), np.nan)),
+        ea.InputError,
+        r"is nan",
+        r"X\[3\]: pixel \[4, 5, 0\]",
+        r"mend it",
+    ),
+    "large integers": Row(
+        lambda _: fit(X.astype(np.int64) * 300),
+        ea.InputError,
+        r"integers from \d+ to \d+",
+        r"X\[0\]",
+        r"0 to 255; scale them and pass floats",
+    ),
+    "one flat picture": Row(
+        lambda _: fit(X[0]),
+        ea.ShapeError,
+        r"shape \(8, 8\)",
+        r"X: ",
+        r"one picture is X\[None\]",
+    ),
+    "text for pictures": Row(
+        lambda _: fit([["a", "b"], ["c", "d"]], [0, 1]),
+        ea.ShapeError,
+        r"shape \(2,\)",
+        r"X\[0\]",
+        r"\[height, width\]",
+    ),
+    "pictures of two kinds": Row(
+        lambda _: fit([X[0], np.zeros((8, 8, 3), np.uint8)], [0, 1]),
+        ea.ShapeError,
+        r"3 channels, expected 1",
+        r"X\[1\]",
+        r"as in X\[0\]",
+    ),
+    "channels first in an array": Row(
+        lambda _: fit(np.zeros((4, 3, 80, 80), np.uint8), [0, 1, 0, 1]),
+        ea.ShapeError,
+        r"80 channels in the last axis",
+        r"X\[0\]",
+        r"move the channels to the last axis",
+    ),
+    "no labels": Row(
+        lambda _: fit(X, None),
+        ea.InputError,
+        r"y is None",
+        r"a label for each picture",
+        r"fit\(X, y\)",
+    ),
+    "labels of one class": Row(
+        lambda _: fit(X, ["a"] * 8),
+        ea.InputError,
+        r"8 pictures .* of one class",
+        r"y: ",
+        r"at least 2 classes",
+    ),
+    "labels for other pictures": Row(
+        lambda _: fit(X, Y[:5]),
+        ea.ShapeError,
+        r"5 targets for 8 pictures",
+        r"y: ",
+        r"one each",
+    ),
+    "a label unseen in training": Row(
+        lambda _: fit().score(X, ["a", "b"] * 3 + ["a", "z"]),
+        ea.InputError,
+        r"= z: a label unseen",
+        r"y\[7\]",
+        r"leave the picture out",
+    ),
+    # --- options
+    "an unknown way to normalise": Row(
+        lambda _: fit(normalize="imagenet"),
+        ea.ConfigError,
+        r"normalize='imagenet'",
+        r"ImageClassifier",
+        r"one of dataset, half, none",
+    ),
+    "an unknown way with errors": Row(
+        lambda _: fit(on_error="ignore"),
+        ea.ConfigError,
+        r"on_error='ignore'",
+        r"ImageClassifier",
+        r"one of raise, skip",
+    ),
+    "patience without validation": Row(
+        lambda _: fit(patience=2, validation_fraction=0),
+        ea.ConfigError,
+        r"patience=2 with validation_fraction=0",
+        r"ImageClassifier",
+        r"raise validation_fraction",
+    ),
+    "options of the model as text": Row(
+        lambda _: fit(model_options="layer_scale=1"),
+        ea.ConfigError,
+        r"model_options is a str",
+        r"ImageClassifier",
+        r"a dict of options of ea\.ViTConfig",
+    ),
+    "heads that do not fit": Row(
+        lambda _: fit(num_attention_heads=3),
+        ea.ConfigError,
+        r"hidden_size is 16",
+        r"ViTConfig",
+        r"a multiple of num_attention_heads, 3",
+    ),
+    "a random state of words": Row(
+        lambda _: fit(random_state="today"),
+        ea.ConfigError,
+        r"random_state='today'",
+        r"ImageClassifier",
+        r"random_state=0 makes runs repeatable",
+    ),
+    "no folder of a classifier": Row(
+        lambda folder: ea.ImageClassifier.load(folder),
+        ea.CheckpointError,
+        r"has no estimator\.json",
+        r"",
+        r"fit and save",
+    ),
+}
+
+
+def noise() -> bytes:
+    """A PNG that does not compress."""
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3)).astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()

@@ -1,0 +1,51 @@
+"""``evolving-attention image``: train, evaluate and predict on a folder of pictures."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from image_data import folder_of
+from typer.testing import CliRunner
+
+from evolving_attention.cli.main import app
+
+pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
+pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
+
+
+def run(*words: object) -> dict[str, Any]:
+    done = CliRunner().invoke(app, ["image", *map(str, words), "--json"])
+    assert done.exit_code == 0, done.output + str(done.exception)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_commands(tmp_path: Path) -> None:
+    root, out = folder_of(tmp_path / "train", 24), tmp_path / "out"
+    words = [
+        *("--train_dir", root, "--test_dir", root, "--output_dir", out),
+        *("--hidden_size", 16, "--num_hidden_layers", 2, "--num_attention_heads", 2),
+        *("--n_epochs", 2, "--batch_size", 16, "--verbose", "false"),
+        *("--attention", "evolving", "--alpha", 0.2),
+    ]
+    trained = run("train", *words)
+    assert trained["classes"] == ["a", "b"]
+    config = json.loads((out / "config.json").read_text())
+    assert config["attention"]["alpha"] == 0.2
+    assert config["attention"]["beta"] == 0.3
+    tested = run("evaluate", "--model_dir", out, "--test_dir", root)
+    assert tested["test"] == trained["test"]
+    assert sum(map(sum, tested["test"]["confusion"])) == 24
+    file = tmp_path / "predictions.csv"
+    shown = ("--model_dir", out, "--input_dir", root / "a", "--output_file", file)
+    found = run("predict", *shown)
+    with file.open(newline="") as lines:
+        header, *rows = csv.reader(lines)
+    assert header == ["picture", "class", "a", "b"]
+    assert found["pictures"] == len(rows) == 12
+    assert rows[0][0] == str(root / "a" / "00.png")
+    assert sum(map(float, rows[0][2:])) == pytest.approx(1.0, abs=1e-5)

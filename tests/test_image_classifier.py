@@ -1,0 +1,238 @@
+"""ImageClassifier: scikit-learn's conventions, pictures of every form, files."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from image_data import TINY, folder_of, stripes
+
+import evolving_attention as ea
+from evolving_attention.metrics import confusion_matrix, top_k
+
+pytest.importorskip("sklearn", reason="needs scikit-learn (extra: image)")
+X, Y = stripes()
+
+
+def fitted(**options: Any) -> Any:
+    return ea.ImageClassifier(**{**TINY, **options}).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return fitted(n_epochs=30, learning_rate=1e-2, patch_size=4)
+
+
+def test_it_learns(model: Any) -> None:
+    assert model.score(*stripes(40, seed=9)) == 1.0
+    assert model.classes_.tolist() == ["a", "b"]
+    config = model.model_.config
+    assert (config.image_size, config.patch_size, config.num_channels) == ([8, 8], 4, 1)
+    assert config.attention == ea.attention.Evolving(alpha=0.1, beta=0.3)
+    assert len(model.history_) == 30
+    losses = [row["loss"] for row in model.history_]
+    assert losses[-1] < 0.5 * losses[0]
+    assert {"validation_loss", "validation_accuracy"} <= model.history_[0].keys()
+
+
+def test_predictions_fit_together(model: Any) -> None:
+    odds = model.predict_proba(X)
+    assert odds.shape == (24, 2)
+    assert np.allclose(odds.sum(axis=1), 1.0)
+    assert model.predict(X).tolist() == np.array(["a", "b"])[odds.argmax(1)].tolist()
+    found = model.evaluate(X, Y)
+    assert found["top1"] == model.score(X, Y)
+    assert found["top5"] == 1.0
+    assert found["pictures"] == found["confusion"].sum() == 24
+    hits = np.trace(found["confusion"]) / 24
+    assert hits == pytest.approx(found["top1"])
+    own = odds[np.arange(24), (Y == "b").astype(int)]
+    assert found["loss"] == pytest.approx(-np.log(own).mean())
+    assert np.array_equal(model.predict_proba(X[:, :, :, None]), odds)
+    assert np.array_equal(model.predict_proba(model.read(X)), odds)
+
+
+def test_conventions_of_scikit_learn(model: Any) -> None:
+    from sklearn.base import clone, is_classifier
+    from sklearn.exceptions import NotFittedError
+    from sklearn.model_selection import GridSearchCV
+
+    assert is_classifier(model)
+    copied = clone(model)
+    assert copied.get_params() == model.get_params()
+    assert not hasattr(copied, "model_")
+    for method in ("predict", "predict_proba", "read", "score", "evaluate"):
+        with pytest.raises(NotFittedError):
+            getattr(copied, method)(X)
+    again = copied.set_params(n_epochs=1, hidden_size=8)
+    assert again.fit(X, Y) is again
+    assert again.model_.config.hidden_size == 8
+    search = GridSearchCV(
+        ea.ImageClassifier(**{**TINY, "n_epochs": 1}), {"hidden_size": [8, 16]}, cv=2
+    )
+    assert search.fit(X, Y).best_params_["hidden_size"] in (8, 16)
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    state = np.random.get_state()[1].tolist()
+    options = {"flip": True, "crop": 1, "cutout": 2}
+    first, second = fitted(**options), fitted(**options)
+    assert np.array_equal(first.predict_proba(X), second.predict_proba(X))
+    other = fitted(**options, random_state=1)
+    assert not np.array_equal(first.predict_proba(X), other.predict_proba(X))
+    plain = fitted()
+    assert not np.array_equal(first.predict_proba(X), plain.predict_proba(X))
+    assert np.random.get_state()[1].tolist() == state
+
+
+def test_files_keep_everything(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    loaded = ea.ImageClassifier.load(tmp_path)
+    assert np.array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    for name in ("classes_", "history_", "best_epoch_", "mean_", "deviation_"):
+        assert np.array_equal(getattr(loaded, name), getattr(model, name)), name
+    assert loaded.get_params()["hidden_size"] == 16
+    assert not list(tmp_path.glob("*.pkl"))
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(other.predict_proba(X), model.predict_proba(X))
+    record = json.loads((tmp_path / "estimator.json").read_text())
+    for change in ({"format": 9}, {"classes": ["a"]}, {"mean": None}):
+        (tmp_path / "estimator.json").write_text(json.dumps({**record, **change}))
+        with pytest.raises(ea.CheckpointError, match=r"estimator\.json"):
+            ea.ImageClassifier.load(tmp_path)
+
+
+def test_labels_of_other_kinds() -> None:
+    numbers = np.where(Y == "a", 3, 7)
+    found = fitted(n_epochs=1)
+    assert found.predict(X).dtype.kind == "U"
+    other = ea.ImageClassifier(**{**TINY, "n_epochs": 1}).fit(X, numbers)
+    assert other.classes_.tolist() == [3, 7]
+    assert set(other.predict(X)) <= {3, 7}
+    with pytest.raises(ea.InputError, match="label unseen in training"):
+        other.score(X[:2], [3, 4])
+
+
+def test_values_and_sizes() -> None:
+    model = ea.ImageClassifier(
+        **{**TINY, "n_epochs": 1}, image_size=[6, 10], patch_size=[3, 5], pooling="mean"
+    )
+    model.fit(list(X / 255.0), Y)
+    assert model.model_.config.grid == (2, 2)
+    assert model.predict([X[0] / 255.0, X[1][:7] / 255.0]).shape == (2,)
+    half = fitted(n_epochs=1, normalize="half")
+    assert half.mean_ == [127.5]
+
+
+def test_a_checkpoint_to_start_from(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = ea.ViTConfig(
+        image_size=4, patch_size=2, num_channels=1, intermediate_size=8, **sizes
+    )
+    body = ea.ViTModel(config)
+    body.save_pretrained(tmp_path)
+    options = {"n_epochs": 1, "learning_rate": 0.0, "weight_decay": 0.0}
+    model = ea.ImageClassifier(**{**TINY, **options}, pretrained=tmp_path).fit(X, Y)
+    assert model.model_.config.grid == (4, 4)
+    name = "embeddings.patch_embeddings.projection.weight"
+    held = body.state_dict()[name]
+    assert np.array_equal(model.model_.state_dict()[f"vit.{name}"], held)
+    with pytest.raises(ea.InputError, match="3 channels, expected 1 as in"):
+        ea.ImageClassifier(**TINY, pretrained=tmp_path).fit(np.stack([X] * 3, 3), Y)
+
+
+# --- folders and files ----------------------------------------------------------------
+
+
+def test_folders_of_classes(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
+    root = folder_of(tmp_path / "train", 24)
+    model = ea.ImageClassifier(**TINY).fit(root)
+    assert model.classes_.tolist() == ["a", "b"]
+    assert model.model_.config.num_channels == 3
+    assert model.score(root) == model.evaluate(root)["top1"]
+    (root / "c").mkdir()
+    (root / "c" / "1.png").write_bytes((root / "a" / "00.png").read_bytes())
+    with pytest.raises(ea.DataError, match="c: a class unseen in training"):
+        model.score(root)
+    np.savez(tmp_path / "some.npz", X=X, y=Y)
+    grey = ea.ImageClassifier(**{**TINY, "n_epochs": 1}).fit(tmp_path / "some.npz")
+    assert grey.score(tmp_path / "some.npz") == grey.score(X, Y)
+
+
+def test_bad_pictures_are_skipped_if_asked(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="needs Pillow (extra: image)")
+    root = folder_of(tmp_path, 24)
+    (root / "a" / "02.png").write_bytes(b"")
+    from PIL import Image
+
+    Image.new("RGB", (1, 1)).save(root / "b" / "99.png")
+    options = {**TINY, "n_epochs": 1, "patch_size": 2}
+    with pytest.raises(ea.DataError, match=r"02\.png"):
+        ea.ImageClassifier(**options).fit(root)
+    model = ea.ImageClassifier(**options, image_size=8, on_error="skip")
+    with pytest.warns(UserWarning, match="2 of 25 pictures cannot be used") as caught:
+        model.fit(root)
+    assert caught[0].filename == __file__
+    assert [Path(name).name for name, _ in model.skipped_] == ["02.png", "99.png"]
+    with pytest.warns(UserWarning, match="2 of 25 pictures"):
+        found = model.evaluate(root)
+    assert (found["pictures"], found["skipped"]) == (23, 2)
+    with pytest.raises(ea.DataError, match=r"02\.png"):
+        model.predict(root)
+    broken = np.stack([X, X], axis=3) / 255.0
+    broken[5, 2, 3, 1] = np.inf
+    skipping = ea.ImageClassifier(**{**TINY, "n_epochs": 1}, on_error="skip")
+    with pytest.warns(UserWarning, match=r"X\[5\]: pixel \[2, 3, 1\] is inf"):
+        skipping.fit(broken, Y)
+
+
+# --- scores ---------------------------------------------------------------------------
+
+
+def test_top_k_by_hand() -> None:
+    scores = [[0.1, 0.5, 0.4], [0.3, 0.3, 0.4], [0.2, 0.2, 0.6]]
+    labels = [2, 1, 0]
+    assert top_k(scores, labels, 1) == 0.0
+    assert top_k(scores, labels, 2) == pytest.approx(2 / 3)  # of equals the first
+    assert top_k(scores, labels) == 1.0
+    with pytest.raises(ea.ShapeError, match="top_k: scores of shape"):
+        top_k(scores, [0, 1])
+
+
+def test_confusions_by_hand() -> None:
+    found = confusion_matrix([0, 1, 1, 2], [0, 0, 1, 1], classes=3)
+    assert found.tolist() == [[1, 1, 0], [0, 1, 1], [0, 0, 0]]
+    with pytest.raises(ea.ShapeError, match="confusion_matrix: predictions of shape"):
+        confusion_matrix([0], [0, 1], classes=2)
+
+
+# --- real data ------------------------------------------------------------------------
+
+
+def test_digits(data_dir: Path) -> None:
+    """8 x 8 digits with a small model: far above chance after seconds."""
+    table = np.loadtxt(data_dir / "image" / "sklearn" / "digits.csv.gz", delimiter=",")
+    pictures = (table[:, :64].reshape(-1, 8, 8) / 16).astype(np.float32)
+    digits = table[:, 64].astype(int)
+    model = ea.ImageClassifier(
+        hidden_size=32,
+        num_hidden_layers=2,
+        patch_size=2,
+        n_epochs=15,
+        batch_size=32,
+        learning_rate=1e-2,
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(pictures[:1200], digits[:1200])
+    found = model.evaluate(pictures[1200:], digits[1200:])
+    assert found["top1"] > 0.8
+    assert found["top5"] > 0.97

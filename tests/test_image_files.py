@@ -1,0 +1,250 @@
+"""Picture files of every kind become the RGB that is meant; transforms are exact."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from image_data import folder_of, png, stripes
+
+import evolving_attention as ea
+from evolving_attention.data.image_transforms import (
+    CenterCrop,
+    Compose,
+    Cutout,
+    HorizontalFlip,
+    Normalize,
+    RandomCrop,
+    RandomResizedCrop,
+    Resize,
+    resized,
+)
+from evolving_attention.data.images import ImageRows, read_npz, read_pictures
+
+Image = pytest.importorskip("PIL.Image", reason="needs Pillow (extra: image)")
+
+from evolving_attention.data.image_files import decode  # noqa: E402
+
+
+def encoded(image: Any, kind: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+GREY = np.arange(48, dtype=np.uint8).reshape(6, 8) * 5
+
+
+def test_grey_palettes_and_bits() -> None:
+    expected = np.repeat(GREY[:, :, None], 3, axis=2)
+    grey = Image.fromarray(GREY)
+    assert np.array_equal(decode(encoded(grey), "x"), expected)
+    palette = encoded(grey.convert("RGB").quantize(48))
+    assert Image.open(io.BytesIO(palette)).mode == "P"
+    assert np.array_equal(decode(palette, "x"), expected)
+    wide = Image.fromarray(GREY.astype(np.uint16) * 257)
+    assert np.array_equal(decode(encoded(wide), "x"), expected)
+    one = Image.fromarray(GREY > 100)
+    assert np.array_equal(decode(encoded(one), "x"), 255 * (expected > 100))
+    assert np.array_equal(decode(grey, "x"), expected)
+
+
+def test_cmyk_becomes_rgb() -> None:
+    black = Image.new("CMYK", (4, 4), (0, 0, 0, 255))
+    cyan = Image.new("CMYK", (4, 4), (255, 0, 0, 0))
+    assert decode(encoded(black, "TIFF"), "x").tolist() == [[[0, 0, 0]] * 4] * 4
+    assert decode(encoded(cyan, "TIFF"), "x").tolist() == [[[0, 255, 255]] * 4] * 4
+
+
+def test_what_is_transparent_becomes_white() -> None:
+    found = decode(png("RGBA", (1, 2), color=(9, 9, 9, 0)), "x")
+    assert found.tolist() == [[[255] * 3]] * 2
+    half = decode(png("LA", (1, 1), color=(0, 128)), "x")
+    assert half.tolist() == [[[127] * 3]]
+
+
+def test_the_rotation_of_a_camera_is_applied() -> None:
+    from PIL.Image import Exif
+
+    exif = Exif()
+    exif[0x0112] = 6  # turn by 90 degrees, clockwise
+    found = decode(encoded(Image.fromarray(GREY), "PNG", exif=exif), "x")
+    assert np.array_equal(found[:, :, 0], np.rot90(GREY, -1))
+
+
+def test_all_forms_of_a_collection(tmp_path: Path) -> None:
+    pictures, labels = stripes(12)
+    root = folder_of(tmp_path / "classes")
+    found = read_pictures(root)
+    order = np.argsort(labels, kind="stable")
+    assert found.labels == labels[order].tolist()
+    for one, i in zip(found.pixels, order, strict=True):
+        assert np.array_equal(one, np.repeat(pictures[i][:, :, None], 3, axis=2))
+    flat = read_pictures(root / "a")
+    assert flat.labels is None
+    assert len(flat.pixels) == 6
+    files = [str(root / "a" / "00.png"), root / "b" / "01.png"]
+    assert [one.shape for one in read_pictures(files).pixels] == [(8, 8, 3)] * 2
+    assert read_pictures(pictures).pixels[3].shape == (8, 8, 1)
+    opened = [Image.fromarray(one) for one in pictures[:2]]
+    assert read_pictures(opened).names == ["X[0]", "X[1]"]
+    np.savez(tmp_path / "all.npz", X=pictures, y=labels)
+    assert len(read_pictures(tmp_path / "all.npz").pixels) == 12
+    assert read_npz(tmp_path / "all.npz")[1].tolist() == labels.tolist()
+    flags = read_pictures(pictures > 100).pixels[0]
+    assert np.array_equal(flags[:, :, 0], 255 * (pictures[0] > 100))
+    numbers = read_pictures(pictures.astype(np.int32)).pixels[0]
+    assert numbers.dtype == np.uint8
+    values = read_pictures(pictures / 255.0).pixels[0]
+    assert values.dtype == np.float32
+
+
+def test_bad_pictures_are_skipped_and_named(tmp_path: Path) -> None:
+    root = folder_of(tmp_path)
+    (root / "a" / "02.png").write_bytes(b"no picture")
+    with pytest.raises(ea.DataError, match=r"02\.png: is no picture"):
+        read_pictures(root)
+    found = read_pictures(root, skip=True)
+    assert len(found.pixels) == len(found.numbers) == 11
+    assert found.numbers == [0, *range(2, 12)]
+    assert found.labels == ["a"] * 5 + ["b"] * 6
+    (name, reason), *rest = found.skipped
+    assert rest == []
+    assert name.endswith("02.png")
+    assert "is no picture" in reason
+    broken = stripes()[0][:2] / 255.0
+    broken[1, 0, 0] = np.nan
+    assert read_pictures(broken, skip=True).numbers == [0]
+
+
+def test_pictures_are_read_the_same_by_any_number_of_threads(monkeypatch: Any) -> None:
+    from evolving_attention.data import images
+
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(images, "_THREADS", threads)
+        found.append(read_pictures(stripes()[0], size=(5, 7)).pixels)
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+# --- transforms -----------------------------------------------------------------------
+
+PICTURE = np.arange(6 * 8 * 2, dtype=np.uint8).reshape(6, 8, 2)
+
+
+def test_resize() -> None:
+    assert resized(PICTURE, (6, 8)) is PICTURE
+    half = Resize([3, 4])(PICTURE.astype(np.float32), rng())
+    assert half.shape == (3, 4, 2)
+    # away from the border: the triangle of twice the width, 1 3 3 1 of 8, along both
+    weights = np.array([1, 3, 3, 1]) / 8
+    middle = np.einsum("i,j,ijc->c", weights, weights, PICTURE[1:5, 1:5].astype("f8"))
+    assert np.allclose(half[1, 1], middle, atol=1e-3)
+    covered = Resize([3, 3], keep_shape=True)(PICTURE, rng())
+    assert covered.shape == (3, 4, 2)
+    assert covered.dtype == np.uint8
+
+
+def test_crops() -> None:
+    centre = CenterCrop([2, 4])(PICTURE, rng())
+    assert np.array_equal(centre, PICTURE[2:4, 2:6])
+    found = {
+        RandomCrop([5, 7])(PICTURE, np.random.default_rng(i)).tobytes()
+        for i in range(40)
+    }
+    places = {PICTURE[r : r + 5, c : c + 7].tobytes() for r in (0, 1) for c in (0, 1)}
+    assert found == places
+    moved = RandomCrop([6, 8], padding=2)(PICTURE + 1, rng())
+    assert moved.shape == PICTURE.shape
+    wide = RandomResizedCrop([4, 4])(PICTURE, rng())
+    assert wide.shape == (4, 4, 2)
+    whole = RandomResizedCrop([6, 8], scale=[1.0, 1.0], ratio=[4.0, 4.0])
+    assert np.array_equal(whole(PICTURE, rng()), PICTURE)
+
+
+def test_flips() -> None:
+    assert np.array_equal(HorizontalFlip(1.0)(PICTURE, rng()), PICTURE[:, ::-1])
+    assert np.array_equal(HorizontalFlip(0.0)(PICTURE, rng()), PICTURE)
+    flips = [
+        HorizontalFlip()(PICTURE, np.random.default_rng(i))[0, 0, 0] for i in range(200)
+    ]
+    assert 60 < np.count_nonzero(flips) < 140
+
+
+def test_cutout() -> None:
+    ones = np.ones((8, 8, 1), np.float32)
+    areas = []
+    for seed in range(60):
+        found = Cutout(4)(ones, np.random.default_rng(seed))
+        rows, columns = np.nonzero(found[:, :, 0] == 0)
+        assert np.ptp(rows) < 4
+        assert np.ptp(columns) < 4
+        areas.append(len(rows))
+    assert max(areas) == 16
+    assert min(areas) >= 4  # at a corner: its centre lies in the picture
+    assert ones.all()
+
+
+def test_normalise_and_compose() -> None:
+    change = Compose([Normalize([1.0, 2.0], [2.0, 4.0]), HorizontalFlip(1.0)])
+    found = change(PICTURE, rng())
+    expected = (PICTURE - np.array([1.0, 2.0])) / np.array([2.0, 4.0])
+    assert found.dtype == np.float32
+    assert np.allclose(found, expected[:, ::-1])
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Resize([0, 3]), r"Resize: size=\[0, 3\], expected \[height, width\]"),
+        (lambda: RandomCrop([3, 3], padding=-1), "padding=-1, expected 0 or more"),
+        (lambda: HorizontalFlip(1.5), "p=1.5, expected a number from 0 to 1"),
+        (lambda: Cutout(0), "side=0, expected 1 or more"),
+        (lambda: Normalize([0.0], [0.0]), "above 0, as many as means"),
+        (lambda: RandomResizedCrop([3, 3], scale=[0.5, 2.0]), "least <= most <= 1"),
+        (lambda: RandomResizedCrop([3, 3], ratio=[2.0, 1.0]), "0 < least <= most"),
+    ],
+    ids=["size", "padding", "p", "side", "deviation", "scale", "ratio"],
+)
+def test_options_of_transforms(make: Any, text: str) -> None:
+    with pytest.raises(ea.ConfigError, match=text):
+        make()
+
+
+def test_a_crop_larger_than_the_picture() -> None:
+    with pytest.raises(ea.ShapeError, match="6 x 8 pixels, expected at least 7 x 7"):
+        CenterCrop([7, 7])(PICTURE, rng())
+
+
+# --- batches --------------------------------------------------------------------------
+
+
+def test_rows_are_changed_anew_at_every_reading_in_any_order() -> None:
+    pixels = stripes(6)[0][:, :, :, None].astype(np.float32)
+    change = RandomCrop([8, 8], padding=3)
+
+    def rows() -> ImageRows:
+        return ImageRows(pixels, change, tokens=65, labels=np.arange(6), seed=4)
+
+    first, second = rows(), rows()
+    batch = first.gather(np.arange(6))
+    assert batch["pixel_values"].shape == (6, 1, 8, 8)
+    assert batch["labels"].tolist() == list(range(6))
+    one_by_one = [second.gather([i])["pixel_values"][0] for i in (3, 0, 5, 1, 2, 4)]
+    order = [one_by_one[i] for i in (1, 3, 4, 0, 5, 2)]
+    assert np.array_equal(np.stack(order), batch["pixel_values"])
+    again = first.gather(np.arange(6))["pixel_values"]
+    assert not np.array_equal(again, batch["pixel_values"])
+    bare = second.bare(np.arange(6))["pixel_values"]
+    assert np.array_equal(bare, again)
+    assert np.array_equal(second.gather(np.arange(6))["pixel_values"], again)
+    assert first.fingerprint() == rows().fingerprint()
+    assert first.fingerprint() != first.take([0, 1]).fingerprint()
+    assert first.lengths.tolist() == [65] * 6
