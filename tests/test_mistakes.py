@@ -17,6 +17,7 @@ import pytest
 from mistakes import (
     files,
     generation,
+    graphs,
     inputs,
     launches,
     maps,
@@ -49,6 +50,7 @@ ROOMS = {
     "translation": translation,
     "questions": questions,
     "t5": t5,
+    "graphs": graphs,
     "settings": settings,
     "files": files,
     "launches": launches,

@@ -43,6 +43,8 @@ _LAZY: dict[str, str] = {
     "devices": "evolving_attention.device_names",
     "no_grad": "evolving_attention.autograd",
     "AutoTokenizer": "evolving_attention.text",
+    "Graph": "evolving_attention.data.graph",
+    "GraphNodeClassifier": "evolving_attention.estimators",
     "doctor": "evolving_attention.diagnosis",
     "Translator": "evolving_attention.translator",
     "pipeline": "evolving_attention.pipelines",
@@ -167,9 +169,11 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         set_rng_state as set_rng_state,
     )
     from evolving_attention.autograd import no_grad as no_grad
+    from evolving_attention.data.graph import Graph as Graph
     from evolving_attention.device_names import devices as devices
     from evolving_attention.diagnosis import doctor as doctor
     from evolving_attention.estimators import (
+        GraphNodeClassifier as GraphNodeClassifier,
         TimeSeriesClassifier as TimeSeriesClassifier,
         TimeSeriesRegressor as TimeSeriesRegressor,
     )

@@ -30,17 +30,18 @@ std::vector<std::int64_t> equal_offsets(std::int64_t n, std::int64_t length) {
 
 Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
     : config_(config),
-      query_(config.query_size, config.key_size(), config.dtype,
-             config.query_init.value_or(config.init), config.biased),
-      key_(config.memory_size, config.key_size(), config.dtype, config.init,
-           config.biased),
-      value_(config.memory_size, config.value_size(), config.dtype, config.init,
-             config.biased),
       slots_(make_slots(spec, site_of(config))),
       dropout_(config.dropout) {
-  add_child(config.names.query, query_);
-  add_child(config.names.key, key_);
-  add_child(config.names.value, value_);
+  if (config.projects) {
+    const AttentionConfig& c = config;
+    query_.emplace(c.query_size, c.key_size(), c.dtype,
+                   c.query_init.value_or(c.init), c.biased);
+    key_.emplace(c.memory_size, c.key_size(), c.dtype, c.init, c.biased);
+    value_.emplace(c.memory_size, c.value_size(), c.dtype, c.init, c.biased);
+    add_child(c.names.query, *query_);
+    add_child(c.names.key, *key_);
+    add_child(c.names.value, *value_);
+  }
   add_child("dropout", dropout_);
   for (Module* slot : {static_cast<Module*>(slots_.score.get()),
                        static_cast<Module*>(slots_.scope.get()),
@@ -56,9 +57,13 @@ Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
 AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,
                                    const Carry& previous,
                                    const AttentionWanted& wanted) {
+  const auto through = [](const std::optional<Linear>& projection,
+                          const Var& rows) {
+    return projection ? (*projection)(rows) : rows;
+  };
   return attend(
-      query_(queries.rows), [&] { return key_(memory.rows); },
-      [&] { return value_(memory.rows); },
+      through(query_, queries.rows), [&] { return through(key_, memory.rows); },
+      [&] { return through(value_, memory.rows); },
       Packing::between(queries.packing, memory.packing, config_.heads),
       previous, wanted);
 }
@@ -162,7 +167,11 @@ std::optional<std::int64_t> Attention::reach_back() const {
 
 AttentionCache Attention::over(const Tokens& memory,
                                std::int64_t earlier) const {
-  return {key_(memory.rows), value_(memory.rows), {}, memory.packing, earlier};
+  return {(*key_)(memory.rows),
+          (*value_)(memory.rows),
+          {},
+          memory.packing,
+          earlier};
 }
 
 AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
@@ -176,7 +185,7 @@ AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
   const auto flat = [](const Var& x) {
     return reshape(x, {x.dim(0) * x.dim(1), x.dim(2)});
   };
-  const Var queries = appended(cache.queries, query_(rows));
+  const Var queries = appended(cache.queries, (*query_)(rows));
   const std::int64_t window = queries.dim(1);
   PackingPtr tokens;
   Var keys = cache.keys, values = cache.values;
@@ -184,8 +193,8 @@ AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
     tokens = std::make_shared<const Packing>(
         config_.heads, equal_offsets(n, window), cache.memory->q_offsets());
   } else {
-    cache.keys = appended(cache.keys, key_(rows));
-    cache.values = appended(cache.values, value_(rows));
+    cache.keys = appended(cache.keys, (*key_)(rows));
+    cache.values = appended(cache.values, (*value_)(rows));
     tokens =
         std::make_shared<const Packing>(config_.heads, equal_offsets(n, window),
                                         equal_offsets(n, cache.keys.dim(1)));
