@@ -20,6 +20,7 @@ from evolving_attention.attention import base as attention_base
 from evolving_attention.cli import (
     glue,
     glue_arguments,
+    graph_arguments,
     squad_arguments,
     timeseries_arguments,
     translate_arguments,
@@ -40,6 +41,15 @@ NEEDED: dict[type, dict[str, Any]] = {
     glue_arguments.AttentionArguments: {},
     glue_arguments.DataTrainingArguments: {"task_name": "cola"},
     glue_arguments.TuningArguments: {},
+    graph_arguments.GraphDataArguments: {"data_file": "cora.npz"},
+    graph_arguments.GraphModelArguments: {},
+    graph_arguments.GraphAttentionArguments: {},
+    graph_arguments.GraphTrainingArguments: {"output_dir": "out"},
+    graph_arguments.GraphEvaluateArguments: {"model": "folder"},
+    graph_arguments.GraphPredictArguments: {
+        "model": "folder",
+        "output_file": "classes.csv",
+    },
     squad_arguments.QuestionArguments: {},
     squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},
@@ -78,7 +88,8 @@ NEEDED: dict[type, dict[str, Any]] = {
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
     Answers CheckpointFolder Construction EvaluationResult FitResult FitSettings
-    Given GlueTask KnownLabels Launch LoadReport Mismatch ModelOutput
+    Given GlueTask GraphData GraphSettings KnownLabels Launch LoadReport Mismatch
+    ModelOutput
     MultipleChoiceModelOutput NameTable Noun Option Plan Profile Question
     QuestionAnsweringModelOutput Reading RowReport Rules RunData RunParts RunPlan
     SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
@@ -230,12 +241,13 @@ def test_an_annotation_that_cannot_be_checked_is_a_mistake_of_the_class() -> Non
 
 
 def configs() -> list[type[PretrainedConfig]]:
-    return [ea.BertConfig, ea.RobertaConfig, ea.EADCTransformerConfig]
+    return [ea.BertConfig, ea.RobertaConfig, ea.EADCTransformerConfig, ea.GATConfig]
 
 
 @pytest.mark.parametrize("cls", configs(), ids=lambda cls: cls.__name__)
 def test_every_option_of_a_config_is_checked(cls: Any) -> None:
-    needed = {"channels": 2, "max_length": 9} if "channels" in cls.defaults else {}
+    needed = {"channels": 2, "max_length": 9, "num_features": 5}
+    needed = {name: value for name, value in needed.items() if name in cls.defaults}
     for name, default in {**_COMMON, **cls.defaults}.items():
         wrong: list[Any] = [object(), [1], float("nan")]
         wrong.append("no" if isinstance(default, bool) else True)
@@ -258,6 +270,16 @@ def test_every_option_of_an_estimator_is_checked(cls: Any) -> None:
             with pytest.raises(ConfigError, match=f"{cls.__name__}: {name}="):
                 rules.check(cls(**{name: value}))
     rules.check(cls(n_epochs=np.int64(3), learning_rate=np.float32(0.1), verbose=True))
+
+
+def test_every_option_of_the_classifier_of_nodes_is_checked() -> None:
+    cls = ea.GraphNodeClassifier
+    hints = typing.get_type_hints(cls.__init__)
+    fit = {"X": np.eye(2), "y": [0, 1], "graph": [[0], [1]]}
+    for name in inspect.signature(cls).parameters:
+        for value in [] if hints[name] is Any else wrong_values(hints[name]):
+            with pytest.raises(ConfigError, match=f"{cls.__name__}: {name}="):
+                cls(**{name: value}).fit(**fit)
 
 
 # -------------------------------------------------------------------- the command line
