@@ -66,7 +66,8 @@ def load_npz(
         x = _features(arrays)
         if normalize:
             x = _normalized(x)
-        graph = Graph(*_edges(arrays, undirected), x.shape[0])
+        sources, targets = _edges(arrays, undirected)
+        graph = Graph(sources, targets, x.shape[0])
     except InputError as error:
         raise DataError(str(error), str(file)) from error
     parts = {}
