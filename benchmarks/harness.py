@@ -35,6 +35,7 @@ LIBRARIES = (
     "onnxruntime",
     "openvino",
     "ctranslate2",
+    "torch_geometric",
 )
 
 

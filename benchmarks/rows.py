@@ -290,6 +290,21 @@ def t5(record: Record) -> list[Row]:
     return rows
 
 
+def graph(record: Record) -> list[Row]:
+    """An epoch of GAT against PyTorch Geometric, and EA-GAT against GAT."""
+    rows = []
+    for name, found in record["results"].items():
+        where = "Cora" if name == "cora" else "a made graph"
+        sides = {side: found[side] for side in ("ours", "torch_geometric")}
+        rows += _against_all(f"GAT, an epoch on {where}", sides, _ms, None)
+        ours, plain = found["ea_gat3"], found["gat3"]
+        ratio = plain["median_s"] / ours["median_s"]
+        both = (_ms(ours, 1), f"{_ms(plain, 1)} (ours, vanilla)")
+        what = f"three-layer EA-GAT, an epoch on {where}"
+        rows.append(Row(what, *both, ratio, headline=False, peer=""))
+    return rows
+
+
 _OF_T5 = {"ours": "ours", "transformers": "torch"}
 
 
@@ -347,6 +362,7 @@ TITLES = {
     "translation": "Training an encoder-decoder",
     "generation": "Generation",
     "t5": "Fine-tuning a T5",
+    "graph": "Graph attention",
     "gpu": "Training step on a GPU",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
@@ -365,6 +381,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "translation": translation,
     "generation": generation,
     "t5": t5,
+    "graph": graph,
     "gpu": gpu,
 }
 

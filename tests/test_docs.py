@@ -53,6 +53,17 @@ def test_the_heads_run(repo):
     assert names["found"]["HasAns_f1"] == pytest.approx(200 / 3)
 
 
+def test_the_graph_model_runs(repo):
+    text = (repo / "docs" / "graphs.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/graphs.md", "exec", dont_inherit=True), names)
+    assert names["accuracy"] > 0.7
+    edges = names["graph"].with_self_loops().num_edges
+    assert [one.shape for one in names["maps"]] == [(edges, 2), (edges, 2), (edges, 1)]
+    assert names["output"].attentions[0].shape == (edges, 8)
+
+
 def test_the_encoder_decoder_runs(repo):
     text = (repo / "docs" / "translation.md").read_text(encoding="utf-8")
     names: dict = {}

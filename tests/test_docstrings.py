@@ -20,7 +20,7 @@ import evolving_attention as ea
 from evolving_attention import _core as core
 
 STUBS = Path(__file__).parent.parent / "src" / "evolving_attention" / "_core"
-CLASSES = ("Tensor", "Packing")
+CLASSES = ("Tensor", "Packing", "Edges")
 HEADINGS = ("Args:", "Returns:", "Raises:", "Example:")
 NO_FORMULA = {
     "Tensor",

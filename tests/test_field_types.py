@@ -21,9 +21,10 @@ from evolving_attention.cli import (
     glue,
     glue_all,
     glue_arguments,
+    graph_arguments,
+    images_arguments,
     pretrain_arguments,
     repeat_arguments,
-    images_arguments,
     squad_arguments,
     sweep_arguments,
     timeseries_arguments,
@@ -52,6 +53,15 @@ NEEDED: dict[type, dict[str, Any]] = {
     repeat_arguments.RepeatArguments: {},
     sweep_arguments.SweepArguments: {"output_dir": "out"},
     glue_all.GlueAllArguments: {},
+    graph_arguments.GraphDataArguments: {"data_file": "cora.npz"},
+    graph_arguments.GraphModelArguments: {},
+    graph_arguments.GraphAttentionArguments: {},
+    graph_arguments.GraphTrainingArguments: {"output_dir": "out"},
+    graph_arguments.GraphEvaluateArguments: {"model": "folder"},
+    graph_arguments.GraphPredictArguments: {
+        "model": "folder",
+        "output_file": "classes.csv",
+    },
     squad_arguments.QuestionArguments: {},
     squad_arguments.AnswerArguments: {},
     timeseries_arguments.SeriesDataArguments: {},
@@ -110,12 +120,12 @@ NEEDED: dict[type, dict[str, Any]] = {
 # whose fields are the slots (test_attention_slots).
 RECORDS = """
     Answers CheckpointFolder Choice Construction EvaluationResult FitResult FitSettings
-    Given GlueTask ImageClassifierOutput KnownLabels Launch LoadReport Mismatch
-    ModelOutput MultipleChoiceModelOutput NameTable Noun Option PaperSpace Pictures Plan
-    Profile Question QuestionAnsweringModelOutput Range Reading RowReport Rules RunData
-    RunParts RunPlan SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome
-    StepSums Storage SubmissionReport Tie TokenClassifierOutput TrainerControl
-    TrainerState
+    Given GlueTask GraphData GraphSettings ImageClassifierOutput KnownLabels Launch
+    LoadReport Mismatch ModelOutput MultipleChoiceModelOutput NameTable Noun Option
+    PaperSpace Pictures Plan Profile Question QuestionAnsweringModelOutput Range Reading
+    RowReport Rules RunData RunParts RunPlan SeriesDataset SeriesPart Side Site Spec
+    StepContext StepOutcome StepSums Storage SubmissionReport Tie TokenClassifierOutput
+    TrainerControl TrainerState
 """
 
 
@@ -269,11 +279,13 @@ def configs() -> list[type[PretrainedConfig]]:
         ea.EADCTransformerConfig,
         ea.ViTConfig,
     ]
+    return [ea.BertConfig, ea.RobertaConfig, ea.EADCTransformerConfig, ea.GATConfig]
 
 
 @pytest.mark.parametrize("cls", configs(), ids=lambda cls: cls.__name__)
 def test_every_option_of_a_config_is_checked(cls: Any) -> None:
-    needed = {"channels": 2, "max_length": 9} if "channels" in cls.defaults else {}
+    needed = {"channels": 2, "max_length": 9, "num_features": 5}
+    needed = {name: value for name, value in needed.items() if name in cls.defaults}
     for name, default in {**_COMMON, **cls.defaults}.items():
         wrong: list[Any] = [object(), [1], float("nan")]
         wrong.append("no" if isinstance(default, bool) else True)
@@ -306,6 +318,16 @@ def test_every_option_of_the_classifier_of_pictures_is_checked() -> None:
         for value in wrong_values(hints[name]):
             with pytest.raises(ConfigError, match=f"ImageClassifier: {name}="):
                 ea.ImageClassifier(**{name: value}).check_options()
+
+
+def test_every_option_of_the_classifier_of_nodes_is_checked() -> None:
+    cls = ea.GraphNodeClassifier
+    hints = typing.get_type_hints(cls.__init__)
+    fit = {"X": np.eye(2), "y": [0, 1], "graph": [[0], [1]]}
+    for name in inspect.signature(cls).parameters:
+        for value in [] if hints[name] is Any else wrong_values(hints[name]):
+            with pytest.raises(ConfigError, match=f"{cls.__name__}: {name}="):
+                cls(**{name: value}).fit(**fit)
 
 
 # -------------------------------------------------------------------- the command line

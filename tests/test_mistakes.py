@@ -17,6 +17,7 @@ import pytest
 from mistakes import (
     files,
     generation,
+    graphs,
     images,
     inputs,
     launches,
@@ -55,6 +56,7 @@ ROOMS = {
     "searches": searches,
     "t5": t5,
     "images": images,
+    "graphs": graphs,
     "settings": settings,
     "files": files,
     "launches": launches,

@@ -270,3 +270,28 @@ def test_log_mistakes(tmp_path):
 def test_trainer_state_is_a_log_too(tmp_path):
     (tmp_path / "trainer_state.json").write_text(json.dumps({"log_history": LOG}))
     assert plots.read_log(tmp_path / "trainer_state.json") == LOG
+
+
+@pytest.mark.parametrize("head", [None, 1])
+def test_the_lines_of_a_node_are_as_wide_as_its_edges_weigh(head):
+    edges = np.array([[1, 2, 2, 0, 1], [0, 0, 0, 0, 2]])
+    first = np.array([[0.1, 0.2], [0.2, 0.1], [0.3, 0.3], [0.4, 0.4], [1.0, 1.0]])
+    figure = plots.node_attention(
+        edges, [first, first[:, ::-1]], 0, classes=["a", "b", "a"], head=head
+    )
+    assert [axes.get_title() for axes in figure.axes] == ["layer 1", "layer 2"]
+    for axes, given in zip(figure.axes, (first, first[:, ::-1]), strict=True):
+        weights = given.mean(1) if head is None else given[:, head]
+        widths = [line.get_linewidth() for line in axes.lines]
+        expected = [weights[0], weights[1] + weights[2]]  # two edges from node 2
+        np.testing.assert_allclose(widths, 7.0 * np.array(expected))
+        assert [t.get_text() for t in axes.texts] == ["0", "1", "2", "0.40"]
+    points = figure.axes[0].collections
+    colours = [tuple(p.get_facecolor()[0]) for p in points]
+    assert colours[0] == colours[2] != colours[1]  # classes a, b, a of nodes 0, 1, 2
+    with pytest.raises(errors.InputError, match="no edge enters node 1"):
+        plots.node_attention(edges, [first], 1)
+    with pytest.raises(errors.ShapeError, match=r"\(4, 2\).*expected \(5, heads\)"):
+        plots.node_attention(edges, [first[:4]], 0)
+    with pytest.raises(errors.InputError, match="head=2, expected 0 to 1"):
+        plots.node_attention(edges, [first], 0, head=2)

@@ -44,6 +44,8 @@ _LAZY: dict[str, str] = {
     "no_grad": "evolving_attention.autograd",
     "AutoTokenizer": "evolving_attention.text",
     "DataCollatorForMultipleChoice": "evolving_attention.data.multiple_choice",
+    "Graph": "evolving_attention.data.graph",
+    "GraphNodeClassifier": "evolving_attention.estimators",
     "doctor": "evolving_attention.diagnosis",
     "Translator": "evolving_attention.translator",
     "pipeline": "evolving_attention.pipelines",
@@ -170,11 +172,15 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         set_rng_state as set_rng_state,
     )
     from evolving_attention.autograd import no_grad as no_grad
+    from evolving_attention.data.graph import Graph as Graph
     from evolving_attention.data.multiple_choice import (
         DataCollatorForMultipleChoice as DataCollatorForMultipleChoice,
     )
     from evolving_attention.device_names import devices as devices
     from evolving_attention.diagnosis import doctor as doctor
+    from evolving_attention.estimators import (
+        GraphNodeClassifier as GraphNodeClassifier,
+    )
     from evolving_attention.estimators import (
         ImageClassifier as ImageClassifier,
         TimeSeriesClassifier as TimeSeriesClassifier,

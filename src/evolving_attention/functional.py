@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evolving_attention import _core
+from evolving_attention._core import Edges as Edges
 from evolving_attention._core import Packing as Packing
 from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
@@ -29,7 +30,7 @@ from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
 if TYPE_CHECKING:  # for editors: the generated stub has every operation
     from evolving_attention._core.ops import *  # noqa: F403
 else:
-    __all__ = ["Packing", "einsum", "evolving_attention", *_core.op_names()]
+    __all__ = ["Edges", "Packing", "einsum", "evolving_attention", *_core.op_names()]
 
 
 def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -99,6 +99,7 @@ ACTIVATIONS = {
     "exp": np.exp,
     "log": np.log,
     "sqrt": np.sqrt,
+    "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from support.cell_cases import cell_cases
+from support.edge_cases import edge_cases
 from support.fused_cases import fused_cases
 from support.map_cases import map_cases
 from support.op_cases import dense_cases
@@ -17,6 +18,7 @@ CASES = [
     *row_cases(),
     *map_cases(),
     *cell_cases(),
+    *edge_cases(),
     *fused_cases(),
     *sequence_cases(),
     *window_cases(),

@@ -182,6 +182,15 @@ Source: Hendrycks and Gimpel, 2016, Section 2.)");
     y = max(x, 0))",
                   R"(F.relu([-1.0, 2.0]).numpy().tolist()
     [0.0, 2.0])");
+  bind_activation(m, "elu", Activation::elu,
+                  R"(Applies the exponential linear unit.
+
+    y = x where x > 0, else exp(x) - 1)",
+                  R"(round(F.elu([-1.0]).item(), 4)
+    -0.6321)",
+                  R"(
+
+Source: Clevert et al., ICLR 2016.)");
   bind_activation(m, "tanh", Activation::tanh,
                   R"(Computes the hyperbolic tangent.
 

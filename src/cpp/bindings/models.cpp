@@ -29,6 +29,8 @@ const char* name_of(InputKind kind) {
       return "pixels";
     case InputKind::labels:
       return "labels";
+    case InputKind::edges:
+      return "edges";
     default:
       return "flags";
   }
@@ -174,7 +176,15 @@ Inputs inputs_of(const Architecture& architecture, const py::dict& given) {
     if (!given.contains(spec.name)) continue;
     ++known;
     const py::object value = given[spec.name.c_str()];
-    if (!value.is_none()) inputs.arrays[spec.name] = input_of(spec, value);
+    if (value.is_none()) continue;
+    if (spec.kind == InputKind::edges) {
+      EA_CHECK_AS(DTypeError, py::isinstance<Edges>(value), "forward",
+                  "{} must be the edges of a graph, functional.Edges; got {}",
+                  spec.name, described(value));
+      inputs.graphs[spec.name] = value.cast<std::shared_ptr<Edges>>();
+      continue;
+    }
+    inputs.arrays[spec.name] = input_of(spec, value);
   }
   EA_CHECK_AS(InputError, known == given.size(), "forward",
               "{} inputs are given, {} of them are known to this model",

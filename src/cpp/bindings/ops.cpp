@@ -25,8 +25,8 @@ std::vector<std::int64_t> offsets_of(const py::object& object) {
 std::shared_ptr<Packing> make_packing(
     Whole<"Packing: num_heads"> heads, const py::object& q, const py::object& k,
     bool causal, const OptionalVar& mask, const py::object& window,
-    Whole<"Packing: window_heads"> window_heads,
-    const std::string& head_border) {
+    Whole<"Packing: window_heads"> window_heads, const std::string& head_border,
+    const py::object& edges) {
   PackingPtr made = std::make_shared<const Packing>(
       heads.value, offsets_of(q), offsets_of(k.is_none() ? q : k));
   if (causal) made = Packing::causal(made);
@@ -35,6 +35,12 @@ std::shared_ptr<Packing> make_packing(
     made = Packing::windowed(
         made, {whole_number(window, "Packing: window"), window_heads.value,
                parse_head_border(head_border)});
+  }
+  if (!edges.is_none()) {
+    EA_CHECK_AS(DTypeError, py::isinstance<Edges>(edges), "packing",
+                "edges must be functional.Edges; got {}", described(edges));
+    made = Packing::along_edges(
+        Packing::with_edges(made, edges.cast<std::shared_ptr<Edges>>()));
   }
   return std::const_pointer_cast<Packing>(made);
 }
@@ -58,14 +64,17 @@ Args:
     window_heads: odd, at most num_heads.
     head_border: which heads stand for missing ones: 'clip' (none), 'wrap', 'clamp',
         or 'author' (keys wrap, values clamp).
+    edges: a graph between the tokens: maps are [edges, num_heads] row-major, a row
+        for each edge, and nothing else. None: maps are [queries, keys].
 
 Raises:
     ShapeError: offsets fall or do not begin with 0, queries and keys differ in
         sequences, there is no head, the mask does not fit, or a window has other
         keys than queries.
-    DTypeError: offsets are no integers.
+    DTypeError: offsets are no integers, or edges are no F.Edges.
     ConfigError: num_heads is no whole number, or a window is even, has more heads
-        than there are, or a mask or causal limit beside it.
+        than there are, or a mask or causal limit beside it, or edges have a window,
+        a mask or a causal limit beside them.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -117,12 +126,128 @@ Example:
     >>> packing.pad([1.0, 2.0, 3.0, 4.0, 5.0]).numpy().tolist()
     [[[[1.0, 2.0], [3.0, 4.0]]], [[[5.0, 0.0], [0.0, 0.0]]]])";
 
+constexpr const char* kEdges =
+    R"(The edges of a graph, by the node that they enter.
+
+    edge e, starts[i] <= e < starts[i + 1], goes from node sources[e] to node i
+
+Both arrays are kept, and the same edges by the node that they leave, for gradients.
+
+Args:
+    starts: [nodes + 1] integers from 0 to the number of edges.
+    sources: [edges] integers, the node that each edge comes from. Several edges
+        between two nodes count one by one.
+    num_sources: how many nodes edges may come from; None: as many as they enter.
+
+Raises:
+    ShapeError: starts fall, or do not begin with 0 and end with the number of edges.
+    InputError: an edge comes from a node that does not exist; names the edge.
+    DTypeError: an array has no integers.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> edges = F.Edges(starts=[0, 2, 3], sources=[0, 1, 0])
+    >>> edges.num_edges, F.Packing(4, [0, 2], edges=edges).map_elements
+    (3, 12))";
+
+std::shared_ptr<Edges> make_edges(const py::object& starts,
+                                  const py::object& sources,
+                                  const py::object& num_sources) {
+  const Tensor first = integers(starts, "starts");
+  const Tensor from = integers(sources, "sources");
+  EA_CHECK_AS(InputError, first.defined() && from.defined(), "edges",
+              "starts or sources is None; expected arrays of integers");
+  return std::make_shared<Edges>(
+      first, from,
+      num_sources.is_none() ? first.numel() - 1
+                            : whole_number(num_sources, "Edges: num_sources"));
+}
+
+void bind_edges(py::module_& m) {
+  py::class_<Edges, std::shared_ptr<Edges>>(m, "Edges", kEdges)
+      .def(py::init(&make_edges), py::arg("starts"), py::arg("sources"),
+           py::arg("num_sources") = py::none())
+      .def_property_readonly("num_nodes", &Edges::queries,
+                             R"(Number of nodes that edges may enter.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Edges([0, 2, 3], [0, 1, 0]).num_nodes
+    2)")
+      .def_property_readonly("num_sources", &Edges::num_keys,
+                             R"(Number of nodes that edges may come from.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Edges([0, 1], [2], num_sources=3).num_sources
+    3)")
+      .def_property_readonly("num_edges", &Edges::count,
+                             R"(Number of edges.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Edges([0, 2, 3], [0, 1, 0]).num_edges
+    3)")
+      .def_property_readonly(
+          "starts", [](const Edges& e) { return to_numpy(clone(e.starts())); },
+          R"(Where the edges of each node begin, and the total; a copy.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Edges([0, 2, 3], [0, 1, 0]).starts.tolist()
+    [0, 2, 3])")
+      .def_property_readonly(
+          "sources", [](const Edges& e) { return to_numpy(clone(e.keys())); },
+          R"(The node that each edge comes from; a copy.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Edges([0, 2, 3], [0, 1, 0]).sources.tolist()
+    [0, 1, 0])");
+}
+
+using PackingClass = py::class_<Packing, std::shared_ptr<Packing>>;
+
+// What limits the cells of maps, where they are not all.
+void bind_limits(PackingClass& packing) {
+  packing
+      .def_property_readonly(
+          "window",
+          [](const Packing& p)
+              -> std::optional<
+                  std::tuple<std::int64_t, std::int64_t, std::string>> {
+            if (!p.window()) return {};
+            return std::tuple(p.window()->size, p.window()->heads,
+                              std::string(name_of(p.window()->border)));
+          },
+          R"(Positions, heads and head border of the windows, or None.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Packing(4, [0, 9], window=5, window_heads=3).window
+    (5, 3, 'clip'))")
+      .def_property_readonly(
+          "edges",
+          [](const Packing& p) -> std::shared_ptr<Edges> {
+            if (!p.is_along_edges()) return nullptr;
+            return std::const_pointer_cast<Edges>(p.edges());
+          },
+          R"(The edges that maps are over, or None.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> F.Packing(4, [0, 9]).edges is None
+    True)");
+}
+
 void bind_packing(py::module_& m) {
-  py::class_<Packing, std::shared_ptr<Packing>>(m, "Packing", kPacking)
+  PackingClass packing(m, "Packing", kPacking);
+  packing
       .def(py::init(&make_packing), py::arg("num_heads"), py::arg("offsets"),
            py::arg("key_offsets") = py::none(), py::arg("causal") = false,
            py::arg("key_mask") = py::none(), py::arg("window") = py::none(),
-           py::arg("window_heads") = 1, py::arg("head_border") = "clip")
+           py::arg("window_heads") = 1, py::arg("head_border") = "clip",
+           py::arg("edges") = py::none())
       .def_property_readonly("num_heads", &Packing::heads,
                              R"(Number of attention heads.
 
@@ -167,21 +292,6 @@ Example:
     >>> from evolving_attention import functional as F
     >>> F.Packing(2, [0, 3], key_offsets=[0, 4]).key_offsets
     [0, 4])")
-      .def_property_readonly(
-          "window",
-          [](const Packing& p)
-              -> std::optional<
-                  std::tuple<std::int64_t, std::int64_t, std::string>> {
-            if (!p.window()) return {};
-            return std::tuple(p.window()->size, p.window()->heads,
-                              std::string(name_of(p.window()->border)));
-          },
-          R"(Positions, heads and head border of the windows, or None.
-
-Example:
-    >>> from evolving_attention import functional as F
-    >>> F.Packing(4, [0, 9], window=5, window_heads=3).window
-    (5, 3, 'clip'))")
       .def(
           "per_head",
           [](const PackingPtr& self, const Var& x) {
@@ -194,11 +304,13 @@ Example:
             return unpack_maps(maps, self);
           },
           py::arg("maps"), Release(), kPad);
+  bind_limits(packing);
 }
 
 }  // namespace
 
 void bind_ops(py::module_& m) {
+  bind_edges(m);
   bind_packing(m);
   py::module_ ops = m.def_submodule("ops", "Differentiable functions.");
   bind_array_ops(ops);

@@ -17,6 +17,7 @@ enum class Activation : std::uint8_t {
   exp,
   log,
   sqrt,
+  elu,  // x > 0 ? x : exp(x) - 1
 };
 
 // y = f(x); contiguous, one shape, one dtype. y may be x.

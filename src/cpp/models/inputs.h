@@ -7,6 +7,7 @@
 
 #include "autograd/var.h"
 #include "nn/blocks/chain.h"
+#include "ops/packing.h"
 
 namespace ea {
 
@@ -17,6 +18,7 @@ enum class InputKind : std::uint8_t {
   pixels,    // the same, of images
   labels,    // floating values, or classes as int64
   flags,     // unchanged, read as booleans
+  edges,     // the edges of a graph
 };
 
 struct InputSpec {
@@ -28,7 +30,8 @@ struct InputSpec {
 
 // The caller's arrays, on any device.
 struct Inputs {
-  std::map<std::string, Var> arrays;  // without omitted inputs
+  std::map<std::string, Var> arrays;       // without omitted inputs
+  std::map<std::string, EdgesPtr> graphs;  // of the kind `edges`
   double label_smoothing = 0.0;
   Wanted wanted;
   Wanted decoder_wanted;  // of models with a second stack
@@ -37,6 +40,10 @@ struct Inputs {
   Var var(const std::string& name) const {
     const auto it = arrays.find(name);
     return it == arrays.end() ? Var() : it->second;
+  }
+  EdgesPtr graph(const std::string& name) const {
+    const auto it = graphs.find(name);
+    return it == graphs.end() ? nullptr : it->second;
   }
   Tensor array(const std::string& name) const {
     const Var found = var(name);

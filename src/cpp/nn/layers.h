@@ -44,6 +44,7 @@ class Linear : public Module {
   Linear(std::int64_t in, std::int64_t out, DType dtype, double init_std)
       : Linear(in, out, dtype, AffineInit::normal(init_std)) {}
   Device device() const { return weight_.device(); }
+  const Var& weight() const { return weight_; }
   Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
   Var operator()(const Var& x, Activation kind) const {
     return linear_activation(x, weight_, bias_, kind);

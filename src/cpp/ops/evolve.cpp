@@ -46,6 +46,9 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
               !previous.defined() || previous.dtype() == scores.dtype(),
               "evolve", "the previous map is {}, scores are {}; use .to(dtype)",
               previous.dtype(), scores.dtype());
+  if (packing->is_along_edges()) {
+    return evolve_composite(previous, scores, weight, bias, c, packing, shift);
+  }
   const MapShift moved = checked_shift("evolve", shift, packing);
   const bool carried = previous.defined() && (c.a != 0.0 || c.p != 0.0);
   const Var m = carried ? previous : Var();

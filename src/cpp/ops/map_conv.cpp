@@ -6,6 +6,8 @@
 #include "autograd/node.h"
 #include "kernels/map_conv.h"
 #include "kernels/registry.h"
+#include "ops/linear.h"
+#include "ops/shape_ops.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -35,6 +37,23 @@ MapShift checked_shift(const char* op, const MapShift& shift,
           std::min(shift.right, packing->longest_key())};
 }
 
+namespace {
+
+// Along edges: a kernel of 1 x 1 is a linear map of the heads of each edge.
+Var edge_conv(const Var& x, const Var& weight, const Var& bias,
+              const PackingPtr& packing) {
+  const std::int64_t heads = packing->heads();
+  EA_CHECK_AS(ConfigError, weight.dim(2) == 1, "map_conv",
+              "the kernel has size {}, the maps are those of the edges of a "
+              "graph, which have no neighbours; expected size 1",
+              weight.dim(2));
+  const Var rows = reshape(x, {packing->edges()->count(), heads});
+  const Var y = linear(rows, reshape(weight, {heads, heads}), bias);
+  return reshape(y, x.shape());
+}
+
+}  // namespace
+
 Var map_conv(const Var& x, const Var& weight, const Var& bias,
              const PackingPtr& packing, const MapShift& shift) {
   check_map_weight("map_conv", weight, bias, packing->heads(), x.dtype());
@@ -42,6 +61,13 @@ Var map_conv(const Var& x, const Var& weight, const Var& bias,
            "maps have {} elements; expected the packing's {}", x.numel(),
            packing->map_elements());
   const MapShift moved = checked_shift("map_conv", shift, packing);
+  if (packing->is_along_edges()) {
+    EA_CHECK_AS(ConfigError, moved.none(), "map_conv",
+                "shift ({}, {}) along the edges of a graph, which have no "
+                "neighbours; expected (0, 0)",
+                shift.down, shift.right);
+    return edge_conv(x, weight, bias, packing);
+  }
   const Shape shape = x.shape();
   const Tensor flat = reshape_view(contiguous(x.data()), {x.numel()});
   const Tensor y = empty_like(flat);

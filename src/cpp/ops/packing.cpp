@@ -25,7 +25,11 @@ void check_offsets(const std::vector<std::int64_t>& offsets) {
   }
 }
 
-void check_no_window(const Packing& packing) {
+void check_grid(const Packing& packing) {
+  EA_CHECK_AS(
+      ConfigError, !packing.is_along_edges(), "packing",
+      "the maps are those of the edges of a graph; this operation needs a "
+      "map of all queries and keys: use the scope dense");
   EA_CHECK_AS(ConfigError, !packing.window(), "packing",
               "the maps are those of windows of {} positions; this operation "
               "needs a map of all queries and keys: use the scope dense",
@@ -61,6 +65,13 @@ Packing::Packing(std::int64_t heads, std::vector<std::int64_t> q_offsets,
 
 void Packing::place_maps() {
   cell_offsets_.assign(1, 0);
+  if (along_edges_) {
+    const auto* starts = edges_->starts().data<std::int64_t>();
+    for (std::size_t b = 1; b < q_offsets_.size(); ++b) {
+      cell_offsets_.push_back(starts[q_offsets_[b]]);
+    }
+    return;
+  }
   for (std::size_t b = 1; b < q_offsets_.size(); ++b) {
     cell_offsets_.push_back(cell_offsets_.back() +
                             (q_offsets_[b] - q_offsets_[b - 1]) *
@@ -70,7 +81,7 @@ void Packing::place_maps() {
 
 PackingPtr Packing::causal(const PackingPtr& packing) {
   if (packing->causal_) return packing;
-  check_no_window(*packing);
+  check_grid(*packing);
   Packing limited = *packing;
   limited.causal_ = true;
   return std::make_shared<const Packing>(std::move(limited));
@@ -78,7 +89,7 @@ PackingPtr Packing::causal(const PackingPtr& packing) {
 
 PackingPtr Packing::masked(const PackingPtr& packing, const Tensor& key_mask) {
   if (!key_mask.defined() && !packing->key_mask_.defined()) return packing;
-  check_no_window(*packing);
+  check_grid(*packing);
   EA_CHECK(!key_mask.defined() || (key_mask.dtype() == DType::u8 &&
                                    key_mask.numel() == packing->total_keys()),
            "packing", "key_mask is {} {}, expected uint8 ({},)",
@@ -122,6 +133,38 @@ PackingPtr Packing::windowed(const PackingPtr& packing, const Window& window) {
   return std::make_shared<const Packing>(std::move(limited));
 }
 
+PackingPtr Packing::with_edges(const PackingPtr& packing,
+                               const EdgesPtr& edges) {
+  EA_CHECK(
+      edges->queries() == packing->total_queries() &&
+          edges->num_keys() == packing->total_keys(),
+      "packing",
+      "the graph has edges from {} nodes to {}, the packing has {} keys and "
+      "{} queries; expected as many",
+      edges->num_keys(), edges->queries(), packing->total_keys(),
+      packing->total_queries());
+  Packing joined = *packing;
+  joined.edges_ = edges;
+  return std::make_shared<const Packing>(std::move(joined));
+}
+
+PackingPtr Packing::along_edges(const PackingPtr& packing) {
+  EA_CHECK_AS(ConfigError, packing->edges_ != nullptr, "packing",
+              "the scope edges needs a graph between the tokens, and there is "
+              "none; use a graph model such as GAT, Packing(edges=...), or the "
+              "scope dense");
+  if (packing->along_edges_) return packing;
+  check_grid(*packing);
+  EA_CHECK_AS(
+      ConfigError, packing->dense(), "packing",
+      "the packing is causal or has a key mask; expected neither beside "
+      "edges: leave out the edges that nobody sees");
+  Packing limited = *packing;
+  limited.along_edges_ = true;
+  limited.place_maps();
+  return std::make_shared<const Packing>(std::move(limited));
+}
+
 PackingPtr Packing::between(const PackingPtr& queries, const PackingPtr& keys,
                             std::int64_t heads) {
   const bool itself = queries->q_offsets_ == keys->q_offsets_;
@@ -132,14 +175,17 @@ PackingPtr Packing::between(const PackingPtr& queries, const PackingPtr& keys,
   EA_CHECK(queries->sequences() == keys->sequences(), "attention",
            "{} sequences of queries and {} of keys; expected as many, in pairs",
            queries->sequences(), keys->sequences());
-  return std::make_shared<const Packing>(heads, queries->q_offsets_,
-                                         keys->q_offsets_);
+  Packing made(heads, queries->q_offsets_, keys->q_offsets_);
+  if (itself) made.edges_ = queries->edges_;
+  return std::make_shared<const Packing>(std::move(made));
 }
 
 bool Packing::same_maps(const Packing& other) const {
   return this == &other ||
          (heads_ == other.heads_ && q_offsets_ == other.q_offsets_ &&
-          k_offsets_ == other.k_offsets_ && window_ == other.window_);
+          k_offsets_ == other.k_offsets_ && window_ == other.window_ &&
+          along_edges_ == other.along_edges_ &&
+          (!along_edges_ || edges_ == other.edges_));
 }
 
 std::int64_t Packing::longest_query() const { return longest(q_offsets_); }
@@ -152,7 +198,7 @@ std::int64_t Packing::columns(std::size_t b) const {
 }
 
 MapLayout Packing::layout() const {
-  check_no_window(*this);
+  check_grid(*this);
   return {heads_,
           sequences(),
           q_offsets_.data(),

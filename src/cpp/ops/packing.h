@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/window_layout.h"
+#include "ops/edges.h"
 #include "tensor/tensor.h"
 
 namespace ea {
@@ -35,6 +36,14 @@ class Packing {
   // for a packing with other limits, an even size, or more heads than there
   // are.
   static PackingPtr windowed(const PackingPtr& packing, const Window& window);
+  // The same with a graph between its tokens, for scopes that ask for one; maps
+  // stay those of all queries and keys. Throws ShapeError unless the nodes of
+  // the graph are the tokens.
+  static PackingPtr with_edges(const PackingPtr& packing,
+                               const EdgesPtr& edges);
+  // Maps over the edges of the graph alone: kernels/edge_layout.h. Throws
+  // ConfigError for a packing without a graph, or with other limits.
+  static PackingPtr along_edges(const PackingPtr& packing);
 
   // Maps of `heads` heads between the tokens of two packings, sequence by
   // sequence; `queries` itself where that is what it is. Throws ShapeError for
@@ -50,6 +59,9 @@ class Packing {
   const Tensor& key_mask() const { return key_mask_; }
   // Where maps are those of windows.
   const std::optional<Window>& window() const { return window_; }
+  // The graph between the tokens, or null; and whether maps are over its edges.
+  const EdgesPtr& edges() const { return edges_; }
+  bool is_along_edges() const { return along_edges_; }
   // Whether every cell exists.
   bool dense() const { return !causal_ && !key_mask_.defined(); }
   std::int64_t heads() const { return heads_; }
@@ -65,13 +77,18 @@ class Packing {
   const std::vector<std::int64_t>& k_offsets() const { return k_offsets_; }
   // The number of cells in a row of the maps of sequence b.
   std::int64_t columns(std::size_t b) const;
-  // Rows of queries, columns of keys. Throws ConfigError for maps of windows.
+  // Rows of queries, columns of keys. Throws ConfigError for maps of windows
+  // and of edges.
   MapLayout layout() const;
   // The same for a convolution of this side: with a side of 1 and no shift, it
   // takes the maps of windows as well, cell by cell.
   MapLayout layout_for(std::int64_t kernel_size, bool shifted) const;
   // Only with a window.
   WindowLayout window_layout() const;
+  // Only along edges; on the device of the maps.
+  EdgeLayout edge_layout(Device device) const {
+    return edges_->layout(heads_, device);
+  }
 
  private:
   void place_maps();  // sets the cell offsets
@@ -81,6 +98,8 @@ class Packing {
   bool causal_ = false;
   Tensor key_mask_;
   std::optional<Window> window_;
+  EdgesPtr edges_;
+  bool along_edges_ = false;
   std::vector<std::int64_t> column_offsets_;  // in place of k_, with a window
 };
 

@@ -1,6 +1,7 @@
 // A gather of rows, so that its gradient is a sum over each head.
 #include "ops/per_head.h"
 
+#include "ops/arithmetic.h"
 #include "ops/gather.h"
 #include "ops/shape_ops.h"
 #include "runtime/check.h"
@@ -12,6 +13,11 @@ Var per_head(const Var& x, const PackingPtr& packing) {
   EA_CHECK(x.shape() == Shape({heads}), "per_head",
            "x has shape {}, expected ({},): one number for each head",
            x.shape(), heads);
+  if (packing->is_along_edges()) {  // the heads of an edge lie side by side
+    const std::int64_t edges = packing->edges()->count();
+    const Var none(zeros({edges, 1}, x.dtype(), x.device()));
+    return reshape(add(none, reshape(x, {1, heads})), {edges * heads});
+  }
   std::vector<std::int64_t> head_of;
   head_of.reserve(static_cast<std::size_t>(packing->map_elements()));
   for (std::int64_t b = 0; b < packing->sequences(); ++b) {

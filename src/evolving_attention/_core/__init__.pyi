@@ -19,6 +19,7 @@ __all__: list[str] = [
     "BatchNorm",
     "Carry",
     "Communicator",
+    "Edges",
     "GradientBucket",
     "Model",
     "Module",
@@ -950,6 +951,85 @@ class Tensor:
             (3, (1, 3), 3)
         """
 
+class Edges:
+    """
+    The edges of a graph, by the node that they enter.
+
+        edge e, starts[i] <= e < starts[i + 1], goes from node sources[e] to node i
+
+    Both arrays are kept, and the same edges by the node that they leave, for gradients.
+
+    Args:
+        starts: [nodes + 1] integers from 0 to the number of edges.
+        sources: [edges] integers, the node that each edge comes from. Several edges
+            between two nodes count one by one.
+        num_sources: how many nodes edges may come from; None: as many as they enter.
+
+    Raises:
+        ShapeError: starts fall, or do not begin with 0 and end with the number of edges.
+        InputError: an edge comes from a node that does not exist; names the edge.
+        DTypeError: an array has no integers.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> edges = F.Edges(starts=[0, 2, 3], sources=[0, 1, 0])
+        >>> edges.num_edges, F.Packing(4, [0, 2], edges=edges).map_elements
+        (3, 12)
+    """
+    def __init__(
+        self, starts: typing.Any, sources: typing.Any, num_sources: typing.Any = None
+    ) -> None: ...
+    @property
+    def num_edges(self) -> int:
+        """
+        Number of edges.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Edges([0, 2, 3], [0, 1, 0]).num_edges
+            3
+        """
+    @property
+    def num_nodes(self) -> int:
+        """
+        Number of nodes that edges may enter.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Edges([0, 2, 3], [0, 1, 0]).num_nodes
+            2
+        """
+    @property
+    def num_sources(self) -> int:
+        """
+        Number of nodes that edges may come from.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Edges([0, 1], [2], num_sources=3).num_sources
+            3
+        """
+    @property
+    def sources(self) -> numpy.ndarray:
+        """
+        The node that each edge comes from; a copy.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Edges([0, 2, 3], [0, 1, 0]).sources.tolist()
+            [0, 1, 0]
+        """
+    @property
+    def starts(self) -> numpy.ndarray:
+        """
+        Where the edges of each node begin, and the total; a copy.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Edges([0, 2, 3], [0, 1, 0]).starts.tolist()
+            [0, 2, 3]
+        """
+
 class Packing:
     """
     Where the sequences of a packed batch and their attention maps lie.
@@ -970,14 +1050,17 @@ class Packing:
         window_heads: odd, at most num_heads.
         head_border: which heads stand for missing ones: 'clip' (none), 'wrap', 'clamp',
             or 'author' (keys wrap, values clamp).
+        edges: a graph between the tokens: maps are [edges, num_heads] row-major, a row
+            for each edge, and nothing else. None: maps are [queries, keys].
 
     Raises:
         ShapeError: offsets fall or do not begin with 0, queries and keys differ in
             sequences, there is no head, the mask does not fit, or a window has other
             keys than queries.
-        DTypeError: offsets are no integers.
+        DTypeError: offsets are no integers, or edges are no F.Edges.
         ConfigError: num_heads is no whole number, or a window is even, has more heads
-            than there are, or a mask or causal limit beside it.
+            than there are, or a mask or causal limit beside it, or edges have a window,
+            a mask or a causal limit beside them.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -995,6 +1078,7 @@ class Packing:
         window: typing.Any = None,
         window_heads: int = 1,
         head_border: str = "clip",
+        edges: typing.Any = None,
     ) -> None: ...
     def pad(self, maps: Tensor) -> Tensor:
         """
@@ -1050,6 +1134,16 @@ class Packing:
         Example:
             >>> from evolving_attention import functional as F
             >>> F.Packing(2, [0, 3], causal=True).causal
+            True
+        """
+    @property
+    def edges(self) -> Edges:
+        """
+        The edges that maps are over, or None.
+
+        Example:
+            >>> from evolving_attention import functional as F
+            >>> F.Packing(4, [0, 9]).edges is None
             True
         """
     @property

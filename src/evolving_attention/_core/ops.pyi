@@ -26,6 +26,7 @@ __all__: list[str] = [
     "div",
     "dropout",
     "dropout_layer_norm",
+    "elu",
     "embedding",
     "evolve",
     "evolve_composite",
@@ -551,6 +552,29 @@ def dropout_layer_norm(
         >>> y = F.dropout_layer_norm(x, residual, one, zero, training=False)
         >>> y.numpy().tolist()
         [[-1.0, 1.0]]
+    """
+
+def elu(x: TensorLike) -> evolving_attention._core.Tensor:
+    """
+    Applies the exponential linear unit.
+
+        y = x where x > 0, else exp(x) - 1
+
+    Args:
+        x: [...] of a floating type.
+
+    Returns:
+        [...] in the shape and type of x.
+
+    Raises:
+        DTypeError: x is of no floating type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> round(F.elu([-1.0]).item(), 4)
+        -0.6321
+
+    Source: Clevert et al., ICLR 2016.
     """
 
 def embedding(

@@ -23,7 +23,7 @@ from evolving_attention.attention.evolving_causal import EvolvingCausal
 from evolving_attention.attention.evolving_released import EvolvingReleased
 from evolving_attention.attention.predictive import Predictive
 from evolving_attention.attention.residual import Residual
-from evolving_attention.attention.scope import Dense, Window
+from evolving_attention.attention.scope import Dense, Edges, Window
 from evolving_attention.attention.score import (
     Additive,
     Concatenative,
@@ -55,6 +55,7 @@ __all__ = [
     "Dense",
     "DenseSynthesizer",
     "Dot",
+    "Edges",
     "Evolve",
     "Evolving",
     "EvolvingCausal",

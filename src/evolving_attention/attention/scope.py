@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evolving_attention.attention.base import Scope, check_in_core, register
 
-__all__ = ["Dense", "Window"]
+__all__ = ["Dense", "Edges", "Window"]
 
 
 @register("dense")
@@ -74,3 +74,29 @@ class Window(Scope):
 
     def __post_init__(self) -> None:
         check_in_core(self)
+
+
+@register("edges")
+@dataclass(frozen=True)
+class Edges(Scope):
+    """A node of a graph sees the nodes that an edge comes from, and no others.
+
+        y_i = softmax over edges (j → i) of S_ij · v_j
+
+    Maps have a row for each edge and a column for each head; there is nothing of size
+    nodes². It needs inputs with a graph: :class:`~evolving_attention.GATConfig`, or
+    ``F.Packing(…, edges=…)``. A node without edges gets 0. The slots beside it: any
+    scores, no relative positions, convolutions of size 1, so that the order of the
+    nodes does not matter.
+
+    Raises:
+        ConfigError: when a model is called: its inputs have no graph.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> spec = ea.attention.Spec(
+        ...     score=ea.attention.Concatenative(), scope=ea.attention.Edges()
+        ... )
+
+    Source: Veličković et al., Graph Attention Networks, ICLR 2018.
+    """

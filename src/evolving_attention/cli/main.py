@@ -301,6 +301,38 @@ def sweep(context: typer.Context) -> None:
     run(context.args)
 
 
+graph = typer.Typer(
+    name="graph",
+    help="Classify the nodes of a graph: train, evaluate, predict.",
+    no_args_is_help=True,
+)
+app.add_typer(graph)
+
+
+@graph.command(name="train", context_settings=_HF, add_help_option=False)
+def graph_train(context: typer.Context) -> None:
+    """Train on the labelled nodes of a graph, and test."""
+    from evolving_attention.cli.graph import train as run
+
+    run(context.args)
+
+
+@graph.command(name="evaluate", context_settings=_HF, add_help_option=False)
+def graph_evaluate(context: typer.Context) -> None:
+    """Test a trained classifier."""
+    from evolving_attention.cli.graph import evaluate as run
+
+    run(context.args)
+
+
+@graph.command(name="predict", context_settings=_HF, add_help_option=False)
+def graph_predict(context: typer.Context) -> None:
+    """Predict the class of every node, into a .csv file."""
+    from evolving_attention.cli.graph import predict as run
+
+    run(context.args)
+
+
 @app.command()
 def doctor(
     json: _Json = False,

@@ -1,7 +1,7 @@
 """Estimators with the conventions of scikit-learn, and of aeon for time series.
 
-Those of time series need the extra ``timeseries``, that of pictures ``image``; each is
-imported when it is first used.
+Those of time series need the extra ``timeseries``, that of pictures ``image``, that of
+graphs ``graphs``; each is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -9,9 +9,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["ImageClassifier", "TimeSeriesClassifier", "TimeSeriesRegressor", "pretrain"]
+__all__ = [
+    "GraphNodeClassifier",
+    "ImageClassifier",
+    "TimeSeriesClassifier",
+    "TimeSeriesRegressor",
+    "pretrain",
+]
 
-_LAZY = {
+_MODULES = {
+    "GraphNodeClassifier": "graph_nodes",
     "ImageClassifier": "images",
     "TimeSeriesClassifier": "time_series",
     "TimeSeriesRegressor": "time_series",
@@ -19,18 +26,28 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+def _find(name: str) -> Any:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 
 
+if not TYPE_CHECKING:
+    __getattr__ = _find
+
 if TYPE_CHECKING:
-    from evolving_attention.estimators.images import ImageClassifier
-    from evolving_attention.estimators.pretraining import pretrain
+    from evolving_attention.estimators.graph_nodes import (
+        GraphNodeClassifier as GraphNodeClassifier,
+    )
+    from evolving_attention.estimators.images import (
+        ImageClassifier as ImageClassifier,
+    )
+    from evolving_attention.estimators.pretraining import pretrain as pretrain
     from evolving_attention.estimators.time_series import (
-        TimeSeriesClassifier,
-        TimeSeriesRegressor,
+        TimeSeriesClassifier as TimeSeriesClassifier,
+    )
+    from evolving_attention.estimators.time_series import (
+        TimeSeriesRegressor as TimeSeriesRegressor,
     )

@@ -24,6 +24,11 @@ from evolving_attention.modeling.bert import (
     BertModel,
 )
 from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.gat import (
+    GATConfig,
+    GATForNodeClassification,
+    GATModel,
+)
 from evolving_attention.modeling.generation import GenerationOutput
 from evolving_attention.modeling.generation_options import GenerationOptions
 from evolving_attention.modeling.images import (
@@ -101,6 +106,9 @@ __all__ = [
     "EADCTransformerForPretraining",
     "EADCTransformerForRegression",
     "EADCTransformerModel",
+    "GATConfig",
+    "GATForNodeClassification",
+    "GATModel",
     "GenerationOptions",
     "GenerationOutput",
     "ImageClassifierOutput",

@@ -151,6 +151,10 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Refuse inputs that this class would ignore."""
 
+    def _given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs as the core takes them."""
+        return dict(inputs)
+
     def train(self: _Self, mode: bool = True) -> _Self:
         """Training mode: dropout is on. Returns the model."""
         if not isinstance(mode, bool):

@@ -132,7 +132,7 @@ def run(
         for layers in stacks.values()
     ]
     results = model._core.forward(
-        dict(inputs), label_smoothing, *wanted[0], *wanted[1:]
+        model._given(inputs), label_smoothing, *wanted[0], *wanted[1:]
     )
     for stack, layers in stacks.items():
         for option, count in zip(_OUTPUTS, _counts(layers), strict=True):

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from evolving_attention.plots.curves import read_log, training_curves
 from evolving_attention.plots.figures import save
+from evolving_attention.plots.graphs import node_attention
 from evolving_attention.plots.maps import attention_evolution
 
-__all__ = ["attention_evolution", "read_log", "save", "training_curves"]
+__all__ = [
+    "attention_evolution",
+    "node_attention",
+    "read_log",
+    "save",
+    "training_curves",
+]

@@ -9,6 +9,7 @@
 #include "kernels/cpu/simd/targets.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
+#include "kernels/edge_attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/evolve.h"
 #include "kernels/fused_attention.h"
@@ -88,6 +89,14 @@ void register_cpu_kernels() {
   add<PackMaps>(floating_maps);
   add<PairSum>();
   add<PairSumBackward>();
+  add<EdgePairSum>();
+  add<EdgePairSumBackward>();
+  add<EdgeScores>();
+  add<EdgeScoresBackward>();
+  add<EdgeSoftmax>();
+  add<EdgeSoftmaxBackward>();
+  add<EdgeContext>();
+  add<EdgeContextBackward>();
   add<WindowScores>();
   add<WindowScoresBackward>();
   add<WindowSoftmax>();

@@ -43,6 +43,8 @@ __device__ inline float value(Activation kind, float slope, float x) {
       return expf(x);
     case Activation::log:
       return logf(x);
+    case Activation::elu:
+      return x > 0.0f ? x : expm1f(x);
     default:
       return sqrtf(x);
   }
@@ -76,6 +78,8 @@ __device__ inline float derivative(Activation kind, float slope, float x) {
       return expf(x);
     case Activation::log:
       return 1.0f / x;
+    case Activation::elu:
+      return x > 0.0f ? 1.0f : expf(x);
     default:
       return 1.0f / (2.0f * sqrtf(x));
   }

@@ -54,6 +54,8 @@ A value(Activation kind, A slope, A x) {
       return std::exp(x);
     case Activation::log:
       return std::log(x);
+    case Activation::elu:
+      return x > 0 ? x : std::expm1(x);
     default:
       return std::sqrt(x);
   }
@@ -90,6 +92,8 @@ A derivative(Activation kind, A slope, A x) {
       return std::exp(x);
     case Activation::log:
       return 1 / x;
+    case Activation::elu:
+      return x > 0 ? A(1) : std::exp(x);
     default:
       return 1 / (2 * std::sqrt(x));
   }

@@ -10,6 +10,7 @@
 #include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
+#include "kernels/edge_attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/evolve.h"
 #include "kernels/fused_attention.h"
@@ -71,6 +72,14 @@ void for_each_kernel(const To& to) {
   to.template kernel<PackMaps>();
   to.template kernel<PairSum>();
   to.template kernel<PairSumBackward>();
+  to.template kernel<EdgePairSum>();
+  to.template kernel<EdgePairSumBackward>();
+  to.template kernel<EdgeScores>();
+  to.template kernel<EdgeScoresBackward>();
+  to.template kernel<EdgeSoftmax>();
+  to.template kernel<EdgeSoftmaxBackward>();
+  to.template kernel<EdgeContext>();
+  to.template kernel<EdgeContextBackward>();
   to.template kernel<WindowScores>();
   to.template kernel<WindowScoresBackward>();
   to.template kernel<WindowSoftmax>();

@@ -31,17 +31,18 @@ std::vector<std::int64_t> equal_offsets(std::int64_t n, std::int64_t length) {
 
 Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
     : config_(config),
-      query_(config.query_size, config.key_size(), config.dtype,
-             config.query_init.value_or(config.init), config.biased),
-      key_(config.memory_size, config.key_size(), config.dtype, config.init,
-           config.biased),
-      value_(config.memory_size, config.value_size(), config.dtype, config.init,
-             config.biased),
       slots_(make_slots(spec, site_of(config))),
       dropout_(config.dropout) {
-  if (reads_queries()) add_child(config.names.query, query_);
-  if (slots_.score->reads_keys()) add_child(config.names.key, key_);
-  add_child(config.names.value, value_);
+  if (config.projects) {
+    const AttentionConfig& c = config;
+    query_.emplace(c.query_size, c.key_size(), c.dtype,
+                   c.query_init.value_or(c.init), c.biased);
+    key_.emplace(c.memory_size, c.key_size(), c.dtype, c.init, c.biased);
+    value_.emplace(c.memory_size, c.value_size(), c.dtype, c.init, c.biased);
+    if (reads_queries()) add_child(c.names.query, *query_);
+    if (slots_.score->reads_keys()) add_child(c.names.key, *key_);
+    add_child(c.names.value, *value_);
+  }
   add_child("dropout", dropout_);
   for (Module* slot : {static_cast<Module*>(slots_.score.get()),
                        static_cast<Module*>(slots_.scope.get()),
@@ -57,10 +58,16 @@ Attention::Attention(const AttentionConfig& config, const AttentionSpec& spec)
 AttentionOutput Attention::forward(const Tokens& queries, const Tokens& memory,
                                    const Carry& previous,
                                    const AttentionWanted& wanted) {
+  const auto through = [](const std::optional<Linear>& projection,
+                          const Var& rows) {
+    return projection ? (*projection)(rows) : rows;
+  };
   return attend(
-      reads_queries() ? query_(queries.rows) : Var(),
-      [&] { return slots_.score->reads_keys() ? key_(memory.rows) : Var(); },
-      [&] { return value_(memory.rows); },
+      reads_queries() ? through(query_, queries.rows) : Var(),
+      [&] {
+        return slots_.score->reads_keys() ? through(key_, memory.rows) : Var();
+      },
+      [&] { return through(value_, memory.rows); },
       Packing::between(queries.packing, memory.packing, config_.heads),
       previous, wanted);
 }
@@ -170,8 +177,8 @@ std::optional<std::int64_t> Attention::reach_back() const {
 AttentionCache Attention::over(const Tokens& memory,
                                std::int64_t earlier) const {
   AttentionCache cache;
-  cache.keys = key_(memory.rows).data();
-  cache.values = value_(memory.rows).data();
+  cache.keys = (*key_)(memory.rows).data();
+  cache.values = (*value_)(memory.rows).data();
   cache.used = cache.keys.dim(0);
   cache.of_memory = true;
   cache.earlier = earlier;
@@ -208,9 +215,9 @@ AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
                                 const Carry& previous,
                                 const AttentionWanted& wanted) {
   const std::int64_t n = rows.dim(0);
-  const Var query = query_(rows);
+  const Var query = (*query_)(rows);
   if (!cache.of_memory) {
-    cache.append(key_(rows).data(), value_(rows).data());
+    cache.append((*key_)(rows).data(), (*value_)(rows).data());
   }
   if (const auto scale = plain_scale(cache, wanted)) {
     const Tensor context = cached_attention(

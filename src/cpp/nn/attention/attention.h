@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "nn/attention/cache.h"
 #include "nn/attention/spec.h"
@@ -23,6 +24,9 @@ struct AttentionConfig {
   double dropout = 0.0;               // of the probabilities
   double carry_dropout = 0.0;         // of carried maps: AttentionContext
   bool biased = true;                 // the projections
+  // Whether there are projections; without them the tokens that forward() takes
+  // are queries, keys and values at once.
+  bool projects = true;
   AffineInit init;
   std::optional<AffineInit> query_init = {};  // default: init
   ProjectionNames names = {};
@@ -110,7 +114,7 @@ class Attention : public Module {
                         const AttentionWanted& wanted) const;
 
   AttentionConfig config_;
-  Linear query_, key_, value_;
+  std::optional<Linear> query_, key_, value_;
   Slots slots_;
   Dropout dropout_;
 };

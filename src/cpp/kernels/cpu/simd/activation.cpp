@@ -81,6 +81,15 @@ struct Sqrt {
   static EA_INLINE Vf derivative(Vf x, Vf) { return set(0.5f) / sqrt(x); }
 };
 
+struct Elu {
+  static EA_INLINE Vf value(Vf x, Vf) {
+    return x > set(0.0f) ? x : exp(min(set(0.0f), x)) - set(1.0f);
+  }
+  static EA_INLINE Vf derivative(Vf x, Vf) {
+    return x > set(0.0f) ? set(1.0f) : exp(min(set(0.0f), x));
+  }
+};
+
 template <typename F, typename T>
 void compute(const ActivationForward::Args& args) {
   const Vf slope = set(static_cast<float>(args.slope));
@@ -158,6 +167,8 @@ void dispatch(const Args& args) {
       return compute<Log, T>(args);
     case Activation::sqrt:
       return compute<Sqrt, T>(args);
+    case Activation::elu:
+      return compute<Elu, T>(args);
   }
 }
 

@@ -1,0 +1,285 @@
+// Attention along the edges of a graph: one warp per query, or per key, which
+// sums over its own edges in their order.
+#include "kernels/cuda/block_reduce.cuh"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/run.h"
+#include "kernels/edge_attention.h"
+
+namespace ea::cuda {
+
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kRows = kThreads / kWarp;  // of one block
+
+// The edges of the rows on one side: of row r, those at first[r] .. first[r +
+// 1], each with a row of the other side and a number.
+struct EdgeSide {
+  std::int64_t rows;
+  const std::int64_t* first;
+  const std::int64_t* others;
+  const std::int64_t* order;  // null: an edge's number is its place
+
+  __device__ std::int64_t number(std::int64_t t) const {
+    return order == nullptr ? t : order[t];
+  }
+};
+
+EdgeSide by_query(const EdgeLayout& layout) {
+  return {layout.n_q(), layout.starts.as<const std::int64_t>(),
+          layout.keys.as<const std::int64_t>(), nullptr};
+}
+
+EdgeSide by_key(const EdgeLayout& layout) {
+  return {layout.n_k(), layout.key_starts.as<const std::int64_t>(),
+          layout.queries.as<const std::int64_t>(),
+          layout.order.as<const std::int64_t>()};
+}
+
+__device__ inline std::int64_t edge_row() {
+  return std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
+}
+
+__device__ inline int edge_lane() {
+  return static_cast<int>(threadIdx.x) % kWarp;
+}
+
+// to[r, c] = scale sum of maps[e, c / d] x[other, c]; a lane has the columns c.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    edge_sums_kernel(EdgeSide side, const T* maps, const T* x, T* to,
+                     std::int64_t heads, std::int64_t d, float scale) {
+  const std::int64_t r = edge_row();
+  if (r >= side.rows) return;
+  const std::int64_t width = heads * d;
+  for (std::int64_t c = edge_lane(); c < width; c += kWarp) {
+    const std::int64_t h = c / d;
+    float total = 0.0f;
+    for (std::int64_t t = side.first[r]; t < side.first[r + 1]; ++t) {
+      total += static_cast<float>(maps[side.number(t) * heads + h]) *
+               static_cast<float>(x[side.others[t] * width + c]);
+    }
+    to[r * width + c] = T(scale * total);
+  }
+}
+
+// maps[e, h] = scale x[query, h] . y[key, h]; a lane has whole products.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    edge_products_kernel(EdgeSide side, const T* x, const T* y, T* maps,
+                         std::int64_t heads, std::int64_t d, float scale) {
+  const std::int64_t r = edge_row();
+  if (r >= side.rows) return;
+  const std::int64_t begin = side.first[r] * heads;
+  const std::int64_t end = side.first[r + 1] * heads;
+  for (std::int64_t cell = begin + edge_lane(); cell < end; cell += kWarp) {
+    const std::int64_t h = cell % heads;
+    const T* const u = x + (r * heads + h) * d;
+    const T* const v = y + (side.others[cell / heads] * heads + h) * d;
+    float total = 0.0f;
+    for (std::int64_t c = 0; c < d; ++c) {
+      total += static_cast<float>(u[c]) * static_cast<float>(v[c]);
+    }
+    maps[cell] = T(scale * total);
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    edge_pair_sum_kernel(EdgeSide side, const T* u, const T* v, T* y,
+                         std::int64_t width) {
+  const std::int64_t r = edge_row();
+  if (r >= side.rows) return;
+  const std::int64_t begin = side.first[r] * width;
+  const std::int64_t end = side.first[r + 1] * width;
+  for (std::int64_t at = begin + edge_lane(); at < end; at += kWarp) {
+    const std::int64_t c = at % width;
+    y[at] = T(static_cast<float>(u[r * width + c]) +
+              static_cast<float>(v[side.others[at / width] * width + c]));
+  }
+}
+
+// to[r, :] = sum of dy[e, :] over the row's edges.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    edge_row_sums_kernel(EdgeSide side, const T* dy, T* to,
+                         std::int64_t width) {
+  const std::int64_t r = edge_row();
+  if (r >= side.rows) return;
+  for (std::int64_t c = edge_lane(); c < width; c += kWarp) {
+    float total = 0.0f;
+    for (std::int64_t t = side.first[r]; t < side.first[r + 1]; ++t) {
+      total += static_cast<float>(dy[side.number(t) * width + c]);
+    }
+    to[r * width + c] = T(total);
+  }
+}
+
+// A lane has whole heads: their cells are `heads` apart.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    edge_softmax_kernel(EdgeSide side, const T* x, T* y, std::int64_t heads,
+                        float scale) {
+  const std::int64_t r = edge_row();
+  if (r >= side.rows) return;
+  const std::int64_t begin = side.first[r] * heads;
+  const std::int64_t end = side.first[r + 1] * heads;
+  for (std::int64_t h = edge_lane(); h < heads; h += kWarp) {
+    float largest = -INFINITY;
+    for (std::int64_t at = begin + h; at < end; at += heads) {
+      largest = fmaxf(largest, scale * static_cast<float>(x[at]));
+    }
+    float total = 0.0f;
+    for (std::int64_t at = begin + h; at < end; at += heads) {
+      total += expf(scale * static_cast<float>(x[at]) - largest);
+    }
+    const float inverse = 1.0f / total;
+    for (std::int64_t at = begin + h; at < end; at += heads) {
+      y[at] = T(expf(scale * static_cast<float>(x[at]) - largest) * inverse);
+    }
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    edge_softmax_backward_kernel(EdgeSide side, const T* dy, const T* y, T* dx,
+                                 std::int64_t heads, float scale) {
+  const std::int64_t r = edge_row();
+  if (r >= side.rows) return;
+  const std::int64_t begin = side.first[r] * heads;
+  const std::int64_t end = side.first[r + 1] * heads;
+  for (std::int64_t h = edge_lane(); h < heads; h += kWarp) {
+    float dot = 0.0f;
+    for (std::int64_t at = begin + h; at < end; at += heads) {
+      dot += static_cast<float>(dy[at]) * static_cast<float>(y[at]);
+    }
+    for (std::int64_t at = begin + h; at < end; at += heads) {
+      dx[at] = T(scale * static_cast<float>(y[at]) *
+                 (static_cast<float>(dy[at]) - dot));
+    }
+  }
+}
+
+// Starts a kernel on all rows of a side: kernel(side, args...).
+template <typename Kernel, typename... Args>
+void launch_edges(const EdgeSide& side, Kernel kernel, const Args&... args) {
+  launch(current_stream(), blocks_for(side.rows, kRows), kThreads, 0, kernel,
+         side, args...);
+}
+
+template <typename T>
+void edge_products(const TensorView& x, const TensorView& y,
+                   const TensorView& maps, double scale,
+                   const EdgeLayout& layout) {
+  launch_edges(by_query(layout), edge_products_kernel<T>, x.as<const T>(),
+               y.as<const T>(), maps.as<T>(), layout.heads,
+               x.dim(1) / layout.heads, static_cast<float>(scale));
+}
+
+template <typename T>
+void edge_sums(const EdgeSide& side, const TensorView& maps,
+               const TensorView& x, const TensorView& to, double scale,
+               std::int64_t heads) {
+  launch_edges(side, edge_sums_kernel<T>, maps.as<const T>(), x.as<const T>(),
+               to.as<T>(), heads, to.dim(1) / heads, static_cast<float>(scale));
+}
+
+template <typename T>
+void edge_row_sums(const EdgeSide& side, const TensorView& dy,
+                   const TensorView& to) {
+  launch_edges(side, edge_row_sums_kernel<T>, dy.as<const T>(), to.as<T>(),
+               to.dim(1));
+}
+
+}  // namespace
+
+template <>
+void run<EdgePairSum>(const EdgePairSum::Args& args) {
+  visit_narrow(args.y.dtype, EdgePairSum::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_edges(by_query(args.layout), edge_pair_sum_kernel<T>,
+                 args.u.as<const T>(), args.v.as<const T>(), args.y.as<T>(),
+                 args.y.dim(1));
+  });
+}
+
+template <>
+void run<EdgePairSumBackward>(const EdgePairSumBackward::Args& args) {
+  visit_narrow(args.dy.dtype, EdgePairSumBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (args.du.defined()) {
+      edge_row_sums<T>(by_query(args.layout), args.dy, args.du);
+    }
+    if (args.dv.defined()) {
+      edge_row_sums<T>(by_key(args.layout), args.dy, args.dv);
+    }
+  });
+}
+
+template <>
+void run<EdgeScores>(const EdgeScores::Args& args) {
+  visit_narrow(args.q.dtype, EdgeScores::name, [&](auto tag) {
+    edge_products<typename decltype(tag)::type>(args.q, args.k, args.scores,
+                                                args.scale, args.layout);
+  });
+}
+
+template <>
+void run<EdgeScoresBackward>(const EdgeScoresBackward::Args& args) {
+  visit_narrow(args.q.dtype, EdgeScoresBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const EdgeLayout& layout = args.layout;
+    if (args.dq.defined()) {
+      edge_sums<T>(by_query(layout), args.dscores, args.k, args.dq, args.scale,
+                   layout.heads);
+    }
+    if (args.dk.defined()) {
+      edge_sums<T>(by_key(layout), args.dscores, args.q, args.dk, args.scale,
+                   layout.heads);
+    }
+  });
+}
+
+template <>
+void run<EdgeSoftmax>(const EdgeSoftmax::Args& args) {
+  visit_narrow(args.x.dtype, EdgeSoftmax::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_edges(by_query(args.layout), edge_softmax_kernel<T>,
+                 args.x.as<const T>(), args.y.as<T>(), args.layout.heads,
+                 static_cast<float>(args.scale));
+  });
+}
+
+template <>
+void run<EdgeSoftmaxBackward>(const EdgeSoftmaxBackward::Args& args) {
+  visit_narrow(args.y.dtype, EdgeSoftmaxBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    launch_edges(by_query(args.layout), edge_softmax_backward_kernel<T>,
+                 args.dy.as<const T>(), args.y.as<const T>(), args.dx.as<T>(),
+                 args.layout.heads, static_cast<float>(args.scale));
+  });
+}
+
+template <>
+void run<EdgeContext>(const EdgeContext::Args& args) {
+  visit_narrow(args.p.dtype, EdgeContext::name, [&](auto tag) {
+    edge_sums<typename decltype(tag)::type>(
+        by_query(args.layout), args.p, args.v, args.y, 1.0, args.layout.heads);
+  });
+}
+
+template <>
+void run<EdgeContextBackward>(const EdgeContextBackward::Args& args) {
+  visit_narrow(args.p.dtype, EdgeContextBackward::name, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (args.dp.defined()) {
+      edge_products<T>(args.dy, args.v, args.dp, 1.0, args.layout);
+    }
+    if (args.dv.defined()) {
+      edge_sums<T>(by_key(args.layout), args.p, args.dy, args.dv, 1.0,
+                   args.layout.heads);
+    }
+  });
+}
+
+}  // namespace ea::cuda

@@ -1,0 +1,48 @@
+// The edges of a graph, sorted by the query that they enter and by the key that
+// they leave.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/edge_layout.h"
+#include "tensor/tensor.h"
+
+namespace ea {
+
+class Edges;
+using EdgesPtr = std::shared_ptr<const Edges>;
+
+// Immutable lists of edges from keys to queries; shared by every layer and
+// every pass. See kernels/edge_layout.h.
+class Edges {
+ public:
+  // The edges of query i are starts[i] .. starts[i + 1], from the keys `keys`
+  // of `num_keys`; both int64 [queries + 1] and [edges] on the CPU. Throws
+  // ShapeError or InputError that names the edge.
+  Edges(const Tensor& starts, const Tensor& keys, std::int64_t num_keys);
+
+  std::int64_t queries() const { return starts_.dim(0) - 1; }
+  std::int64_t num_keys() const { return key_starts_.dim(0) - 1; }
+  std::int64_t count() const { return keys_.dim(0); }
+  const Tensor& starts() const { return starts_; }
+  const Tensor& keys() const { return keys_; }
+
+  // The lists on a device, where they stay.
+  EdgeLayout layout(std::int64_t heads, Device device) const;
+
+ private:
+  struct Copy {
+    Device device;
+    Tensor starts, keys, key_starts, queries, order;
+  };
+
+  void sort_by_key();
+
+  Tensor starts_, keys_, key_starts_, queries_, order_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Copy>> copies_;  // on other devices
+};
+
+}  // namespace ea

@@ -1,0 +1,178 @@
+"""``evolving-attention graph``: train, evaluate and predict classes of nodes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.cli import graph_arguments as arguments
+from evolving_attention.cli.commands import run_command
+from evolving_attention.errors import DataError
+
+__all__ = ["evaluate", "predict", "train"]
+
+_DATA = (arguments.GraphDataArguments, "Data")
+_TRAIN = """Train a graph attention network on the labelled nodes of a graph.
+
+With test nodes in the file it is tested afterwards. Three layers and
+--attention evolving make an EA-GAT.
+
+Example: evolving-attention graph train --data_file cora.npz --undirected
+--output_dir out/cora
+"""
+_EVALUATE = """Test a trained classifier: the share of nodes whose class is right.
+
+Example: evolving-attention graph evaluate --model out/cora --data_file
+cora.npz --undirected
+"""
+_PREDICT = """Predict the class of every node, into a .csv file.
+
+Example: evolving-attention graph predict --model out/cora --data_file
+cora.npz --undirected --output_file classes.csv
+"""
+_MOST_USED = ("data_file", "output_dir", "undirected", "attention", "num_layers")
+
+
+def train(words: Sequence[str], name: str = "evolving-attention graph train") -> None:
+    """Parse the words of the command line and train."""
+    groups = [
+        _DATA,
+        (arguments.GraphModelArguments, "Model"),
+        (arguments.GraphAttentionArguments, "Attention"),
+        (arguments.GraphTrainingArguments, "Training"),
+    ]
+    run_command(words, name, groups, _TRAIN, _train, _MOST_USED)
+
+
+def evaluate(
+    words: Sequence[str], name: str = "evolving-attention graph evaluate"
+) -> None:
+    """Parse the words of the command line and test."""
+    groups = [_DATA, (arguments.GraphEvaluateArguments, "Model")]
+    run_command(words, name, groups, _EVALUATE, _evaluate, ("data_file", "model"))
+
+
+def predict(
+    words: Sequence[str], name: str = "evolving-attention graph predict"
+) -> None:
+    """Parse the words of the command line and predict."""
+    groups = [_DATA, (arguments.GraphPredictArguments, "Model")]
+    run_command(words, name, groups, _PREDICT, _predict, ("data_file", "model"))
+
+
+def _load(data: Any) -> Any:
+    from evolving_attention.data.graph_files import load_npz
+
+    return load_npz(
+        data.data_file, undirected=data.undirected, normalize=data.normalize
+    )
+
+
+def _labels(found: Any, data: Any) -> Any:
+    if found.y is None:
+        raise DataError(
+            "has no array y, expected the class of each node", str(data.data_file)
+        )
+    return found.y
+
+
+def _table(results: dict[str, Any]) -> dict[str, Any]:
+    """The results with a line for each, for people."""
+    lines = [
+        f"{key} = {value:.4f}" if isinstance(value, float) else f"{key} = {value}"
+        for key, value in results.items()
+    ]
+    return {**results, "table": "\n".join(lines)}
+
+
+def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, Any]:
+    from evolving_attention.estimators import GraphNodeClassifier
+
+    found = _load(data)
+    y = _labels(found, data)
+    folder = Path(training.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)  # before any work
+    classifier = GraphNodeClassifier(
+        attention=attention.config(),
+        **vars(model),
+        n_epochs=training.n_epochs,
+        learning_rate=training.learning_rate,
+        weight_decay=training.weight_decay,
+        patience=training.patience,
+        random_state=training.seed,
+        device=training.device,
+        verbose=training.verbose,
+    ).fit(
+        found.x,
+        y,
+        graph=found.graph,
+        train_mask=found.parts.get("train"),
+        validation_mask=found.parts.get("validation"),
+    )
+    classifier.save(folder)
+    best = classifier.history_[classifier.best_epoch_ - 1]
+    results: dict[str, Any] = {
+        "epochs": len(classifier.history_),
+        "best_epoch": classifier.best_epoch_,
+        "seconds": round(classifier.fit_seconds_, 3),
+        **{key: value for key, value in best.items() if key != "epoch"},
+    }
+    if "test" in found.parts:
+        results["test_accuracy"] = classifier.score(
+            found.x, y, found.graph, found.parts["test"]
+        )
+    durable.write_json(folder / "results.json", results)
+    return _table(results)
+
+
+def _fitted(options: Any) -> Any:
+    from evolving_attention.estimators import GraphNodeClassifier
+
+    return GraphNodeClassifier.load(options.model, options.device)
+
+
+def _evaluate(data: Any, options: Any) -> dict[str, Any]:
+    classifier = _fitted(options)
+    found = _load(data)
+    y = _labels(found, data)
+    mask = None
+    if options.part != "all":
+        if options.part not in found.parts:
+            raise DataError(
+                f"has no {options.part} nodes, expected "
+                f"{options.part[:3] if options.part == 'validation' else options.part}"
+                "_idx or …_mask; add them, or score --part all",
+                str(data.data_file),
+            )
+        mask = found.parts[options.part]
+    accuracy = classifier.score(found.x, y, found.graph, mask)
+    return _table({"part": options.part, "accuracy": accuracy})
+
+
+def _predict(data: Any, options: Any) -> dict[str, Any]:
+    classifier = _fitted(options)
+    found = _load(data)
+    odds = classifier.predict_proba(found.x, found.graph)
+    labels = classifier.classes_[odds.argmax(axis=1)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["node", "prediction", *classifier.classes_.tolist()])
+    for node, (label, row) in enumerate(zip(labels.tolist(), odds, strict=True)):
+        writer.writerow([node, label, *(f"{value:.6f}" for value in row)])
+    path = Path(options.output_file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    durable.write_bytes(path, text.getvalue().encode())
+    counts = dict(zip(*np.unique(labels, return_counts=True), strict=True))
+    return _table(
+        {
+            "file": str(path),
+            "nodes": len(labels),
+            **{f"nodes of {label}": int(count) for label, count in counts.items()},
+        }
+    )

@@ -1,0 +1,140 @@
+"""Options of ``evolving-attention graph``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evolving_attention.cli.attention_arguments import AttentionOptions, option
+from evolving_attention.device_names import resolve_device
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import PathText, check_fields
+
+__all__ = [
+    "GraphAttentionArguments",
+    "GraphDataArguments",
+    "GraphEvaluateArguments",
+    "GraphModelArguments",
+    "GraphPredictArguments",
+    "GraphTrainingArguments",
+]
+
+
+@dataclass
+class GraphDataArguments:
+    """The file of the graph."""
+
+    data_file: PathText | None = option(
+        None,
+        "A .npz file: edge_index or edges, x (or x_data, x_indices, x_indptr, "
+        "x_shape), y, and train_idx, val_idx, test_idx or …_mask.",
+    )
+    undirected: bool = option(False, "Add the counterpart of every edge.")
+    normalize: bool = option(
+        True, "Scale each row of features so that its values add up to 1."
+    )
+    json: bool = option(False, "Print the results as JSON on stdout.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.data_file is None:
+            raise ConfigError(
+                "--data_file is missing: expected a .npz file of a graph; add it"
+            )
+
+
+@dataclass
+class GraphModelArguments:
+    """Sizes of the network."""
+
+    hidden_size: int = option(64, "Width of a layer, all heads together.")
+    num_layers: int = option(2, "Layers, the output layer included.")
+    num_heads: int = option(8, "Heads of each layer but the output layer.")
+    num_output_heads: int = option(1, "Heads of the output layer, averaged.")
+    dropout: float = option(0.6, "Of the input of each layer.")
+    attention_dropout: float = option(0.6, "Of the attention probabilities.")
+    add_self_loops: bool = option(True, "Each node sees itself.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass
+class GraphAttentionArguments(AttentionOptions):
+    """The evolution of the maps; kernels over edges have size 1."""
+
+    defaults: ClassVar[dict[str, float]] = {
+        "alpha": 0.1,
+        "beta": 0.1,
+        "kernel_size": 1,
+    }
+
+
+@dataclass
+class GraphTrainingArguments:
+    """Training on all nodes at once."""
+
+    output_dir: PathText | None = option(None, "Folder for the fitted classifier.")
+    n_epochs: int = option(1000, "Steps at most, one an epoch.")
+    learning_rate: float = option(5e-3, "Of Adam.")
+    weight_decay: float = option(5e-4, "λ; λ/2 · Σ θ² is added to the loss.")
+    patience: int | None = option(
+        100, "Epochs without a validation loss or accuracy as good as any before."
+    )
+    seed: int = option(0, "Random seed.")
+    device: str = option("cpu", "Where the model computes: cpu, auto, cuda.")
+    num_threads: int | None = option(None, "Threads; default: all.")
+    verbose: int = option(0, "Print a line every so many epochs.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        resolve_device(self.device)
+        if self.output_dir is None:
+            raise ConfigError(
+                "--output_dir is missing: expected a folder for the classifier; add it"
+            )
+
+
+@dataclass
+class _Fitted:
+    model: PathText | None = option(None, "Folder that graph train wrote.")
+    device: str = option("cpu", "Where the model computes: cpu, auto, cuda.")
+    num_threads: int | None = option(None, "Threads; default: all.")
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        resolve_device(self.device)
+        if self.model is None:
+            raise ConfigError(
+                "--model is missing: expected the folder that graph train wrote; add it"
+            )
+
+
+@dataclass
+class GraphEvaluateArguments(_Fitted):
+    """The classifier to test."""
+
+    part: str = option("test", "Nodes to score: train, validation, test or all.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.part not in ("train", "validation", "test", "all"):
+            raise ConfigError(
+                f"--part {self.part}: expected train, validation, test or all"
+            )
+
+
+@dataclass
+class GraphPredictArguments(_Fitted):
+    """The classifier that predicts, and its file."""
+
+    output_file: PathText | None = option(
+        None, "The .csv file to write: node, prediction and the classes' probabilities."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.output_file is None:
+            raise ConfigError(
+                "--output_file is missing: expected the .csv file to write; add it"
+            )

@@ -1,0 +1,125 @@
+"""Graphs in .npz files: features, classes, edges and the parts of a split."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention.data.graph import Graph
+from evolving_attention.errors import DataError, InputError, require
+
+__all__ = ["GraphData", "load_npz"]
+
+Array = np.ndarray[Any, Any]
+_PARTS = {"train": "train", "validation": "val", "test": "test"}
+_SPARSE = ("x_data", "x_indices", "x_indptr", "x_shape")
+
+
+@dataclass(frozen=True)
+class GraphData:
+    """One graph with what is known of its nodes.
+
+    Attributes:
+        x: features, [nodes, features]; an array, or a sparse matrix of SciPy.
+        graph: the edges.
+        y: [nodes] classes, or None.
+        parts: by name, ``train``, ``validation`` and ``test``: numbers of nodes, or
+            booleans for each; those that the file has.
+    """
+
+    x: Any
+    graph: Graph
+    y: Array | None = None
+    parts: dict[str, Array] = field(default_factory=dict)
+
+
+def load_npz(
+    path: str | Path, *, undirected: bool = False, normalize: bool = True
+) -> GraphData:
+    """Read a graph from a .npz file, without pickles.
+
+    Args:
+        path: a file with the arrays ``edge_index`` [2, edges] or ``edges`` [edges, 2],
+            sources before targets; ``x`` [nodes, features], or the parts of a sparse
+            matrix in compressed rows, ``x_data``, ``x_indices``, ``x_indptr`` and
+            ``x_shape``; and, if they are known, ``y`` [nodes] and for train, val and
+            test ``…_idx`` or ``…_mask``.
+        undirected: add the counterpart of every edge, unless it is there.
+        normalize: scale each row of features so that its absolute values add up to 1.
+
+    Raises:
+        DataError: the file cannot be read, or an array is missing or wrong.
+    """
+    file = Path(path)
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(
+            f"cannot be read ({error}); expected a .npz file of arrays", str(file)
+        ) from error
+    try:
+        x = _features(arrays)
+        if normalize:
+            x = _normalized(x)
+        sources, targets = _edges(arrays, undirected)
+        graph = Graph(sources, targets, x.shape[0])
+    except InputError as error:
+        raise DataError(str(error), str(file)) from error
+    parts = {}
+    for own, name in _PARTS.items():
+        for form in (f"{name}_idx", f"{name}_mask"):
+            if form in arrays:
+                parts[own] = arrays[form]
+    return GraphData(x, graph, arrays.get("y"), parts)
+
+
+def _features(arrays: dict[str, Array]) -> Any:
+    if "x" in arrays and arrays["x"].ndim == 2:
+        return arrays["x"]
+    missing = [name for name in _SPARSE if name not in arrays]
+    if "x" in arrays or missing:
+        raise InputError(
+            "x: expected an array x [nodes, features], or "
+            f"{', '.join(_SPARSE)}; the file has {', '.join(sorted(arrays)) or 'none'}"
+        )
+    sparse = require(
+        "scipy.sparse", extra="graphs", why="for features of few values in a row"
+    )
+    data, indices, starts, shape = (arrays[name] for name in _SPARSE)
+    try:
+        return sparse.csr_array((data, indices, starts), shape=tuple(shape.tolist()))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"x_data, x_indices, x_indptr: {error}") from error
+
+
+def _normalized(x: Any) -> Any:
+    sums = np.asarray(abs(x).sum(axis=1)).reshape(-1, 1)
+    scale = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums != 0)
+    if not hasattr(x, "tocsr"):
+        return (x * scale).astype(np.float32)
+    return x.multiply(scale).tocsr().astype(np.float32)
+
+
+def _edges(arrays: dict[str, Array], undirected: bool) -> Array:
+    if "edge_index" in arrays:
+        pairs = arrays["edge_index"]
+    elif "edges" in arrays:
+        pairs = arrays["edges"].T
+    else:
+        raise InputError(
+            "edges: expected edge_index [2, edges], or edges [edges, 2]; the file has "
+            f"{', '.join(sorted(arrays)) or 'none'}"
+        )
+    if pairs.ndim != 2 or len(pairs) != 2:
+        raise InputError(
+            f"edges: shape {pairs.shape}, expected edge_index [2, edges], or edges "
+            "[edges, 2]"
+        )
+    if not undirected:
+        return pairs
+    return np.unique(np.concatenate([pairs, pairs[::-1]], axis=1), axis=1)

@@ -1,0 +1,515 @@
+"""Classifier of the nodes of a graph, with the conventions of scikit-learn."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from evolving_attention import durable
+from evolving_attention.attention import from_config
+from evolving_attention.data.graph import Graph
+from evolving_attention.device_names import host_array, resolve_device
+from evolving_attention.errors import (
+    CheckpointError,
+    ConfigError,
+    DTypeError,
+    InputError,
+    ShapeError,
+    require,
+)
+from evolving_attention.estimators import files, graph_fitting, targets
+from evolving_attention.estimators.fitting import kept_randomness
+from evolving_attention.field_types import check_attributes
+from evolving_attention.training import runtime
+from evolving_attention.training.state import plain
+
+__all__ = ["GraphNodeClassifier"]
+
+_base = require("sklearn.base", extra="graphs", why="for the estimators of graphs")
+_Estimator: Any = _base.BaseEstimator
+_Classifier: Any = _base.ClassifierMixin
+Array = np.ndarray[Any, Any]
+_Self = TypeVar("_Self", bound="GraphNodeClassifier")
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "n_epochs": (1, 1_000_000),
+    "learning_rate": (0.0, 1e3),
+    "weight_decay": (0.0, 1e3),
+    "validation_fraction": (0.0, 0.9),
+    "patience": (1, 1_000_000),
+}
+_OF_MODEL = {  # the estimator's name: the config's
+    "hidden_size": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_output_heads": "num_output_heads",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "add_self_loops": "add_self_loops",
+}
+
+
+class GraphNodeClassifier(_Classifier, _Estimator):  # type: ignore[misc]
+    """Classifies the nodes of a graph by a graph attention network.
+
+    Training is full-batch Adam on the labelled nodes of one graph, as in the paper:
+    all nodes take part in every pass, ``train_mask`` chooses whose labels count.
+    Features are an array [nodes, features] or a sparse matrix of SciPy, which costs
+    time by its stored values alone; a bag of words is usually scaled so that each row
+    adds up to 1 (``sklearn.preprocessing.normalize(X, norm="l1")``).
+
+    Args:
+        attention: an evolve kind of ``ea.attention`` with kernels of size 1, its dict
+            or name; None: plain GAT. ``Evolving(0.1, 0.1, kernel_size=1)`` is EA-GAT,
+            which needs three layers: the output layer has other heads.
+        hidden_size: width of a layer, all heads together.
+        num_layers, num_heads, num_output_heads: layers, the output layer included;
+            heads of each layer; heads of the output layer, which are averaged.
+        dropout, attention_dropout: of each layer's input and of attention.
+        add_self_loops: whether each node sees itself.
+        model_options: dict of further options of ``ea.GATConfig``.
+        n_epochs: steps at most, one an epoch.
+        learning_rate: of Adam.
+        weight_decay: λ; λ/2 · Σ θ² is added to the loss.
+        validation_fraction: share of the labelled nodes held out, class by class, where
+            ``fit`` is given no ``validation_mask``.
+        patience: epochs without a validation loss or accuracy as good as any before,
+            after which training ends; None: never.
+        random_state: a number, a NumPy generator, or None.
+        device: where it computes.
+        verbose: print a line every so many epochs; 0: none.
+
+    Attributes:
+        classes_: the labels, in the order of ``predict_proba``'s columns.
+        model_: the trained :class:`~evolving_attention.GATForNodeClassification`.
+        graph_: the graph of the fit.
+        history_: a dict an epoch: loss, validation_loss, validation_accuracy.
+        best_epoch_: the epoch whose weights were kept.
+        n_features_in_: columns of X.
+
+    Raises:
+        ConfigError: an option is out of range.
+        InputError, ShapeError, DTypeError: features, graph or labels cannot be used.
+        MissingExtraError: scikit-learn is not installed.
+
+    Example::
+
+        clf = ea.GraphNodeClassifier(random_state=0)
+        clf.fit(X, y, graph=edge_index, train_mask=train, validation_mask=val)
+        clf.score(X, y, mask=test)
+
+    Source: Veličković et al., Graph Attention Networks, ICLR 2018, Sections 2 and 3.3.
+    """
+
+    def __init__(
+        self,
+        *,
+        attention: Any = None,
+        hidden_size: int = 64,
+        num_layers: int = 2,
+        num_heads: int = 8,
+        num_output_heads: int = 1,
+        dropout: float = 0.6,
+        attention_dropout: float = 0.6,
+        add_self_loops: bool = True,
+        model_options: Any = None,
+        n_epochs: int = 1000,
+        learning_rate: float = 5e-3,
+        weight_decay: float = 5e-4,
+        validation_fraction: float = 0.2,
+        patience: int | None = 100,
+        random_state: Any = None,
+        device: str = "cpu",
+        verbose: bool | int = 0,
+    ) -> None:
+        self.attention = attention
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.num_heads = num_heads
+        self.num_output_heads = num_output_heads
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.add_self_loops = add_self_loops
+        self.model_options = model_options
+        self.n_epochs = n_epochs
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    # --- fitting ------------------------------------------------------------------
+
+    def fit(
+        self: _Self,
+        X: Any,
+        y: Any,
+        graph: Any = None,
+        train_mask: Any = None,
+        validation_mask: Any = None,
+    ) -> _Self:
+        """Train on the labelled nodes of a graph; an earlier fit is forgotten.
+
+        Args:
+            X: features, [nodes, features].
+            y: [nodes] labels; those of nodes outside the masks are not read.
+            graph: an ``ea.Graph``, or what ``ea.Graph.of`` takes: a sparse matrix,
+                an ``edge_index``, a list of pairs.
+            train_mask: [nodes] booleans, or numbers of nodes: whose labels are learnt;
+                None: those of all nodes that are not in ``validation_mask``.
+            validation_mask: the same for the nodes that choose the best epoch; None: a
+                part of the training nodes.
+
+        Raises:
+            ConfigError, InputError, ShapeError, DTypeError: an option or an array
+                cannot be used; says which.
+        """
+        import evolving_attention as ea
+
+        self._check_options()
+        found = self._graph_of(X, graph)
+        inputs = graph_fitting.inputs_of(X, found)
+        count = found.num_nodes
+        labels = _labels(y, count)
+        seed = self._seed()
+        training, validation = self._parts(
+            labels, train_mask, validation_mask, seed, count
+        )
+        used = np.concatenate([training, validation])
+        classes = _classes(labels, used)
+        numbers = np.zeros(count, np.int64)
+        numbers[used] = np.searchsorted(classes, labels[used])
+        names = {i: str(label) for i, label in enumerate(classes.tolist())}
+        config = ea.GATConfig(
+            num_features=int(X.shape[1]) if hasattr(X, "shape") else len(X[0]),
+            num_labels=len(classes),
+            id2label=names,
+            **self._model_settings(),
+        )
+        with kept_randomness():
+            ea.manual_seed(seed)
+            model = ea.GATForNodeClassification(config)
+            runtime.place_model(model, self.device)
+            result = graph_fitting.train(
+                model, inputs, numbers, training, validation, self._settings()
+            )
+        self.classes_, self.model_, self.graph_ = classes, model, found
+        self.n_features_in_ = config.num_features
+        self.history_, self.best_epoch_ = result.history, result.best_epoch
+        self.fit_seconds_ = result.seconds
+        if result.interrupted is not None:
+            warnings.warn(
+                f"{result.interrupted} after {len(self.history_)} of {self.n_epochs} "
+                f"epochs: the weights of epoch {self.best_epoch_} are kept; fit again "
+                "for the other epochs",
+                stacklevel=2,
+            )
+        return self
+
+    def _check_options(self) -> None:
+        check_attributes(self)
+        for option, (least, most) in _RANGES.items():
+            value = getattr(self, option)
+            if value is not None and not least <= value <= most:
+                raise ConfigError(
+                    f"{type(self).__name__}: {option}={value!r}, expected a number "
+                    f"from {least:g} to {most:g}; correct it"
+                )
+        if not isinstance(self.model_options, (dict, type(None))):
+            raise ConfigError(
+                f"{type(self).__name__}: model_options is a "
+                f"{type(self.model_options).__name__}, expected a dict of options of "
+                "ea.GATConfig"
+            )
+        resolve_device(self.device)
+
+    def _model_settings(self) -> dict[str, Any]:
+        """The options of the model's config."""
+        options = {name: getattr(self, own) for own, name in _OF_MODEL.items()}
+        given = self.model_options or {}
+        if both := sorted(set(given) & {*options, "attention"}):
+            raise ConfigError(
+                f"{type(self).__name__}: model_options has {', '.join(both)}, which "
+                "are options of the estimator; expected others; give them there"
+            )
+        return {**options, "attention": from_config(self.attention), **given}
+
+    def _settings(self) -> graph_fitting.GraphSettings:
+        every = int(self.verbose)
+
+        def show(row: dict[str, float]) -> None:
+            if every and row["epoch"] % every == 0:
+                print("  ".join(f"{name} {value:.4g}" for name, value in row.items()))
+
+        return graph_fitting.GraphSettings(
+            n_epochs=self.n_epochs,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            patience=self.patience,
+            on_epoch=show,
+        )
+
+    def _parts(
+        self, labels: Array, training: Any, validation: Any, seed: int, count: int
+    ) -> tuple[Array, Array]:
+        """Indices of the training and of the validation nodes."""
+        held = np.zeros(0, np.int64)
+        if validation is not None:
+            held = _indices(validation, count, "validation_mask")
+        if training is None:
+            chosen = np.setdiff1d(np.arange(count), held)
+        else:
+            chosen = _indices(training, count, "train_mask")
+        if both := np.intersect1d(chosen, held).tolist():
+            raise InputError(
+                f"train_mask and validation_mask share {len(both)} node(s), the first "
+                f"is {both[0]}; expected none"
+            )
+        if len(chosen) == 0:
+            raise InputError("train_mask has no node; expected some to learn from")
+        if validation is None and self.validation_fraction:
+            numbers = np.unique(labels[chosen], return_inverse=True)[1]
+            kept, away = targets.split(
+                len(chosen), self.validation_fraction, seed, numbers
+            )
+            chosen, held = chosen[kept], chosen[away]
+        return chosen, held
+
+    def _seed(self) -> int:
+        """A number drawn from ``random_state``."""
+        from sklearn.utils import check_random_state
+
+        most = np.iinfo(np.int32).max
+        if isinstance(self.random_state, np.random.Generator):
+            return int(self.random_state.integers(most))
+        try:
+            return int(check_random_state(self.random_state).randint(most))
+        except ValueError:
+            raise ConfigError(
+                f"{type(self).__name__}: random_state={self.random_state!r}, expected "
+                "a whole number from 0, a numpy Generator or RandomState, or None; "
+                "random_state=0 makes runs repeatable"
+            ) from None
+
+    # --- a fitted estimator -------------------------------------------------------
+
+    def predict_proba(self, X: Any, graph: Any = None) -> Array:
+        """The probability of each class for each node: float64 [nodes, classes].
+
+        Args:
+            X: features of all nodes of the graph.
+            graph: the graph; None: that of the fit.
+
+        Raises:
+            NotFittedError: the estimator is not fitted.
+            InputError, ShapeError, DTypeError: features or graph cannot be used.
+        """
+        logits = host_array(self._run(X, graph).logits).astype(np.float64)
+        odds: Array = np.exp(logits - logits.max(axis=1, keepdims=True))
+        odds /= odds.sum(axis=1, keepdims=True)
+        return odds
+
+    def predict(self, X: Any, graph: Any = None) -> Array:
+        """The most probable label of each node; arguments as ``predict_proba``."""
+        odds = self.predict_proba(X, graph)
+        found: Array = self.classes_[odds.argmax(axis=1)]
+        return found
+
+    def score(self, X: Any, y: Any, graph: Any = None, mask: Any = None) -> float:
+        """The share of nodes whose label is right.
+
+        Args:
+            X, graph: as in ``predict_proba``.
+            y: [nodes] labels.
+            mask: [nodes] booleans, or numbers of nodes, to score; None: all.
+        """
+        found = self.predict(X, graph)
+        labels = _labels(y, len(found))
+        nodes = slice(None)
+        if mask is not None:
+            nodes = _indices(mask, len(found), "mask")  # type: ignore[assignment]
+        return float((found[nodes] == labels[nodes]).mean())
+
+    def embed(self, X: Any, graph: Any = None) -> Array:
+        """What the output layer reads of each node: float32 [nodes, hidden_size].
+
+        Arguments as ``predict_proba``.
+        """
+        last = self._fitted().config.num_hidden_layers - 1
+        out = self._run(X, graph, output_hidden_states=[last])
+        return host_array(out.hidden_states[last]).astype(np.float32)
+
+    def attention_maps(self, X: Any, graph: Any = None) -> tuple[Array, list[Array]]:
+        """The attention probabilities of every layer, edge by edge.
+
+        Arguments as ``predict_proba``.
+
+        Returns:
+            ``edge_index`` int64 [2, edges], sources before targets, with the self
+            loops; and for each layer float32 [edges, heads]. Over the edges that enter
+            a node, each head's add up to 1.
+        """
+        maps = self._run(X, graph, output_attentions=True).attentions
+        seen = self._graph_of(X, graph)
+        if self.model_.config.add_self_loops:
+            seen = seen.with_self_loops()
+        found = [host_array(one).astype(np.float32) for one in maps]
+        return seen.edge_index, found
+
+    def _run(self, X: Any, graph: Any, **wanted: Any) -> Any:
+        model = self._fitted()
+        runtime.place_model(model, self.device)
+        inputs = graph_fitting.inputs_of(X, self._graph_of(X, graph))
+        return graph_fitting.outputs(model, inputs, **wanted)
+
+    def _fitted(self) -> Any:
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "model_")
+        return self.model_
+
+    def _graph_of(self, X: Any, graph: Any) -> Graph:
+        nodes = X.shape[0] if hasattr(X, "shape") else len(X)
+        if graph is None:
+            graph = vars(self).get("graph_")
+            if graph is None:
+                raise InputError(
+                    "graph is None, expected the edges between the nodes; pass "
+                    "fit(X, y, graph=…)"
+                )
+            if graph.num_nodes != nodes:
+                raise ShapeError(
+                    f"X: {nodes} rows, the graph of the fit has {graph.num_nodes} "
+                    "nodes; expected one row each; pass the other graph as graph"
+                )
+        return Graph.of(graph, int(nodes))
+
+    # --- files --------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted estimator: the model's files and ``estimator.json``.
+
+        The graph is not saved: give it to ``predict`` after :meth:`load`.
+
+        Raises:
+            NotFittedError: the estimator is not fitted.
+            CheckpointError: the folder cannot be written.
+        """
+        self._fitted().save_pretrained(Path(folder))
+        options = self.get_params(deep=False)
+        options.pop("device")
+        options["attention"] = from_config(self.attention).to_dict()
+        if not isinstance(options["random_state"], (int, np.integer)):
+            options["random_state"] = None
+        record = {
+            "format": files.FORMAT,
+            "estimator": type(self).__name__,
+            "options": options,
+            "classes": self.classes_.tolist(),
+            "kind": self.classes_.dtype.str,
+            "history": self.history_,
+            "best_epoch": self.best_epoch_,
+        }
+        durable.write_json(Path(folder) / files.FILE, plain(record))
+
+    @classmethod
+    def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
+        """Load an estimator that :meth:`save` wrote.
+
+        Raises:
+            CheckpointError: the folder is missing, damaged, or another estimator's.
+            ConfigError, BackendUnavailable: there is no such device.
+        """
+        import evolving_attention as ea
+
+        resolve_device(device)  # before a long read
+        path, name = Path(folder), cls.__name__
+        record = files.read_record(path)
+        if (record.get("format"), record.get("estimator")) != (files.FORMAT, name):
+            raise CheckpointError(
+                f"{path / files.FILE}: of a {record.get('estimator')!r} in format "
+                f"{record.get('format')!r}, expected {name} in format {files.FORMAT}; "
+                "load it with its own class"
+            )
+        try:
+            made = cls(**record["options"], device=device)
+            made.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
+            made.history_ = list(record["history"])
+            made.best_epoch_ = int(record["best_epoch"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{path / files.FILE}: cannot be used ({error!r}), expected what "
+                "save() wrote; save it again"
+            ) from error
+        made.model_ = ea.GATForNodeClassification.from_pretrained(path, device=device)
+        made.n_features_in_ = made.model_.config.num_features
+        return made
+
+
+def _labels(y: Any, count: int) -> Array:
+    """One label for each node: [count]."""
+    if y is None:
+        raise InputError(
+            "requires y to be passed, but the target y is None: expected a label for "
+            f"each of the {count} nodes"
+        )
+    labels = np.asarray(y)
+    if labels.shape != (count,):
+        raise ShapeError(
+            f"y: shape {labels.shape} for {count} nodes, expected [{count}]: a label "
+            "for each, also for those that no mask has"
+        )
+    return labels
+
+
+def _classes(labels: Array, used: Array) -> Array:
+    """The classes of the nodes ``used``, at least two."""
+    own = labels[used]
+    whole = np.isfinite(own) & (own == np.round(own)) if own.dtype.kind == "f" else True
+    if not np.all(whole):
+        at = int(np.argmin(whole))
+        raise InputError(
+            f"y[{used[at]}] = {own[at]}: expected the class of the node, as text or as "
+            "a whole number; leave nodes without one out of the masks"
+        )
+    try:
+        classes = np.unique(own)
+    except TypeError as error:
+        raise DTypeError(
+            f"y: {error}; expected labels of one kind, all text or all whole numbers"
+        ) from None
+    if len(classes) < 2:
+        raise InputError(
+            f"y: the nodes of the masks have one class, {classes.tolist()}, expected "
+            "at least 2 classes to tell apart; check the masks"
+        )
+    return classes
+
+
+def _indices(mask: Any, count: int, name: str) -> Array:
+    """Numbers of nodes from a mask, in their order."""
+    given = np.asarray(mask)
+    if given.ndim != 1 or given.dtype.kind not in "biu":
+        raise ShapeError(
+            f"{name}: {given.dtype} of shape {given.shape}, expected [{count}] "
+            "booleans, or numbers of nodes"
+        )
+    if given.dtype.kind == "b":
+        if len(given) != count:
+            raise ShapeError(
+                f"{name}: {len(given)} booleans for {count} nodes, expected one each"
+            )
+        return np.flatnonzero(given)
+    bad = (given < 0) | (given >= count)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InputError(
+            f"{name}[{at}] = {given[at]}: there is no such node, expected 0 to "
+            f"{count - 1}"
+        )
+    return np.unique(given.astype(np.int64))

@@ -1,0 +1,17 @@
+"""The names of GAT checkpoints: this library's own, near to PyTorch Geometric's."""
+
+from __future__ import annotations
+
+from evolving_attention.interop.rules import NameTable
+
+__all__ = ["GAT"]
+
+GAT = NameTable(
+    architecture="gat",
+    prefix="",
+    renames=(),
+    ignored=(),
+    ties=(),
+    allowed_new=(),
+    allowed_unexpected=(),
+)

@@ -1,0 +1,161 @@
+"""``evolving-attention graph``: train, evaluate and predict, from files to files."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import evolving_attention as ea
+from evolving_attention.cli.main import app
+from evolving_attention.data.graph_files import load_npz
+
+NODES = 40
+QUICK = ("--hidden_size", 8, "--num_heads", 2, "--n_epochs", 5)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def run(capsys: Any) -> Any:
+    """Run ``graph``: (exit code, stdout, stderr)."""
+
+    def command(*words: Any) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            app(["graph", *map(str, words)], prog_name="evolving-attention")
+        shown = capsys.readouterr()
+        return int(left.value.code or 0), shown.out, shown.err
+
+    return command
+
+
+def arrays() -> dict[str, Any]:
+    """A graph of two groups, its features as compressed rows, and a split."""
+    rng = np.random.default_rng(0)
+    y = np.arange(NODES) % 2
+    pairs = rng.integers(0, NODES, (300, 2))
+    columns = 2 * rng.integers(0, 3, 2 * NODES) + np.repeat(y, 2)
+    return {
+        "edges": pairs[y[pairs[:, 0]] == y[pairs[:, 1]]],
+        "x_data": np.ones(2 * NODES, np.float32),
+        "x_indices": columns,
+        "x_indptr": np.arange(0, 2 * NODES + 1, 2),
+        "x_shape": np.array([NODES, 6]),
+        "y": y,
+        "train_idx": np.arange(10),
+        "val_idx": np.arange(10, 20),
+        "test_mask": np.arange(NODES) >= 20,
+    }
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "graph.npz"
+    np.savez(path, **arrays())
+    return path
+
+
+def test_train_evaluate_and_predict(run: Any, file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("--data_file", file, "--undirected")
+    code, shown, told = run(
+        *("train", *words, *QUICK, "--num_layers", 3, "--attention", "evolving"),
+        *("--output_dir", out, "--json"),
+    )
+    assert code == 0, told
+    results = json.loads(shown)
+    assert results["epochs"] == 5
+    assert 0 <= results["test_accuracy"] <= 1
+    config = ea.GATConfig.from_pretrained(out)
+    assert config.attention == ea.attention.Evolving(0.1, 0.1, kernel_size=1)
+
+    code, shown, told = run("evaluate", *words, "--model", out, "--json")
+    assert code == 0, told
+    assert json.loads(shown)["accuracy"] == results["test_accuracy"]
+
+    table = tmp_path / "new" / "classes.csv"
+    code, shown, told = run("predict", *words, "--model", out, "--output_file", table)
+    assert code == 0, told
+    assert f"nodes = {NODES}" in shown
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    classifier = ea.GraphNodeClassifier.load(out)
+    data = load_npz(file, undirected=True)
+    odds = classifier.predict_proba(data.x, data.graph)
+    assert [int(row["prediction"]) for row in rows] == odds.argmax(1).tolist()
+    assert np.allclose([[float(row[c]) for c in "01"] for row in rows], odds, atol=1e-6)
+
+
+def test_forms_of_files_are_alike(tmp_path: Path) -> None:
+    from scipy import sparse
+
+    given = arrays()
+    compressed = [given.pop(f"x_{n}") for n in ("data", "indices", "indptr", "shape")]
+    x = sparse.csr_array(tuple(compressed[:3]), shape=tuple(compressed[3]))
+    np.savez(tmp_path / "a.npz", **arrays())
+    np.savez(
+        tmp_path / "b.npz",
+        x=x.toarray(),
+        edge_index=given["edges"].T,
+        **{k: v for k, v in given.items() if k != "edges"},
+    )
+    first, second = (load_npz(tmp_path / f"{n}.npz") for n in "ab")
+    assert np.allclose(first.x.toarray(), second.x)
+    assert np.allclose(second.x.sum(1), 1)
+    assert np.array_equal(first.graph.edge_index, second.graph.edge_index)
+    both = load_npz(tmp_path / "a.npz", undirected=True).graph
+    assert both is not None
+    ea.Graph.of(both, symmetric=True)
+    plain = load_npz(tmp_path / "b.npz", normalize=False)
+    assert np.array_equal(plain.x, x.toarray())
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "code", "message"),
+    [
+        ({"edges": np.array([[0, 99]])}, (), 3, "99: the node does not exist"),
+        ({"edges": None}, (), 3, "expected edge_index"),
+        ({"y": None}, (), 3, "has no array y"),
+        ({"x_data": None}, (), 3, "expected an array x"),
+        ({}, ("--num_heads", 3), 2, "expected a multiple of num_attention_heads"),
+        ({}, ("--attention", "evolving", "--kernel_size", 3), 2, "kernel of size 3"),
+        ({}, ("--patience", "never"), 2, "never"),
+    ],
+)
+def test_mistakes(
+    run: Any, tmp_path: Path, change: Any, words: Any, code: int, message: str
+) -> None:
+    given = {k: v for k, v in {**arrays(), **change}.items() if v is not None}
+    np.savez(tmp_path / "graph.npz", **given)
+    found, _, told = run(
+        *("train", "--data_file", tmp_path / "graph.npz", *QUICK, *words),
+        *("--output_dir", tmp_path / "out"),
+    )
+    assert found == code
+    assert message in told
+
+
+def test_missing_parts_and_files(run: Any, file: Path, tmp_path: Path) -> None:
+    for words, code, message in (
+        (("train", "--data_file", file), 2, "--output_dir is missing"),
+        (("train", "--output_dir", tmp_path), 2, "--data_file is missing"),
+        (
+            ("train", "--data_file", tmp_path / "no.npz", "--output_dir", tmp_path),
+            3,
+            "no.npz",
+        ),
+        (("evaluate", "--data_file", file), 2, "--model is missing"),
+        (("evaluate", "--data_file", file, "--model", tmp_path), 4, "estimator.json"),
+        (("predict", "--data_file", file, "--model", "a"), 2, "--output_file"),
+    ):
+        found, _, told = run(*words)
+        assert found == code, told
+        assert message in told
