@@ -278,6 +278,36 @@ def test_other_architectures_of_timm_are_refused(tmp_path):
         ea.ViTModel.from_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"model_args": [1]}, "model_args is .1., expected an object"),
+        ({"pretrained_cfg": {"input_size": "many"}}, None),
+        ({"model_args": {"img_size": [12]}}, None),
+        ({"model_args": {"num_heads": "two"}, "architecture": "vit_own"}, "heads"),
+    ],
+    ids=["arguments", "size", "one side", "heads"],
+)
+def test_configs_of_timm_with_odd_values(change, text, tmp_path):
+    tensors = timm_tensors()
+    write_timm(tmp_path, tensors, **change)
+    given = {} if text else {"num_attention_heads": 2}
+    if text is None:  # the table of positions says the size
+        mine = ea.ViTForImageClassification.from_pretrained(tmp_path, **given)
+        assert mine.config.image_size == [12, 12]
+        return
+    with pytest.raises(ea.ConfigError, match=text):
+        ea.ViTForImageClassification.from_pretrained(tmp_path, **given)
+
+
+def test_a_patch_of_no_pixels(tmp_path):
+    tensors = timm_tensors()
+    tensors["patch_embed.proj.weight"] = np.zeros((16, 2, 0, 4))
+    write_timm(tmp_path, tensors)
+    with pytest.raises(ea.CheckpointError, match="is not timm's plain ViT"):
+        ea.ViTModel.from_pretrained(tmp_path)
+
+
 def test_what_timm_does_not_compute_is_not_written(tmp_path):
     with pytest.raises(ea.ConfigError, match="timm's ViT has no its attention"):
         tiny().save_timm(tmp_path)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.errors import CheckpointError, ConfigError
+from evolving_attention.interop.config_rules import Rules, check_rules
 from evolving_attention.interop.hf import CheckpointFolder
 
 __all__ = ["as_vit", "from_timm", "timm_config", "to_timm"]
@@ -53,6 +54,10 @@ _DINO = (
     (r"\.norm1\.", ".layernorm_before."),
     (r"\.norm2\.", ".layernorm_after."),
 )
+_DINO_RULES = Rules(
+    numbers={"mlp_ratio": (0.0, 1_000.0), "layerscale_value": (0.0, 1_000.0)}
+)
+_TIMM_RULES = Rules(strings=("global_pool",), objects=("model_args", "pretrained_cfg"))
 
 
 def from_timm(tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -134,6 +139,7 @@ def as_vit(folder: CheckpointFolder, overrides: Mapping[str, Any]) -> Checkpoint
 def _from_dino(folder: CheckpointFolder) -> CheckpointFolder:
     config = dict(folder.config)
     source = str(folder.path / "config.json")
+    check_rules(config, source, _DINO_RULES)
     for name in ("use_swiglu_ffn", "drop_path_rate"):
         if config.pop(name, 0):
             raise ConfigError(
@@ -158,13 +164,19 @@ def _from_timm_folder(
     folder: CheckpointFolder, architecture: str, overrides: Mapping[str, Any]
 ) -> CheckpointFolder:
     source = str(folder.path)
+    check_rules(folder.config, str(folder.path / "config.json"), _TIMM_RULES)
     held = folder.tensors
     needed = ("patch_embed.proj.weight", "pos_embed", "blocks.0.mlp.fc1.weight")
     absent = [name for name in needed if name not in held]
-    if absent or held[needed[0]].ndim != 4 or held[needed[1]].ndim != 3:
+    axes = [4, 3, 2]
+    if absent or any(
+        held[name].ndim != n or 0 in held[name].shape
+        for name, n in zip(needed, axes, strict=True)
+    ):
         raise CheckpointError(
             f"{source}: {architecture!r} is not timm's plain ViT, expected tensors "
-            f"{', '.join(needed)}; it lacks {', '.join(absent) or 'none'}"
+            f"{', '.join(needed)} of 4, 3 and 2 axes; it lacks "
+            f"{', '.join(absent) or 'none'}. Load it with timm"
         )
     arguments = folder.config.get("model_args") or {}
     width, channels, height, across = held[needed[0]].shape
@@ -201,8 +213,8 @@ def _heads(
 ) -> int:
     """No tensor tells the number of heads."""
     given = overrides.get("num_attention_heads") or arguments.get("num_heads")
-    if given is not None:
-        return int(given)
+    if type(given) is int:
+        return given
     known = next((n for word, n in _HEADS.items() if f"_{word}_" in architecture), None)
     if known is None:
         raise ConfigError(
@@ -218,10 +230,13 @@ def _image_size(
     """From the config if it fits the table of positions, else of a square grid."""
     size = (config.get("model_args") or {}).get("img_size")
     if size is None:
-        size = (config.get("pretrained_cfg") or {}).get("input_size", [0, 0, 0])[1:]
-    sides = [size, size] if isinstance(size, int) else list(size)
-    if (sides[0] // patch[0]) * (sides[1] // patch[1]) == patches:
-        return [int(side) for side in sides]
+        size = ((config.get("pretrained_cfg") or {}).get("input_size") or [0])[1:]
+    sides = [size, size] if isinstance(size, int) else size
+    whole = isinstance(sides, list) and all(type(side) is int for side in sides)
+    if whole and len(sides) == 2:
+        rows, columns = sides[0] // patch[0], sides[1] // patch[1]
+        if rows * columns == patches:
+            return sides
     root = math.isqrt(patches)
     return [root * int(patch[0]), root * int(patch[1])]
 
