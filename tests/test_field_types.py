@@ -91,6 +91,7 @@ NEEDED: dict[type, dict[str, Any]] = {
         if kind.__module__.startswith("evolving_attention")
     },
     ea.attention.RelativePositions: {"max_distance": 4},
+    ea.attention.RelativePositions2d: {"height": 2, "width": 3},
     ea.attention.Evolving: {"alpha": 0.5, "beta": 0.25},
     ea.attention.EvolvingCausal: {"alpha": 0.5, "beta": 0.25},
     ea.attention.Predictive: {"alpha": 0.5},

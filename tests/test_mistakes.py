@@ -17,6 +17,7 @@ import pytest
 from mistakes import (
     files,
     generation,
+    image_ops,
     images,
     inputs,
     launches,
@@ -42,6 +43,7 @@ ROOMS = {
     "tensors": tensors,
     "sequences": sequences,
     "maps": maps,
+    "image operations": image_ops,
     "series": series,
     "time series": time_series,
     "fits of series": series_fits,

@@ -10,10 +10,6 @@
 
 namespace ea {
 
-namespace {
-
-// Where an implementation may keep what it makes of a weight: nowhere while
-// training, when the weight changes at every step.
 const Storage* keeper_of(const Var& weight) {
   const Storage* storage = weight.data().storage().get();
   const bool fixed = !grad_enabled() && weight.is_leaf();
@@ -21,8 +17,6 @@ const Storage* keeper_of(const Var& weight) {
   storage->drop_derived();
   return nullptr;
 }
-
-}  // namespace
 
 Tensor product(const Tensor& a, const Tensor& b, bool ta, bool tb,
                const Tensor& bias, const Storage* kept_b) {
@@ -59,8 +53,10 @@ void check_affine(const char* op, const Shape& x, DType dtype,
 }
 
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias) {
-  return product(x, weight.data(), false, true,
-                 bias.defined() ? bias.data() : Tensor(), keeper_of(weight));
+  Tensor w = weight.data();
+  if (w.rank() > 2) w = reshape_view(contiguous(w), {w.dim(0), w.dim(1)});
+  return product(x, w, false, true, bias.defined() ? bias.data() : Tensor(),
+                 keeper_of(weight));
 }
 
 Tensor sum_of_rows(const Tensor& dy) {
