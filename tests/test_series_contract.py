@@ -14,6 +14,7 @@ from helpers_models import (
     assert_same_bits,
     run,
 )
+from helpers_resnet import RESNETS
 from helpers_series import (
     EVOLVING,
     HEADS,
@@ -48,7 +49,7 @@ def test_every_task_class_is_under_contract():
         and issubclass(cls, modeling.PreTrainedModel)
         and hasattr(cls, "head")
     }
-    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *VITS}
+    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *VITS, *RESNETS}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads
 

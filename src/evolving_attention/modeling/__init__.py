@@ -42,6 +42,14 @@ from evolving_attention.modeling.outputs import (
     QuestionAnsweringModelOutput,
     TokenClassifierOutput,
 )
+from evolving_attention.modeling.resnet import (
+    AAResNetConfig,
+    AAResNetForImageClassification,
+    AAResNetModel,
+    ResNetConfig,
+    ResNetForImageClassification,
+    ResNetModel,
+)
 from evolving_attention.modeling.roberta import (
     RobertaConfig,
     RobertaForMaskedLM,
@@ -78,6 +86,9 @@ from evolving_attention.modeling.vit import (
 )
 
 __all__ = [
+    "AAResNetConfig",
+    "AAResNetForImageClassification",
+    "AAResNetModel",
     "AutoConfig",
     "AutoModel",
     "AutoModelForImageClassification",
@@ -111,6 +122,9 @@ __all__ = [
     "PreTrainedModel",
     "PretrainedConfig",
     "QuestionAnsweringModelOutput",
+    "ResNetConfig",
+    "ResNetForImageClassification",
+    "ResNetModel",
     "RobertaConfig",
     "RobertaForMaskedLM",
     "RobertaForMultipleChoice",
