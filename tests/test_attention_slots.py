@@ -36,6 +36,7 @@ BIASES = [
     {"kind": "relative", "max_distance": 2},
     {"kind": "relative", "max_distance": 9, "values": True},
     {"kind": "buckets", "num_buckets": 4, "max_distance": 4},
+    {"kind": "relative_2d", "height": 2, "width": 3},
 ]
 FIRST = [next(settings(kind)) for kind in KINDS["evolve"]]
 EVOLVES = [

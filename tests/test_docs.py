@@ -105,6 +105,16 @@ def test_t5_runs(repo):
     assert names["config"].cross_attention.shift == "query"
 
 
+def test_the_residual_network_runs(repo):
+    text = (repo / "docs" / "resnet.md").read_text(encoding="utf-8")
+    names: dict = {}
+    for block in python_blocks(text):
+        exec(compile(block, "docs/resnet.md", "exec", dont_inherit=True), names)
+    assert names["loss"].item() < 0.3
+    assert [m.shape for m in names["out"].attentions] == [(8, 8, 16, 16)] * 2
+    assert [s.shape[2] for s in names["out"].hidden_states] == [16, 16, 8, 4]
+
+
 def test_the_time_series_estimators_run(repo):
     pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
     text = (repo / "docs" / "timeseries_results.md").read_text(encoding="utf-8")

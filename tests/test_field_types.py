@@ -111,6 +111,7 @@ NEEDED: dict[type, dict[str, Any]] = {
         if kind.__module__.startswith("evolving_attention")
     },
     ea.attention.RelativePositions: {"max_distance": 4},
+    ea.attention.RelativePositions2d: {"height": 2, "width": 3},
     ea.attention.Evolving: {"alpha": 0.5, "beta": 0.25},
     ea.attention.EvolvingCausal: {"alpha": 0.5, "beta": 0.25},
     ea.attention.Predictive: {"alpha": 0.5},
@@ -278,6 +279,8 @@ def configs() -> list[type[PretrainedConfig]]:
         ea.RobertaConfig,
         ea.EADCTransformerConfig,
         ea.ViTConfig,
+        ea.ResNetConfig,
+        ea.AAResNetConfig,
     ]
     return [ea.BertConfig, ea.RobertaConfig, ea.EADCTransformerConfig, ea.GATConfig]
 
@@ -288,14 +291,25 @@ def test_every_option_of_a_config_is_checked(cls: Any) -> None:
     needed = {name: value for name, value in needed.items() if name in cls.defaults}
     for name, default in {**_COMMON, **cls.defaults}.items():
         wrong: list[Any] = [object(), [1], float("nan")]
+        if isinstance(default, tuple):  # a list of sizes
+            wrong[1] = [0]
         wrong.append("no" if isinstance(default, bool) else True)
         for value in wrong:
             with pytest.raises(ConfigError, match=name):
                 cls(**{**needed, name: value})
-    sizes = {"hidden_size": np.int64(16), "num_attention_heads": np.int32(4)}
-    assert type(cls(**needed, **sizes).hidden_size) is int
-    plain = cls(**needed, hidden_dropout_prob=np.float32(0.5))
-    assert json.dumps(plain.to_dict()["hidden_dropout_prob"]) == "0.5"
+    known = [*cls.defaults, *_COMMON]
+    size, heads, share = (
+        next(n for n in known if n in names)
+        for names in (
+            {"hidden_size", "embedding_size"},
+            {"num_attention_heads", "num_labels"},
+            {"hidden_dropout_prob", "classifier_dropout"},
+        )
+    )
+    sized = cls(**{**needed, size: np.int64(16), heads: np.int32(4)})
+    assert type(getattr(sized, size)) is int
+    plain = cls(**{**needed, share: np.float32(0.5)})
+    assert json.dumps(plain.to_dict()[share]) == "0.5"
 
 
 @pytest.mark.parametrize("cls", [ea.TimeSeriesClassifier, ea.TimeSeriesRegressor])

@@ -43,6 +43,23 @@ COUNTS = {
     "t5_v1_1_small": 76_961_152 - 32_128 * 512,
     "t5_v1_1_base": 247_577_856 - 32_128 * 768,
     "ea_t5_v1_1_base": 247_577_856 - 32_128 * 768 + 35 * CONV[12],
+    # torchvision's, and Wang et al., ICML 2021, Table 1, which rounds them
+    "resnet34": 21_797_672,
+    "resnet50": 25_557_032,
+    "resnet101": 44_549_160,
+    "resnet152": 60_192_808,
+    "aa_resnet34": 20_692_200,
+    "aa_resnet50": 25_814_192,
+    "aa_resnet101": 45_397_784,
+    "aa_resnet152": 61_630_720,
+    "ea_aa_resnet34": 20_706_216,
+    "ea_aa_resnet50": 25_820_616,
+    "ea_aa_resnet101": 45_414_136,
+    "ea_aa_resnet152": 61_657_000,
+    "pa_aa_resnet34": 20_692_200 + 24 * CONV[8],
+    "pa_aa_resnet50": 25_814_192 + 11 * CONV[8],
+    "pa_aa_resnet101": 45_397_784 + 28 * CONV[8],
+    "pa_aa_resnet152": 61_630_720 + 45 * CONV[8],
     # Wang et al., TPAMI 2023, Table 10: with 1,000 classes, at 384 x 384
     "vit_b32": 88_297_192,
     "vit_b16": 86_859_496,
@@ -77,7 +94,8 @@ def test_counts(name, monkeypatch):
 
 
 def test_names_are_listed_by_pattern():
-    families = ["bert_base", "bert_large", "bert_small"]
+    families = ["aa_resnet101", "aa_resnet152", "aa_resnet34", "aa_resnet50"]
+    families += ["bert_base", "bert_large", "bert_small"]
     families += ["roberta_base", "roberta_large"]
     families += ["t5_base", "t5_small", "t5_v1_1_base", "t5_v1_1_small"]
     families += ["transformer_base", "transformer_lite"]
@@ -209,3 +227,18 @@ def test_subclasses_of_a_model_leave_the_names_to_it():
     assert MODELS["base"]["bert"] is ea.BertModel
     _, again = define()  # a cell that is run again
     assert MODELS.pop("test_family")["bert"] is again
+
+
+def test_the_released_ea_aa_resnet_50_is_a_setting(monkeypatch):
+    """It has other ratios than those of the paper's table."""
+    counts = []
+
+    def count_alone(model, config, dtype="float32", *, device="cpu"):
+        model._build(config, dtype)
+        counts.append(model.num_parameters())
+
+    monkeypatch.setattr(ea.PreTrainedModel, "__init__", count_alone)
+    released = {"key_ratio": 0.25, "value_ratio": 0.125, "min_head_key_width": 0}
+    ea.create_model("aa_resnet50", **released)
+    ea.create_model("ea_aa_resnet50", **released)
+    assert counts == [24_961_288, 24_967_712]

@@ -26,6 +26,8 @@ DataCollatorForMultipleChoice ImageClassifier ViTConfig ViTForImageClassificatio
 ViTModel metrics.confusion_matrix metrics.top_k
 BertForPreTraining BertForSequenceClassification RobertaConfig RobertaModel
 RobertaForMaskedLM RobertaForSequenceClassification Tensor from_dlpack no_grad
+ResNetConfig ResNetModel ResNetForImageClassification
+AAResNetConfig AAResNetModel AAResNetForImageClassification
 EADCTransformerConfig EADCTransformerModel EADCTransformerForClassification
 EADCTransformerForRegression EADCTransformerForPretraining mask_spans
 manual_seed set_num_threads get_num_threads set_memory_limit doctor pipeline
@@ -37,7 +39,8 @@ metrics.squad_scores metrics.squad_v2_scores metrics.entity_scores
 attention.Vanilla attention.Evolving
 attention.Residual attention.Predictive attention.CustomEvolve attention.register
 functional.evolving_attention functional.linear functional.map_conv functional.conv1d
-functional.weight_norm functional.batch_norm
+functional.weight_norm functional.batch_norm functional.conv2d functional.max_pool2d
+functional.avg_pool2d
 callbacks.TensorBoard
 Error ConfigError InputError ShapeError DTypeError DataError CheckpointError
 UnsafeCheckpointError BackendUnavailable MissingExtraError KernelNotFound OutOfMemory

@@ -14,6 +14,7 @@ from helpers_models import (
     assert_same_bits,
     run,
 )
+from helpers_resnet import RESNETS
 from helpers_series import (
     EVOLVING,
     HEADS,
@@ -49,7 +50,7 @@ def test_every_task_class_is_under_contract():
         and hasattr(cls, "head")
     }
     graphs = {"GATModel", "GATForNodeClassification"}  # test_graphs.py
-    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *VITS, *graphs}
+    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *VITS, *RESNETS, *graphs}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads
 

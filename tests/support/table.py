@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.cell_cases import cell_cases
 from support.edge_cases import edge_cases
 from support.fused_cases import fused_cases
+from support.image_cases import image_cases
 from support.map_cases import map_cases
 from support.op_cases import dense_cases
 from support.row_cases import row_cases
@@ -22,4 +23,5 @@ CASES = [
     *fused_cases(),
     *sequence_cases(),
     *window_cases(),
+    *image_cases(),
 ]

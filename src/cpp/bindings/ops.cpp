@@ -320,6 +320,7 @@ void bind_ops(py::module_& m) {
   bind_map_ops(ops);
   bind_fused_attention(ops);
   bind_sequence_ops(ops);
+  bind_image_ops(ops);
   m.def("op_names", [ops]() -> py::typing::List<py::str> {
     py::list names;
     for (const auto& item : ops.attr("__dict__").cast<py::dict>()) {

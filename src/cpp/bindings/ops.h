@@ -27,5 +27,6 @@ void bind_attention_ops(py::module_& ops);
 void bind_map_ops(py::module_& ops);
 void bind_fused_attention(py::module_& ops);
 void bind_sequence_ops(py::module_& ops);
+void bind_image_ops(py::module_& ops);
 
 }  // namespace ea

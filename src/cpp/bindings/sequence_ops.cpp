@@ -5,6 +5,7 @@
 #include "bindings/ops.h"
 #include "ops/batch_norm.h"
 #include "ops/conv1d.h"
+#include "ops/images.h"
 #include "ops/weight_norm.h"
 
 namespace ea {
@@ -62,14 +63,17 @@ void bind_batch_norm(py::module_& ops) {
       [](const Var& x, const Var& weight, const Var& bias,
          const OptionalVar& mean, const OptionalVar& variance, bool training,
          double momentum, double eps) {
-        return batch_norm(x, weight, bias, {or_none(mean), or_none(variance)},
-                          training, momentum, eps);
+        const RunningStatistics running{or_none(mean), or_none(variance)};
+        const bool images = x.rank() == 4;
+        const Var y = batch_norm(images ? channels_last(x) : x, weight, bias,
+                                 running, training, momentum, eps);
+        return images ? channels_first(y) : y;
       },
       py::arg("x"), py::arg("weight"), py::arg("bias"),
       py::arg("running_mean") = py::none(),
       py::arg("running_variance") = py::none(), py::arg("training") = false,
       py::arg("momentum") = 0.1, py::arg("eps") = 1e-5, Release(),
-      R"(Normalises every channel over all tokens of a packed batch.
+      R"(Normalises every channel over all tokens of a packed batch, or all pixels of images.
 
     y = (x - mean) / sqrt(variance + eps) * weight + bias
 
@@ -77,7 +81,8 @@ In training mean and variance are the batch's, and the running ones move towards
 them by the momentum; otherwise the running ones are used.
 
 Args:
-    x: [tokens, channels]; two tokens or more in training.
+    x: [tokens, channels] or [n, channels, height, width]; two tokens or pixels or
+        more in training.
     weight: [channels].
     bias: [channels].
     running_mean: [channels], float32 (float64 for float64), changed in place in
@@ -88,12 +93,12 @@ Args:
     eps: what is added to the variance, 0 or more.
 
 Returns:
-    [tokens, channels] in the type of x.
+    The shape and the type of x.
 
 Raises:
     ShapeError: a tensor does not fit.
     DTypeError: the tensors differ in type.
-    InputError: one of the running statistics is missing, or training has one token.
+    InputError: one of the running statistics is missing, or training has one token or pixel.
     ConfigError: momentum or eps is out of range.
 
 Example:

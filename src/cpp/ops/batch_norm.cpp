@@ -5,6 +5,7 @@
 #include "autograd/recompute.h"
 #include "kernels/batch_norm.h"
 #include "kernels/registry.h"
+#include "ops/products.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -46,10 +47,11 @@ void check_running(const RunningStatistics& running, const Shape& expected,
 
 void check_arguments(const Var& x, const Var& weight, const Var& bias,
                      bool training) {
-  EA_CHECK(x.rank() == 2, "batch_norm",
-           "input has shape {}, expected packed tokens (tokens, channels)",
+  EA_CHECK(x.rank() == 2 || x.rank() == 4, "batch_norm",
+           "input has shape {}, expected packed tokens (tokens, channels) or "
+           "images (n, channels, height, width)",
            x.shape());
-  const std::int64_t width = x.dim(1);
+  const std::int64_t width = x.dim(-1);
   EA_CHECK(weight.shape() == Shape({width}) && bias.shape() == Shape({width}),
            "batch_norm", "weight has shape {}, bias {}, expected ({},)",
            weight.shape(), bias.shape(), width);
@@ -59,10 +61,12 @@ void check_arguments(const Var& x, const Var& weight, const Var& bias,
               "input is {}, weight {}, bias {}: expected one type; use "
               ".to(dtype)",
               x.dtype(), weight.dtype(), bias.dtype());
-  EA_CHECK_AS(InputError, !training || x.dim(0) >= 2, "batch_norm",
-              "the batch has {} token{}, training expected at least 2, because "
+  std::int64_t rows = 1;
+  for (int axis = 0; axis + 1 < x.rank(); ++axis) rows *= x.dim(axis);
+  EA_CHECK_AS(InputError, !training || rows >= 2, "batch_norm",
+              "the batch has {} {}{}, training expected at least 2, because "
               "one has no variance; use a larger batch, or evaluation mode",
-              x.dim(0), x.dim(0) == 1 ? "" : "s");
+              rows, x.rank() == 2 ? "token" : "pixel", rows == 1 ? "" : "s");
 }
 
 void move_towards(const Tensor& now, double momentum, double factor,
@@ -79,9 +83,9 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   check_settings(momentum, eps);
   check_arguments(x, weight, bias, training);
-  const Shape channels{x.dim(1)};
+  const Shape channels{x.dim(-1)};
   check_running(running, channels, wide, training);
-  const Tensor rows = contiguous(x.data());
+  const Tensor rows = as_matrix(x.data());
   const Tensor w = contiguous(weight.data());
   Tensor mean, variance;
   if (training) {
@@ -89,7 +93,7 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
     variance = empty(channels, wide, x.device());
     kernels::run<BatchStatistics>({rows, mean, variance});
     if (running.mean.defined() && !recomputing()) {
-      const auto n = static_cast<double>(x.dim(0));
+      const auto n = static_cast<double>(rows.dim(0));
       move_towards(mean, momentum, 1.0, running.mean.data());
       move_towards(variance, momentum, n / (n - 1.0), running.variance.data());
     }
@@ -102,17 +106,19 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
   const Tensor y = empty_like(rows);
   kernels::run<BatchNormForward>(
       {rows, w, contiguous(bias.data()), mean, variance, y, rstd, eps});
+  const Shape shape = x.shape();
   return record(
-      "batch_norm", y, {x, weight, bias}, {rows, w, mean, rstd},
-      [training](const Node& node, const Tensor& grad) {
+      "batch_norm", reshape_view(y, shape), {x, weight, bias},
+      {rows, w, mean, rstd},
+      [training, shape](const Node& node, const Tensor& grad) {
         const Tensor& x = node.saved(0);
         const Tensor& w = node.saved(1);
         const Tensor dx = empty_like(x);
         const Tensor dw = empty_like(w);
         const Tensor db = empty_like(w);
-        kernels::run<BatchNormBackward>({contiguous(grad), x, w, node.saved(2),
+        kernels::run<BatchNormBackward>({as_matrix(grad), x, w, node.saved(2),
                                          node.saved(3), dx, dw, db, training});
-        return Node::Gradients{dx, dw, db};
+        return Node::Gradients{reshape_view(dx, shape), dw, db};
       });
 }
 

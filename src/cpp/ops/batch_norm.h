@@ -12,7 +12,8 @@ struct RunningStatistics {
 };
 
 // y = (x - mean) / sqrt(variance + eps) * weight + bias for x [tokens,
-// channels]; packed rows hold tokens alone, so that no padding counts.
+// channels], or images [n, height, width, channels]; packed rows hold tokens
+// alone, so that no padding counts.
 // training: mean and (biased) variance are the batch's, which needs two tokens,
 // and the running ones move towards them by `momentum`, the variance to the
 // unbiased one, as PyTorch does; once, also where recompute() runs it twice.

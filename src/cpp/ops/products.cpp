@@ -15,15 +15,14 @@ namespace {
 // Whether a weight serves inference: while training it changes at every step.
 bool is_fixed(const Var& weight) { return !grad_enabled() && weight.is_leaf(); }
 
-// Where an implementation may keep what it makes of a weight.
+}  // namespace
+
 const Storage* keeper_of(const Var& weight) {
   const Storage* storage = weight.data().storage().get();
   if (is_fixed(weight) && enabled(FastPath::packed_weights)) return storage;
   storage->drop_derived();
   return nullptr;
 }
-
-}  // namespace
 
 Tensor product(const Tensor& a, const Tensor& b, bool ta, bool tb,
                const Tensor& bias, const Storage* kept_b, bool row_invariant) {
@@ -60,9 +59,10 @@ void check_affine(const char* op, const Shape& x, DType dtype,
 }
 
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias) {
-  return product(x, weight.data(), false, true,
-                 bias.defined() ? bias.data() : Tensor(), keeper_of(weight),
-                 is_fixed(weight));
+  Tensor w = weight.data();
+  if (w.rank() > 2) w = reshape_view(contiguous(w), {w.dim(0), w.dim(1)});
+  return product(x, w, false, true, bias.defined() ? bias.data() : Tensor(),
+                 keeper_of(weight), is_fixed(weight));
 }
 
 Tensor sum_of_rows(const Tensor& dy) {

@@ -17,9 +17,13 @@ Tensor as_matrix(const Tensor& t);
 void check_affine(const char* op, const Shape& x, DType dtype,
                   const Var& weight, const Var& bias);
 
+// Where an implementation may keep what it makes of a weight: nowhere (null)
+// while training, when the weight changes at every step.
+const Storage* keeper_of(const Var& weight);
+
 // x W^T + b of a matrix x. Where W is fixed (a leaf, no gradients recorded),
 // what it is laid out as may be kept, and rows do not change one another's
-// bits.
+// bits. Axes of W after the second have size 1.
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias);
 
 // db = sum of the rows of dy.

@@ -15,6 +15,7 @@ __all__: list[str] = [
     "add",
     "attention_context",
     "attention_scores",
+    "avg_pool2d",
     "axpby",
     "batch_norm",
     "binary_cross_entropy_with_logits",
@@ -22,6 +23,7 @@ __all__: list[str] = [
     "clip",
     "concat",
     "conv1d",
+    "conv2d",
     "cross_entropy",
     "div",
     "dropout",
@@ -45,6 +47,7 @@ __all__: list[str] = [
     "map_softmax",
     "matmul",
     "max",
+    "max_pool2d",
     "mean",
     "min",
     "mse_loss",
@@ -52,6 +55,7 @@ __all__: list[str] = [
     "pack_maps",
     "pair_sum",
     "pow",
+    "relative_2d",
     "relative_cells",
     "relative_sums",
     "relu",
@@ -184,6 +188,48 @@ def attention_scores(
     Source: Vaswani et al., NeurIPS 2017, Eq. 1.
     """
 
+def avg_pool2d(
+    input: TensorLike,
+    kernel_size: int | tuple[int, int],
+    stride: int | tuple[int, int] | None = None,
+    padding: int | tuple[int, int] = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> evolving_attention._core.Tensor:
+    """
+    Takes the mean of each window of images.
+
+        y[n, c, i, j] = sum over u, v of x[n, c, i stride + u - padding,
+                                           j stride + v - padding] / cells
+
+    Pixels outside the image are 0. The mean of a whole image is
+    ``x.mean(-1).mean(-1)``.
+
+    Args:
+        input: [n, channels, height, width].
+        kernel_size: sides of a window; one number, or (height, width).
+        stride: distance of two windows, 1 or more; None: the kernel's sides.
+        padding: how far windows reach beyond the image, at most half of the kernel.
+        ceil_mode: whether windows that reach beyond the padding count, if they begin
+            before it ends.
+        count_include_pad: whether cells are those of the image with its padding, or of
+            the image alone.
+
+    Returns:
+        [n, channels, out height, out width] in the type of the input.
+
+    Raises:
+        ShapeError: there are no images, or the window is larger than the image with its
+            padding.
+        ConfigError: a setting is out of range, or no whole number.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> x = [[[[1.0, 2.0, 5.0, 0.0], [3.0, 4.0, 1.0, 6.0]]]]
+        >>> F.avg_pool2d(x, 2).numpy().tolist()
+        [[[[2.5, 3.0]]]]
+    """
+
 def axpby(
     alpha: typing.SupportsFloat | typing.SupportsIndex,
     x: TensorLike,
@@ -225,7 +271,7 @@ def batch_norm(
     eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05,
 ) -> evolving_attention._core.Tensor:
     """
-    Normalises every channel over all tokens of a packed batch.
+    Normalises every channel over all tokens of a packed batch, or all pixels of images.
 
         y = (x - mean) / sqrt(variance + eps) * weight + bias
 
@@ -233,7 +279,8 @@ def batch_norm(
     them by the momentum; otherwise the running ones are used.
 
     Args:
-        x: [tokens, channels]; two tokens or more in training.
+        x: [tokens, channels] or [n, channels, height, width]; two tokens or pixels or
+            more in training.
         weight: [channels].
         bias: [channels].
         running_mean: [channels], float32 (float64 for float64), changed in place in
@@ -244,12 +291,12 @@ def batch_norm(
         eps: what is added to the variance, 0 or more.
 
     Returns:
-        [tokens, channels] in the type of x.
+        The shape and the type of x.
 
     Raises:
         ShapeError: a tensor does not fit.
         DTypeError: the tensors differ in type.
-        InputError: one of the running statistics is missing, or training has one token.
+        InputError: one of the running statistics is missing, or training has one token or pixel.
         ConfigError: momentum or eps is out of range.
 
     Example:
@@ -415,6 +462,53 @@ def conv1d(
         [[1.0], [3.0], [5.0]]
 
     Source: van den Oord et al., WaveNet, 2016.
+    """
+
+def conv2d(
+    input: TensorLike,
+    weight: TensorLike,
+    bias: TensorLike | None = None,
+    stride: int | tuple[int, int] = 1,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    groups: int = 1,
+) -> evolving_attention._core.Tensor:
+    """
+    Convolves images.
+
+        y[n, o, i, j] = bias[o] + sum over c, u, v of
+            weight[o, c, u, v] x[n, c, i stride + u dilation - padding,
+                                 j stride + v dilation - padding]
+
+    Pixels outside the image are 0. With groups, output channel o sees the input channels
+    of its own group alone. An image alone has the bits that it has in a batch.
+
+    Args:
+        input: [n, in, height, width].
+        weight: [out, in / groups, kernel height, kernel width].
+        bias: [out], or None.
+        stride: distance of two windows, 1 or more; one number, or (height, width).
+        padding: zeros on either side of each axis, 0 or more.
+        dilation: distance of two taps, 1 or more.
+        groups: divides the channels in and out.
+
+    Returns:
+        [n, out, out height, out width] in the type of the input, with
+        out = (size + 2 padding - dilation (kernel - 1) - 1) // stride + 1 of each axis.
+
+    Raises:
+        ShapeError: input, weight or bias do not fit, or the kernel is larger than the
+            image with its padding.
+        DTypeError: the tensors differ in type.
+        ConfigError: a setting is out of range, or no whole number.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> x = [[[[1.0, 2.0], [3.0, 4.0]]]]
+        >>> F.conv2d(x, [[[[1.0, 1.0], [1.0, 1.0]]]]).numpy().tolist()
+        [[[[10.0]]]]
+
+    Source: LeCun et al., Neural Computation, 1989.
     """
 
 def cross_entropy(
@@ -1178,6 +1272,47 @@ def max(
         [5.0, 4.0]
     """
 
+def max_pool2d(
+    input: TensorLike,
+    kernel_size: int | tuple[int, int],
+    stride: int | tuple[int, int] | None = None,
+    padding: int | tuple[int, int] = 0,
+    dilation: int | tuple[int, int] = 1,
+    ceil_mode: bool = False,
+) -> evolving_attention._core.Tensor:
+    """
+    Takes the greatest pixel of each window of images.
+
+        y[n, c, i, j] = max over u, v of x[n, c, i stride + u dilation - padding,
+                                           j stride + v dilation - padding]
+
+    Pixels outside the image do not count; a NaN is the greatest. Of equal pixels the first
+    one gets the gradient.
+
+    Args:
+        input: [n, channels, height, width].
+        kernel_size: sides of a window; one number, or (height, width).
+        stride: distance of two windows, 1 or more; None: the kernel's sides.
+        padding: how far windows reach beyond the image, at most half of the kernel.
+        dilation: distance of two cells of a window, 1 or more.
+        ceil_mode: whether windows that reach beyond the padding count, if they begin
+            before it ends.
+
+    Returns:
+        [n, channels, out height, out width] in the type of the input.
+
+    Raises:
+        ShapeError: there are no images, or the window is larger than the image with its
+            padding.
+        ConfigError: a setting is out of range, or no whole number.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> x = [[[[1.0, 2.0, 5.0, 0.0], [3.0, 4.0, 0.0, 6.0]]]]
+        >>> F.max_pool2d(x, 2).numpy().tolist()
+        [[[[4.0, 6.0]]]]
+    """
+
 def mean(
     x: TensorLike,
     axis: int | None = None,
@@ -1383,6 +1518,41 @@ def pow(x: TensorLike, exponent: TensorLike) -> evolving_attention._core.Tensor:
         >>> from evolving_attention import functional as F
         >>> F.pow([1.0, 4.0, 9.0], 0.5).tolist()
         [1.0, 2.0, 3.0]
+    """
+
+def relative_2d(
+    rows: TensorLike, columns: TensorLike, packing: evolving_attention._core.Packing
+) -> evolving_attention._core.Tensor:
+    """
+    Spreads products by distance along rows and columns of images over maps.
+
+        maps[b, h, i, j] = rows[r, D + clip(j // W - i // W, -D, D)]
+                         + columns[r, W - 1 + j % W - i % W],  r = (offsets[b] + i) heads + h
+
+    The tokens of a sequence are the pixels of an image of width W, row by row. With the
+    products of each query's heads and the vectors of the distances, these are the logits of
+    relative keys of images.
+
+    Args:
+        rows: [total queries * heads, 2 D + 1], a column for each distance in rows.
+        columns: [total queries * heads, 2 W - 1], a column for each distance in columns.
+        packing: heads and sequences.
+
+    Returns:
+        Flat maps [packing.map_elements] in the type of rows.
+
+    Raises:
+        ShapeError: rows or columns have other rows, or an even number of columns.
+        DTypeError: the two differ in type.
+
+    Example:
+        >>> from evolving_attention import functional as F
+        >>> packing = F.Packing(1, [0, 2])
+        >>> rows, columns = [[7.0], [8.0]], [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+        >>> F.relative_2d(rows, columns, packing).reshape(2, 2).numpy().tolist()
+        [[9.0, 10.0], [12.0, 13.0]]
+
+    Source: Bello et al., ICCV 2019, Sec. 3.1.2.
     """
 
 def relative_cells(

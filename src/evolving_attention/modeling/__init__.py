@@ -47,6 +47,14 @@ from evolving_attention.modeling.outputs import (
     QuestionAnsweringModelOutput,
     TokenClassifierOutput,
 )
+from evolving_attention.modeling.resnet import (
+    AAResNetConfig,
+    AAResNetForImageClassification,
+    AAResNetModel,
+    ResNetConfig,
+    ResNetForImageClassification,
+    ResNetModel,
+)
 from evolving_attention.modeling.roberta import (
     RobertaConfig,
     RobertaForMaskedLM,
@@ -83,6 +91,9 @@ from evolving_attention.modeling.vit import (
 )
 
 __all__ = [
+    "AAResNetConfig",
+    "AAResNetForImageClassification",
+    "AAResNetModel",
     "AutoConfig",
     "AutoModel",
     "AutoModelForImageClassification",
@@ -119,6 +130,9 @@ __all__ = [
     "PreTrainedModel",
     "PretrainedConfig",
     "QuestionAnsweringModelOutput",
+    "ResNetConfig",
+    "ResNetForImageClassification",
+    "ResNetModel",
     "RobertaConfig",
     "RobertaForMaskedLM",
     "RobertaForMultipleChoice",

@@ -123,19 +123,18 @@ def run(
         output_attention_logits,
         output_attention_scores,
     )
-    stacks = model.config.stacks
+    stacks = model.config.output_counts()
     wanted = [
         tuple(
-            wanted_indices(*each)
-            for each in zip(_OUTPUTS, asked, _counts(layers), strict=True)
+            wanted_indices(*each) for each in zip(_OUTPUTS, asked, counts, strict=True)
         )
-        for layers in stacks.values()
+        for counts in stacks.values()
     ]
     results = model._core.forward(
         model._given(inputs), label_smoothing, *wanted[0], *wanted[1:]
     )
-    for stack, layers in stacks.items():
-        for option, count in zip(_OUTPUTS, _counts(layers), strict=True):
+    for stack, counts in stacks.items():
+        for option, count in zip(_OUTPUTS, counts, strict=True):
             part = option.removeprefix("output_")
             names = [f"{stack}{part}"]
             if stack == "decoder_":
@@ -144,11 +143,6 @@ def run(
                 if each in results:
                     results[each] = tuple(results[each].get(i) for i in range(count))
     return cast(ModelOutput, model.output_class(**results))
-
-
-def _counts(layers: int) -> tuple[int, int, int, int]:
-    """How many outputs of each kind a stack has."""
-    return layers + 1, layers, layers, layers
 
 
 def _described(declared: list[dict[str, Any]]) -> str:

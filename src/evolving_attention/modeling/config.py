@@ -249,6 +249,13 @@ class PretrainedConfig:
         """Layers of each stack, by the prefix of its outputs' names."""
         return {"": int(self.num_hidden_layers)}
 
+    def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
+        """How many hidden states, probabilities, logits and scores each stack has."""
+        return {
+            stack: (layers + 1, layers, layers, layers)
+            for stack, layers in self.stacks.items()
+        }
+
     def core_options(self) -> dict[str, Any]:
         """The flat settings the C++ core reads."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}

@@ -30,7 +30,8 @@ class RecomputeMixin:
             gradient_checkpointing_kwargs: None; torch's choices have no meaning here.
 
         Raises:
-            ConfigError: ``gradient_checkpointing_kwargs`` is given.
+            ConfigError: ``gradient_checkpointing_kwargs`` is given, or the model has no
+                layers that can be run again (``supports_gradient_checkpointing``).
         """
         self._enable("gradient_checkpointing", gradient_checkpointing_kwargs)
 
@@ -59,6 +60,12 @@ class RecomputeMixin:
         return self.is_gradient_checkpointing
 
     def _enable(self, name: str, options: dict[str, Any] | None) -> None:
+        if not self.supports_gradient_checkpointing:
+            raise ConfigError(
+                f"{type(self).__name__}.{name}_enable: expected a model whose layers "
+                "can be run again, this one has none; take smaller batches and "
+                "accumulate their gradients"
+            )
         if options is not None:
             raise ConfigError(
                 f"{type(self).__name__}.{name}_enable: {name}_kwargs={options!r}, "

@@ -4,7 +4,9 @@
 #include "kernels/batch_norm.h"
 #include "kernels/cached_attention.h"
 #include "kernels/conv1d.h"
+#include "kernels/conv2d.h"
 #include "kernels/cpu/gemm_rows.h"
+#include "kernels/cpu/onednn/conv2d.h"
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
 #include "kernels/cross_entropy.h"
@@ -18,8 +20,10 @@
 #include "kernels/map_conv.h"
 #include "kernels/optimizer.h"
 #include "kernels/pair_sum.h"
+#include "kernels/pool2d.h"
 #include "kernels/reduce.h"
 #include "kernels/registry.h"
+#include "kernels/relative_2d.h"
 #include "kernels/relative_cells.h"
 #include "kernels/rms_norm.h"
 #include "kernels/softmax.h"
@@ -83,8 +87,14 @@ void register_cpu_kernels() {
   add<WeightNormBackward>();
   add<Conv1dForward>();
   add<Conv1dBackward>();
+  add<MaxPool2dForward>();
+  add<MaxPool2dBackward>();
+  add<AvgPool2dForward>();
+  add<AvgPool2dBackward>();
   add<RelativeCells>(floating_y);
   add<RelativeSums>();
+  add<Relative2dCells>();
+  add<Relative2dSums>();
   add<UnpackMaps>(floating_maps);
   add<PackMaps>(floating_maps);
   add<PairSum>();
@@ -111,6 +121,10 @@ void register_cpu_kernels() {
   add<EvolveBackward>();
   add<FusedAttentionForward>();
   add<FusedAttentionBackward>();
+  register_kernel<Conv2dForward>("onednn", onednn::conv2d_forward,
+                                 narrow<Conv2dForward>);
+  register_kernel<Conv2dBackward>("onednn", onednn::conv2d_backward,
+                                  narrow<Conv2dBackward>);
   register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
   if (isa_used() != Isa::scalar) {
     // What oneDNN declines: with AVX2, products whose rows must be invariant.

@@ -7,6 +7,7 @@
 #include "kernels/batch_norm.h"
 #include "kernels/cached_attention.h"
 #include "kernels/conv1d.h"
+#include "kernels/conv2d.h"
 #include "kernels/copy.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
@@ -20,8 +21,10 @@
 #include "kernels/map_conv.h"
 #include "kernels/optimizer.h"
 #include "kernels/pair_sum.h"
+#include "kernels/pool2d.h"
 #include "kernels/reduce.h"
 #include "kernels/ref/run.h"
+#include "kernels/relative_2d.h"
 #include "kernels/relative_cells.h"
 #include "kernels/rms_norm.h"
 #include "kernels/softmax.h"
@@ -66,8 +69,16 @@ void for_each_kernel(const To& to) {
   to.template kernel<WeightNormBackward>();
   to.template kernel<Conv1dForward>();
   to.template kernel<Conv1dBackward>();
+  to.template kernel<Conv2dForward>();
+  to.template kernel<Conv2dBackward>();
+  to.template kernel<MaxPool2dForward>();
+  to.template kernel<MaxPool2dBackward>();
+  to.template kernel<AvgPool2dForward>();
+  to.template kernel<AvgPool2dBackward>();
   to.template kernel<RelativeCells>();
   to.template kernel<RelativeSums>();
+  to.template kernel<Relative2dCells>();
+  to.template kernel<Relative2dSums>();
   to.template kernel<UnpackMaps>();
   to.template kernel<PackMaps>();
   to.template kernel<PairSum>();

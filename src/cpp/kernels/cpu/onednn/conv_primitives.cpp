@@ -1,0 +1,195 @@
+// Makes oneDNN convolutions and keeps them.
+#include "kernels/cpu/onednn/conv_primitives.h"
+
+#include <array>
+#include <bit>
+#include <mutex>
+#include <unordered_map>
+
+#include "kernels/cpu/onednn/engine.h"
+#include "runtime/fork.h"
+
+namespace ea::onednn {
+
+namespace {
+
+using ConvDims = dnnl::memory::dims;
+
+// A network has some tens of convolutions, each of three passes and a few
+// heights; a program that comes to more starts anew.
+constexpr std::size_t kMostConvolutions = 2048;
+
+struct ConvHash {
+  std::size_t operator()(const ConvKey& key) const {
+    using Words = std::array<std::int64_t, sizeof(ConvKey) / 8>;
+    std::size_t h = 1469598103934665603u;
+    for (const std::int64_t word : std::bit_cast<Words>(key)) {
+      h = (h ^ static_cast<std::size_t>(word)) * 1099511628211u;
+      h ^= h >> 29;
+    }
+    return h;
+  }
+};
+
+dnnl::memory::data_type type_of(DType dtype) {
+  return dtype == DType::f32 ? dnnl::memory::data_type::f32
+                             : dnnl::memory::data_type::bf16;
+}
+
+ConvDims weight_dims(const ConvKey& k) {
+  if (k.groups == 1) return {k.out, k.in, k.kernel_h, k.kernel_w};
+  return {k.groups, k.out / k.groups, k.in / k.groups, k.kernel_h, k.kernel_w};
+}
+
+// What all passes are made from.
+struct ConvParts {
+  dnnl::memory::desc image, weight, bias, result;
+  ConvDims strides, dilations, before, after;
+  dnnl::primitive_attr attr;
+
+  explicit ConvParts(const ConvKey& k)
+      : strides{k.stride_h, k.stride_w},
+        dilations{k.dilation_h - 1, k.dilation_w - 1},
+        before{k.pad_top, k.pad_left},
+        after{k.pad_bottom, k.pad_right} {
+    using Tag = dnnl::memory::format_tag;
+    const auto type = type_of(static_cast<DType>(k.dtype));
+    const bool sums = k.pass == static_cast<std::int64_t>(ConvPass::weights);
+    image = {{k.images, k.in, k.height, k.width}, type, Tag::nhwc};
+    weight = {weight_dims(k), sums ? type_of(DType::f32) : type, Tag::any};
+    if (k.biased != 0) bias = {{k.out}, type, Tag::a};
+    result = {{k.images, k.out, k.out_height, k.out_width}, type, Tag::nhwc};
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  }
+
+  dnnl::convolution_forward::primitive_desc forward(
+      dnnl::prop_kind kind, const dnnl::memory::desc& w) const {
+    constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+    if (bias.get_ndims() > 0) {
+      return {engine(), kind,    kDirect,   image,  w,     bias,
+              result,   strides, dilations, before, after, attr};
+    }
+    return {engine(), kind,      kDirect, image, w,   result,
+            strides,  dilations, before,  after, attr};
+  }
+};
+
+ConvolutionPtr make_convolution(const ConvKey& key) {
+  const SingleThreaded single;  // its blocking depends on the threads
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  const ConvParts p(key);
+  auto one = std::make_shared<Convolution>();
+  one->image = p.image;
+  one->bias = p.bias;
+  one->result = p.result;
+  const auto keep = [&one](const auto& desc, const dnnl::memory::desc& weight,
+                           const dnnl::primitive& primitive) {
+    one->weight = weight;
+    one->scratchpad = desc.scratchpad_desc();
+    one->primitive = primitive;
+  };
+  const auto pass = static_cast<ConvPass>(key.pass);
+  if (pass == ConvPass::forward) {
+    const auto desc = p.forward(dnnl::prop_kind::forward_inference, p.weight);
+    keep(desc, desc.weights_desc(), dnnl::convolution_forward(desc));
+    return one;
+  }
+  const dnnl::memory::desc any{weight_dims(key),
+                               type_of(static_cast<DType>(key.dtype)),
+                               dnnl::memory::format_tag::any};
+  const auto hint = p.forward(dnnl::prop_kind::forward_training, any);
+  if (pass == ConvPass::data) {
+    const dnnl::convolution_backward_data::primitive_desc desc(
+        engine(), kDirect, p.image, p.weight, p.result, p.strides, p.dilations,
+        p.before, p.after, hint, p.attr);
+    keep(desc, desc.weights_desc(), dnnl::convolution_backward_data(desc));
+  } else {
+    const dnnl::convolution_backward_weights::primitive_desc desc(
+        engine(), kDirect, p.image, p.weight, p.result, p.strides, p.dilations,
+        p.before, p.after, hint, p.attr);
+    keep(desc, desc.diff_weights_desc(),
+         dnnl::convolution_backward_weights(desc));
+  }
+  return one;
+}
+
+struct Convolutions {
+  ForkMutex making{ForkMutex::Level::primitives};
+  ForkMutex mutex{ForkMutex::Level::primitives};
+  std::unordered_map<ConvKey, ConvolutionPtr, ConvHash> all;
+};
+
+Convolutions& convolutions() {
+  static Convolutions* const one = new Convolutions;  // outlives oneDNN's own
+  return *one;
+}
+
+dnnl::memory memory_at(const dnnl::memory::desc& desc, const void* data) {
+  return {desc, engine(), const_cast<void*>(data)};
+}
+
+}  // namespace
+
+ConvolutionPtr find_convolution(const ConvKey& key) {
+  Convolutions& held = convolutions();
+  {
+    const std::lock_guard lock(held.mutex);
+    const auto at = held.all.find(key);
+    if (at != held.all.end()) return at->second;
+  }
+  ConvolutionPtr made;
+  {
+    // Outside the lock of the cache: it takes milliseconds.
+    const std::lock_guard lock(held.making);
+    made = make_convolution(key);
+  }
+  const std::lock_guard lock(held.mutex);
+  if (held.all.size() >= kMostConvolutions) held.all.clear();
+  held.all.emplace(key, made);
+  return made;
+}
+
+void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
+             void* bias, void* result) {
+  const bool forward = pass == ConvPass::forward;
+  std::unordered_map<int, dnnl::memory> args;
+  args.emplace(pass == ConvPass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC,
+               memory_at(one.image, image));
+  args.emplace(
+      pass == ConvPass::weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
+      memory_at(one.weight, weight));
+  args.emplace(forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST,
+               memory_at(one.result, result));
+  if (bias != nullptr) args.emplace(DNNL_ARG_BIAS, memory_at(one.bias, bias));
+  const std::size_t bytes = one.scratchpad.get_size();
+  if (bytes > 0) {
+    args.emplace(DNNL_ARG_SCRATCHPAD,
+                 memory_at(one.scratchpad, scratch(Scratch::primitive, bytes)));
+  }
+  one.primitive.execute(stream(), args);
+}
+
+dnnl::memory::desc plain_weight(const ConvKey& key, DType dtype) {
+  using Tag = dnnl::memory::format_tag;
+  return {weight_dims(key), type_of(dtype),
+          key.groups == 1 ? Tag::oihw : Tag::goihw};
+}
+
+void reorder(const dnnl::memory::desc& from, const void* source,
+             const dnnl::memory::desc& to, void* target) {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::reorder::primitive_desc desc(engine(), from, engine(), to, attr);
+  std::unordered_map<int, dnnl::memory> args{
+      {DNNL_ARG_FROM, memory_at(from, source)},
+      {DNNL_ARG_TO, memory_at(to, target)}};
+  const std::size_t bytes = desc.scratchpad_desc().get_size();
+  if (bytes > 0) {
+    args.emplace(
+        DNNL_ARG_SCRATCHPAD,
+        memory_at(desc.scratchpad_desc(), scratch(Scratch::primitive, bytes)));
+  }
+  dnnl::reorder(desc).execute(stream(), args);
+}
+
+}  // namespace ea::onednn

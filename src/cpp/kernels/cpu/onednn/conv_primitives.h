@@ -1,0 +1,46 @@
+// Bounded cache of convolutions of images, oneDNN primitives of fixed shape.
+#pragma once
+
+#include <cstdint>
+#include <dnnl.hpp>
+#include <memory>
+
+#include "runtime/dtype.h"
+
+namespace ea::onednn {
+
+enum class ConvPass : std::uint8_t { forward, data, weights };
+
+// A convolution of `images` images, channels last, with a weight in the layout
+// that the primitive likes best. The gradient of the weight is float32.
+struct ConvKey {
+  std::int64_t pass, dtype, biased;  // ConvPass, DType, 0 or 1
+  std::int64_t images, height, width, in, out_height, out_width, out, groups;
+  std::int64_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
+  std::int64_t pad_top, pad_left, pad_bottom, pad_right;
+
+  bool operator==(const ConvKey&) const = default;
+};
+
+struct Convolution {
+  dnnl::primitive primitive;
+  // image: x or its gradient; result: y or its gradient.
+  dnnl::memory::desc image, weight, bias, result, scratchpad;
+};
+
+using ConvolutionPtr = std::shared_ptr<const Convolution>;
+
+// From the cache, or made now. Callable from any thread.
+ConvolutionPtr find_convolution(const ConvKey& key);
+
+// Runs it on the calling thread; the pass decides what is written.
+void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
+             void* bias, void* result);
+
+// The layout of weights in contracts: [out, in / groups, height, width].
+dnnl::memory::desc plain_weight(const ConvKey& key, DType dtype);
+// Copies a weight from one layout to another, on the calling thread.
+void reorder(const dnnl::memory::desc& from, const void* source,
+             const dnnl::memory::desc& to, void* target);
+
+}  // namespace ea::onednn

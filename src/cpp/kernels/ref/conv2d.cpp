@@ -1,0 +1,167 @@
+// Reference convolution of images: the definition, pixel by pixel.
+#include "kernels/conv2d.h"
+
+#include <vector>
+
+#include "kernels/ref/run.h"
+#include "runtime/check.h"
+
+namespace ea::ref {
+
+namespace {
+
+// Sizes of one group, and of the images.
+struct ConvSizes {
+  std::int64_t images, height, width, in, out_height, out_width, out;
+  std::int64_t group_in, group_out, kernel_h, kernel_w;
+  Conv2dTaps taps;
+
+  ConvSizes(const TensorView& x, const TensorView& weight, const TensorView& y,
+            const Conv2dTaps& taps)
+      : images(x.dim(0)),
+        height(x.dim(1)),
+        width(x.dim(2)),
+        in(x.dim(3)),
+        out_height(y.dim(1)),
+        out_width(y.dim(2)),
+        out(y.dim(3)),
+        group_in(weight.dim(1)),
+        group_out(out / taps.groups),
+        kernel_h(weight.dim(2)),
+        kernel_w(weight.dim(3)),
+        taps(taps) {}
+
+  // Calls fn(output pixel, input pixel, tap) for each tap that reads a pixel.
+  template <typename Fn>
+  void for_taps(Fn&& fn) const {
+    for (std::int64_t row = 0; row < images * out_height; ++row) {
+      const std::int64_t n = row / out_height;
+      for (std::int64_t j = 0; j < out_width; ++j) {
+        for (std::int64_t tap = 0; tap < kernel_h * kernel_w; ++tap) {
+          const std::int64_t h = row % out_height * taps.stride_h +
+                                 tap / kernel_w * taps.dilation_h - taps.pad_h;
+          const std::int64_t w =
+              j * taps.stride_w + tap % kernel_w * taps.dilation_w - taps.pad_w;
+          if (h < 0 || h >= height || w < 0 || w >= width) continue;
+          fn(row * out_width + j, (n * height + h) * width + w, tap);
+        }
+      }
+    }
+  }
+};
+
+// The weight as [groups, taps, group_in, group_out], or with the last two axes
+// exchanged, so that the innermost loops are dense.
+template <typename T>
+std::vector<Accumulator<T>> weight_by_taps(const TensorView& weight,
+                                           const ConvSizes& s, bool in_rows) {
+  using A = Accumulator<T>;
+  const std::int64_t cells = s.kernel_h * s.kernel_w;
+  std::vector<A> all(static_cast<std::size_t>(weight.numel()));
+  const T* w = weight.as<T>();
+  for (std::int64_t o = 0; o < s.out; ++o) {
+    const std::int64_t g = o / s.group_out, own = o % s.group_out;
+    for (std::int64_t c = 0; c < s.group_in; ++c) {
+      for (std::int64_t tap = 0; tap < cells; ++tap) {
+        const std::int64_t matrix =
+            (g * cells + tap) * s.group_in * s.group_out;
+        const std::int64_t at =
+            in_rows ? c * s.group_out + own : own * s.group_in + c;
+        all[static_cast<std::size_t>(matrix + at)] = A(*w++);
+      }
+    }
+  }
+  return all;
+}
+
+// sums[i] += sum_r x[r] matrix[r, i]
+template <typename T, typename A>
+void add_row_product(const T* x, const A* matrix, std::int64_t rows,
+                     std::int64_t columns, A* sums) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const A value = A(x[r]);
+    for (std::int64_t i = 0; i < columns; ++i) {
+      sums[i] += value * matrix[r * columns + i];
+    }
+  }
+}
+
+template <typename T>
+void conv2d_of(const Conv2dForward::Args& args) {
+  using A = Accumulator<T>;
+  const ConvSizes s(args.x, args.weight, args.y, args.taps);
+  const std::vector<A> weight = weight_by_taps<T>(args.weight, s, true);
+  const std::int64_t matrix = s.group_in * s.group_out;
+  const std::int64_t cells = s.kernel_h * s.kernel_w;
+  std::vector<A> y(static_cast<std::size_t>(args.y.numel()));
+  s.for_taps([&](std::int64_t to, std::int64_t from, std::int64_t tap) {
+    for (std::int64_t g = 0; g < s.taps.groups; ++g) {
+      add_row_product(args.x.as<T>() + from * s.in + g * s.group_in,
+                      weight.data() + (g * cells + tap) * matrix, s.group_in,
+                      s.group_out, y.data() + to * s.out + g * s.group_out);
+    }
+  });
+  for (std::int64_t i = 0; i < args.y.numel(); ++i) {
+    const A bias = args.bias.defined() ? A(args.bias.as<T>()[i % s.out]) : A(0);
+    args.y.as<T>()[i] = T(y[static_cast<std::size_t>(i)] + bias);
+  }
+}
+
+// y[to, o] reads x[from, c] by weight[o, c, tap], so
+//   dx[from, c] += dy[to, o] weight[o, c, tap],
+//   dweight[o, c, tap] += dy[to, o] x[from, c].
+template <typename T>
+void conv2d_gradients_of(const Conv2dBackward::Args& args) {
+  using A = Accumulator<T>;
+  const ConvSizes s(args.x, args.weight, args.dy, args.taps);
+  const std::vector<A> weight = weight_by_taps<T>(args.weight, s, false);
+  const std::int64_t cells = s.kernel_h * s.kernel_w;
+  std::vector<A> dx(static_cast<std::size_t>(args.x.numel()));
+  std::vector<A> dweight(weight.size());  // [groups, taps, group_out, group_in]
+  s.for_taps([&](std::int64_t to, std::int64_t from, std::int64_t tap) {
+    for (std::int64_t g = 0; g < s.taps.groups; ++g) {
+      const T* dy = args.dy.as<T>() + to * s.out + g * s.group_out;
+      const T* x = args.x.as<T>() + from * s.in + g * s.group_in;
+      const std::int64_t matrix = (g * cells + tap) * s.group_out * s.group_in;
+      add_row_product(dy, weight.data() + matrix, s.group_out, s.group_in,
+                      dx.data() + from * s.in + g * s.group_in);
+      for (std::int64_t o = 0; o < s.group_out; ++o) {
+        A* sums = dweight.data() + matrix + o * s.group_in;
+        const A d = A(dy[o]);
+        for (std::int64_t c = 0; c < s.group_in; ++c) sums[c] += d * A(x[c]);
+      }
+    }
+  });
+  if (args.dx.defined()) {
+    for (std::size_t i = 0; i < dx.size(); ++i) args.dx.as<T>()[i] = T(dx[i]);
+  }
+  if (!args.dweight.defined()) return;
+  T* to = args.dweight.as<T>();
+  for (std::int64_t o = 0; o < s.out; ++o) {
+    const std::int64_t g = o / s.group_out, own = o % s.group_out;
+    for (std::int64_t c = 0; c < s.group_in; ++c) {
+      for (std::int64_t tap = 0; tap < cells; ++tap) {
+        const std::int64_t row = (g * cells + tap) * s.group_out + own;
+        *to++ = T(dweight[static_cast<std::size_t>(row * s.group_in + c)]);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <>
+void run<Conv2dForward>(const Conv2dForward::Args& args) {
+  visit_floating(args.x.dtype, Conv2dForward::name, [&](auto tag) {
+    conv2d_of<typename decltype(tag)::type>(args);
+  });
+}
+
+template <>
+void run<Conv2dBackward>(const Conv2dBackward::Args& args) {
+  visit_floating(args.x.dtype, Conv2dBackward::name, [&](auto tag) {
+    conv2d_gradients_of<typename decltype(tag)::type>(args);
+  });
+}
+
+}  // namespace ea::ref

@@ -1,0 +1,52 @@
+// Makes the layers of a block, with Hugging Face's names.
+#include "nn/blocks/residual_block.h"
+
+#include <string>
+
+#include "ops/arithmetic.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+ResidualBlock::ResidualBlock(const ResidualBlockConfig& c) : config_(c) {
+  EA_CHECK_AS(Error,
+              c.beside.empty() || c.beside.size() == c.wide_convolutions(),
+              "residual_block", "attention beside {} of {} convolutions",
+              c.beside.size(), c.wide_convolutions());
+  if (c.in != c.out || c.stride != 1) {
+    shortcut_ = std::make_unique<ConvLayer>(
+        ConvLayerConfig{{c.in, c.out, 1, c.stride, c.dtype}, c.norm, {}, {}});
+    add_child("shortcut", *shortcut_);
+  }
+  const std::int64_t inner = c.inner();
+  if (c.bottleneck) {
+    add_layer(c.in, inner, 1, c.stride_first ? c.stride : 1, true);
+    add_layer(inner, inner, 3, c.stride_first ? 1 : c.stride, true);
+    add_layer(inner, c.out, 1, 1, false);
+  } else {
+    add_layer(c.in, inner, 3, c.stride, true);
+    add_layer(inner, c.out, 3, 1, false);
+  }
+}
+
+void ResidualBlock::add_layer(std::int64_t in, std::int64_t out,
+                              std::int64_t kernel, std::int64_t stride,
+                              bool active) {
+  ConvLayerConfig layer{
+      {in, out, kernel, stride, config_.dtype}, config_.norm, {}, {}};
+  if (active) layer.activation = config_.activation;
+  if (kernel == 3 && !config_.beside.empty()) {
+    layer.beside = config_.beside[wide_++];
+  }
+  layers_.push_back(std::make_unique<ConvLayer>(layer));
+  add_child("layer." + std::to_string(layers_.size() - 1), *layers_.back());
+}
+
+Var ResidualBlock::forward(const Var& x, MapChain& chain) {
+  const Var beside = shortcut_ ? shortcut_->forward(x, chain) : x;
+  Var y = x;
+  for (const auto& layer : layers_) y = layer->forward(y, chain);
+  return activation(add(y, beside), config_.activation);
+}
+
+}  // namespace ea

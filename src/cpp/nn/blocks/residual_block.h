@@ -1,0 +1,45 @@
+// Blocks of residual networks (He et al., CVPR 2016): two convolutions of 3 x
+// 3, or one between two of 1 x 1, beside a shortcut.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/blocks/conv_layer.h"
+
+namespace ea {
+
+struct ResidualBlockConfig {
+  std::int64_t in = 0, out = 0, stride = 1;
+  bool bottleneck = false;
+  // Which convolution of a bottleneck has the stride: 3 x 3, or the first.
+  bool stride_first = false;
+  Activation activation = Activation::relu;
+  ImageNormConfig norm;
+  // Attention beside the 3 x 3 convolutions, one entry each; none: plain.
+  std::vector<BesideConvolution> beside;
+  DType dtype = DType::f32;
+
+  // Width of the 3 x 3 convolutions, and how many there are.
+  std::int64_t inner() const { return bottleneck ? out / 4 : out; }
+  std::size_t wide_convolutions() const { return bottleneck ? 1 : 2; }
+};
+
+// y = act(F(x) + shortcut(x)): the shortcut is x itself, or a convolution of 1
+// x 1 with a norm where the size or the number of channels changes.
+class ResidualBlock : public Module {
+ public:
+  explicit ResidualBlock(const ResidualBlockConfig& config);
+  Var forward(const Var& x, MapChain& chain);
+
+ private:
+  void add_layer(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                 std::int64_t stride, bool active);
+
+  ResidualBlockConfig config_;
+  std::size_t wide_ = 0;  // 3 x 3 convolutions so far
+  std::unique_ptr<ConvLayer> shortcut_;
+  std::vector<std::unique_ptr<ConvLayer>> layers_;
+};
+
+}  // namespace ea

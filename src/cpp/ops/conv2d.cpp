@@ -1,0 +1,116 @@
+// Convolution of images; one of single pixels is a product.
+#include "ops/conv2d.h"
+
+#include "autograd/node.h"
+#include "kernels/registry.h"
+#include "ops/images.h"
+#include "ops/products.h"
+#include "runtime/check.h"
+
+namespace ea {
+
+namespace {
+
+void check_convolution(const Var& x, const Var& weight, const Var& bias,
+                       std::int64_t groups) {
+  EA_CHECK(x.rank() == 4, "conv2d",
+           "input has shape {}, expected four axes: images, channels, height "
+           "and width",
+           x.shape());
+  EA_CHECK(weight.rank() == 4 && weight.dim(0) >= 1 && weight.dim(1) >= 1,
+           "conv2d",
+           "weight has shape {}, expected (out, in / groups, kernel height, "
+           "kernel width), none of them 0",
+           weight.shape());
+  const std::int64_t in = x.dim(3), out = weight.dim(0);
+  EA_CHECK_AS(ConfigError, groups >= 1 && out % groups == 0, "conv2d",
+              "groups {}, expected 1 or more that divide the {} output "
+              "channels",
+              groups, out);
+  EA_CHECK(weight.dim(1) * groups == in, "conv2d",
+           "weight has shape {} with {} group{}: expected {} input channels, "
+           "input has {}",
+           weight.shape(), groups, groups == 1 ? "" : "s",
+           weight.dim(1) * groups, in);
+  EA_CHECK(!bias.defined() || bias.shape() == Shape({out}), "conv2d",
+           "bias has shape {}, expected ({},)", bias.shape(), out);
+  EA_CHECK_AS(DTypeError,
+              weight.dtype() == x.dtype() &&
+                  (!bias.defined() || bias.dtype() == x.dtype()),
+              "conv2d",
+              "input is {}, weight {}: expected one type (and the bias's); use "
+              ".to(dtype)",
+              x.dtype(), weight.dtype());
+}
+
+// Each output pixel reads the one input pixel in its own place.
+bool of_single_pixels(const Var& weight, const Conv2dTaps& t) {
+  return weight.dim(2) == 1 && weight.dim(3) == 1 && t.stride_h == 1 &&
+         t.stride_w == 1 && t.pad_h == 0 && t.pad_w == 0 && t.groups == 1;
+}
+
+// y = x W^T + b of the pixels: dx = dy W, dW = dy^T x.
+Var product_of_pixels(const Var& x, const Var& weight, const Var& bias) {
+  const Tensor x2 = as_matrix(x.data());
+  const Tensor y = affine(x2, weight, bias);
+  const Shape images = x.shape(), weights = weight.shape();
+  Shape shape = images;
+  shape[3] = weights[0];
+  return record(
+      "conv2d", reshape_view(y, shape), {x, weight, bias},
+      {x2, contiguous(weight.data())},
+      [images, weights](const Node& node, const Tensor& grad) {
+        const Tensor dy = as_matrix(grad);
+        const Tensor w = reshape_view(node.saved(1), {weights[0], weights[1]});
+        Node::Gradients grads(3);
+        if (node.wants(0)) {
+          grads[0] = reshape_view(product(dy, w, false, false), images);
+        }
+        if (node.wants(1)) {
+          grads[1] =
+              reshape_view(product(dy, node.saved(0), true, false), weights);
+        }
+        if (node.wants(2)) grads[2] = sum_of_rows(dy);
+        return grads;
+      });
+}
+
+}  // namespace
+
+Var conv2d(const Var& x, const Var& weight, const Var& bias,
+           const Conv2dTaps& taps) {
+  check_convolution(x, weight, bias, taps.groups);
+  const std::int64_t height = places_of_window(
+      "conv2d", "height",
+      {x.dim(1), weight.dim(2), taps.stride_h, taps.pad_h, taps.dilation_h});
+  const std::int64_t width = places_of_window(
+      "conv2d", "width",
+      {x.dim(2), weight.dim(3), taps.stride_w, taps.pad_w, taps.dilation_w});
+  if (of_single_pixels(weight, taps)) {
+    return product_of_pixels(x, weight, bias);
+  }
+  const Tensor images = contiguous(x.data());
+  const Tensor w = contiguous(weight.data());
+  const Tensor y =
+      empty({x.dim(0), height, width, weight.dim(0)}, x.dtype(), x.device());
+  kernels::run<Conv2dForward>(
+      {images, w, bias.defined() ? contiguous(bias.data()) : Tensor(), y, taps,
+       keeper_of(weight)});
+  return record(
+      "conv2d", y, {x, weight, bias}, {images, w},
+      [taps](const Node& node, const Tensor& grad) {
+        const Tensor& x = node.saved(0);
+        const Tensor& w = node.saved(1);
+        const Tensor dy = contiguous(grad);
+        Node::Gradients grads(3);
+        if (node.wants(0)) grads[0] = empty_like(x);
+        if (node.wants(1)) grads[1] = empty_like(w);
+        if (node.wants(0) || node.wants(1)) {
+          kernels::run<Conv2dBackward>({dy, x, w, grads[0], grads[1], taps});
+        }
+        if (node.wants(2)) grads[2] = sum_of_rows(as_matrix(dy));
+        return grads;
+      });
+}
+
+}  // namespace ea

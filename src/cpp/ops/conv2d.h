@@ -1,0 +1,18 @@
+// Convolution of images (LeCun et al., 1989), channels last.
+#pragma once
+
+#include "autograd/var.h"
+#include "kernels/conv2d.h"
+
+namespace ea {
+
+// y[n, i, j, o] = bias[o] + sum_{c, u, v} weight[o, c, u, v] x[n, i stride_h +
+// u dilation_h - pad_h, j stride_w + v dilation_w - pad_w, c], pixels outside
+// the image being zero; with groups, channel o sees those of its own group. x
+// [n, height, width, in], weight [out, in / groups, kernel height, kernel
+// width], bias [out] or undefined; y [n, out height, out width, out]. One image
+// has the bits that it has in a batch.
+Var conv2d(const Var& x, const Var& weight, const Var& bias,
+           const Conv2dTaps& taps);
+
+}  // namespace ea

@@ -1,0 +1,253 @@
+"""Residual networks (He et al., CVPR 2016), also with attention: configs and tasks."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from evolving_attention.attention import Evolving, Predictive, Vanilla
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import plain_scalar
+from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.resnet import AA_RESNET, RESNET
+from evolving_attention.modeling.images import (
+    ImageClassifierOutput,
+    ImageConfig,
+    ImageModel,
+)
+from evolving_attention.modeling.names import register_sizes
+
+__all__ = [
+    "AAResNetConfig",
+    "AAResNetForImageClassification",
+    "AAResNetModel",
+    "ResNetConfig",
+    "ResNetForImageClassification",
+    "ResNetModel",
+]
+
+_MOST = 65_536
+_RULES = Rules(
+    integers={
+        "num_channels": (1, _MOST),
+        "embedding_size": (1, _MOST),
+        "min_head_key_width": (0, _MOST),
+    },
+    numbers={
+        "key_ratio": (0.0, 1.0),
+        "value_ratio": (0.0, 1.0),
+        "batch_norm_momentum": (0.0, 1.0),
+    },
+    strings=("layer_type",),
+    flags=("downsample_in_first_stage", "downsample_in_bottleneck"),
+)
+
+
+class ResNetConfig(ImageConfig):
+    """Sizes of a residual network, by default ResNet-50; names are Hugging Face's.
+
+    Args:
+        num_channels: channels of an image.
+        embedding_size: channels of the stem, a convolution of 7 × 7 and a pool, both of
+            stride 2.
+        hidden_sizes: channels of each stage.
+        depths: blocks of each stage.
+        layer_type: ``"bottleneck"`` (1 × 1, 3 × 3, 1 × 1, the middle a quarter as wide)
+            or ``"basic"`` (3 × 3 twice).
+        hidden_act: behind the norms.
+        downsample_in_first_stage: whether the first stage halves the size as well.
+        downsample_in_bottleneck: whether the first convolution of a bottleneck has the
+            stride, as in the paper, and not the one of 3 × 3, as in torchvision's.
+        classifier_dropout: before the classifier; None: none.
+        num_labels: classes; names go to ``id2label``.
+
+    Raises:
+        ConfigError: an option is unknown, of the wrong type or out of range, or an
+            attention is given, for which there is :class:`AAResNetConfig`.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> config = ea.ResNetConfig(hidden_sizes=[64, 128], depths=[2, 2])
+        >>> config.layer_type
+        'bottleneck'
+    """
+
+    model_type = "resnet"
+    sides: ClassVar[tuple[str, ...]] = ()
+    defaults: ClassVar[dict[str, Any]] = {
+        "num_channels": 3,
+        "embedding_size": 64,
+        "hidden_sizes": (256, 512, 1024, 2048),
+        "depths": (3, 4, 6, 3),
+        "layer_type": "bottleneck",
+        "hidden_act": "relu",
+        "downsample_in_first_stage": False,
+        "downsample_in_bottleneck": False,
+    }
+
+    def _set(
+        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
+    ) -> None:
+        source = type(self).__name__
+        values = {name: plain_scalar(value) for name, value in values.items()}
+        for name in ("hidden_sizes", "depths"):
+            values[name] = _whole_list(values[name], name, source)
+        check_rules(values, source, _RULES)
+        super()._set(values, attention, extra)
+        self._check_attention(source)
+
+    def _check_attention(self, source: str) -> None:
+        if self.attention != Vanilla():
+            raise ConfigError(
+                f"{source}: attention={self.attention!r}, expected none: a plain "
+                "residual network has no attention layer; use AAResNetConfig"
+            )
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Attention layers: none."""
+        return 0
+
+    def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
+        """Hidden states of the stem and each stage; maps of each attention layer."""
+        maps = self.num_hidden_layers
+        return {"": (len(self.depths) + 1, maps, maps, maps)}
+
+
+def _whole_list(value: Any, name: str, source: str) -> list[int]:
+    """A list of positive integers, for a stage each."""
+    found = [plain_scalar(n) for n in value] if isinstance(value, (list, tuple)) else []
+    if not found or not all(type(n) is int and 1 <= n <= _MOST for n in found):
+        raise ConfigError(
+            f"{source}: {name} is {value!r}, expected a list of integers from 1 to "
+            f"{_MOST}, one for each stage; correct it there"
+        )
+    return found
+
+
+class AAResNetConfig(ResNetConfig):
+    """Sizes of AA-ResNet, by default AA-ResNet-50 at 224².
+
+    The 3 × 3 convolutions of all stages but the first have attention beside them:
+    ``value_ratio`` of their channels come from its heads. Its pixels are those of the
+    output, in the second stage at half the height and width, so that the maps of the
+    second and the third stage have one shape and are one chain. The fourth stage begins
+    another one.
+
+    Args:
+        image_size: pixels of an image's side, or [height, width], such that the second
+            stage has even sides: multiples of 16. Images of other sizes are refused.
+        num_attention_heads: heads of each layer.
+        key_ratio: κ, width of all keys of a layer beside its channels.
+        value_ratio: υ, the same of values.
+        min_head_key_width: the least width of a head's keys. Widths are rounded down to
+            multiples of the heads.
+        attention_probs_dropout_prob: of attention probabilities.
+        batch_norm_momentum: weight of a batch in the running statistics.
+        attention: see :class:`PretrainedConfig`; a list has an entry for each augmented
+            convolution. Relative positions of the pixels are always added.
+
+    The other options are those of :class:`ResNetConfig`.
+
+    Raises:
+        ConfigError: an option is unknown, of the wrong type or out of range, or a ratio
+            leaves a head without a feature.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> config = ea.AAResNetConfig(attention=ea.attention.Evolving(0.5, 1.0))
+        >>> config.num_hidden_layers
+        13
+
+    Source: Bello et al., Attention Augmented Convolutional Networks, ICCV 2019; Wang et
+    al., Evolving Attention with Residual Convolutions, ICML 2021, Section 4.1, whose
+    tables the defaults reproduce.
+    """
+
+    model_type = "aa_resnet"
+    sides: ClassVar[tuple[str, ...]] = ("image_size",)
+    defaults: ClassVar[dict[str, Any]] = {
+        **ResNetConfig.defaults,
+        "image_size": 224,
+        "num_attention_heads": 8,
+        "key_ratio": 0.2,
+        "value_ratio": 0.1,
+        "min_head_key_width": 20,
+        "attention_probs_dropout_prob": 0.0,
+        "batch_norm_momentum": 0.1,
+    }
+
+    def _check_attention(self, source: str) -> None:
+        """Any attention will do."""
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Attention layers: the 3 × 3 convolutions of all stages but the first."""
+        return int(sum(self.depths[1:])) * (2 if self.layer_type == "basic" else 1)
+
+
+class _ResNet(ImageModel):
+    config_class = ResNetConfig
+    table = RESNET
+    supports_gradient_checkpointing = False
+
+
+class ResNetModel(_ResNet):
+    """Features: ``last_hidden_state`` [B, C, h, w], ``pooler_output`` [B, C, 1, 1]."""
+
+    head = "base"
+
+
+class ResNetForImageClassification(_ResNet):
+    """Classes of images, from the mean of the last stage's pixels."""
+
+    head = "image_classification"
+    output_class = ImageClassifierOutput
+
+
+class _AAResNet(ImageModel):
+    config_class = AAResNetConfig
+    table = AA_RESNET
+    supports_gradient_checkpointing = False
+
+
+class AAResNetModel(_AAResNet):
+    """Features: ``last_hidden_state`` [B, C, h, w], ``pooler_output`` [B, C, 1, 1]."""
+
+    head = "base"
+
+
+class AAResNetForImageClassification(_AAResNet):
+    """Classes of images, from the mean of the last stage's pixels."""
+
+    head = "image_classification"
+    output_class = ImageClassifierOutput
+
+
+_BASIC = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]}
+_SIZES: dict[int, dict[str, Any]] = {
+    34: {**_BASIC, "depths": [3, 4, 6, 3]},
+    50: {"depths": [3, 4, 6, 3]},
+    101: {"depths": [3, 4, 23, 3]},
+    152: {"depths": [3, 8, 36, 3]},
+}
+# What the published numbers of parameters imply.
+_BESIDE_BASIC = {"key_ratio": 0.25, "value_ratio": 0.125, "min_head_key_width": 0}
+
+for _layers, _sizes in _SIZES.items():
+    _settings = {"task": "image_classification", "num_labels": 1000, **_sizes}
+    register_sizes(f"resnet{_layers}", ResNetConfig, prefixes=("",), **_settings)
+    if _layers == 34:
+        _settings |= _BESIDE_BASIC
+    _alpha = 0.5 if _layers <= 50 else 0.7
+    for _prefix, _kind in (
+        ("", None),
+        ("ea_", Evolving(alpha=_alpha, beta=1.0)),
+        ("pa_", Predictive(alpha=0.5)),
+    ):
+        register_sizes(
+            f"aa_resnet{_layers}",
+            AAResNetConfig,
+            prefixes=(_prefix,),
+            attention=_kind,
+            **_settings,
+        )

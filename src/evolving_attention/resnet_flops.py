@@ -1,0 +1,147 @@
+"""Floating-point operations of the products of a residual network's forward pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evolving_attention.errors import ConfigError
+from evolving_attention.modeling.resnet import AAResNetConfig, ResNetConfig
+
+__all__ = ["resnet_flops"]
+
+
+@dataclass
+class _Counter:
+    """Multiply-adds so far, by kind."""
+
+    config: ResNetConfig
+    convolutions: int = 0
+    attention: int = 0
+    map_conv: int = 0
+    before: tuple[int, int] | None = None  # sides of the last maps
+
+    def convolve(
+        self, into: int, out: int, kernel: int, sides: tuple[int, int]
+    ) -> None:
+        self.convolutions += into * out * kernel**2 * sides[0] * sides[1]
+
+    def attend(self, into: int, out: int, sides: tuple[int, int], stage: int) -> int:
+        """Attention beside a convolution; returns the channels it provides."""
+        config = self.config
+        heads = config.num_attention_heads
+        if stage == 1:
+            sides = sides[0] // 2, sides[1] // 2
+        keys = int(config.key_ratio * out) // heads * heads
+        keys = max(keys, config.min_head_key_width * heads)
+        values = int(config.value_ratio * out // heads) * int(heads)
+        pixels = sides[0] * sides[1]
+        self.attention += pixels * (into * (2 * keys + values) + values**2)
+        self.attention += pixels**2 * (keys + values)
+        self.attention += pixels * keys * (2 * sides[0] - 1 + 2 * sides[1] - 1)
+        if self.before == sides:
+            self.map_conv += pixels**2 * heads**2 * self.kernel_cells()
+        self.before = sides
+        return values
+
+    def kernel_cells(self) -> int:
+        """Taps of all convolutions over a map."""
+        kind = self.config.attention
+        if isinstance(kind, tuple):
+            raise ConfigError(
+                "resnet_flops: attention is a list, expected one kind for all layers"
+            )
+        kind = getattr(kind, "evolve", kind)
+        if getattr(kind, "beta", 1) == 0:
+            return 0
+        layers = getattr(kind, "num_layers", 1)  # of a predictive kind, 3 x 3 each
+        side = getattr(kind, "kernel_size", 3 if hasattr(kind, "num_layers") else 0)
+        return int(side**2 * layers)
+
+    def wide(
+        self, into: int, out: int, stride: int, sides: tuple[int, int], stage: int
+    ) -> tuple[int, int]:
+        """A convolution of 3 × 3, with what stands beside it."""
+        sides = _halved(sides) if stride == 2 else sides
+        values = 0
+        if stage > 0 and isinstance(self.config, AAResNetConfig):
+            values = self.attend(into, out, sides, stage)
+        self.convolve(into, out - values, 3, sides)
+        return sides
+
+
+def _halved(sides: tuple[int, int]) -> tuple[int, int]:
+    return (sides[0] + 1) // 2, (sides[1] + 1) // 2
+
+
+def _block(
+    count: _Counter,
+    into: int,
+    out: int,
+    stride: int,
+    sides: tuple[int, int],
+    stage: int,
+) -> tuple[int, int]:
+    config = count.config
+    after = _halved(sides) if stride == 2 else sides
+    if into != out or stride == 2:
+        count.convolve(into, out, 1, after)
+    if config.layer_type == "basic":
+        count.wide(into, out, stride, sides, stage)
+        return count.wide(out, out, 1, after, stage)
+    first = config.downsample_in_bottleneck
+    count.convolve(into, out // 4, 1, after if first else sides)
+    count.wide(
+        out // 4, out // 4, 1 if first else stride, after if first else sides, stage
+    )
+    count.convolve(out // 4, out, 1, after)
+    return after
+
+
+def resnet_flops(
+    config: ResNetConfig, image_size: int | tuple[int, int] | None = None
+) -> dict[str, float]:
+    """Counts the operations of one image's forward pass.
+
+    Args:
+        config: of a plain or an augmented residual network.
+        image_size: pixels of a side, or (height, width); None: the config's, 224 of a
+            plain network.
+
+    Returns:
+        ``convolutions`` (with the classifier), ``attention`` (projections, scores,
+        relative positions, context), ``map_conv``, and their sum ``total``. A
+        multiplication with its addition counts as two; norms, activations and pools,
+        which have no products of channels, do not count.
+
+    Raises:
+        ConfigError: attention is a list of kinds.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> from evolving_attention.resnet_flops import resnet_flops
+        >>> round(resnet_flops(ea.ResNetConfig(num_labels=1000))["total"] / 1e9, 2)
+        8.18
+    """
+    if image_size is None:
+        image_size = getattr(config, "image_size", 224)
+    sides = (
+        (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    )
+    sides = _halved((int(sides[0]), int(sides[1])))
+    count = _Counter(config)
+    count.convolve(config.num_channels, config.embedding_size, 7, sides)
+    sides, into = _halved(sides), config.embedding_size
+    for stage, (out, depth) in enumerate(
+        zip(config.hidden_sizes, config.depths, strict=True)
+    ):
+        for block in range(depth):
+            strided = stage > 0 or config.downsample_in_first_stage
+            stride = 2 if block == 0 and strided else 1
+            sides, into = _block(count, into, out, stride, sides, stage), out
+    count.convolutions += into * config.num_labels
+    parts = {
+        "convolutions": 2.0 * count.convolutions,
+        "attention": 2.0 * count.attention,
+        "map_conv": 2.0 * count.map_conv,
+    }
+    return {**parts, "total": sum(parts.values())}

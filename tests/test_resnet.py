@@ -1,0 +1,263 @@
+"""Residual networks: names, counts, operations, and attention beside convolutions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers_resnet import AUGMENTED, EVOLVING, SIZES, draw, tiny
+
+import evolving_attention as ea
+from evolving_attention import _core
+from evolving_attention.resnet_flops import resnet_flops
+
+PLAIN = ea.ResNetForImageClassification
+AUGMENTING = ea.AAResNetForImageClassification
+IMAGE = {"basic": (64, 64), "bottleneck": (64, 32)}
+# 2 x multiply-adds of one image of 224 x 224, in 10^9: of the arithmetic that
+# reproduces the papers' tables.
+GIGAFLOPS = {
+    "resnet34": 7.33,
+    "resnet50": 8.18,
+    "resnet101": 15.60,
+    "resnet152": 23.03,
+    "aa_resnet34": 7.08,
+    "aa_resnet50": 8.43,
+    "aa_resnet101": 16.38,
+    "aa_resnet152": 24.27,
+    "ea_aa_resnet34": 7.93,
+}
+MAP_CONVOLUTIONS = {34: 0.855, 50: 0.404, 101: 1.156, 152: 1.909}
+
+
+def config_of(name, monkeypatch):
+    """The config that a name stands for, without the model's memory."""
+    kept = []
+
+    def config_alone(model, config, dtype="float32", *, device="cpu"):
+        kept.append(config)
+
+    monkeypatch.setattr(ea.PreTrainedModel, "__init__", config_alone)
+    ea.create_model(name)
+    return kept[0]
+
+
+@pytest.mark.parametrize("name", GIGAFLOPS)
+def test_operations_are_the_tables(name, monkeypatch):
+    found = resnet_flops(config_of(name, monkeypatch))
+    assert found["total"] / 1e9 == pytest.approx(GIGAFLOPS[name], abs=0.0051)
+
+
+@pytest.mark.parametrize("layers", MAP_CONVOLUTIONS)
+def test_operations_of_the_convolutions_over_maps(layers, monkeypatch):
+    found = resnet_flops(config_of(f"ea_aa_resnet{layers}", monkeypatch))
+    sites = {34: 24, 50: 11, 101: 28, 152: 45}[layers]
+    second_and_third = {34: 19, 50: 9, 101: 26, 152: 43}[layers]
+    cells = second_and_third * 196**2 + (sites - second_and_third) * 49**2
+    assert found["map_conv"] == 2.0 * cells * 64 * 9
+    expected = MAP_CONVOLUTIONS[layers]
+    assert found["map_conv"] / 1e9 == pytest.approx(expected, rel=2e-3)
+
+
+def torchvision_names(depths, bottleneck):
+    """The names of torchvision's checkpoints, without the norms' counters."""
+    parts = ("weight", "bias", "running_mean", "running_var")
+    names = ["conv1.weight", *(f"bn1.{part}" for part in parts)]
+    for stage, depth in enumerate(depths, 1):
+        for block in range(depth):
+            at = f"layer{stage}.{block}"
+            for layer in range(1, 4 if bottleneck else 3):
+                names.append(f"{at}.conv{layer}.weight")
+                names += [f"{at}.bn{layer}.{part}" for part in parts]
+            if block == 0 and (stage > 1 or bottleneck):
+                names.append(f"{at}.downsample.0.weight")
+                names += [f"{at}.downsample.1.{part}" for part in parts]
+    return [*names, "fc.weight", "fc.bias"]
+
+
+@pytest.mark.parametrize("kind", ["basic", "bottleneck"])
+def test_torchvision_names_are_read(kind):
+    depths = [1, 2]
+    sizes = {"layer_type": kind, "embedding_size": 16, "hidden_sizes": [16, 32]}
+    model = tiny(PLAIN, {**sizes, "depths": depths}, "float32")
+    if kind == "bottleneck":
+        first = "resnet.encoder.stages.0.layers.0.shortcut.convolution.weight"
+        assert first not in model.state_dict()  # 16 channels already
+        model = tiny(PLAIN, {**sizes, "embedding_size": 8, "depths": depths}, "float32")
+    names = torchvision_names(depths, kind == "bottleneck")
+    held = model.state_dict()
+    assert len(names) == len(held)
+    rng = np.random.default_rng(0)
+    canonical = {name: model.table.canonical(name) for name in names}
+    state = {
+        name: rng.uniform(0.5, 1.5, held[canonical[name]].shape).astype(np.float32)
+        for name in names
+    }
+    state["bn1.num_batches_tracked"] = np.array(3)
+    report = model.load_state_dict(state)
+    assert not report.missing
+    for name in names:
+        np.testing.assert_array_equal(model.state_dict()[canonical[name]], state[name])
+
+
+def test_what_torchvision_has_for_the_parts_of_a_block():
+    table = PLAIN.table
+    block = "resnet.encoder.stages.2.layers.4"
+    assert (
+        table.canonical("layer3.4.conv2.weight")
+        == f"{block}.layer.1.convolution.weight"
+    )
+    assert table.canonical("layer3.4.bn3.bias") == f"{block}.layer.2.normalization.bias"
+    shortcut = "layer3.4.downsample.1.running_var"
+    assert table.canonical(shortcut) == f"{block}.shortcut.normalization.running_var"
+    assert table.canonical("layer1.0.bn1.num_batches_tracked") is None
+
+
+@pytest.mark.parametrize("sizes", AUGMENTED)
+@pytest.mark.parametrize("attention", [None, EVOLVING, ea.attention.Predictive(0.3)])
+def test_an_augmented_network_equals_its_parts(sizes, attention):
+    """Against the same network spelled out in NumPy."""
+    from reference.resnet import AugmentedResNet
+
+    model = tiny(AUGMENTING, AUGMENTED[sizes], attention=attention).eval()
+    images = draw(2, IMAGE[sizes])
+    out = model(images, output_attention_logits=True)
+    expected, maps = AugmentedResNet(model.config, model.state_dict())(images)
+    assert len(maps) == len(out.attention_logits)
+    for found, map_ in zip(out.attention_logits, maps, strict=True):
+        np.testing.assert_allclose(found, map_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(out.logits, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_chain_goes_on_from_the_second_to_the_third_stage():
+    model = tiny(AUGMENTING, AUGMENTED["basic"], attention=EVOLVING)
+    convolved = [
+        name
+        for name, _ in model.named_parameters()
+        if "evolving_conv" in name
+        and "attention.self" in name
+        and name.endswith("weight")
+    ]
+    at = sorted({name.split(".attention")[0] for name in convolved})
+    block = "resnet.encoder.stages"
+    assert at == [
+        f"{block}.1.layers.0.layer.1",
+        f"{block}.2.layers.0.layer.0",
+        f"{block}.2.layers.0.layer.1",
+        f"{block}.3.layers.0.layer.1",
+    ]
+
+
+def test_maps_and_states_of_every_layer():
+    model = tiny(AUGMENTING, AUGMENTED["bottleneck"], attention=EVOLVING)
+    out = model(draw(3, (64, 32)), output_attentions=True, output_hidden_states=True)
+    assert [m.shape for m in out.attentions] == [(3, 2, 8, 8)] * 4
+    assert [s.shape[1:] for s in out.hidden_states] == [
+        (8, 16, 8),
+        (16, 16, 8),
+        (32, 8, 4),
+        (64, 4, 2),
+    ]
+    out.logits.sum().backward()
+    assert np.abs(out.attentions[1].grad).max() > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_threads_change_no_bit(dtype):
+    images = draw(5, (64, 32)).astype(np.float32)
+    before, found = _core.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            _core.set_num_threads(threads)
+            model = tiny(AUGMENTING, AUGMENTED["bottleneck"], dtype, attention=EVOLVING)
+            out = model(images, labels=np.arange(5))
+            out.loss.backward()
+            grads = [t.grad for t in model.parameters()]
+            found.append([np.asarray(x).tobytes() for x in (out.logits, *grads)])
+    finally:
+        _core.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("cls", [PLAIN, AUGMENTING])
+def test_training_lowers_the_loss_and_a_folder_keeps_it(cls, tmp_path):
+    sizes = AUGMENTED["basic"] if cls is AUGMENTING else SIZES["basic"]
+    model = tiny(
+        cls, sizes, "float32", **({"attention": EVOLVING} if cls is AUGMENTING else {})
+    )
+    images = draw(4, (64, 64)).astype(np.float32)
+    optimizer = ea.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for _ in range(8):
+        loss = model(images, labels=[0, 1, 2, 3]).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+    model.eval().save_pretrained(tmp_path)
+    again = ea.AutoModelForImageClassification.from_pretrained(tmp_path)
+    assert type(again) is cls
+    assert again.config.core_options() == model.config.core_options()
+    np.testing.assert_array_equal(again(images).logits, model(images).logits)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        (
+            ea.ResNetConfig,
+            {"depths": [3, 0]},
+            r"depths is \[3, 0\].*one for each stage",
+        ),
+        (ea.ResNetConfig, {"hidden_sizes": 64}, r"hidden_sizes is 64, expected a list"),
+        (ea.ResNetConfig, {"attention": "evolving"}, r"use AAResNetConfig"),
+        (ea.AAResNetConfig, {"key_ratio": 2.0}, r"key_ratio is 2\.0"),
+    ],
+)
+def test_configs_that_cannot_be(cls, options, message):
+    with pytest.raises(ea.ConfigError, match=message):
+        cls(**options)
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        (PLAIN, {"depths": [1]}, r"hidden_sizes has 2 numbers, depths 1"),
+        (PLAIN, {"layer_type": "wide"}, r"layer_type = 'wide'; expected bottleneck"),
+        (AUGMENTING, {"image_size": 40}, r"second stage has 5 x 5.*multiple of 16"),
+        (AUGMENTING, {"value_ratio": 0.05}, r"value_ratio 0\.05 of 16 channels"),
+        (
+            AUGMENTING,
+            {"attention": ea.attention.Spec(bias=ea.attention.RelativePositions(3))},
+            r"attention has a bias; expected none",
+        ),
+    ],
+)
+def test_models_that_cannot_be(cls, options, message):
+    sizes = AUGMENTED["basic"] if cls is AUGMENTING else SIZES["basic"]
+    with pytest.raises(ea.ConfigError, match=message):
+        tiny(cls, sizes, **options)
+
+
+def test_images_of_another_size_are_refused_where_positions_are_learned():
+    model = tiny(AUGMENTING, AUGMENTED["basic"])
+    with pytest.raises(ea.InputError, match=r"32 x 64.*this model takes 64 x 64"):
+        model(draw(1, (32, 64)))
+    assert tiny(PLAIN).eval()(draw(1, (1, 1))).logits.shape == (1, 5)
+
+
+def test_blocks_cannot_be_run_again():
+    with pytest.raises(
+        ea.ConfigError, match=r"gradient_checkpointing_enable: expected"
+    ):
+        tiny(PLAIN).gradient_checkpointing_enable()
+
+
+def test_dropout_in_front_of_the_classifier():
+    images = draw(2)
+    model, plain = tiny(PLAIN, classifier_dropout=0.9), tiny(PLAIN)
+    assert not np.array_equal(model(images).logits, plain(images).logits)
+    np.testing.assert_array_equal(
+        tiny(PLAIN, classifier_dropout=0.9).eval()(images).logits,
+        tiny(PLAIN).eval()(images).logits,
+    )
