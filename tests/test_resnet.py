@@ -25,6 +25,9 @@ GIGAFLOPS = {
     "aa_resnet101": 16.38,
     "aa_resnet152": 24.27,
     "ea_aa_resnet34": 7.93,
+    "ea_aa_resnet50": 8.83,
+    "ea_aa_resnet101": 17.53,
+    "ea_aa_resnet152": 26.18,
 }
 MAP_CONVOLUTIONS = {34: 0.855, 50: 0.404, 101: 1.156, 152: 1.909}
 

@@ -115,3 +115,64 @@ def test_all_multipliers_are_finite_and_not_negative() -> None:
         for step in range(30):
             assert math.isfinite(value(step))
             assert value(step) >= 0
+
+
+@pytest.mark.parametrize(
+    ("first", "growth", "cycles"), [(4, 2, 3), (5, 3, 2), (3, 1, 4)]
+)
+def test_growing_cycles_are_torchs(first: int, growth: int, cycles: int) -> None:
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.05)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(
+        optimizer, first, growth, eta_min=1e-4
+    )
+    total = sum(first * growth**k for k in range(cycles))
+    options = {"num_cycles": cycles, "cycle_growth": growth, "lr_end": 1e-4}
+    ours = get_scheduler(
+        "cosine_with_restarts", PlainOptimizer(0.05), 0, total, options
+    )
+    for step in range(total):
+        assert ours.get_last_lr()[0] == pytest.approx(theirs.get_last_lr()[0]), step
+        optimizer.step()
+        theirs.step()
+        ours.step()
+    assert ours.get_last_lr() == [1e-4]  # where torch would begin another cycle
+
+
+def test_steps_are_torchs_and_the_papers() -> None:
+    torch = pytest.importorskip("torch")
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.128)
+    theirs = torch.optim.lr_scheduler.MultiStepLR(optimizer, [30, 60, 80, 90])
+    ours = get_scheduler("multistep", PlainOptimizer(0.128), 5, 100)
+    for step in range(105):
+        expected = theirs.get_last_lr()[0] * min(1.0, step / 5)
+        assert ours.get_last_lr()[0] == pytest.approx(expected), step
+        optimizer.step()
+        theirs.step()
+        ours.step()
+    twice = multiplier("multistep", 0, 10, milestones=[0.5], gamma=0.25)
+    assert [twice(step) for step in (4, 5, 9)] == [1.0, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "cosine_with_restarts",
+            {"cycle_growth": 0.5},
+            r"cycle_growth=0\.5, expected 1",
+        ),
+        ("cosine_with_restarts", {"lr_end": 2.0}, r"lr_end=2\.0 is not from 0"),
+        (
+            "multistep",
+            {"milestones": [30, 60]},
+            r"milestones=\[30, 60\], expected shares",
+        ),
+        ("multistep", {"milestones": 0.5}, r"milestones=0\.5, expected shares"),
+    ],
+)
+def test_options_of_images_schedules_are_checked(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        multiplier(name, 0, 10, **options)

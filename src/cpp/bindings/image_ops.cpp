@@ -71,7 +71,8 @@ void bind_conv2d(py::module_& ops) {
                              j stride + v dilation - padding]
 
 Pixels outside the image are 0. With groups, output channel o sees the input channels
-of its own group alone. An image alone has the bits that it has in a batch.
+of its own group alone. With a kernel larger than 1 x 1, an image alone has the bits
+that it has in a batch.
 
 Args:
     input: [n, in, height, width].

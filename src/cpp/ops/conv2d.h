@@ -10,8 +10,8 @@ namespace ea {
 // u dilation_h - pad_h, j stride_w + v dilation_w - pad_w, c], pixels outside
 // the image being zero; with groups, channel o sees those of its own group. x
 // [n, height, width, in], weight [out, in / groups, kernel height, kernel
-// width], bias [out] or undefined; y [n, out height, out width, out]. One image
-// has the bits that it has in a batch.
+// width], bias [out] or undefined; y [n, out height, out width, out]. With a
+// kernel larger than 1 x 1, an image alone has the bits that it has in a batch.
 Var conv2d(const Var& x, const Var& weight, const Var& bias,
            const Conv2dTaps& taps);
 

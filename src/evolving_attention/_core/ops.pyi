@@ -481,7 +481,8 @@ def conv2d(
                                  j stride + v dilation - padding]
 
     Pixels outside the image are 0. With groups, output channel o sees the input channels
-    of its own group alone. An image alone has the bits that it has in a batch.
+    of its own group alone. With a kernel larger than 1 x 1, an image alone has the bits
+    that it has in a batch.
 
     Args:
         input: [n, in, height, width].

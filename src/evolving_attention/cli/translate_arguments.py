@@ -118,7 +118,7 @@ class TranslationTrainingArguments(TrainingArguments):
     lr_scheduler_type: str = option(
         "inverse_sqrt",
         "linear, cosine, cosine_with_restarts, polynomial, constant, "
-        "constant_with_warmup or inverse_sqrt.",
+        "constant_with_warmup, inverse_sqrt or multistep.",
     )
     warmup_steps: float = option(
         4000, "Steps of linear warm-up; a value below 1 is a share of all steps."

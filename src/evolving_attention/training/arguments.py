@@ -115,7 +115,7 @@ class TrainingArguments:
     lr_scheduler_type: str = _option(
         "linear",
         "linear, cosine, cosine_with_restarts, polynomial, constant, "
-        "constant_with_warmup or inverse_sqrt.",
+        "constant_with_warmup, inverse_sqrt or multistep.",
     )
     lr_scheduler_kwargs: dict[str, Any] | str | None = _option(
         None, 'Options of the schedule, as a dict or JSON: {"num_cycles": 2}.'

@@ -3,7 +3,10 @@
 Every schedule is a function ``step -> multiplier`` built by :func:`multiplier`, and
 :class:`Schedule` applies it to an optimizer. Names, options and values are those of
 Hugging Face's schedulers, so a run needs no retuning; a test compares them within
-1e-12.
+1e-12. Two are of networks of images: ``multistep`` multiplies the rate by ``gamma`` at
+shares of the run, by default those of 30, 60, 80 and 90 epochs of 100, and the cycles
+of ``cosine_with_restarts`` may grow, each ``cycle_growth`` times as long as the one
+before (Loshchilov and Hutter, ICLR 2017: ``num_cycles=6, cycle_growth=2``).
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolving_attention.errors import ConfigError
@@ -63,15 +66,71 @@ def _cosine(
 
 
 def _cosine_with_restarts(
-    warmup: int, total: int, base_lr: float, num_cycles: int = 1
+    warmup: int,
+    total: int,
+    base_lr: float,
+    num_cycles: int = 1,
+    cycle_growth: float = 1.0,
+    lr_end: float = 0.0,
 ) -> Multiplier:
+    if not cycle_growth >= 1.0:
+        raise ConfigError(
+            f"lr_scheduler_type 'cosine_with_restarts': cycle_growth={cycle_growth}, "
+            "expected 1 (cycles of one length) or more; change it in "
+            "lr_scheduler_kwargs"
+        )
+    if not 0.0 <= lr_end < base_lr:
+        raise ConfigError(
+            f"lr_scheduler_type 'cosine_with_restarts': lr_end={lr_end} is not from 0 "
+            f"to below learning_rate={base_lr}; change it in lr_scheduler_kwargs"
+        )
+    least = lr_end / base_lr
+    # Cycle k, from 0, has the length growth^k; the run is their sum.
+    lengths = [cycle_growth**k for k in range(int(num_cycles))]
+
+    def place(done: float) -> float:
+        """The share of its cycle done."""
+        if cycle_growth == 1.0:
+            return (num_cycles * done) % 1.0
+        left = done * sum(lengths)
+        for length in lengths:
+            if left < length - 1e-9:  # a step at the border begins a cycle
+                return left / length
+            left -= length
+        return 0.0
+
     def value(step: int) -> float:
         if step < warmup:
             return _rise(step, warmup)
         done = _progress(step, warmup, total)
         if done >= 1.0:
-            return 0.0
-        return max(0.0, 0.5 * (1.0 + math.cos(math.pi * ((num_cycles * done) % 1.0))))
+            return least
+        share = max(0.0, 0.5 * (1.0 + math.cos(math.pi * place(done))))
+        return least + (1.0 - least) * share
+
+    return value
+
+
+def _multistep(
+    warmup: int,
+    total: int,
+    base_lr: float,
+    milestones: Sequence[float] = (0.3, 0.6, 0.8, 0.9),
+    gamma: float = 0.1,
+) -> Multiplier:
+    shares = list(milestones) if isinstance(milestones, (list, tuple)) else []
+    if not shares or not all(0.0 < share < 1.0 for share in shares):
+        raise ConfigError(
+            f"lr_scheduler_type 'multistep': milestones={milestones!r}, expected "
+            "shares of the run between 0 and 1, such as [0.3, 0.6]; change them in "
+            "lr_scheduler_kwargs"
+        )
+    steps = sorted(round(share * total) for share in shares)
+
+    def value(step: int) -> float:
+        if step < warmup:
+            return _rise(step, warmup)
+        return float(gamma ** sum(step >= at for at in steps))
 
     return value
 
@@ -118,6 +177,7 @@ _FACTORIES: dict[str, Callable[..., Multiplier]] = {
     "constant": _constant,
     "constant_with_warmup": _constant_with_warmup,
     "inverse_sqrt": _inverse_sqrt,
+    "multistep": _multistep,
 }
 
 NAMES = tuple(_FACTORIES)
@@ -133,8 +193,9 @@ def multiplier(
         warmup: optimizer steps of linear warm-up, >= 0.
         total: optimizer steps of the whole run, warm-up included.
         base_lr: the base rate; only ``polynomial`` uses it.
-        **options: ``num_cycles`` (cosine, cosine_with_restarts), ``lr_end`` and
-            ``power`` (polynomial), ``timescale`` (inverse_sqrt).
+        **options: ``num_cycles`` (cosine, cosine_with_restarts), ``cycle_growth`` and
+            ``lr_end`` (cosine_with_restarts), ``lr_end`` and ``power`` (polynomial),
+            ``timescale`` (inverse_sqrt), ``milestones`` and ``gamma`` (multistep).
 
     Raises:
         ConfigError: unknown name or option.
