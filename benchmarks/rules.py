@@ -43,6 +43,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "translation": ("translation", _CORE),
     "generation": ("generation", _CORE),
     "t5": ("t5", _CORE),
+    "graph": ("graph", _CORE),
     "gpu": ("gpu", _CORE),
 }
 

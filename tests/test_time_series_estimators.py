@@ -409,7 +409,7 @@ def test_a_fit_writes_nothing(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 2}).fit(*waves())
     assert not list(tmp_path.iterdir())
-    assert not fitting.NOWHERE.exists()
+    assert not fitting.nowhere().exists()
     assert capfd.readouterr() == ("", "")
     ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 2, "verbose": 1}).fit(*waves())
     assert "loss" in capfd.readouterr().err

@@ -40,6 +40,7 @@ _ATTENTION = frozenset(
         "attention_context_backward",
         "attention_scores",
         "attention_scores_backward",
+        "cached_attention",
         "evolve_backward",
         "evolve_forward",
         "fused_attention_backward",

@@ -47,7 +47,11 @@ BETAS = (0.9, 0.99)  # RAdam's, and the limit of the gradient's norm: as in the 
 MAX_GRAD_NORM = 4.0  # and in its released program
 _MAP_CELLS = 1 << 23  # cells of one layer's attention maps in a batch of evaluation
 _ROWS = 256
-NOWHERE = Path(tempfile.gettempdir()) / "evolving-attention-writes-nothing"
+
+
+def nowhere() -> Path:
+    """An output folder for trainings that write nothing; it does not exist."""
+    return Path(tempfile.gettempdir()) / "evolving-attention-writes-nothing"
 
 
 @dataclass(frozen=True)
@@ -233,7 +237,7 @@ def _arguments(
     # A last batch of one series of one step would leave batch norm without a variance.
     alone = len(rows) > settings.batch_size and len(rows) % settings.batch_size == 1
     return TrainingArguments(
-        str(NOWHERE),
+        str(nowhere()),
         num_train_epochs=settings.n_epochs,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=evaluation_batch(model, longest),

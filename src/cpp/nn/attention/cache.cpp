@@ -59,7 +59,7 @@ SelectedRows select_rows(const std::vector<std::int64_t>& offsets,
 void AttentionCache::select(const std::vector<std::int64_t>& kept,
                             bool same_memory) {
   if (queries.defined()) queries = gather_sequences(queries, from_values(kept));
-  if (of_memory && same_memory) return;
+  if (rows.empty() || (of_memory && same_memory)) return;  // none yet
   std::vector<Rows> chosen;
   for (const std::int64_t b : kept) {
     chosen.push_back(rows.at(static_cast<std::size_t>(b)));
