@@ -275,6 +275,21 @@ def translation(record: Record) -> list[Row]:
     return rows
 
 
+def pretraining(record: Record) -> list[Row]:
+    """Masked language models against transformers', which has vanilla attention."""
+    settings, results = record["settings"], record["results"]
+    what = f"BERT-{settings['size']} pre-training, {settings['dtype']}, batch "
+    what += f"{settings['batch']}, length {settings['length']}"
+    theirs = results.get("vanilla", {}).get("torch")
+    rows = []
+    for kind, result in results.items():
+        sides = {"ours": result["ours"]}
+        if theirs is not None:
+            sides["transformers"] = theirs
+        rows += _against_all(f"{kind} {what}", sides, _tokens, None)
+    return rows
+
+
 def t5(record: Record) -> list[Row]:
     """Fine-tuning a T5 against transformers'."""
     settings, result = record["settings"], record["results"].get("vanilla", {})
@@ -314,6 +329,15 @@ def generation(record: Record) -> list[Row]:
     for name, result in record["results"].items():
         what = f"Transformer-{settings['size']}, {settings['new_tokens']} new tokens, "
         what += f"{settings['dtype']}, {name}"
+        if "ratio" in result:
+            both = (
+                _ms(result["token_64"], 1),
+                f"{_ms(result['token_8'], 1)} (the 8th)",
+            )
+            what = f"{what}: the 64th token"
+            ratio = 1 / result["ratio"]
+            rows.append(Row(what, *both, ratio, headline=False, peer=""))
+            continue
         sides = {k: v for k, v in result.items() if "median_s" in v}
         own = sides.pop("ours, evolving", None)
         if "ours" in sides:
@@ -361,6 +385,7 @@ TITLES = {
     "series": "Time series",
     "translation": "Training an encoder-decoder",
     "generation": "Generation",
+    "pretraining": "Pre-training",
     "t5": "Fine-tuning a T5",
     "graph": "Graph attention",
     "gpu": "Training step on a GPU",
@@ -380,6 +405,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "series": series,
     "translation": translation,
     "generation": generation,
+    "pretraining": pretraining,
     "t5": t5,
     "graph": graph,
     "gpu": gpu,

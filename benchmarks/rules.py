@@ -42,6 +42,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "series": ("series", _CORE),
     "translation": ("translation", _CORE),
     "generation": ("generation", _CORE),
+    "pretraining": ("pretraining", _CORE),
     "t5": ("t5", _CORE),
     "graph": ("graph", _CORE),
     "gpu": ("gpu", _CORE),

@@ -52,6 +52,23 @@ bool any_type(const auto&) { return true; }
 bool floating_y(const auto& args) { return is_floating(args.y.dtype); }
 bool floating_maps(const auto& args) { return is_floating(args.flat.dtype); }
 
+// Those that oneDNN computes, or shares.
+void register_products() {
+  register_kernel<Conv2dForward>("onednn", onednn::conv2d_forward,
+                                 narrow<Conv2dForward>);
+  register_kernel<Conv2dBackward>("onednn", onednn::conv2d_backward,
+                                  narrow<Conv2dBackward>);
+  register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
+  if (isa_used() != Isa::scalar) {
+    // What oneDNN declines: with AVX2, products whose rows must be invariant.
+    register_kernel<MatMul>("simd", cpu::row_product,
+                            cpu::row_product_supports);
+  }
+  // Takes what oneDNN's takes: for comparison, when it is forced.
+  register_kernel<MatMul>("onednn_parallel", onednn::matmul_parallel,
+                          onednn::matmul_supports);
+}
+
 }  // namespace
 
 void register_cpu_kernels() {
@@ -121,19 +138,7 @@ void register_cpu_kernels() {
   add<EvolveBackward>();
   add<FusedAttentionForward>();
   add<FusedAttentionBackward>();
-  register_kernel<Conv2dForward>("onednn", onednn::conv2d_forward,
-                                 narrow<Conv2dForward>);
-  register_kernel<Conv2dBackward>("onednn", onednn::conv2d_backward,
-                                  narrow<Conv2dBackward>);
-  register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
-  if (isa_used() != Isa::scalar) {
-    // What oneDNN declines: with AVX2, products whose rows must be invariant.
-    register_kernel<MatMul>("simd", cpu::row_product,
-                            cpu::row_product_supports);
-  }
-  // Takes what oneDNN's takes: for comparison, when it is forced.
-  register_kernel<MatMul>("onednn_parallel", onednn::matmul_parallel,
-                          onednn::matmul_supports);
+  register_products();
 }
 
 }  // namespace ea
