@@ -281,8 +281,8 @@ def configs() -> list[type[PretrainedConfig]]:
         ea.ViTConfig,
         ea.ResNetConfig,
         ea.AAResNetConfig,
+        ea.GATConfig,
     ]
-    return [ea.BertConfig, ea.RobertaConfig, ea.EADCTransformerConfig, ea.GATConfig]
 
 
 @pytest.mark.parametrize("cls", configs(), ids=lambda cls: cls.__name__)

@@ -273,13 +273,11 @@ def hook(event, arguments):
         event.split(".")[0] in ("socket", "subprocess", "shutil")
     ):
         seen.append((event, str(arguments)))
-OTHERS = ("ImageClassifier", "TimeSeriesClassifier", "TimeSeriesRegressor")
+JOBLIB = ("GraphNodeClassifier", "ImageClassifier", "TimeSeriesClassifier",
+          "TimeSeriesRegressor")
 sys.addaudithook(hook)
 import evolving_attention as ea
-JOBLIB = ("GraphNodeClassifier", "TimeSeriesClassifier", "TimeSeriesRegressor")
 for name in ea.__all__:
-    if name not in OTHERS:
-        getattr(ea, name)  # those import scikit-learn's joblib, which tries a file
     if name not in JOBLIB:  # those import scikit-learn's joblib, which tries a file
         getattr(ea, name)
 print(seen)
