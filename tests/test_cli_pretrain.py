@@ -154,7 +154,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     words += ["--next_sentence", "--max_steps", 30, "--whole_word_mask"]
     assert train(tmp_path / "whole")[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr(pretrain._TokensPerSecond, "on_step_end", interrupt)
+        patch.setattr(pretrain.TokensPerSecond, "on_step_end", interrupt)
         code, told = train(tmp_path / "parts")
     assert code == 128 + signal.SIGINT
     assert "or run the same command again" in told

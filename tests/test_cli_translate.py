@@ -126,7 +126,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
     more = ["--num_train_epochs", 3]
     assert train(tmp_path / "whole")[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr(translate._TokensPerSecond, "on_step_end", interrupt)
+        patch.setattr(translate.TokensPerSecond, "on_step_end", interrupt)
         code, told = train(tmp_path / "parts")
     assert code == 128 + signal.SIGINT
     assert "or run the same command again" in told

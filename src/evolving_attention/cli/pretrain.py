@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +17,8 @@ from evolving_attention.cli.commands import run_command
 from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
+from evolving_attention.cli.token_speed import TokensPerSecond
 from evolving_attention.errors import ConfigError, Error, Interrupted
-from evolving_attention.training.callbacks import TrainerCallback
 
 __all__ = ["main"]
 
@@ -61,28 +60,6 @@ def main(words: Sequence[str], name: str = "evolving-attention pretrain") -> Non
     run_command(words, name, groups, help, _pretrain, _MOST_USED)
 
 
-class _TokensPerSecond(TrainerCallback):
-    """Adds the speed since the last log to the logged values."""
-
-    def __init__(self) -> None:
-        self.before: tuple[float, int] | None = None
-
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, **kwargs: Any
-    ) -> None:
-        """Start the clock."""
-        self.before = time.monotonic(), state.num_input_tokens_seen
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Add ``tokens_per_s`` to logs of training steps."""
-        logs, now = kwargs["logs"], time.monotonic()
-        if self.before is None or "loss" not in logs:
-            return
-        seconds, tokens = now - self.before[0], state.num_input_tokens_seen
-        logs["tokens_per_s"] = round((tokens - self.before[1]) / max(seconds, 1e-9))
-        self.before = now, tokens
-
-
 def _pretrain(
     corpus: Any, model_args: Any, attention: Any, args: Any
 ) -> dict[str, Any] | None:
@@ -118,7 +95,7 @@ def _pretrain(
         train_dataset=train,
         eval_dataset=held_out,
         processing_class=tokenizer,
-        callbacks=[_TokensPerSecond()],
+        callbacks=[TokensPerSecond()],
     )
     try:
         metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
+from evolving_attention.cli.token_speed import TokensPerSecond
 from evolving_attention.errors import ConfigError, Interrupted
-from evolving_attention.training.callbacks import TrainerCallback
 
 __all__ = ["average", "score", "train", "train_fields", "train_results"]
 
@@ -49,28 +48,6 @@ _MOST_USED = (
 
 
 # ------------------------------------------------------------------------------ train
-
-
-class _TokensPerSecond(TrainerCallback):
-    """Adds the speed since the last log to the logged values."""
-
-    def __init__(self) -> None:
-        self.before: tuple[float, int] | None = None
-
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, **kwargs: Any
-    ) -> None:
-        """Start the clock."""
-        self.before = time.monotonic(), state.num_input_tokens_seen
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Add ``tokens_per_s`` to logs of training steps."""
-        logs, now = kwargs["logs"], time.monotonic()
-        if self.before is None or "loss" not in logs:
-            return
-        seconds, tokens = now - self.before[0], state.num_input_tokens_seen
-        logs["tokens_per_s"] = round((tokens - self.before[1]) / max(seconds, 1e-9))
-        self.before = now, tokens
 
 
 def train(
@@ -141,7 +118,7 @@ def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
         len(tokenizer),
         f"{model.num_parameters():,}",
     )
-    callbacks: list[Any] = [_TokensPerSecond()]
+    callbacks: list[Any] = [TokensPerSecond()]
     if held_out is not None and args.early_stopping_patience is not None:
         callbacks.append(EarlyStoppingCallback(args.early_stopping_patience))
     trainer = Trainer(

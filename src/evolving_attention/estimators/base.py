@@ -14,7 +14,7 @@ import numpy as np
 from evolving_attention.data.series import Reading, SeriesRows, read
 from evolving_attention.data.series_lengths import shortened
 from evolving_attention.data.series_scaling import SeriesScaler
-from evolving_attention.errors import ConfigError, InputError, ShapeError
+from evolving_attention.errors import InputError, ShapeError
 from evolving_attention.estimators import (
     architecture,
     continuing,
@@ -23,6 +23,7 @@ from evolving_attention.estimators import (
     rules,
     targets,
 )
+from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.views import SeriesViews
 from evolving_attention.estimators.weights import (
     WeightedRows,
@@ -239,7 +240,7 @@ class SeriesEstimator(SeriesViews):
 
     def _fit(self, X: list[Array], y: Array) -> Any:
         """Split, scale, build and train; keeps the global random state."""
-        seed = self._seed()
+        seed = seed_of(self)
         X = shortened(X, self._longest_taken(), self.longer, self.missing)
         X, y, weight = self._weighted(X, y)
         training, validation = targets.split(
@@ -265,7 +266,9 @@ class SeriesEstimator(SeriesViews):
                 self.model_,
                 part(training),
                 part(validation) if len(validation) else None,
-                self._settings((seed + len(earlier)) % np.iinfo(np.int32).max),
+                fitting.FitSettings.of(
+                    self, (seed + len(earlier)) % np.iinfo(np.int32).max
+                ),
                 continues=self._continues,
             )
         self._take(self.result_, earlier)
@@ -320,32 +323,11 @@ class SeriesEstimator(SeriesViews):
         given, self.time_axis = self.time_axis, 2
         state = self.random_state
         if isinstance(state, np.random.Generator):  # aeon's folds need another kind
-            self.random_state = self._seed()
+            self.random_state = seed_of(self)
         try:
             yield
         finally:
             self.time_axis, self.random_state = given, state
-
-    def _seed(self) -> int:
-        """A number drawn from ``random_state``.
-
-        Raises:
-            ConfigError: it is no source of random numbers.
-        """
-        from sklearn.utils import check_random_state
-
-        most = np.iinfo(np.int32).max
-        if isinstance(self.random_state, np.random.Generator):
-            return int(self.random_state.integers(most))
-        try:
-            state = check_random_state(self.random_state)
-        except ValueError:
-            raise ConfigError(
-                f"{type(self).__name__}: random_state={self.random_state!r}, expected "
-                "a whole number from 0, a numpy Generator or RandomState, or None; "
-                "random_state=0 makes runs repeatable"
-            ) from None
-        return int(state.randint(most))
 
     def _longest_taken(self) -> int:
         """Time steps of the longest series that the model to train will take."""
@@ -354,19 +336,6 @@ class SeriesEstimator(SeriesViews):
         if self.pretrained is not None:
             return int(files.pretraining_config(self.pretrained).max_length)
         return self.max_length or self._longest
-
-    def _settings(self, seed: int) -> fitting.FitSettings:
-        return fitting.FitSettings(
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            lr_schedule=self.lr_schedule,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-            seed=seed,
-            device=self.device,
-            verbose=bool(self.verbose),
-        )
 
     def model_settings(self) -> dict[str, Any]:
         """This estimator's options as options of ``ea.EADCTransformerConfig``.

@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,6 +67,13 @@ class FitSettings:
     seed: int
     device: str
     verbose: bool
+
+    @classmethod
+    def of(cls, estimator: Any, seed: int) -> FitSettings:
+        """Those of an estimator, whose options have the same names."""
+        names = [one.name for one in fields(cls) if one.name not in ("seed", "verbose")]
+        options = {name: getattr(estimator, name) for name in names}
+        return cls(**options, seed=seed, verbose=bool(estimator.verbose))
 
 
 @dataclass

@@ -22,6 +22,7 @@ from evolving_attention.errors import (
 )
 from evolving_attention.estimators import files, graph_fitting, targets
 from evolving_attention.estimators.fitting import kept_randomness
+from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.field_types import check_attributes
 from evolving_attention.training import runtime
 from evolving_attention.training.state import plain
@@ -176,7 +177,7 @@ class GraphNodeClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         inputs = graph_fitting.inputs_of(X, found)
         count = found.num_nodes
         labels = _labels(y, count)
-        seed = self._seed()
+        seed = seed_of(self)
         training, validation = self._parts(
             labels, train_mask, validation_mask, seed, count
         )
@@ -279,22 +280,6 @@ class GraphNodeClassifier(_Classifier, _Estimator):  # type: ignore[misc]
             )
             chosen, held = chosen[kept], chosen[away]
         return chosen, held
-
-    def _seed(self) -> int:
-        """A number drawn from ``random_state``."""
-        from sklearn.utils import check_random_state
-
-        most = np.iinfo(np.int32).max
-        if isinstance(self.random_state, np.random.Generator):
-            return int(self.random_state.integers(most))
-        try:
-            return int(check_random_state(self.random_state).randint(most))
-        except ValueError:
-            raise ConfigError(
-                f"{type(self).__name__}: random_state={self.random_state!r}, expected "
-                "a whole number from 0, a numpy Generator or RandomState, or None; "
-                "random_state=0 makes runs repeatable"
-            ) from None
 
     # --- a fitted estimator -------------------------------------------------------
 

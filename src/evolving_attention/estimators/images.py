@@ -33,6 +33,7 @@ from evolving_attention.estimators import (
     rules,
     targets,
 )
+from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.targets import PICTURES
 from evolving_attention.metrics.images import confusion_matrix, top_k
 from evolving_attention.training.state import plain
@@ -44,7 +45,6 @@ _sklearn = require("sklearn.base", extra="image", why=_WHY)
 _Classifier: Any = _sklearn.ClassifierMixin
 _Estimator: Any = _sklearn.BaseEstimator
 _validation: Any = require("sklearn.utils.validation", extra="image", why=_WHY)
-_utils: Any = require("sklearn.utils", extra="image", why=_WHY)
 
 Array = np.ndarray[Any, Any]
 _Self = TypeVar("_Self", bound="ImageClassifier")
@@ -226,7 +226,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
             OutOfMemory: a batch does not fit in memory; raised before the first step.
         """
         self.check_options()
-        seed = self._seed()
+        seed = seed_of(self)
         given = self._read(X, None, size=None)
         labels = targets.class_targets(
             self._labels(X, y, given), len(given.pixels), PICTURES
@@ -260,7 +260,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
                 model,
                 rows.take(training, Compose([plain_change, *changes])),
                 rows.take(validation) if len(validation) else None,
-                self._settings(seed),
+                fitting.FitSettings.of(self, seed),
                 stacklevel=4,
             )
         self.classes_, self.model_, self.skipped_ = classes, model, given.skipped
@@ -328,33 +328,6 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         if not kept:
             raise InputError(given.skipped[0][1])
         return kept
-
-    def _settings(self, seed: int) -> fitting.FitSettings:
-        return fitting.FitSettings(
-            n_epochs=self.n_epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            lr_schedule=self.lr_schedule,
-            weight_decay=self.weight_decay,
-            patience=self.patience,
-            seed=seed,
-            device=self.device,
-            verbose=bool(self.verbose),
-        )
-
-    def _seed(self) -> int:
-        """A number drawn from ``random_state``."""
-        most = np.iinfo(np.int32).max
-        if isinstance(self.random_state, np.random.Generator):
-            return int(self.random_state.integers(most))
-        try:
-            return int(_utils.check_random_state(self.random_state).randint(most))
-        except ValueError:
-            raise ConfigError(
-                f"ImageClassifier: random_state={self.random_state!r}, expected a "
-                "whole number from 0, a numpy Generator or RandomState, or None; "
-                "random_state=0 makes runs repeatable"
-            ) from None
 
     # --- prediction ---------------------------------------------------------------
 

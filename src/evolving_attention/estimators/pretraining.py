@@ -12,6 +12,7 @@ from evolving_attention.data.series_lengths import shortened
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.estimators import base, fitting, rules, targets
+from evolving_attention.estimators.randomness import seed_of
 
 __all__ = ["MaskedRows", "learn", "pretrain"]
 
@@ -131,14 +132,14 @@ def learn(
                 f"{longest}; leave max_length out, raise it, or set longer='cut' or "
                 "'resample'"
             )
-    seed = estimator._seed()
-    settings = estimator._settings(seed)
+    seed = seed_of(estimator)
+    settings = fitting.FitSettings.of(estimator, seed)
     training, validation = targets.split(
         len(series), estimator.validation_fraction, seed
     )
     scaler = SeriesScaler(estimator.scale, estimator.missing)
     rows = scaler.fit([series[i] for i in training]).transform(series)
-    hide = {"ratio": ratio, "mean_span": mean_span, "seed": seed}
+    hide: dict[str, Any] = {"ratio": ratio, "mean_span": mean_span, "seed": seed}
     with fitting.kept_randomness():
         ea.manual_seed(seed)
         config = ea.EADCTransformerConfig(
