@@ -40,6 +40,17 @@ def write_table(page: Path, marker: str, text: str) -> None:
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
 
 
+def short(run: dict[str, Any]) -> dict[str, Any]:
+    """A run without its curves and lists: what is printed while a series goes on."""
+    found = {}
+    for name, value in run.items():
+        if isinstance(value, dict):
+            value = short(value)
+        if value not in ({}, None) and not isinstance(value, list):
+            found[name] = value
+    return found
+
+
 def series(
     result: Path,
     record: dict[str, Any],
@@ -71,5 +82,5 @@ def series(
         record["machine"] = machine()
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         result.write_text(text, encoding="utf-8")
-        print(record["runs"][-1], flush=True)
+        print(short(record["runs"][-1]), flush=True)
     return list(record["runs"])
