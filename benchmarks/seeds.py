@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -38,6 +39,12 @@ def write_table(page: Path, marker: str, text: str) -> None:
     before, rest = whole.split(begin)
     after = rest.split(end)[1]
     page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def as_json(record: dict[str, Any]) -> str:
+    """The record, with each list of numbers on one line."""
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    return re.sub(r"\[\n[-\d\s.,e+]*\]", lambda found: "".join(found[0].split()), text)
 
 
 def short(run: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +87,6 @@ def series(
             continue
         record["runs"].append({**names, **run(names)})
         record["machine"] = machine()
-        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-        result.write_text(text, encoding="utf-8")
+        result.write_text(as_json(record), encoding="utf-8")
         print(short(record["runs"][-1]), flush=True)
     return list(record["runs"])

