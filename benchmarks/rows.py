@@ -188,6 +188,30 @@ def memory(record: Record) -> list[Row]:
     return rows
 
 
+def corpus(record: Record) -> list[Row]:
+    """What a large corpus costs beside a small one, the same model trained on both."""
+    large, small = (record["results"][name] for name in ("large", "small"))
+    what = f"pre-training on {large['bytes'] / 1e9:.1f} GB of text"
+    memory = (f"{one['peak_bytes'] / 1e6:.0f} MB" for one in (large, small))
+    first = (f"{one['first_step_s']:.1f} s" for one in (large, small))
+    before = (f"{one['preparation_s']:.0f} s" for one in (large, small))
+    return [
+        Row(
+            f"{what}{told}",
+            ours,
+            f"{other} (of {small['bytes'] / 1e6:.0f} MB)",
+            None,
+            headline=False,
+            peer="",
+        )
+        for told, (ours, other) in (
+            (", peak memory", memory),
+            (", to the first step", first),
+            (", preparation, once", before),
+        )
+    ]
+
+
 def imports(record: Record) -> list[Row]:
     """Import of the BERT class against transformers'."""
     ours = record["results"].get("ours, BERT class", {})
@@ -388,6 +412,7 @@ TITLES = {
     "lengths": "Inference on real lengths",
     "cola": "Fine-tuning on CoLA",
     "squad": "Fine-tuning on SQuAD",
+    "corpus": "A large corpus",
     "memory": "Peak memory of training",
     "import": "Import",
     "demo": "The demo",
@@ -409,6 +434,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "lengths": lengths,
     "cola": cola,
     "squad": squad,
+    "corpus": corpus,
     "memory": memory,
     "import": imports,
     "demo": demo,
