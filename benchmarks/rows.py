@@ -356,6 +356,65 @@ def graph(record: Record) -> list[Row]:
     return rows
 
 
+_NETWORKS = {"resnet50": "ResNet-50", "aa_resnet50": "AA-ResNet-50"}
+_NETWORKS["vit_b16"] = "ViT-B/16"
+
+
+def images(record: Record) -> list[Row]:
+    """Networks of images: steps, their memory, inference, and their input."""
+    settings, rows = record["settings"], []
+    network = _NETWORKS[settings["model"]]
+    shape = f"{settings['dtype']}, batch {settings['batch']}"
+    if settings["measure"] == "input":
+        for kind, result in record["results"].items():
+            rows += _of_input(f"{kind} {network}, {shape}", result)
+        return rows
+    task = {"training": "training step"}.get(settings["measure"], settings["measure"])
+    for kind, result in record["results"].items():
+        what = f"{kind} {network} {task}, {shape}"
+        if "median_s" not in result.get("ours", {}):
+            continue
+        sides = {k: v for k, v in result.items() if k in ("ours", "torch", "openvino")}
+        rows += _against_all(what, sides, _ms, _share(result))
+        if "memory_ratio" in result and task != "inference":
+            sizes = [result[s]["peak_bytes"] / 2**30 for s in ("ours", "torch")]
+            both = (f"{size:.2f} GiB" for size in sizes)
+            rows.append(Row(f"{what}: peak memory", *both, 1 / result["memory_ratio"]))
+        if "over_vanilla" in result:
+            both = _ms(result["ours"]), _ms(record["results"]["vanilla"]["ours"])
+            both = both[0], f"{both[1]} (ours, vanilla)"
+            ratio = 1 / result["over_vanilla"]
+            rows.append(Row(what, *both, ratio, headline=False, peer=""))
+    return rows
+
+
+def _of_input(what: str, result: Record) -> list[Row]:
+    """Files of pictures: how fast they come, and what they cost in training."""
+
+    def told(side: str) -> str:
+        return f"{result['images'] / result[side]['median_s']:.0f} images/s"
+
+    step = f"{told('arrays')} (the step)"
+    return [
+        Row(
+            f"{what}: JPEG files decoded and changed",
+            told("input"),
+            step,
+            result["input_over_step"],
+            headline=False,
+            peer="",
+        ),
+        Row(
+            f"{what}: training on files",
+            told("files"),
+            f"{told('arrays')} (on arrays)",
+            1 / result["files_over_arrays"],
+            headline=False,
+            peer="",
+        ),
+    ]
+
+
 _OF_T5 = {"ours": "ours", "transformers": "torch"}
 
 
@@ -426,6 +485,7 @@ TITLES = {
     "pretraining": "Pre-training",
     "t5": "Fine-tuning a T5",
     "graph": "Graph attention",
+    "images": "Networks of images",
     "gpu": "Training step on a GPU",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
@@ -448,6 +508,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "pretraining": pretraining,
     "t5": t5,
     "graph": graph,
+    "images": images,
     "gpu": gpu,
 }
 

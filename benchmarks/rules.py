@@ -45,6 +45,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "pretraining": ("pretraining", _CORE),
     "t5": ("t5", _CORE),
     "graph": ("graph", _CORE),
+    "images": ("images", (*_CORE, "src/evolving_attention/data")),
     "gpu": ("gpu", _CORE),
 }
 
