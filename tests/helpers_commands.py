@@ -10,8 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers_pretraining import SIZES as PRETRAINING
+from helpers_pretraining import documents
+from helpers_pretraining import write as write_corpus
 from helpers_squad import document, folder_of, write
 from helpers_translation import sentences, write_files
+from image_data import stripes
 
 import evolving_attention as ea
 from evolving_attention.cli.main import app
@@ -92,11 +96,59 @@ def translate(folder: Path) -> list[Any]:
     ]
 
 
+def pretrain(folder: Path) -> list[Any]:
+    """``pretrain`` of a new model; a part of the corpus is held out."""
+    corpus = write_corpus(folder / "corpus.txt", documents(24))
+    return [
+        *("pretrain", "--train_file", corpus, "--cache_dir", folder / "cache"),
+        *("--model_name", "ea_bert_base", "--model_options", json.dumps(PRETRAINING)),
+        *("--vocab_size", 120, "--max_seq_length", 24, "--learning_rate", "3e-3"),
+        *("--per_device_train_batch_size", 8, "--num_train_epochs", 2),
+        *("--validation_split_percentage", 20, "--save_steps", 3),
+    ]
+
+
+def image(folder: Path) -> list[Any]:
+    """``image train`` with pictures to test on."""
+    pictures, labels = stripes(24)
+    file = folder / "pictures.npz"
+    np.savez(file, X=pictures, y=labels)
+    return [
+        *("image", "train", "--train_dir", file, "--test_dir", file),
+        *("--hidden_size", 16, "--num_hidden_layers", 2, "--num_attention_heads", 2),
+        *("--n_epochs", 2, "--batch_size", 4, "--verbose", "false"),
+    ]
+
+
+def graph(folder: Path) -> list[Any]:
+    """``graph train`` on two groups of nodes."""
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    pairs = rng.integers(0, 40, (300, 2))
+    file = folder / "graph.npz"
+    np.savez(
+        file,
+        edges=pairs[y[pairs[:, 0]] == y[pairs[:, 1]]],
+        x=rng.random((40, 6)) + y[:, None],
+        y=y,
+        train_idx=np.arange(10),
+        val_idx=np.arange(10, 20),
+        test_idx=np.arange(20, 40),
+    )
+    return [
+        *("graph", "train", "--data_file", file, "--undirected", "--n_epochs", 5),
+        *("--hidden_size", 8, "--num_heads", 2),
+    ]
+
+
 LINES: dict[str, Callable[[Path], list[Any]]] = {
     "glue": glue,
     "squad": squad,
     "translate": translate,
+    "pretrain": pretrain,
 }
+ESTIMATORS: dict[str, Callable[[Path], list[Any]]] = {"image": image, "graph": graph}
+"""Commands that fit an estimator: they have no checkpoints."""
 
 
 def runner(capfd: Any, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -54,8 +54,10 @@ def words(tmp_path: Path) -> list[Any]:
 def test_two_tasks_their_average_and_a_restart(
     words: list[Any], command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs, once = [], glue._once
-    monkeypatch.setattr(glue, "_once", lambda given: runs.append(given) or once(given))
+    runs, run = [], glue._one_run
+    monkeypatch.setattr(
+        glue, "_one_run", lambda given, once: runs.append(given) or run(given, once)
+    )
     code, shown, told = command(*words, "--tasks", "RTE", "cola")
     assert code == 0, told
     assert [run["task_name"] for run in runs] == ["cola", "rte"]

@@ -31,7 +31,7 @@ def seeds(**given: Any) -> Callable[[Path], Any]:
 
     def call(folder: Path) -> Any:
         own = {"seeds": [1, 2], "output_dir": str(folder / "out"), **given}
-        return repeat.repeated(options(), own, lambda one: {"eval_loss": 1.0})
+        return repeat.repeated(options(), own, lambda one, once: {"eval_loss": 1.0})
 
     return call
 
@@ -68,7 +68,7 @@ def full_disk(folder: Path) -> Any:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(fd, data)
 
-    def run(one: dict[str, Any]) -> dict[str, float]:
+    def run(one: dict[str, Any], once: repeat.Once) -> dict[str, float]:
         Path(one["output_dir"]).mkdir(parents=True)
         return {"eval_loss": 1.0}
 

@@ -8,7 +8,7 @@ from typing import Any
 from evolving_attention import distributed
 from evolving_attention.cli.common import json_output, print_json, set_up_logging
 from evolving_attention.cli.options import Fields, build_app
-from evolving_attention.cli.repeat import repeated
+from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 
@@ -33,8 +33,9 @@ def run_command(
         groups: dataclasses of options and the title of each in the help text. With
             RepeatArguments among them the command takes --seeds.
         help: the help text.
-        run: called with the other dataclasses; its result has a ``"table"`` to print.
-            None: there is nothing to print.
+        run: called with the other dataclasses, and if the command takes --seeds with
+            what its runs share; its result has a ``"table"`` to print. None: there is
+            nothing to print.
         first: the most used options, which the help text shows first.
     """
     fields = Fields(groups, first=first)
@@ -61,16 +62,16 @@ def run_groups(
         given: the values that were given, by name.
     """
 
-    def once(given: dict[str, Any]) -> dict[str, Any] | None:
+    def one_run(given: dict[str, Any], *shared: Once) -> dict[str, Any] | None:
         split = fields.split(given)
         owners = (owner for owner, _ in groups if owner is not RepeatArguments)
         made = [owner(**split[owner]) for owner in owners]
         set_up_logging()
         _set_threads(made)
-        return run(*made)
+        return run(*made, *shared)
 
     repeats = any(owner is RepeatArguments for owner, _ in groups)
-    return repeated(fields, given, once) if repeats else once(given)
+    return repeated(fields, given, one_run) if repeats else one_run(given)
 
 
 def show(results: dict[str, Any] | None, as_json: bool) -> None:

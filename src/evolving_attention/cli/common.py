@@ -12,9 +12,11 @@ import functools
 import json
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from evolving_attention import errors
@@ -25,6 +27,7 @@ __all__ = [
     "console",
     "exit_code",
     "guarded",
+    "interrupted",
     "json_output",
     "message",
     "note",
@@ -143,6 +146,25 @@ def guarded(function: _Function) -> _Function:
             raise typer.Exit(tell(error)) from None
 
     return run  # type: ignore[return-value]
+
+
+def interrupted(
+    name: str, folder: Path, epochs: int, n_epochs: int, best_epoch: int
+) -> errors.Interrupted:
+    """The error after a signal ended the fit of an estimator that was then saved.
+
+    Args:
+        name: of the signal.
+        folder: where the estimator is.
+        epochs, n_epochs, best_epoch: those that ended, those that were wanted, and the
+            one whose weights were kept.
+    """
+    return errors.Interrupted(
+        f"{name} after {epochs} of {n_epochs} epochs: the best so far, epoch "
+        f"{best_epoch}, is saved in {folder}; the same command trains it again from "
+        "the beginning",
+        signal.Signals[name],
+    )
 
 
 def _silence_stdout() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evolving_attention.cli.glue_arguments import ModelArguments, TuningArguments
+from evolving_attention.cli.repeat import Once
 from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED, on_the_command_line
@@ -51,6 +52,7 @@ class FineTuning:
     Args:
         model_args, tuning, args: the options.
         attention: of the model; None: the checkpoint's.
+        once: keeps what the runs of other seeds need too.
     """
 
     def __init__(
@@ -59,9 +61,10 @@ class FineTuning:
         tuning: TuningArguments,
         args: TrainingArguments,
         attention: Any,
+        once: Once,
     ) -> None:
         self.model_args, self.tuning, self.args = model_args, tuning, args
-        self.attention = attention
+        self.attention, self.once = attention, once
         self.train_rows: Any = None
         self.results: dict[str, Any] = {}
 

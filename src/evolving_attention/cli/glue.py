@@ -28,7 +28,7 @@ from evolving_attention.cli.glue_arguments import (
 from evolving_attention.cli.glue_run import GlueRun
 from evolving_attention.cli.glue_text import TextRun
 from evolving_attention.cli.options import Fields, build_app
-from evolving_attention.cli.repeat import repeated
+from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 from evolving_attention.errors import ConfigError
@@ -98,11 +98,10 @@ def results(given: dict[str, Any]) -> dict[str, Any] | None:
     Returns:
         The run's part of all_results.json; of several seeds see :mod:`.repeat`.
     """
-    return repeated(fields(), given, _once)
+    return repeated(fields(), given, _one_run)
 
 
-def _once(given: dict[str, Any]) -> dict[str, Any]:
-    """One run."""
+def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     split = fields().split(given)
     refuse_known(given)
     model_args = ModelArguments(**split[ModelArguments])
@@ -127,7 +126,7 @@ def _once(given: dict[str, Any]) -> dict[str, Any]:
     set_up_logging("warning" if quiet else args.log_level)
     parts = (model_args, attention, data_args, tuning)
     kind = TextRun if text_to_text else GlueRun
-    return kind(*parts, args, base, changes).run()
+    return kind(*parts, args, base, changes, once).run()
 
 
 def _apply_paper(

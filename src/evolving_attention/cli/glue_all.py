@@ -149,7 +149,7 @@ def _task(
         from evolving_attention.training.state import plain
 
         (folder / RUN).unlink(missing_ok=True)
-        record = plain(glue.results(resumable(own, folder)) or {})
+        record = plain(glue.results(resumable(fields(), own, folder)) or {})
         if distributed.is_first():
             durable.write_json(folder / RUN, record)
     _LOGGER.info("%s: %.4f", task.name, _score(task, record))

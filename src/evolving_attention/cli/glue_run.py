@@ -18,7 +18,7 @@ from evolving_attention.cli.glue_arguments import (
     ModelArguments,
     TuningArguments,
 )
-from evolving_attention.cli.repeat import once
+from evolving_attention.cli.repeat import Once
 from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["GlueRun"]
@@ -42,8 +42,9 @@ class GlueRun(FineTuning):
         args: TrainingArguments,
         base: dict[str, Any],
         changes: dict[str, Any],
+        once: Once,
     ) -> None:
-        super().__init__(model_args, tuning, args, attention.config())
+        super().__init__(model_args, tuning, args, attention.config(), once)
         self.data_args, self.base, self.changes = data_args, base, changes
         glue_data.check_needs(data_args, args, base)
 
@@ -53,7 +54,7 @@ class GlueRun(FineTuning):
 
         checkpoint = self.last_checkpoint()
         check_writable(self.args)
-        self.data = once("data", self._load_data)
+        self.data = self.once("data", self._load_data)
         self.metrics = self._metrics()
         trainer = self._trainer()
         if self.args.do_train:
@@ -148,7 +149,7 @@ class GlueRun(FineTuning):
             dev, test = ({n: ready(rows) for n, rows in p.items()} for p in parts)
             return train, dev, test
 
-        self.train_rows, self.eval_rows, self.test_rows = once("rows", rows)
+        self.train_rows, self.eval_rows, self.test_rows = self.once("rows", rows)
 
     def _tokenises(self, tokenizer: Any, length: int) -> Callable[[Any], Any]:
         """From rows of text to rows of ids."""

@@ -12,12 +12,23 @@ import numpy as np
 
 from evolving_attention import durable
 from evolving_attention.cli import graph_arguments as arguments
-from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.common import interrupted
+from evolving_attention.cli.options import Fields
+from evolving_attention.cli.repeat import Once
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.errors import DataError
 
-__all__ = ["evaluate", "predict", "train"]
+__all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
 
 _DATA = (arguments.GraphDataArguments, "Data")
+_TRAINING = [
+    _DATA,
+    (arguments.GraphModelArguments, "Model"),
+    (arguments.GraphAttentionArguments, "Attention"),
+    (RepeatArguments, "Training"),
+    (arguments.GraphTrainingArguments, "Training"),
+]
 _TRAIN = """Train a graph attention network on the labelled nodes of a graph.
 
 With test nodes in the file it is tested afterwards. Three layers and
@@ -41,13 +52,17 @@ _MOST_USED = ("data_file", "output_dir", "undirected", "attention", "num_layers"
 
 def train(words: Sequence[str], name: str = "evolving-attention graph train") -> None:
     """Parse the words of the command line and train."""
-    groups = [
-        _DATA,
-        (arguments.GraphModelArguments, "Model"),
-        (arguments.GraphAttentionArguments, "Attention"),
-        (arguments.GraphTrainingArguments, "Training"),
-    ]
-    run_command(words, name, groups, _TRAIN, _train, _MOST_USED)
+    run_command(words, name, _TRAINING, _TRAIN, _train, _MOST_USED)
+
+
+def train_fields() -> Fields:
+    """All options of the command train."""
+    return Fields(_TRAINING, first=_MOST_USED)
+
+
+def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Train once, or once per seed; options that are not given keep their defaults."""
+    return run_groups(train_fields(), _TRAINING, given, _train)
 
 
 def evaluate(
@@ -91,10 +106,12 @@ def _table(results: dict[str, Any]) -> dict[str, Any]:
     return {**results, "table": "\n".join(lines)}
 
 
-def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, Any]:
+def _train(
+    data: Any, model: Any, attention: Any, training: Any, once: Once
+) -> dict[str, Any]:
     from evolving_attention.estimators import GraphNodeClassifier
 
-    found = _load(data)
+    found = once("graph", lambda: _load(data))
     y = _labels(found, data)
     folder = Path(training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # before any work
@@ -117,6 +134,9 @@ def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, An
     )
     classifier.save(folder)
     best = classifier.history_[classifier.best_epoch_ - 1]
+    if classifier.interrupted_ is not None:
+        done = len(classifier.history_), training.n_epochs, classifier.best_epoch_
+        raise interrupted(classifier.interrupted_, folder, *done)
     results: dict[str, Any] = {
         "epochs": len(classifier.history_),
         "best_epoch": classifier.best_epoch_,

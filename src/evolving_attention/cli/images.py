@@ -10,12 +10,23 @@ from typing import Any
 
 from evolving_attention import durable
 from evolving_attention.cli import images_arguments as arguments
-from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.common import interrupted
+from evolving_attention.cli.options import Fields
+from evolving_attention.cli.repeat import Once
+from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 
-__all__ = ["evaluate", "predict", "train"]
+__all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
 
 RESULTS = "results.json"
+_TRAINING = [
+    (arguments.ImageDataArguments, "Data"),
+    (arguments.ImageModelArguments, "Model"),
+    (arguments.ImageAttentionArguments, "Attention"),
+    (RepeatArguments, "Training"),
+    (arguments.ImageTrainingArguments, "Training"),
+]
 
 
 def train(words: Sequence[str], name: str = "evolving-attention image train") -> None:
@@ -26,16 +37,22 @@ def train(words: Sequence[str], name: str = "evolving-attention image train") ->
     Example: evolving-attention image train --train_dir photos/train --test_dir
     photos/test --output_dir out/vit
     """
-    groups = [
-        (arguments.ImageDataArguments, "Data"),
-        (arguments.ImageModelArguments, "Model"),
-        (arguments.ImageAttentionArguments, "Attention"),
-        (arguments.ImageTrainingArguments, "Training"),
-    ]
-    run_command(words, name, groups, help, _train)
+    run_command(words, name, _TRAINING, help, _train)
 
 
-def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, Any]:
+def train_fields() -> Fields:
+    """All options of the command train."""
+    return Fields(_TRAINING)
+
+
+def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Train once, or once per seed; options that are not given keep their defaults."""
+    return run_groups(train_fields(), _TRAINING, given, _train)
+
+
+def _train(
+    data: Any, model: Any, attention: Any, training: Any, once: Once
+) -> dict[str, Any]:
     import evolving_attention as ea
 
     folder = Path(training.output_dir)
@@ -46,8 +63,12 @@ def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, An
         on_error=data.on_error,
         **training.estimator_options(),
     )
-    estimator.fit(data.train_dir)
+    estimator.fit(*once("train", lambda: _pictures(data.train_dir, data.on_error)))
     estimator.save(folder)
+    best = estimator.history_[estimator.best_epoch_ - 1]
+    if estimator.interrupted_ is not None:
+        done = len(estimator.history_), training.n_epochs, estimator.best_epoch_
+        raise interrupted(estimator.interrupted_, folder, *done)
     results: dict[str, Any] = {
         "model": str(folder),
         "parameters": estimator.model_.num_parameters(),
@@ -55,14 +76,30 @@ def _train(data: Any, model: Any, attention: Any, training: Any) -> dict[str, An
         "epochs": len(estimator.history_),
         "best_epoch": estimator.best_epoch_,
         "skipped": [list(one) for one in estimator.skipped_],
+        "validation": {
+            key.removeprefix("validation_"): value
+            for key, value in sorted(best.items())
+            if key.startswith("validation_")
+        },
         "history": estimator.history_,
     }
     lines = [["saved in", str(folder)], ["best epoch", str(estimator.best_epoch_)]]
+    for key, value in results["validation"].items():
+        lines.append([f"validation {key}", f"{value:.4g}"])
     if data.test_dir:
-        results["test"], shown = _scores(estimator, data.test_dir)
+        given = once("test", lambda: _pictures(data.test_dir, data.on_error))
+        results["test"], shown = _scores(estimator, *given)
         lines += shown
     durable.write_json(folder / RESULTS, results)
     return {**results, "table": align(lines)}
+
+
+def _pictures(path: str, on_error: str) -> tuple[Any, Any]:
+    """The pictures of a folder or file, and their labels if no folder tells them."""
+    from evolving_attention.data.images import read_npz, read_pictures
+
+    labels = read_npz(path)[1] if Path(path).suffix == ".npz" else None
+    return read_pictures(path, skip=on_error == "skip"), labels
 
 
 def evaluate(
@@ -89,9 +126,11 @@ def _evaluate(model: Any) -> dict[str, Any]:
     return {**results, "table": align(lines)}
 
 
-def _scores(estimator: Any, data: str) -> tuple[dict[str, Any], list[list[str]]]:
+def _scores(
+    estimator: Any, data: Any, labels: Any = None
+) -> tuple[dict[str, Any], list[list[str]]]:
     """The scores for JSON, and as lines of a table with the worst confusions."""
-    found = estimator.evaluate(data)
+    found = estimator.evaluate(data, labels)
     matrix = found["confusion"]
     names = [str(one) for one in estimator.classes_.tolist()]
     wrong = [

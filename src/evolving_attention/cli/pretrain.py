@@ -13,17 +13,26 @@ from typing import Any, TypeVar
 from evolving_attention import distributed
 from evolving_attention.cli import pretrain_arguments as arguments
 from evolving_attention.cli.attention_arguments import AttentionOptions, refuse
-from evolving_attention.cli.commands import run_command
+from evolving_attention.cli.commands import run_command, run_groups
 from evolving_attention.cli.common import set_up_logging
+from evolving_attention.cli.options import Fields
+from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.token_speed import TokensPerSecond
 from evolving_attention.errors import ConfigError, Error, Interrupted
 
-__all__ = ["main"]
+__all__ = ["main", "train_fields", "train_results"]
 
 _LOGGER = logging.getLogger("evolving_attention")
 _Made = TypeVar("_Made")
+_TRAINING = [
+    (arguments.CorpusArguments, "Corpus"),
+    (arguments.NewModelArguments, "Model"),
+    (AttentionOptions, "Attention"),
+    (RepeatArguments, "Training"),
+    (arguments.PretrainingArguments, "Training"),
+]
 _MOST_USED = (
     "train_file",
     "model_name",
@@ -50,18 +59,21 @@ def main(words: Sequence[str], name: str = "evolving-attention pretrain") -> Non
     Example: evolving-attention pretrain --train_file corpus.txt --model_name
     ea_bert_base --vocab_size 8000 --max_steps 10000 --output_dir out/bert
     """
-    groups = [
-        (arguments.CorpusArguments, "Corpus"),
-        (arguments.NewModelArguments, "Model"),
-        (AttentionOptions, "Attention"),
-        (RepeatArguments, "Training"),
-        (arguments.PretrainingArguments, "Training"),
-    ]
-    run_command(words, name, groups, help, _pretrain, _MOST_USED)
+    run_command(words, name, _TRAINING, help, _pretrain, _MOST_USED)
+
+
+def train_fields() -> Fields:
+    """All options of the command."""
+    return Fields(_TRAINING, first=_MOST_USED)
+
+
+def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Train once, or once per seed; options that are not given keep their defaults."""
+    return run_groups(train_fields(), _TRAINING, given, _pretrain)
 
 
 def _pretrain(
-    corpus: Any, model_args: Any, attention: Any, args: Any
+    corpus: Any, model_args: Any, attention: Any, args: Any, once: Once
 ) -> dict[str, Any] | None:
     from evolving_attention.training.checkpoint import check_output_dir, check_writable
     from evolving_attention.training.pretraining import PretrainingTrainer
@@ -72,7 +84,9 @@ def _pretrain(
     source = _Source(corpus, model_args, attention.config())  # told before files
     checkpoint = args.resume_from_checkpoint or check_output_dir(args)
     check_writable(args)
-    tokenizer, train, held_out = _first_alone(args, lambda: _data(corpus, source, args))
+    tokenizer, train, held_out = _first_alone(
+        args, lambda: _data(corpus, source, args, once)
+    )
     if held_out is None and args.eval_strategy != "no":
         changed = {"eval_strategy": "no", "load_best_model_at_end": False}
         args = dataclasses.replace(args, **changed)
@@ -286,7 +300,7 @@ def _is_encoder(name: str) -> bool:
 # ------------------------------------------------------------------------------- data
 
 
-def _data(corpus: Any, source: _Source, args: Any) -> tuple[Any, Any, Any]:
+def _data(corpus: Any, source: _Source, args: Any, once: Once) -> tuple[Any, Any, Any]:
     """Tokenizer, rows to train on, and rows to evaluate or None."""
     from evolving_attention.data.corpus import corpus_files
     from evolving_attention.data.pretraining import PretrainingDataset, default_cache
@@ -295,7 +309,7 @@ def _data(corpus: Any, source: _Source, args: Any) -> tuple[Any, Any, Any]:
         corpus = dataclasses.replace(corpus, cache_dir=default_cache())
     files = corpus_files(corpus.train_file)
     held_files = corpus_files(corpus.validation_file) if corpus.validation_file else []
-    tokenizer = _tokenizer(corpus, source, files)
+    tokenizer = once("tokenizer", lambda: _tokenizer(corpus, source, files))
     options = {
         **corpus.row_options(),
         "seed": args.seed if args.data_seed is None else args.data_seed,

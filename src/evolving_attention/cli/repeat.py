@@ -6,10 +6,9 @@ is added when the run has ended; a run without one goes on from its checkpoint.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +29,7 @@ from evolving_attention.errors import ConfigError
 
 __all__ = [
     "SETTINGS",
-    "once",
+    "Once",
     "own_folder",
     "repeated",
     "resumable",
@@ -44,45 +43,43 @@ SETTINGS = "settings.json"
 _FREE = {"seeds", "compare", "output_dir", "overwrite_output_dir", "json"}
 _FREE |= {"num_threads", "log_level", "disable_tqdm", "verbose"}
 
-_shared: dict[str, Any] | None = None
 
-
-def once(name: str, make: Callable[[], _Made]) -> _Made:
-    """``make()``; inside a command with --seeds it is called for the first seed only.
+class Once:
+    """What the runs of one command share: made by the first, kept for the others.
 
     For what does not depend on the seed: data, tokenised rows. The runs must not
     change it.
+
+    Example:
+        >>> once = Once()
+        >>> once("rows", lambda: [1, 2]) is once("rows", lambda: [3])
+        True
     """
-    if _shared is None:
-        return make()
-    if name not in _shared:
-        _shared[name] = make()
-    made: _Made = _shared[name]
-    return made
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __call__(self, name: str, make: Callable[[], _Made]) -> _Made:
+        """What ``make()`` returned when it was called under this name first."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: _Made = self._made[name]
+        return made
 
 
-@contextlib.contextmanager
-def _sharing() -> Iterator[None]:
-    """Inside the block, :func:`once` keeps what was made."""
-    global _shared
-    before, _shared = _shared, {}
-    try:
-        yield
-    finally:
-        _shared = before
+_Run = Callable[[dict[str, Any], Once], "dict[str, Any] | None"]
 
 
 def repeated(
-    options: Fields,
-    given: dict[str, Any],
-    run: Callable[[dict[str, Any]], dict[str, Any] | None],
+    options: Fields, given: dict[str, Any], run: _Run
 ) -> dict[str, Any] | None:
-    """The results of ``run(given)``, or with ``--seeds`` those of a run per seed.
+    """The results of one run, or with ``--seeds`` those of a run per seed.
 
     Args:
         options: of the command; with RepeatArguments among them it takes --seeds.
         given: the values that were given, by name.
-        run: one run, in the folder ``output_dir`` with the seed ``seed``.
+        run: one run, in the folder ``output_dir`` with the seed ``seed``: called with
+            its options, and with what the runs share.
 
     Returns:
         What ``run`` returned; of several seeds ``runs``, ``summary`` (mean and sd),
@@ -98,7 +95,7 @@ def repeated(
     names = ("seeds", "compare")
     repeat = RepeatArguments(**{name: given.get(name) for name in names})
     if repeat.seeds is None:
-        return run({k: v for k, v in given.items() if k not in names})
+        return run({k: v for k, v in given.items() if k not in names}, Once())
     seeds: Any = repeat.seeds  # a list since the arguments' check
     for name in ("seed", "resume_from_checkpoint"):
         if given.get(name) is not None:
@@ -110,18 +107,21 @@ def repeated(
     folder = given.get("output_dir") or options.options["output_dir"].default
     if not folder:
         raise ConfigError("--output_dir is missing: expected a folder; add it")
-    root, fresh = Path(folder), bool(given.get("overwrite_output_dir"))
+    root, fresh = Path(folder), None
+    if "overwrite_output_dir" in options.options:
+        fresh = bool(given.get("overwrite_output_dir"))
     own_folder(root, settings_of(options, given), fresh)
     records = {} if fresh else {s: read_record(root / f"seed-{s}" / RUN) for s in seeds}
     done = _agreed([seed for seed, record in records.items() if record is not None])
-    with _sharing():
-        for seed in seeds:
-            if seed not in done:
-                records[seed] = _one(run, given, root / f"seed-{seed}", seed)
-                gc.collect()  # of two models only one is in memory
-            shown = scores_of(records[seed] or {}).items()
-            text = ", ".join(f"{name} {value:.4f}" for name, value in shown)
-            _LOGGER.info("seed %d%s: %s", seed, " (kept)" * (seed in done), text)
+    once = Once()
+    for seed in seeds:
+        if seed not in done:
+            own = _of_seed(options, given, root / f"seed-{seed}", seed)
+            records[seed] = _one(run, own, once)
+            gc.collect()  # of two models only one is in memory
+        shown = scores_of(records[seed] or {}).items()
+        text = ", ".join(f"{name} {value:.4f}" for name, value in shown)
+        _LOGGER.info("seed %d%s: %s", seed, " (kept)" * (seed in done), text)
     if not distributed.is_first():
         return None
     results = collected([records[s] or {} for s in seeds], compare=repeat.compare)
@@ -178,37 +178,41 @@ def own_folder(root: Path, settings: dict[str, Any], fresh: bool | None = None) 
         durable.write_json(file, settings)
 
 
-def _one(
-    run: Callable[[dict[str, Any]], dict[str, Any] | None],
-    given: dict[str, Any],
-    folder: Path,
-    seed: int,
+def _of_seed(
+    options: Fields, given: dict[str, Any], folder: Path, seed: int
 ) -> dict[str, Any]:
+    """The options of the run of one seed."""
+    own = {k: v for k, v in given.items() if k not in ("seeds", "compare")}
+    own |= {"seed": seed, "output_dir": str(folder)}
+    return resumable(options, own, folder)
+
+
+def _one(run: _Run, own: dict[str, Any], once: Once) -> dict[str, Any]:
     """Run one seed in its folder, and write its record there."""
     from evolving_attention.training.state import plain
 
-    own = {k: v for k, v in given.items() if k not in ("seeds", "compare")}
-    own |= {"seed": seed, "output_dir": str(folder)}
-    first = distributed.is_first()
+    folder, first = Path(own["output_dir"]), distributed.is_first()
     if first and own.get("overwrite_output_dir"):
         (folder / RUN).unlink(missing_ok=True)
-    results = run(resumable(own, folder)) or {}
+    results = run(own, once) or {}
     record: dict[str, Any] = plain({k: v for k, v in results.items() if k != "table"})
-    record["seed"] = seed
+    record["seed"] = own["seed"]
     if first:
         folder.mkdir(parents=True, exist_ok=True)
         durable.write_json(folder / RUN, record)
     return record
 
 
-def resumable(given: dict[str, Any], folder: Path) -> dict[str, Any]:
+def resumable(options: Fields, given: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The options with which a run goes on in a folder that is its own.
 
     A run that ended before its first save left files without a checkpoint: they are
-    overwritten.
+    overwritten. Commands without checkpoints overwrite them anyway.
     """
     from evolving_attention.training.checkpoint import get_last_checkpoint
 
+    if "resume_from_checkpoint" not in options.options:
+        return given
     if folder.is_dir() and get_last_checkpoint(folder) is None:
         return {**given, "overwrite_output_dir": True}
     return given

@@ -31,13 +31,15 @@ _NOT_SCORES = (  # times, counts and settings
     "_per_second",
     "_samples",
     "_series",
+    "_pictures",
+    "_skipped",
     "_total",
     "_thresh",
     "_tokens",
     "_tokens_seen",
 )
 _OTHERS = {"seed", "epoch", "epochs", "best_epoch", "best_step", "parameters"}
-_OTHERS |= {"fit_seconds", "total_flos"}
+_OTHERS |= {"fit_seconds", "seconds", "total_flos"}
 _MOST_COLUMNS = 10  # seeds that the table shows one by one
 
 

@@ -22,7 +22,7 @@ from evolving_attention.cli.fine_tuning import (
 )
 from evolving_attention.cli.glue_arguments import ModelArguments, TuningArguments
 from evolving_attention.cli.options import Fields, build_app
-from evolving_attention.cli.repeat import once, repeated
+from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 from evolving_attention.cli.squad_arguments import AnswerArguments, QuestionArguments
@@ -121,8 +121,8 @@ def _command(step: str, help: str, words: Sequence[str], name: str) -> None:
     def start(given: dict[str, Any]) -> None:
         as_json = bool(given.get("json"))
         with json_output(as_json), in_flags(options.options):
-            run = train_results if step == "train" else functools.partial(_once, step)
-            show(run(given), as_json)
+            alone = functools.partial(_one_run, step, once=Once())
+            show((train_results if step == "train" else alone)(given), as_json)
 
     build_app(options, start, help=help)(words, name)
 
@@ -133,11 +133,10 @@ def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
     Returns:
         The run's part of all_results.json; of several seeds see :mod:`.repeat`.
     """
-    return repeated(fields(), given, functools.partial(_once, "train"))
+    return repeated(fields(), given, functools.partial(_one_run, "train"))
 
 
-def _once(step: str, given: dict[str, Any]) -> dict[str, Any]:
-    """One run."""
+def _one_run(step: str, given: dict[str, Any], once: Once) -> dict[str, Any]:
     refuse_known(given)
     split = fields(step).split(given)
     model_args = ModelArguments(**split[ModelArguments])
@@ -153,7 +152,7 @@ def _once(step: str, given: dict[str, Any]) -> dict[str, Any]:
     set_up_logging("warning" if quiet else args.log_level)
     set_up_hub(model_args)
     base_config(model_args)  # a mistake in the name is told before data is read
-    run = _Run(model_args, tuning, args, attention.config())
+    run = _Run(model_args, tuning, args, attention.config(), once)
     return run.run(data_args, answer_args)
 
 
@@ -205,7 +204,7 @@ class _Run(FineTuning):
 
         checkpoint = self.last_checkpoint()
         check_writable(self.args)
-        tokenizer, length, rows = once("rows", lambda: self._rows(data, answers))
+        tokenizer, length, rows = self.once("rows", lambda: self._rows(data, answers))
         self.train_rows = rows.get("train")
         set_seed(self.args.seed)
         model = self.load_model(AutoModelForQuestionAnswering, num_labels=2)

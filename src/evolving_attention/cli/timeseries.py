@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import logging
-import signal
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from evolving_attention import durable
 from evolving_attention.cli import timeseries_arguments as arguments
 from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.common import interrupted
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat_results import (
     RESULTS,
@@ -261,12 +261,8 @@ def _save(
         save(folder)
         durable.write_json(folder / RUN, record)
     if record["interrupted"]:
-        raise Interrupted(
-            f"{record['interrupted']} after {record['epochs']} of {n_epochs} epochs: "
-            f"the best so far, epoch {record['best_epoch']}, is saved in {folder}; the "
-            "same command trains it again from the beginning",
-            signal.Signals[record["interrupted"]],
-        )
+        done, best = record["epochs"], record["best_epoch"]
+        raise interrupted(record["interrupted"], folder, done, n_epochs, best)
     if guard.received:
         raise Interrupted(
             f"{guard.name} after training: the model is saved in {folder}; the same "

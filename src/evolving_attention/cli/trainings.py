@@ -1,21 +1,48 @@
-"""The commands that train, as ``sweep`` calls them: options and results."""
+"""The commands that train, as ``sweep`` calls them: options and results.
+
+A command joins by a line of :data:`COMMANDS`.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from evolving_attention.cli.options import Fields
 
-__all__ = ["COMMANDS", "Training", "training"]
+__all__ = ["COMMANDS", "Command", "Training", "training"]
 
-# Command: its module, the function of its options, and that of its results.
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "glue": ("glue", "fields", "results"),
-    "timeseries train": ("timeseries", "train_fields", "train_results"),
-    "translate train": ("translate", "train_fields", "train_results"),
-    "squad train": ("squad", "fields", "train_results"),
+
+class Command(NamedTuple):
+    """Where the code of a command is.
+
+    Attributes:
+        module: in ``evolving_attention.cli``.
+        fields: the function of its options.
+        results: the function that runs it.
+        loss: its loss on the validation set, which a sweep minimizes by default.
+        settings: options that a sweep adds where they are not given.
+    """
+
+    module: str
+    fields: str = "train_fields"
+    results: str = "train_results"
+    loss: str = "eval_loss"
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+
+COMMANDS: dict[str, Command] = {
+    "glue": Command(
+        "glue", "fields", "results", settings={"do_train": True, "do_eval": True}
+    ),
+    "timeseries train": Command("timeseries", loss="validation_loss"),
+    "translate train": Command("translate", loss="best_eval_loss"),
+    "squad train": Command("squad", "fields"),
+    "pretrain": Command("pretrain"),
+    "image train": Command("images", loss="validation_loss"),
+    "graph train": Command("graph", loss="validation_loss"),
 }
 
 
@@ -33,6 +60,6 @@ class Training(NamedTuple):
 
 def training(name: str) -> Training:
     """The command of this name, imported now."""
-    module, fields, results = COMMANDS[name]
-    found = importlib.import_module(f"evolving_attention.cli.{module}")
-    return Training(getattr(found, fields)(), getattr(found, results))
+    command = COMMANDS[name]
+    found = importlib.import_module(f"evolving_attention.cli.{command.module}")
+    return Training(getattr(found, command.fields)(), getattr(found, command.results))

@@ -15,7 +15,7 @@ from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.commands import run_command, run_groups
 from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.options import Fields
-from evolving_attention.cli.repeat import once
+from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.token_speed import TokensPerSecond
@@ -77,7 +77,7 @@ def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
     return run_groups(train_fields(), _TRAINING, given, _train)
 
 
-def _train(pairs: Any, model_args: Any, args: Any) -> dict[str, Any] | None:
+def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any] | None:
     from evolving_attention.modeling import create_model, list_models
     from evolving_attention.training.callbacks import EarlyStoppingCallback
     from evolving_attention.training.checkpoint import check_output_dir, check_writable

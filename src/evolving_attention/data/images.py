@@ -68,7 +68,8 @@ def read_pictures(
         collection: an array [n, height, width] or [n, height, width, channels] of
             uint8, of other integers from 0 to 255, of booleans or of floats; a list of
             such pictures, of paths or of Pillow's images; a folder with a folder of
-            pictures for each class, or with pictures; or an npz file.
+            pictures for each class, or with pictures; or an npz file. Or what this
+            function returned, to check or to resize it once more.
         name: its name in messages.
         classes: names of folders that may occur; None: any.
         skip: leave out pictures that cannot be used, in place of an error.
@@ -98,13 +99,18 @@ def read_pictures(
         raise bad[0][1]
     pixels: list[Any] = [found[i] for i in good]
     _check_channels(pixels, [names[i] for i in good])
+    skipped = [(where, str(error)) for where, error in bad]
+    numbers, total = good, len(items)
+    if isinstance(collection, Pictures):
+        numbers, total = [collection.numbers[i] for i in good], collection.total
+        skipped = [*collection.skipped, *skipped]
     return Pictures(
         pixels,
         [names[i] for i in good],
         None if labels is None else [labels[i] for i in good],
-        good,
-        [(where, str(error)) for where, error in bad],
-        len(items),
+        numbers,
+        skipped,
+        total,
     )
 
 
@@ -141,6 +147,8 @@ def _items(
     collection: Any, name: str, classes: Sequence[str] | None
 ) -> tuple[Any, list[str], list[str] | None]:
     """The pictures as they are given, their names, and their labels if folders tell."""
+    if isinstance(collection, Pictures):
+        return collection.pixels, collection.names, collection.labels
     if isinstance(collection, (str, os.PathLike)):
         root = Path(collection)
         if root.suffix == ".npz":

@@ -89,6 +89,8 @@ class GraphNodeClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         graph_: the graph of the fit.
         history_: a dict an epoch: loss, validation_loss, validation_accuracy.
         best_epoch_: the epoch whose weights were kept.
+        interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None: it
+            was not interrupted.
         n_features_in_: columns of X.
 
     Raises:
@@ -202,7 +204,7 @@ class GraphNodeClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         self.classes_, self.model_, self.graph_ = classes, model, found
         self.n_features_in_ = config.num_features
         self.history_, self.best_epoch_ = result.history, result.best_epoch
-        self.fit_seconds_ = result.seconds
+        self.fit_seconds_, self.interrupted_ = result.seconds, result.interrupted
         if result.interrupted is not None:
             warnings.warn(
                 f"{result.interrupted} after {len(self.history_)} of {self.n_epochs} "
