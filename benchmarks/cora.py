@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,31 +172,12 @@ def _rows(title: str, runs: list[dict[str, Any]]) -> list[str]:
         by_arm.setdefault(one["arm"], {})[one["seed"], one["split"]] = one["curve"]
     deep = [one["curve"]["seconds"][-1] for one in runs if one["arm"] != "gat2"]
     last = min(deep, default=np.inf)
-    percent = 100.0
-    values: dict[str, Callable[[Curve], float]] = {
-        "test accuracy, equal updates": lambda c: percent * chosen(c, "test_accuracy"),
-        f"within {last:.1f} s": lambda c: percent * chosen(c, "test_accuracy", last),
-        "test loss, equal updates": lambda c: chosen(c, "test_loss"),
+    values: dict[str, seeds.Value] = {
+        "test accuracy, equal updates": (1, lambda c: 100 * chosen(c, "test_accuracy")),
+        f"within {last:.1f} s": (1, lambda c: 100 * chosen(c, "test_accuracy", last)),
+        "test loss, equal updates": (3, lambda c: chosen(c, "test_loss")),
     }
-    lines = [
-        f"| {title} | runs | {' | '.join(values)} |",
-        f"|{'---|' * (len(values) + 2)}",
-    ]
-    digits = (1, 1, 3)
-    for arm, found in by_arm.items():
-        cells = []
-        for places, value in zip(digits, values.values(), strict=True):
-            mean, sd = seeds.mean_sd([value(curve) for curve in found.values()])
-            cells.append(f"{mean:.{places}f} ± {sd:.{places}f}")
-        lines.append(f"| {arm} | {len(found)} | {' | '.join(cells)} |")
-    ours, base = by_arm.get("ea_gat3", {}), by_arm.get("gat3", {})
-    if both := sorted(set(ours) & set(base), key=str):
-        cells = [
-            seeds.interval([value(ours[k]) - value(base[k]) for k in both], places)
-            for places, value in zip(digits, values.values(), strict=True)
-        ]
-        lines.append(f"| ea_gat3 − gat3 | {len(both)} | {' | '.join(cells)} |")
-    return lines
+    return seeds.rows(title, by_arm, values, [("ea_gat3", "gat3")])
 
 
 def main(arguments: list[str] | None = None) -> None:

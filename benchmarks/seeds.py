@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+Value = tuple[int, Callable[[Any], float]]  # decimal places, and a number of a curve
 
 
 def mean_sd(values: Sequence[float]) -> tuple[float, float]:
@@ -30,6 +31,41 @@ def interval(gains: Sequence[float], digits: int = 1) -> str:
     half = float(stats.t.ppf(0.975, len(gains) - 1)) * sd / len(gains) ** 0.5
     low, high = mean - half, mean + half
     return f"{mean:+.{digits}f} ({low:+.{digits}f} to {high:+.{digits}f})"
+
+
+def rows(
+    title: str,
+    by_arm: dict[str, dict[Any, Any]],
+    values: dict[str, Value],
+    pairs: Iterable[tuple[str, str]],
+) -> list[str]:
+    """Lines of Markdown: each arm's means and deviations, and paired differences.
+
+    Args:
+        title: of the first column.
+        by_arm: of each arm the curve of each run, by what names the run in all arms.
+        values: what the columns show of a curve.
+        pairs: (arm, base) whose difference has a line, over the runs of both.
+    """
+    lines = [
+        f"| {title} | runs | {' | '.join(values)} |",
+        f"|{'---|' * (len(values) + 2)}",
+    ]
+    for arm, found in by_arm.items():
+        cells = []
+        for places, value in values.values():
+            mean, sd = mean_sd([value(curve) for curve in found.values()])
+            cells.append(f"{mean:.{places}f} ± {sd:.{places}f}")
+        lines.append(f"| {arm} | {len(found)} | {' | '.join(cells)} |")
+    for arm, base in pairs:
+        ours, theirs = by_arm.get(arm, {}), by_arm.get(base, {})
+        if both := sorted(set(ours) & set(theirs), key=str):
+            cells = [
+                interval([value(ours[k]) - value(theirs[k]) for k in both], places)
+                for places, value in values.values()
+            ]
+            lines.append(f"| {arm} − {base} | {len(both)} | {' | '.join(cells)} |")
+    return lines
 
 
 def write_table(page: Path, marker: str, text: str) -> None:

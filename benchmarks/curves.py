@@ -1,0 +1,136 @@
+"""Curves of classifiers of pictures: updates, the seconds they took, and scores.
+
+The clock counts the updates alone: it stands still while validation and test pictures
+are scored. So one curve tells a score at equal updates and at equal seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks import rules, seeds
+
+COLUMNS = (
+    "update",
+    "seconds",
+    "val_loss",
+    "val_accuracy",
+    "test_loss",
+    "test_accuracy",
+)
+Array = np.ndarray[Any, Any]
+Curve = dict[str, list[float]]
+
+
+def rows_of(pixels: Array, labels: Array, change: Any, seed: int = 0) -> Any:
+    """Pictures [n, height, width, channels] as rows; ``seed`` is of their changes."""
+    from evolving_attention.data.images import ImageRows
+
+    return ImageRows(pixels, change, tokens=1, labels=labels, seed=seed)
+
+
+def scores(model: Any, rows: Any, batch: int = 250) -> tuple[float, float]:
+    """(mean cross entropy, accuracy) in evaluation mode."""
+    import evolving_attention as ea
+    from evolving_attention.estimators.graph_fitting import cross_entropy
+
+    found = []
+    with ea.no_grad():
+        model.eval()
+        for start in range(0, len(rows), batch):
+            some = rows.bare(range(start, min(start + batch, len(rows))))
+            found.append(model(some["pixel_values"]).logits.numpy())
+    logits = np.concatenate(found).astype(np.float64)
+    hits = logits.argmax(axis=1) == rows.labels
+    return cross_entropy(logits, rows.labels), float(hits.mean())
+
+
+def train(
+    model: Any,
+    optimizer: Any,
+    parts: tuple[Any, Any, Any],
+    *,
+    updates: int,
+    batch: int,
+    every: int,
+    seed: int,
+    factor: Callable[[int], float] | None = None,
+    label_smoothing: float = 0.0,
+) -> dict[str, Any]:
+    """Train on the first part; losses and accuracies of the others on the way.
+
+    Args:
+        parts: pictures to train on, to choose an update with, and to test on.
+        every: updates between scores.
+        seed: of the order of the pictures, another one in every pass.
+        factor: of the rate, for each update counted from 0; None: 1.
+
+    Returns:
+        ``curve`` and the ``commit`` that was run.
+    """
+    from evolving_attention.training.schedules import Schedule
+
+    schedule = Schedule(optimizer, factor or (lambda step: 1.0))
+    rows, passes = parts[0], len(parts[0]) // batch
+    curve: Curve = {name: [] for name in COLUMNS}
+    order, seconds = np.arange(len(rows)), 0.0
+    for update in range(1, updates + 1):
+        turn, place = divmod(update - 1, passes)
+        if place == 0:
+            order = np.random.default_rng([seed, turn]).permutation(len(rows))
+        began = time.perf_counter()
+        some = rows.gather(order[place * batch : (place + 1) * batch])
+        model.train()
+        loss = model(
+            some["pixel_values"],
+            labels=some["labels"],
+            label_smoothing=label_smoothing,
+        ).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        schedule.step()
+        seconds += time.perf_counter() - began
+        if update % every and update != updates:
+            continue
+        row = [float(update), seconds]
+        for part in parts[1:]:
+            row += scores(model, part)
+        for name, value in zip(COLUMNS, row, strict=True):
+            curve[name].append(round(value, 5))
+    return {"curve": curve, "commit": rules.commit()[0]}
+
+
+def chosen(curve: Curve, name: str, seconds: float = np.inf) -> float:
+    """A score at the update that validation chooses, within so many seconds.
+
+    That is the update of the highest validation accuracy, and among equal ones that of
+    the lowest validation loss, as in ``ea.ImageClassifier``.
+    """
+    within = [i for i, at in enumerate(curve["seconds"]) if at <= seconds] or [0]
+    best = max(within, key=lambda i: (curve["val_accuracy"][i], -curve["val_loss"][i]))
+    return float(curve[name][best])
+
+
+def table(
+    title: str, runs: list[dict[str, Any]], pairs: list[tuple[str, str]]
+) -> list[str]:
+    """Markdown: the scores of every arm, and paired differences of pairs of arms.
+
+    Equal seconds are those of the fastest run of the arms here.
+    """
+    by_arm: dict[str, dict[Any, Curve]] = {}
+    for one in runs:
+        by_arm.setdefault(one["arm"], {})[one["seed"]] = one["curve"]
+    last = min((one["curve"]["seconds"][-1] for one in runs), default=np.inf)
+    values: dict[str, seeds.Value] = {
+        "test accuracy, equal updates": (1, lambda c: 100 * chosen(c, "test_accuracy")),
+        f"within {last:.1f} s": (1, lambda c: 100 * chosen(c, "test_accuracy", last)),
+        "test loss, equal updates": (3, lambda c: chosen(c, "test_loss")),
+        "seconds": (1, lambda c: c["seconds"][-1]),
+    }
+    return seeds.rows(title, by_arm, values, pairs)

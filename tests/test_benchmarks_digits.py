@@ -1,0 +1,65 @@
+"""Benchmarks of pictures over seeds: what is chosen, compared, and shared by arms."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks import curves, digits, seeds
+
+pytest.importorskip("sklearn", reason="needs scikit-learn")
+
+
+def test_validation_chooses_the_update_within_the_seconds() -> None:
+    curve = {
+        "seconds": [1.0, 2.0, 3.0, 4.0],
+        "val_accuracy": [0.5, 0.8, 0.8, 0.7],
+        "val_loss": [0.9, 0.6, 0.5, 0.1],
+        "test_accuracy": [0.1, 0.2, 0.3, 0.4],
+    }
+    assert curves.chosen(curve, "test_accuracy") == 0.3
+    assert curves.chosen(curve, "test_accuracy", 2.5) == 0.2
+    assert curves.chosen(curve, "test_accuracy", 0.5) == 0.1  # the first at least
+
+
+def test_pairs_are_compared_over_the_seeds_of_both() -> None:
+    by_arm = {"base": {1: 1.0, 2: 2.0, 3: 9.0}, "ours": {1: 2.0, 2: 4.0}}
+    values: dict[str, seeds.Value] = {"x": (1, lambda one: 10 * one)}
+    lines = seeds.rows("of a test", by_arm, values, [("ours", "base")])
+    assert lines[0] == "| of a test | runs | x |"
+    assert lines[2] == "| base | 3 | 40.0 ± 43.6 |"
+    mean, half = 15.0, 12.7062 * 5.0  # Student's t of one degree of freedom
+    low, high = mean - half, mean + half
+    assert lines[4] == f"| ours − base | 2 | +15.0 ({low:+.1f} to {high:+.1f}) |"
+
+
+def test_digits_run_over_resamples(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(digits.harness, "machine", lambda threads: {})
+    words = "--seeds 2 --updates 2 --every 1 --batch 8 --width 8 --layers 2 --patch 4"
+    words += f" --threads 1 --result {tmp_path / 'runs.json'}"
+    digits.main(words.split())
+    shown = capsys.readouterr().out
+    assert "| vit | 2 |" in shown
+    assert "| ea_vit − vit | 2 |" in shown
+    digits.main(words.split())  # nothing is trained again
+    assert "commit" not in capsys.readouterr().out
+
+
+def test_digits_are_drawn_once_each_in_the_shares_of_their_classes() -> None:
+    _, labels = digits.data()
+    parts = digits.split(labels, 1)
+    assert [len(part) for part in parts] == [1_000, 297, 500]
+    assert len(np.unique(np.concatenate(parts))) == 1_797
+    share = np.bincount(labels) / len(labels)
+    for part in parts:
+        assert np.abs(np.bincount(labels[part]) - share * len(part)).max() <= 1.0
+    assert not np.array_equal(parts[2], digits.split(labels, 2)[2])
