@@ -465,6 +465,15 @@ def gpu(record: Record) -> list[Row]:
 
 
 # First word of a record's name: its heading, and its rows.
+def repeat(record: Record) -> list[Row]:
+    """Several seeds of one command against as many single commands."""
+    one, settings = record["results"]["seeds"], record["settings"]
+    what = f"{settings['seeds']} seeds of {settings['steps']} steps of MiniLM in one"
+    what += " command against single ones" + ", the same bits" * one["same_bits"]
+    ours, other = (_ms(one[side]) for side in ("together", "alone"))
+    return [Row(what, ours, other, 1 / one["ratio"], headline=False, peer="")]
+
+
 TITLES = {
     "training": "Training step",
     "inference": "Inference",
@@ -475,6 +484,7 @@ TITLES = {
     "memory": "Peak memory of training",
     "import": "Import",
     "demo": "The demo",
+    "repeat": "Several seeds in one command",
     "samebits": "Price of the same bits for any number of threads",
     "growth": "Growth with length and batch",
     "conv1d": "Convolution along sequences",
@@ -498,6 +508,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "memory": memory,
     "import": imports,
     "demo": demo,
+    "repeat": repeat,
     "samebits": same_bits,
     "growth": growth,
     "conv1d": conv1d,

@@ -35,6 +35,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "memory": ("step_memory", _CORE),
     "import": ("import_cost", _ALL),
     "demo": ("demo_cost", _ALL),
+    "repeat": ("repeat", _ALL),
     "samebits": ("same_bits", _CORE),
     "growth": ("growth", _CORE),
     "conv1d": ("conv1d", ("src/cpp",)),

@@ -14,7 +14,7 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import growth, harness, lengths, race, report
+from benchmarks import growth, harness, lengths, race, repeat, report
 from benchmarks.rows import ROWS, TITLES, rows_of, title_of
 from benchmarks.worker import Worker
 
@@ -292,6 +292,26 @@ def test_the_small_benchmarks_run(peers, name, capsys):
         "series": "inference",
         "same_bits": "same bits cost",
     }[name] in capsys.readouterr().out
+
+
+def test_seeds_together_and_alone_are_compared_by_their_bits(monkeypatch):
+    def run(words: list[str], threads: int) -> float:
+        out = Path(words[-1])
+        together = words[words.index("--seeds") + 1 : -2] if "--seeds" in words else []
+        for folder in [out / f"seed-{one}" for one in together] or [out]:
+            folder.mkdir(parents=True)
+            text = folder.name if right or together else "other"
+            (folder / "model.safetensors").write_text(text)
+        return 3.0 if together else 2.0
+
+    monkeypatch.setattr(repeat, "run", run)
+    for right in (True, False):
+        found = repeat.measure(["glue"], seeds=2, rounds=1, threads=1)
+        assert found["same_bits"] is right
+        assert found["ratio"] == 0.75
+    settings = {"seeds": 2, "steps": 10}
+    (row,) = rows_of("repeat", {"results": {"seeds": found}, "settings": settings})
+    assert row.ratio == pytest.approx(4 / 3)
 
 
 def test_what_is_measured_is_seen_after_each_round():

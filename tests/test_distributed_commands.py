@@ -64,19 +64,27 @@ def two_and_one(root: Path, words: list[str], *files: str) -> str:
 
 
 @needs_mpi
-def test_the_glue_command(tmp_path: Path) -> None:
+def test_the_glue_command_over_seeds(tmp_path: Path) -> None:
+    """Two processes train each seed together; kept seeds are kept by both."""
     pytest.importorskip("sklearn")
-    words = ["-m", "evolving_attention", *glue_folders(tmp_path)]
-    text = two_and_one(
-        tmp_path, words, "evolving_model.safetensors", "predict_results_cola.txt"
-    )
-    assert text.count('"eval_matthews_correlation"') == 1, text
+    words = ["-m", "evolving_attention", *glue_folders(tmp_path), "--seeds", "1", "2"]
+    names = "evolving_model.safetensors", "predict_results_cola.txt"
+    files = [f"seed-{seed}/{name}" for seed in (1, 2) for name in names]
+    text = two_and_one(tmp_path, words, *files)
+    assert text.count('"summary"') == text.count("seed 2: ") == 1, text
     results = [
-        json.loads((tmp_path / folder / "all_results.json").read_text())
+        json.loads((tmp_path / folder / "results.json").read_text())
         for folder in ("two", "one")
     ]
-    assert results[0].keys() == results[1].keys()
-    assert results[0]["train_loss"] == results[1]["train_loss"]
+    for mine, its in zip(*(one["runs"] for one in results), strict=True):
+        assert mine.keys() == its.keys()
+        for name in ("train_loss", "eval_loss", "eval_matthews_correlation"):
+            assert mine[name] == its[name]
+    (tmp_path / "two" / "results.json").unlink()
+    code, text = by_mpi(2, *words, "--output_dir", str(tmp_path / "two"))
+    assert code == 0, text
+    assert text.count(" (kept): ") == 2, text
+    assert json.loads((tmp_path / "two" / "results.json").read_text()) == results[0]
 
 
 @needs_mpi

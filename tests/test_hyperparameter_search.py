@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from helpers_models import tiny
 
 import evolving_attention as ea
-from evolving_attention.training import BestRun, Trainer, TrainerCallback
+from evolving_attention.training import BestRun, Trainer, TrainerCallback, search_ray
 from evolving_attention.training.search import default_objective
 
 optuna = pytest.importorskip("optuna", reason="no optuna (extra sweep)")
@@ -107,6 +108,65 @@ def test_a_trial_that_diverges_does_not_end_the_search(tmp_path: Path) -> None:
     assert best.hyperparameters == {"learning_rate": 1e-3}
     states = sorted(one.state.name for one in optuna.load_study(**study).trials)
     assert states == ["COMPLETE", "FAIL"]
+
+
+class Inline:
+    """A Ray whose tasks end when they are started; the last one never ends."""
+
+    cpus, has_gpus = 2, False
+    stopped: list[int]
+
+    def __init__(self, address: Any, num_cpus: Any, where: str) -> None:
+        self.ends: list[Callable[[], Any]] = []
+        Inline.stopped = []
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *raised: object) -> None: ...
+
+    def check(self, cpus: float, gpus: float) -> None: ...
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def start(self, function: Any, *given: Any, cpus: float, gpus: float) -> int:
+        self.ends.append(lambda: function(*given))
+        return len(self.ends) - 1
+
+    def ready(self, tasks: Sequence[int], seconds: float) -> list[int]:
+        return list(tasks)[:1]
+
+    def result(self, task: int) -> Any:
+        return self.ends[task]()
+
+    def stop(self, task: int, force: bool = False) -> None:
+        Inline.stopped.append(task)
+
+
+def test_an_error_of_rays_trial_is_that_of_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No trial stays open: neither the one that raises nor those beside it."""
+    monkeypatch.setattr(search_ray, "RayTasks", Inline)
+
+    def objective(metrics: dict[str, Any]) -> float:
+        raise ea.InputError("there is no f1")
+
+    def refused(trial: Any) -> dict[str, Any]:
+        return {"per_device_train_batch_size": 1 - trial.number}
+
+    storage = optuna.storages.InMemoryStorage()
+    study = {"storage": storage, "study_name": "s", "load_if_exists": True}
+    given: dict[str, Any] = {"n_trials": 3, "backend": "ray", **study}
+    with pytest.raises(ea.InputError, match="there is no f1"):
+        trainer_of(tmp_path).hyperparameter_search(rates, objective, **given)
+    assert Inline.stopped == [0, 1]
+    with pytest.raises(ea.ConfigError, match="per_device_train_batch_size"):
+        trainer_of(tmp_path).hyperparameter_search(refused, objective, **given)
+    assert Inline.stopped == []
+    found = optuna.load_study(storage=storage, study_name="s").trials
+    assert [one.state.name for one in found] == ["FAIL"] * 3
 
 
 def test_a_pruner_ends_trials(tmp_path: Path) -> None:

@@ -134,6 +134,16 @@ def another_space(folder: Path) -> Any:
     return swept(DONE, search=["learning_rate=1e-4,1e-2"])(folder)
 
 
+def another_command(folder: Path) -> Any:
+    """The shared storage has a study of the same name, of another command."""
+    shared = {"storage": f"sqlite:///{folder / 'shared.db'}"}
+    swept(DONE, **shared)(folder)
+    words = ["--train_file", "a.json"]
+    other = swept(DONE, command="squad train", words=words, **shared)
+    (folder / "other").mkdir()
+    return other(folder / "other")
+
+
 def not_a_study(folder: Path) -> Any:
     (folder / "out").mkdir()
     (folder / "out" / "study.db").write_bytes(b"no database" * 200)
@@ -348,6 +358,13 @@ ROWS = {
         r"study\.db",
         r"choose another --output_dir",
     ),
+    "a study of another command": Row(
+        another_command,
+        ea.ConfigError,
+        r"another command \(glue\)",
+        r"shared\.db.*'sweep'",
+        r"expected squad train; choose another .*--study_name",
+    ),
     "a study that is no database": Row(
         not_a_study, ea.CheckpointError, r"cannot be used", r"study\.db", r"moved away"
     ),
@@ -411,7 +428,7 @@ ROWS = {
         r"\[sweep\]",
     ),
     "a backend that is not there": Row(
-        search(backend="ray"), ea.ConfigError, r"'ray'", r"backend", r"'optuna'"
+        search(backend="wandb"), ea.ConfigError, r"'wandb'", r"backend", r"or 'ray'"
     ),
     "a direction that is none": Row(
         search(direction="up"), ea.ConfigError, r"'up'", r"direction", r"'minimize'"

@@ -101,7 +101,9 @@ def repeated(
         if given.get(name) is not None:
             fix = "leave it out: every seed goes on from its own folder"
             raise refuse(name, given[name], "no --seeds beside it", fix)
-    set_up_logging(given.get("log_level") or "passive")
+    level = given.get("log_level") or "passive"
+    quiet = level == "passive" and not distributed.is_first()
+    set_up_logging("warning" if quiet else level)
     if repeat.compare is not None:
         check_comparable(repeat.compare, seeds)
     folder = given.get("output_dir") or options.options["output_dir"].default

@@ -138,11 +138,14 @@ def collected(
 
 
 def _by_name(runs: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """Scores by name, then by seed; only those that every run has."""
+    """Scores by name, then by seed; only those that every run has.
+
+    Sorted by name: a record that was read from its file has lost its order.
+    """
     every = {int(run["seed"]): scores_of(run) for run in runs}
-    names = [
+    names = sorted(
         n for n in next(iter(every.values()), {}) if all(n in s for s in every.values())
-    ]
+    )
     return {name: {seed: s[name] for seed, s in every.items()} for name in names}
 
 

@@ -11,11 +11,17 @@ import fcntl
 import json
 import logging
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+)
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evolving_attention import distributed, durable, errors
 from evolving_attention.cli.attention_arguments import refuse
@@ -33,6 +39,9 @@ from evolving_attention.cli.timeseries_results import align
 from evolving_attention.cli.trainings import COMMANDS, training
 from evolving_attention.errors import ConfigError, Interrupted
 from evolving_attention.training.interrupts import InterruptGuard
+
+if TYPE_CHECKING:
+    from evolving_attention.training.ray_tasks import RayTasks
 
 __all__ = ["main"]
 
@@ -137,6 +146,8 @@ class _Sweep:
         self.direction = args.direction or ("minimize" if least else "maximize")
         self.root = Path(str(args.output_dir))
         self.tries: dict[int, int] = {}
+        self.launch: Any = Worker
+        self.ended: Any = ready
 
     def _check(self, given: dict[str, Any]) -> None:
         """Refuse options of the command that the sweep decides."""
@@ -157,8 +168,7 @@ class _Sweep:
     def _defaults(self) -> dict[str, Any]:
         """What a trial needs beside the settings: steps, and its share of threads."""
         options = self.fields.options
-        threads = self.args.num_threads or len(os.sched_getaffinity(0))
-        found: dict[str, Any] = {"num_threads": max(1, threads // self.args.workers)}
+        found: dict[str, Any] = {}
         found |= COMMANDS[self.command].settings
         if "disable_tqdm" in options:
             found["disable_tqdm"] = True
@@ -180,12 +190,18 @@ class _Sweep:
             )
         self.root.mkdir(parents=True, exist_ok=True)
         with _locked(self.root):
+            command = self.command
             settings = settings_of(self.fields, self.given)
-            own_folder(self.root, {"command": self.command, "options": settings})
-            self.study = Study(self.args, self.space, self.goal, self.direction)
+            own_folder(self.root, {"command": command, "options": settings})
+            self.study = Study(
+                self.args, self.space, self.goal, self.direction, command
+            )
             self.waiting = self.study.unfinished()
-            self.workers: list[Worker] = []
-            with InterruptGuard() as guard:
+            self.workers: list[Any] = []
+            # Ray prints on stdout, which is for the results
+            out = redirect_stdout(sys.stderr)
+            with out, self._ray() as ray, InterruptGuard() as guard:
+                self._share_threads(ray)
                 try:
                     self._loop(guard)
                 finally:
@@ -199,13 +215,36 @@ class _Sweep:
                 )
             return self._results()
 
+    def _ray(self) -> AbstractContextManager[RayTasks | None]:
+        """A connection to Ray, if the trials run there."""
+        if self.args.ray is None:
+            return nullcontext()
+        from evolving_attention.training.ray_tasks import RayTasks
+
+        return RayTasks(self.args.ray, self.args.num_threads, "sweep --ray")
+
+    def _share_threads(self, ray: RayTasks | None) -> None:
+        """Divide the threads among the workers, and decide where these run."""
+        every = len(os.sched_getaffinity(0)) if ray is None else ray.cpus
+        share = max(1, (self.args.num_threads or every) // self.args.workers)
+        if ray is not None:
+            share = min(share, max(1, ray.largest))
+        self.given = {"num_threads": share, **self.given}
+        if ray is not None:
+            from evolving_attention.cli.sweep_ray import RayWorkers
+
+            device = str(self.given.get("device") or "cpu")
+            gpu = device.startswith("cuda") or (device == "auto" and ray.has_gpus)
+            place = RayWorkers(ray, self.given["num_threads"] or share, int(gpu))
+            self.launch, self.ended = place.start, place.ready
+
     def _loop(self, guard: InterruptGuard) -> None:
         while not guard.received:
             while len(self.workers) < self.args.workers and self._start():
                 pass
             if not self.workers:
                 return
-            for worker in ready(self.workers, 0.2):
+            for worker in self.ended(self.workers, 0.2):
                 self.workers.remove(worker)
                 self._take(worker.trial, worker.answer(), worker.log)
 
@@ -215,7 +254,7 @@ class _Sweep:
             worker.stop()
         end = time.monotonic() + 60
         while self.workers and time.monotonic() < end:
-            for worker in ready(self.workers, 0.2):
+            for worker in self.ended(self.workers, 0.2):
                 self.workers.remove(worker)
                 answer = worker.answer()
                 if answer.results is not None:  # it had just finished
@@ -248,7 +287,7 @@ class _Sweep:
         shown = ", ".join(f"{k} {v}" for k, v in trial.params.items())
         _LOGGER.info("trial %d: %s", trial.number, shown)
         log = self.root / f"trial-{trial.number}.log"
-        self.workers.append(Worker(trial, self.command, given, log))
+        self.workers.append(self.launch(trial, self.command, given, log))
 
     def _take(self, trial: Any, answer: Answer, log: Path) -> None:
         """Keep the result of a trial, or decide what its failure means.
@@ -265,9 +304,11 @@ class _Sweep:
             durable.write_json(self.root / f"trial-{number}.json", told)
             self._tell(trial, told)
             return
-        if answer.error is None or answer.error[0] == "Interrupted":
+        if answer.error is None or answer.error[0] in ("Interrupted", "PeerLost"):
             self.tries[number] = self.tries.get(number, 0) + 1
             died = f"its process died (exit code {answer.code}); see {log}"
+            if answer.error is not None and answer.error[0] == "PeerLost":
+                died = answer.error[1]
             if self.tries[number] <= self.args.retries:
                 _LOGGER.warning("trial %d: %s. It is tried again", number, died)
                 self.waiting.insert(0, trial)

@@ -38,7 +38,12 @@ class SweepArguments:
     direction: Literal["minimize", "maximize"] | None = option(
         None, "minimize or maximize; default: minimize losses and errors."
     )
-    workers: int = option(1, "Trials at a time on this machine.")
+    workers: int = option(1, "Trials at a time on this machine, or in all of Ray.")
+    ray: str | None = option(
+        None,
+        "Run the trials as tasks of Ray: local (of this machine), auto (the cluster "
+        "that runs here, or that RAY_ADDRESS names) or HOST:PORT.",
+    )
     num_threads: int | None = option(
         None, "Threads, divided among the workers; default: all."
     )

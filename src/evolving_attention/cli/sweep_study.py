@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import secrets
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +18,9 @@ from evolving_attention.errors import CheckpointError, ConfigError, require
 __all__ = ["FILE", "Study"]
 
 FILE = "study.db"
-_SPACE, _FOLDER = "space", "folder"
+_SEARCH, _FOLDER, _TOKEN = "search", "folder", "token"
+_BUSY = 60  # seconds to wait for another process that writes an SQLite file
+_ATTEMPTS = 5  # to open a study that others are making at this moment
 
 
 class Study:
@@ -27,15 +31,21 @@ class Study:
         space: what is searched.
         goal: name of the objective.
         direction: minimize or maximize.
+        command: the training command.
 
     Raises:
-        ConfigError: the stored study is of another space or objective.
+        ConfigError: the stored study is of another command, space or objective.
         CheckpointError: it cannot be read or written.
         MissingExtraError: optuna is not installed.
     """
 
     def __init__(
-        self, args: SweepArguments, space: Space, goal: str, direction: str
+        self,
+        args: SweepArguments,
+        space: Space,
+        goal: str,
+        direction: str,
+        command: str,
     ) -> None:
         optuna = self._optuna = require("optuna", extra="sweep", why="for sweeps")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -55,16 +65,32 @@ class Study:
         self._grid = grid_of(space) if sampler == "grid" else []
         random.Random(args.seed).shuffle(self._grid)
         with self._reported():
-            self._study = optuna.create_study(
-                storage=f"sqlite:///{self.where}" if self.alone else args.storage,
-                study_name=args.study_name,
-                direction=direction,
-                load_if_exists=True,
-                sampler=optuna.samplers.RandomSampler(),
-            )
-            self._agree(goal, direction)
+            url = f"sqlite:///{self.where}" if self.alone else str(args.storage)
+            self._study = self._open(url, args.study_name, direction)
+            self._agree(goal, direction, command)
             count = len(self._study.trials)
             self._study.sampler = self._sampler(sampler, args, count)
+
+    def _open(self, url: str, name: str, direction: str) -> Any:
+        """The study of this name, made now or before."""
+        optuna, options = self._optuna, {}
+        if url.startswith("sqlite:"):
+            options = {"connect_args": {"timeout": _BUSY}}
+        attempts = 1 if self.alone else _ATTEMPTS
+        while True:
+            attempts -= 1
+            try:
+                return optuna.create_study(
+                    storage=optuna.storages.RDBStorage(url, options),
+                    study_name=name,
+                    direction=direction,
+                    load_if_exists=True,
+                    sampler=optuna.samplers.RandomSampler(),
+                )
+            except Exception:
+                if not attempts:
+                    raise
+                time.sleep(0.5)  # two that make the same tables disturb each other
 
     def _distribution(self, one: Any) -> Any:
         kinds = self._optuna.distributions
@@ -85,24 +111,22 @@ class Study:
             return samplers.RandomSampler(seed)
         return samplers.TPESampler(seed=seed, constant_liar=args.workers > 1)
 
-    def _agree(self, goal: str, direction: str) -> None:
-        """Mark a new study with its space and objective; compare an older one's."""
+    def _agree(self, goal: str, direction: str, command: str) -> None:
+        """Mark a new study with what it searches; compare an older one's mark."""
         mine = {
-            _SPACE: {name: one.to_dict() for name, one in self.space.items()},
+            "command": command,
+            "search space": {name: one.to_dict() for name, one in self.space.items()},
             "objective": goal,
             "direction": direction,
         }
-        theirs = self._study.user_attrs
-        if not theirs and not self._study.trials:
-            for name, value in mine.items():
-                self._study.set_user_attr(name, value)
-            return
+        if _SEARCH not in self._study.user_attrs and not self._study.trials:
+            self._study.set_user_attr(_SEARCH, mine)
+        theirs = self._study.user_attrs.get(_SEARCH, {})
         for name, value in mine.items():
             if theirs.get(name) != value:
-                what = "search space" if name == _SPACE else name
                 raise ConfigError(
                     f"{self.where}: the study {self._study.study_name!r} has another "
-                    f"{what} ({_short(theirs.get(name))}), expected {_short(value)}; "
+                    f"{name} ({_short(theirs.get(name))}), expected {_short(value)}; "
                     "choose another --output_dir or --study_name"
                 )
 
@@ -148,21 +172,56 @@ class Study:
             ]
 
     def ask(self) -> Any | None:
-        """The next trial; None: there are enough."""
+        """The next trial; None: there are enough.
+
+        Of machines that ask at the same moment several may get the last trial, or the
+        same setting of a grid: all see it afterwards, and the lowest number stays.
+        """
         with self._reported():
-            states = self._optuna.trial.TrialState
-            begun = self._study.get_trials(deepcopy=False)
-            waiting = sum(one.state == states.WAITING for one in begun)
-            if len(begun) - waiting >= self.wanted:
-                return None
-            if self._grid and not waiting:
+            while True:
+                begun = self._begun()
                 left = [s for s in self._grid if all(s != t.params for t in begun)]
-                if not left:
+                if len(begun) >= self.wanted or (self._grid and not left):
                     return None
-                self._study.enqueue_trial(left[0])
-            trial = self._study.ask(self.distributions)
-            trial.set_user_attr(_FOLDER, str(self.root.resolve()))
-            return trial
+                trial = self._with(left[0]) if left else self._sampled()
+                before = [one for one in self._begun() if one.number < trial.number]
+                same = self._grid and any(t.params == trial.params for t in before)
+                if len(before) < self.wanted and not same:
+                    return trial
+                state = self._optuna.trial.TrialState.PRUNED
+                self._study.tell(trial, None, state=state)
+
+    def _begun(self) -> list[Any]:
+        """The trials of all machines, without those that were given up."""
+        states = self._optuna.trial.TrialState
+        others = (states.WAITING, states.PRUNED)
+        found = self._study.get_trials(deepcopy=False)
+        return [one for one in found if one.state not in others]
+
+    def _sampled(self) -> Any:
+        """A new trial with the sampler's settings."""
+        trial = self._study.ask(self.distributions)
+        trial.set_user_attr(_FOLDER, str(self.root.resolve()))
+        return trial
+
+    def _with(self, setting: dict[str, Any]) -> Any:
+        """A new trial with this setting, which is stored in one piece."""
+        kinds, token = self._optuna.trial, secrets.token_hex(8)
+        own = {_FOLDER: str(self.root.resolve()), _TOKEN: token}
+        self._study.add_trial(
+            kinds.create_trial(
+                state=kinds.TrialState.RUNNING,
+                params=setting,
+                distributions=self.distributions,
+                user_attrs=own,
+            )
+        )
+        (made,) = (
+            one._trial_id
+            for one in self._study.get_trials(deepcopy=False)
+            if one.user_attrs.get(_TOKEN) == token
+        )
+        return self._optuna.Trial(self._study, made)
 
     def tell(self, trial: Any, value: float | None, **attributes: Any) -> None:
         """Store the result of a trial; None: it failed."""

@@ -39,10 +39,16 @@ class Worker:
         command: the training command.
         given: its options.
         log: file for what the process prints.
+        folder: in which it runs; None: this one.
     """
 
     def __init__(
-        self, trial: Any, command: str, given: dict[str, Any], log: Path
+        self,
+        trial: Any,
+        command: str,
+        given: dict[str, Any],
+        log: Path,
+        folder: str | None = None,
     ) -> None:
         self.trial, self.log, self._said = trial, log, b""
         with log.open("ab") as file:
@@ -51,6 +57,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=file,
+                cwd=folder,
                 start_new_session=True,  # Ctrl-C is for the sweep, which tells it
             )
         line = json.dumps({"command": command, "given": given}) + "\n"

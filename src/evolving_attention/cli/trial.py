@@ -2,11 +2,14 @@
 
 ``python -m evolving_attention.cli.trial`` takes one JSON line on stdin, ``{"command":
 …, "given": {…}}``, and writes ``{"results": …}`` or ``{"error": …, "message": …}`` to
-stdout. When stdin is closed, the sweep has ended: the trial saves and leaves.
+stdout. When stdin is closed, the sweep has ended: the trial saves and leaves. Of the
+processes that write the same log, one after the other works.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -24,6 +27,8 @@ __all__ = ["main"]
 def main() -> int:
     """Run the trial; return the exit code."""
     wanted = json.loads(_line())
+    with contextlib.suppress(OSError):  # no file: nobody shares it
+        fcntl.flock(2, fcntl.LOCK_EX)
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
         os.dup2(2, 1)  # what else is printed belongs to the log
         threading.Thread(target=_leave_with_the_sweep, daemon=True).start()

@@ -201,7 +201,7 @@ class TextNetForSequenceClassification(TextModel):
 
 
 _TASK = "sequence_classification"
-_BOTH = {"attention_ratio": 0.5, "num_attention_heads": 4}
+_BOTH: dict[str, Any] = {"attention_ratio": 0.5, "num_attention_heads": 4}
 register_sizes("text_transformer", TextNetConfig, task=_TASK)
 register_sizes("text_conv_transformer", TextNetConfig, task=_TASK, **_BOTH)
 register_sizes("text_cnn", TextNetConfig, ("",), _TASK, attention_ratio=0.0)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import functools
-import inspect
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evolving_attention.errors import ConfigError, InputError, NonFiniteError, require
+from evolving_attention.training import search_ray
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.callbacks import TrainerCallback
+from evolving_attention.training.trials import Watch, train_one
 
 __all__ = ["BestRun", "default_hp_space", "default_objective", "search"]
 
 _STUDY = ("study_name", "storage", "sampler", "pruner", "load_if_exists")
-_OPTIMIZE = ("timeout", "gc_after_trial")
+_OPTIONS = {  # beside those of the study; Ray's trials see no other trial
+    "optuna": (*_STUDY, "timeout", "gc_after_trial"),
+    "ray": (*(one for one in _STUDY if one != "pruner"), *search_ray.OPTIONS),
+}
 _DIRECTIONS = ("minimize", "maximize")
 _WHY = "for hyperparameter_search"
 
@@ -76,24 +77,6 @@ def default_objective(metrics: Mapping[str, Any]) -> float:
     return loss
 
 
-class _Watch(TrainerCallback):
-    """Keeps the objective of the last evaluation, and ends hopeless trials."""
-
-    def __init__(self, trial: Any, objective: Callable[..., Any], prunes: bool) -> None:
-        self.trial, self.objective, self.prunes = trial, objective, prunes
-        self.value: Any = None
-        self.pruned = False
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Compute the objective; report it to the study's pruner."""
-        self.value = self.objective(dict(kwargs["metrics"]))
-        if not self.prunes:
-            return
-        self.trial.report(self.value, state.global_step)
-        if self.trial.should_prune():
-            self.pruned = control.should_training_stop = True
-
-
 def search(
     trainer: Any,
     *,
@@ -117,20 +100,21 @@ def search(
     objective = compute_objective or default_objective
     space = hp_space or default_hp_space
 
+    def prepare(trial: Any) -> TrainingArguments:
+        return _arguments(trainer.args, trial, space, hp_name)
+
     def run(trial: Any) -> Any:
-        args = _arguments(trainer.args, trial, space, hp_name)
-        watch = _Watch(trial, objective, not several)
-        one = trainer._for_trial(args, functools.partial(_model, trainer, trial), watch)
-        one.train()
+        args, watch = prepare(trial), Watch(trial, objective, not several)
+        train_one(*trainer._bare(), args, watch)
         if watch.pruned:
             raise optuna.TrialPruned
-        if watch.value is None or args.load_best_model_at_end:
-            watch.prunes = False
-            one.evaluate()
         return watch.value
 
-    chosen = {name: value for name, value in options.items() if name in _OPTIMIZE}
-    study.optimize(run, n_trials=n_trials, catch=(NonFiniteError,), **chosen)
+    chosen = {name: value for name, value in options.items() if name not in _STUDY}
+    if backend == "ray":
+        search_ray.run(trainer, study, prepare, objective, n_trials, chosen)
+    else:
+        study.optimize(run, n_trials=n_trials, catch=(NonFiniteError,), **chosen)
     done = optuna.trial.TrialState.COMPLETE
     if not study.get_trials(states=(done,)):
         raise InputError(
@@ -161,9 +145,10 @@ def _check(
             f"{where}: the Trainer has a model and no model_init, expected a function "
             "that makes the model afresh for each trial; pass model_init= to Trainer"
         )
-    if backend not in (None, "optuna"):
+    known = _OPTIONS.get(backend or "optuna")
+    if known is None:
         raise ConfigError(
-            f"{where}: backend={backend!r}, expected 'optuna'; leave it out"
+            f"{where}: backend={backend!r}, expected 'optuna' or 'ray'; leave it out"
         )
     if isinstance(n_trials, bool) or not isinstance(n_trials, int) or n_trials < 1:
         raise ConfigError(
@@ -177,11 +162,11 @@ def _check(
             "a list of them for several objectives; choose one"
         )
     for name in options:
-        if name not in (*_STUDY, *_OPTIMIZE):
+        if name not in known:
             raise ConfigError(
                 f"{where}: {name}={options[name]!r}, expected one of "
-                f"{', '.join((*_STUDY, *_OPTIMIZE))}; leave it out (several trials at "
-                "once: evolving-attention sweep --workers)"
+                f"{', '.join(known)}; leave it out (several trials at once: "
+                "backend='ray', or evolving-attention sweep --workers)"
             )
     if trainer.team.size > 1:
         raise ConfigError(
@@ -235,15 +220,3 @@ def _arguments(
     if hp_name is not None and "run_name" in names:
         chosen["run_name"] = hp_name(trial)
     return dataclasses.replace(args, **chosen)
-
-
-def _model(trainer: Any, trial: Any) -> Any:
-    """A new model for the trial."""
-    make = trainer.model_init
-    return make(trial) if inspect.signature(make).parameters else make()
-
-
-def own_callbacks(callbacks: Sequence[Any], theirs: Sequence[Any]) -> list[Any]:
-    """Copies of the callbacks that are not of the types that every Trainer adds."""
-    kinds = {type(one) for one in theirs}
-    return [copy.copy(one) for one in callbacks if type(one) not in kinds]

@@ -123,8 +123,8 @@ class Surroundings:
         """Search the arguments for the best objective, as transformers' Trainer does.
 
         Each trial trains a new model of ``model_init`` in ``output_dir/run-N``. A trial
-        that diverges (NonFiniteError) fails, and the search goes on. This Trainer keeps
-        its model and its arguments.
+        that diverges (NonFiniteError), or whose process dies, fails, and the search
+        goes on. This Trainer keeps its model and its arguments.
 
         Args:
             hp_space: from an optuna trial to options of TrainingArguments; default:
@@ -134,10 +134,16 @@ class Surroundings:
                 direction; default: the loss, or the sum of all other metrics.
             n_trials: how many, beside those that a stored study has.
             direction: "minimize", "maximize", or a list for several objectives.
-            backend: "optuna" or None.
+            backend: "optuna" (or None): one trial after another, in this process.
+                "ray": optuna proposes, and the trials are tasks of Ray: of the Ray that
+                this process is connected to, that ``RAY_ADDRESS`` names, or of one of
+                this machine. Trainer, data and functions are pickled for them; a
+                ``model_init(trial)`` is called here, too.
             hp_name: from a trial to its ``run_name``.
             kwargs: of optuna: ``study_name``, ``storage``, ``load_if_exists``,
-                ``sampler``, ``pruner``; ``timeout`` in seconds, ``gc_after_trial``.
+                ``sampler``; ``timeout`` in seconds. With "optuna" also ``pruner`` and
+                ``gc_after_trial``; with "ray" ``resources_per_trial``, by default
+                ``{"cpu": 1, "gpu": 0}``, of whose CPUs a trial has as many threads.
 
         Returns:
             BestRun(run_id, objective, hyperparameters, run_summary); of several
@@ -146,8 +152,11 @@ class Surroundings:
         Raises:
             ConfigError: there is no model_init, an option is none of
                 TrainingArguments, or the stored study has another space or direction.
-            InputError: no trial had a result.
-            MissingExtraError: optuna is not installed (extra ``sweep``).
+            InputError: no trial had a result, or what Ray's trials need cannot be
+                pickled.
+            BackendUnavailable: no Ray answers.
+            MissingExtraError: optuna is not installed (extra ``sweep``), or ray (extra
+                ``ray``).
 
         Example::
 

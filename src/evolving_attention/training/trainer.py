@@ -29,7 +29,7 @@ from evolving_attention.training import (
     precision,
     runtime,
     schedules,
-    search,
+    trials,
 )
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.callbacks import CallbackHandler, DefaultFlowCallback
@@ -52,6 +52,9 @@ from evolving_attention.training.surroundings import Surroundings
 from evolving_attention.training.weights import RowWeights, weighted_loss
 
 __all__ = ["Trainer"]
+
+_MADE = {"team", "model", "device", "state", "control", "callback_handler"}
+_MADE |= {"_guard", "_loaders", "_evaluator", "_reporter", "_saver", "_weights"}
 
 
 class Trainer(Surroundings):
@@ -147,14 +150,25 @@ class Trainer(Surroundings):
         )
         self._event("on_init_end")
 
-    def _for_trial(self, args: TrainingArguments, make: Any, watch: Any) -> Trainer:
-        """A Trainer like this one, with other arguments and a model of its own."""
+    def _bare(self) -> tuple[Trainer, list[Any]]:
+        """A copy without what :meth:`_set_up` made, and the callbacks of one's own.
+
+        It can go to another process, where :meth:`_complete` makes that.
+        """
         other = copy.copy(self)
-        other.args, other.model_init = args, make
+        for name in _MADE & vars(other).keys():
+            delattr(other, name)
+        other.optimizer, other.lr_scheduler = self._given
         theirs = [DefaultFlowCallback(), *self._reporter.displays()]
-        own = search.own_callbacks(self.callback_handler.callbacks, theirs)
-        other._set_up(None, [*own, watch])
-        return other
+        return other, trials.own_callbacks(self.callback_handler.callbacks, theirs)
+
+    def _complete(
+        self, args: TrainingArguments, make: Any, callbacks: list[Any]
+    ) -> Any:
+        """Complete a bare copy, with other arguments and a model of its own."""
+        self.args, self.model_init = args, make
+        self._set_up(None, callbacks)
+        return self
 
     def _take_model(self, model: Any) -> None:
         """Hold the model, or a new one of ``model_init``, in its type and place."""

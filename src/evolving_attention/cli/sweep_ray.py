@@ -1,0 +1,105 @@
+"""The trials of a sweep as tasks of Ray, on this machine or on those of a cluster.
+
+A task starts the process of a trial, as the sweep itself does without Ray, and waits
+for it: the same command in the same folder. So a folder that all machines see, by the
+same path, has the files of all trials.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evolving_attention.cli.sweep_workers import Answer, Worker, ready
+from evolving_attention.errors import PeerLost
+from evolving_attention.training.ray_tasks import RayTasks
+
+__all__ = ["RayWorker", "RayWorkers"]
+
+
+class RayWorkers:
+    """Starts trials as tasks of Ray.
+
+    Args:
+        ray: the connection.
+        cpus: of a trial, which has as many threads.
+        gpus: of a trial.
+
+    Raises:
+        ConfigError: no machine of Ray has so many.
+    """
+
+    def __init__(self, ray: RayTasks, cpus: int, gpus: int) -> None:
+        ray.check(cpus, gpus)
+        self.ray, self.cpus, self.gpus = ray, cpus, gpus
+
+    def start(
+        self, trial: Any, command: str, given: dict[str, Any], log: Path
+    ) -> RayWorker:
+        """Start a trial as soon as a machine has place for it."""
+        here = str(Path.cwd())
+        words = command, given, str(log.absolute()), here
+        task = self.ray.start(_trial, *words, cpus=self.cpus, gpus=self.gpus)
+        return RayWorker(trial, task, log, self.ray)
+
+    def ready(self, workers: Sequence[RayWorker], seconds: float) -> list[RayWorker]:
+        """Workers that have ended; waits at most so long."""
+        ended = self.ray.ready([worker.task for worker in workers], seconds)
+        return [worker for worker in workers if worker.task in ended]
+
+
+class RayWorker:
+    """A trial that Ray runs: with the methods of :class:`.Worker` that a sweep needs.
+
+    Args:
+        trial: what it trains, kept for the caller.
+        task: of Ray.
+        log: file for what the trial prints.
+        ray: the connection.
+    """
+
+    def __init__(self, trial: Any, task: Any, log: Path, ray: RayTasks) -> None:
+        self.trial, self.task, self.log, self._ray = trial, task, log, ray
+
+    def answer(self) -> Answer:
+        """Wait for the end of the trial."""
+        try:
+            return Answer(*self._ray.result(self.task))
+        except PeerLost as error:
+            return Answer(None, ("PeerLost", str(error)))
+
+    def stop(self) -> None:
+        """Ask the trial to save and leave."""
+        self._ray.stop(self.task)
+
+    def kill(self) -> None:
+        """End the task now; its trial saves and leaves when it notices."""
+        self._ray.stop(self.task, force=True)
+
+
+def _trial(
+    command: str, given: dict[str, Any], log: str, folder: str
+) -> tuple[Any, ...]:
+    """Run a trial in a process of this machine; its Answer.
+
+    Args:
+        command, given, log: as of :class:`.Worker`.
+        folder: to which paths are relative.
+    """
+    for path in (Path(folder), Path(log).parent):
+        if not path.is_dir():
+            host = socket.gethostname()
+            message = (
+                f"{path}: not on {host}, expected a folder that all machines of Ray "
+                "see by the same path; start the sweep in a shared folder"
+            )
+            return None, ("DataError", message), None, 3
+    worker = Worker(None, command, given, Path(log), folder)
+    while True:
+        try:
+            if ready([worker], 1.0):
+                return tuple(worker.answer())
+        except KeyboardInterrupt:  # the sweep leaves
+            worker.stop()
