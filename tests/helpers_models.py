@@ -30,10 +30,11 @@ MODELS = {
     if isinstance(cls, type)
     and issubclass(cls, modeling.TextModel)
     and hasattr(cls, "head")
+    and cls.config_class.model_type in PAD
 }
-"""Every task class of text by name: a new architecture or head is tested by existing.
+"""Every task class of BERT's families by name: a new head is tested by existing.
 
-Time series have helpers_series.SERIES.
+Time series have helpers_series.SERIES, text nets helpers_text_nets.CLASSES.
 """
 BODIES = [
     name

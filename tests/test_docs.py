@@ -94,6 +94,18 @@ def test_images_run(repo):
     assert names["found"]["pictures"] == 16
 
 
+def test_text_nets_run(repo):
+    text = (repo / "docs" / "text_nets.md").read_text(encoding="utf-8")
+    names: dict = {}
+    exec(compile(python_blocks(text)[0], "text_nets.md", "exec"), names)
+    assert names["loss"].item() < 0.6
+    assert names["right"] > 0.8
+    assert names["out"].attentions[2].shape == (64, 4, 12, 12)
+    held = dict(names["model"].named_parameters())
+    words = held["text_net.embeddings.word_embeddings.weight"]
+    assert np.array_equal(words, names["vectors"])
+
+
 def test_t5_runs(repo):
     text = (repo / "docs" / "t5.md").read_text(encoding="utf-8")
     names: dict = {}

@@ -33,6 +33,7 @@ from mistakes import (
     settings,
     t5,
     tensors,
+    text_nets,
     time_series,
     translation,
 )
@@ -57,6 +58,7 @@ ROOMS = {
     "questions": questions,
     "searches": searches,
     "t5": t5,
+    "text nets": text_nets,
     "images": images,
     "graphs": graphs,
     "settings": settings,

@@ -36,6 +36,11 @@ COUNTS = {
     "ea_transformer_base": 44_148_424 + 32_000 * 512,
     "pa_transformer_base": 44_138_496 + 5 * CONV[8] + 32_000 * 512,
     "t5_small": 60_506_624,
+    # Predictive Attention, Table 1, with two classes, without the table of words
+    "text_transformer": 2_788_005 - 3 * 257 + 30_522 * 300,
+    "pa_text_transformer": 2_789_173 - 3 * 257 + 30_522 * 300,
+    "pa_text_conv_transformer": 2_590_157 - 3 * 257 + 30_522 * 300,
+    "text_cnn": 2_774_277 - 3 * 257 + 30_522 * 300,
     "t5_base": 222_903_552,
     "ea_t5_base": 222_903_552 + 45_780,  # 11 + 12 + 12 sites
     "pa_t5_base": 222_903_552 + 11 * CONV[12],
@@ -98,6 +103,7 @@ def test_names_are_listed_by_pattern():
     families += ["bert_base", "bert_large", "bert_small"]
     families += ["roberta_base", "roberta_large"]
     families += ["t5_base", "t5_small", "t5_v1_1_base", "t5_v1_1_small"]
+    families += ["text_conv_transformer", "text_transformer"]
     families += ["transformer_base", "transformer_lite"]
     families += ["vit_b16", "vit_b32", "vit_l16", "vit_l32"]
     evolving = sorted([*families, "gat"])  # needs a number of features: test_graphs.py

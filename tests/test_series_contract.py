@@ -31,6 +31,7 @@ from helpers_series import (
     tiny,
 )
 from helpers_t5 import CLASSES as T5S
+from helpers_text_nets import CLASSES as NETS
 from helpers_transformer import PAIRS
 
 import evolving_attention as ea
@@ -50,7 +51,8 @@ def test_every_task_class_is_under_contract():
         and hasattr(cls, "head")
     }
     graphs = {"GATModel", "GATForNodeClassification"}  # test_graphs.py
-    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *VITS, *RESNETS, *graphs}
+    others = {*PAIRS, *T5S, *VITS, *RESNETS, *NETS}
+    assert classes == {*MODELS, *SERIES, *others, *graphs}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads
 

@@ -58,36 +58,24 @@ def bert_flops(size: str, kernel_size: int = 0, tokens: int = 128) -> float:
     return found["total"]
 
 
-def text_net(evolve: Any) -> tuple[int, int]:
-    """Parameters and operations at 64 tokens of a text net of predictive attention.
+def text_net(name: str, tokens: int = 64) -> tuple[int, int]:
+    """Parameters, without the words, and operations of a text net for SST.
 
-    Three of our layers with the positions of Shaw et al., and affine maps around them:
-    a 1 × 1 convolution of GloVe's 300 features, dense connections (layer l reads a
-    projection of all l widths before it, for l = 2 and 3), and the five classes of SST.
+    Every matrix and every tap of a convolution along the text meets every token, and
+    each layer of attention has two products of tokens² · its share of the width.
     """
-    width, tokens, layers = 256, 64, 3
-    spec = ea.attention.Spec(
-        bias=ea.attention.RelativePositions(tokens - 1), evolve=evolve
-    )
-    config = ea.BertConfig(
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=8,
-        intermediate_size=4 * width,
-        attention=spec,
-    )
-    found = built(lambda: ea.BertModel(config)).shapes
-    own = {name: shape for name, shape in found.items() if name.startswith("encoder.")}
-    around = [300, *(width * n for n in range(2, layers + 1))]
+    found = built(lambda: ea.create_model(name, num_labels=5))
+    config = found.config
+    own = {n: s for n, s in found.shapes.items() if "word_embeddings" not in n}
     weights = sum(
         math.prod(shape)
-        for name, shape in own.items()
-        if len(shape) == 2 and "relative" not in name
+        for key, shape in own.items()
+        if len(shape) in (2, 3) and not key.startswith("classifier")
+        if "relative" not in key
     )
-    parameters = Built(config, own).numbers() + 5 * (width + 1)
-    parameters += sum((n + 1) * width for n in around)
-    weights += sum(n * width for n in around)
-    return parameters, 2 * tokens * weights + layers * 4 * tokens**2 * width
+    width = config.num_hidden_layers * config.hidden_size * config.attention_ratio
+    products = 4 * tokens**2 * round(width)
+    return Built(config, own).numbers(), 2 * tokens * weights + products
 
 
 def translation_flops(name: str, tokens: int = 30) -> int:

@@ -335,15 +335,22 @@ def operations() -> Iterator[Figure]:
     what = "Section 5.3, more operations of EA-Transformer-Lite"
     yield Figure(EA, what, "3", ratio, "%", why)
     sizes = {"layers": 3, "width": 256, "inner": 1024, "heads": 8}
-    net, work = counts.text_net(ea.attention.Vanilla())
-    why = "our layers with Shaw's positions, dense connections by projections"
-    for model, count in (
-        ("Transformer", net),
-        ("PA-Transformer", counts.text_net(ea.attention.Predictive(0.1))[0]),
+    positions = "with Shaw's positions, dense connections by projections"
+    taps = "a convolution in the place of queries, keys and values"
+    both = "both branches side by side, without an output projection"
+    for model, printed, why in (
+        ("CNN", "2.77", taps),
+        ("Transformer", "2.79", positions),
+        ("PA-Transformer", "2.79", positions),
+        ("Conv-Transformer", "2.58", both),
+        ("PA-Conv-Transformer", "2.58", both),
     ):
+        name = f"text_{model.lower().removeprefix('pa-')}".replace("-", "_")
+        net, _ = counts.text_net(f"pa_{name}" if model.startswith("PA-") else name)
         what = f"Table 1, parameters of {model}"
-        yield Figure(PREDICTIVE, what, "2.79", Fraction(count), "M", why)
+        yield Figure(PREDICTIVE, what, printed, Fraction(net), "M", why)
     what, why = "Table 1, operations of Transformer", "of the net with the printed size"
+    _, work = counts.text_net("text_transformer")
     yield Figure(PREDICTIVE, what, "338.86", Fraction(work), "M", why)
     found = ea.profiling.matrix_flops([64], kernel_size=3, **sizes)["map_conv"]
     why = "two convolutions of 64 × 64 maps; 12.25 more a cell and head make 10.24"

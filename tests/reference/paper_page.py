@@ -204,6 +204,12 @@ HELD = [
     ),
     (PREDICTIVE, "Eq. 4 with 0 to 3 convolutions", _KINDS, "predictive_maps"),
     (PREDICTIVE, "parameters of PA-BERT and PA-T5", _NAMES, "counts"),
+    (
+        PREDICTIVE,
+        "Table 1: text nets, 0 to 3 convolutions",
+        "tests/test_text_nets.py",
+        "counts_are_those_of_the_table",
+    ),
 ]
 
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "models/branch_options.h"
 #include "ops/arithmetic.h"
 #include "runtime/check.h"
 
@@ -22,23 +23,6 @@ bool chosen(const Options& o, const char* key, const char* otherwise,
   EA_CHECK_AS(ConfigError, value == otherwise || value == other, "config",
               "{} = '{}'; expected {} or {}", key, value, otherwise, other);
   return value == other;
-}
-
-std::int64_t attention_width(const Options& o, std::int64_t hidden,
-                             std::int64_t heads) {
-  const double ratio = o.number("attention_ratio", 0.25);
-  EA_CHECK_AS(ConfigError, ratio >= 0.0 && ratio <= 1.0, "config",
-              "attention_ratio = {} is outside [0, 1]", ratio);
-  const double width = ratio * static_cast<double>(hidden);
-  const auto whole = static_cast<std::int64_t>(std::llround(width));
-  EA_CHECK_AS(
-      ConfigError,
-      std::abs(width - static_cast<double>(whole)) < 1e-6 && whole % heads == 0,
-      "config",
-      "attention_ratio {} of hidden_size {} is a width of {}; expected "
-      "a multiple of num_attention_heads {}",
-      ratio, hidden, width, heads);
-  return whole;
 }
 
 AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
@@ -65,20 +49,6 @@ AugmentedLayerConfig layer_config(const SeriesSizes& s, DType dtype) {
   return c;
 }
 
-// `relative` = "learned" is a short form of the bias slot.
-AttentionSpec with_relative(const AttentionSpec& given, const SeriesSizes& s) {
-  AttentionSpec spec = given;
-  if (!s.relative) return spec;
-  EA_CHECK_AS(ConfigError, !spec.bias, "config",
-              "relative = 'learned' beside a bias in attention; leave one of "
-              "the two out");
-  Options options;
-  options.set("kind", std::string("relative"));
-  options.set("max_distance", s.max_length - 1);
-  spec.bias = slot_maker<Bias>(options);
-  return spec;
-}
-
 // Block b, counted from 0, has the dilation dilation_base^b.
 LayerMaker layer_maker(const SeriesSizes& sizes, const ModelConfig& model) {
   return [sizes, config = layer_config(sizes, model.dtype),
@@ -91,7 +61,9 @@ LayerMaker layer_maker(const SeriesSizes& sizes, const ModelConfig& model) {
     config.ends_block = i % kLayersPerBlock == kLayersPerBlock - 1;
     const AttentionSpec& spec =
         spec_of_layer(specs, i, config.attention.num_layers);
-    return std::make_shared<AugmentedLayer>(config, with_relative(spec, sizes));
+    return std::make_shared<AugmentedLayer>(
+        config,
+        sizes.relative ? with_relative(spec, sizes.max_length - 1) : spec);
   };
 }
 
@@ -114,7 +86,7 @@ SeriesSizes::SeriesSizes(const Options& o)
       hidden(positive(o, "hidden_size")),
       blocks(positive(o, "num_blocks")),
       heads(positive(o, "num_attention_heads")),
-      inner(attention_width(o, hidden, heads)),
+      inner(attention_width(o, 0.25, hidden, heads)),
       intermediate(positive(o, "intermediate_size")),
       kernel_size(positive(o, "kernel_size")),
       dilation_base(positive(o, "dilation_base")),

@@ -58,6 +58,21 @@ class Linear : public Module {
   Var weight_, bias_;  // the bias may be undefined
 };
 
+// Centred convolution along packed sequences.
+class Conv1d : public Module {
+ public:
+  Conv1d(std::int64_t in, std::int64_t out, std::int64_t kernel, DType dtype,
+         const AffineInit& init)
+      : weight_(add_parameter("weight", {out, in, kernel}, dtype, init.weight)),
+        bias_(add_parameter("bias", {out}, dtype, init.bias)) {}
+  Var operator()(const Var& x, const PackingPtr& packing) const {
+    return conv1d(x, weight_, bias_, packing, 1, false);
+  }
+
+ private:
+  Var weight_, bias_;
+};
+
 // Convolution along packed sequences with the weight g v / |v|; initially equal
 // to v.
 class WeightNormConv1d : public Module {

@@ -79,6 +79,10 @@ from evolving_attention.modeling.t5 import (
     T5Model,
 )
 from evolving_attention.modeling.text import TextModel
+from evolving_attention.modeling.text_net import (
+    TextNetConfig,
+    TextNetForSequenceClassification,
+)
 from evolving_attention.modeling.transformer import (
     TransformerConfig,
     TransformerForConditionalGeneration,
@@ -144,6 +148,8 @@ __all__ = [
     "T5ForConditionalGeneration",
     "T5Model",
     "TextModel",
+    "TextNetConfig",
+    "TextNetForSequenceClassification",
     "TokenClassifierOutput",
     "TransformerConfig",
     "TransformerForConditionalGeneration",

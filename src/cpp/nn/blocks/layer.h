@@ -1,6 +1,8 @@
 // Base of the layers of a stack, and the state passed from layer to layer.
 #pragma once
 
+#include <vector>
+
 #include "nn/attention/attention.h"
 #include "nn/module.h"
 
@@ -15,6 +17,9 @@ struct LayerState {
   // layer's cross attention.
   Tokens memory = {};
   Carry cross_carry = {};
+  // Of stacks with a layer that reads them: the hidden states before `hidden`,
+  // from the stack's input on.
+  std::vector<Var> earlier = {};
 };
 
 struct LayerOutput {
@@ -52,6 +57,8 @@ class Layer : public Module {
   virtual bool takes_previous_cross() const { return false; }
   // Whether the next layer is the first of another block.
   virtual bool ends_block() const { return false; }
+  // Whether forward() reads `earlier`, all of it.
+  virtual bool reads_earlier() const { return false; }
 };
 
 }  // namespace ea

@@ -40,6 +40,12 @@ Tensor shares(const Packing& packing, const Var& like) {
 
 }  // namespace
 
+Var mean_of_sequences(const Var& rows, const Packing& packing) {
+  const Var placed =
+      gather_rows(rows, places(packing, packing.longest_query()));
+  return mul(sum(placed, 1), Var(shares(packing, rows)));
+}
+
 PooledHead::PooledHead(const PooledHeadConfig& config)
     : config_(config),
       width_(config.hidden_size * (config.mean ? 1 : config.max_length)),
@@ -70,10 +76,7 @@ Var PooledHead::mapped(const Var& z) const {
 
 Var PooledHead::forward(const Var& steps, const Packing& packing) const {
   const Var h = dropout_(activation(steps, Activation::gelu));
-  if (config_.mean) {
-    const Var rows = gather_rows(h, places(packing, packing.longest_query()));
-    return mapped(mul(sum(rows, 1), Var(shares(packing, h))));
-  }
+  if (config_.mean) return mapped(mean_of_sequences(h, packing));
   const Var rows = gather_rows(h, places(packing, config_.max_length));
   return mapped(reshape(rows, {packing.sequences(), width_}));
 }

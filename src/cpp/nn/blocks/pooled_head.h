@@ -18,6 +18,9 @@ struct PooledHeadConfig {
   Activation inner_activation = Activation::relu;
 };
 
+// [sequences, width]: the mean of each sequence's rows [total, width].
+Var mean_of_sequences(const Var& rows, const Packing& packing);
+
 // y = W z + b with z = all steps, after GELU and dropout, concatenated (zeros
 // after a sequence's end) or averaged.
 // With inner_size, y = V drop(f(W z + b)) + c.

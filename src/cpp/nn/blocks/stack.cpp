@@ -1,6 +1,7 @@
 // The chain: the maps of one layer are an argument of the next.
 #include "nn/blocks/stack.h"
 
+#include <algorithm>
 #include <string>
 
 #include "autograd/grad_mode.h"
@@ -23,14 +24,17 @@ LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
   const Layouts before{state.carry.packing, state.cross_carry.packing};
   const Var bias = state.carry.shared_bias;
   const PackingPtr memory = state.memory.packing;
+  constexpr std::size_t kOthers = 6;  // inputs before the earlier states
   const auto run = [layer, packing, wanted, made, before,
                     memory](const std::vector<Var>& in) {
     const TrainingMode training(*layer);
+    const std::vector<Var> earlier(in.begin() + kOthers, in.end());
     LayerOutput y = layer->forward({in[0],
                                     in[1],
                                     {in[2], before.self, in[5]},
                                     {in[3], memory},
-                                    {in[4], before.cross}},
+                                    {in[4], before.cross},
+                                    earlier},
                                    packing, wanted, Tensor());
     *made = {y.attention.carry.packing, y.cross.carry.packing};
     return std::vector<Var>{
@@ -43,11 +47,17 @@ LayerOutput recomputed(const std::shared_ptr<Layer>& layer,
         y.cross.scores,
         in[5].defined() ? Var() : y.attention.carry.shared_bias};
   };
-  const std::vector<Var> y = recompute(
-      "layer", run,
-      {state.hidden, layer->ends_block() ? state.block_input : Var(),
-       layer->takes_previous() ? state.carry.maps : Var(), state.memory.rows,
-       layer->takes_previous_cross() ? state.cross_carry.maps : Var(), bias});
+  std::vector<Var> inputs{
+      state.hidden,
+      layer->ends_block() ? state.block_input : Var(),
+      layer->takes_previous() ? state.carry.maps : Var(),
+      state.memory.rows,
+      layer->takes_previous_cross() ? state.cross_carry.maps : Var(),
+      bias};
+  if (layer->reads_earlier()) {
+    inputs.insert(inputs.end(), state.earlier.begin(), state.earlier.end());
+  }
+  const std::vector<Var> y = recompute("layer", run, inputs);
   return {y[0],
           {Var(), {y[1], made->self, bias.defined() ? bias : y[7]}, y[2], y[3]},
           {Var(), {y[4], made->cross}, y[5], y[6]}};
@@ -81,6 +91,9 @@ StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
   LayerState state{x, x, {}, memory, {}};
   const bool whole =
       !enabled(FastPath::first_tokens) || contains(wanted.hidden_states, n);
+  const bool dense =
+      std::any_of(layers_.begin(), layers_.end(),
+                  [](const auto& layer) { return layer->reads_earlier(); });
   if (contains(wanted.hidden_states, 0)) out.hidden_states[0] = x;
   for (int i = 0; i < n; ++i) {
     const std::shared_ptr<Layer>& layer = layers_[static_cast<std::size_t>(i)];
@@ -98,6 +111,7 @@ StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
         again ? recomputed(layer, state, packing, maps)
               : layer->forward(state, packing, maps,
                                last && !whole ? rows : Tensor());
+    if (dense) state.earlier.push_back(state.hidden);
     state.hidden = last && norm != nullptr ? (*norm)(y.hidden) : y.hidden;
     state.carry = y.attention.carry;
     state.cross_carry = y.cross.carry;

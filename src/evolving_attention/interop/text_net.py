@@ -1,0 +1,19 @@
+"""The names of text nets' checkpoints: this library's own."""
+
+from __future__ import annotations
+
+from evolving_attention.interop.rules import NameTable
+
+__all__ = ["TEXT_NET"]
+
+_HEADS = (r"classifier\..+",)
+
+TEXT_NET = NameTable(
+    architecture="text_net",
+    prefix="text_net.",
+    renames=(),
+    ignored=(),
+    ties=(),
+    allowed_new=_HEADS,
+    allowed_unexpected=_HEADS,
+)
