@@ -95,6 +95,7 @@ def test_gradients_that_are_not_finite_stay_as_they_are() -> None:
 
 
 OPTIMIZERS = {
+    "Adam": optim.Adam,
     "AdamW": optim.AdamW,
     "RAdam": optim.RAdam,
     "RAdam, decoupled": partial(optim.RAdam, decoupled_weight_decay=True),

@@ -17,6 +17,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("constant_with_warmup", {}),
     ("cosine", {}),
     ("cosine", {"num_cycles": 2.25}),
+    ("cosine_with_min_lr", {"min_lr": 1e-6}),
+    ("cosine_with_min_lr", {"min_lr_rate": 0.1, "num_cycles": 1.5}),
     ("cosine_with_restarts", {}),
     ("cosine_with_restarts", {"num_cycles": 3}),
     ("polynomial", {}),
@@ -169,9 +171,15 @@ def test_steps_are_torchs_and_the_papers() -> None:
             r"milestones=\[30, 60\], expected shares",
         ),
         ("multistep", {"milestones": 0.5}, r"milestones=0\.5, expected shares"),
+        (
+            "cosine_with_min_lr",
+            {"min_lr": 0.1, "min_lr_rate": 0.1},
+            r"min_lr=0\.1 and min_lr_rate=0\.1, expected the last rate or",
+        ),
+        ("cosine_with_min_lr", {"min_lr": 2.0}, r"is 2 times learning_rate=1\.0"),
     ],
 )
-def test_options_of_images_schedules_are_checked(
+def test_options_of_schedules_are_checked(
     name: str, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -236,7 +236,8 @@ def test_resume_is_bit_identical(tmp_path: Path, dtype: str, step: int) -> None:
     assert losses[0] == losses[1]
 
 
-OTHER_OPTIMIZERS = {
+OTHER_OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "adam": {},
     "radam": {"decoupled_weight_decay": True},
     "sgd": {"momentum": 0.9, "nesterov": True},
 }

@@ -1,4 +1,4 @@
-"""AdamW, RAdam, SGD and gradient clipping against torch's."""
+"""Adam, AdamW, RAdam, SGD and gradient clipping against torch's."""
 
 from __future__ import annotations
 
@@ -99,6 +99,18 @@ def test_adamw_over_twenty_steps(case):
         for name in ("exp_avg", "exp_avg_sq"):
             moment = theirs.state[other][name].numpy()
             assert np.allclose(state[f"{name}.{i}"], moment, rtol=2e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_adam_over_twenty_steps(case):
+    options = {"weight_decay": 0.1, **SETTINGS[case]}
+    (_, ours), (others, theirs) = compare(list, name="Adam", **options)
+    state = ours.state_dict()
+    assert state["step"] == 20
+    for i, other in enumerate(others):
+        for name in ("exp_avg", "exp_avg_sq"):
+            moment = theirs.state[other][name].numpy()
+            assert distance([state[f"{name}.{i}"]], [moment]) <= 8, name
 
 
 # With beta_2 = 0.999 the sixth step is the first rectified one; up to 2/3 none is.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bindings/numpy.h"
+#include "optim/adam.h"
 #include "optim/clip.h"
 #include "optim/radam.h"
 #include "optim/sgd.h"
@@ -44,6 +45,15 @@ struct Grouped {
       optimizer->slots()[i].weight_decay = weight_decay;
     }
   }
+};
+
+struct GroupedAdam : Grouped {
+  GroupedAdam(std::vector<Var> params, double lr,
+              std::pair<double, double> betas, double eps, double weight_decay,
+              std::vector<int> numbers)
+      : Grouped(std::make_unique<PlainAdamOptimizer>(
+                    std::move(params), betas.first, betas.second, eps),
+                std::move(numbers), lr, weight_decay) {}
 };
 
 struct GroupedAdamW : Grouped {
@@ -162,6 +172,11 @@ void bind_optim(py::module_& m) {
       .def("load_state_dict", &load_state_dict, py::arg("state"));
   using Betas = std::pair<double, double>;
   using Numbers = std::vector<int>;
+  py::class_<GroupedAdam, Grouped>(m, "Adam",
+                                   "Adam with one rate and decay a group.")
+      .def(py::init<std::vector<Var>, double, Betas, double, double, Numbers>(),
+           py::arg("params"), py::arg("lr"), py::arg("betas"), py::arg("eps"),
+           py::arg("weight_decay"), py::arg("groups"));
   py::class_<GroupedAdamW, Grouped>(m, "AdamW",
                                     "AdamW with one rate and decay a group.")
       .def(py::init<std::vector<Var>, double, Betas, double, double, Numbers>(),

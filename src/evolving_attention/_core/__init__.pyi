@@ -13,6 +13,7 @@ import typing_extensions
 from . import ops
 
 __all__: list[str] = [
+    "Adam",
     "AdamW",
     "Attention",
     "AttentionOutput",
@@ -1491,6 +1492,23 @@ class MomentOptimizer:
         scale: Tensor | None = None,
     ) -> None: ...
     def zero_grad(self) -> None: ...
+
+class Adam(MomentOptimizer):
+    """
+    Adam with one rate and decay a group.
+    """
+    def __init__(
+        self,
+        params: collections.abc.Sequence[Tensor],
+        lr: typing.SupportsFloat | typing.SupportsIndex,
+        betas: tuple[
+            typing.SupportsFloat | typing.SupportsIndex,
+            typing.SupportsFloat | typing.SupportsIndex,
+        ],
+        eps: typing.SupportsFloat | typing.SupportsIndex,
+        weight_decay: typing.SupportsFloat | typing.SupportsIndex,
+        groups: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+    ) -> None: ...
 
 class AdamW(MomentOptimizer):
     """

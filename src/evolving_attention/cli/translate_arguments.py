@@ -117,8 +117,8 @@ class TranslationTrainingArguments(TrainingArguments):
     learning_rate: float = option(1e-3, "Peak learning rate.")
     lr_scheduler_type: str = option(
         "inverse_sqrt",
-        "linear, cosine, cosine_with_restarts, polynomial, constant, "
-        "constant_with_warmup, inverse_sqrt or multistep.",
+        "linear, cosine, cosine_with_min_lr, cosine_with_restarts, polynomial, "
+        "constant, constant_with_warmup, inverse_sqrt or multistep.",
     )
     warmup_steps: float = option(
         4000, "Steps of linear warm-up; a value below 1 is a share of all steps."

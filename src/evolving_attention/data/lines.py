@@ -8,9 +8,12 @@ was probably joined from parts.
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from evolving_attention.data.report import RowCollector
 from evolving_attention.errors import DataError
@@ -20,6 +23,7 @@ __all__ = [
     "checked_line",
     "first_line",
     "open_file",
+    "open_text",
     "raw_lines",
     "read_lines",
 ]
@@ -28,6 +32,7 @@ MAX_LINE_CHARS = 131_072  # 2**17, the largest field the csv module takes by its
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARS  # a UTF-8 character has at most four bytes
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_GZIP, _ZIP = b"\x1f\x8b", b"PK\x03\x04"
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -42,6 +47,32 @@ def open_file(path: Path) -> BinaryIO:
         raise DataError("no such file; check the path", str(path)) from error
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read ({error})", str(path)) from error
+
+
+@contextlib.contextmanager
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """Open a text file, plain or gzip, which is known by its first bytes.
+
+    Raises:
+        DataError: the file is missing, a zip archive or a damaged gzip archive; of the
+            last one perhaps only while it is read.
+    """
+    with open_file(path) as handle:
+        start = handle.peek(4)[:4]  # type: ignore[attr-defined]
+        if start == _ZIP:
+            raise DataError(
+                "is a zip archive, expected a text file or gzip of one; unpack it",
+                str(path),
+            )
+        packed = start.startswith(_GZIP)
+        try:
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=handle)) if packed else handle
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(
+                f"is a damaged gzip archive ({error}), expected a whole one; fetch the "
+                "file again",
+                str(path),
+            ) from error
 
 
 def checked_line(raw: bytes, crlf: bool | None) -> str | tuple[int, str]:

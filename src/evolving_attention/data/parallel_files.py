@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, NamedTuple
 
 from evolving_attention.data.lines import (
     checked_line,
     first_line,
-    open_file,
+    open_text,
     raw_lines,
 )
 from evolving_attention.data.report import RowCollector
@@ -24,8 +22,6 @@ __all__ = [
     "read_sentences",
     "sentences",
 ]
-
-_GZIP = b"\x1f\x8b"
 
 
 class ParallelText(NamedTuple):
@@ -70,17 +66,8 @@ def iter_sentences(file: str | Path) -> Iterator[str]:
         DataError: the file is missing or a damaged archive, or a line is bad.
     """
     path = Path(file)
-    with open_file(path) as handle:
-        packed = handle.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
-        text = cast(BinaryIO, gzip.GzipFile(fileobj=handle)) if packed else handle
-        try:
-            yield from sentences(text, str(path))
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(
-                f"is a damaged gzip archive ({error}), expected a whole one; fetch the "
-                "file again",
-                str(path),
-            ) from error
+    with open_text(path) as handle:
+        yield from sentences(handle, str(path))
 
 
 def read_sentences(file: str | Path) -> list[str]:

@@ -17,7 +17,7 @@ from evolving_attention.data.table import TableDataset
 from evolving_attention.demo.grammar import CONSTRUCTIONS, Words
 from evolving_attention.errors import ConfigError
 
-__all__ = ["AcceptabilityDataset", "describe", "generate", "load"]
+__all__ = ["AcceptabilityDataset", "describe", "generate", "load", "parts"]
 
 LABEL_NAMES = ("unacceptable", "acceptable")
 COLUMNS = ("sentence", "label", "phenomenon", "construction", "pair")
@@ -110,6 +110,40 @@ def load(
 ) -> tuple[AcceptabilityDataset, AcceptabilityDataset]:
     """The train and the dev half, which share no content word."""
     return generate("train", train_pairs, seed), generate("dev", dev_pairs, seed)
+
+
+def parts(
+    pairs: int = 4000, seed: int = 0
+) -> tuple[AcceptabilityDataset, AcceptabilityDataset, AcceptabilityDataset]:
+    """Training, tuning and test part (80, 10 and 10 %) of one half of the lexicon.
+
+    For models that learn their words from the training part: the parts share words,
+    constructions and no pair.
+
+    Args:
+        pairs: number of minimal pairs, at least 10; there are twice as many rows.
+        seed: same seed, same rows.
+
+    Raises:
+        ConfigError: there are too few pairs, or the grammar has fewer.
+    """
+    if pairs < 10:
+        raise ConfigError(
+            f"[acceptability] pairs is {pairs}, expected 10 or more to make three parts"
+        )
+    rows = generate("train", pairs, seed)
+    numbers = rows.column("pair")
+    first, second = pairs * 8 // 10, pairs * 9 // 10
+    ends = ((0, first), (first, second), (second, pairs))
+    found = [
+        rows.select([i for i, pair in enumerate(numbers) if low <= pair < high])
+        for low, high in ends
+    ]
+    train, tuning, test = (
+        AcceptabilityDataset({n: part.column(n) for n in COLUMNS}, name)
+        for part, name in zip(found, ("train", "tuning", "test"), strict=True)
+    )
+    return train, tuning, test
 
 
 def describe(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""The optimizers over the C++ core: AdamW, RAdam and SGD, by class or by name."""
+"""The optimizers over the C++ core: Adam, AdamW, RAdam and SGD, by class or by name."""
 
-from evolving_attention.optim.adam import AdamW, RAdam
+from evolving_attention.optim.adam import Adam, AdamW, RAdam
 from evolving_attention.optim.base import Optimizer
 from evolving_attention.optim.clipping import (
     clip_grad_norm_,
@@ -13,6 +13,7 @@ from evolving_attention.optim.sgd import SGD
 __all__ = [
     "OPTIMIZERS",
     "SGD",
+    "Adam",
     "AdamW",
     "Optimizer",
     "RAdam",

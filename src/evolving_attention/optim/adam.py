@@ -1,4 +1,4 @@
-"""AdamW and RAdam over the C++ core."""
+"""Adam, AdamW and RAdam over the C++ core."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from evolving_attention.optim.base import Optimizer
 from evolving_attention.optim.rules import check_betas, check_flag, check_number
 
-__all__ = ["AdamW", "RAdam"]
+__all__ = ["Adam", "AdamW", "RAdam"]
 
 
 class _Adam(Optimizer):
@@ -27,6 +27,51 @@ class _Adam(Optimizer):
         check_betas(name, betas)
         self.betas, self.eps = (float(betas[0]), float(betas[1])), float(eps)
         super().__init__(params, lr, weight_decay)
+
+
+class Adam(_Adam):
+    """Adam with the weight decay in the gradients, equal to ``torch.optim.Adam``.
+
+    Per parameter θ with gradient g at step t (from 1), learning rate η, decay λ:
+
+        g ← g + λ·θ
+        m ← β₁·m + (1−β₁)·g,   v ← β₂·v + (1−β₂)·g²
+        θ ← θ − η · m̂ / (√v̂ + ε),   m̂ = m/(1−β₁ᵗ),  v̂ = v/(1−β₂ᵗ)
+
+    λ·θ is the gradient of an L2 norm in the loss, λ/2·|θ|².
+
+    Args:
+        params: tensors, or groups: dicts with ``"params"`` and optionally ``"lr"`` and
+            ``"weight_decay"``, which may be changed between steps.
+        lr: learning rate, >= 0.
+        betas: decay of the two moments, each in [0, 1).
+        eps: ε > 0, added to the root.
+        weight_decay: λ >= 0.
+
+    Raises:
+        ConfigError: a value is out of range, or there is nothing to optimize.
+
+    Example::
+
+        optimizer = ea.optim.Adam(model.parameters(), lr=4e-4, weight_decay=2e-6)
+
+    Source: Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay)
+
+    def _make(self, **settings: Any) -> Any:
+        from evolving_attention import _core
+
+        return _core.Adam(**settings, betas=self.betas, eps=self.eps)
 
 
 class AdamW(_Adam):

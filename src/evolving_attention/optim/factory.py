@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evolving_attention.errors import ConfigError
-from evolving_attention.optim.adam import AdamW, RAdam
+from evolving_attention.optim.adam import Adam, AdamW, RAdam
 from evolving_attention.optim.base import Optimizer
 from evolving_attention.optim.sgd import SGD
 
@@ -17,6 +17,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "adamw_torch_fused": AdamW,
     "adamw_torch": AdamW,
     "adamw": AdamW,
+    "adam": Adam,
     "radam": RAdam,
     "sgd": SGD,
 }

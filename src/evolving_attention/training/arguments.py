@@ -114,8 +114,8 @@ class TrainingArguments:
     learning_rate: float = _option(5e-5, "Peak learning rate.")
     lr_scheduler_type: str = _option(
         "linear",
-        "linear, cosine, cosine_with_restarts, polynomial, constant, "
-        "constant_with_warmup, inverse_sqrt or multistep.",
+        "linear, cosine, cosine_with_min_lr, cosine_with_restarts, polynomial, "
+        "constant, constant_with_warmup, inverse_sqrt or multistep.",
     )
     lr_scheduler_kwargs: dict[str, Any] | str | None = _option(
         None, 'Options of the schedule, as a dict or JSON: {"num_cycles": 2}.'
@@ -126,9 +126,9 @@ class TrainingArguments:
     warmup_ratio: float | None = _option(
         None, "Older spelling of a warm-up as a share of all steps."
     )
-    optim: Literal["adamw_torch_fused", "adamw_torch", "adamw", "radam", "sgd"] = (
-        _option("adamw_torch_fused", "AdamW under its usual names, radam or sgd.")
-    )
+    optim: Literal[
+        "adamw_torch_fused", "adamw_torch", "adamw", "adam", "radam", "sgd"
+    ] = _option("adamw_torch_fused", "AdamW under its usual names, adam, radam or sgd.")
     optim_args: dict[str, Any] | str | None = _option(
         None,
         'Options of the optimizer, as a dict or JSON: {"momentum": 0.9, "nesterov": '
@@ -136,8 +136,8 @@ class TrainingArguments:
     )
     weight_decay: float = _option(
         0.0,
-        "Weight decay, not on biases and LayerNorm weights: decoupled, and of radam "
-        "and sgd added to the gradients.",
+        "Weight decay, not on biases and LayerNorm weights: decoupled, and of adam, "
+        "radam and sgd added to the gradients (an L2 norm in the loss).",
     )
     adam_beta1: float = _option(0.9, "Decay of AdamW's first moment, in [0, 1).")
     adam_beta2: float = _option(0.999, "Decay of AdamW's second moment, in [0, 1).")

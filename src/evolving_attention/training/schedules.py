@@ -3,7 +3,8 @@
 Every schedule is a function ``step -> multiplier`` built by :func:`multiplier`, and
 :class:`Schedule` applies it to an optimizer. Names, options and values are those of
 Hugging Face's schedulers, so a run needs no retuning; a test compares them within
-1e-12. Two are of networks of images: ``multistep`` multiplies the rate by ``gamma`` at
+1e-12. ``cosine_with_min_lr`` without an end rate is ``cosine``. Two are
+of networks of images: ``multistep`` multiplies the rate by ``gamma`` at
 shares of the run, by default those of 30, 60, 80 and 90 epochs of 100, and the cycles
 of ``cosine_with_restarts`` may grow, each ``cycle_growth`` times as long as the one
 before (Loshchilov and Hutter, ICLR 2017: ``num_cycles=6, cycle_growth=2``).
@@ -61,6 +62,38 @@ def _cosine(
             return _rise(step, warmup)
         angle = 2.0 * math.pi * num_cycles * _progress(step, warmup, total)
         return max(0.0, 0.5 * (1.0 + math.cos(angle)))
+
+    return value
+
+
+def _cosine_with_min_lr(
+    warmup: int,
+    total: int,
+    base_lr: float,
+    num_cycles: float = 0.5,
+    min_lr: float | None = None,
+    min_lr_rate: float | None = None,
+) -> Multiplier:
+    if min_lr is not None and min_lr_rate is not None:
+        raise ConfigError(
+            f"lr_scheduler_type 'cosine_with_min_lr': min_lr={min_lr} and min_lr_rate="
+            f"{min_lr_rate}, expected the last rate or its share of learning_rate; "
+            "leave one of them out of lr_scheduler_kwargs"
+        )
+    rate = min_lr_rate if min_lr is None else min_lr / base_lr if base_lr else 1.0
+    least = float(rate or 0.0)
+    if not 0.0 <= least <= 1.0:
+        raise ConfigError(
+            f"lr_scheduler_type 'cosine_with_min_lr': the last rate is {least:g} times "
+            f"learning_rate={base_lr}, expected 0 to 1 times; change it in "
+            "lr_scheduler_kwargs"
+        )
+    cosine = _cosine(warmup, total, base_lr, num_cycles)
+
+    def value(step: int) -> float:
+        if step < warmup:
+            return _rise(step, warmup)
+        return cosine(step) * (1.0 - least) + least
 
     return value
 
@@ -172,6 +205,7 @@ def _inverse_sqrt(
 _FACTORIES: dict[str, Callable[..., Multiplier]] = {
     "linear": _linear,
     "cosine": _cosine,
+    "cosine_with_min_lr": _cosine_with_min_lr,
     "cosine_with_restarts": _cosine_with_restarts,
     "polynomial": _polynomial,
     "constant": _constant,
@@ -193,8 +227,9 @@ def multiplier(
         warmup: optimizer steps of linear warm-up, >= 0.
         total: optimizer steps of the whole run, warm-up included.
         base_lr: the base rate; only ``polynomial`` uses it.
-        **options: ``num_cycles`` (cosine, cosine_with_restarts), ``cycle_growth`` and
-            ``lr_end`` (cosine_with_restarts), ``lr_end`` and ``power`` (polynomial),
+        **options: ``num_cycles`` (all cosines), ``min_lr`` or ``min_lr_rate``
+            (cosine_with_min_lr), ``cycle_growth`` and ``lr_end``
+            (cosine_with_restarts), ``lr_end`` and ``power`` (polynomial),
             ``timescale`` (inverse_sqrt), ``milestones`` and ``gamma`` (multistep).
 
     Raises:
