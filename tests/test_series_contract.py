@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers_cifar import CIFAR_NETS
 from helpers_images import VITS
 from helpers_models import (
     MODELS,
@@ -50,7 +51,8 @@ def test_every_task_class_is_under_contract():
         and hasattr(cls, "head")
     }
     graphs = {"GATModel", "GATForNodeClassification"}  # test_graphs.py
-    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *VITS, *RESNETS, *graphs}
+    images = {*VITS, *RESNETS, *CIFAR_NETS}
+    assert classes == {*MODELS, *SERIES, *PAIRS, *T5S, *images, *graphs}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads
 
