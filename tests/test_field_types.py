@@ -281,6 +281,7 @@ def configs() -> list[type[PretrainedConfig]]:
         ea.ViTConfig,
         ea.ResNetConfig,
         ea.AAResNetConfig,
+        ea.CifarNetConfig,
         ea.GATConfig,
     ]
 
@@ -301,7 +302,7 @@ def test_every_option_of_a_config_is_checked(cls: Any) -> None:
     size, heads, share = (
         next(n for n in known if n in names)
         for names in (
-            {"hidden_size", "embedding_size"},
+            {"hidden_size", "embedding_size", "num_feed_forwards"},
             {"num_attention_heads", "num_labels"},
             {"hidden_dropout_prob", "classifier_dropout"},
         )

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from helpers_cifar import CIFAR_NETS
 from helpers_images import VITS
 from helpers_models import (
     MODELS,
@@ -51,7 +52,7 @@ def test_every_task_class_is_under_contract():
         and hasattr(cls, "head")
     }
     graphs = {"GATModel", "GATForNodeClassification"}  # test_graphs.py
-    others = {*PAIRS, *T5S, *VITS, *RESNETS, *NETS}
+    others = {*PAIRS, *T5S, *VITS, *RESNETS, *CIFAR_NETS, *NETS}
     assert classes == {*MODELS, *SERIES, *others, *graphs}
     heads = {"base", "classification", "regression", "pretraining"}
     assert {cls.head for cls in SERIES.values()} == heads

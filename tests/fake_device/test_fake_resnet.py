@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers_cifar import TINY
 from helpers_models import arrays_of, assert_same_bits, gradients
 from helpers_resnet import AUGMENTED, EVOLVING, SIZES, draw, tiny
 from support.cases import forced
@@ -25,6 +26,11 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
         ea.AAResNetForImageClassification,
         AUGMENTED["basic"],
         {"attention": EVOLVING},
+    ),
+    "small images": (
+        ea.CifarNetForImageClassification,
+        TINY,
+        {"attention": ea.attention.Predictive(0.3)},
     ),
 }
 

@@ -6,28 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "models/image_inputs.h"
-#include "models/model.h"
+#include "models/pixel_attention.h"
+#include "models/pixel_tasks.h"
 #include "nn/blocks/residual_block.h"
 
 namespace ea {
-
-// Attention beside the 3 x 3 convolutions of all stages but the first: in the
-// second at half the resolution of its convolutions.
-struct AugmentedSizes {
-  explicit AugmentedSizes(const Options& options);
-
-  std::int64_t height, width;  // of an image
-  std::int64_t heads, least_key_width;
-  double key_ratio, value_ratio;  // kappa and upsilon of the channels
-  double attention_dropout;
-
-  // Widths of all heads beside a convolution of `channels`: the ratio's part,
-  // rounded down to a multiple of the heads; of keys at least their least.
-  // Throws ConfigError where nothing is left for values or the convolution.
-  std::int64_t key_size(std::int64_t channels) const;
-  std::int64_t value_size(std::int64_t channels) const;
-};
 
 struct ResNetSizes {
   ResNetSizes(const Options& options, bool augmented);
@@ -35,22 +18,16 @@ struct ResNetSizes {
   std::int64_t channels, embedding;
   std::vector<std::int64_t> hidden, depths;  // of the stages
   bool bottleneck, stride_in_first_stage, stride_first;
-  std::int64_t num_labels;
   Activation activation;
   ImageNormConfig norm;
   std::optional<AugmentedSizes> attention;
 };
 
-struct EncodedPixels {
-  Var last;                   // [n, height, width, channels]
-  std::map<int, Var> stages;  // requested: 0 the stem's, i of stage i - 1
-  StackOutput maps;           // requested
-};
-
-class ResNetBody : public Module {
+class ResNetBody final : public PixelBody {
  public:
   ResNetBody(const ResNetSizes& sizes, const ModelConfig& config);
-  EncodedPixels forward(const ImageInputs& inputs);
+  EncodedPixels forward(const ImageInputs& inputs) override;
+  std::int64_t width() const override { return sizes_.hidden.back(); }
 
  private:
   void add_stages(const ModelConfig& config);

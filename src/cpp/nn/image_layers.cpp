@@ -32,6 +32,10 @@ Var halved_by_mean(const Var& x) {
                     /*ceiling=*/true, /*counts_padding=*/false);
 }
 
+Var mean_of_fours(const Var& x) {
+  return avg_pool2d(x, {2, 2, 2, 2, 0, 0, 1, 1});
+}
+
 Var doubled(const Var& x) {
   const std::int64_t n = x.dim(0), height = x.dim(1), width = x.dim(2);
   const std::int64_t channels = x.dim(3);

@@ -40,6 +40,8 @@ Var halved_by_maximum(const Var& x);
 // The same of means: TensorFlow's SAME, which pads even sizes behind the image
 // alone and divides by the number of pixels inside it.
 Var halved_by_mean(const Var& x);
+// Windows of 2 x 2, 2 apart.
+Var mean_of_fours(const Var& x);
 // Twice the height and width, linearly between neighbours: pixel 2 i is pixel i
 // of x, 2 i + 1 the mean of i and i + 1, and of the last alone at the border.
 Var doubled(const Var& x);

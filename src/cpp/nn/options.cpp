@@ -106,6 +106,17 @@ std::int64_t positive(const Options& options, const char* key) {
   return value;
 }
 
+std::vector<std::int64_t> whole_numbers(const Options& options,
+                                        const char* key) {
+  std::vector<std::int64_t> all;
+  for (const double value : options.numbers(key)) {
+    EA_CHECK_AS(ConfigError, value >= 1 && value == std::floor(value), "config",
+                "{} has {}; expected whole numbers, 1 or more", key, value);
+    all.push_back(static_cast<std::int64_t>(value));
+  }
+  return all;
+}
+
 double rate(const Options& options, const char* key, double otherwise) {
   const double value = options.number(key, otherwise);
   EA_CHECK_AS(ConfigError, value >= 0.0 && value < 1.0, "config",

@@ -47,9 +47,11 @@ class Options {
   std::map<std::string, Value> values_;
 };
 
-// positive: a size, at least 1. rate: a dropout probability in [0, 1). Both
-// throw ConfigError.
+// positive: a size, at least 1. whole_numbers: a list of sizes. rate: a dropout
+// probability in [0, 1). All throw ConfigError.
 std::int64_t positive(const Options& options, const char* key);
+std::vector<std::int64_t> whole_numbers(const Options& options,
+                                        const char* key);
 double rate(const Options& options, const char* key, double otherwise);
 
 // One declared option of a variant: the only source of its name, type, range

@@ -1,10 +1,10 @@
-"""The names of residual networks: Hugging Face's, and torchvision's for them."""
+"""The names of networks of images: Hugging Face's, and torchvision's for them."""
 
 from __future__ import annotations
 
 from evolving_attention.interop.rules import NameTable
 
-__all__ = ["AA_RESNET", "RESNET"]
+__all__ = ["AA_RESNET", "CIFAR_NET", "RESNET"]
 
 _BLOCK = r"^(resnet\.encoder\.stages\.\d+\.layers\.\d+)\."
 _STEM = "resnet.embedder.embedder."
@@ -44,3 +44,12 @@ def _table(architecture: str) -> NameTable:
 
 RESNET = _table("resnet")
 AA_RESNET = _table("aa_resnet")
+CIFAR_NET = NameTable(
+    architecture="cifar_net",
+    prefix="cifar_net.",
+    renames=(),
+    ignored=(),
+    ties=(),
+    allowed_new=_HEADS,
+    allowed_unexpected=_HEADS,
+)

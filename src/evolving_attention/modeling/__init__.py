@@ -23,6 +23,11 @@ from evolving_attention.modeling.bert import (
     BertForTokenClassification,
     BertModel,
 )
+from evolving_attention.modeling.cifar_net import (
+    CifarNetConfig,
+    CifarNetForImageClassification,
+    CifarNetModel,
+)
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.gat import (
     GATConfig,
@@ -116,6 +121,9 @@ __all__ = [
     "BertForSequenceClassification",
     "BertForTokenClassification",
     "BertModel",
+    "CifarNetConfig",
+    "CifarNetForImageClassification",
+    "CifarNetModel",
     "EADCTransformerConfig",
     "EADCTransformerForClassification",
     "EADCTransformerForPretraining",

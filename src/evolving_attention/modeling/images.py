@@ -18,7 +18,13 @@ from evolving_attention.modeling.base import PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.outputs import ModelOutput
 
-__all__ = ["ImageClassifierOutput", "ImageConfig", "ImageModel", "pair_of"]
+__all__ = [
+    "ImageClassifierOutput",
+    "ImageConfig",
+    "ImageModel",
+    "pair_of",
+    "sizes_of_stages",
+]
 
 MAX_SIDE = 65_536  # pixels
 
@@ -43,6 +49,21 @@ def pair_of(value: Any, name: str, source: str) -> tuple[int, int]:
             f"{MAX_SIDE}, or [height, width]; correct it there"
         )
     return sides[0], sides[1]
+
+
+def sizes_of_stages(value: Any, name: str, source: str) -> list[int]:
+    """A list of positive integers, for a stage of a network each.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    found = [plain_scalar(n) for n in value] if isinstance(value, (list, tuple)) else []
+    if not found or not all(type(n) is int and 1 <= n <= MAX_SIDE for n in found):
+        raise ConfigError(
+            f"{source}: {name} is {value!r}, expected a list of integers from 1 to "
+            f"{MAX_SIDE}, one for each stage; correct it there"
+        )
+    return found
 
 
 class ImageConfig(PretrainedConfig):

@@ -13,6 +13,7 @@ from evolving_attention.modeling.images import (
     ImageClassifierOutput,
     ImageConfig,
     ImageModel,
+    sizes_of_stages,
 )
 from evolving_attention.modeling.names import register_sizes
 
@@ -90,7 +91,7 @@ class ResNetConfig(ImageConfig):
         source = type(self).__name__
         values = {name: plain_scalar(value) for name, value in values.items()}
         for name in ("hidden_sizes", "depths"):
-            values[name] = _whole_list(values[name], name, source)
+            values[name] = sizes_of_stages(values[name], name, source)
         check_rules(values, source, _RULES)
         super()._set(values, attention, extra)
         self._check_attention(source)
@@ -111,17 +112,6 @@ class ResNetConfig(ImageConfig):
         """Hidden states of the stem and each stage; maps of each attention layer."""
         maps = self.num_hidden_layers
         return {"": (len(self.depths) + 1, maps, maps, maps)}
-
-
-def _whole_list(value: Any, name: str, source: str) -> list[int]:
-    """A list of positive integers, for a stage each."""
-    found = [plain_scalar(n) for n in value] if isinstance(value, (list, tuple)) else []
-    if not found or not all(type(n) is int and 1 <= n <= _MOST for n in found):
-        raise ConfigError(
-            f"{source}: {name} is {value!r}, expected a list of integers from 1 to "
-            f"{_MOST}, one for each stage; correct it there"
-        )
-    return found
 
 
 class AAResNetConfig(ResNetConfig):

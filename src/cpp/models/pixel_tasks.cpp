@@ -1,7 +1,7 @@
-// Residual networks with their tasks: features, and classes of images.
-#include <cmath>
+// What the tasks share: requested stages and maps, and the mean of the pixels.
+#include "models/pixel_tasks.h"
 
-#include "models/resnet.h"
+#include "nn/image_layers.h"
 #include "ops/shape_ops.h"
 #include "runtime/check.h"
 
@@ -31,17 +31,17 @@ ModelOutput requested(const EncodedPixels& encoded) {
 }
 
 // Without a task: the last stage, and its mean over the pixels.
-class ResNetModel final : public Model {
+class PixelModel final : public Model {
  public:
-  ResNetModel(const ModelConfig& config, bool augmented)
-      : body_(ResNetSizes(config.options, augmented), config) {
-    add_child("", body_);
+  explicit PixelModel(std::unique_ptr<PixelBody> body)
+      : body_(std::move(body)) {
+    add_child("", *body_);
   }
 
   ModelOutput forward(const Inputs& given) override {
     const ImageInputs inputs = image_inputs(given);
     refuse_labels(inputs);
-    const EncodedPixels encoded = body_.forward(inputs);
+    const EncodedPixels encoded = body_->forward(inputs);
     ModelOutput out = requested(encoded);
     out.last_hidden_state = channels_first(encoded.last);
     const Var pooled = mean_of_pixels(encoded.last);
@@ -50,25 +50,25 @@ class ResNetModel final : public Model {
   }
 
  private:
-  ResNetBody body_;
+  std::unique_ptr<PixelBody> body_;
 };
 
-class ResNetForClassification final : public Model {
+class PixelClassifier final : public Model {
  public:
-  ResNetForClassification(const ModelConfig& config, bool augmented)
-      : sizes_(config.options, augmented),
-        body_(sizes_, config),
-        classifier_(sizes_.hidden.back(), sizes_.num_labels, config.dtype,
-                    AffineInit::uniform(sizes_.hidden.back())),
+  PixelClassifier(const std::string& name, std::unique_ptr<PixelBody> body,
+                  const ModelConfig& config)
+      : body_(std::move(body)),
+        classifier_(body_->width(), labels(config.options), config.dtype,
+                    AffineInit::uniform(body_->width())),
         dropout_(rate(config.options, "classifier_dropout", 0.0)) {
-    add_child("resnet", body_);
+    add_child(name, *body_);
     add_child("classifier.1", classifier_);
     add_child("dropout", dropout_);
   }
 
   ModelOutput forward(const Inputs& given) override {
     const ImageInputs inputs = image_inputs(given);
-    const EncodedPixels encoded = body_.forward(inputs);
+    const EncodedPixels encoded = body_->forward(inputs);
     ModelOutput out = requested(encoded);
     out.logits = classifier_(dropout_(mean_of_pixels(encoded.last)));
     out.loss = image_loss(out.logits, inputs);
@@ -76,35 +76,31 @@ class ResNetForClassification final : public Model {
   }
 
  private:
-  ResNetSizes sizes_;
-  ResNetBody body_;
+  static std::int64_t labels(const Options& o) {
+    const std::int64_t count = o.integer("num_labels", 2);
+    EA_CHECK_AS(ConfigError, count > 0, "config",
+                "num_labels = {} must be positive", count);
+    return count;
+  }
+
+  std::unique_ptr<PixelBody> body_;
   Linear classifier_;
   Dropout dropout_;
 };
 
-std::unique_ptr<Model> make_resnet(const ModelConfig& config, bool augmented) {
+}  // namespace
+
+std::unique_ptr<Model> pixel_model(const std::string& name,
+                                   std::unique_ptr<PixelBody> body,
+                                   const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
-  if (head == "base") return std::make_unique<ResNetModel>(config, augmented);
+  if (head == "base") return std::make_unique<PixelModel>(std::move(body));
   if (head == "image_classification") {
-    return std::make_unique<ResNetForClassification>(config, augmented);
+    return std::make_unique<PixelClassifier>(name, std::move(body), config);
   }
-  fail<ConfigError>("resnet",
+  fail<ConfigError>(name.c_str(),
                     "unknown head '{}'; expected base or image_classification",
                     head);
 }
-
-std::unique_ptr<Model> make_plain(const ModelConfig& config) {
-  return make_resnet(config, false);
-}
-
-std::unique_ptr<Model> make_augmented(const ModelConfig& config) {
-  return make_resnet(config, true);
-}
-
-const RegisterModel kResNet("resnet", {image_input_specs(), make_plain});
-const RegisterModel kAAResNet("aa_resnet",
-                              {image_input_specs(), make_augmented});
-
-}  // namespace
 
 }  // namespace ea

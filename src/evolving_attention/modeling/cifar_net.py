@@ -1,0 +1,172 @@
+"""Nets of small images, convolution beside attention: config, tasks and names."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from evolving_attention.attention import Evolving, Predictive, Vanilla
+from evolving_attention.errors import ConfigError
+from evolving_attention.field_types import plain_scalar
+from evolving_attention.interop.config_rules import Rules, check_rules
+from evolving_attention.interop.resnet import CIFAR_NET
+from evolving_attention.modeling.images import (
+    ImageClassifierOutput,
+    ImageConfig,
+    ImageModel,
+    sizes_of_stages,
+)
+from evolving_attention.modeling.names import register_sizes
+
+__all__ = ["CifarNetConfig", "CifarNetForImageClassification", "CifarNetModel"]
+
+_MOST = 65_536
+_RULES = Rules(
+    integers={
+        "num_channels": (1, _MOST),
+        "attention_side": (0, _MOST),
+        "num_feed_forwards": (0, 64),
+        "min_head_key_width": (0, _MOST),
+    },
+    numbers={
+        "key_ratio": (0.0, 1.0),
+        "value_ratio": (0.0, 1.0),
+        "feed_forward_ratio": (0.0, 64.0),
+        "conv_dropout_prob": (0.0, 1.0),
+        "batch_norm_momentum": (0.0, 1.0),
+    },
+    flags=("dense_connections",),
+)
+
+
+class CifarNetConfig(ImageConfig):
+    """Sizes of a net of small images, by default the one for CIFAR-10.
+
+    A convolution is followed by stages of blocks. Each stage behind the first has half
+    the height and width, by means of 2 × 2, and its own number of channels. A block has
+    a convolution of 3 × 3, with attention beside it where the image has become small,
+    and feed-forwards of each pixel, all with a sum around and batch norms. It reads
+    the input and all earlier blocks of its stage, and so does the next stage.
+
+    Args:
+        num_channels: channels of an image.
+        image_size: pixels of an image's side, or [height, width]; multiples of 2 for
+            each stage behind the first. Images of other sizes are refused.
+        hidden_sizes: channels of each stage.
+        depths: blocks of each stage.
+        attention_side: the greatest height and width at which blocks attend; 0: at
+            none, which is the paper's plain CNN.
+        num_attention_heads: heads of each layer.
+        key_ratio: width of all keys of a layer beside its channels.
+        value_ratio: share of the channels that come from attention.
+        min_head_key_width: the least width of a head's keys.
+        num_feed_forwards: of each block.
+        feed_forward_ratio: inner width of a feed-forward beside its channels.
+        dense_connections: False: blocks read the block before alone.
+        hidden_act: behind the norms.
+        conv_dropout_prob: of what a convolution with its attention gives.
+        attention_probs_dropout_prob: of attention probabilities.
+        hidden_dropout_prob: of what a feed-forward gives.
+        classifier_dropout: before the classifier; None: none.
+        batch_norm_momentum: weight of a batch in the running statistics.
+        num_labels: classes; names go to ``id2label``.
+        attention: see :class:`PretrainedConfig`; a list has an entry for each block
+            that attends. Relative positions of the pixels are always added.
+
+    Raises:
+        ConfigError: an option is unknown, of the wrong type or out of range, or an
+            attention is given where no block attends.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> config = ea.CifarNetConfig(attention=ea.attention.Predictive(0.01))
+        >>> config.num_hidden_layers
+        6
+
+    Source: Predictive Attention Transformer, under review at ICLR 2021, Section 4.2.1
+    and Appendix B. What it leaves open (the inner width of the feed-forwards, what
+    dense connections read, norms and sums) is not what its numbers of parameters imply,
+    for no reading that we tried gives them.
+    """
+
+    model_type = "cifar_net"
+    defaults: ClassVar[dict[str, Any]] = {
+        "num_channels": 3,
+        "image_size": 32,
+        "hidden_sizes": (64, 128, 256, 512),
+        "depths": (3, 3, 3, 3),
+        "attention_side": 8,
+        "num_attention_heads": 4,
+        "key_ratio": 0.5,
+        "value_ratio": 0.5,
+        "min_head_key_width": 0,
+        "num_feed_forwards": 2,
+        "feed_forward_ratio": 0.25,
+        "dense_connections": True,
+        "hidden_act": "relu",
+        "conv_dropout_prob": 0.2,
+        "attention_probs_dropout_prob": 0.2,
+        "hidden_dropout_prob": 0.2,
+        "batch_norm_momentum": 0.1,
+    }
+
+    def _set(
+        self, values: dict[str, Any], attention: Any, extra: dict[str, Any]
+    ) -> None:
+        source = type(self).__name__
+        values = {name: plain_scalar(value) for name, value in values.items()}
+        for name in ("hidden_sizes", "depths"):
+            values[name] = sizes_of_stages(values[name], name, source)
+        check_rules(values, source, _RULES)
+        super()._set(values, attention, extra)
+        if not self.num_hidden_layers and self.attention != Vanilla():
+            raise ConfigError(
+                f"{source}: attention={self.attention!r}, expected none: with "
+                f"attention_side={self.attention_side} and image_size="
+                f"{self.image_size} no block attends; raise attention_side"
+            )
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Attention layers: the blocks of images no larger than ``attention_side``."""
+        side = max(self.side("image_size"))
+        stages = enumerate(self.depths)
+        return sum(n for i, n in stages if side >> i <= self.attention_side)
+
+    def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
+        """Hidden states of the stem and each stage; maps of each attention layer."""
+        maps = self.num_hidden_layers
+        return {"": (len(self.depths) + 1, maps, maps, maps)}
+
+
+class _CifarNet(ImageModel):
+    config_class = CifarNetConfig
+    table = CIFAR_NET
+    supports_gradient_checkpointing = False
+
+
+class CifarNetModel(_CifarNet):
+    """Features: ``last_hidden_state`` [B, C, h, w], ``pooler_output`` [B, C, 1, 1]."""
+
+    head = "base"
+
+
+class CifarNetForImageClassification(_CifarNet):
+    """Classes of images, from the mean of the last stage's pixels."""
+
+    head = "image_classification"
+    output_class = ImageClassifierOutput
+
+
+for _prefix, _kind in (
+    ("", None),
+    ("ea_", Evolving(alpha=0.1, beta=0.3)),
+    ("pa_", Predictive(alpha=0.01)),
+):
+    register_sizes(
+        "cifar_net",
+        CifarNetConfig,
+        prefixes=(_prefix,),
+        task="image_classification",
+        num_labels=10,
+        attention=_kind,
+    )
