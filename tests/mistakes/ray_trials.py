@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import evolving_attention as ea
 from evolving_attention.cli.sweep_ray import _trial
@@ -53,11 +54,24 @@ class NoCluster:
         raise task
 
 
+@contextmanager
+def in_place_of_ray(module: Any) -> Iterator[None]:
+    """``import ray`` gives this one; other modules stay as they are imported."""
+    before = sys.modules.get("ray")
+    sys.modules["ray"] = module
+    try:
+        yield
+    finally:
+        del sys.modules["ray"]
+        if before is not None:
+            sys.modules["ray"] = before
+
+
 def with_ray(call: Callable[[Path], Any], module: Any = NoCluster) -> Any:
     """With this module in place of ray."""
 
     def inside(folder: Path) -> Any:
-        with mock.patch.dict("sys.modules", {"ray": module}):
+        with in_place_of_ray(module):
             return call(folder)
 
     return inside
@@ -78,7 +92,7 @@ def nobody(_: Path) -> Any:
         sock.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{sock.getsockname()[1]}"
     unconnected = type("Unconnected", (NoCluster,), {"is_initialized": lambda: False})
-    with mock.patch.dict("sys.modules", {"ray": unconnected}):
+    with in_place_of_ray(unconnected):
         return RayTasks(address, None, "sweep --ray")
 
 

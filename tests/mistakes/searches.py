@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -189,8 +190,10 @@ def search(**given: Any) -> Callable[[Path], Any]:
         trainer = ea.Trainer(
             args=args, train_dataset=rows, eval_dataset=rows, **of_trainer
         )
-        hidden = {"optuna": None} if given.pop("without_optuna", False) else {}
-        with mock.patch.dict("sys.modules", hidden):
+        hidden: Any = nullcontext()  # patch.dict would also forget what is imported
+        if given.pop("without_optuna", False):
+            hidden = mock.patch.dict("sys.modules", {"optuna": None})
+        with hidden:
             return trainer.hyperparameter_search(
                 n_trials=given.pop("n_trials", 1), **given
             )

@@ -63,7 +63,7 @@ class Study:
         self.wanted = args.n_trials or (size if sampler == "grid" else 20) or 20
         self.distributions = {n: self._distribution(one) for n, one in space.items()}
         self._grid = grid_of(space) if sampler == "grid" else []
-        random.Random(args.seed).shuffle(self._grid)
+        random.Random(self._seed(args)).shuffle(self._grid)
         with self._reported():
             url = f"sqlite:///{self.where}" if self.alone else str(args.storage)
             self._study = self._open(url, args.study_name, direction)
@@ -102,14 +102,17 @@ class Study:
 
     def _sampler(self, name: str, args: SweepArguments, count: int) -> Any:
         """A sampler that draws anew after a restart, and on every machine."""
-        seed = args.seed + count
-        if not self.alone:
-            seed += zlib.crc32(str(self.root.resolve()).encode())
-        seed %= 1 << 32
+        seed = (self._seed(args) + count) % (1 << 32)
         samplers = self._optuna.samplers
         if name == "random":
             return samplers.RandomSampler(seed)
         return samplers.TPESampler(seed=seed, constant_liar=args.workers > 1)
+
+    def _seed(self, args: SweepArguments) -> int:
+        """Another one on every machine, so that they seldom choose alike."""
+        if self.alone:
+            return args.seed
+        return args.seed + zlib.crc32(str(self.root.resolve()).encode())
 
     def _agree(self, goal: str, direction: str, command: str) -> None:
         """Mark a new study with what it searches; compare an older one's mark."""

@@ -105,7 +105,8 @@ def search(
 
     def run(trial: Any) -> Any:
         args, watch = prepare(trial), Watch(trial, objective, not several)
-        train_one(*trainer._bare(), args, watch)
+        bare, callbacks = trainer._bare()
+        train_one(bare, callbacks, args, watch)
         if watch.pruned:
             raise optuna.TrialPruned
         return watch.value
