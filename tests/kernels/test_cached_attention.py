@@ -51,11 +51,12 @@ def test_is_the_formula(name, dtype, lengths, heads, d):
     )
     tensors = [_core.Tensor(a, dtype=dtype) for a in arrays]
     with forced(("cached_attention", name)):
-        found = cached_attention(*tensors, rows, offsets, heads, 0.3)
+        found, scores = cached_attention(*tensors, rows, offsets, heads, 0.3)
     # Sums of d and of as many terms as there are rows, in the type of sums.
     terms = 4 if dtype == "bfloat16" else d + max(lengths)
     bound = terms * STEP[dtype]
     np.testing.assert_allclose(as_float64(found), expected, rtol=0, atol=bound)
+    assert scores.shape == (heads * sum(lengths),)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,9 +66,139 @@ def test_a_nan_stays_in_its_sequence(name):
     arrays[1][1] = np.nan
     tensors = [_core.Tensor(round_to(a, "float32")) for a in arrays]
     with forced(("cached_attention", name)):
-        found = as_float64(cached_attention(*tensors, rows, offsets, 1, 1.0))
+        found, _ = cached_attention(*tensors, rows, offsets, 1, 1.0)
+    found = as_float64(found)
     assert np.isnan(found[0]).all()
     assert np.isfinite(found[1]).all()
+
+
+# --- the evolving step ----------------------------------------------------------------
+
+C = (0.3, 0.7, 0.2, 0.5, 0.4)  # a, b, p, s, w
+KINDS = {  # side of the kernel, shift down and right, whether only earlier keys exist
+    "decoder": (3, (1, 1), True),
+    "decoder, 5 x 5": (5, (2, 2), True),
+    "moved down alone": (3, (1, 0), True),
+    "across": (3, (1, 0), False),
+    "one cell": (1, (0, 0), True),
+}
+
+
+def evolved(maps, scores, weight, bias, shift, exists):
+    """Logits of whole maps [heads, T, n] by the formula, cell by cell."""
+    a, b, p, s, w = C
+    heads, tokens, keys = scores.shape
+    maps, scores = maps * exists, scores * exists
+    reach = weight.shape[-1] // 2
+    mixed = np.zeros((heads, tokens + 2 * reach, keys + 2 * reach))
+    mixed[:, reach : reach + tokens, reach : reach + keys] = a * maps + b * scores
+    z = np.zeros(scores.shape)
+    for i in range(shift[0], tokens):
+        for j in range(shift[1], keys):
+            y, x = i - shift[0], j - shift[1]
+            window = mixed[:, y : y + 2 * reach + 1, x : x + 2 * reach + 1]
+            z[:, i, j] = bias + np.einsum("ocuv,cuv->o", weight, window)
+    return p * maps + s * scores + w * np.maximum(z, 0)
+
+
+@pytest.mark.parametrize(("name", "dtype"), EACH)
+@pytest.mark.parametrize("kind", KINDS)
+def test_evolving_steps_are_the_rows_of_whole_maps(name, dtype, kind):
+    side, shift, causal = KINDS[kind]
+    heads, d, tokens, keys = 5, 3, 19, 19
+    rng = np.random.default_rng(side)
+    q, k, v = (
+        round_to(rng.standard_normal((tokens, heads * d)), dtype) for _ in range(3)
+    )
+    before = round_to(rng.standard_normal((heads, tokens, keys)), dtype)
+    weight = rng.standard_normal((heads, heads, side, side)) / side
+    if shift[1]:
+        weight *= np.tril(np.ones((side, side)))
+    weight, bias = round_to(weight, dtype), round_to(rng.standard_normal(heads), dtype)
+    exists = np.tril(np.ones((tokens, keys))) if causal else np.ones((tokens, keys))
+
+    def wide(x):
+        return np.asarray(x, np.float64)
+
+    by_head = [wide(x).reshape(-1, heads, d).transpose(1, 0, 2) for x in (q, k, v)]
+    scores = 0.3 * by_head[0] @ by_head[1].transpose(0, 2, 1)
+    logits = evolved(wide(before), scores, wide(weight), wide(bias), shift, exists)
+    p = np.where(exists, np.exp(1.5 * logits), 0.0)
+    mixed = (p / p.sum(-1, keepdims=True) @ by_head[2]).transpose(1, 0, 2)
+
+    place = rng.permutation(2 * keys)[:keys]  # where the cache has each row
+    cache = np.full((2, 2 * keys, heads * d), np.nan)
+    cache[0, place], cache[1, place] = k, v
+    k, v = (_core.Tensor(round_to(x, dtype), dtype=dtype) for x in cache)
+    # Two sequences, one target: their maps lie in rows of their own.
+    maps = _core.Tensor(np.full((2 * side, heads, 2 * keys + 9), np.nan), dtype=dtype)
+    earlier = [[-1] * (side - 1), [-1] * (side - 1)]
+    terms = 6 if dtype == "bfloat16" else 60
+    bound = terms * STEP[dtype]
+    for i in range(tokens):
+        n = i + 1 if causal else keys
+        numbers = [i % side * 2, i % side * 2 + 1]
+        listed = [[*e, new] for e, new in zip(earlier, numbers, strict=True)]
+        earlier = [one[1:] for one in listed]
+        flat = np.concatenate([before[:, i, :n].ravel()] * 2)
+        with forced(("cached_attention", name)):
+            found, carry = cached_attention(
+                _core.Tensor(np.stack([q[i], q[i]]), dtype=dtype),
+                k,
+                v,
+                [*place[:n].tolist()] * 2,
+                [0, n, 2 * n],
+                heads,
+                0.3,
+                C,
+                1.5,
+                shift,
+                _core.Tensor(flat, dtype=dtype),
+                _core.Tensor(weight, dtype=dtype),
+                _core.Tensor(bias, dtype=dtype),
+                maps,
+                [*listed[0], *listed[1]],
+            )
+        found, carry = as_float64(found), as_float64(carry)
+        assert np.array_equal(found[0], found[1], equal_nan=True)
+        assert np.array_equal(*np.split(carry, 2), equal_nan=True)
+        np.testing.assert_allclose(
+            carry[: heads * n].reshape(heads, n),
+            logits[:, i, :n],
+            rtol=bound,
+            atol=bound,
+        )
+        np.testing.assert_allclose(found[0], mixed[i].ravel(), rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        ({"previous": np.ones(3)}, ShapeError, "previous has 3 cells"),
+        ({"maps": None}, ShapeError, "are missing"),
+        ({"weight": np.ones((1, 1, 5, 5))}, ShapeError, "a side of 3"),
+        ({"maps": np.ones((3, 1, 7))}, ShapeError, "1, 8 or more"),
+        ({"map_rows": [-1, 0]}, ShapeError, "expected 3 for each of 1"),
+        ({"map_rows": [-1, 0, 3]}, InputError, "row 3 of a map of 3"),
+        ({"map_rows": [0, 1, -1]}, InputError, "no row for its new map"),
+    ],
+)
+def test_what_does_not_fit_an_evolving_step_is_refused(change, error, text):
+    given = {
+        "previous": np.ones(2),
+        "weight": np.ones((1, 1, 3, 3)),
+        "bias": np.ones(1),
+        "maps": np.ones((3, 1, 8)),
+        "map_rows": [-1, 0, 1],
+    }
+    given = {
+        name: _core.Tensor(x.astype(np.float32)) if isinstance(x, np.ndarray) else x
+        for name, x in (given | change).items()
+    }
+    q = _core.Tensor(np.ones((1, 4), np.float32))
+    k = _core.Tensor(np.ones((4, 4), np.float32))
+    with pytest.raises(error, match=text):
+        cached_attention(q, k, k, [0, 1], [0, 2], 1, 1.0, C, 1.0, (1, 1), **given)
 
 
 @pytest.mark.parametrize(

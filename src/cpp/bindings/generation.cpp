@@ -167,15 +167,37 @@ void bind_generation(py::module_& m) {
       [](const Var& q, const Var& k, const Var& v,
          const std::vector<std::int64_t>& rows,
          const std::vector<std::int64_t>& offsets, std::int64_t heads,
-         double scale) {
-        return Var(cached_attention(q.data(), k.data(), v.data(), rows, offsets,
-                                    heads, scale));
+         double scale, const std::array<double, 5>& c, double softmax_scale,
+         const std::pair<std::int64_t, std::int64_t>& shift,
+         const std::optional<Var>& previous, const std::optional<Var>& weight,
+         const std::optional<Var>& bias, const std::optional<Var>& maps,
+         const std::vector<std::int64_t>& map_rows) {
+        const auto data = [](const std::optional<Var>& x) {
+          return x ? x->data() : Tensor();
+        };
+        const CachedAttended out = cached_attention(
+            q.data(), k.data(), v.data(), rows, offsets, heads, scale,
+            {{c[0], c[1], c[2], c[3], c[4]},
+             softmax_scale,
+             {shift.first, shift.second},
+             data(previous),
+             data(weight),
+             data(bias),
+             data(maps),
+             map_rows,
+             true});
+        return std::pair{Var(out.context), Var(out.carry)};
       },
       py::arg("q"), py::arg("k"), py::arg("v"), py::arg("rows"),
       py::arg("offsets"), py::arg("heads"), py::arg("scale"),
+      py::arg("coefficients") = std::array<double, 5>{0, 0, 0, 1, 0},
+      py::arg("softmax_scale") = 1.0, py::arg("shift") = std::pair{0, 0},
+      py::arg("previous") = std::nullopt, py::arg("weight") = std::nullopt,
+      py::arg("bias") = std::nullopt, py::arg("maps") = std::nullopt,
+      py::arg("map_rows") = std::vector<std::int64_t>{},
       py::call_guard<py::gil_scoped_release>(),
       "Of one query of each sequence over rows of a cache by their numbers, "
-      "without gradients.");
+      "without gradients: the context, and the flat map that is carried.");
 }
 
 }  // namespace ea

@@ -9,6 +9,45 @@
 
 namespace ea {
 
+namespace {
+
+// Scores that are read together, and how many the compiler keeps side by side.
+constexpr std::size_t kBlock = 256, kLanes = 16;
+
+float highest_of(std::span<const float> row) {
+  float highest[kLanes];
+  std::fill_n(highest, kLanes, -std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + kLanes <= row.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      highest[lane] = std::max(highest[lane], row[i + lane]);
+    }
+  }
+  for (; i < row.size(); ++i) highest[0] = std::max(highest[0], row[i]);
+  return *std::max_element(highest, highest + kLanes);
+}
+
+// exp(x) of x <= 0, to 2 units in the last place; 0 below -87. Without
+// branches, so that the compiler computes several at once.
+float exp_of(float x) {
+  constexpr float kRound = 0x1.8p23f;  // adding it rounds to an integer
+  const float n = (x * 0x1.715476p0f + kRound) - kRound;
+  // ln 2 in two parts: n times the first is exact.
+  const float r = (x - n * 0x1.63p-1f) + n * 0x1.bd0106p-13f;
+  float p = 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const float kept = x < -87.0f ? 0.0f : p;
+  const auto power = static_cast<std::int32_t>(x < -87.0f ? 0.0f : n);
+  return kept * std::bit_cast<float>((power + 127) << 23);
+}
+
+}  // namespace
+
 std::span<float> row_of(const Tensor& logits, std::size_t i) {
   const auto classes = static_cast<std::size_t>(logits.dim(1));
   return {logits.data<float>() + i * classes, classes};
@@ -40,25 +79,42 @@ std::vector<std::int64_t> best_ids(std::span<const float> row, std::size_t n) {
   };
   std::vector<std::int64_t> heap;  // its first is the worst of the best
   heap.reserve(n + 1);
-  for (std::size_t c = 0; c < row.size(); ++c) {
-    const auto id = static_cast<std::int64_t>(c);
-    if (row[c] == -std::numeric_limits<float>::infinity()) continue;
+  // A later score is better only if it is greater: -infinity is never.
+  float worst = -std::numeric_limits<float>::infinity();
+  const auto see = [&](std::size_t c) {
+    if (!(row[c] > worst)) return;
     if (heap.size() == n) {
-      if (!better(id, heap.front())) continue;
       std::pop_heap(heap.begin(), heap.end(), better);
       heap.pop_back();
     }
-    heap.push_back(id);
+    heap.push_back(static_cast<std::int64_t>(c));
     std::push_heap(heap.begin(), heap.end(), better);
+    if (heap.size() == n) worst = row[static_cast<std::size_t>(heap.front())];
+  };
+  for (std::size_t begin = 0; begin < row.size(); begin += kBlock) {
+    const auto block = row.subspan(begin, std::min(kBlock, row.size() - begin));
+    if (!(highest_of(block) > worst)) continue;
+    for (std::size_t i = 0; i < block.size(); ++i) see(begin + i);
   }
   std::sort_heap(heap.begin(), heap.end(), better);
   return heap;
 }
 
 double log_sum_exp(std::span<const float> row) {
-  const double highest = *std::max_element(row.begin(), row.end());
+  const float highest = highest_of(row);
   double sum = 0.0;
-  for (const float x : row) sum += std::exp(x - highest);
+  for (std::size_t begin = 0; begin < row.size(); begin += kBlock) {
+    const auto block = row.subspan(begin, std::min(kBlock, row.size() - begin));
+    float sums[kLanes] = {};
+    std::size_t i = 0;
+    for (; i + kLanes <= block.size(); i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        sums[lane] += exp_of(block[i + lane] - highest);
+      }
+    }
+    for (; i < block.size(); ++i) sum += exp_of(block[i] - highest);
+    for (const float one : sums) sum += one;
+  }
   return highest + std::log(sum);
 }
 

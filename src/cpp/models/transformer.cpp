@@ -2,7 +2,6 @@
 #include "models/transformer.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "nn/blocks/encoder_layer.h"
 #include "ops/arithmetic.h"
@@ -165,8 +164,8 @@ Var TransformerBody::decode(const Tensor& ids,
 }
 
 std::vector<LayerCache> TransformerBody::start(const Tokens& memory) const {
-  const std::vector<std::int64_t> self = kept_rows(false).value();
-  const std::vector<std::int64_t> cross = kept_rows(true).value();
+  const std::vector<CachePlan> self = cache_plans(false).value();
+  const std::vector<CachePlan> cross = cache_plans(true).value();
   std::vector<LayerCache> caches;
   for (const DecoderLayer* layer : decoder_layers()) {
     const std::size_t i = caches.size();
@@ -189,27 +188,31 @@ std::vector<const DecoderLayer*> TransformerBody::decoder_layers() const {
 }
 
 // A row of a map depends on the rows that its layer reaches back to, and where
-// maps are carried, on what the layers below reach back to from there.
-std::optional<std::vector<std::int64_t>> TransformerBody::kept_rows(
+// maps are carried, on what the layers below reach back to from there: a layer
+// that keeps what it reads of those needs no others.
+std::optional<std::vector<CachePlan>> TransformerBody::cache_plans(
     bool cross) const {
-  std::vector<std::int64_t> rows;
-  bool carried = false;
+  std::vector<CachePlan> plans;
+  bool carried = false, by_number = true;
+  std::int64_t sum = 0;
   for (const DecoderLayer* layer : decoder_layers()) {
     const Attention& attention = cross ? layer->cross() : layer->self();
     const std::optional<std::int64_t> own = attention.reach_back();
     if (!own) return {};
-    rows.push_back(*own);
+    const bool numbered = attention.steps_by_number();
+    plans.push_back({numbered, numbered ? 0 : *own});
     carried |= attention.takes_previous();
+    by_number &= numbered;
+    sum += *own;
   }
-  if (carried) {
-    const auto sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-    std::fill(rows.begin(), rows.end(), sum);
+  if (carried && !by_number) {
+    std::fill(plans.begin(), plans.end(), CachePlan{false, sum});
   }
-  return rows;
+  return plans;
 }
 
 bool TransformerBody::can_cache() const {
-  return kept_rows(false) && kept_rows(true);
+  return cache_plans(false) && cache_plans(true);
 }
 
 bool TransformerBody::reads_later_targets() const {

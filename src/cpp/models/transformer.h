@@ -123,9 +123,8 @@ class TransformerBody : public Module {
  private:
   PackedText packed_source(const TextInputs& source) const;
   std::vector<const DecoderLayer*> decoder_layers() const;
-  // Of each decoder layer, how many earlier rows its cache keeps; none if maps
-  // may depend on all rows.
-  std::optional<std::vector<std::int64_t>> kept_rows(bool cross) const;
+  // Of each decoder layer; none if maps may depend on all rows.
+  std::optional<std::vector<CachePlan>> cache_plans(bool cross) const;
   PackedText packed(const TextInputs& inputs, std::int64_t heads) const;
   const Embedding& target_table() const {
     return target_words_ ? *target_words_ : source_words_;

@@ -4,16 +4,34 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/evolve.h"
 #include "tensor/tensor.h"
 
 namespace ea {
 
-// kernels/cached_attention.h: sequence b reads the rows with the numbers
-// rows[offsets[b]] to rows[offsets[b + 1] - 1] of k and v. Without gradients.
-// Throws ShapeError, DTypeError and InputError.
-Tensor cached_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::vector<std::int64_t>& rows,
-                        const std::vector<std::int64_t>& offsets,
-                        std::int64_t heads, double scale);
+// kernels/cached_attention.h: the evolving step, parts of which may be
+// undefined. `maps` is written.
+struct CachedEvolving {
+  EvolveCoefficients c = {0, 0, 0, 1, 0};
+  double softmax_scale = 1.0;
+  MapShift shift = {};
+  Tensor previous, weight, bias, maps;
+  std::vector<std::int64_t> map_rows = {};
+  bool carry = false;  // whether L is wanted
+};
+
+struct CachedAttended {
+  Tensor context, carry;
+};
+
+// Sequence b reads the rows with the numbers rows[offsets[b]] to
+// rows[offsets[b + 1] - 1] of k and v. Without gradients. Throws ShapeError,
+// DTypeError and InputError.
+CachedAttended cached_attention(const Tensor& q, const Tensor& k,
+                                const Tensor& v,
+                                const std::vector<std::int64_t>& rows,
+                                const std::vector<std::int64_t>& offsets,
+                                std::int64_t heads, double scale,
+                                const CachedEvolving& evolving = {});
 
 }  // namespace ea

@@ -1681,9 +1681,23 @@ def cached_attention(
     offsets: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
     heads: typing.SupportsInt | typing.SupportsIndex,
     scale: typing.SupportsFloat | typing.SupportsIndex,
-) -> Tensor:
+    coefficients: typing.Annotated[
+        collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
+        "FixedSize(5)",
+    ] = [0.0, 0.0, 0.0, 1.0, 0.0],
+    softmax_scale: typing.SupportsFloat | typing.SupportsIndex = 1.0,
+    shift: tuple[
+        typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex,
+    ] = (0, 0),
+    previous: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    maps: Tensor | None = None,
+    map_rows: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex] = [],
+) -> tuple[Tensor, Tensor]:
     """
-    Of one query of each sequence over rows of a cache by their numbers, without gradients.
+    Of one query of each sequence over rows of a cache by their numbers, without gradients: the context, and the flat map that is carried.
     """
 
 def can_cache(model: Model) -> bool:

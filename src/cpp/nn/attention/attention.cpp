@@ -175,13 +175,13 @@ std::optional<std::int64_t> Attention::reach_back() const {
 }
 
 AttentionCache Attention::over(const Tokens& memory,
-                               std::int64_t earlier) const {
+                               const CachePlan& plan) const {
   AttentionCache cache;
   cache.keys = (*key_)(memory.rows).data();
   cache.values = (*value_)(memory.rows).data();
   cache.used = cache.keys.dim(0);
   cache.of_memory = true;
-  cache.earlier = earlier;
+  cache.plan = plan;
   const std::vector<std::int64_t>& offsets = memory.packing->q_offsets();
   for (std::size_t b = 1; b < offsets.size(); ++b) {
     AttentionCache::Rows& rows = cache.rows.emplace_back();
@@ -192,23 +192,49 @@ AttentionCache Attention::over(const Tokens& memory,
   return cache;
 }
 
-// The scale of a step that is softmax(scale q k) v and leaves nothing behind.
-std::optional<double> Attention::plain_scale(
-    const AttentionCache& cache, const AttentionWanted& wanted) const {
-  const std::optional<double> scale = slots_.score->dot_scale();
-  const bool asked = wanted.carry || wanted.probabilities || wanted.scores;
+bool Attention::steps_by_number() const {
   // In bfloat16 another order of sums moves whole steps of the result: there a
   // step keeps the order of a whole pass.
-  if (config_.dtype == DType::bf16 || !enabled(FastPath::fused_attention) ||
-      !scale || asked || training() || !slots_.scope->dense() || slots_.bias ||
-      cache.earlier > 0 || config_.head_key_width != config_.head_value_width) {
-    return {};
+  return config_.dtype != DType::bf16 && enabled(FastPath::fused_attention) &&
+         !training() && slots_.score->dot_scale() && slots_.scope->dense() &&
+         !slots_.bias && config_.head_key_width == config_.head_value_width &&
+         slots_.evolve->closed_form() && reach_back();
+}
+
+AttentionOutput Attention::step_by_number(const Tensor& query,
+                                          AttentionCache& cache,
+                                          const Carry& previous,
+                                          bool carry) const {
+  const ClosedFormView form = slots_.evolve->closed_form().value();
+  const std::vector<std::int64_t> offsets = cache.offsets();
+  const bool chained = form.c.a != 0.0 || form.c.p != 0.0;
+  CachedEvolving e{form.c, form.softmax_scale, form.shift};
+  e.carry = carry;
+  PackingPtr maps = previous.packing;
+  if (chained || carry) {
+    maps = slots_.scope->maps(std::make_shared<const Packing>(
+        config_.heads, equal_offsets(query.dim(0), 1), offsets));
   }
-  const auto form = slots_.evolve->closed_form();
-  if (!form || form->c.a != 0.0 || form->c.p != 0.0 || form->c.w != 0.0) {
-    return {};
+  if (chained) {
+    const bool goes_on =
+        previous.maps.defined() && previous.packing->same_maps(*maps);
+    // The first map of a chain equals the scores.
+    if (!goes_on) e.c = {0, 0, 0, 1, 0};
+    if (goes_on) e.previous = previous.maps.data();
   }
-  return *scale * form->c.s * form->softmax_scale;
+  if (e.c.w != 0.0) {
+    e.weight = form.weight.data();
+    e.bias = form.bias.data();
+    e.map_rows = cache.add_map(config_.heads, form.weight.dim(2));
+    e.maps = cache.maps;
+  }
+  const CachedAttended out = cached_attention(
+      query, cache.keys, cache.values, cache.all_rows(), offsets, config_.heads,
+      slots_.score->dot_scale().value(), e);
+  return {Var(out.context),
+          {carry ? Var(out.carry) : Var(), maps, previous.shared_bias},
+          Var(),
+          Var()};
 }
 
 AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
@@ -219,11 +245,8 @@ AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
   if (!cache.of_memory) {
     cache.append((*key_)(rows).data(), (*value_)(rows).data());
   }
-  if (const auto scale = plain_scale(cache, wanted)) {
-    const Tensor context = cached_attention(
-        query.data(), cache.keys, cache.values, cache.all_rows(),
-        cache.offsets(), config_.heads, *scale);
-    return {Var(context), {}, Var(), Var()};
+  if (cache.plan.by_number) {
+    return step_by_number(query.data(), cache, previous, wanted.carry);
   }
   Var queries = reshape(query, {n, 1, query.dim(1)});
   if (cache.queries.defined()) queries = concat({cache.queries, queries}, 1);
@@ -235,7 +258,7 @@ AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
       reshape(queries, {n * window, queries.dim(2)}),
       [&] { return Var(memory.keys); }, [&] { return Var(memory.values); },
       tokens, previous, wanted);
-  const std::int64_t kept = std::min(window, cache.earlier);
+  const std::int64_t kept = std::min(window, cache.plan.earlier);
   cache.queries = kept > 0 ? slice(queries, 1, window - kept, window) : Var();
   const std::int64_t width = out.context.dim(1);
   out.context = reshape(

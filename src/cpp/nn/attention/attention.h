@@ -84,13 +84,18 @@ class Attention : public Module {
   // new row of the map depends on; none if it may depend on all, so that there
   // are no caches.
   std::optional<std::int64_t> reach_back() const;
+  // Whether a step has a form that ops/cached_attention.h computes. It has
+  // while no parameter and no fast path changes.
+  bool steps_by_number() const;
   // The cache of cross attention over `memory`; that of self attention starts
   // empty.
-  AttentionCache over(const Tokens& memory, std::int64_t earlier) const;
-  // forward() of one more token of every sequence, [sequences, query_size]. Its
-  // maps are the rows of `earlier` tokens and the new one, of which those are
-  // right that depend on no other rows: the last one, if the caches of all
-  // layers that carry maps keep what these reach back to together.
+  AttentionCache over(const Tokens& memory, const CachePlan& plan) const;
+  // forward() of one more token of every sequence, [sequences, query_size]. By
+  // number, its only map is the new row of the carry. Else its maps are the
+  // rows of plan.earlier tokens and the new one, of which those are right that
+  // depend on no other rows: the last one, if the caches of all layers that
+  // carry maps keep what these reach back to together. Layers that carry maps
+  // step in one way.
   AttentionOutput step(const Var& rows, AttentionCache& cache,
                        const Carry& previous, const AttentionWanted& wanted);
 
@@ -100,8 +105,8 @@ class Attention : public Module {
   AttentionOutput attend(const Var& q, const Made& key, const Made& value,
                          const PackingPtr& tokens, const Carry& previous,
                          const AttentionWanted& wanted);
-  std::optional<double> plain_scale(const AttentionCache& cache,
-                                    const AttentionWanted& wanted) const;
+  AttentionOutput step_by_number(const Tensor& query, AttentionCache& cache,
+                                 const Carry& previous, bool carry) const;
   // Whether the scores or the bias depend on the queries.
   bool reads_queries() const;
   // The map that the bias slot adds, which there is.

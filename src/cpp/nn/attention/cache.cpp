@@ -2,6 +2,7 @@
 #include "nn/attention/cache.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/gather.h"
 #include "ops/shape_ops.h"
@@ -29,6 +30,16 @@ Tensor roomy(const Tensor& all, std::int64_t used, const Tensor& more) {
     copy_into(slice_view(all, 0, 0, used), slice_view(grown, 0, 0, used));
   }
   return grown;
+}
+
+std::vector<AttentionCache::Rows> chosen(
+    const std::vector<AttentionCache::Rows>& rows,
+    const std::vector<std::int64_t>& kept) {
+  std::vector<AttentionCache::Rows> out;
+  for (const std::int64_t b : kept) {
+    out.push_back(rows.at(static_cast<std::size_t>(b)));
+  }
+  return out;
 }
 
 bool in_order(const AttentionCache::Rows& rows, std::int64_t used) {
@@ -59,12 +70,9 @@ SelectedRows select_rows(const std::vector<std::int64_t>& offsets,
 void AttentionCache::select(const std::vector<std::int64_t>& kept,
                             bool same_memory) {
   if (queries.defined()) queries = gather_sequences(queries, from_values(kept));
+  if (!map_rows.empty()) map_rows = chosen(map_rows, kept);
   if (rows.empty() || (of_memory && same_memory)) return;  // none yet
-  std::vector<Rows> chosen;
-  for (const std::int64_t b : kept) {
-    chosen.push_back(rows.at(static_cast<std::size_t>(b)));
-  }
-  rows = std::move(chosen);
+  rows = chosen(rows, kept);
 }
 
 void AttentionCache::append(const Tensor& key, const Tensor& value) {
@@ -75,6 +83,57 @@ void AttentionCache::append(const Tensor& key, const Tensor& value) {
   copy_into(value, slice_view(values, 0, used, used + n));
   rows.resize(static_cast<std::size_t>(n));
   for (Rows& one : rows) one.push_back(used++);
+}
+
+// A ring of `side` turns, of which each has one row for every sequence: that of
+// the oldest is free.
+AttentionCache::Rows AttentionCache::add_map(std::int64_t heads,
+                                             std::int64_t side) {
+  const auto earlier = static_cast<std::size_t>(side - 1);
+  map_rows.resize(rows.size(), Rows(earlier, -1));
+  make_room_for_maps(heads, side);
+  std::int64_t next = maps_added++ % side * (maps.dim(0) / side);
+  Rows all;
+  for (Rows& mine : map_rows) {
+    mine.push_back(next++);
+    all.insert(all.end(), mine.begin(), mine.end());
+    mine.erase(mine.begin());
+  }
+  return all;
+}
+
+void AttentionCache::make_room_for_maps(std::int64_t heads, std::int64_t side) {
+  const auto n = static_cast<std::int64_t>(rows.size());
+  std::size_t longest = 0;
+  for (const Rows& one : rows) longest = std::max(longest, one.size());
+  const std::int64_t needed =
+      static_cast<std::int64_t>(longest) + 3 * (side - 1);
+  const std::int64_t before = maps.defined() ? maps.dim(2) : 0;
+  if (before >= needed && maps.dim(0) >= side * n) return;
+  // Doubled, so that a row is copied once on average.
+  const std::int64_t room = before >= needed ? before
+                            : of_memory      ? needed
+                                             : 2 * needed;
+  const Tensor old = std::exchange(
+      maps, empty({side * n, heads, room}, keys.dtype(), keys.device()));
+  const std::int64_t moved = (side - 1) * n;
+  maps_added = side - 1;
+  if (before == 0 || moved == 0) return;
+  Rows from;
+  for (std::int64_t i = 0; i < side - 1; ++i) {
+    for (Rows& mine : map_rows) {
+      std::int64_t& row = mine[static_cast<std::size_t>(i)];
+      from.push_back(std::max<std::int64_t>(row, 0));
+      if (row >= 0) row = static_cast<std::int64_t>(from.size()) - 1;
+    }
+  }
+  const Tensor taken =
+      gather_rows(Var(reshape_view(old, {old.dim(0), heads * before})),
+                  from_values(from))
+          .data();
+  const Tensor all = reshape_view(maps, {side * n * heads, room});
+  copy_into(reshape_view(taken, {moved * heads, before}),
+            slice_view(slice_view(all, 0, 0, moved * heads), 1, 0, before));
 }
 
 AttentionCache::Rows AttentionCache::all_rows() const {

@@ -33,12 +33,12 @@ LayerOutput DecoderLayer::forward(const LayerState& state,
           std::move(crossed.attention)};
 }
 
-LayerCache DecoderLayer::over(const Tokens& memory, std::int64_t self_rows,
-                              std::int64_t cross_rows) const {
+LayerCache DecoderLayer::over(const Tokens& memory, const CachePlan& self_plan,
+                              const CachePlan& cross_plan) const {
   AttentionCache self;
-  self.earlier = self_rows;
+  self.plan = self_plan;
   return {std::move(self),
-          cross_attention_.attention().over(memory, cross_rows)};
+          cross_attention_.attention().over(memory, cross_plan)};
 }
 
 LayerOutput DecoderLayer::step(const LayerState& state, LayerCache& cache,

@@ -20,9 +20,8 @@ class DecoderLayer final : public Layer {
                       const LayerWanted& wanted, const Tensor& rows) override;
   LayerOutput step(const LayerState& state, LayerCache& cache,
                    const LayerWanted& wanted) override;
-  // Caches that keep queries of so many earlier rows.
-  LayerCache over(const Tokens& memory, std::int64_t self_rows,
-                  std::int64_t cross_rows) const;
+  LayerCache over(const Tokens& memory, const CachePlan& self_plan,
+                  const CachePlan& cross_plan) const;
   const Attention& self() const { return attention_.attention(); }
   const Attention& cross() const { return cross_attention_.attention(); }
   bool takes_previous() const override { return attention_.takes_previous(); }
