@@ -129,7 +129,7 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
     maker = MODELS["image_classification"][config.model_type]
     own, is_vit = estimator.attention, estimator.architecture == "vit"
     names = {i: str(label) for i, label in enumerate(classes.tolist())}
-    given = {"num_labels": len(classes), "id2label": names}
+    given: dict[str, Any] = {"num_labels": len(classes), "id2label": names}
     if is_vit or own is not None:
         given["attention"] = DEFAULT_ATTENTION if own is None else from_config(own)
     if "image_size" in config.defaults:
