@@ -6,13 +6,18 @@ are scored. So one curve tells a score at equal updates and at equal seconds.
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import rules, seeds
+from benchmarks import harness, rules, seeds
+from benchmarks import options as spelled
+
+PAGE = seeds.DOCS / "images.md"
 
 COLUMNS = (
     "update",
@@ -134,3 +139,54 @@ def table(
         "seconds": (1, lambda c: c["seconds"][-1]),
     }
     return seeds.rows(title, by_arm, values, pairs)
+
+
+def parser(
+    doc: str | None, arms: Sequence[str], **defaults: int
+) -> argparse.ArgumentParser:
+    """The options that benchmarks of pictures share, ``defaults`` by their names."""
+    made = spelled.parser(doc, "threads", batch=defaults["batch"])
+    made.add_argument("--arms", nargs="+", choices=arms, default=list(arms))
+    made.add_argument("--seeds", type=int, default=defaults["seeds"])
+    made.add_argument("--updates", type=int, default=defaults["updates"])
+    made.add_argument(
+        "--every", type=int, default=defaults["every"], help="updates between scores"
+    )
+    made.add_argument("--result", type=Path, help="the JSON file")
+    return made
+
+
+def over_seeds(
+    name: str,
+    options: argparse.Namespace,
+    run: Callable[[str, int], dict[str, Any]],
+    **settings: Any,
+) -> list[dict[str, Any]]:
+    """The runs of all arms and seeds; those that the JSON has are not repeated.
+
+    Args:
+        name: of the record.
+        run: trains an arm with a seed.
+        settings: what decides on the results beside the options.
+    """
+    harness.set_threads(options.threads)
+    own = spelled.settings(options, "arms", "seeds", "result")
+    return seeds.series(
+        options.result or harness.RESULTS / f"{name}.json",
+        {"name": name, "settings": {**own, **settings}, "runs": []},
+        [
+            {"arm": arm, "seed": seed}
+            for seed in range(1, options.seeds + 1)
+            for arm in options.arms
+        ],
+        lambda names: run(names["arm"], names["seed"]),
+        lambda: harness.machine(options.threads),
+    )
+
+
+def tell(name: str, options: argparse.Namespace, lines: list[str]) -> None:
+    """Print the table, and put it into docs/images.md unless ``--result`` is given."""
+    found = "\n".join(lines).rstrip()
+    print(found)
+    if options.result is None:
+        seeds.write_table(PAGE, name, found)

@@ -15,15 +15,12 @@ Runs that are already in the JSON are not repeated.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import curves, harness, seeds
-from benchmarks import options as spelled
+from benchmarks import curves
 
-PAGE = seeds.DOCS / "images.md"
 MARKER = "digits-seeds"
 ALPHA, BETA = 0.1, 0.3
 ARMS = ("vit", "ea_vit")
@@ -105,39 +102,21 @@ def run(arm: str, seed: int, options: Any) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = spelled.parser(__doc__, "threads", batch=50)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--seeds", type=int, default=20, help="resamples")
-    parser.add_argument("--updates", type=int, default=700)
-    parser.add_argument("--every", type=int, default=20, help="updates between scores")
+    parser = curves.parser(__doc__, ARMS, batch=50, seeds=20, updates=700, every=20)
     parser.add_argument("--patch", type=int, default=2, help="pixels of its side")
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--result", type=Path, help="the JSON file")
     options = parser.parse_args(arguments)
-    harness.set_threads(options.threads)
-    settings = {
-        **spelled.settings(options, "arms", "seeds", "result"),
+    runs = curves.over_seeds(
+        MARKER,
+        options,
+        lambda arm, seed: run(arm, seed, options),
         **RECIPE,
-        "label_smoothing": SMOOTHING,
-        "alpha": ALPHA,
-        "beta": BETA,
-    }
-    runs = seeds.series(
-        options.result or harness.RESULTS / f"{MARKER}.json",
-        {"name": MARKER, "settings": settings, "runs": []},
-        [
-            {"arm": arm, "seed": seed}
-            for seed in range(1, options.seeds + 1)
-            for arm in options.arms
-        ],
-        lambda names: run(**names, options=options),
-        lambda: harness.machine(options.threads),
+        label_smoothing=SMOOTHING,
+        alpha=ALPHA,
+        beta=BETA,
     )
-    found = "\n".join(curves.table("digits", runs, [("ea_vit", "vit")]))
-    print(found)
-    if options.result is None:
-        seeds.write_table(PAGE, MARKER, found)
+    curves.tell(MARKER, options, curves.table("digits", runs, [("ea_vit", "vit")]))
 
 
 if __name__ == "__main__":

@@ -137,6 +137,14 @@ def test_training_lowers_the_loss_and_a_folder_keeps_the_net(tmp_path: Any) -> N
     np.testing.assert_array_equal(pooled.shape, (4, 12, 1, 1))
 
 
+def test_norms_and_biases_of_networks_of_images_have_no_decay() -> None:
+    decayed, spared = ea.optim.decay_groups(tiny().named_parameters(), 0.1)
+    ends = {".".join(name.split(".")[-2:]) for name in spared["names"]}
+    assert {"normalization.weight", "normalization.bias", "key.bias"} <= ends
+    assert not any("normalization" in name for name in decayed["names"])
+    assert any(name.endswith("convolution.weight") for name in decayed["names"])
+
+
 @pytest.mark.parametrize(
     "place",
     ["conv_dropout_prob", "attention_probs_dropout_prob", "hidden_dropout_prob"],

@@ -49,3 +49,26 @@ def test_commands(tmp_path: Path) -> None:
     assert found["pictures"] == len(rows) == 12
     assert rows[0][0] == str(root / "a" / "00.png")
     assert sum(map(float, rows[0][2:])) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_another_network_with_its_recipe(tmp_path: Path) -> None:
+    root, out = folder_of(tmp_path / "train", 12), tmp_path / "out"
+    sizes = {"hidden_sizes": [8, 8], "depths": [1, 2], "num_attention_heads": 2}
+    words = [
+        *("--train_dir", root, "--output_dir", out, "--architecture", "pa_cifar_net"),
+        *("--model_options", json.dumps(sizes), "--optimizer", "sgd"),
+        *("--lr_schedule", "cosine_with_restarts", "--label_smoothing", 0.1),
+        *("--lr_schedule_options", '{"num_cycles": 2}', "--cutout", 2),
+        *("--n_epochs", 2, "--batch_size", 6, "--verbose", "false"),
+    ]
+    run("train", *words)
+    config = json.loads((out / "config.json").read_text())
+    assert config["model_type"] == "cifar_net"
+    assert config["attention"] == {"kind": "predictive", "alpha": 0.01, "num_layers": 1}
+    record = json.loads((out / "estimator.json").read_text())
+    assert record["options"]["lr_schedule_options"] == {"num_cycles": 2}
+    assert run("evaluate", "--model_dir", out, "--test_dir", root)["test"]["pictures"]
+    wrong = ["image", "train", *map(str, words), "--model_options", "[1]"]
+    done = CliRunner().invoke(app, wrong)
+    assert done.exit_code != 0
+    assert "expected a JSON object" in done.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import pickle
 import warnings
@@ -145,6 +146,118 @@ def test_a_checkpoint_to_start_from(tmp_path: Path) -> None:
     assert np.array_equal(model.model_.state_dict()[f"vit.{name}"], held)
     with pytest.raises(ea.InputError, match="3 channels, expected 1 as in"):
         ea.ImageClassifier(**TINY, pretrained=tmp_path).fit(np.stack([X] * 3, 3), Y)
+
+
+NARROW: dict[str, dict[str, Any]] = {
+    "resnet": {
+        "embedding_size": 8,
+        "hidden_sizes": [8, 16],
+        "depths": [1, 1],
+        "layer_type": "basic",
+    },
+    "ea_aa_resnet34": {
+        "embedding_size": 8,
+        "hidden_sizes": [8, 32, 32],
+        "depths": [1, 1, 1],
+        "num_attention_heads": 2,
+    },
+    "pa_cifar_net": {"hidden_sizes": [8, 8, 16], "depths": [1, 1, 2]},
+}
+RECIPE: dict[str, Any] = {
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "weight_decay": 1e-4,
+    "lr_schedule": "cosine_with_restarts",
+    "lr_schedule_options": {"num_cycles": 2, "cycle_growth": 2, "lr_end": 1e-3},
+    "label_smoothing": 0.1,
+    "flip": True,
+    "crop": 1,
+    "cutout": 3,
+    "n_epochs": 6,
+    "batch_size": 8,
+    "random_state": 0,
+}
+
+
+@pytest.mark.parametrize("architecture", NARROW)
+def test_architectures_train_by_the_recipe_of_cifar(
+    architecture: str, tmp_path: Path
+) -> None:
+    side = 32
+    x, y = stripes(24, side)
+    model = ea.ImageClassifier(
+        architecture=architecture, model_options=NARROW[architecture], **RECIPE
+    ).fit(x, y)
+    config = model.model_.config
+    assert model.size_ == (side, side)
+    assert config.hidden_sizes == NARROW[architecture]["hidden_sizes"]
+    kinds = {
+        "resnet": ea.attention.Vanilla(),
+        "ea_aa_resnet34": ea.attention.Evolving(0.5, 1.0),
+        "pa_cifar_net": ea.attention.Predictive(0.01),
+    }
+    assert config.attention == kinds[architecture]  # the name's own
+    rates = [row["learning_rate"] for row in model.history_]
+    # cycles of two and of four epochs: the rate rises once, where the second begins
+    assert [b > a for a, b in itertools.pairwise(rates)] == [
+        *(False, True, False, False, False)
+    ]
+    small = model.predict_proba(list(x[:, :-2]))  # of another size
+    assert small.shape == (24, 2)
+    model.save(tmp_path)
+    loaded = ea.ImageClassifier.load(tmp_path)
+    assert np.array_equal(loaded.predict_proba(x), model.predict_proba(x))
+    assert loaded.get_params()["architecture"] == architecture
+
+
+def test_the_recipe_reaches_the_training() -> None:
+    """Each option changes the weights, and repeating it does not."""
+    x, y = stripes(16, 16)
+    options = {"resnet": NARROW["resnet"]}
+
+    def weights(**more: Any) -> bytes:
+        given = {**RECIPE, "n_epochs": 2, **more}
+        model = ea.ImageClassifier(
+            architecture="resnet", model_options=options["resnet"], **given
+        ).fit(x, y)
+        return b"".join(v.tobytes() for v in model.model_.state_dict().values())
+
+    base = weights()
+    assert weights() == base
+    assert weights(optimizer_options={"momentum": 0.9, "nesterov": True}) == base
+    for name, value in {
+        "optimizer": "adamw",
+        "optimizer_options": {"momentum": 0.5},
+        "weight_decay": 0.1,
+        "lr_schedule_options": {"num_cycles": 1},
+        "label_smoothing": 0.0,
+        "cutout": 0,
+    }.items():
+        assert weights(**{name: value}) != base, name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"architecture": "cifar"}, r"architecture='cifar'.*did you mean 'cifar_net'"),
+        ({"architecture": "bert_base"}, r"expected one of vit, resnet, aa_resnet"),
+        (
+            {"architecture": "resnet", "hidden_size": 8},
+            r"hidden_size=8 .*model_options",
+        ),
+        ({"architecture": "resnet", "attention": "evolving"}, r"use AAResNetConfig"),
+        ({"optimizer": "lamb"}, r"optimizer='lamb', expected one of radam, adamw, sgd"),
+        ({"optimizer_options": {"momentum": 0.9}}, r"'radam' has no option 'momentum'"),
+        ({"lr_schedule_options": {"num_cycle": 1}}, r"lr_schedule.*num_cycle"),
+        ({"lr_schedule_options": 3}, r"lr_schedule_options is a int"),
+        ({"label_smoothing": 2.0}, r"label_smoothing=2\.0"),
+    ],
+)
+def test_options_of_networks_and_training_that_cannot_be(
+    options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ea.ConfigError, match=message):
+        ea.ImageClassifier(**{"n_epochs": 1, **options}).fit(X, Y)
 
 
 # --- folders and files ----------------------------------------------------------------

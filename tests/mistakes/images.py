@@ -368,6 +368,20 @@ ROWS = {
         r"ImageClassifier",
         r"a dict of options of ea\.ViTConfig",
     ),
+    "an architecture by another name": Row(
+        lambda _: fit(architecture="aa_resnet5"),
+        ea.ConfigError,
+        r"architecture='aa_resnet5'",
+        r"ImageClassifier",
+        r"did you mean 'aa_resnet50'",
+    ),
+    "an option of ViT for another network": Row(
+        lambda _: fit(architecture="resnet"),
+        ea.ConfigError,
+        r"hidden_size=16 with architecture='resnet', expected 64",
+        r"ImageClassifier",
+        r"model_options",
+    ),
     "heads that do not fit": Row(
         lambda _: fit(num_attention_heads=3),
         ea.ConfigError,

@@ -31,8 +31,8 @@ _TRAINING = [
 
 def train(words: Sequence[str], name: str = "evolving-attention image train") -> None:
     """Parse the words of the command line and train."""
-    help = """Train a Vision Transformer on folders of pictures, and test it if there
-    are pictures to test on.
+    help = """Train a Vision Transformer, or another network of images, on folders of
+    pictures, and test it if there are pictures to test on.
 
     Example: evolving-attention image train --train_dir photos/train --test_dir
     photos/test --output_dir out/vit

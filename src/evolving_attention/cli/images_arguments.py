@@ -10,10 +10,12 @@ from evolving_attention.cli.attention_arguments import (
     KINDS,
     AttentionOptions,
     option,
+    refuse,
 )
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
+from evolving_attention.training.argument_rules import parse_json_object
 
 __all__ = [
     "EvaluateImageArguments",
@@ -41,6 +43,16 @@ def _need(options: Any, **needed: str) -> None:
             raise ConfigError(f"--{name} is missing: expected {what}; add it")
 
 
+def _read_objects(options: Any, *names: str) -> None:
+    """Replace JSON texts by the dicts that they hold."""
+    for name in names:
+        given = getattr(options, name)
+        found = parse_json_object(name, given)
+        if not isinstance(found, dict):
+            raise refuse(name, given, "a JSON object", 'for example {"num_cycles": 3}')
+        setattr(options, name, found or None)
+
+
 @dataclass
 class ImageDataArguments:
     """The pictures to train and to test on."""
@@ -58,8 +70,18 @@ class ImageDataArguments:
 
 @dataclass
 class ImageModelArguments:
-    """The Vision Transformer."""
+    """The Vision Transformer, or another network of images."""
 
+    architecture: str = option(
+        "vit",
+        "vit; resnet, aa_resnet (of 50 layers), or a name such as ea_aa_resnet34 or "
+        "pa_cifar_net, which stands for its sizes and its attention.",
+    )
+    model_options: dict[str, Any] | str | None = option(
+        None,
+        'Further options of the architecture as JSON: {"depths": [1, 1, 1, 1]}. Those '
+        "below, but for --image_size, are of vit alone.",
+    )
     image_size: int | None = option(
         None, "Pixels of a side; default: those of the pictures, or 224."
     )
@@ -75,11 +97,12 @@ class ImageModelArguments:
     dropout: float = option(0.0, "Dropout, 0 to below 1.")
     pooling: str = option("token", "The classifier reads the class token or the mean.")
     pretrained: PathText | None = option(
-        None, "Start from this checkpoint of ViT, which decides on the sizes above."
+        None, "Start from this checkpoint, which decides on the sizes above."
     )
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _read_objects(self, "model_options")
 
 
 @dataclass
@@ -88,13 +111,15 @@ class ImageAttentionArguments(AttentionOptions):
 
     defaults: ClassVar[dict[str, float]] = {"alpha": 0.1, "beta": 0.3}
 
-    attention: str | None = option(None, f"{KINDS}; evolving.")
+    attention: str | None = option(
+        None, f"{KINDS}; default: evolving, of other networks than vit their own."
+    )
     beta: float | None = option(
         None, "Weight of the convolution, 0 to 1: evolving; 0.3."
     )
 
     def __post_init__(self) -> None:
-        if self.attention is None:
+        if self.attention is None and any(v is not None for v in vars(self).values()):
             self.attention = "evolving"
         super().__post_init__()
 
@@ -106,9 +131,17 @@ class ImageTrainingArguments:
     output_dir: PathText | None = option(None, "Folder for the model and its scores.")
     n_epochs: int = option(30, "Passes over the training part.")
     batch_size: int = option(64, "Pictures in a step.")
-    learning_rate: float = option(1e-3, "Learning rate of RAdam.")
-    lr_schedule: str = option("cosine", "cosine, constant, linear, …")
-    weight_decay: float = option(0.0, "Decoupled weight decay.")
+    optimizer: str = option("radam", "radam, adamw or sgd.")
+    optimizer_options: dict[str, Any] | str | None = option(
+        None, "Its options as JSON; of sgd a Nesterov momentum of 0.9 by default."
+    )
+    learning_rate: float = option(1e-3, "Learning rate.")
+    lr_schedule: str = option("cosine", "cosine, cosine_with_restarts, multistep, …")
+    lr_schedule_options: dict[str, Any] | str | None = option(
+        None, 'Its options as JSON: {"num_cycles": 3, "cycle_growth": 2}.'
+    )
+    weight_decay: float = option(0.0, "Weight decay: decoupled, of sgd L2.")
+    label_smoothing: float = option(0.0, "Share of a label that goes to all classes.")
     validation_fraction: float = option(
         0.1, "Share of the pictures held out to choose the best epoch; 0: none."
     )
@@ -129,6 +162,7 @@ class ImageTrainingArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _read_objects(self, "optimizer_options", "lr_schedule_options")
         _need(self, output_dir="a folder for the model, such as out/vit")
         if self.verbose is None:
             self.verbose = sys.stderr.isatty()

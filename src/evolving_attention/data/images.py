@@ -266,8 +266,8 @@ class ImageRows:
             picture and the number of times it was read, in any order of reading.
     """
 
-    unit = "pictures of {:,} patches and token"
-    lighter = "lower batch_size, or image_size, or raise patch_size"
+    unit = "pictures with maps of {:,} rows"
+    lighter = "lower batch_size or image_size (or, of ViT, raise patch_size)"
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from evolving_attention.errors import Interrupted
 from evolving_attention.estimators import headroom
 from evolving_attention.estimators.headroom import Rows
 from evolving_attention.estimators.weights import WeightedModel, WeightedRows
-from evolving_attention.optim import RAdam, decay_groups
+from evolving_attention.optim import create
 from evolving_attention.training import (
     EvalPrediction,
     Trainer,
@@ -43,8 +43,13 @@ __all__ = [
     "train",
 ]
 
-BETAS = (0.9, 0.99)  # RAdam's, and the limit of the gradient's norm: as in the paper
-MAX_GRAD_NORM = 4.0  # and in its released program
+#: Options of optimizers; RAdam's and the limit of the gradient's norm are those of the
+#: paper and of its released program.
+USUAL: dict[str, dict[str, Any]] = {
+    "radam": {"betas": (0.9, 0.99)},
+    "sgd": {"momentum": 0.9, "nesterov": True},
+}
+MAX_GRAD_NORM = 4.0
 _MAP_CELLS = 1 << 23  # cells of one layer's attention maps in a batch of evaluation
 _ROWS = 256
 
@@ -67,13 +72,28 @@ class FitSettings:
     seed: int
     device: str
     verbose: bool
+    optimizer: str = "radam"
+    optimizer_options: dict[str, Any] | None = None
+    lr_schedule_options: dict[str, Any] | None = None
+    label_smoothing: float = 0.0
 
     @classmethod
     def of(cls, estimator: Any, seed: int) -> FitSettings:
         """Those of an estimator, whose options have the same names."""
         names = [one.name for one in fields(cls) if one.name not in ("seed", "verbose")]
-        options = {name: getattr(estimator, name) for name in names}
+        options = {n: getattr(estimator, n) for n in names if hasattr(estimator, n)}
         return cls(**options, seed=seed, verbose=bool(estimator.verbose))
+
+    def make_optimizer(self, model: Any) -> Any:
+        """The optimizer, with the usual options of its kind where none are given."""
+        options = self.optimizer_options
+        return create(
+            self.optimizer,
+            model.named_parameters(),
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
+            options=USUAL.get(self.optimizer, {}) if options is None else options,
+        )
 
 
 @dataclass
@@ -137,15 +157,7 @@ def train(
         eval_dataset=validation,
         compute_metrics=_accuracy(weights) if _is_classifier(rows) else None,
         callbacks=[best],
-        optimizers=(
-            RAdam(
-                decay_groups(model.named_parameters(), settings.weight_decay),
-                lr=settings.learning_rate,
-                betas=BETAS,
-                weight_decay=settings.weight_decay,
-            ),
-            None,
-        ),
+        optimizers=(settings.make_optimizer(model), None),
     )
     began, interrupted = time.monotonic(), None
     if recomputed:
@@ -229,7 +241,7 @@ def _is_classifier(rows: Rows) -> bool:
 
 def evaluation_batch(model: Any, longest: int) -> int:
     """Series per batch so that the maps of a layer stay small."""
-    heads = max(1, int(model.config.num_attention_heads))
+    heads = max(1, int(getattr(model.config, "num_attention_heads", 1)))
     return max(1, min(_ROWS, _MAP_CELLS // (heads * longest * longest)))
 
 
@@ -251,6 +263,8 @@ def _arguments(
         dataloader_drop_last=bool(alone and rows.lengths.min() == 1),
         train_sampling_strategy="random",
         lr_scheduler_type=settings.lr_schedule,
+        lr_scheduler_kwargs=settings.lr_schedule_options,
+        label_smoothing_factor=settings.label_smoothing,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         max_grad_norm=MAX_GRAD_NORM,

@@ -40,9 +40,14 @@ def left(meminfo: str = "/proc/meminfo") -> int | None:
     return max(0, min(found)) if found else None
 
 
-def upper_bound(model: Any, lengths: Array) -> int:
-    """Bytes that a step on series of these lengths certainly does not exceed."""
+def upper_bound(model: Any, lengths: Array) -> int | None:
+    """Bytes that a step on series of these lengths certainly does not exceed.
+
+    None: of convolutional networks, whose features are not of one width.
+    """
     config = model.config
+    if not hasattr(config, "intermediate_size"):
+        return None
     n = lengths.astype(np.int64)
     cells = config.num_attention_heads * int((n * n).sum())
     features = int(n.sum()) * (config.hidden_size + config.intermediate_size)
@@ -58,7 +63,8 @@ def needs_recomputation(
     """Whether training fits only with gradient checkpointing; says so in a warning.
 
     The longest batch, of the ``batch_size`` longest series, is planned on the CPU,
-    unless it certainly fits. Recomputation gives the same bits.
+    unless it certainly fits. Recomputation gives the same bits. Convolutional networks
+    are not planned.
 
     Raises:
         OutOfMemory: what the forward pass keeps does not fit even so; names the bytes
@@ -66,7 +72,8 @@ def needs_recomputation(
     """
     longest = np.argsort(rows.lengths, kind="stable")[-batch_size:]
     room = left()
-    if room is None or upper_bound(model, rows.lengths[longest]) <= room:
+    bound = upper_bound(model, rows.lengths[longest])
+    if room is None or bound is None or bound <= room:
         return False
     if resolve_device(device) != "cpu":
         return False

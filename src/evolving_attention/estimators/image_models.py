@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from typing import Any
 
 import numpy as np
@@ -13,15 +15,78 @@ from evolving_attention.data.image_transforms import (
     RandomCrop,
     Transform,
 )
-from evolving_attention.errors import InputError
+from evolving_attention.errors import ConfigError, InputError
 
-__all__ = ["DEFAULT_ATTENTION", "NORMALIZE", "changes", "new", "scaling"]
+__all__ = [
+    "DEFAULT_ATTENTION",
+    "NORMALIZE",
+    "changes",
+    "check_architecture",
+    "new",
+    "scaling",
+]
 
 Array = np.ndarray[Any, Any]
 
 #: The paper's setting for pictures (Wang et al., TPAMI 2023).
 DEFAULT_ATTENTION = Evolving(alpha=0.1, beta=0.3)
 NORMALIZE = ("dataset", "half", "none")
+_OF_VIT = (  # options that "vit" alone reads
+    "patch_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "dropout",
+    "pooling",
+)
+
+
+def _family(name: str) -> tuple[Any, dict[str, Any]] | None:
+    """The config class of an architecture, and the options that its name stands for."""
+    from evolving_attention import modeling
+    from evolving_attention.modeling.names import sizes_of
+
+    families: dict[str, Any] = {
+        "vit": modeling.ViTConfig,
+        "resnet": modeling.ResNetConfig,
+        "aa_resnet": modeling.AAResNetConfig,
+    }
+    if name in families:
+        return families[name], {}
+    found = sizes_of(name)
+    is_of_images = found is not None and issubclass(found[0], modeling.ImageConfig)
+    return found if is_of_images else None
+
+
+def check_architecture(estimator: Any) -> None:
+    """Refuse an architecture that is not known, and options that it does not have.
+
+    Raises:
+        ConfigError: names the option, its value and the expected one.
+    """
+    from evolving_attention.modeling.names import list_models
+
+    who, chosen = type(estimator).__name__, estimator.architecture
+    if _family(chosen) is None:
+        known = ["vit", "resnet", "aa_resnet", *filter(_family, list_models())]
+        near = difflib.get_close_matches(chosen, known, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ConfigError(
+            f"{who}: architecture={chosen!r}{hint}, expected one of "
+            f"{', '.join(known)}; choose one of them"
+        )
+    if chosen == "vit":
+        return
+    usual = inspect.signature(type(estimator)).parameters
+    for name in _OF_VIT:
+        value = getattr(estimator, name)
+        if value != usual[name].default:
+            raise ConfigError(
+                f"{who}: {name}={value!r} with architecture={chosen!r}, expected "
+                f"{usual[name].default!r}: 'vit' alone has this option; give options "
+                "of the architecture's config as model_options"
+            )
 
 
 def scaling(pixels: Array, normalize: str) -> tuple[list[float], list[float]]:
@@ -56,21 +121,22 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
         InputError: the pictures have other channels than the checkpoint's.
         CheckpointError: the checkpoint cannot be used.
     """
-    import evolving_attention as ea
+    from evolving_attention.modeling.base import MODELS
 
-    own = estimator.attention
-    attention = DEFAULT_ATTENTION if own is None else from_config(own)
+    family = _family(estimator.architecture)
+    assert family is not None  # check_architecture() was there
+    config, settings = family
+    maker = MODELS["image_classification"][config.model_type]
+    own, is_vit = estimator.attention, estimator.architecture == "vit"
     names = {i: str(label) for i, label in enumerate(classes.tolist())}
-    given = {
-        "attention": attention,
-        "num_labels": len(classes),
-        "id2label": names,
-        **(estimator.model_options or {}),
-    }
+    given: dict[str, Any] = {"num_labels": len(classes), "id2label": names}
+    if is_vit or own is not None:
+        given["attention"] = DEFAULT_ATTENTION if own is None else from_config(own)
+    if "image_size" in config.defaults:
+        given["image_size"] = list(size)
+    given |= estimator.model_options or {}
     if estimator.pretrained is not None:
-        found = ea.ViTForImageClassification.from_pretrained(
-            estimator.pretrained, image_size=list(size), **given
-        )
+        found = maker.from_pretrained(estimator.pretrained, **given)
         if found.config.num_channels != channels:
             raise InputError(
                 f"X: pictures with {channels} channels, expected "
@@ -78,12 +144,17 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
                 "them"
             )
         return found
+    if is_vit:
+        settings = _vit_settings(estimator, size)
+    return maker(config(**{**settings, "num_channels": channels, **given}))
+
+
+def _vit_settings(estimator: Any, size: tuple[int, int]) -> dict[str, Any]:
+    """The estimator's options as options of ``ea.ViTConfig``."""
     side = min(size)
     patch = 16 if side >= 128 else max(1, side // 8)
-    options = {
-        "image_size": list(size),
+    return {
         "patch_size": patch if estimator.patch_size is None else estimator.patch_size,
-        "num_channels": channels,
         "hidden_size": estimator.hidden_size,
         "num_hidden_layers": estimator.num_hidden_layers,
         "num_attention_heads": estimator.num_attention_heads,
@@ -91,6 +162,4 @@ def new(estimator: Any, size: tuple[int, int], channels: int, classes: Array) ->
         "hidden_dropout_prob": estimator.dropout,
         "pooling": estimator.pooling,
         "layer_norm_eps": 1e-6,
-        **given,
     }
-    return ea.ViTForImageClassification(ea.ViTConfig(**options))

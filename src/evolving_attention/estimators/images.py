@@ -1,4 +1,4 @@
-"""Classifier of pictures over ViT, with the conventions of scikit-learn."""
+"""Classifier of pictures, with the conventions of scikit-learn."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ from evolving_attention.estimators import (
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.targets import PICTURES
 from evolving_attention.metrics.images import confusion_matrix, top_k
+from evolving_attention.optim.factory import check_options
+from evolving_attention.training.schedules import multiplier
 from evolving_attention.training.state import plain
 
 __all__ = ["ImageClassifier"]
@@ -52,15 +54,17 @@ _Self = TypeVar("_Self", bound="ImageClassifier")
 _SIDE = 224  # of pictures that differ in size
 _FORMAT = 1
 _ERRORS = ("raise", "skip")
+_OPTIMIZERS = ("radam", "adamw", "sgd")
 _RANGES: dict[str, tuple[float, float]] = {
     **rules.TRAINING,
     "crop": (0, 65_536),
     "cutout": (0, 65_536),
+    "label_smoothing": (0.0, 1.0),
 }
 
 
 class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
-    """Classifies pictures by a Vision Transformer.
+    """Classifies pictures by a Vision Transformer, or another network of images.
 
     Pictures are given as an array [n, height, width] or [n, height, width, channels] of
     uint8 (0 to 255), booleans or floats; as a list of such arrays, of files or of
@@ -71,21 +75,27 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
     become RGB.
 
     Args:
+        architecture: ``"vit"``, whose sizes are the options below; ``"resnet"`` and
+            ``"aa_resnet"``, by default of 50 layers; or a name of images of
+            :func:`list_models`, such as ``"ea_aa_resnet34"`` or ``"pa_cifar_net"``,
+            which stands for its sizes and its attention.
         attention: an attention kind of ``ea.attention``, its dict or name, or a list
-            with one for each layer; None: ``Evolving(alpha=0.1, beta=0.3)``.
-            ``Vanilla()`` is the plain ViT.
+            with one for each layer; None: of ``"vit"`` ``Evolving(alpha=0.1,
+            beta=0.3)``, otherwise the architecture's own. ``Vanilla()`` is the plain
+            network.
         image_size: pixels of a side, or [height, width]; None: those of the pictures
             if they are of one size, else 224.
         patch_size: of a patch, likewise; None: 16 from 128 pixels on, below an eighth
-            of the side.
+            of the side. This option and those to ``pooling`` are of ``"vit"`` alone.
         hidden_size, num_hidden_layers, num_attention_heads: of the model.
         intermediate_size: of the feed-forward; None: twice ``hidden_size``.
         dropout: in [0, 1), of embeddings and residuals.
         pooling: the classifier reads the class ``"token"`` or the ``"mean"``.
-        model_options: dict of further options of ``ea.ViTConfig``.
-        pretrained: folder or name of a checkpoint of ViT, of Hugging Face, timm or
-            DINOv2, to start from; its positions are resized to ``image_size``. It
-            decides on the model's sizes; None: a new model.
+        model_options: dict of further options of the architecture's config, such as
+            ``ea.ViTConfig``.
+        pretrained: folder or name of a checkpoint of the architecture to start from (of
+            ViT Hugging Face's, timm's or DINOv2's, its positions resized to
+            ``image_size``). It decides on the model's sizes; None: a new model.
         flip: in training, exchange left and right of every second picture.
         crop: in training, move pictures by up to so many pixels.
         cutout: in training, blank a square with sides of so many pixels.
@@ -95,9 +105,17 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
             ``"raise"``, or ``"skip"`` them with a warning that counts them.
         n_epochs: passes over the training part.
         batch_size: pictures in a step.
-        learning_rate: of RAdam.
+        optimizer: ``"radam"``, ``"adamw"`` or ``"sgd"``.
+        optimizer_options: dict of further options of its class in ``ea.optim``; None:
+            of SGD a Nesterov momentum of 0.9, of RAdam the betas 0.9 and 0.99.
+        learning_rate: of the optimizer.
         lr_schedule: ``"cosine"``, or another schedule of ``ea.TrainingArguments``.
-        weight_decay: decoupled, >= 0.
+        lr_schedule_options: dict of its options; ``{"num_cycles": 3, "cycle_growth": 2,
+            "lr_end": 1e-4}`` of ``"cosine_with_restarts"`` makes cycles of 10, 20 and
+            40 of 70 epochs.
+        weight_decay: >= 0, decoupled; of SGD an L2 penalty, unless its options say
+            otherwise. Biases and norms have none.
+        label_smoothing: share of each label that goes to all classes alike, below 1.
         validation_fraction: share of the pictures held out to choose the best epoch,
             whose weights are kept; 0: train on all and keep the last weights.
         patience: stop after so many epochs without a better one; None: never.
@@ -109,7 +127,8 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
 
     Attributes:
         classes_: the labels, in the order of ``predict_proba``'s columns.
-        model_: the fitted ``ea.ViTForImageClassification``.
+        model_: the fitted model, such as an ``ea.ViTForImageClassification``.
+        size_: (height, width) of the pictures as the model sees them.
         history_: one dict per epoch: losses, learning rate, validation scores.
         best_epoch_: the epoch whose weights are kept.
         interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None: it
@@ -132,6 +151,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
     def __init__(
         self,
         *,
+        architecture: str = "vit",
         attention: Any = None,
         image_size: Any = None,
         patch_size: Any = None,
@@ -150,15 +170,20 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         on_error: str = "raise",
         n_epochs: int = 30,
         batch_size: int = 64,
+        optimizer: str = "radam",
+        optimizer_options: Any = None,
         learning_rate: float = 1e-3,
         lr_schedule: str = "cosine",
+        lr_schedule_options: Any = None,
         weight_decay: float = 0.0,
+        label_smoothing: float = 0.0,
         validation_fraction: float = 0.1,
         patience: int | None = None,
         random_state: Any = None,
         device: str = "cpu",
         verbose: bool | int = 0,
     ) -> None:
+        self.architecture = architecture
         self.attention = attention
         self.image_size = image_size
         self.patch_size = patch_size
@@ -177,9 +202,13 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         self.on_error = on_error
         self.n_epochs = n_epochs
         self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.optimizer_options = optimizer_options
         self.learning_rate = learning_rate
         self.lr_schedule = lr_schedule
+        self.lr_schedule_options = lr_schedule_options
         self.weight_decay = weight_decay
+        self.label_smoothing = label_smoothing
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.random_state = random_state
@@ -198,19 +227,28 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         for name, known in (
             ("normalize", image_models.NORMALIZE),
             ("on_error", _ERRORS),
+            ("optimizer", _OPTIMIZERS),
         ):
             if getattr(self, name) not in known:
                 raise ConfigError(
                     f"ImageClassifier: {name}={getattr(self, name)!r}, expected one of "
                     f"{', '.join(known)}; choose one of them"
                 )
-        options = self.model_options
-        if options is not None and not isinstance(options, dict):
-            raise ConfigError(
-                f"ImageClassifier: model_options is a {type(options).__name__}, "
-                "expected a dict of options of ea.ViTConfig, such as "
-                "{'layer_scale': 0.1}"
-            )
+        image_models.check_architecture(self)
+        for name, example in (
+            ("model_options", "of ea.ViTConfig, such as {'layer_scale': 0.1}"),
+            ("optimizer_options", "such as {'momentum': 0.9}"),
+            ("lr_schedule_options", "such as {'num_cycles': 3}"),
+        ):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, dict):
+                raise ConfigError(
+                    f"ImageClassifier: {name} is a {type(value).__name__}, expected a "
+                    f"dict of options {example}"
+                )
+        check_options(self.optimizer, self.optimizer_options or {})
+        schedule = self.lr_schedule_options or {}
+        multiplier(self.lr_schedule, 0, 1, self.learning_rate, **schedule)
 
     def fit(self: _Self, X: Any, y: Any = None) -> _Self:
         """Train on pictures and their classes; an earlier fit is forgotten.
@@ -264,7 +302,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
                 stacklevel=4,
             )
         self.classes_, self.model_, self.skipped_ = classes, model, given.skipped
-        self.mean_, self.deviation_ = mean, deviation
+        self.mean_, self.deviation_, self.size_ = mean, deviation, size
         self.history_, self.best_epoch_ = result.history, result.best_epoch
         self.interrupted_ = result.interrupted
         fitting.tell(result, self.n_epochs, stacklevel=3)
@@ -274,7 +312,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
         """Pictures that can be used."""
         skip = self.on_error == "skip"
         config = None if known is None else self.model_.config
-        least = (1, 1) if config is None else config.side("patch_size")
+        least = (1, 1) if config is None else config.least_side
         names = None if known is None else [str(one) for one in known]
         return read_pictures(X, classes=names, skip=skip, least=least, size=size)
 
@@ -315,7 +353,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
 
     def _large_enough(self, config: Any, given: Pictures) -> list[int]:
         """The pictures that are no smaller than a patch; others are hardly there."""
-        height, width = config.side("patch_size")
+        height, width = config.least_side
         kept = []
         for i, (one, name) in enumerate(zip(given.pixels, given.names, strict=True)):
             if one.shape[0] >= height and one.shape[1] >= width:
@@ -362,9 +400,8 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
                 :meth:`predict`.
         """
         _validation.check_is_fitted(self)
-        config = self.model_.config
-        least, size = config.side("patch_size"), config.side("image_size")
-        return read_pictures(X, least=least, size=size)
+        least = self.model_.config.least_side
+        return read_pictures(X, least=least, size=self.size_)
 
     def classes_of(self, probabilities: Array) -> Array:
         """The label with the highest probability in each row."""
@@ -412,7 +449,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
     def _scored(self, X: Any, y: Any) -> tuple[Pictures, Array, Array]:
         """Pictures, the numbers of their classes, and probabilities."""
         _validation.check_is_fitted(self)
-        given = self._read(X, self.classes_, self.model_.config.side("image_size"))
+        given = self._read(X, self.classes_, self.size_)
         self._tell_of_skipped(given, stacklevel=4)
         labels = np.asarray(self._labels(X, y, given))
         if labels.dtype.kind == "U" and self.classes_.dtype.kind != "U":
@@ -466,6 +503,7 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
             "options": options,
             "classes": self.classes_.tolist(),
             "kind": self.classes_.dtype.str,
+            "size": self.size_,
             "mean": self.mean_,
             "deviation": self.deviation_,
             "history": self.history_,
@@ -495,12 +533,14 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
                 f"{record.get('format')!r}, expected {cls.__name__} in format "
                 f"{_FORMAT}; load it with its own class"
             )
-        model = ea.ViTForImageClassification.from_pretrained(root, device=device)
+        model = ea.AutoModelForImageClassification.from_pretrained(root, device=device)
         try:
             found = cls(**{**record["options"], "device": device})
             if record["options"]["attention"] is None:
                 found.attention = model.config.attention
             found.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
+            height, width = record["size"]
+            found.size_ = int(height), int(width)
             found.mean_ = [float(value) for value in record["mean"]]
             found.deviation_ = [float(value) for value in record["deviation"]]
             found.history_, found.best_epoch_ = record["history"], record["best_epoch"]

@@ -132,6 +132,15 @@ class CifarNetConfig(ImageConfig):
         stages = enumerate(self.depths)
         return sum(n for i, n in stages if side >> i <= self.attention_side)
 
+    @property
+    def tokens(self) -> int:
+        """Rows of the greatest maps, those of the first blocks that attend."""
+        height, width = self.side("image_size")
+        for stage in range(len(self.depths)):
+            if max(height, width) >> stage <= self.attention_side:
+                return (height >> stage) * (width >> stage)
+        return 1
+
     def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
         """Hidden states of the stem and each stage; maps of each attention layer."""
         maps = self.num_hidden_layers

@@ -90,6 +90,16 @@ class ImageConfig(PretrainedConfig):
         """(height, width) of the option ``name``, one of ``sides``."""
         return pair_of(getattr(self, name), name, type(self).__name__)
 
+    @property
+    def tokens(self) -> int:
+        """Rows of the greatest attention map; 1 without attention."""
+        return 1
+
+    @property
+    def least_side(self) -> tuple[int, int]:
+        """(height, width) of the smallest picture that is worth a look."""
+        return 1, 1
+
     def core_options(self) -> dict[str, Any]:
         """The flat settings the C++ core reads: sizes by height and width."""
         options = super().core_options()

@@ -13,10 +13,17 @@ from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.generation import GenerativeModel
 
-__all__ = ["create_model", "list_models", "register_model", "register_sizes"]
+__all__ = [
+    "create_model",
+    "list_models",
+    "register_model",
+    "register_sizes",
+    "sizes_of",
+]
 
 _Maker = TypeVar("_Maker", bound=Callable[..., PreTrainedModel])
 _MAKERS: dict[str, Callable[..., PreTrainedModel]] = {}
+_SIZES: dict[str, tuple[type[PretrainedConfig], dict[str, Any]]] = {}
 _ATTENTION: dict[
     str, dict[str, Any]
 ] = {  # prefix of a name: the attention it stands for
@@ -58,6 +65,14 @@ def list_models(pattern: str = "*") -> list[str]:
         pattern: shell-style, such as ``"ea_*"``.
     """
     return sorted(fnmatch.filter(_MAKERS, pattern))
+
+
+def sizes_of(name: str) -> tuple[type[PretrainedConfig], dict[str, Any]] | None:
+    """The config class of a name, and the options that the name stands for.
+
+    None: the name is not known, or :func:`register_model` made it.
+    """
+    return _SIZES.get(name)
 
 
 @overload
@@ -141,3 +156,4 @@ def _register(
 
     make.__name__ = make.__qualname__ = name
     register_model(make)
+    _SIZES[name] = config, defaults

@@ -174,6 +174,13 @@ class AAResNetConfig(ResNetConfig):
         """Attention layers: the 3 × 3 convolutions of all stages but the first."""
         return int(sum(self.depths[1:])) * (2 if self.layer_type == "basic" else 1)
 
+    @property
+    def tokens(self) -> int:
+        """Rows of the greatest maps, those of the second and the third stage."""
+        height, width = self.side("image_size")
+        apart = 32 if self.downsample_in_first_stage else 16
+        return max(1, (height // apart) * (width // apart))
+
 
 class _ResNet(ImageModel):
     config_class = ResNetConfig

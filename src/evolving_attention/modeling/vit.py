@@ -129,6 +129,11 @@ class ViTConfig(ImageConfig):
         return self.pooling == "mean" or not (self.pooling or self.use_class_token)
 
     @property
+    def least_side(self) -> tuple[int, int]:
+        """(height, width) of a patch."""
+        return self.side("patch_size")
+
+    @property
     def tokens(self) -> int:
         """Rows and columns of the maps: patches, and the class token."""
         rows, columns = self.grid

@@ -28,6 +28,7 @@ NO_DECAY = (
     "LayerNorm.weight",
     "layer_norm.weight",
     "norm.weight",
+    "normalization.weight",
     "_logit",
 )
 _COMMON = ("self", "params", "lr", "weight_decay")  # not among the options
