@@ -27,9 +27,12 @@ float highest_of(std::span<const float> row) {
   return *std::max_element(highest, highest + kLanes);
 }
 
-// exp(x) of x <= 0, to 2 units in the last place; 0 below -87. Without
-// branches, so that the compiler computes several at once.
+// exp(x) of x <= 0, to 2 units in the last place; below -87 that of -87.
+// Without branches, so that the compiler computes several at once.
 float exp_of(float x) {
+  constexpr auto kLeast = std::bit_cast<std::int32_t>(87.0f);
+  x = -std::bit_cast<float>(
+      std::min(std::bit_cast<std::int32_t>(x) & 0x7FFFFFFF, kLeast));
   constexpr float kRound = 0x1.8p23f;  // adding it rounds to an integer
   const float n = (x * 0x1.715476p0f + kRound) - kRound;
   // ln 2 in two parts: n times the first is exact.
@@ -41,9 +44,7 @@ float exp_of(float x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  const float kept = x < -87.0f ? 0.0f : p;
-  const auto power = static_cast<std::int32_t>(x < -87.0f ? 0.0f : n);
-  return kept * std::bit_cast<float>((power + 127) << 23);
+  return p * std::bit_cast<float>((static_cast<std::int32_t>(n) + 127) << 23);
 }
 
 }  // namespace
@@ -105,14 +106,17 @@ double log_sum_exp(std::span<const float> row) {
   double sum = 0.0;
   for (std::size_t begin = 0; begin < row.size(); begin += kBlock) {
     const auto block = row.subspan(begin, std::min(kBlock, row.size() - begin));
-    float sums[kLanes] = {};
+    float terms[kBlock], sums[kLanes] = {};
     std::size_t i = 0;
-    for (; i + kLanes <= block.size(); i += kLanes) {
+    for (; i < block.size(); ++i) {
+      terms[i] = exp_of(block[i] - highest);
+    }
+    for (; i % kLanes != 0; ++i) terms[i] = 0.0f;
+    for (std::size_t j = 0; j < i; j += kLanes) {
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        sums[lane] += exp_of(block[i + lane] - highest);
+        sums[lane] += terms[j + lane];
       }
     }
-    for (; i < block.size(); ++i) sum += exp_of(block[i] - highest);
     for (const float one : sums) sum += one;
   }
   return highest + std::log(sum);

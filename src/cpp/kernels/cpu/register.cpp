@@ -60,7 +60,8 @@ void register_products() {
                                   narrow<Conv2dBackward>);
   register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
   if (isa_used() != Isa::scalar) {
-    // What oneDNN declines: with AVX2, products whose rows must be invariant.
+    // What oneDNN declines: products whose rows must be invariant, with AVX2
+    // all of them, with AVX-512 those of little depth.
     register_kernel<MatMul>("simd", cpu::row_product,
                             cpu::row_product_supports);
   }

@@ -116,6 +116,13 @@ void no_depth(const Problem& p, std::size_t element) {
 }  // namespace
 
 bool matmul_supports(const MatMul::Args& args) {
+  // Up to this depth products row by row (kernels/cpu/gemm_rows.h) are as fast
+  // with many rows, and faster with few.
+  constexpr std::int64_t kDepth = 512;
+  if (args.row_invariant && isa_used() == Isa::avx512 &&
+      args.y.dtype == DType::f32 && args.a.dim(-1) <= kDepth) {
+    return false;
+  }
   // With AVX2 oneDNN has no product with panels: its sums depend on the shape.
   if (args.row_invariant && isa_used() == Isa::avx2) return false;
   return args.y.dtype == DType::f32 || args.y.dtype == DType::bf16;

@@ -30,7 +30,7 @@ void run_pack(const cpu::PackRowPanels::Args& args) {
 
 // How a product is partitioned: by its shape alone.
 struct RowJobs {
-  static constexpr std::int64_t kMaxRows = 8 * kTileRows;
+  static constexpr std::int64_t kMaxRows = 16 * kTileRows;
   std::int64_t down, across, panels;
 
   explicit EA_INLINE RowJobs(const MatMulProblem& p) {
@@ -76,6 +76,82 @@ void one_row(const float* a, const float* packed, std::int64_t depth,
   }
 }
 
+constexpr std::int64_t kLine = 16;  // floats
+
+// kRows rows in one whole panel. A line of `ahead` is fetched for each step of
+// the depth: few rows would else wait for the memory of every panel.
+template <int kRows>
+void few_rows(const float* a, std::int64_t stride, const float* packed,
+              std::int64_t depth, const float* ahead, float* sums) {
+  Vf sum[kRows][kPanelVectors];
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v) sum[i][v] = set(0);
+  }
+  const std::int64_t three = 3 * stride;
+  for (std::int64_t k = 0; k < depth; ++k, packed += kPanel) {
+    __builtin_prefetch(ahead + k * kLine);
+    Vf column[kPanelVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v) {
+      column[v] = load(packed + v * kLanes);
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < kRows; ++i) {
+      const Vf x = set(a[i / 3 * three + i % 3 * stride + k]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kPanelVectors; ++v) {
+        sum[i][v] = fma(x, column[v], sum[i][v]);
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v) {
+      store(sums + i * kPanel + v * kLanes, sum[i][v]);
+    }
+  }
+}
+
+// `rows` rows in one whole panel, while the next one is fetched.
+void whole_panel(Factor a, const float* packed, std::int64_t rows,
+                 std::int64_t depth, float* sums) {
+  const std::int64_t blocks = ceil_div(rows, kTileRows);
+  const float* next = packed + depth * kPanel;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t i = rows * block / blocks;
+    const float* at = a.data + i * a.row;
+    float* to = sums + i * kPanel;
+    const float* ahead =
+        block < kPanel / kLine ? next + block * depth * kLine : packed;
+#define EA_ROWS(R)                                    \
+  case R:                                             \
+    few_rows<R>(at, a.row, packed, depth, ahead, to); \
+    break
+    switch (rows * (block + 1) / blocks - i) {
+      EA_ROWS(1);
+      EA_ROWS(2);
+      EA_ROWS(3);
+      EA_ROWS(4);
+      EA_ROWS(5);
+      EA_ROWS(6);
+#if defined(__AVX512F__)
+      EA_ROWS(7);
+      EA_ROWS(8);
+      EA_ROWS(9);
+      EA_ROWS(10);
+      EA_ROWS(11);
+      EA_ROWS(12);
+#endif
+      default:
+        break;
+    }
+#undef EA_ROWS
+  }
+}
+
 // `rows` rows of y from row `row` on, in the panels [first, last).
 template <typename T>
 void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
@@ -95,6 +171,8 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
     const float* packed = args.panels + col * p.k;
     if (wide) {
       one_row(a.data, packed, p.k, sums);
+    } else if (cols == kPanel) {
+      whole_panel(a, packed, rows, p.k, sums);
     } else {
       multiply(a, packed, rows, p.k, cols, 1.0f, sums, kPanel);
     }
