@@ -38,11 +38,22 @@ function(ea_sanitize target room)
   endif()
 endfunction()
 
-# ea_room(NAME room [DEPENDS rooms...] [LINK targets...] [PLAIN] [APART])
-# A PLAIN room has no sanitizers. The sources of one that is APART are compiled
-# one by one: kinds and families, which all have make().
+# ea_unity(target name sources...): nine of them are one unit of compilation.
+function(ea_unity target name)
+  set(place 0)
+  foreach(source IN LISTS ARGN)
+    math(EXPR batch "${place} / 9")
+    set_source_files_properties(${source} PROPERTIES
+                                UNITY_GROUP ${target}_${name}${batch})
+    math(EXPR place "${place} + 1")
+  endforeach()
+endfunction()
+
+# ea_room(NAME room [DEPENDS rooms...] [LINK targets...] [PLAIN]
+#         [GUARDED sources...])
+# A PLAIN room has no sanitizers, but for its sources that are GUARDED.
 function(ea_room)
-  cmake_parse_arguments(R "PLAIN;APART" "NAME" "DEPENDS;LINK" ${ARGN})
+  cmake_parse_arguments(R "PLAIN" "NAME" "DEPENDS;LINK;GUARDED" ${ARGN})
   string(REPLACE "/" "_" target ea_${R_NAME})
   # A list of sources that every change must edit would be a merge magnet, so
   # rooms are globbed; sub-rooms and SIMD sources have targets of their own.
@@ -54,11 +65,20 @@ function(ea_room)
   list(FILTER sources EXCLUDE REGEX "/simd/")
   add_library(${target} OBJECT ${sources})
   # Headers weigh more than what stands below them: several sources at once. So
-  # the anonymous namespaces of a room hold no name twice, unless it is APART.
-  if(NOT R_APART)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ${EA_UNITY}
-                          UNITY_BUILD_BATCH_SIZE 6)
+  # the anonymous namespaces of a room hold no name twice. The guarded sources
+  # are a unit of their own: ccache then has the others in every build.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EA_UNITY}
+                        UNITY_BUILD_MODE GROUP)
+  if(R_GUARDED)
+    list(TRANSFORM R_GUARDED PREPEND ${EA_SOURCE_ROOT}/${R_NAME}/)
+    list(REMOVE_ITEM sources ${R_GUARDED})
+    ea_unity(${target} guarded ${R_GUARDED})
+    if(EA_SANITIZE AND NOT EA_SANITIZE_ROOMS)
+      set_source_files_properties(${R_GUARDED} PROPERTIES
+                                  COMPILE_OPTIONS "${EA_SANITIZE_OPTIONS}")
+    endif()
   endif()
+  ea_unity(${target} batch ${sources})
   ea_visible_rooms(view ${target} ${R_NAME} ${R_DEPENDS})
   target_include_directories(${target} PRIVATE ${view})
   target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS})

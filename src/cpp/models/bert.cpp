@@ -70,7 +70,7 @@ class BertForLanguageModel final : public Model {
   std::unique_ptr<Linear> relationship_;
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
+std::unique_ptr<Model> make_bert(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   if (head == "base") return std::make_unique<BertModel>(config, kByColumn);
   if (head == "sequence_classification" &&
@@ -90,7 +90,7 @@ std::unique_ptr<Model> make(const ModelConfig& config) {
                     head, linear_task_names());
 }
 
-const RegisterModel kBert("bert", {text_input_specs(), make});
+const RegisterModel kBert("bert", {text_input_specs(), make_bert});
 
 }  // namespace
 

@@ -194,7 +194,7 @@ class Gat final : public Model {
   Stack stack_;
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
+std::unique_ptr<Model> make_gat(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   EA_CHECK_AS(ConfigError, head == "base" || head == "node_classification",
               "gat", "unknown head '{}'; expected base or node_classification",
@@ -219,7 +219,7 @@ const std::vector<InputSpec>& inputs_of_gat() {
   return specs;
 }
 
-const RegisterModel kGat("gat", {inputs_of_gat(), make});
+const RegisterModel kGat("gat", {inputs_of_gat(), make_gat});
 
 }  // namespace
 

@@ -82,7 +82,7 @@ class ResNetForClassification final : public Model {
   Dropout dropout_;
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config, bool augmented) {
+std::unique_ptr<Model> make_resnet(const ModelConfig& config, bool augmented) {
   const std::string head = config.options.text("head", "base");
   if (head == "base") return std::make_unique<ResNetModel>(config, augmented);
   if (head == "image_classification") {
@@ -94,11 +94,11 @@ std::unique_ptr<Model> make(const ModelConfig& config, bool augmented) {
 }
 
 std::unique_ptr<Model> make_plain(const ModelConfig& config) {
-  return make(config, false);
+  return make_resnet(config, false);
 }
 
 std::unique_ptr<Model> make_augmented(const ModelConfig& config) {
-  return make(config, true);
+  return make_resnet(config, true);
 }
 
 const RegisterModel kResNet("resnet", {image_input_specs(), make_plain});

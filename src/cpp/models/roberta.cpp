@@ -36,7 +36,7 @@ class RobertaForMaskedLM final : public Model {
   LanguageModelHead lm_head_;
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
+std::unique_ptr<Model> make_roberta(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   const std::int64_t padding = BertSizes(config.options).pad_token_id;
   if (head == "base") return std::make_unique<BertModel>(config, padding);
@@ -53,7 +53,7 @@ std::unique_ptr<Model> make(const ModelConfig& config) {
                     head, linear_task_names());
 }
 
-const RegisterModel kRoberta("roberta", {text_input_specs(), make});
+const RegisterModel kRoberta("roberta", {text_input_specs(), make_roberta});
 
 }  // namespace
 

@@ -168,7 +168,7 @@ class SeriesForPretraining final : public Model {
   Linear reconstruction_;
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
+std::unique_ptr<Model> make_series(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   if (head == "base") return std::make_unique<SeriesEncoderModel>(config);
   if (head == "classification" || head == "regression") {
@@ -183,7 +183,8 @@ std::unique_ptr<Model> make(const ModelConfig& config) {
                     head);
 }
 
-const RegisterModel kSeries("ea_dc_transformer", {series_input_specs(), make});
+const RegisterModel kSeries("ea_dc_transformer",
+                            {series_input_specs(), make_series});
 
 }  // namespace
 

@@ -23,8 +23,8 @@ LayerNames names_of(const char* last, bool gated) {
        "DenseReluDense.dropout"}};
 }
 
-struct Settings {
-  explicit Settings(const Options& o)
+struct T5Settings {
+  explicit T5Settings(const Options& o)
       : vocab(positive(o, "vocab_size")),
         width(positive(o, "d_model")),
         head_width(positive(o, "d_kv")),
@@ -57,8 +57,8 @@ struct Settings {
 
 // Queries start smaller by the root of a head's width, since scores have no
 // scale.
-TransformerLayerConfig layer_config(const Settings& s, DType dtype, int layers,
-                                    const char* feed_forward) {
+TransformerLayerConfig layer_config(const T5Settings& s, DType dtype,
+                                    int layers, const char* feed_forward) {
   TransformerLayerConfig config;
   AttentionConfig& attention = config.attention;
   attention.query_size = s.width;
@@ -86,8 +86,8 @@ TransformerLayerConfig layer_config(const Settings& s, DType dtype, int layers,
   return config;
 }
 
-TransformerDesign design_of(const ModelConfig& model) {
-  const Settings s(model.options);
+TransformerDesign t5_design(const ModelConfig& model) {
+  const T5Settings s(model.options);
   TransformerDesign design;
   design.source_vocab = s.vocab;
   design.target_vocab = s.vocab;
@@ -118,11 +118,11 @@ TransformerDesign design_of(const ModelConfig& model) {
   return design;
 }
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
-  return make_transformer(config, design_of(config));
+std::unique_ptr<Model> make_t5(const ModelConfig& config) {
+  return make_transformer(config, t5_design(config));
 }
 
-const RegisterModel kT5("t5", {transformer_input_specs(), make});
+const RegisterModel kT5("t5", {transformer_input_specs(), make_t5});
 
 }  // namespace
 

@@ -10,8 +10,8 @@ namespace {
 
 // Sizes and rates read once from the options, checked; the names are those of
 // Hugging Face's encoder-decoder configs.
-struct Settings {
-  explicit Settings(const Options& options);
+struct VaswaniSettings {
+  explicit VaswaniSettings(const Options& options);
   std::int64_t source_vocab, target_vocab, width, positions;
   std::int64_t encoder_layers, encoder_heads, encoder_intermediate;
   std::int64_t decoder_layers, decoder_heads, decoder_intermediate;
@@ -31,7 +31,7 @@ Init word_init(std::int64_t width) {
   return Init::normal(1.0 / std::sqrt(static_cast<double>(width)));
 }
 
-Settings::Settings(const Options& o)
+VaswaniSettings::VaswaniSettings(const Options& o)
     : source_vocab(positive(o, "vocab_size")),
       target_vocab(o.integer("decoder_vocab_size", source_vocab)),
       width(positive(o, "d_model")),
@@ -61,7 +61,7 @@ Settings::Settings(const Options& o)
               target_vocab, source_vocab);
 }
 
-TransformerLayerConfig layer_config(const Settings& s, DType dtype,
+TransformerLayerConfig layer_config(const VaswaniSettings& s, DType dtype,
                                     std::int64_t heads, std::int64_t layers,
                                     std::int64_t intermediate) {
   TransformerLayerConfig config;
@@ -82,8 +82,8 @@ TransformerLayerConfig layer_config(const Settings& s, DType dtype,
   return config;
 }
 
-TransformerDesign design_of(const ModelConfig& model) {
-  const Settings s(model.options);
+TransformerDesign vaswani_design(const ModelConfig& model) {
+  const VaswaniSettings s(model.options);
   const double root = std::sqrt(static_cast<double>(s.width));
   TransformerDesign design;
   design.source_vocab = s.source_vocab;
@@ -118,12 +118,12 @@ TransformerDesign design_of(const ModelConfig& model) {
   return design;
 }
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
-  return make_transformer(config, design_of(config));
+std::unique_ptr<Model> make_vaswani(const ModelConfig& config) {
+  return make_transformer(config, vaswani_design(config));
 }
 
 const RegisterModel kTransformer("transformer",
-                                 {transformer_input_specs(), make});
+                                 {transformer_input_specs(), make_vaswani});
 
 }  // namespace
 

@@ -307,7 +307,7 @@ class VitForClassification final : public Model {
   Dropout dropout_;
 };
 
-std::unique_ptr<Model> make(const ModelConfig& config) {
+std::unique_ptr<Model> make_vit(const ModelConfig& config) {
   const std::string head = config.options.text("head", "base");
   if (head == "base") return std::make_unique<VitModel>(config);
   if (head == "image_classification") {
@@ -317,7 +317,7 @@ std::unique_ptr<Model> make(const ModelConfig& config) {
       "vit", "unknown head '{}'; expected base or image_classification", head);
 }
 
-const RegisterModel kVit("vit", {image_input_specs(), make});
+const RegisterModel kVit("vit", {image_input_specs(), make_vit});
 
 }  // namespace
 

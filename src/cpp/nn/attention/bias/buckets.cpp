@@ -133,7 +133,8 @@ class BucketBias final : public Bias {
   Var table_;  // undefined behind the first layer
 };
 
-std::unique_ptr<Bias> make(const Options& options, const SlotSite& site) {
+std::unique_ptr<Bias> make_buckets(const Options& options,
+                                   const SlotSite& site) {
   const Buckets buckets{options.integer("num_buckets"),
                         options.integer("max_distance"),
                         options.flag("bidirectional")};
@@ -192,7 +193,7 @@ const Register<Bias> kBuckets({
          "the standard deviation of the table's initial values (default: 1 / "
          "sqrt(heads * width of a head))"},
     },
-    make,
+    make_buckets,
 });
 
 }  // namespace

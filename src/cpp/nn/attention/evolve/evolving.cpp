@@ -11,7 +11,8 @@ namespace ea {
 
 namespace {
 
-std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
+std::unique_ptr<Evolve> make_evolving(const Options& options,
+                                      const SlotSite& site) {
   const double alpha = of_layer(options, "alpha", site);
   const double beta = of_layer(options, "beta", site);
   Init init;
@@ -31,7 +32,7 @@ std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
                                       init, site);
 }
 
-std::vector<OptionSpec> options() {
+std::vector<OptionSpec> options_of_evolving() {
   std::vector<OptionSpec> all = evolving_options();
   all.push_back({"conv_init",
                  "str",
@@ -48,8 +49,8 @@ std::vector<OptionSpec> options() {
 const Register<Evolve> kEvolving({
     "evolving",
     "Wang et al., ICML 2021, Eq. 4",
-    options(),
-    make,
+    options_of_evolving(),
+    make_evolving,
 });
 
 }  // namespace

@@ -94,7 +94,8 @@ class EvolvingCausal final : public Evolve {
   Var weight_, bias_;
 };
 
-std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
+std::unique_ptr<Evolve> make_evolving_causal(const Options& options,
+                                             const SlotSite& site) {
   const double alpha = of_layer(options, "alpha", site);
   const double beta = of_layer(options, "beta", site);
   const CausalKernel kernel(options.integer("kernel_size"),
@@ -112,7 +113,7 @@ std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
 }
 
 // The paper's decoders have no skip, others do: alpha and beta are given.
-std::vector<OptionSpec> options() {
+std::vector<OptionSpec> options_of_causal() {
   std::vector<OptionSpec> all = evolving_options();
   for (OptionSpec& option : all) {
     if (option.per_layer) option.fallback.reset();
@@ -134,8 +135,8 @@ std::vector<OptionSpec> options() {
 const Register<Evolve> kEvolvingCausal({
     "evolving_causal",
     "Wang et al., ICML 2021, Section 3.5",
-    options(),
-    make,
+    options_of_causal(),
+    make_evolving_causal,
 });
 
 }  // namespace

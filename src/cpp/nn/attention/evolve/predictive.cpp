@@ -53,7 +53,8 @@ class DeepPredictive final : public Evolve {
   std::vector<Var> weights_, biases_;
 };
 
-std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
+std::unique_ptr<Evolve> make_predictive(const Options& options,
+                                        const SlotSite& site) {
   const double alpha = of_layer(options, "alpha", site);
   const std::int64_t convolutions = options.integer("num_layers");
   Init init;
@@ -90,7 +91,7 @@ const Register<Evolve> kPredictive({
          false,
          "the number of convolutions, from 0 (identity) to 8"},
     },
-    make,
+    make_predictive,
 });
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace {
 // The paper uses the running mean for models deeper than 24 layers.
 constexpr int kDeep = 24;
 
-std::unique_ptr<Evolve> make(const Options& options, const SlotSite& site) {
+std::unique_ptr<Evolve> make_residual(const Options& options,
+                                      const SlotSite& site) {
   const bool mean = options.flag("running_mean", site.num_layers > kDeep);
   const double scale = mean ? 1.0 / (site.layer + 1) : 1.0;
   return std::make_unique<ClosedForm>(EvolveCoefficients{0, 0, 1, 1, 0}, scale,
@@ -30,7 +31,7 @@ const Register<Evolve> kResidual({
          "whether layer l divides the summed logits by l + 1 before the "
          "softmax (default: only in models deeper than 24 layers)"},
     },
-    make,
+    make_residual,
 });
 
 }  // namespace
