@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import random
 
 import numpy as np
 import pytest
@@ -59,9 +61,25 @@ def accepted():
             spec = ea.attention.Spec(score, scope, bias, evolve)
         except ea.ConfigError:
             continue
-        yield pytest.param(
-            spec, id=" ".join(map(name_of, (score, scope, bias, evolve)))
-        )
+        yield spec, tuple(map(name_of, (score, scope, bias, evolve)))
+
+
+def specs_of(combinations):
+    return pytest.mark.parametrize(
+        "spec", [pytest.param(spec, id=" ".join(names)) for spec, names in combinations]
+    )
+
+
+def with_all_pairs(combinations):
+    """Of the combinations those that bring a pair of slots which none before has."""
+    chosen, seen = [], set()
+    random.Random(0).shuffle(combinations)
+    for spec, names in combinations:
+        pairs = set(itertools.combinations(enumerate(names), 2))
+        if not pairs <= seen:
+            seen |= pairs
+            chosen.append((spec, names))
+    return chosen
 
 
 def offsets_of(lengths):
@@ -111,17 +129,24 @@ def rows(lengths, seed=0, width=WIDTH):
 
 
 ALL = list(accepted())
+PAIRS = ALL if os.environ.get("EA_TEST_EXHAUSTIVE") else with_all_pairs(ALL[:])
 
 
 def test_the_combinations_are_what_they_should_be():
-    scopes = {param.values[0].scope for param in ALL}
-    assert len(scopes) == 5
-    assert {p.values[0].score.kind for p in ALL} == set(KINDS["score"])
-    grids = {p.values[0].bias.kind for p in ALL if p.values[0].scope in SCOPES[2:]}
+    specs = [spec for spec, _ in ALL]
+    assert len({spec.scope for spec in specs}) == 5
+    assert {spec.score.kind for spec in specs} == set(KINDS["score"])
+    grids = {spec.bias.kind for spec in specs if spec.scope in SCOPES[2:]}
     assert grids == {"none"}  # relative positions need a grid
+    for first, second in itertools.combinations(range(4), 2):
+        of_all, of_chosen = (
+            {(names[first], names[second]) for _, names in those}
+            for those in (ALL, PAIRS)
+        )
+        assert of_chosen == of_all
 
 
-@pytest.mark.parametrize("spec", ALL)
+@specs_of(PAIRS)
 def test_contract(spec):
     chain = Chain(spec)
     x = ea.Tensor(rows(LENGTHS), requires_grad=True)
@@ -163,7 +188,7 @@ def test_contract(spec):
         assert not np.array_equal(moved[3:5], np.asarray(out)[3:5])
 
 
-@pytest.mark.parametrize("spec", ALL[:: max(1, len(ALL) // 40)])
+@specs_of(ALL[:: max(1, len(ALL) // 40)])
 def test_threads_and_element_types(spec):
     chain = Chain(spec, "float32")
     x = rows(LENGTHS).astype("f4")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,12 @@ def passes(device: str, name: str, padded: bool, **options: Any) -> dict[str, An
     return {**found, **arrays_of(out), **model.state_dict()}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", SERIES)
+# Every class with and without evolution, and every variant with some class.
+CLASSES = [(name, variant) for name in SERIES for variant in ("EA-DC", "DC")]
+TURNS = list(zip(cycle(SERIES), VARIANTS, strict=False))
+
+
+@pytest.mark.parametrize(("name", "variant"), list(dict.fromkeys(CLASSES + TURNS)))
 def test_every_class_and_variant(name: str, variant: str) -> None:
     for padded in (False, True):
         with forced(("*", "ref")):

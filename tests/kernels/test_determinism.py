@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from support.cases import Case, round_to, run_case
-from support.table import CASES
+from support.cases import round_to, run_case
+from support.table import CASES, by_op, named
 
 import evolving_attention as ea
 from evolving_attention import _core, optim
 
 THREADS = (1, 2, 3, 7)
-WIDE = [case for case in CASES if case.wide]
+WIDE = by_op(case for case in CASES if case.wide)
 DTYPES = ("float32", "bfloat16")
 
 
@@ -38,14 +39,16 @@ def assert_same_bits(run: Callable[[], list[np.ndarray]]):
 
 
 def test_every_op_has_wide_cases():
-    missing = sorted(set(_core.op_names()) - {case.op for case in WIDE})
+    missing = sorted(set(_core.op_names()) - {cases[0].op for cases in WIDE.values()})
     assert not missing, f"ops without a case of several jobs: {missing}"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("case", WIDE, ids=str)
-def test_op_does_not_depend_on_threads(case: Case, dtype: str):
-    assert_same_bits(lambda: run_case(case, dtype))
+@pytest.mark.parametrize("op", WIDE)
+def test_op_does_not_depend_on_threads(op: str, dtype: str):
+    for case in WIDE[op]:
+        with named(case):
+            assert_same_bits(functools.partial(run_case, case, dtype))
 
 
 @pytest.mark.parametrize("make", [optim.AdamW, optim.RAdam, optim.SGD])

@@ -6,21 +6,24 @@ shapes, fails: a new op is not done before it stands in tests/support.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import numpy as np
 import pytest
 from support.cases import Case, as_float64, forced, round_to
-from support.table import CASES
+from support.table import CASES, by_op, named
 
 from evolving_attention import _core
 
 GRADIENT_CASES = [case for case in CASES if not case.wide]
+OF_OP = by_op(GRADIENT_CASES)
 
 # Central differences err by step^2 f'''/6 and by 2^-53 |f| / step: both are below
 # 1e-8 here for values of order 1, sums of up to a thousand of them below 1e-6.
 TOLERANCE = 1e-6
-SAMPLED = 48  # elements per input, where it has more
+# Elements per input, where it has more. They are run alike: sanitizers need few.
+SAMPLED = int(os.environ.get("EA_TEST_SAMPLED", "48"))
 
 
 def test_every_op_has_cases():
@@ -59,8 +62,14 @@ def evaluate(case: Case, arrays: list[np.ndarray]) -> np.ndarray:
     return as_float64(case.call(*(_core.Tensor(a, dtype="float64") for a in arrays)))
 
 
-@pytest.mark.parametrize("case", GRADIENT_CASES, ids=str)
-def test_gradient_equals_central_differences(case: Case):
+@pytest.mark.parametrize("op", OF_OP)
+def test_gradient_equals_central_differences(op: str):
+    for case in OF_OP[op]:
+        with named(case):
+            check_gradient(case)
+
+
+def check_gradient(case: Case) -> None:
     arrays = case.draw()
     with forced(("*", "ref")):
         _core.manual_seed(7)

@@ -8,19 +8,25 @@ import numpy as np
 import pytest
 from support.cases import Case, as_float64, forced, round_to
 from support.map_cases import CLOSED_FORMS, EVOLVING, Lengths, as_mask
-from support.table import CASES
+from support.table import CASES, by_op, named
 
 from evolving_attention import _core, errors
 
-WITH_ORACLE = [case for case in CASES if case.oracle is not None]
+WITH_ORACLE = by_op(case for case in CASES if case.oracle is not None)
 
 # float32: rounding of inputs, of products and of sums; an error of 2^-24 a step that
 # grows like a random walk over the longest sum, relative to the largest value.
 FLOAT32_STEP = 4 * 2.0**-24
 
 
-@pytest.mark.parametrize("case", WITH_ORACLE, ids=str)
-def test_value_equals_numpy(case: Case):
+@pytest.mark.parametrize("op", WITH_ORACLE)
+def test_value_equals_numpy(op: str):
+    for case in WITH_ORACLE[op]:
+        with named(case):
+            check_value(case)
+
+
+def check_value(case: Case) -> None:
     arrays = case.draw()
     expected = case.oracle(*arrays)
     with forced(("*", "ref")):
@@ -29,8 +35,14 @@ def test_value_equals_numpy(case: Case):
     np.testing.assert_allclose(as_float64(got), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("case", WITH_ORACLE, ids=str)
-def test_value_in_float32_equals_numpy(case: Case):
+@pytest.mark.parametrize("op", WITH_ORACLE)
+def test_value_in_float32_equals_numpy(op: str):
+    for case in WITH_ORACLE[op]:
+        with named(case):
+            check_value_in_float32(case)
+
+
+def check_value_in_float32(case: Case) -> None:
     arrays = [round_to(a, "float32") for a in case.draw()]
     expected = case.oracle(*(a.astype(np.float64) for a in arrays))
     got = as_float64(case.call(*(_core.Tensor(a) for a in arrays)))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from support.cases import Case
 from support.cell_cases import cell_cases
 from support.edge_cases import edge_cases
 from support.fused_cases import fused_cases
@@ -25,3 +29,29 @@ CASES = [
     *window_cases(),
     *image_cases(),
 ]
+
+TOGETHER = 40
+
+
+def by_op(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """At most ``TOGETHER`` cases of one op: what a test takes on.
+
+    A test costs milliseconds of its own, most cases less than one.
+    """
+    of_op: dict[str, list[Case]] = {}
+    for case in cases:
+        of_op.setdefault(case.op, []).append(case)
+    return {
+        f"{op}-{first // TOGETHER}": mine[first : first + TOGETHER]
+        for op, mine in of_op.items()
+        for first in range(0, len(mine), TOGETHER)
+    }
+
+
+@contextlib.contextmanager
+def named(case: Case) -> Iterator[None]:
+    """Name the case that fails."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{case}: {error}") from error
