@@ -314,7 +314,8 @@ def test_mutated_json_is_read_or_refused(tmp_path: Path) -> None:
     pieces = [b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"-1", b"1e999", b"\0"]
     pieces += [b"\xff", b"NaN", b"../", b"9" * 30, b"\\u0000", b"\\ud800", b"true", b""]
     read = refused = 0
-    for _ in range(4000):
+    draws = 4000 if os.environ.get("EA_TEST_EXHAUSTIVE") else 1000
+    for _ in range(draws):
         texts = [bytearray(config), bytearray(index)]
         text = rng.choice(texts)
         for _ in range(rng.randint(1, 3)):
@@ -329,7 +330,7 @@ def test_mutated_json_is_read_or_refused(tmp_path: Path) -> None:
         else:
             read += 1
             assert list(found.tensors) == ["a"]
-    assert min(read, refused) > 100
+    assert min(read, refused) > draws // 40
 
 
 INDEXES: dict[str, Any] = {

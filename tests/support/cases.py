@@ -36,6 +36,7 @@ class Case:
     call: Callable
     oracle: Callable | None = None
     wide: bool = False
+    vast: bool = False  # of wide ones: minutes on emulated hardware
     positive: bool = False  # inputs in [0.5, 2] instead of normal
     step: float = 1e-5  # of central differences
     terms: int = 0

@@ -95,6 +95,7 @@ def convolution(w: Windows, out: int, groups: int, bias: bool) -> Case:
         return y if shift is None else y + shift[:, None, None]
 
     sums = [np.prod(weight[1:]), n * np.prod(w.places), out * np.prod(w.kernel)]
+    products = n * np.prod(w.places) * np.prod(weight)
     return Case(
         "conv2d",
         f"{w}_o{out}g{groups}{'_bias' * bias}",
@@ -104,6 +105,8 @@ def convolution(w: Windows, out: int, groups: int, bias: bool) -> Case:
         ),
         oracle,
         wide=w.wide,
+        # In the emulation each weight is a block of 256 fibers.
+        vast=bool(products > 2**24 or np.prod(weight) > 2**14),
         terms=int(max(1, *sums)),
         cancels=1.0,
     )
