@@ -295,3 +295,28 @@ def test_the_lines_of_a_node_are_as_wide_as_its_edges_weigh(head):
         plots.node_attention(edges, [first[:4]], 0)
     with pytest.raises(errors.InputError, match="head=2, expected 0 to 1"):
         plots.node_attention(edges, [first], 0, head=2)
+
+
+def test_a_panel_of_a_picture_shows_one_row_of_its_layer():
+    rng = np.random.default_rng(0)
+    maps = rng.dirichlet(np.ones(7), (2, 3, 7))  # 2 layers, 3 heads, class and 2 x 3
+    picture = np.zeros((4, 6, 1))
+    figure = plots.picture_attention(picture, list(maps), grid=(2, 3), row=2)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["picture", "layer 1", "layer 2"]
+    for axes, layer in zip(figure.axes[1:], maps, strict=True):
+        found = layer.mean(0)[2, 1:].reshape(2, 3)
+        np.testing.assert_allclose(axes.images[0].get_array(), found)
+        assert axes.get_xlabel() == f"at most {found.max():.0%}"
+    one = plots.picture_attention(picture, list(maps), grid=(2, 3), head=1)
+    np.testing.assert_allclose(
+        one.axes[2].images[0].get_array().ravel(), maps[1, 1, 0, 1:]
+    )
+    with pytest.raises(errors.ShapeError, match=r"\(3, 7, 7\).*3 x 3 patches"):
+        plots.picture_attention(picture, list(maps), grid=(3, 3))
+    with pytest.raises(errors.ShapeError, match=r"picture: shape \(4,\)"):
+        plots.picture_attention(np.zeros(4), list(maps), grid=(2, 3))
+    with pytest.raises(errors.InputError, match="row=7, expected 0 to 6"):
+        plots.picture_attention(picture, list(maps), grid=(2, 3), row=7)
+    with pytest.raises(errors.InputError, match="head=3, expected 0 to 2"):
+        plots.picture_attention(picture, list(maps), grid=(2, 3), head=3)

@@ -126,16 +126,18 @@ def _running(width: int, dtype: str, device: str = "cpu"):
     return [_core.Tensor(a, dtype=wide, device=device) for a in values]
 
 
-def _batch_norm(training: bool):
-    def call(x, weight, bias):
+def _batch_norm(training: bool, rectify: bool = False):
+    def call(x, weight, bias, residual=None):
         running = _running(x.shape[1], x.dtype, x.device)
-        return ops().batch_norm(x, weight, bias, *running, training, 0.1, 1e-3)
+        more = {"residual": residual, "rectify": rectify}
+        return ops().batch_norm(x, weight, bias, *running, training, 0.1, 1e-3, **more)
 
-    def oracle(x, weight, bias):
+    def oracle(x, weight, bias, residual=0.0):
         mean, variance = (as_float64(a) for a in _running(x.shape[1], "float64"))
         if training:
             mean, variance = x.mean(0), x.var(0)
-        return (x - mean) / np.sqrt(variance + 1e-3) * weight + bias
+        y = (x - mean) / np.sqrt(variance + 1e-3) * weight + bias + residual
+        return np.maximum(y, 0.0) if rectify else y
 
     return call, oracle
 
@@ -160,7 +162,27 @@ def batch_norms() -> Iterator[Case]:
             )
 
 
+def joined_norms() -> Iterator[Case]:
+    """A norm with a residual, a rectifier, or both behind it."""
+    for shape in [(5, 7), (2517, 129)]:
+        for training in (False, True):
+            for residual, rectify in ((0, 1), (1, 0), (1, 1)):
+                call, oracle = _batch_norm(training, bool(rectify))
+                parts = "residual" * residual + "rectified" * rectify
+                yield Case(
+                    "batch_norm",
+                    f"{shape[0]}x{shape[1]}_{parts}_"
+                    + ("training" if training else "evaluation"),
+                    (shape, shape[1:], shape[1:]) + (shape,) * residual,
+                    call,
+                    oracle,
+                    wide=shape[0] > 9,
+                    terms=max(shape),
+                    cancels=1.0,
+                )
+
+
 def sequence_cases() -> list[Case]:
     """Every case of an op that works on the rows of packed sequences."""
-    makers = (convolutions, weight_norms, batch_norms)
+    makers = (convolutions, weight_norms, batch_norms, joined_norms)
     return [case for maker in makers for case in maker()]

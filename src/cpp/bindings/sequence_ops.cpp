@@ -62,22 +62,27 @@ void bind_batch_norm(py::module_& ops) {
       "batch_norm",
       [](const Var& x, const Var& weight, const Var& bias,
          const OptionalVar& mean, const OptionalVar& variance, bool training,
-         double momentum, double eps) {
+         double momentum, double eps, const OptionalVar& residual,
+         bool rectify) {
         const RunningStatistics running{or_none(mean), or_none(variance)};
-        const bool images = x.rank() == 4;
-        const Var y = batch_norm(images ? channels_last(x) : x, weight, bias,
-                                 running, training, momentum, eps);
-        return images ? channels_first(y) : y;
+        const auto last = [](const Var& v) {
+          return v.defined() && v.rank() == 4 ? channels_last(v) : v;
+        };
+        const Var y = normed(last(x), weight, bias, running, training, momentum,
+                             eps, last(or_none(residual)), rectify)
+                          .y;
+        return x.rank() == 4 ? channels_first(y) : y;
       },
       py::arg("x"), py::arg("weight"), py::arg("bias"),
       py::arg("running_mean") = py::none(),
       py::arg("running_variance") = py::none(), py::arg("training") = false,
-      py::arg("momentum") = 0.1, py::arg("eps") = 1e-5, Release(),
+      py::arg("momentum") = 0.1, py::arg("eps") = 1e-5,
+      py::arg("residual") = py::none(), py::arg("rectify") = false, Release(),
       R"(Normalises every channel over all tokens of a packed batch, or all pixels of images.
 
-    y = (x - mean) / sqrt(variance + eps) * weight + bias
+    y = (x - mean) / sqrt(variance + eps) * weight + bias + residual
 
-In training mean and variance are the batch's, and the running ones move towards
+With rectify y is max(that, 0), in the same pass over x. In training mean and variance are the batch's, and the running ones move towards
 them by the momentum; otherwise the running ones are used.
 
 Args:
@@ -91,6 +96,8 @@ Args:
     training: whether the batch's statistics are used.
     momentum: in [0, 1], the weight of the batch in the running statistics.
     eps: what is added to the variance, 0 or more.
+    residual: in the shape and the type of x, or None.
+    rectify: whether numbers below 0 become 0.
 
 Returns:
     The shape and the type of x.

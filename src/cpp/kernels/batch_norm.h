@@ -28,27 +28,32 @@ struct MoveAverage {
   };
 };
 
-// y = (x - mean) rstd weight + bias, rstd = 1/sqrt(variance + eps). x, y [rows,
-// width] contiguous; weight, bias [width] of their type; mean, variance, rstd
-// [width] as above. rstd is written.
+// y = (x - mean) rstd weight + bias + residual, rstd = 1/sqrt(variance + eps),
+// or max(that, 0) with `rectify`. x, y, residual [rows, width] contiguous;
+// weight, bias [width] of their type; mean, variance, rstd [width] as above.
+// rstd is written.
 struct BatchNormForward {
   static constexpr const char* name = "batch_norm_forward";
   struct Args {
     TensorView x, weight, bias, mean, variance;
     Output y, rstd;
     double eps;
+    TensorView residual = {};  // optional
+    bool rectify = false;
   };
 };
 
 // With h = (x - mean) rstd: dbias = sum_rows dy; dweight = sum_rows dy h; dx =
 // weight rstd (dy - dbias / rows - h dweight / rows) where mean and variance
-// are those of x (of_batch), else weight rstd dy. Sums as above.
+// are those of x (of_batch), else weight rstd dy. Sums as above. With a bias dy
+// counts only where y > 0: the gradient of a rectified y without residual.
 struct BatchNormBackward {
   static constexpr const char* name = "batch_norm_backward";
   struct Args {
     TensorView dy, x, weight, mean, rstd;
     Output dx, dweight, dbias;
     bool of_batch;
+    TensorView bias = {};  // optional
   };
 };
 

@@ -22,6 +22,9 @@ struct Conv2dTaps {
 // in / groups, kernel height, kernel width], bias [out] or none, y [images, out
 // height, out width, out]; contiguous, of one dtype; sums in float32 (float64
 // for float64). An image alone has the bits it has in a batch.
+// With scale and shift, both [out] of the sums' type, y = scale y' + shift +
+// residual where y' is the above, or max(that, 0) with `rectify`; residual has
+// the shape of y. So does a norm behind a convolution in evaluation.
 // kept_weight: the storage of the weight, where it is fixed: what an
 // implementation makes of it may be kept there (Storage::keep).
 struct Conv2dForward {
@@ -32,6 +35,9 @@ struct Conv2dForward {
     Output y;
     Conv2dTaps taps;
     const Storage* kept_weight = nullptr;
+    TensorView scale = {}, shift = {};  // optional, both or neither
+    TensorView residual = {};           // optional, with a scale
+    bool rectify = false;               // with a scale
   };
 };
 

@@ -195,6 +195,13 @@ class BatchNorm : public Module {
   Var operator()(const Var& x) const {
     return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_);
   }
+  // With what follows it: see normed().
+  Normed joined(const Var& x, const Var& residual, bool rectify) const {
+    return normed(x, weight_, bias_, running_, training(), momentum_, eps_,
+                  residual, rectify);
+  }
+  // In evaluation: see channel_map().
+  ChannelMap map() const { return channel_map(weight_, bias_, running_, eps_); }
 
  private:
   static DType wide(DType dtype) {

@@ -1,8 +1,12 @@
 // Batch normalisation: statistics, running averages, and the affine map.
 #include "ops/batch_norm.h"
 
+#include <cmath>
+#include <type_traits>
+
 #include "autograd/node.h"
 #include "autograd/recompute.h"
+#include "kernels/activation.h"
 #include "kernels/batch_norm.h"
 #include "kernels/registry.h"
 #include "ops/products.h"
@@ -77,16 +81,31 @@ void move_towards(const Tensor& now, double momentum, double factor,
 
 }  // namespace
 
-Var batch_norm(const Var& x, const Var& weight, const Var& bias,
-               const RunningStatistics& running, bool training, double momentum,
-               double eps) {
+Tensor NormParts::again() const {
+  const Tensor y = empty_like(x);
+  const Tensor rstd = empty_like(mean);
+  kernels::run<BatchNormForward>(
+      {x, weight, bias, mean, variance, y, rstd, eps, Tensor(), rectify});
+  return reshape_view(y, shape);
+}
+
+Normed normed(const Var& x, const Var& weight, const Var& bias,
+              const RunningStatistics& running, bool training, double momentum,
+              double eps, const Var& residual, bool rectify) {
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   check_settings(momentum, eps);
   check_arguments(x, weight, bias, training);
+  EA_CHECK(!residual.defined() || residual.shape() == x.shape(), "batch_norm",
+           "residual has shape {}, expected {} as the input",
+           residual.defined() ? residual.shape() : Shape(), x.shape());
+  EA_CHECK_AS(DTypeError, !residual.defined() || residual.dtype() == x.dtype(),
+              "batch_norm", "residual is {}, input {}: expected one type",
+              residual.defined() ? residual.dtype() : x.dtype(), x.dtype());
   const Shape channels{x.dim(-1)};
   check_running(running, channels, wide, training);
   const Tensor rows = as_matrix(x.data());
   const Tensor w = contiguous(weight.data());
+  const Tensor b = contiguous(bias.data());
   Tensor mean, variance;
   if (training) {
     mean = empty(channels, wide, x.device());
@@ -98,28 +117,75 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
       move_towards(variance, momentum, n / (n - 1.0), running.variance.data());
     }
   } else {
-    // A copy, for the backward: training may move them until then.
+    // Copies, for the backward: training may move them until then.
     mean = clone(running.mean.data());
-    variance = running.variance.data();
+    variance = clone(running.variance.data());
   }
   const Tensor rstd = empty(channels, wide, x.device());
   const Tensor y = empty_like(rows);
+  const Tensor added =
+      residual.defined() ? as_matrix(residual.data()) : Tensor();
   kernels::run<BatchNormForward>(
-      {rows, w, contiguous(bias.data()), mean, variance, y, rstd, eps});
+      {rows, w, b, mean, variance, y, rstd, eps, added, rectify});
   const Shape shape = x.shape();
-  return record(
-      "batch_norm", reshape_view(y, shape), {x, weight, bias},
-      {rows, w, mean, rstd},
+  const bool joined = residual.defined();
+  Normed out;
+  if (!joined && recording({x, weight, bias})) {
+    out.parts = std::make_shared<const NormParts>(
+        NormParts{rows, w, b, mean, variance, shape, eps, rectify});
+  }
+  // Of a rectified sum the backward reads where it is positive from y, and
+  // where there is no residual from x.
+  out.y = record(
+      "batch_norm", reshape_view(y, shape), {x, weight, bias, residual},
+      {rows, w, mean, rstd, rectify && !joined ? b : Tensor(),
+       rectify && joined ? y : Tensor()},
       [training, shape](const Node& node, const Tensor& grad) {
         const Tensor& x = node.saved(0);
         const Tensor& w = node.saved(1);
+        const Tensor& y = node.saved(5);
+        Tensor dy = as_matrix(grad);
+        if (y.defined()) {
+          const Tensor passed = empty_like(dy);
+          kernels::run<ActivationBackward>(
+              {Activation::relu, 0.0, dy, y, passed});
+          dy = passed;
+        }
         const Tensor dx = empty_like(x);
         const Tensor dw = empty_like(w);
         const Tensor db = empty_like(w);
-        kernels::run<BatchNormBackward>({as_matrix(grad), x, w, node.saved(2),
-                                         node.saved(3), dx, dw, db, training});
-        return Node::Gradients{reshape_view(dx, shape), dw, db};
+        kernels::run<BatchNormBackward>({dy, x, w, node.saved(2), node.saved(3),
+                                         dx, dw, db, training, node.saved(4)});
+        return Node::Gradients{
+            reshape_view(dx, shape), dw, db,
+            node.wants(3) ? reshape_view(dy, shape) : Tensor()};
       });
+  return out;
+}
+
+Var batch_norm(const Var& x, const Var& weight, const Var& bias,
+               const RunningStatistics& running, bool training, double momentum,
+               double eps) {
+  return normed(x, weight, bias, running, training, momentum, eps, {}, false).y;
+}
+
+ChannelMap channel_map(const Var& weight, const Var& bias,
+                       const RunningStatistics& running, double eps) {
+  const Tensor mean = running.mean.data(), variance = running.variance.data();
+  const ChannelMap map{empty_like(mean), empty_like(mean)};
+  visit_floating(weight.dtype(), "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = std::conditional_t<std::is_same_v<T, double>, double, float>;
+    const Tensor w = contiguous(weight.data()), b = contiguous(bias.data());
+    for (std::int64_t c = 0; c < mean.numel(); ++c) {
+      const A rstd = 1 / std::sqrt(variance.data<A>()[c] + static_cast<A>(eps));
+      const A scale = rstd * static_cast<A>(w.data<T>()[c]);
+      map.scale.data<A>()[c] = scale;
+      map.shift.data<A>()[c] =
+          static_cast<A>(b.data<T>()[c]) - mean.data<A>()[c] * scale;
+    }
+  });
+  return map;
 }
 
 }  // namespace ea

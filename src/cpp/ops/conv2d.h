@@ -3,6 +3,7 @@
 
 #include "autograd/var.h"
 #include "kernels/conv2d.h"
+#include "ops/batch_norm.h"
 
 namespace ea {
 
@@ -12,7 +13,15 @@ namespace ea {
 // [n, height, width, in], weight [out, in / groups, kernel height, kernel
 // width], bias [out] or undefined; y [n, out height, out width, out]. With a
 // kernel larger than 1 x 1, an image alone has the bits that it has in a batch.
+// made_of: from what x can be made again; then backward does not keep x.
 Var conv2d(const Var& x, const Var& weight, const Var& bias,
-           const Conv2dTaps& taps);
+           const Conv2dTaps& taps,
+           const std::shared_ptr<const NormParts>& made_of = nullptr);
+
+// scale conv2d(x) + shift + residual of each channel, or max(that, 0) with
+// `rectify`, in one pass and without a gradient; residual may be undefined. An
+// image alone has the bits that it has in a batch.
+Var conv2d_mapped(const Var& x, const Var& weight, const Conv2dTaps& taps,
+                  const ChannelMap& map, const Var& residual, bool rectify);
 
 }  // namespace ea

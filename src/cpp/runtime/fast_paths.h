@@ -11,7 +11,7 @@ namespace ea {
 enum class FastPath {
   fused_attention,    // scores to context in one kernel
   fused_activation,   // an affine map and its activation, or two, in one op
-  fused_norm,         // dropout, residual and layer norm in one op
+  fused_norm,         // a norm in one op with what stands before or behind it
   packed_weights,     // weights packed once for many products (inference)
   first_tokens,       // the last layer computes only rows the classifier reads
   sparse_embeddings,  // gradients of tables hold only the rows in use

@@ -269,13 +269,15 @@ def batch_norm(
     training: bool = False,
     momentum: typing.SupportsFloat | typing.SupportsIndex = 0.1,
     eps: typing.SupportsFloat | typing.SupportsIndex = 1e-05,
+    residual: TensorLike | None = None,
+    rectify: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
     Normalises every channel over all tokens of a packed batch, or all pixels of images.
 
-        y = (x - mean) / sqrt(variance + eps) * weight + bias
+        y = (x - mean) / sqrt(variance + eps) * weight + bias + residual
 
-    In training mean and variance are the batch's, and the running ones move towards
+    With rectify y is max(that, 0), in the same pass over x. In training mean and variance are the batch's, and the running ones move towards
     them by the momentum; otherwise the running ones are used.
 
     Args:
@@ -289,6 +291,8 @@ def batch_norm(
         training: whether the batch's statistics are used.
         momentum: in [0, 1], the weight of the batch in the running statistics.
         eps: what is added to the variance, 0 or more.
+        residual: in the shape and the type of x, or None.
+        rectify: whether numbers below 0 become 0.
 
     Returns:
         The shape and the type of x.

@@ -6,10 +6,12 @@ from evolving_attention.plots.curves import read_log, training_curves
 from evolving_attention.plots.figures import save
 from evolving_attention.plots.graphs import node_attention
 from evolving_attention.plots.maps import attention_evolution
+from evolving_attention.plots.pictures import picture_attention
 
 __all__ = [
     "attention_evolution",
     "node_attention",
+    "picture_attention",
     "read_log",
     "save",
     "training_curves",

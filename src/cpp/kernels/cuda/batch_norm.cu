@@ -41,20 +41,26 @@ struct SquareTerms {
   }
 };
 
-// dy and dy h, h = (x - mean) rstd.
+// dy and dy h, h = (x - mean) rstd; with a bias only where y > 0.
 template <typename T>
 struct GradientTerms {
   static constexpr int kSums = 2;
-  const T *dy, *x;
+  const T *dy, *x, *weight, *bias;
   const float *mean, *rstd;
   std::int64_t width;
 
   __device__ void operator()(std::int64_t row, std::int64_t column,
                              float (&values)[kSums]) const {
-    const float d = static_cast<float>(dy[row * width + column]);
+    float d = static_cast<float>(dy[row * width + column]);
     const float s = static_cast<float>(x[row * width + column]);
+    const float h = (s - mean[column]) * rstd[column];
+    if (bias != nullptr && !(h * static_cast<float>(weight[column]) +
+                                 static_cast<float>(bias[column]) >
+                             0.0f)) {
+      d = 0.0f;
+    }
     values[0] = d;
-    values[1] = d * ((s - mean[column]) * rstd[column]);
+    values[1] = d * h;
   }
 };
 
@@ -121,10 +127,11 @@ template <typename T>
 struct ForwardParams {
   const T *x, *weight, *bias;
   const float *mean, *variance;
+  const T* residual;  // or null
   T* y;
   float* rstd;
   float eps;
-  bool aligned;
+  bool rectify, aligned;
 };
 
 template <typename T>
@@ -143,10 +150,15 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t row = mine.first; row < dealt.rows; row += dealt.step) {
     const std::int64_t at = row * dealt.width + mine.column;
     float v[kPack<T>];
+    float more[kPack<T>] = {};
     load_pack(p.x + at, mine.count, p.aligned, v);
+    if (p.residual != nullptr) {
+      load_pack(p.residual + at, mine.count, p.aligned, more);
+    }
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
-      v[k] = (v[k] - mean[k]) * rstd[k] * weight[k] + bias[k];
+      v[k] = (v[k] - mean[k]) * rstd[k] * weight[k] + bias[k] + more[k];
+      if (p.rectify && v[k] < 0.0f) v[k] = 0.0f;
     }
     store_pack(p.y + at, mine.count, p.aligned, v);
   }
@@ -154,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 struct BackwardParams {
-  const T *dy, *x, *weight;
+  const T *dy, *x, *weight, *bias;  // bias: or null
   const float *mean, *rstd;
   const float *sum, *sum_h;  // over the rows: of dy, of dy h
   T *dx, *dweight, *dbias;
@@ -168,11 +180,12 @@ __global__ void __launch_bounds__(kThreads)
     backward_kernel(BackwardParams<T> p, Dealt dealt) {
   const Mine<T> mine(dealt);
   if (mine.out_of(dealt)) return;
-  float mean[kPack<T>], rstd[kPack<T>], scale[kPack<T>];
-  float mean_dy[kPack<T>], mean_dyh[kPack<T>];
+  float mean[kPack<T>], rstd[kPack<T>], weight[kPack<T>], scale[kPack<T>];
+  float bias[kPack<T>] = {}, mean_dy[kPack<T>], mean_dyh[kPack<T>];
   mine.load(p.mean, mean);
   mine.load(p.rstd, rstd);
-  mine.load(p.weight, scale);
+  mine.load(p.weight, weight);
+  if (p.bias != nullptr) mine.load(p.bias, bias);
   mine.load(p.sum, mean_dy);
   mine.load(p.sum_h, mean_dyh);
   if (mine.writes()) {
@@ -182,7 +195,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto n = static_cast<float>(dealt.rows);
 #pragma unroll
   for (int k = 0; k < kPack<T>; ++k) {
-    scale[k] *= rstd[k];
+    scale[k] = weight[k] * rstd[k];
     mean_dy[k] = p.of_batch ? mean_dy[k] / n : 0.0f;
     mean_dyh[k] = p.of_batch ? mean_dyh[k] / n : 0.0f;
   }
@@ -194,6 +207,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
       h[k] = (h[k] - mean[k]) * rstd[k];
+      if (p.bias != nullptr && !(h[k] * weight[k] + bias[k] > 0.0f)) {
+        g[k] = 0.0f;
+      }
       g[k] = scale[k] * (g[k] - mean_dy[k] - h[k] * mean_dyh[k]);
     }
     store_pack(p.dx + at, mine.count, p.aligned, g);
@@ -214,11 +230,19 @@ void statistics_of(const BatchStatistics::Args& args) {
 template <typename T>
 void forward_of(const BatchNormForward::Args& args) {
   const Dealt dealt(args.x.dim(0), args.x.dim(1), kPack<T>);
-  ForwardParams<T> p{
-      args.x.as<T>(),        args.weight.as<T>(),          args.bias.as<T>(),
-      args.mean.as<float>(), args.variance.as<float>(),    args.y.as<T>(),
-      args.rstd.as<float>(), static_cast<float>(args.eps), false};
-  p.aligned = packs_aligned(p.x, dealt.width) && packs_aligned(p.y);
+  ForwardParams<T> p{args.x.as<T>(),
+                     args.weight.as<T>(),
+                     args.bias.as<T>(),
+                     args.mean.as<float>(),
+                     args.variance.as<float>(),
+                     args.residual.as<T>(),
+                     args.y.as<T>(),
+                     args.rstd.as<float>(),
+                     static_cast<float>(args.eps),
+                     args.rectify,
+                     false};
+  p.aligned = packs_aligned(p.x, dealt.width) && packs_aligned(p.y) &&
+              packs_aligned(p.residual);
   launch(current_stream(), dealt.blocks(), kThreads, 0, forward_kernel<T>, p,
          dealt);
 }
@@ -230,6 +254,7 @@ void backward_of(const BatchNormBackward::Args& args) {
   BackwardParams<T> p{args.dy.as<T>(),
                       args.x.as<T>(),
                       args.weight.as<T>(),
+                      args.bias.as<T>(),
                       args.mean.as<float>(),
                       args.rstd.as<float>(),
                       totals.data(),
@@ -241,9 +266,9 @@ void backward_of(const BatchNormBackward::Args& args) {
                       false};
   p.aligned = packs_aligned(p.dy, dealt.width) && packs_aligned(p.x) &&
               packs_aligned(p.dx);
-  const ColumnChunks sums(
-      GradientTerms<T>{p.dy, p.x, p.mean, p.rstd, dealt.width}, dealt.rows,
-      dealt.width);
+  const ColumnChunks sums(GradientTerms<T>{p.dy, p.x, p.weight, p.bias, p.mean,
+                                           p.rstd, dealt.width},
+                          dealt.rows, dealt.width);
   sums.finish(0, totals.data());
   sums.finish(1, totals.data() + dealt.width);
   launch(current_stream(), dealt.blocks(), kThreads, 0, backward_kernel<T>, p,

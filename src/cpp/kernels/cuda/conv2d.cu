@@ -53,10 +53,25 @@ ConvSizes conv_sizes(const TensorView& x, const TensorView& weight,
           weight.dim(2), weight.dim(3), taps};
 }
 
+// What follows the sums; null pointers stand for what is left out.
+template <typename T>
+struct Epilogue {
+  const float *scale, *shift;
+  const T* residual;
+  bool rectify;
+
+  __device__ float operator()(float sum, std::int64_t o, std::int64_t e) const {
+    if (scale == nullptr) return sum;
+    sum = sum * scale[o] + shift[o];
+    if (residual != nullptr) sum += static_cast<float>(residual[e]);
+    return rectify && sum < 0.0f ? 0.0f : sum;
+  }
+};
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     image_kernel(ConvSizes s, const T* x, const T* weight, const T* bias,
-                 T* y) {
+                 Epilogue<T> epilogue, T* y) {
   const std::int64_t e = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (e >= s.pixels() * s.out) return;
   const std::int64_t p = e / s.out, o = e % s.out;
@@ -72,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
   if (bias != nullptr) sum += static_cast<float>(bias[o]);
-  y[e] = T(sum);
+  y[e] = T(epilogue(sum, o, e));
 }
 
 // dx[p, c] = the sum over taps and output channels of dy times the weight.
@@ -123,10 +138,13 @@ template <>
 void run<Conv2dForward>(const Conv2dForward::Args& args) {
   visit_narrow(args.x.dtype, Conv2dForward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const Epilogue<T> epilogue{args.scale.as<const float>(),
+                               args.shift.as<const float>(),
+                               args.residual.as<const T>(), args.rectify};
     launch(current_stream(), blocks_for(args.y.numel(), kThreads), kThreads, 0,
            image_kernel<T>, conv_sizes(args.x, args.weight, args.y, args.taps),
            args.x.as<const T>(), args.weight.as<const T>(),
-           args.bias.as<const T>(), args.y.as<T>());
+           args.bias.as<const T>(), epilogue, args.y.as<T>());
   });
 }
 

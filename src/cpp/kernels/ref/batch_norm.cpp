@@ -40,11 +40,13 @@ void forward_of(const BatchNormForward::Args& args) {
     rstd[c] = 1 / std::sqrt(variance[c] + A(args.eps));
   }
   const T* x = args.x.as<T>();
+  const T* residual = args.residual.defined() ? args.residual.as<T>() : nullptr;
   for (std::int64_t i = 0; i < args.x.numel(); ++i) {
     const std::int64_t c = i % width;
-    args.y.as<T>()[i] =
-        T((A(x[i]) - mean[c]) * rstd[c] * A(args.weight.as<T>()[c]) +
-          A(args.bias.as<T>()[c]));
+    A y = (A(x[i]) - mean[c]) * rstd[c] * A(args.weight.as<T>()[c]) +
+          A(args.bias.as<T>()[c]);
+    if (residual != nullptr) y += A(residual[i]);
+    args.y.as<T>()[i] = T(args.rectify && y < 0 ? A(0) : y);
   }
 }
 
@@ -58,24 +60,32 @@ void backward_of(const BatchNormBackward::Args& args) {
   const std::int64_t rows = args.x.dim(0);
   const std::int64_t width = args.x.dim(1);
   const T* x = args.x.as<T>();
-  const T* dy = args.dy.as<T>();
   for (std::int64_t c = 0; c < width; ++c) {
     const A mean = args.mean.as<A>()[c];
     const A rstd = args.rstd.as<A>()[c];
+    const A weight = A(args.weight.as<T>()[c]);
+    // dy where y > 0, of a rectified y
+    const auto arriving = [&](std::int64_t i, A h) {
+      const bool passes =
+          !args.bias.defined() || h * weight + A(args.bias.as<T>()[c]) > 0;
+      return passes ? A(args.dy.as<T>()[i]) : A(0);
+    };
     A sum = 0;
     A sum_h = 0;
     for (std::int64_t i = c; i < rows * width; i += width) {
-      sum += A(dy[i]);
-      sum_h += A(dy[i]) * ((A(x[i]) - mean) * rstd);
+      const A h = (A(x[i]) - mean) * rstd;
+      const A d = arriving(i, h);
+      sum += d;
+      sum_h += d * h;
     }
     args.dbias.as<T>()[c] = T(sum);
     args.dweight.as<T>()[c] = T(sum_h);
-    const A scale = A(args.weight.as<T>()[c]) * rstd;
+    const A scale = weight * rstd;
     const A mean_dy = args.of_batch ? sum / A(rows) : A(0);
     const A mean_dyh = args.of_batch ? sum_h / A(rows) : A(0);
     for (std::int64_t i = c; i < rows * width; i += width) {
       const A h = (A(x[i]) - mean) * rstd;
-      args.dx.as<T>()[i] = T(scale * (A(dy[i]) - mean_dy - h * mean_dyh));
+      args.dx.as<T>()[i] = T(scale * (arriving(i, h) - mean_dy - h * mean_dyh));
     }
   }
 }

@@ -103,7 +103,14 @@ void conv2d_of(const Conv2dForward::Args& args) {
   });
   for (std::int64_t i = 0; i < args.y.numel(); ++i) {
     const A bias = args.bias.defined() ? A(args.bias.as<T>()[i % s.out]) : A(0);
-    args.y.as<T>()[i] = T(y[static_cast<std::size_t>(i)] + bias);
+    A sum = y[static_cast<std::size_t>(i)] + bias;
+    if (args.scale.defined()) {
+      const std::int64_t o = i % s.out;
+      sum = sum * args.scale.as<A>()[o] + args.shift.as<A>()[o];
+      if (args.residual.defined()) sum += A(args.residual.as<T>()[i]);
+      if (args.rectify && sum < 0) sum = A(0);
+    }
+    args.y.as<T>()[i] = T(sum);
   }
 }
 

@@ -1,7 +1,9 @@
 // Wiring of the two branches.
 #include "nn/blocks/conv_layer.h"
 
+#include "autograd/grad_mode.h"
 #include "ops/shape_ops.h"
+#include "runtime/fast_paths.h"
 
 namespace ea {
 
@@ -55,11 +57,29 @@ Var ConvLayer::attended(const Var& x, MapChain& chain) {
   return config_.beside->halved ? doubled(image) : image;
 }
 
-Var ConvLayer::forward(const Var& x, MapChain& chain) {
-  Var y = convolution_(x);
-  if (attention_) y = concat({y, attended(x, chain)}, 3);
-  y = norm_(y);
-  return config_.activation ? activation(y, *config_.activation) : y;
+Normed ConvLayer::forward(const Normed& x, MapChain& chain) {
+  return joined(x, chain, {}, config_.activation);
+}
+
+Var ConvLayer::join(const Normed& x, MapChain& chain, const Var& residual,
+                    Activation act) {
+  return joined(x, chain, residual, act).y;
+}
+
+Normed ConvLayer::joined(const Normed& x, MapChain& chain, const Var& residual,
+                         std::optional<Activation> act) {
+  const bool rectify = act == Activation::relu;
+  Normed out;
+  if (!attention_ && !training() && !grad_enabled() && x.y.device().is_cpu() &&
+      enabled(FastPath::fused_norm)) {
+    out.y = convolution_.mapped(x.y, norm_.map(), residual, rectify);
+  } else {
+    Var y = convolution_(x);
+    if (attention_) y = concat({y, attended(x.y, chain)}, 3);
+    out = norm_.joined(y, residual, rectify);
+  }
+  if (act && !rectify) out = {activation(out.y, *act), nullptr};
+  return out;
 }
 
 }  // namespace ea

@@ -37,12 +37,18 @@ struct ConvLayerConfig {
 class ConvLayer : public Module {
  public:
   explicit ConvLayer(const ConvLayerConfig& config);
-  Var forward(const Var& x, MapChain& chain);
+  Normed forward(const Normed& x, MapChain& chain);
+  // act(norm(conv(x)) + residual): the last layer of a block, whose activation
+  // the caller knows.
+  Var join(const Normed& x, MapChain& chain, const Var& residual,
+           Activation act);
   Device device() const { return convolution_.device(); }
 
  private:
   // [n, height, width, d_v]
   Var attended(const Var& x, MapChain& chain);
+  Normed joined(const Normed& x, MapChain& chain, const Var& residual,
+                std::optional<Activation> act);
 
   ConvLayerConfig config_;
   Conv2d convolution_;

@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "ops/arithmetic.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -43,10 +42,12 @@ void ResidualBlock::add_layer(std::int64_t in, std::int64_t out,
 }
 
 Var ResidualBlock::forward(const Var& x, MapChain& chain) {
-  const Var beside = shortcut_ ? shortcut_->forward(x, chain) : x;
-  Var y = x;
-  for (const auto& layer : layers_) y = layer->forward(y, chain);
-  return activation(add(y, beside), config_.activation);
+  Normed y{x, nullptr};
+  const Var beside = shortcut_ ? shortcut_->forward(y, chain).y : x;
+  for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
+    y = layers_[i]->forward(y, chain);
+  }
+  return layers_.back()->join(y, chain, beside, config_.activation);
 }
 
 }  // namespace ea

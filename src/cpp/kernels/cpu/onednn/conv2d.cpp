@@ -141,8 +141,11 @@ ReadyWeightPtr ready_weight(const ConvKey& key, const dnnl::memory::desc& to,
 }
 
 void forward_images(const Conv2dForward::Args& args) {
-  const Pictures p(ConvPass::forward, args.x, args.weight, args.y,
-                   args.bias.defined(), args.taps);
+  Pictures p(ConvPass::forward, args.x, args.weight, args.y,
+             args.bias.defined(), args.taps);
+  p.key.scaled = args.scale.defined() ? 1 : 0;
+  p.key.joined = args.residual.defined() ? 1 : 0;
+  p.key.rectified = args.rectify ? 1 : 0;
   const std::vector<Band> bands = bands_of(p);
   const auto count = static_cast<std::int64_t>(bands.size());
   // Bands of other heights may read the weight in another layout.
@@ -166,8 +169,12 @@ void forward_images(const Conv2dForward::Args& args) {
         n * p.x_elements() + band.x_row * p.key.width * p.key.in;
     const std::int64_t y =
         n * p.y_elements() + band.y_row * p.key.out_width * p.key.out;
+    const Epilogue epilogue{
+        args.scale.data, args.shift.data,
+        args.residual.defined() ? at(args.residual, y, p.element) : nullptr};
     execute(*band.convolution, ConvPass::forward, at(args.x, x, p.element),
-            weights[b]->data.data(), args.bias.data, at(args.y, y, p.element));
+            weights[b]->data.data(), args.bias.data, at(args.y, y, p.element),
+            epilogue);
   });
 }
 
@@ -293,9 +300,11 @@ void conv2d_forward(const Conv2dForward::Args& args) {
   if (args.y.numel() == 0) return;
   const SignalsBlocked blocked;  // as in gemm.cpp: sgemm may be called
   if (!widens(args.x.dtype)) return forward_images(args);
-  const Widened x(args.x), weight(args.weight), bias(args.bias), y(args.y);
-  forward_images(
-      {x.read(), weight.read(), bias.read(), y.written(), args.taps});
+  const Widened x(args.x), weight(args.weight), bias(args.bias), y(args.y),
+      residual(args.residual);
+  forward_images({x.read(), weight.read(), bias.read(), y.written(), args.taps,
+                  nullptr, args.scale, args.shift, residual.read(),
+                  args.rectify});
   y.round();
 }
 

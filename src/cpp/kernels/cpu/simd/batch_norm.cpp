@@ -74,8 +74,10 @@ void run_statistics(const BatchStatistics::Args& args) {
   });
 }
 
-template <typename T>
-void run_forward(const BatchNormForward::Args& args) {
+// What is added and done behind the norm, known to the compiler: kResidual, and
+// kRectify.
+template <typename T, bool kResidual, bool kRectify>
+void run_forward_as(const BatchNormForward::Args& args) {
   const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
   const float* mean = args.mean.as<float>();
   const T* bias = args.bias.as<T>();
@@ -93,49 +95,91 @@ void run_forward(const BatchNormForward::Args& args) {
         for (std::int64_t r = begin; r < end; ++r) {
           const T* x = args.x.as<T>() + r * width;
           T* y = args.y.as<T>() + r * width;
+          const T* residual = nullptr;
+          if constexpr (kResidual) {
+            residual = args.residual.as<T>() + r * width;
+          }
           for_vectors(width, [&](std::int64_t i, auto part) {
             const Vf centred = load(x + i, part) - load(mean + i, part);
-            store(y + i,
-                  fma(centred, load(scale + i, part), load(bias + i, part)),
-                  part);
+            Vf v = fma(centred, load(scale + i, part), load(bias + i, part));
+            if constexpr (kResidual) v = v + load(residual + i, part);
+            if constexpr (kRectify) v = max(set(0.0f), v);
+            store(y + i, v, part);
           });
         }
       });
 }
 
-// The sums of dy and dy h of one block, [width] each.
 template <typename T>
+void run_forward(const BatchNormForward::Args& args) {
+  if (args.residual.defined()) {
+    return args.rectify ? run_forward_as<T, true, true>(args)
+                        : run_forward_as<T, true, false>(args);
+  }
+  return args.rectify ? run_forward_as<T, false, true>(args)
+                      : run_forward_as<T, false, false>(args);
+}
+
+// The numbers of each channel that a backward reads.
+template <typename T, bool kRectified>
+struct Channels {
+  const float *mean, *rstd;
+  const float* scale;  // rstd weight
+  const T* bias;       // of a rectified y
+
+  EA_INLINE Vf standard(Vf x, std::int64_t i, auto part) const {
+    return (x - load(mean + i, part)) * load(rstd + i, part);
+  }
+  // dy where y > 0; y is made as in the forward.
+  EA_INLINE Vf arriving(Vf dy, Vf x, std::int64_t i, auto part) const {
+    if constexpr (kRectified) {
+      const Vf y = fma(x - load(mean + i, part), load(scale + i, part),
+                       load(bias + i, part));
+      return y > set(0.0f) ? dy : set(0.0f);
+    } else {
+      return dy;
+    }
+  }
+};
+
+// The sums of dy and dy h of one block, [width] each.
+template <typename T, bool kRectified>
 void block_sums(const T* dy, const T* x, std::int64_t rows, std::int64_t width,
-                const float* mean, const float* rstd, float* sum,
+                const Channels<T, kRectified>& channels, float* sum,
                 float* sum_h) {
   __builtin_memset(sum, 0, static_cast<std::size_t>(width) * 4);
   __builtin_memset(sum_h, 0, static_cast<std::size_t>(width) * 4);
   for (std::int64_t r = 0; r < rows; ++r, dy += width, x += width) {
     for_vectors(width, [&](std::int64_t i, auto part) {
-      const Vf d = load(dy + i, part);
-      const Vf h =
-          (load(x + i, part) - load(mean + i, part)) * load(rstd + i, part);
+      const Vf from = load(x + i, part);
+      const Vf d = channels.arriving(load(dy + i, part), from, i, part);
+      const Vf h = channels.standard(from, i, part);
       store(sum + i, load(sum + i, part) + d, part);
       store(sum_h + i, fma(d, h, load(sum_h + i, part)), part);
     });
   }
 }
 
-template <typename T>
-void run_backward(const BatchNormBackward::Args& args) {
+template <typename T, bool kRectified>
+void run_backward_as(const BatchNormBackward::Args& args) {
   const std::int64_t width = args.x.shape[1];
   const Blocks blocks(args.x.shape[0], width);
-  const float* mean = args.mean.as<float>();
   const float* rstd = args.rstd.as<float>();
   const Scratch scratch((blocks.count + 2) * 2 * width * 4);
   float* partial = scratch.as<float>();  // [blocks, sums of dy and dy h, width]
   float* sums = partial + blocks.count * 2 * width;
   float* scale = sums + 2 * width;
+  for_vectors(width, [&](std::int64_t i, auto part) {
+    store(scale + i, load(rstd + i, part) * load(args.weight.as<T>() + i, part),
+          part);
+  });
+  const Channels<T, kRectified> channels{args.mean.as<float>(), rstd, scale,
+                                         args.bias.as<T>()};
   parallel_for(blocks.count, [&](std::int64_t b) {
     const std::int64_t at = b * blocks.size * width;
     float* sum = partial + b * 2 * width;
     block_sums(args.dy.as<T>() + at, args.x.as<T>() + at, blocks.rows_of(b),
-               width, mean, rstd, sum, sum + width);
+               width, channels, sum, sum + width);
   });
   combine_blocks(partial, blocks.count, 2 * width, sums, 2 * width);
   const Vf part_of_mean =
@@ -146,8 +190,6 @@ void run_backward(const BatchNormBackward::Args& args) {
     store(args.dweight.as<T>() + i, sum_h, part);
     store(sums + i, sum * part_of_mean, part);
     store(sums + width + i, sum_h * part_of_mean, part);
-    store(scale + i, load(args.weight.as<T>() + i, part) * load(rstd + i, part),
-          part);
   });
   parallel_for(blocks.count, [&](std::int64_t b) {
     for (std::int64_t r = 0; r < blocks.rows_of(b); ++r) {
@@ -156,9 +198,10 @@ void run_backward(const BatchNormBackward::Args& args) {
       const T* dy = args.dy.as<T>() + at;
       T* dx = args.dx.as<T>() + at;
       for_vectors(width, [&](std::int64_t i, auto part) {
-        const Vf h =
-            (load(x + i, part) - load(mean + i, part)) * load(rstd + i, part);
-        const Vf centred = load(dy + i, part) - load(sums + i, part);
+        const Vf from = load(x + i, part);
+        const Vf h = channels.standard(from, i, part);
+        const Vf d = channels.arriving(load(dy + i, part), from, i, part);
+        const Vf centred = d - load(sums + i, part);
         store(dx + i,
               load(scale + i, part) *
                   fnma(h, load(sums + width + i, part), centred),
@@ -166,6 +209,12 @@ void run_backward(const BatchNormBackward::Args& args) {
       });
     }
   });
+}
+
+template <typename T>
+void run_backward(const BatchNormBackward::Args& args) {
+  if (args.bias.defined()) return run_backward_as<T, true>(args);
+  run_backward_as<T, false>(args);
 }
 
 }  // namespace

@@ -1,0 +1,109 @@
+"""Draws what one token of a picture sees of its patches, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evolving_attention.errors import InputError, ShapeError
+from evolving_attention.plots.figures import GREY, INK, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["picture_attention"]
+
+_PANEL = 1.5  # inches
+_TITLE = 0.35
+
+
+def picture_attention(
+    picture: ArrayLike,
+    maps: Sequence[ArrayLike],
+    *,
+    grid: tuple[int, int],
+    row: int = 0,
+    head: int | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw the picture, and beside it where each layer looks: a panel for each.
+
+    A panel has a square for each patch, the darker the more the row's token attends to
+    it, white being 0 and the darkest the panel's greatest weight, which stands under
+    it as a share of the row. Tokens that stand in front of the patches are not drawn.
+
+    Args:
+        picture: [height, width] or [height, width, channels], of one channel or three.
+        maps: for each layer [heads, tokens, tokens], as one picture's
+            ``output_attentions`` are.
+        grid: patches of the picture: (rows, columns).
+        row: the token whose attention is drawn; 0 is the class token, if there is one.
+        head: the head to draw; None: the mean of the heads.
+        title: above the panels.
+
+    Raises:
+        InputError: there is no such row or head.
+        ShapeError: the picture or a map has another shape.
+        MissingExtraError: matplotlib is not installed.
+
+    Example::
+
+        maps = [one[0] for one in model(pixels, output_attentions=True).attentions]
+        ea.plots.picture_attention(picture, maps, grid=model.config.grid)
+    """
+    shown = np.asarray(picture)
+    if shown.ndim not in (2, 3) or shown.shape[2:] not in ((), (1,), (3,)):
+        raise ShapeError(
+            f"[picture_attention] picture: shape {shown.shape}, expected [height, "
+            "width] or [height, width, channels] of 1 or 3 channels"
+        )
+    panels = [_seen(one, grid, row, head, i) for i, one in enumerate(maps)]
+    count = len(panels) + 1
+    figure = new_figure(_PANEL * count, _PANEL + _TITLE)
+    height = (_PANEL - 0.1) / (_PANEL + _TITLE)
+    for i in range(count):
+        place = (i / count + 0.01, 0.06, 1 / count - 0.02, height - 0.12)
+        axes = figure.add_axes(place)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        told = "picture"
+        if i == 0:
+            axes.imshow(shown.squeeze(), cmap="gray")
+        else:
+            seen = panels[i - 1]
+            most = float(seen.max())
+            axes.imshow(seen, cmap="Blues", vmin=0.0, vmax=most or 1.0)
+            axes.set_xlabel(f"at most {most:.0%}", fontsize=7, color=GREY, labelpad=2)
+            told = f"layer {i}"
+        axes.set_title(told, fontsize=9, color=GREY, pad=2)
+    if title:
+        figure.text(0.01, 0.99, title, ha="left", va="top", color=INK, fontsize=11)
+    return figure
+
+
+def _seen(
+    given: ArrayLike, grid: tuple[int, int], row: int, head: int | None, layer: int
+) -> Any:
+    """The row's weights of the patches, [rows, columns]."""
+    array = np.asarray(given, dtype=np.float64)
+    patches = grid[0] * grid[1]
+    good = array.ndim == 3 and array.shape[1] == array.shape[2] >= patches
+    if not good:
+        raise ShapeError(
+            f"[picture_attention] layer {layer}: shape {array.shape}, expected (heads, "
+            f"tokens, tokens), a token for each of the {grid[0]} x {grid[1]} patches"
+        )
+    for name, value, most in (
+        ("row", row, array.shape[1]),
+        ("head", head or 0, len(array)),
+    ):
+        if not 0 <= value < most:
+            raise InputError(
+                f"[picture_attention] layer {layer}: {name}={value}, expected 0 to "
+                f"{most - 1}"
+            )
+    weights = array.mean(axis=0) if head is None else array[head]
+    return weights[row, array.shape[1] - patches :].reshape(grid)
