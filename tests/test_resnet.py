@@ -264,3 +264,52 @@ def test_dropout_in_front_of_the_classifier():
         tiny(PLAIN, classifier_dropout=0.9).eval()(images).logits,
         tiny(PLAIN).eval()(images).logits,
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("act", ["relu", "gelu"])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_passes_without_gradients_join_what_others_take_apart(sizes, act, dtype):
+    model = tiny(PLAIN, SIZES[sizes], dtype, hidden_act=act).eval()
+    images = draw(3)
+    expected = np.asarray(model(images).logits.numpy(), np.float32)
+    with ea.no_grad():
+        found = np.asarray(model(images).logits.numpy(), np.float32)
+        bound = 1e-5 if dtype == "float32" else 0.05
+        np.testing.assert_allclose(
+            found, expected, atol=bound * np.abs(expected).max(), rtol=0
+        )
+        alone = np.asarray(model(images[1:2]).logits.numpy(), np.float32)
+    np.testing.assert_array_equal(alone[0], found[1])
+
+
+def test_statistics_that_move_change_passes_without_gradients():
+    model = tiny(PLAIN, SIZES["bottleneck"], "float32")
+    images = draw(2)
+
+    def logits():
+        with ea.no_grad():
+            return model.eval()(images).logits.numpy()
+
+    before = logits()
+    model.train()(images)
+    after = logits()
+    assert not np.array_equal(before, after)
+    expected = model(images).logits.numpy()  # recorded
+    np.testing.assert_allclose(after, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_backward_does_not_keep_what_a_norm_can_make_again():
+    sizes = {"embedding_size": 32, "hidden_sizes": [128], "depths": [4]}
+    model = tiny(PLAIN, sizes, "float32")
+    images = draw(4, (64, 64)).astype(np.float32)
+    model(images)  # what is made once
+    before = ea.memory.current()
+    out = model(images, labels=np.zeros(4, np.int64))
+    kept = ea.memory.current() - before
+    pixels = 4 * 16 * 16 * 4  # bytes of a channel of the stage
+    stem = 32 * 4 * 32 * 32 * 4
+    # a block: three convolutions' outputs and its own; once the shortcut's
+    blocks = 4 * (32 + 32 + 128 + 128) + 128 + 32
+    assert kept < 1.1 * (2 * stem + blocks * pixels)
+    out.loss.backward()
