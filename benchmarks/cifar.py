@@ -159,7 +159,7 @@ def table(runs: list[dict[str, Any]]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = curves.parser(__doc__, ARMS, batch=50, seeds=5, updates=468, every=52)
+    parser = curves.parser(__doc__, ARMS, batch=50, seeds=5, updates=390, every=39)
     parser.add_argument("--data", type=Path, default=FILE, help="the tar of pictures")
     options = parser.parse_args(arguments)
     pictures = data(options.data)
