@@ -259,6 +259,53 @@ def test_labels_of_other_kinds():
     assert out.loss.item() == pytest.approx(entropy.mean(), rel=1e-6)
 
 
+def test_initial_values_are_glorots():
+    model = tiny("Conv-Transformer", hidden_size=48, intermediate_size=64)
+    for name, tensor in model.named_parameters():
+        shape, values = tensor.shape, np.asarray(tensor)
+        if "_embeddings" in name:
+            assert values.std() == pytest.approx(0.1, rel=0.15)
+        elif "relative" not in name and len(shape) > 1:
+            taps = shape[2] if len(shape) == 3 else 1
+            bound = (6 / (taps * (shape[0] + shape[1]))) ** 0.5
+            assert 0.95 * bound < np.abs(values).max() <= bound, name
+
+
+def test_pairs_are_predicted_by_their_tokenizer(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "cat", "runs"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    model = tiny("PA-Transformer of pairs", id2label={0: "no", 1: "yes"}, num_labels=2)
+    model.save_pretrained(tmp_path)
+    classify = ea.pipeline("text-classification", tmp_path)
+    texts = [("a dog runs", "a cat runs"), ("a cat", "a " * 20)]
+    found = classify(texts, top_k=None)
+    first = [2, 5, 6, 8, 3, 5, 7, 8, 3]
+    types = [0] * 5 + [1] * 4
+    logits = classify.model(np.array([first]), token_type_ids=np.array([types])).logits
+    expected = np.exp(np.asarray(logits, np.float64)[0])
+    scores = {row["label"]: row["score"] for row in found[0]}
+    shares = expected / expected.sum()
+    assert scores == pytest.approx(dict(zip(("no", "yes"), shares, strict=True)))
+    assert [len(rows) for rows in found] == [2, 2]
+
+
+def test_the_trainer_leaves_fixed_words_alone(tmp_path):
+    random = np.random.default_rng(3)
+    rows = [{"input_ids": random.integers(1, 30, 6), "label": i % 2} for i in range(12)]
+    model = tiny("PA-Conv-Transformer", fixed_words=True, num_labels=2)
+    words = model.state_dict()[WORDS].copy()
+    arguments = ea.TrainingArguments(
+        output_dir=str(tmp_path), max_steps=3, learning_rate=0.01, weight_decay=0.1
+    )
+    before = {name: value.copy() for name, value in model.state_dict().items()}
+    ea.Trainer(model, arguments, train_dataset=rows).train()
+    moved = [
+        n for n, v in model.state_dict().items() if not np.array_equal(v, before[n])
+    ]
+    assert np.array_equal(model.state_dict()[WORDS], words)
+    assert {*before} - {*moved} <= {WORDS, *(n for n in before if "key.bias" in n)}
+
+
 # --- word vectors ---------------------------------------------------------------------
 
 

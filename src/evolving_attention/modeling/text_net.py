@@ -58,8 +58,8 @@ class TextNetConfig(PretrainedConfig):
             all hidden states before it, as DenseNet's, or else the last one.
         relative: ``"learned"``: relative positions of Shaw et al. (2018), one table a
             layer for distances up to ``max_position_embeddings`` − 1, added to the
-            scores before these evolve; ``"none"``; None: learned ones, unless
-            ``attention`` has a bias of its own.
+            scores before these evolve; ``"none"``, which the scope ``Window`` needs;
+            None: learned ones, unless ``attention`` has a bias of its own.
         max_position_embeddings: tokens of the longest text (of pairs, of both texts
             with the separator); 64 for SST and SNLI in the paper, 256 for Yelp.
         type_vocab_size: 1: single texts; 2: pairs, whose tokens have a learned vector
@@ -201,7 +201,7 @@ class TextNetForSequenceClassification(TextModel):
 
 
 _TASK = "sequence_classification"
-_BOTH = {"attention_ratio": 0.5, "num_attention_heads": 4}
+_BOTH: dict[str, Any] = {"attention_ratio": 0.5, "num_attention_heads": 4}
 register_sizes("text_transformer", TextNetConfig, task=_TASK)
 register_sizes("text_conv_transformer", TextNetConfig, task=_TASK, **_BOTH)
 register_sizes("text_cnn", TextNetConfig, ("",), _TASK, attention_ratio=0.0)
