@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "timeseries train": ("timeseries", "train_fields", "train_results"),
     "translate train": ("translate", "train_fields", "train_results"),
     "squad train": ("squad", "fields", "train_results"),
+    "textnet train": ("textnet", "train_fields", "train_results"),
 }
 
 
