@@ -87,8 +87,8 @@ _TASK_GRID: dict[str, tuple[Any, ...]] = {
 }
 _WEIGHTS = (0.1, 0.2, 0.4)
 _ICML = "Wang et al., ICML 2021, appendix A.2"
-_TEXT_WEIGHTS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15)
-_TEXT_WEIGHTS += tuple(tenth / 10 for tenth in range(2, 10))
+_TENTHS = tuple(tenth / 10 for tenth in range(2, 10))
+_TEXT_WEIGHTS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, *_TENTHS)
 _SERIES_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 #: The papers' search spaces by name.

@@ -118,13 +118,14 @@ def load_test(
     """
     names = tuple(config.id2label[i] for i in range(config.num_labels))
     known = KnownLabels(None if config.problem_type == "regression" else names)
+    found: TableDataset
     if data.dataset:
         found = getattr(load_parts(data), part)
         if found.label_names != known.label_names:
             raise ConfigError(
                 f"--dataset {data.dataset}: expected the classes of the net, "
-                f"{', '.join(names)}; it has {', '.join(found.label_names)}: choose "
-                "the data set that it was trained on"
+                f"{', '.join(names)}; it has {', '.join(found.label_names or ())}: "
+                "choose the data set that it was trained on"
             )
     elif data.test_file is None:
         raise ConfigError(
