@@ -141,9 +141,24 @@ def graph(folder: Path) -> list[Any]:
     ]
 
 
+TINY_NET = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+
+
+def textnet(folder: Path) -> list[Any]:
+    """``textnet train`` with a tuning part, on data of its own."""
+    return [
+        *("textnet", "train", "--train_file", own_rows(folder, 32, 0)),
+        *("--validation_file", own_rows(folder, 12, 1), "--embedding_size", 8),
+        *("--model_options", json.dumps({**TINY_NET, "num_hidden_layers": 2})),
+        *("--per_device_train_batch_size", 8, "--num_train_epochs", 2),
+        *("--attention", "predictive", "--learning_rate", "1e-2"),
+    ]
+
+
 LINES: dict[str, Callable[[Path], list[Any]]] = {
     "glue": glue,
     "squad": squad,
+    "textnet": textnet,
     "translate": translate,
     "pretrain": pretrain,
 }

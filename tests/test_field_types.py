@@ -27,6 +27,7 @@ from evolving_attention.cli import (
     repeat_arguments,
     squad_arguments,
     sweep_arguments,
+    textnet_arguments,
     timeseries_arguments,
     translate_arguments,
 )
@@ -96,6 +97,17 @@ NEEDED: dict[type, dict[str, Any]] = {
         "input_dir": "photos",
         "output_file": "predictions.csv",
     },
+    textnet_arguments.TextDataArguments: {"dataset": "acceptability"},
+    textnet_arguments.WordArguments: {},
+    textnet_arguments.TextNetModelArguments: {},
+    textnet_arguments.TextNetAttention: {},
+    textnet_arguments.TextNetTrainingArguments: {},
+    textnet_arguments.EvaluateArguments: {"model_dir": "folder"},
+    textnet_arguments.PredictArguments: {
+        "model_dir": "folder",
+        "input_file": "in.csv",
+        "output_file": "out.tsv",
+    },
     translate_arguments.PairArguments: {"source_file": "en", "target_file": "de"},
     translate_arguments.TranslationModelArguments: {},
     translate_arguments.TranslationTrainingArguments: {},
@@ -123,10 +135,10 @@ RECORDS = """
     Answers CheckpointFolder Choice Construction EvaluationResult FitResult FitSettings
     Given GlueTask GraphData GraphSettings ImageClassifierOutput KnownLabels Launch
     LoadReport Mismatch ModelOutput MultipleChoiceModelOutput NameTable Noun Option
-    PaperSpace Pictures Plan Profile Question QuestionAnsweringModelOutput Range Reading
-    RowReport Rules RunData RunParts RunPlan SeriesDataset SeriesPart Side Site Spec
-    StepContext StepOutcome StepSums Storage SubmissionReport Tie TokenClassifierOutput
-    TrainerControl TrainerState
+    PaperSpace Parts Pictures Plan Profile Question QuestionAnsweringModelOutput Range
+    Reading RowReport Rules RunData RunParts RunPlan SeriesDataset SeriesPart Side Site
+    Spec StepContext StepOutcome StepSums Storage SubmissionReport Tie
+    TokenClassifierOutput TrainerControl TrainerState
 """
 
 

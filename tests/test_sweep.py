@@ -45,6 +45,8 @@ def test_the_papers_spaces_have_their_sizes() -> None:
         "icml-glue-plain": 18,
         "icml-translation": 9,
         "predictive-glue": 54,
+        "predictive-text": 14,
+        "predictive-text-layers": 4,
         "realformer-glue": 21,
         "realformer-squad": 24,
         "journal-series": 1400,

@@ -16,7 +16,13 @@ from evolving_attention.errors import CheckpointError, ConfigError, Interrupted
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED, on_the_command_line
 
-__all__ = ["FineTuning", "base_config", "refuse_known", "set_up_hub"]
+__all__ = [
+    "FineTuning",
+    "TrainedRun",
+    "base_config",
+    "refuse_known",
+    "set_up_hub",
+]
 
 _LOGGER = logging.getLogger("evolving_attention")
 
@@ -46,25 +52,18 @@ def base_config(model_args: ModelArguments) -> dict[str, Any]:
     )
 
 
-class FineTuning:
-    """One run: model and Trainer, then training; the commands add data and results.
+class TrainedRun:
+    """One run of a Trainer with flags of Hugging Face's; the commands add the rest.
 
     Args:
-        model_args, tuning, args: the options.
-        attention: of the model; None: the checkpoint's.
+        tuning, args: the options.
         once: keeps what the runs of other seeds need too.
     """
 
     def __init__(
-        self,
-        model_args: ModelArguments,
-        tuning: TuningArguments,
-        args: TrainingArguments,
-        attention: Any,
-        once: Once,
+        self, tuning: TuningArguments, args: TrainingArguments, once: Once
     ) -> None:
-        self.model_args, self.tuning, self.args = model_args, tuning, args
-        self.attention, self.once = attention, once
+        self.tuning, self.args, self.once = tuning, args, once
         self.train_rows: Any = None
         self.results: dict[str, Any] = {}
 
@@ -82,6 +81,71 @@ class FineTuning:
                 last,
             )
         return last
+
+    def callbacks(self) -> list[Any] | None:
+        """The callbacks that the options ask for."""
+        from evolving_attention.training.callbacks import EarlyStoppingCallback
+
+        patience = self.tuning.early_stopping_patience
+        return None if patience is None else [EarlyStoppingCallback(patience)]
+
+    def train(self, trainer: Any, last: str | None) -> None:
+        """Train from the beginning or from a checkpoint, and save the model."""
+        checkpoint = self.args.resume_from_checkpoint or last
+        try:
+            metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
+        except Interrupted as error:
+            hint = f"{error}, or run the same command again"
+            raise Interrupted(hint, error.signal_number) from error
+        metrics["train_samples"] = len(self.train_rows or ())
+        trainer.save_model()
+        self.report(trainer, "train", metrics)
+        trainer.save_state()
+
+    def remove_displays(self, trainer: Any) -> None:
+        """Remove the log displays: later results are printed once, at the end."""
+        from evolving_attention.training.logging import ConsoleCallback
+        from evolving_attention.training.progress import TerminalProgress
+
+        for display in (ConsoleCallback, TerminalProgress):
+            trainer.remove_callback(display)
+
+    @contextlib.contextmanager
+    def logging_the_saved_model(self) -> Iterator[None]:
+        """If a step after training fails, log where the trained model is saved."""
+        try:
+            yield
+        except BaseException:
+            if self.args.do_train:
+                folder = self.args.output_dir
+                _LOGGER.warning("the trained model is saved in %s", folder)
+            raise
+
+    def report(self, trainer: Any, split: str, metrics: dict[str, Any]) -> None:
+        """Save the metrics of a step and add them to the results."""
+        trainer.save_metrics(split, metrics)
+        self.results.update(metrics)
+
+
+class FineTuning(TrainedRun):
+    """A run that begins with a checkpoint.
+
+    Args:
+        model_args, tuning, args: the options.
+        attention: of the model; None: the checkpoint's.
+        once: keeps what the runs of other seeds need too.
+    """
+
+    def __init__(
+        self,
+        model_args: ModelArguments,
+        tuning: TuningArguments,
+        args: TrainingArguments,
+        attention: Any,
+        once: Once,
+    ) -> None:
+        super().__init__(tuning, args, once)
+        self.model_args, self.attention = model_args, attention
 
     def tokenizer(self, max_seq_length: int) -> tuple[Any, int]:
         """The tokenizer, and the length of rows that it and the model can have."""
@@ -129,47 +193,3 @@ class FineTuning:
             raise type(error)(f"{error} {option}") from error
         _LOGGER.info("%s", model.load_report)
         return model
-
-    def callbacks(self) -> list[Any] | None:
-        """The callbacks that the options ask for."""
-        from evolving_attention.training.callbacks import EarlyStoppingCallback
-
-        patience = self.tuning.early_stopping_patience
-        return None if patience is None else [EarlyStoppingCallback(patience)]
-
-    def train(self, trainer: Any, last: str | None) -> None:
-        """Train from the beginning or from a checkpoint, and save the model."""
-        checkpoint = self.args.resume_from_checkpoint or last
-        try:
-            metrics = trainer.train(resume_from_checkpoint=checkpoint).metrics
-        except Interrupted as error:
-            hint = f"{error}, or run the same command again"
-            raise Interrupted(hint, error.signal_number) from error
-        metrics["train_samples"] = len(self.train_rows or ())
-        trainer.save_model()
-        self.report(trainer, "train", metrics)
-        trainer.save_state()
-
-    def remove_displays(self, trainer: Any) -> None:
-        """Remove the log displays: later results are printed once, at the end."""
-        from evolving_attention.training.logging import ConsoleCallback
-        from evolving_attention.training.progress import TerminalProgress
-
-        for display in (ConsoleCallback, TerminalProgress):
-            trainer.remove_callback(display)
-
-    @contextlib.contextmanager
-    def logging_the_saved_model(self) -> Iterator[None]:
-        """If a step after training fails, log where the trained model is saved."""
-        try:
-            yield
-        except BaseException:
-            if self.args.do_train:
-                folder = self.args.output_dir
-                _LOGGER.warning("the trained model is saved in %s", folder)
-            raise
-
-    def report(self, trainer: Any, split: str, metrics: dict[str, Any]) -> None:
-        """Save the metrics of a step and add them to the results."""
-        trainer.save_metrics(split, metrics)
-        self.results.update(metrics)

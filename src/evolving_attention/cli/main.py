@@ -293,6 +293,38 @@ def squad_predict(context: typer.Context) -> None:
     run(context.args)
 
 
+textnet = typer.Typer(
+    name="textnet",
+    help="Classify texts by nets over word vectors: train, evaluate, predict.",
+    no_args_is_help=True,
+)
+app.add_typer(textnet)
+
+
+@textnet.command(name="train", context_settings=_HF, add_help_option=False)
+def textnet_train(context: typer.Context) -> None:
+    """Train a Transformer, Conv-Transformer or CNN from scratch, and test it."""
+    from evolving_attention.cli.textnet import train as run
+
+    run(context.args)
+
+
+@textnet.command(name="evaluate", context_settings=_HF, add_help_option=False)
+def textnet_evaluate(context: typer.Context) -> None:
+    """Evaluate a trained net: accuracy and loss."""
+    from evolving_attention.cli.textnet import evaluate as run
+
+    run(context.args)
+
+
+@textnet.command(name="predict", context_settings=_HF, add_help_option=False)
+def textnet_predict(context: typer.Context) -> None:
+    """Predict the classes of texts, into a .tsv file."""
+    from evolving_attention.cli.textnet import predict as run
+
+    run(context.args)
+
+
 @app.command(context_settings=_HF, add_help_option=False)
 def sweep(context: typer.Context) -> None:
     """Search the settings of a training command, on several workers."""

@@ -87,6 +87,8 @@ _TASK_GRID: dict[str, tuple[Any, ...]] = {
 }
 _WEIGHTS = (0.1, 0.2, 0.4)
 _ICML = "Wang et al., ICML 2021, appendix A.2"
+_TENTHS = tuple(tenth / 10 for tenth in range(2, 10))
+_TEXT_WEIGHTS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, *_TENTHS)
 _SERIES_WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 #: The papers' search spaces by name.
@@ -114,6 +116,18 @@ SPACES: dict[str, PaperSpace] = {
         {**_TASK_GRID, "alpha": _WEIGHTS},
         {"attention": "predictive", "adam_epsilon": 1e-8},
         "Predictive Attention Transformer, appendix B.2: 54 settings",
+    ),
+    "predictive-text": PaperSpace(
+        "textnet train",
+        {"alpha": _TEXT_WEIGHTS},
+        {"attention": "predictive"},
+        "Predictive Attention Transformer, section 4.1.1: 14 settings",
+    ),
+    "predictive-text-layers": PaperSpace(
+        "textnet train",
+        {"predictive_layers": (0, 1, 2, 3)},
+        {"attention": "predictive"},
+        "Predictive Attention Transformer, Table 5: 4 settings",
     ),
     "realformer-glue": PaperSpace(
         "glue",

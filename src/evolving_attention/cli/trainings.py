@@ -40,6 +40,7 @@ COMMANDS: dict[str, Command] = {
     "timeseries train": Command("timeseries", loss="validation_loss"),
     "translate train": Command("translate", loss="best_eval_loss"),
     "squad train": Command("squad", "fields"),
+    "textnet train": Command("textnet"),
     "pretrain": Command("pretrain"),
     "image train": Command("images", loss="validation_loss"),
     "graph train": Command("graph", loss="validation_loss"),

@@ -137,7 +137,7 @@ class WordVectors:
             if row is not None:
                 values[index], known[index] = self.vectors[row], True
         if padding is not None:
-            values[padding] = 0.0
+            values[padding], known[padding] = 0.0, False
         if not known.any():
             raise InputError(
                 f"{self.source}: none of the {len(ids)} words of the vocabulary has a "

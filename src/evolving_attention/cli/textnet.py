@@ -1,0 +1,381 @@
+"""``evolving-attention textnet``: text classifiers from scratch, over word vectors."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evolving_attention import distributed, durable
+from evolving_attention.cli import textnet_arguments as arguments
+from evolving_attention.cli import textnet_data as text_data
+from evolving_attention.cli.attention_arguments import refuse
+from evolving_attention.cli.commands import run_command, show
+from evolving_attention.cli.common import json_output, set_up_logging
+from evolving_attention.cli.fine_tuning import TrainedRun, refuse_known
+from evolving_attention.cli.glue_arguments import TuningArguments
+from evolving_attention.cli.glue_results import prediction_lines, probability_lines
+from evolving_attention.cli.options import Fields, build_app
+from evolving_attention.cli.repeat import Once, repeated
+from evolving_attention.cli.repeat_arguments import RepeatArguments
+from evolving_attention.cli.spelling import in_flags
+from evolving_attention.device_names import resolve_device
+from evolving_attention.training.refused_arguments import REFUSED
+
+__all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
+
+_LOGGER = logging.getLogger("evolving_attention")
+_DATA = (arguments.TextDataArguments, "Data")
+_TRAIN = """Train a text classifier from scratch, over vectors of words.
+
+Transformer, Conv-Transformer or CNN of the predictive attention paper, with
+its settings. The epoch that is best on the tuning part is kept; the test
+part is evaluated once, at the end. The same command goes on after an
+interruption.
+
+Example: evolving-attention textnet train --dataset sst5 --data_dir SST-5
+--word_vectors glove.840B.300d.txt.gz --attention predictive --output_dir
+out/sst5
+"""
+_EVALUATE = """Evaluate a trained net: accuracy, and the loss of a text.
+
+Example: evolving-attention textnet evaluate --model_dir out/sst5 --dataset
+sst5 --data_dir SST-5
+"""
+_PREDICT = """Predict the classes of a file's texts, into a .tsv file.
+
+Example: evolving-attention textnet predict --model_dir out/sst5 --input_file
+reviews.csv --output_file classes.tsv
+"""
+_MOST_USED = (
+    "dataset",
+    "data_dir",
+    "train_file",
+    "validation_file",
+    "test_file",
+    "word_vectors",
+    "model",
+    "attention",
+    "alpha",
+    "predictive_layers",
+    "output_dir",
+    "num_train_epochs",
+    "learning_rate",
+)
+
+
+# ------------------------------------------------------------------------------ train
+
+
+def train_fields() -> Fields:
+    """All options of the command train."""
+    training = arguments.TextNetTrainingArguments
+    groups = [
+        _DATA,
+        (arguments.WordArguments, "Words"),
+        (arguments.TextNetModelArguments, "Model"),
+        (arguments.TextNetAttention, "Attention"),
+        (TuningArguments, "Training"),
+        (RepeatArguments, "Training"),
+        (training, "Training"),
+    ]
+    return Fields(groups, {training: list(REFUSED)}, _MOST_USED)
+
+
+def train(words: Sequence[str], name: str = "evolving-attention textnet train") -> None:
+    """Parse the words of the command line and train."""
+    options = train_fields()
+
+    def start(given: dict[str, Any]) -> None:
+        as_json = bool(given.get("json"))
+        with json_output(as_json), in_flags(options.options):
+            show(train_results(given), as_json)
+
+    build_app(options, start, help=_TRAIN)(words, name)
+
+
+def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
+    """Train once, or once per seed, with the given options; others keep their defaults.
+
+    Returns:
+        The run's part of all_results.json; of several seeds see :mod:`.repeat`.
+    """
+    return repeated(train_fields(), given, _one_run)
+
+
+def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
+    """One run."""
+    refuse_known(given)
+    split = train_fields().split(_with_recipe(given))
+    data = arguments.TextDataArguments(**split[arguments.TextDataArguments])
+    words = arguments.WordArguments(**split[arguments.WordArguments])
+    model = arguments.TextNetModelArguments(**split[arguments.TextNetModelArguments])
+    attention = arguments.TextNetAttention(**split[arguments.TextNetAttention])
+    training = split[arguments.TextNetTrainingArguments]
+    tuning = TuningArguments(**split[TuningArguments])
+    if tuning.early_stopping_patience is not None:
+        training = {"eval_strategy": "epoch", **training}
+        tuning.settle(training)
+    args = arguments.TextNetTrainingArguments(**training)
+    if model.model == "cnn" and attention.attention not in (None, "vanilla"):
+        fix = "leave it out, or choose a transformer"
+        raise refuse("attention", attention.attention, "no --model cnn beside it", fix)
+    quiet = not distributed.is_first() and args.log_level == "passive"
+    set_up_logging("warning" if quiet else args.log_level)
+    return _Run(tuning, args, once).run(data, words, model, attention.config())
+
+
+def _with_recipe(given: dict[str, Any]) -> dict[str, Any]:
+    """The options with those that the paper sets for a data set.
+
+    Raises:
+        ConfigError: there are no settings of that name.
+    """
+    of_sets = {"sst5": "sst", "snli": "snli", "acceptability": "sst"}
+    name = given.get("paper_settings") or of_sets.get(str(given.get("dataset")), "sst")
+    if name not in arguments.RECIPES:
+        known = ", ".join(arguments.RECIPES)
+        raise refuse("paper_settings", name, f"one of {known}", "choose one")
+    recipe = dict(arguments.RECIPES[name])
+    kind = given.get("attention")
+    if kind not in ("evolving", "predictive"):
+        recipe.pop("alpha", None)
+    schedule = recipe["lr_scheduler_type"]
+    if given.get("lr_scheduler_type", schedule) != schedule:
+        recipe.pop("lr_scheduler_kwargs")  # of the paper's schedule
+    return {**recipe, **given}
+
+
+class _Run(TrainedRun):
+    """One run: texts, words, net and Trainer, then the steps."""
+
+    def run(
+        self,
+        data: arguments.TextDataArguments,
+        words: arguments.WordArguments,
+        model_args: arguments.TextNetModelArguments,
+        attention: Any,
+    ) -> dict[str, Any]:
+        """Train, evaluate and test; returns this run's part of all_results.json."""
+        from evolving_attention.training.checkpoint import check_writable
+        from evolving_attention.training.runtime import set_num_threads, set_seed
+        from evolving_attention.training.trainer import Trainer
+
+        self.args.do_train = True
+        checkpoint = self.last_checkpoint()
+        check_writable(self.args)
+        set_num_threads(self.args.num_threads)
+        longest = model_args.max_seq_length
+        parts, tokenizer, table, rows = self.once(
+            "text", lambda: _prepared(data, words, longest)
+        )
+        self.train_rows, tuning, test = rows
+        self._settle(parts)
+        set_seed(self.args.seed)
+        model = _model(parts, tokenizer, table, words, model_args, attention)
+        if self.args.dtype is not None:
+            model = model.to(self.args.dtype)
+        self.tuning.apply(model)
+        _LOGGER.info(
+            "%d texts to train on, %s to tune, %s to test; %d words; %s parameters",
+            len(self.train_rows),
+            *("none" if part is None else len(part) for part in (tuning, test)),
+            len(tokenizer),
+            f"{model.num_parameters():,}",
+        )
+        trainer = Trainer(
+            model,
+            self.args,
+            train_dataset=self.train_rows,
+            eval_dataset=tuning,
+            processing_class=tokenizer,
+            compute_metrics=_mean_squares if parts.is_regression else _accuracy,
+            callbacks=self.callbacks(),
+        )
+        self.train(trainer, checkpoint)
+        self.remove_displays(trainer)
+        with self.logging_the_saved_model():
+            for prefix, part in (("eval", tuning), ("test", test)):
+                if part is not None:
+                    found = trainer.evaluate(part, metric_key_prefix=prefix)
+                    found[f"{prefix}_samples"] = len(part)
+                    self.report(trainer, prefix, found)
+        return self.results
+
+    def _settle(self, parts: text_data.Parts) -> None:
+        """Evaluate nothing where there is no tuning part, and scores by their error."""
+        changed: dict[str, Any] = {}
+        if parts.tuning is None:
+            changed |= {"eval_strategy": "no", "load_best_model_at_end": False}
+            changed["metric_for_best_model"] = None
+        elif parts.is_regression and self.args.metric_for_best_model == "accuracy":
+            changed |= {"metric_for_best_model": "mse", "greater_is_better": False}
+        self.args = dataclasses.replace(self.args, **changed)
+
+
+def _prepared(
+    data: arguments.TextDataArguments, words: arguments.WordArguments, longest: int
+) -> tuple[text_data.Parts, Any, Any, list[Any]]:
+    """Parts, tokenizer, vectors of its words or None, and the rows of each part."""
+    parts = text_data.load_parts(data)
+    tokenizer = text_data.make_tokenizer(parts, data, words, longest)
+    table = text_data.word_table(words, tokenizer)
+    rows = [
+        text_data.tokenized(part, tokenizer, longest, parts.are_pairs)
+        for part in (parts.train, parts.tuning, parts.test)
+    ]
+    return parts, tokenizer, table, rows
+
+
+def _model(
+    parts: text_data.Parts,
+    tokenizer: Any,
+    table: Any,
+    words: arguments.WordArguments,
+    model_args: arguments.TextNetModelArguments,
+    attention: Any,
+) -> Any:
+    """The new net.
+
+    Raises:
+        ConfigError: its options contradict one another or the vectors.
+    """
+    from evolving_attention.modeling import create_model
+
+    width = model_args.embedding_size or 300
+    if table is not None:
+        width = int(table.values.shape[1])
+        if model_args.embedding_size not in (None, width):
+            given, fix = model_args.embedding_size, "leave it out"
+            raise refuse("embedding_size", given, f"{width}, the vectors' width", fix)
+    options: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "embedding_size": width,
+        "type_vocab_size": 2 if parts.are_pairs else 1,
+        "fixed_words": words.fixed,
+        "num_labels": parts.num_labels,
+        **model_args.config_options(),
+    }
+    names = parts.label_names
+    if names is None:
+        options["problem_type"] = "regression"
+    else:
+        options["id2label"] = dict(enumerate(names))
+    if attention is not None:
+        options["attention"] = attention
+    model: Any = create_model(f"text_{model_args.model}", **options)
+    return model if table is None else model.set_word_vectors(table.values)
+
+
+def _accuracy(prediction: Any) -> dict[str, float]:
+    logits, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
+    return {"accuracy": float((logits.argmax(axis=1) == labels).mean())}
+
+
+def _mean_squares(prediction: Any) -> dict[str, float]:
+    values, labels = np.asarray(prediction[0]), np.asarray(prediction[1])
+    return {"mse": float(((values.reshape(-1) - labels) ** 2).mean())}
+
+
+# --------------------------------------------------------------------------- evaluate
+
+
+def evaluate(
+    words: Sequence[str], name: str = "evolving-attention textnet evaluate"
+) -> None:
+    """Parse the words of the command line and evaluate."""
+    groups = [(arguments.EvaluateArguments, "Model"), _DATA]
+    first = ("model_dir", "dataset", "data_dir", "part", "test_file")
+    run_command(words, name, groups, _EVALUATE, _evaluate, first)
+
+
+def _evaluate(fitted: Any, data: arguments.TextDataArguments) -> dict[str, Any]:
+    net, tokenizer = _load(fitted)
+    rows = text_data.load_test(data, fitted.part, net.config)
+    values, labels = _chances(net, tokenizer, rows, fitted), rows.column("label")
+    results: dict[str, Any] = {
+        "model": fitted.model_dir,
+        "data": data.dataset or data.test_file,
+    }
+    if rows.is_regression:
+        errors = values[:, 0] - np.asarray(labels)
+        results["mse"] = float((errors**2).mean())
+    else:
+        right = values[np.arange(len(labels)), labels]
+        results["accuracy"] = float((values.argmax(axis=1) == labels).mean())
+        results["loss"] = float(-np.log(np.maximum(right, 1e-300)).mean())
+    results["samples"] = len(rows)
+    return results
+
+
+def _load(fitted: Any) -> tuple[Any, Any]:
+    """The net and its tokenizer.
+
+    Raises:
+        ConfigError: the folder holds another model.
+        CheckpointError: it cannot be read.
+    """
+    from evolving_attention.interop.hf import load_config
+    from evolving_attention.modeling.text_net import TextNetForSequenceClassification
+    from evolving_attention.text import AutoTokenizer
+
+    folder = str(fitted.model_dir)
+    kind = load_config(folder).get("model_type")
+    if kind != "text_net":
+        raise refuse(
+            "model_dir",
+            folder,
+            f"a net of textnet train, this is a {kind!r}",
+            "give its --output_dir",
+        )
+    net = TextNetForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return net.to(device=resolve_device(fitted.device)).eval(), tokenizer
+
+
+def _chances(net: Any, tokenizer: Any, rows: Any, fitted: Any) -> np.ndarray:
+    """Probabilities of the classes, or values of regression, [N, num_labels]."""
+    texts = text_data.with_words(rows, tokenizer)
+    columns = [texts.column(name) for name in texts.text_columns]
+    given = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    found = net.predict(given, tokenizer, top_k=None, batch_size=fitted.batch_size)
+    values = np.zeros((len(found), net.config.num_labels))
+    for row, scores in enumerate(found):
+        for one in scores:
+            values[row, net.config.label2id[one["label"]]] = one["score"]
+    return values
+
+
+# ---------------------------------------------------------------------------- predict
+
+
+def predict(
+    words: Sequence[str], name: str = "evolving-attention textnet predict"
+) -> None:
+    """Parse the words of the command line and predict."""
+    groups = [(arguments.PredictArguments, "Model and texts")]
+    first = ("model_dir", "input_file", "output_file")
+    run_command(words, name, groups, _PREDICT, _predict, first)
+
+
+def _predict(fitted: Any) -> dict[str, Any]:
+    net, tokenizer = _load(fitted)
+    path = Path(fitted.output_file)
+    path.parent.mkdir(parents=True, exist_ok=True)  # before any work
+    rows = text_data.load_test(fitted.data(), "test", net.config, labelled=False)
+    values = _chances(net, tokenizer, rows, fitted)
+    names, counts = rows.label_names, {}
+    if names is None:
+        lines = prediction_lines(values, None)
+    else:
+        # Softmax of a logarithm gives the probability back.
+        lines = probability_lines(np.log(np.maximum(values, 1e-300)), names)
+        found = values.argmax(axis=1)
+        counts = {f"texts of {n}": int((found == i).sum()) for i, n in enumerate(names)}
+    durable.write_bytes(path, ("\n".join(lines) + "\n").encode("utf-8"))
+    return {"file": str(path), "texts": len(rows), **counts}
