@@ -164,6 +164,8 @@ def over_seeds(
 ) -> list[dict[str, Any]]:
     """The runs of all arms and seeds; those that the JSON has are not repeated.
 
+    Seeds begin with 2: settings were chosen by runs of seed 1.
+
     Args:
         name: of the record.
         run: trains an arm with a seed.
@@ -176,7 +178,7 @@ def over_seeds(
         {"name": name, "settings": {**own, **settings}, "runs": []},
         [
             {"arm": arm, "seed": seed}
-            for seed in range(1, options.seeds + 1)
+            for seed in range(2, options.seeds + 2)
             for arm in options.arms
         ],
         lambda names: run(names["arm"], names["seed"]),

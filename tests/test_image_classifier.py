@@ -103,6 +103,9 @@ def test_files_keep_everything(model: Any, tmp_path: Path) -> None:
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert np.array_equal(other.predict_proba(X), model.predict_proba(X))
     record = json.loads((tmp_path / "estimator.json").read_text())
+    without = {name: value for name, value in record.items() if name != "size"}
+    (tmp_path / "estimator.json").write_text(json.dumps(without))  # as ViT alone had it
+    assert ea.ImageClassifier.load(tmp_path).size_ == model.size_
     for change in ({"format": 9}, {"classes": ["a"]}, {"mean": None}):
         (tmp_path / "estimator.json").write_text(json.dumps({**record, **change}))
         with pytest.raises(ea.CheckpointError, match=r"estimator\.json"):

@@ -92,8 +92,8 @@ class PixelFeedForward : public Module {
     add_child("dropout", dropout_);
   }
   Var forward(const Var& x, MapChain& chain) {
-    const Var inner = intermediate_.forward(x, chain);
-    return add(x, dropout_(output_.forward(inner, chain)));
+    const Normed inner = intermediate_.forward({x, nullptr}, chain);
+    return add(x, dropout_(output_.forward(inner, chain).y));
   }
 
  private:
@@ -127,9 +127,11 @@ class CifarBlock : public Module {
     }
   }
   Var forward(const std::vector<Var>& earlier, MapChain& chain) {
-    const Var x = gathering_ ? gathering_->forward(concat(earlier, 3), chain)
-                             : earlier.back();
-    Var h = add(x, dropout_(mixing_.forward(x, chain)));
+    Normed x{earlier.back(), nullptr};
+    if (gathering_) {
+      x = gathering_->forward({concat(earlier, 3), nullptr}, chain);
+    }
+    Var h = add(x.y, dropout_(mixing_.forward(x, chain).y));
     for (const auto& one : feed_forwards_) h = one->forward(h, chain);
     return h;
   }
@@ -211,12 +213,14 @@ EncodedPixels CifarNetBody::forward(const ImageInputs& inputs) {
   const std::vector<int>& wanted = inputs.wanted.hidden_states;
   EncodedPixels out;
   MapChain chain(inputs.wanted);
-  std::vector<Var> known{stem_.forward(channels_last(pixels), chain)};
+  std::vector<Var> known{
+      stem_.forward({channels_last(pixels), nullptr}, chain).y};
   if (contains(wanted, 0)) out.stages[0] = known.back();
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     if (stage > 0) {
       const Var all = sizes_.dense ? concat(known, 3) : known.back();
-      known = {widening_[stage - 1]->forward(mean_of_fours(all), chain)};
+      const Normed halved{mean_of_fours(all), nullptr};
+      known = {widening_[stage - 1]->forward(halved, chain).y};
     }
     for (const auto& block : stages_[stage]) {
       known.push_back(block->forward(known, chain));
