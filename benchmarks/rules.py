@@ -32,6 +32,8 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "inference": ("inference", _CORE),
     "lengths": ("lengths", _CORE),
     "cola": ("cola", (*_CORE, "src/evolving_attention/training")),
+    "squad": ("squad", (*_CORE, "src/evolving_attention/training")),
+    "corpus": ("corpus", (*_CORE, "src/evolving_attention/data")),
     "memory": ("step_memory", _CORE),
     "import": ("import_cost", _ALL),
     "demo": ("demo_cost", _ALL),

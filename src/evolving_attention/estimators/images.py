@@ -539,9 +539,9 @@ class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
             if record["options"]["attention"] is None:
                 found.attention = model.config.attention
             found.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
-            # ViT alone could be saved before there was a "size"
-            size = record.get("size", model.config.image_size)
-            height, width = np.broadcast_to(size, 2)
+            if "size" not in record:  # of ViT, when it was the only architecture
+                record["size"] = np.broadcast_to(model.config.image_size, 2)
+            height, width = record["size"]
             found.size_ = int(height), int(width)
             found.mean_ = [float(value) for value in record["mean"]]
             found.deviation_ = [float(value) for value in record["deviation"]]
