@@ -169,8 +169,13 @@ class RayTasks:
             ) from error
 
     def stop(self, task: Any, force: bool = False) -> None:
-        """Raise KeyboardInterrupt in the function; with ``force`` kill its process."""
-        self._ray.cancel(task, force=force)
+        """Raise KeyboardInterrupt in the function; with ``force`` kill its process.
+
+        A task that has ended is left alone: Ray 2.60 aborts the process that cancels
+        one whose result has come ("Tried to complete task that was not pending").
+        """
+        if not self.ready([task], 0.0):
+            self._ray.cancel(task, force=force)
 
 
 def _answers(address: str) -> None:
