@@ -161,3 +161,13 @@ def test_a_trial_that_the_sweep_leaves_saves_its_state(tmp_path: Path) -> None:
     assert answer.error is not None, (tmp_path / "log").read_text()
     assert answer.error[0] == "Interrupted"
     assert "checkpoint-" in answer.error[1]
+
+
+def test_a_task_that_has_ended_is_not_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with RayTasks("local", None, "a test") as tasks:
+        task = tasks.start(lambda: 3, cpus=1, gpus=0)
+        assert tasks.result(task) == 3
+        monkeypatch.setattr(ray, "cancel", lambda *_, **__: pytest.fail("cancelled"))
+        tasks.stop(task, force=True)
