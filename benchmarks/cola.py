@@ -72,17 +72,11 @@ def features(rows: list[dict], tokenizer: Any) -> list[dict[str, Any]]:
 
 def contenders(rows: list[dict], options: argparse.Namespace) -> dict[str, Callable]:
     """Every side that was asked for, by name."""
-    runs: dict[str, Callable] = {}
-    if options.side != "torch":
-        import evolving_attention as ea
-
-        runs["ours vanilla"] = ours(rows, options, ea.attention.Vanilla())
-        evolving = ea.attention.Evolving(alpha=0.1, beta=0.1)
-        runs["ours evolving"] = ours(rows, options, evolving)
-    if options.side != "ours":
-        runs["transformers"] = peer(rows, options, grouped=False)
-        runs["transformers grouped"] = peer(rows, options, grouped=True)
-    return runs
+    return trainers.contenders(
+        lambda attention: ours(rows, options, attention),
+        lambda grouped: peer(rows, options, grouped),
+        options.side,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks import harness, trainers
 from benchmarks import options as spelled
 from benchmarks.models import CHECKPOINT
-from benchmarks.squad_seeds import ALPHA, BETA, FILE, MAX_LENGTH, STRIDE
+from benchmarks.squad_seeds import FILE, MAX_LENGTH, STRIDE
 
 
 def windows(file: Path, count: int) -> Any:
@@ -69,16 +69,11 @@ def ours(rows: Any, options: argparse.Namespace, attention: Any) -> Callable[[],
 
 def contenders(rows: Any, options: argparse.Namespace) -> dict[str, Callable]:
     """Every side that was asked for, by name."""
-    runs: dict[str, Callable] = {}
-    if options.side != "torch":
-        import evolving_attention as ea
-
-        runs["ours vanilla"] = ours(rows, options, ea.attention.Vanilla())
-        runs["ours evolving"] = ours(rows, options, ea.attention.Evolving(ALPHA, BETA))
-    if options.side != "ours":
-        runs["transformers"] = peer(rows, options, grouped=False)
-        runs["transformers grouped"] = peer(rows, options, grouped=True)
-    return runs
+    return trainers.contenders(
+        lambda attention: ours(rows, options, attention),
+        lambda grouped: peer(rows, options, grouped),
+        options.side,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

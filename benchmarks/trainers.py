@@ -109,3 +109,27 @@ def transformers(
             return timed(trainer)
 
     return run
+
+
+def contenders(
+    ours: Callable[[Any], Callable[[], float]],
+    peer: Callable[[bool], Callable[[], float]],
+    side: str,
+) -> dict[str, Callable[[], float]]:
+    """The runs of both Trainers by name, or those of one side.
+
+    Args:
+        ours: from an attention kind to our run.
+        peer: from whether rows are grouped by length to transformers' run.
+        side: ``both``, ``ours`` or ``torch``.
+    """
+    runs: dict[str, Callable[[], float]] = {}
+    if side != "torch":
+        import evolving_attention as ea
+
+        runs["ours vanilla"] = ours(ea.attention.Vanilla())
+        runs["ours evolving"] = ours(ea.attention.Evolving(alpha=0.1, beta=0.1))
+    if side != "ours":
+        runs["transformers"] = peer(False)
+        runs["transformers grouped"] = peer(True)
+    return runs
