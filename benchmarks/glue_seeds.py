@@ -5,7 +5,7 @@ The dev set is scored once, after training: nothing is chosen by it. Writes each
 into a JSON file and the table of docs/glue.md between its markers. Runs that are
 already in the JSON are not repeated, so that a long series can go on another day.
 
-    python -m benchmarks.glue_seeds --task mrpc [--seeds 10] [--threads 1]
+    python -m benchmarks.glue_seeds --task mrpc --dtype bfloat16 [--seeds 10]
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NAMES = {
 }
 
 
-def run(task: str, data: Path, arm: str, seed: int) -> dict[str, Any]:
+def run(task: str, data: Path, dtype: str, arm: str, seed: int) -> dict[str, Any]:
     """Train once; dev scores times 100, and training rows per second."""
     import evolving_attention as ea
     from evolving_attention.data.features import tokenize_dataset
@@ -64,7 +64,12 @@ def run(task: str, data: Path, arm: str, seed: int) -> dict[str, Any]:
         trainer = ea.Trainer(
             model,
             ea.TrainingArguments(
-                folder, save_strategy="no", seed=seed, disable_tqdm=True, **TRAINING
+                folder,
+                save_strategy="no",
+                seed=seed,
+                disable_tqdm=True,
+                bf16=dtype == "bfloat16",
+                **TRAINING,
             ),
             train_dataset=tokenize_dataset(train, tokenizer, max_length=MAX_LENGTH),
         )
@@ -116,7 +121,7 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = spelled.parser(__doc__, "threads", data=spelled.DATA)
+    parser = spelled.parser(__doc__, "dtype", "threads", data=spelled.DATA)
     parser.add_argument("--task", choices=COEFFICIENTS, required=True)
     parser.add_argument("--seeds", type=int, default=10, help="0: the table alone")
     parser.add_argument("--result", type=Path, help="the JSON file")
@@ -125,13 +130,19 @@ def main(arguments: list[str] | None = None) -> None:
     result = options.result or harness.RESULTS / f"{task}-seeds.json"
     harness.set_threads(options.threads)
     alpha, beta = COEFFICIENTS[task]
-    settings = {**TRAINING, "max_seq_length": MAX_LENGTH, "alpha": alpha, "beta": beta}
+    settings = {
+        **TRAINING,
+        "max_seq_length": MAX_LENGTH,
+        "alpha": alpha,
+        "beta": beta,
+        "dtype": options.dtype,
+    }
     record = {"name": f"{task}-seeds", "settings": settings, "runs": []}
     runs = seeds.series(
         result,
         record,
         [{"arm": a, "seed": s} for s in range(1, options.seeds + 1) for a in ARMS],
-        lambda names: run(task, options.data, **names),
+        lambda names: run(task, options.data, options.dtype, **names),
         lambda: harness.machine(options.threads),
     )
     found = table(runs)
