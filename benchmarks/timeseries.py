@@ -1,148 +1,299 @@
-"""The paper's time-series models against aeon's quick baselines, over seeds.
+"""The paper's time-series models and aeon's quick baselines, over resamples.
 
-Runs what benchmarks/timeseries_reproduce.py runs, in the same way: one JSON
-file per run in --output, and what is there is not run again, so that it can be cut
-short and repeated. Then all runs go into one record, and the tables into docs.
+Every arm is scored once after training, on the archive's split with seeds 1 to
+``--seeds``, and on ``--resamples`` others: training and test part together, divided
+anew with the archive's number of series (of each class) to train on. Our arms share the
+shape, the recipe and the named random streams; one of them trains DC-T for as many
+epochs as fit into EA-DC-T's seconds. Differences over resamples have the interval of
+Nadeau and Bengio (Machine Learning 52, 2003), as training parts overlap.
 
-    python -m benchmarks.timeseries --output out/timeseries --seeds 10 [--minutes 9]
-    python -m benchmarks.timeseries --only-page    # the tables again, from the record
+Writes each run into a JSON file and the tables of docs/timeseries_results.md between
+their markers. Runs that are already in the JSON are not repeated.
+
+    python -m benchmarks.timeseries --datasets JapaneseVowels [--resamples 25]
 """
 
 from __future__ import annotations
 
-import json
+import importlib
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness
+import numpy as np
+
+from benchmarks import harness, rules, seeds
 from benchmarks import options as spelled
+from benchmarks.timeseries_settings import (
+    ARMS,
+    BASELINES,
+    EPOCHS,
+    LONGER,
+    MODELS,
+    PUBLISHED,
+    settings_of,
+)
 
-RESULT = harness.RESULTS / "timeseries.json"
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "timeseries_results.md"
-BEGIN, END = "<!-- timeseries:begin -->", "<!-- timeseries:end -->"
-
-
-def collect(folder: Path) -> list[dict[str, Any]]:
-    """All runs that are in the folder, by data set, seed and model."""
-    from benchmarks.timeseries_settings import BASELINES, DATASETS, MODELS
-
-    models, sets = [*MODELS, *BASELINES], [*DATASETS]
-    runs = [json.loads(file.read_text("utf-8")) for file in folder.glob("*/*-*.json")]
-
-    def place(run: dict[str, Any]) -> tuple[Any, ...]:
-        known = run["dataset"] in sets
-        first = sets.index(run["dataset"]) if known else len(sets)
-        return first, run["dataset"], run["seed"], models.index(run["model"])
-
-    return sorted(runs, key=place)
+PAGE = seeds.DOCS / "timeseries_results.md"
+MARKER = "timeseries"
+FIRST = "ea-dc-t"  # what the others are compared with
+CONSTANT = "1nn-dtw"  # draws nothing: its run with one seed stands for all
+Run = dict[str, Any]
+Parts = tuple[list[Any], Any, list[Any], Any]  # X and y to train on and to test on
 
 
-def tables(runs: Sequence[dict[str, Any]]) -> str:
-    """Markdown: one table per data set, then the metrics over all of them."""
-    from benchmarks.timeseries_reproduce import summaries
-    from benchmarks.timeseries_settings import PUBLISHED
+def resampled(data: Any, resample: int) -> Parts:
+    """Series to train on and to test on; resample 0 is the archive's split."""
+    X, y = [*data.train.X, *data.test.X], np.concatenate([data.train.y, data.test.y])
+    chosen = np.arange(len(y)) < len(data.train.y)
+    if resample:
+        every = [np.ones(len(y), bool)]
+        groups = every if data.is_regression else [y == name for name in np.unique(y)]
+        rng, taken = np.random.default_rng(resample), np.zeros(len(y), bool)
+        for group in groups:
+            places = rng.permutation(np.flatnonzero(group))
+            taken[places[: int((group & chosen).sum())]] = True
+        chosen = taken
+    return (
+        [X[i] for i in np.flatnonzero(chosen)],
+        y[chosen],
+        [X[i] for i in np.flatnonzero(~chosen)],
+        y[~chosen],
+    )
 
-    found = summaries(runs)
-    parts = []
-    for dataset, one in found["datasets"].items():
-        percent = one["metric"] == "accuracy"
-        lines = [f"### {dataset}", "", _head(percent), "|---|---|---|---|---|---|---|"]
-        for model, row in one["models"].items():
-            lines.append(_row(model, row, percent))
-        for model, score in PUBLISHED.get(dataset, {}).items():
-            lines.append(f"| {model}, published | {100 * score:.2f} | | | | | |")
-        parts.append("\n".join(lines))
-    over = {
-        "average_rank": "average rank over the classification sets",
-        "relative_difference": "average relative difference of RMSE (Eq. 12)",
+
+def options_of(data: Any, arm: str, epochs: int | None) -> dict[str, Any]:
+    """Options of the arm's estimator; ``epochs``: others than the data set's."""
+    if arm in BASELINES:
+        return dict(BASELINES[arm][2])
+    options = settings_of(data.name, "dc-t" if arm == LONGER else arm)
+    options["max_length"] = data.longest
+    return {**options, "n_epochs": epochs} if epochs else options
+
+
+def estimator_of(data: Any, arm: str, options: dict[str, Any], seed: int) -> Any:
+    """The arm's estimator, not fitted."""
+    import evolving_attention as ea
+
+    if arm not in BASELINES:
+        kind = ea.TimeSeriesRegressor if data.is_regression else ea.TimeSeriesClassifier
+        return kind(**options, random_state=seed)
+    module, name = BASELINES[arm][data.is_regression].split(":")
+    kind = getattr(importlib.import_module(module), name)
+    if "random_state" in kind._get_param_names():
+        options = {**options, "random_state": seed}
+    return kind(**options)
+
+
+def longer_epochs(runs: Sequence[Run], dataset: str) -> int:
+    """DC-T's epochs in EA-DC-T's seconds: those of the runs there are, if any.
+
+    Else by the medians of the archive's split. Seconds are those of the processor,
+    which other work does not lengthen.
+    """
+    by_arm: dict[str, list[Run]] = {}
+    for one in runs:
+        if one["dataset"] == dataset:
+            by_arm.setdefault(one["arm"], []).append(one)
+    if LONGER in by_arm:
+        return int(by_arm[LONGER][0]["options"]["n_epochs"])
+    ours, theirs = (
+        np.median([one["cpu_seconds"] for one in by_arm[arm]])
+        for arm in (FIRST, "dc-t")
+    )
+    return round(EPOCHS[dataset] * float(ours / theirs))
+
+
+def run(data: Any, names: Run, epochs: int | None) -> Run:
+    """Fit and score once."""
+    arm, seed = names["arm"], names["seed"]
+    X, y, test_X, test_y = resampled(data, names["resample"])
+    if arm in BASELINES and arm != CONSTANT:  # they need series of equal length
+        X, test_X = (equal_length(part, data.longest) for part in (X, test_X))
+    options = options_of(data, arm, epochs)
+    estimator = estimator_of(data, arm, options, seed)
+    began, cpu = time.perf_counter(), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if arm in BASELINES else "default")
+        estimator.fit(X, y)
+        found: Run = {
+            "fit_seconds": time.perf_counter() - began,
+            "cpu_seconds": time.process_time() - cpu,
+        }
+        predicted = estimator.predict(test_X)
+    if arm not in BASELINES:
+        if estimator.interrupted_:
+            raise KeyboardInterrupt  # what is recorded is a whole run
+        found["options"] = options
+        found["parameters"] = estimator.model_.num_parameters()
+    if data.is_regression:
+        score = float(np.sqrt(np.mean((predicted - test_y) ** 2)))
+    else:
+        score = 100 * float(np.mean(predicted == test_y))
+    parts = {"train": len(y), "test": len(test_y)}
+    return {**found, **parts, "score": score, "commit": rules.commit()[0]}
+
+
+def equal_length(series: Sequence[Any], length: int) -> Any:
+    """The series as one array, held at their last value up to ``length``."""
+    return np.stack(
+        [np.pad(x, ((0, 0), (0, length - x.shape[1])), mode="edge") for x in series]
+    )
+
+
+# --- tables ---------------------------------------------------------------------------
+
+
+def scores_of(runs: Sequence[Run], dataset: str, arm: str, archive: bool) -> Any:
+    """Scores by seed of the archive's split, or by resample."""
+    found = {
+        r["seed"]: r["score"]
+        for r in runs
+        if (r["dataset"], r["arm"], r["resample"] == 0) == (dataset, arm, archive)
     }
-    for name, title in over.items():
-        if name in found:
-            values = ", ".join(f"{m} {v:.3f}" for m, v in found[name].items())
-            parts.append(f"{title[0].upper()}{title[1:]}: {values}.")
-    return "\n\n".join(parts)
+    if arm == CONSTANT and archive and found:
+        others = scores_of(runs, dataset, FIRST, archive)
+        found = dict.fromkeys(others, found[min(found)])
+    return found
 
 
-def _head(percent: bool) -> str:
-    unit = "accuracy %" if percent else "RMSE"
-    return f"| model | {unit}, mean ± sd | range | runs | ea-dc-t − it | 95 % | fit |"
+def table(runs: Sequence[Run], dataset: str) -> str:
+    """Markdown: each arm on the archive's split and over resamples."""
+    mine = [r for r in runs if r["dataset"] == dataset]
+    digits = 2 if dataset in PUBLISHED else 4
+    unit = "accuracy %" if dataset in PUBLISHED else "RMSE"
+    ratio = mine[0]["test"] / mine[0]["train"]
+    head = ["model", f"archive: {unit}", "seeds", f"{FIRST} − it", f"resampled: {unit}"]
+    head += ["resamples", f"{FIRST} − it", "parameters", "fit"]
+    lines = [f"### {dataset}", "", f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for arm in ARMS:
+        if not (own := [r for r in mine if r["arm"] == arm]):
+            continue
+        cells = [arm]
+        for archive in (True, False):
+            found = scores_of(runs, dataset, arm, archive)
+            first = scores_of(runs, dataset, FIRST, archive)
+            mean, sd = seeds.mean_sd(list(found.values()))
+            gains = [first[k] - found[k] for k in sorted(set(first) & set(found))]
+            overlap = 0.0 if archive else ratio
+            cells += [
+                f"{mean:.{digits}f} ± {sd:.{digits}f}" if found else "",
+                str(len(found)),
+                seeds.interval(gains, digits, overlap)
+                if gains and arm != FIRST
+                else "",
+            ]
+        cells.append(f"{own[0]['parameters']:,}" if "parameters" in own[0] else "")
+        cells.append(f"{np.median([r['fit_seconds'] for r in own]):.1f} s")
+        lines.append(f"| {' | '.join(cells)} |")
+    for name, score in PUBLISHED.get(dataset, {}).items():
+        lines.append(f"| {name}, published | {100 * score:.2f} | | | | | | | |")
+    return "\n".join(lines)
 
 
-def _row(model: str, row: dict[str, Any], percent: bool) -> str:
-    scale, digits = (100, 2) if percent else (1, 4)
+def over_datasets(runs: Sequence[Run]) -> list[str]:
+    """The paper's average rank and relative difference, of the archive's splits."""
+    from evolving_attention import metrics
 
-    def shown(value: float, sign: str = "") -> str:
-        return f"{scale * value:{sign}.{digits}f}"
+    found, datasets = [], list(dict.fromkeys(r["dataset"] for r in runs))
+    for title, chosen in (
+        (
+            "Average rank over the classification sets",
+            [d for d in datasets if d in PUBLISHED],
+        ),
+        (
+            "Average relative difference of RMSE (Eq. 12)",
+            [d for d in datasets if d not in PUBLISHED],
+        ),
+    ):
+        by_arm = {
+            arm: [list(scores_of(runs, d, arm, True).values()) for d in chosen]
+            for arm in ARMS
+        }
+        whole = {arm: each for arm, each in by_arm.items() if each and all(each)}
+        if not whole:
+            continue
+        # Rounded: equal means of other sums are not equal in their last bits.
+        means = np.array(
+            [
+                [round(seeds.mean_sd(each)[0], 9) for each in one]
+                for one in whole.values()
+            ]
+        ).T
+        if chosen[0] in PUBLISHED:
+            values = metrics.average_rank(means, higher_is_better=True)
+        else:
+            values = metrics.average_relative_difference(means)
+        shown = ", ".join(
+            f"{arm} {x:.3f}" for arm, x in zip(whole, values, strict=True)
+        )
+        found.append(f"{title}: {shown}.")
+    return found
 
-    spread = "" if row["sd"] is None else f" ± {shown(row['sd'])}"
-    gain = row.get("difference")
-    interval = gain["interval"] if gain else None
-    cells = [
-        model,
-        shown(row["mean"]) + spread,
-        f"{shown(row['min'])} to {shown(row['max'])}",
-        str(row["runs"]),
-        shown(gain["mean"], "+") if gain else "",
-        f"{shown(interval[0], '+')} to {shown(interval[1], '+')}" if interval else "",
-        f"{row['fit_seconds']:.1f} s",
+
+def tables(runs: Sequence[Run]) -> str:
+    """Markdown: one table per data set, then the metrics over all of them."""
+    datasets = [d for d in EPOCHS if any(r["dataset"] == d for r in runs)]
+    return "\n\n".join([*(table(runs, d) for d in datasets), *over_datasets(runs)])
+
+
+def wanted(options: Any) -> list[Run]:
+    """What names the runs of a data set, in their order.
+
+    DC-T's longer runs come after the archive's others, which give their epochs.
+    """
+    names = [
+        {"arm": arm, "resample": 0, "seed": seed}
+        for longer in (False, True)
+        for seed in range(1, options.seeds + 1)
+        for arm in options.arms
+        if (arm == LONGER) == longer and (arm != CONSTANT or seed == 1)
     ]
-    return f"| {' | '.join(cells)} |"
-
-
-def write_page(text: str, page: Path) -> None:
-    """Put the tables between the markers of the page."""
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    return names + [
+        {"arm": arm, "resample": turn, "seed": turn}
+        for turn in range(1, options.resamples + 1)
+        for arm in options.arms
+    ]
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    from benchmarks import timeseries_reproduce as reproduce
-    from benchmarks.timeseries_settings import ReproduceArguments
-    from evolving_attention.cli.common import set_up_logging
+    import evolving_attention as ea
 
-    parser = spelled.parser(__doc__, "threads", "dry")
-    parser.add_argument("--output", type=Path, default=Path("out/timeseries"))
-    parser.add_argument("--datasets", nargs="+")
-    parser.add_argument("--models", nargs="+")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--minutes", type=float, help="begin no run after them")
-    parser.add_argument("--only-collect", action="store_true", help="run nothing")
-    parser.add_argument("--only-page", action="store_true", help="read the record")
-    parser.add_argument("--result", type=Path, default=RESULT)
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser = spelled.parser(__doc__, "threads")
+    parser.add_argument("--datasets", nargs="+", choices=EPOCHS, default=list(EPOCHS))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--seeds", type=int, default=10, help="of the archive's split")
+    parser.add_argument("--resamples", type=int, default=25)
+    parser.add_argument("--result", type=Path, help="the JSON file")
     options = parser.parse_args(arguments)
-    if options.only_page:
-        runs = json.loads(options.result.read_text("utf-8"))["runs"]
-        write_page(tables(runs), options.page)
-        return
     harness.set_threads(options.threads)
-    set_up_logging()
-    if not options.only_collect:
-        until = time.monotonic() + 60 * options.minutes if options.minutes else None
-        reproduce.run_all(
-            ReproduceArguments(
-                datasets=options.datasets,
-                models=options.models,
-                seeds=options.seeds,
-                output_dir=str(options.output),
-            ),
-            until=until,
+    result = options.result or harness.RESULTS / "timeseries.json"
+    settings = {d: {m: settings_of(d, m) for m in MODELS} for d in EPOCHS}
+    record = {"name": "timeseries", "settings": settings, "runs": []}
+
+    def go(data: Any, *names: Run) -> list[Run]:
+        return seeds.series(
+            result,
+            record,
+            names,
+            lambda one: run(data, one, epochs if one["arm"] == LONGER else None),
+            lambda: harness.machine(options.threads),
         )
-    runs = collect(options.output)
-    print(tables(runs))
-    if options.dry or not runs:
-        return
-    record = {"name": "timeseries", "machine": harness.machine(options.threads)}
-    record["runs"] = runs
-    options.result.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(record, indent=1) + "\n"
-    options.result.write_text(text, encoding="utf-8")
-    if options.page.exists():
-        write_page(tables(runs), options.page)
+
+    runs, epochs = go(None), None
+    for dataset in options.datasets:
+        data = ea.timeseries.load(dataset)
+        for names in wanted(options):
+            if names["arm"] == LONGER:
+                epochs = longer_epochs(runs, dataset)
+            runs = go(data, {"dataset": dataset, **names})
+    found = tables(runs)
+    print(found)
+    if options.result is None:
+        seeds.write_table(PAGE, MARKER, found)
 
 
 if __name__ == "__main__":

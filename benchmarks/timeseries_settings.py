@@ -1,37 +1,14 @@
-"""What timeseries_reproduce compares, and the settings of each model and data set.
+"""What benchmarks/timeseries.py compares, and the settings of each data set.
 
-The settings are the paper's where it names one, the same for all models and data sets;
-for JapaneseVowels benchmarks/timeseries_search.py has chosen others on splits of the
-training set alone.
+All arms of a data set have the same width, depth, dropout, recipe and number of epochs.
+The settings are the paper's where it names one; for JapaneseVowels
+benchmarks/timeseries_search.py chose one shape for all arms together, on splits of the
+training set alone. α and β are the paper's, and were not searched for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
-
-from evolving_attention.cli.attention_arguments import option, refuse
-from evolving_attention.errors import ConfigError
-from evolving_attention.field_types import PathText, check_fields
-
-__all__ = [
-    "BASELINES",
-    "DATASETS",
-    "MODELS",
-    "PUBLISHED",
-    "ReproduceArguments",
-    "settings_of",
-]
-
-#: The data sets of the comparison, the paper's first.
-DATASETS = (
-    "JapaneseVowels",
-    "BasicMotions",
-    "ItalyPowerDemand",
-    "GunPoint",
-    "ArrowHead",
-    "Covid3Month",
-)
 
 #: Our models: what makes each of them, in options of the estimators.
 MODELS: dict[str, dict[str, Any]] = {
@@ -40,6 +17,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "transformer": {"attention": {"kind": "vanilla"}, "attention_ratio": 1.0},
     "dilated-conv": {"attention": {"kind": "vanilla"}, "attention_ratio": 0.0},
 }
+#: DC-T with as many epochs as fit into EA-DC-T's seconds.
+LONGER = "dc-t, equal seconds"
 
 #: Classes of aeon, by module and name: (classifier, regressor, options).
 BASELINES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -59,6 +38,7 @@ BASELINES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"distance": "dtw", "n_neighbors": 1},
     ),
 }
+ARMS = ("ea-dc-t", "dc-t", LONGER, "transformer", "dilated-conv", *BASELINES)
 
 #: Accuracies that others published: the paper's Table 2, and InceptionTime's own
 #: result files (github.com/hfawaz/InceptionTime).
@@ -84,13 +64,14 @@ _COMMON: dict[str, Any] = {
     "attention_ratio": 0.25,
     "dropout": 0.1,
     "model_options": None,
-    "n_epochs": 100,
     "batch_size": 16,
     "learning_rate": 1e-3,
     "lr_schedule": "cosine",
     "validation_fraction": 0.0,
 }
-_EPOCHS = {  # about 1,000 steps; 300 to 500 where series have 100 time steps and more
+#: About 1,000 steps; 300 to 500 where series have 100 time steps and more. The paper's
+#: data set is the first.
+EPOCHS = {
     "JapaneseVowels": 60,
     "BasicMotions": 150,
     "ItalyPowerDemand": 200,
@@ -98,57 +79,11 @@ _EPOCHS = {  # about 1,000 steps; 300 to 500 where series have 100 time steps an
     "ArrowHead": 100,
     "Covid3Month": 110,
 }
-# Chosen settings by data set and model (benchmarks/results/timeseries-search.json);
-# nothing was tuned where there is no entry.
-_CHOSEN: dict[tuple[str, str], dict[str, Any]] = {
-    ("JapaneseVowels", "ea-dc-t"): {"hidden_size": 128, "dropout": 0.3},
-    ("JapaneseVowels", "dc-t"): {"attention_ratio": 0.125},
-    ("JapaneseVowels", "transformer"): {"dropout": 0.3},
-    ("JapaneseVowels", "dilated-conv"): {"hidden_size": 128},
-}
-
-
-@dataclass
-class ReproduceArguments:
-    """Which runs of the comparison."""
-
-    datasets: str | list[str] | None = option(
-        None, "Data sets; default: those of the documentation."
-    )
-    models: str | list[str] | None = option(
-        None,
-        "ea-dc-t, dc-t, transformer, dilated-conv, minirocket, multirocket-hydra, "
-        "1nn-dtw; default: all.",
-    )
-    seeds: int = option(10, "Runs of each model: seeds 1 to this.")
-    output_dir: PathText = option("out/timeseries", "Folder for one JSON file per run.")
-    data_dir: PathText | None = option(None, "Folder of data sets; default: aeon's.")
-    n_epochs: int | None = option(
-        None, "Other epochs than the chosen ones, for a quick look."
-    )
-    device: str = option("cpu", "Where our models compute: cpu, cuda, cuda:1 or auto.")
-    num_threads: int | None = option(None, "Threads; default: all.")
-    json: bool = option(False, "Print the results as JSON on stdout.")
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.seeds < 1:
-            raise refuse("seeds", self.seeds, "1 or more", "10 is what the table has")
-        if self.n_epochs is not None and self.n_epochs < 1:
-            raise refuse("n_epochs", self.n_epochs, "1 or more", "leave it out")
+# Shapes that the search chose (benchmarks/results/timeseries-search.json).
+_CHOSEN: dict[str, dict[str, Any]] = {}
 
 
 def settings_of(dataset: str, model: str) -> dict[str, Any]:
-    """Options of the estimator for one of our models on a data set.
-
-    Raises:
-        ConfigError: there is no such model.
-    """
-    if model not in MODELS:
-        raise ConfigError(
-            f"--models {model}: expected some of {', '.join([*MODELS, *BASELINES])}; "
-            "choose among them"
-        )
-    epochs = {"n_epochs": _EPOCHS.get(dataset, _COMMON["n_epochs"])}
-    chosen = _CHOSEN.get((dataset, model), {})
-    return {**_COMMON, **epochs, **MODELS[model], **chosen}
+    """Options of the estimator for one of our models on a data set."""
+    chosen = {"n_epochs": EPOCHS[dataset], **_CHOSEN.get(dataset, {})}
+    return {**_COMMON, **chosen, **MODELS[model]}
