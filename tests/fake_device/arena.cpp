@@ -14,6 +14,7 @@ namespace ea::fake {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kPage = 4096;
 constexpr int kPoison = 0xff;  // a NaN in every floating type
 
 std::mutex opening;
@@ -25,8 +26,6 @@ unsigned char* mapped() {
   EA_CHECK_AS(OutOfMemory, p != MAP_FAILED, "fake_device", "no address space");
   return static_cast<unsigned char*>(p);
 }
-
-void protect_all(int rights);
 
 }  // namespace
 
@@ -90,16 +89,40 @@ bool Arena::holds(const void* p) const {
   return at >= base_ && at < base_ + kBytes;
 }
 
-void Arena::protect(int rights) { mprotect(base_, kBytes, rights); }
+// In whole pages. Blocks are taken first fit: given back, they make it fall.
+std::size_t Arena::extent() const {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return kBytes;
+  const auto [offset, room] = *free_.rbegin();
+  const std::size_t end = offset + room < kBytes ? kBytes : offset;
+  return (end + kPage - 1) / kPage * kPage;
+}
 
+// The kernel goes through every page that was ever touched, so those beyond the
+// blocks in use stay as they are: closed.
+void Arena::open() {
+  const std::size_t end = extent();
+  if (end <= opened_) return;
+  mprotect(base_ + opened_, end - opened_, PROT_READ | PROT_WRITE);
+  opened_ = end;
+}
+
+void Arena::close() {
+  if (opened_ > 0) mprotect(base_, opened_, PROT_NONE);
+  opened_ = 0;
+}
+
+// Within another too: blocks that were taken since may lie further on.
 Arena::Open::Open() {
   const std::lock_guard lock(opening);
-  if (open_count++ == 0) protect_all(PROT_READ | PROT_WRITE);
+  ++open_count;
+  for (int i = 0; i < kDevices; ++i) arena(i).open();
 }
 
 Arena::Open::~Open() {
   const std::lock_guard lock(opening);
-  if (--open_count == 0) protect_all(PROT_NONE);
+  if (--open_count > 0) return;
+  for (int i = 0; i < kDevices; ++i) arena(i).close();
 }
 
 MemoryStatistics Arena::statistics() const {
@@ -129,13 +152,5 @@ bool on_device(const void* p) {
   }
   return false;
 }
-
-namespace {
-
-void protect_all(int rights) {
-  for (int i = 0; i < kDevices; ++i) arena(i).protect(rights);
-}
-
-}  // namespace
 
 }  // namespace ea::fake

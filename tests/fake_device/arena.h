@@ -20,9 +20,8 @@ class Arena {
   MemoryBlock take(std::size_t bytes);
   void give(MemoryBlock block) noexcept;
   bool holds(const void* p) const;
-  void protect(int rights);  // of Open alone
 
-  // While one of these lives, the memory of all arenas can be read and written.
+  // While one of these lives, the blocks of all arenas can be read and written.
   class Open {
    public:
     Open();
@@ -36,8 +35,14 @@ class Arena {
   void set_limit(std::int64_t bytes);
 
  private:
+  // Of Open alone.
+  void open();
+  void close();
+  std::size_t extent() const;  // behind the last block in use
+
   mutable std::mutex mutex_;
   unsigned char* base_;
+  std::size_t opened_ = 0;  // bytes from the base that are open
   std::map<std::size_t, std::size_t> free_;  // offset: bytes
   MemoryStatistics statistics_;
   std::int64_t limit_ = 0;
