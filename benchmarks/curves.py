@@ -66,6 +66,7 @@ def train(
     seed: int,
     factor: Callable[[int], float] | None = None,
     label_smoothing: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
     """Train on the first part; losses and accuracies of the others on the way.
 
@@ -74,6 +75,7 @@ def train(
         every: updates between scores.
         seed: of the order of the rows, another one in every pass.
         factor: of the rate, for each update counted from 0; None: 1.
+        clock: tells the seconds.
 
     Returns:
         ``curve`` and the ``commit`` that was run.
@@ -89,14 +91,14 @@ def train(
         turn, place = divmod(update - 1, passes)
         if place == 0:
             order = np.random.default_rng([seed, turn]).permutation(len(rows))
-        began = time.perf_counter()
+        began = clock()
         some = inputs_of(rows.gather(order[place * batch : (place + 1) * batch]))
         model.train()
         model(**some, label_smoothing=label_smoothing).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
-        seconds += time.perf_counter() - began
+        seconds += clock() - began
         if update % every and update != updates:
             continue
         row = [float(update), seconds]

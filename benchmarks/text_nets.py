@@ -205,12 +205,12 @@ def show(arm: str, result: dict[str, Any], count: int) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
     parser = spelled.parser(
-        __doc__, "dtype", "threads", "dry", rounds=7, batch=64, data=spelled.DATA
+        __doc__, "dtype", "threads", "dry", rounds=5, batch=64, data=spelled.DATA
     )
     parser.add_argument("--task", choices=TASKS, default="sst2")
     parser.add_argument("--words", choices=("fixed", "trained"), default="fixed")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--sentences", type=int, default=640, help="in a round")
+    parser.add_argument("--sentences", type=int, default=1280, help="in a round")
     parser.add_argument("--tiny", action="store_true", help="small nets")
     options = parser.parse_args(arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
