@@ -1,7 +1,7 @@
-"""Curves of classifiers of pictures: updates, the seconds they took, and scores.
+"""Curves of classifiers: updates, the seconds they took, and scores.
 
-The clock counts the updates alone: it stands still while validation and test pictures
-are scored. So one curve tells a score at equal updates and at equal seconds.
+The clock counts the updates alone: it stands still while validation and test rows are
+scored. So one curve tells a score at equal updates and at equal seconds.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ def scores(model: Any, rows: Any, batch: int = 250) -> tuple[float, float]:
     """(mean cross entropy, accuracy) in evaluation mode."""
     import evolving_attention as ea
     from evolving_attention.estimators.graph_fitting import cross_entropy
+    from evolving_attention.training.batches import inputs_of
 
-    found = []
+    found, read = [], getattr(rows, "bare", rows.gather)
     with ea.no_grad():
         model.eval()
         for start in range(0, len(rows), batch):
-            some = rows.bare(range(start, min(start + batch, len(rows))))
-            found.append(model(some["pixel_values"]).logits.numpy())
+            some = inputs_of(read(range(start, min(start + batch, len(rows)))))
+            found.append(model(**some).logits.numpy())
     logits = np.concatenate(found).astype(np.float64)
     hits = logits.argmax(axis=1) == rows.labels
     return cross_entropy(logits, rows.labels), float(hits.mean())
@@ -65,18 +66,21 @@ def train(
     seed: int,
     factor: Callable[[int], float] | None = None,
     label_smoothing: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
     """Train on the first part; losses and accuracies of the others on the way.
 
     Args:
-        parts: pictures to train on, to choose an update with, and to test on.
+        parts: rows to train on, to choose an update with, and to test on.
         every: updates between scores.
-        seed: of the order of the pictures, another one in every pass.
+        seed: of the order of the rows, another one in every pass.
         factor: of the rate, for each update counted from 0; None: 1.
+        clock: tells the seconds.
 
     Returns:
         ``curve`` and the ``commit`` that was run.
     """
+    from evolving_attention.training.batches import inputs_of
     from evolving_attention.training.schedules import Schedule
 
     schedule = Schedule(optimizer, factor or (lambda step: 1.0))
@@ -87,19 +91,14 @@ def train(
         turn, place = divmod(update - 1, passes)
         if place == 0:
             order = np.random.default_rng([seed, turn]).permutation(len(rows))
-        began = time.perf_counter()
-        some = rows.gather(order[place * batch : (place + 1) * batch])
+        began = clock()
+        some = inputs_of(rows.gather(order[place * batch : (place + 1) * batch]))
         model.train()
-        loss = model(
-            some["pixel_values"],
-            labels=some["labels"],
-            label_smoothing=label_smoothing,
-        ).loss
-        loss.backward()
+        model(**some, label_smoothing=label_smoothing).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         schedule.step()
-        seconds += time.perf_counter() - began
+        seconds += clock() - began
         if update % every and update != updates:
             continue
         row = [float(update), seconds]

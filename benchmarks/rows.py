@@ -341,6 +341,17 @@ def t5(record: Record) -> list[Row]:
     return rows
 
 
+def text_nets(record: Record) -> list[Row]:
+    """Text nets from scratch against PyTorch, which pads."""
+    settings, rows = record["settings"], []
+    data = {"sst2": "SST-2's sentences", "snli": "SNLI's pairs"}[settings["task"]]
+    for arm, result in record["results"].items():
+        what = f"{arm} trained on {data}, {settings['words']} word vectors, "
+        what += f"{settings['dtype']}, batches of {settings['batch']}"
+        rows += _against_all(what, result, lambda one: _rate(one, "/s"), None)
+    return rows
+
+
 def graph(record: Record) -> list[Row]:
     """An epoch of GAT against PyTorch Geometric, and EA-GAT against GAT."""
     rows = []
@@ -494,6 +505,7 @@ TITLES = {
     "generation": "Generation",
     "pretraining": "Pre-training",
     "t5": "Fine-tuning a T5",
+    "textnets": "Text nets from scratch",
     "graph": "Graph attention",
     "images": "Networks of images",
     "gpu": "Training step on a GPU",
@@ -518,6 +530,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "generation": generation,
     "pretraining": pretraining,
     "t5": t5,
+    "textnets": text_nets,
     "graph": graph,
     "images": images,
     "gpu": gpu,

@@ -47,6 +47,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "generation": ("generation", _CORE),
     "pretraining": ("pretraining", _CORE),
     "t5": ("t5", _CORE),
+    "textnets": ("text_nets", _CORE),
     "graph": ("graph", _CORE),
     "images": ("images", (*_CORE, "src/evolving_attention/data")),
     "gpu": ("gpu", _CORE),
