@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,34 @@ def _trained(variant: str) -> Any:
 def trained(variant: str = "evolving", dtype: str = "float32") -> Any:
     """A copy of a model that has begun to sort: its targets end by themselves."""
     return _trained(variant).copy(dtype).eval()
+
+
+WORD_SIZES: dict[str, Any] = {
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_heads": 2,
+    "num_layers": 2,
+    "dropout_rate": 0.0,
+}
+
+
+def word_t5(folder: Path, words: list[str]) -> Path:
+    """A folder with a random T5 and a tokenizer that knows these words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers.processors import TemplateProcessing
+
+    ids = {w: i for i, w in enumerate(["<pad>", "</s>", "<unk>", "<extra_id_0>"])}
+    ids |= {w: i for i, w in enumerate([*words, ":"], len(ids))}
+    made = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
+    parts = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(":", "isolated")]
+    made.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    made.post_processor = TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
+    )
+    made.add_special_tokens(["<pad>", "</s>", "<extra_id_0>"])
+    ea.manual_seed(0)
+    config = ea.T5Config(vocab_size=len(ids), **WORD_SIZES)
+    ea.T5ForConditionalGeneration(config).save_pretrained(folder)
+    made.save(str(folder / "tokenizer.json"))
+    return folder

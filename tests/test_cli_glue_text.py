@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers_t5 import word_t5
 
 import evolving_attention as ea
 from evolving_attention.cli import glue
@@ -31,14 +32,6 @@ SCORES = [f"{i / 5:.1f}" for i in range(26)]
 WORDS = ["sst2", "stsb", "mnli", "sentence", "sentence1", "sentence2", "premise"]
 WORDS += ["hypothesis", "good", "bad", "negative", "positive", *FILLERS, *SCORES]
 WORDS += TASKS["mnli"].label_names or ()
-SIZES: dict[str, Any] = {
-    "d_model": 32,
-    "d_kv": 8,
-    "d_ff": 48,
-    "num_heads": 2,
-    "num_layers": 2,
-    "dropout_rate": 0.0,
-}
 SMALL = [
     *("--per_device_train_batch_size", 8, "--learning_rate", "1e-2"),
     *("--num_train_epochs", 8, "--logging_steps", 100),
@@ -53,24 +46,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def t5(tmp_path: Path) -> Path:
     """A folder with a random tiny T5 and a tokenizer of words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from tokenizers.processors import TemplateProcessing
-
-    folder = tmp_path / "t5"
-    ids = {w: i for i, w in enumerate(["<pad>", "</s>", "<unk>", "<extra_id_0>"])}
-    ids |= {w: i for i, w in enumerate([*WORDS, ":"], len(ids))}
-    made = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
-    parts = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(":", "isolated")]
-    made.pre_tokenizer = pre_tokenizers.Sequence(parts)
-    made.post_processor = TemplateProcessing(
-        single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
-    )
-    made.add_special_tokens(["<pad>", "</s>", "<extra_id_0>"])
-    ea.manual_seed(0)
-    config = ea.T5Config(vocab_size=len(ids), **SIZES)
-    ea.T5ForConditionalGeneration(config).save_pretrained(folder)
-    made.save(str(folder / "tokenizer.json"))
-    return folder
+    return word_t5(tmp_path / "t5", WORDS)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 import helpers_transformer
@@ -24,6 +25,8 @@ import evolving_attention as ea
 from evolving_attention import _core
 from evolving_attention import functional as F
 from evolving_attention.cli.attention_arguments import AttentionOptions
+from evolving_attention.cli.images_arguments import ImageAttentionArguments
+from evolving_attention.estimators import architecture, image_models
 
 Evolving = ea.attention.Evolving
 Causal = ea.attention.EvolvingCausal
@@ -306,3 +309,18 @@ def test_defaults_are_the_same_on_every_face():
     assert {o["name"]: o["default"] for o in declared}["alpha"] == 0.1
     series = ea.EADCTransformerConfig(channels=2, max_length=9, attention="evolving")
     assert series.attention == expected
+
+
+def test_estimators_have_their_papers_values(repo):
+    text = (repo / "docs" / "attention.md").read_text(encoding="utf-8")
+    said = re.search(
+        r"commands for\s+time series α = ([\d.]+) and β = ([\d.]+), "
+        r"those for images α = ([\d.]+) and\s+β = ([\d.]+)",
+        text,
+    )
+    assert said is not None
+    given = [architecture.DEFAULT_ATTENTION, image_models.DEFAULT_ATTENTION]
+    numbers = [float(n) for n in said.groups()]
+    assert [x for one in given for x in (one.alpha, one.beta)] == numbers
+    commands = ImageAttentionArguments(attention="evolving").config()
+    assert commands == image_models.DEFAULT_ATTENTION

@@ -192,6 +192,13 @@ def test_mistakes(classify: Any, name: str) -> None:
         classify(given)
 
 
+@pytest.mark.parametrize("tokenizer", [None, "folder"])
+def test_predict_needs_a_tokenizer(classify: Any, tokenizer: Any) -> None:
+    kind = type(tokenizer).__name__
+    with pytest.raises(ConfigError, match=f"tokenizer is a {kind}, expected the model"):
+        classify.model.predict(["a"], tokenizer)
+
+
 def test_a_table_is_no_list_of_texts(classify: Any) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"words": texts(4)})

@@ -7,7 +7,6 @@ reads the folders that their commands have written.
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import shutil
 import sys
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers_models import tiny
+from helpers_pages import blocks_of, lines_of
 from series_data import waves, write_ts
 from typer.testing import CliRunner
 
@@ -161,18 +161,6 @@ def test_lines_of_run_glue(line: str) -> None:
     for name, flag in steps.items():
         given = flag in words or flag.replace("_", "-") in words
         assert Path("o", name).is_file() == given
-
-
-def blocks_of(page: Path, language: str) -> list[str]:
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.S | re.M)
-
-
-def lines_of(page: Path) -> list[str]:
-    """The command lines of our own in the sh blocks of a page."""
-    joined = "\n".join(blocks_of(page, "sh")).replace("\\\n", " ")
-    ours = [one for one in joined.splitlines() if one.startswith("evolving-attention")]
-    return [one.partition("  #")[0] for one in ours]
 
 
 @pytest.mark.usefixtures("here")

@@ -70,6 +70,10 @@ def test_torch_is_told_from_ours(tmp_path: Path) -> None:
     theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)
     schedule = torch.optim.lr_scheduler.LambdaLR(theirs, lambda step: 1.0)
     ours = ea.optim.AdamW(tiny().parameters())
+    with pytest.raises(
+        ConfigError, match=r"model is a torch\..*Linear, expected a mod"
+    ):
+        Trainer(torch.nn.Linear(2, 2), options(tmp_path))
     for pair, says in (
         (
             (theirs, None),
@@ -94,6 +98,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no model": ({"model": None}, "none of the two of model and model_init is given"),
     "two models": ({"model_init": tiny}, "both of model and model_init is given"),
     "a class": ({"model": ea.BertModel}, "model is the class BertModel, expected a mo"),
+    "a name": (
+        {"model": "bert-base"},
+        r"model is the name 'bert-base', expected a model; load it by Auto\w+\.from",
+    ),
+    "another object": ({"model": object()}, r"model is a builtins\.object, expected a"),
     "no result": (
         {"model": None, "model_init": lambda: None},
         "the result of model_init is None, expected a model",

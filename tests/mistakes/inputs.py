@@ -20,14 +20,14 @@ ROWS = {
         r"needs problem_type='multi_label_classification'",
     ),
     "one pair of texts that is no list": Row(
-        lambda _: model().predict(("a", "b"), None),
+        lambda _: model().predict(("a", "b"), str),
         ea.InputError,
         r"a tuple of two texts",
         r"predict: texts",
         r"pass \[\(first, second\)\] for one pair",
     ),
     "a missing text among texts to predict": Row(
-        lambda _: model().predict(["a", float("nan")], None),
+        lambda _: model().predict(["a", float("nan")], str),
         ea.InputError,
         r"'nan', a float",
         r"texts\[1\]",

@@ -48,6 +48,11 @@ def predict(
         )
     if type(batch_size) is not int or batch_size < 1:
         raise ConfigError(f"predict: batch_size={batch_size!r}, expected 1 or more")
+    if not callable(tokenizer):
+        raise ConfigError(
+            f"predict: tokenizer is a {type(tokenizer).__name__}, expected the model's "
+            "tokenizer; load it by ea.AutoTokenizer.from_pretrained"
+        )
     single = isinstance(texts, (str, Mapping))
     rows = [texts] if single else _iterable(texts)
     limit, cut = limit_of(model, tokenizer, max_length), Truncation()

@@ -61,6 +61,8 @@ def text_batch(
         texts, pairs = _as_list(text, "text"), None
         if text_pair is not None:
             pairs = _as_list(text_pair, "text_pair")
+        elif texts and all(isinstance(row, tuple) and len(row) == 2 for row in texts):
+            texts, pairs = map(list, zip(*texts, strict=True))
     for name, values in (("text", texts), ("text_pair", pairs or [])):
         for index, value in enumerate(values):
             check_text(value, name if single else f"{name}[{index}]", MAX_TEXT_CHARS)

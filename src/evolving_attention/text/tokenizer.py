@@ -178,7 +178,7 @@ class Tokenizer:
 
     def __call__(
         self,
-        text: str | Sequence[str],
+        text: str | Sequence[str] | Sequence[tuple[str, str]],
         text_pair: str | Sequence[str] | None = None,
         *,
         add_special_tokens: bool = True,
@@ -194,7 +194,7 @@ class Tokenizer:
         """Encode one text (or pair), or a list of them.
 
         Args:
-            text: a str, or a sequence of str (a batch).
+            text: a str, or a sequence of str (a batch) or of pairs (tuples).
             text_pair: the second text of each pair.
             add_special_tokens: add [CLS], [SEP] and the like.
             padding: False, True or "longest" (to the longest of the batch), or

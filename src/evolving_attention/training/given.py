@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from evolving_attention._core import Tensor
 from evolving_attention.data.labels import class_names, numbered
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.arguments import TrainingArguments
@@ -49,8 +51,9 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
     """The model, made by ``model_init`` where there is one.
 
     Raises:
-        ConfigError: none of the two is given, or both; a class is given for a model;
-            ``model_init`` makes none, or the optimizer holds another model's tensors.
+        ConfigError: none of the two is given, or both; a class, a name or another
+            library's model is given for a model; ``model_init`` makes none, or the
+            optimizer holds another model's tensors.
     """
     if (model is None) == (model_init is None):
         both = "none of the two" if model is None else "both"
@@ -74,7 +77,27 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
             f"Trainer: {where} is {what}, expected a model; make one by "
             "from_pretrained or from a config"
         )
+    _check_model(model)
     return model
+
+
+def _check_model(model: Any) -> None:
+    """Refuse a name in place of a model, and models of PyTorch."""
+    remedy = (
+        "load it by AutoModelForSequenceClassification.from_pretrained, for example"
+    )
+    if isinstance(model, (str, Path)):
+        raise ConfigError(
+            f"Trainer: model is the name {str(model)!r}, expected a model; {remedy}"
+        )
+    named = getattr(model, "named_parameters", None)
+    first = next(iter(named()), None) if callable(named) else None
+    if first is None or not isinstance(first[1], Tensor):
+        kind = type(model)
+        raise ConfigError(
+            f"Trainer: model is a {kind.__module__}.{kind.__qualname__}, expected a "
+            f"model of evolving_attention; {remedy}"
+        )
 
 
 def name_classes(model: Any, dataset: Any) -> None:
