@@ -77,6 +77,10 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
         {"per_device_train_batch_tokens": 9, "dataloader_drop_last": True},
         ["dataloader_drop_last=True", "beside per_device_train_batch_tokens"],
     ),
+    (
+        {"per_device_train_batch_tokens": 9, "per_device_train_batch_size": 4},
+        ["per_device_train_batch_size=4", "per_device_train_batch_tokens=None"],
+    ),
     ({"gradient_accumulation_steps": 0}, ["gradient_accumulation_steps", ">= 1"]),
     ({"gradient_accumulation_steps": True}, ["gradient_accumulation_steps=True"]),
     ({"num_train_epochs": -1}, ["num_train_epochs", ">= 0"]),

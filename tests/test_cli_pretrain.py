@@ -274,6 +274,7 @@ def test_its_own_validation_files(run: Any, corpus: Path, tmp_path: Path):
             "expected a BERT, and this model is 'roberta'",
         ),
         (["--train_file", "x", "--config", "y.json"], 2, "y.json: cannot be read"),
+        (["--train_file", "x", "--do_eval", "no"], 2, "--do_eval False: expected True"),
         (
             ["--train_file", "x", "--model_name", "bert_base"],
             3,

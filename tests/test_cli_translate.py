@@ -378,6 +378,22 @@ MISTAKES = {
         2,
         "--eval_source_file c: expected --eval_target_file beside it",
     ),
+    "batches of pairs": (
+        "train --source_file a --target_file b --per_device_train_batch_size 4",
+        2,
+        "--per_device_train_batch_size 4: expected tokens or sequences, "
+        "--per_device_train_batch_tokens 8192 is set too",
+    ),
+    "no training": (
+        "train --source_file a --target_file b --do_train False",
+        2,
+        "--do_train False: expected True: it is what this command does",
+    ),
+    "predictions": (
+        "train --source_file a --target_file b --do_predict",
+        2,
+        "--do_predict True: expected no such step",
+    ),
     "a missing file": (
         "train --source_file none.en --target_file b --output_dir out",
         3,

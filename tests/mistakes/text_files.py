@@ -128,6 +128,20 @@ ROWS = {
         "--dataset sst5",
         "choose one",
     ),
+    "textnet train without training": Row(
+        train(do_train=False),
+        ea.ConfigError,
+        "False: expected True",
+        "--do_train",
+        "it is what this command does; leave it out",
+    ),
+    "textnet train with predictions": Row(
+        train(do_predict=True),
+        ea.ConfigError,
+        "expected no such step",
+        "--do_predict",
+        "this command trains, and evaluates on the validation set; leave it out",
+    ),
     "a data set without its folder": Row(
         lambda _: TextDataArguments(dataset="snli"),
         ea.ConfigError,

@@ -6,15 +6,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolving_attention import distributed
+from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.common import json_output, print_json, set_up_logging
 from evolving_attention.cli.options import Fields, build_app
 from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 
-__all__ = ["run_command", "run_groups", "show"]
+__all__ = ["check_steps", "run_command", "run_groups", "show"]
 
 Groups = Sequence[tuple[type, str]]
+_STEPS = {"do_train": True, "do_eval": True, "do_predict": False}
 
 
 def run_command(
@@ -63,6 +65,7 @@ def run_groups(
     """
 
     def one_run(given: dict[str, Any], *shared: Once) -> dict[str, Any] | None:
+        check_steps(given)
         split = fields.split(given)
         owners = (owner for owner, _ in groups if owner is not RepeatArguments)
         made = [owner(**split[owner]) for owner in owners]
@@ -72,6 +75,21 @@ def run_groups(
 
     repeats = any(owner is RepeatArguments for owner, _ in groups)
     return repeated(fields, given, one_run) if repeats else one_run(given)
+
+
+def check_steps(given: dict[str, Any]) -> None:
+    """Check flags of Hugging Face's scripts in a command that trains and evaluates.
+
+    Raises:
+        ConfigError: one asks for another step, or leaves one of these out.
+    """
+    for name, done in _STEPS.items():
+        if given.get(name, done) is not done:
+            expected, fix = "True: it is what this command does", "leave it out"
+            if not done:
+                expected = "no such step"
+                fix = "this command trains, and evaluates on the validation set; " + fix
+            raise refuse(name, given[name], expected, fix)
 
 
 def show(results: dict[str, Any] | None, as_json: bool) -> None:

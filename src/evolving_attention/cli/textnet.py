@@ -14,7 +14,7 @@ from evolving_attention import distributed, durable
 from evolving_attention.cli import textnet_arguments as arguments
 from evolving_attention.cli import textnet_data as text_data
 from evolving_attention.cli.attention_arguments import refuse
-from evolving_attention.cli.commands import run_command, show
+from evolving_attention.cli.commands import check_steps, run_command, show
 from evolving_attention.cli.common import json_output, set_up_logging
 from evolving_attention.cli.fine_tuning import TrainedRun, refuse_known
 from evolving_attention.cli.glue_arguments import TuningArguments
@@ -110,6 +110,7 @@ def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
 def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     """One run."""
     refuse_known(given)
+    check_steps(given)
     split = train_fields().split(_with_recipe(given))
     data = arguments.TextDataArguments(**split[arguments.TextDataArguments])
     words = arguments.WordArguments(**split[arguments.WordArguments])

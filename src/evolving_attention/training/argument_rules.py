@@ -194,6 +194,16 @@ def check_combinations(a: Any) -> None:
     if a.max_steps <= 0 and a.num_train_epochs == 0 and a.do_train:
         raise refuse("num_train_epochs", 0, "more than 0", "or give max_steps")
     if a.per_device_train_batch_tokens is not None:
+        size = a.per_device_train_batch_size
+        if size != type(a).per_device_train_batch_size:  # the class has its default
+            tokens = a.per_device_train_batch_tokens
+            raise refuse(
+                "per_device_train_batch_size",
+                size,
+                f"tokens or sequences, per_device_train_batch_tokens={tokens} is set "
+                "too",
+                "leave it out, or give per_device_train_batch_tokens=None",
+            )
         for field, usable in (
             ("train_sampling_strategy", "group_by_length"),
             ("dataloader_drop_last", False),
