@@ -23,8 +23,11 @@ def draw(dtype: str, images: int = 3, side: int = 14) -> list[ea.Tensor]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("stride", [1, 2])
-def test_an_image_alone_has_the_bits_it_has_in_a_batch(stride: int, dtype: str):
-    x, weight, bias = draw(dtype)
+@pytest.mark.parametrize("side", [14, 64])  # whole images, and bands of them
+def test_an_image_alone_has_the_bits_it_has_in_a_batch(
+    side: int, stride: int, dtype: str
+):
+    x, weight, bias = draw(dtype, side=side)
     whole = as_float64(F.conv2d(x, weight, bias, stride=stride, padding=1))
     for n in range(3):
         alone = F.conv2d(x[n : n + 1], weight, bias, stride=stride, padding=1)
@@ -48,6 +51,20 @@ def test_a_kept_weight_is_forgotten_when_it_changes(dtype: str, kernel: int):
     weight.copy_(changed)
     fresh = ea.Tensor(changed, dtype=dtype)
     np.testing.assert_array_equal(convolved(weight), convolved(fresh))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_kept_weight_that_bands_read_in_several_layouts(dtype: str):
+    """oneDNN takes blocks of channels by the height: low bands may want others."""
+    rng = np.random.default_rng(2)
+    x = ea.Tensor(rng.standard_normal((1, 256, 56, 56)), dtype=dtype)
+    values = round_to(rng.standard_normal((512, 256, 1, 1)), dtype)
+    weight = ea.Tensor(values, dtype=dtype)
+    want = as_float64(F.conv2d(x, ea.Tensor(values, dtype=dtype), stride=2))
+    with ea.no_grad(), forced():
+        for _ in range(3):  # makes both, and finds both
+            y = as_float64(F.conv2d(x, weight, stride=2))
+            np.testing.assert_array_equal(y, want)
 
 
 def test_bands_of_rows_meet():

@@ -76,31 +76,41 @@ struct Band {
   ConvolutionPtr convolution;
 };
 
-// Bands of nearly equal height. An image whose padding swallows the rows of a
-// band has one alone.
-std::vector<Band> bands_of(const Pictures& p) {
+// How many bands an image has: a power of two, which any few threads share
+// evenly, of no less work than is worth a job.
+std::int64_t bands_in(const Pictures& p) {
   constexpr std::int64_t kMost = 8;
-  constexpr std::int64_t kWork = 1 << 25;  // multiply-adds worth a job
+  constexpr std::int64_t kWork = 1 << 22;  // multiply-adds worth a job
+  const std::int64_t rows = p.key.out_height;
+  const std::int64_t work = p.weights() * rows * p.key.out_width / kWork;
+  std::int64_t count = 1;
+  while (count < kMost && 2 * count <= std::min(work, rows)) count *= 2;
+  return count;
+}
+
+// Bands of nearly equal height, the higher ones first: a thread that is free
+// early takes a low one. An image whose padding swallows the rows of a band has
+// one alone.
+std::vector<Band> bands_of(const Pictures& p) {
   const ConvKey& whole = p.key;
-  const std::int64_t work =
-      p.weights() * whole.out_height * whole.out_width / kWork;
-  const std::int64_t count = std::clamp<std::int64_t>(
-      work, 1, std::min<std::int64_t>(kMost, whole.out_height));
+  const std::int64_t count = bands_in(p);
   std::vector<Band> bands;
+  std::int64_t begin = 0;
   for (std::int64_t b = 0; b < count && count > 1; ++b) {
-    const std::int64_t begin = whole.out_height * b / count;
-    const std::int64_t end = whole.out_height * (b + 1) / count;
+    const std::int64_t rows =
+        (whole.out_height - begin + count - b - 1) / (count - b);
     const std::int64_t first = begin * whole.stride_h - whole.pad_top;
-    const std::int64_t last = first + p.rows_read(end - begin);
+    const std::int64_t last = first + p.rows_read(rows);
     const std::int64_t top = std::max<std::int64_t>(0, first);
     const std::int64_t bottom = std::min(whole.height, last);
     if (bottom <= top) break;
     ConvKey key = whole;
     key.height = bottom - top;
-    key.out_height = end - begin;
+    key.out_height = rows;
     key.pad_top = top - first;
     key.pad_bottom = last - bottom;
     bands.push_back({top, begin, find_convolution(key)});
+    begin += rows;
   }
   if (static_cast<std::int64_t>(bands.size()) < count || count == 1) {
     return {{0, 0, find_convolution(whole)}};
@@ -109,14 +119,13 @@ std::vector<Band> bands_of(const Pictures& p) {
 }
 
 // A weight in the layout that a convolution reads.
-struct ReadyWeight : Storage::Derived {
+struct ReadyWeight {
   dnnl::memory::desc layout;
-  const void* source;
   Storage data;
 
   ReadyWeight(const ConvKey& key, const dnnl::memory::desc& to,
               const void* weight)
-      : layout(to), source(weight), data(to.get_size()) {
+      : layout(to), data(to.get_size()) {
     reorder(plain_weight(key, static_cast<DType>(key.dtype)), weight, to,
             data.data());
   }
@@ -124,20 +133,46 @@ struct ReadyWeight : Storage::Derived {
 
 using ReadyWeightPtr = std::shared_ptr<const ReadyWeight>;
 
-ReadyWeightPtr ready_weight(const ConvKey& key, const dnnl::memory::desc& to,
-                            const void* weight, const Storage* kept) {
+// One weight in all layouts that were asked for: bands of other heights may
+// read another.
+struct ReadyWeights : Storage::Derived {
+  const void* source = nullptr;
+  std::vector<ReadyWeightPtr> all;
+
+  ReadyWeightPtr in(const dnnl::memory::desc& layout) const {
+    const auto at = std::find_if(all.begin(), all.end(), [&](const auto& one) {
+      return one->layout == layout;
+    });
+    return at == all.end() ? nullptr : *at;
+  }
+};
+
+// The weight in the layout of each convolution; what is made of a kept weight
+// is kept with it.
+std::vector<ReadyWeightPtr> ready_weights(
+    const ConvKey& key, const std::vector<ConvolutionPtr>& convolutions,
+    const void* weight, const Storage* kept) {
   const SingleThreaded single;
-  if (kept == nullptr) {
-    return std::make_shared<const ReadyWeight>(key, to, weight);
+  const std::uint64_t version = kept == nullptr ? 0 : kept->version();
+  auto ready = std::make_shared<ReadyWeights>();
+  if (kept != nullptr) {
+    const auto found =
+        std::dynamic_pointer_cast<const ReadyWeights>(kept->derived());
+    if (found != nullptr && found->source == weight) *ready = *found;
   }
-  auto found = std::dynamic_pointer_cast<const ReadyWeight>(kept->derived());
-  if (found != nullptr && found->source == weight && found->layout == to) {
-    return found;
+  ready->source = weight;
+  const std::size_t before = ready->all.size();
+  std::vector<ReadyWeightPtr> weights;
+  for (const ConvolutionPtr& one : convolutions) {
+    ReadyWeightPtr same = ready->in(one->weight);
+    if (same == nullptr) {
+      same = std::make_shared<const ReadyWeight>(key, one->weight, weight);
+      ready->all.push_back(same);
+    }
+    weights.push_back(std::move(same));
   }
-  const std::uint64_t version = kept->version();
-  found = std::make_shared<const ReadyWeight>(key, to, weight);
-  kept->keep(found, version);
-  return found;
+  if (kept != nullptr && ready->all.size() > before) kept->keep(ready, version);
+  return weights;
 }
 
 void forward_images(const Conv2dForward::Args& args) {
@@ -148,18 +183,10 @@ void forward_images(const Conv2dForward::Args& args) {
   p.key.rectified = args.rectify ? 1 : 0;
   const std::vector<Band> bands = bands_of(p);
   const auto count = static_cast<std::int64_t>(bands.size());
-  // Bands of other heights may read the weight in another layout.
-  std::vector<ReadyWeightPtr> weights;
-  for (const Band& band : bands) {
-    const dnnl::memory::desc& layout = band.convolution->weight;
-    const auto same =
-        std::find_if(weights.begin(), weights.end(),
-                     [&](const auto& one) { return one->layout == layout; });
-    weights.push_back(
-        same != weights.end()
-            ? *same
-            : ready_weight(p.key, layout, args.weight.data, args.kept_weight));
-  }
+  std::vector<ConvolutionPtr> convolutions;
+  for (const Band& band : bands) convolutions.push_back(band.convolution);
+  const std::vector<ReadyWeightPtr> weights =
+      ready_weights(p.key, convolutions, args.weight.data, args.kept_weight);
   parallel_for(p.images * count, [&](std::int64_t job) {
     const SingleThreaded single;
     const std::int64_t n = job / count;
@@ -183,7 +210,7 @@ void data_gradient(const Conv2dBackward::Args& args) {
                    args.taps);
   const ConvolutionPtr one = find_convolution(p.key);
   const ReadyWeightPtr weight =
-      ready_weight(p.key, one->weight, args.weight.data, nullptr);
+      ready_weights(p.key, {one}, args.weight.data, nullptr).front();
   parallel_for(p.images, [&](std::int64_t n) {
     const SingleThreaded single;
     execute(*one, ConvPass::data, at(args.dx, n * p.x_elements(), p.element),
