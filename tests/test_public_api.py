@@ -42,7 +42,7 @@ attention.Vanilla attention.Evolving
 attention.Residual attention.Predictive attention.CustomEvolve attention.register
 functional.evolving_attention functional.linear functional.map_conv functional.conv1d
 functional.weight_norm functional.batch_norm functional.conv2d functional.max_pool2d
-functional.avg_pool2d
+functional.avg_pool2d functional.adaptive_avg_pool2d functional.adaptive_max_pool2d
 callbacks.TensorBoard
 Error ConfigError InputError ShapeError DTypeError DataError CheckpointError
 UnsafeCheckpointError BackendUnavailable MissingExtraError KernelNotFound OutOfMemory

@@ -101,6 +101,27 @@ ROWS = {
         r"\[avg_pool2d\] a window of 4 pixels",
         r"a smaller kernel",
     ),
+    "pool to no pixels": Row(
+        lambda _: F.adaptive_avg_pool2d(ones(1, 1, 3, 4), (0, 2)),
+        ea.ConfigError,
+        r"output_size \(0, 2\)",
+        r"\[adaptive_avg_pool2d\]",
+        r"expected 1 or more",
+    ),
+    "pool to half a pixel": Row(
+        lambda _: F.adaptive_max_pool2d(ones(1, 1, 3, 4), 1.5),
+        ea.ConfigError,
+        r"a float 1\.5",
+        r"\[adaptive_max_pool2d: output_size\]",
+        r"expected a whole number",
+    ),
+    "pool of images without pixels": Row(
+        lambda _: F.adaptive_max_pool2d(ones(1, 1, 0, 4), 2),
+        ea.ShapeError,
+        r"0 x 4 pixels",
+        r"\[adaptive_max_pool2d\]",
+        r"expected at least one",
+    ),
     # --- relative_2d
     "relative products of an even number of columns": Row(
         lambda _: F.relative_2d(ones(4, 3), ones(4, 2), F.Packing(1, [0, 4])),

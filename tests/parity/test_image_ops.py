@@ -81,6 +81,11 @@ POOLS = [
             "count_include_pad": False,
         },
     ),
+    *(
+        (f"adaptive_{kind}_pool2d", {"output_size": size})
+        for kind in ("avg", "max")
+        for size in (1, (2, 3), (4, 4), 13)
+    ),
 ]
 
 

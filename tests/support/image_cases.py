@@ -199,6 +199,63 @@ def means(w: Windows, x: np.ndarray, padded: bool) -> np.ndarray:
     return w.cells(x, 0.0).sum(0) / w.cells(counted, 0.0).sum(0)
 
 
+DIVIDED = [  # images, output size
+    ((1, 1, 1, 1), (1, 1)),
+    ((2, 3, 6, 7), (3, 2)),
+    ((2, 17, 5, 4), (1, 1)),
+    ((1, 2, 7, 4), (5, 3)),  # windows share pixels
+    ((2, 3, 2, 3), (5, 4)),  # more windows than pixels
+    ((1, 5, 4, 9), (4, 9)),
+    ((1, 3, 1, 8), (1, 5)),
+    ((0, 3, 4, 4), (2, 2)),
+    ((3, 65, 29, 31), (6, 7)),
+    ((2, 96, 28, 28), (1, 1)),
+]
+
+
+def adaptive_pools() -> Iterator[Case]:
+    for images, size in DIVIDED:
+        for name, taken in ("avg", np.mean), ("max", np.max):
+
+            def oracle(x, size=size, taken=taken):
+                (height, width), (rows, columns) = x.shape[2:], size
+                return np.array(
+                    [
+                        [
+                            taken(
+                                x[
+                                    :,
+                                    :,
+                                    i * height // rows : -(-(i + 1) * height // rows),
+                                    j * width // columns : -(
+                                        -(j + 1) * width // columns
+                                    ),
+                                ],
+                                axis=(2, 3),
+                            )
+                            for j in range(columns)
+                        ]
+                        for i in range(rows)
+                    ]
+                ).transpose(2, 3, 0, 1)
+
+            op = f"adaptive_{name}_pool2d"
+            yield Case(
+                op,
+                "x".join(map(str, images)) + "_to{}-{}".format(*size),
+                (images,),
+                lambda x, op=op, size=size: getattr(ops(), op)(x, size),
+                oracle,
+                wide=images[1] > 20,
+                terms=int(
+                    np.prod(
+                        [-(-a // b) + 1 for a, b in zip(images[2:], size, strict=True)]
+                    )
+                ),
+                cancels=1.0,
+            )
+
+
 def normalised() -> Iterator[Case]:
     def call(x: Any, weight: Any, bias: Any) -> Any:
         return ops().batch_norm(x, weight, bias, training=True, eps=1e-3)
@@ -267,5 +324,5 @@ def offsets(q: int, k: int, reach: int, width: int) -> tuple[np.ndarray, np.ndar
 
 def image_cases() -> list[Case]:
     """Every case of an op that works on images."""
-    makers = (convolutions, pools, normalised, relative_positions)
+    makers = (convolutions, pools, adaptive_pools, normalised, relative_positions)
     return [case for maker in makers for case in maker()]

@@ -183,7 +183,7 @@ void bind_avg_pool2d(py::module_& ops) {
                                        j stride + v - padding] / cells
 
 Pixels outside the image are 0. The mean of a whole image is
-``x.mean(-1).mean(-1)``.
+``adaptive_avg_pool2d(x, 1)``.
 
 Args:
     input: [n, channels, height, width].
@@ -208,6 +208,83 @@ Example:
     >>> x = [[[[1.0, 2.0, 5.0, 0.0], [3.0, 4.0, 1.0, 6.0]]]]
     >>> F.avg_pool2d(x, 2).numpy().tolist()
     [[[[2.5, 3.0]]]])");
+}
+
+void bind_adaptive_pools(py::module_& ops) {
+  ops.def(
+      "adaptive_avg_pool2d",
+      [](const Var& input, Sides<"adaptive_avg_pool2d: output_size"> size) {
+        return channels_first(
+            adaptive_avg_pool2d(channels_last(input, "adaptive_avg_pool2d"),
+                                size.height, size.width));
+      },
+      py::arg("input"), py::arg("output_size"), Release(),
+      R"(Takes the mean of each window of images, in windows that divide the image.
+
+    y[n, c, i, j] = mean of x[n, c, h, w] over
+        floor(i H / out height) <= h < ceil((i + 1) H / out height),
+        floor(j W / out width)  <= w < ceil((j + 1) W / out width)
+
+Windows of neighbours share pixels where the sizes do not divide. With output_size=1 it
+is the mean of the whole image.
+
+Args:
+    input: [n, channels, H, W].
+    output_size: out height and out width, each 1 or more; one number, or (height,
+        width).
+
+Returns:
+    [n, channels, out height, out width] in the type of the input.
+
+Raises:
+    ShapeError: there are no images, or images without pixels.
+    ConfigError: output_size is out of range, or no whole number.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> x = [[[[1.0, 2.0, 6.0], [3.0, 4.0, 8.0]]]]
+    >>> F.adaptive_avg_pool2d(x, (1, 2)).numpy().tolist()
+    [[[[2.5, 5.0]]]]
+    >>> F.adaptive_avg_pool2d(x, 1).numpy().tolist()
+    [[[[4.0]]]]
+
+Source: He et al., ECCV 2014, Sec. 2.2 (windows); Lin et al., ICLR 2014, Sec. 3.2 (the
+whole image).)");
+  ops.def(
+      "adaptive_max_pool2d",
+      [](const Var& input, Sides<"adaptive_max_pool2d: output_size"> size) {
+        return channels_first(
+            adaptive_max_pool2d(channels_last(input, "adaptive_max_pool2d"),
+                                size.height, size.width));
+      },
+      py::arg("input"), py::arg("output_size"), Release(),
+      R"(Takes the greatest pixel of each window, in windows that divide the image.
+
+    y[n, c, i, j] = max of x[n, c, h, w] over
+        floor(i H / out height) <= h < ceil((i + 1) H / out height),
+        floor(j W / out width)  <= w < ceil((j + 1) W / out width)
+
+A NaN is the greatest. Of equal pixels the first one gets the gradient.
+
+Args:
+    input: [n, channels, H, W].
+    output_size: out height and out width, each 1 or more; one number, or (height,
+        width).
+
+Returns:
+    [n, channels, out height, out width] in the type of the input.
+
+Raises:
+    ShapeError: there are no images, or images without pixels.
+    ConfigError: output_size is out of range, or no whole number.
+
+Example:
+    >>> from evolving_attention import functional as F
+    >>> x = [[[[1.0, 2.0, 6.0], [3.0, 9.0, 8.0]]]]
+    >>> F.adaptive_max_pool2d(x, (1, 2)).numpy().tolist()
+    [[[[9.0, 9.0]]]]
+
+Source: He et al., ECCV 2014, Sec. 2.2.)");
 }
 
 void bind_relative_2d(py::module_& ops) {
@@ -251,6 +328,7 @@ void bind_image_ops(py::module_& ops) {
   bind_conv2d(ops);
   bind_max_pool2d(ops);
   bind_avg_pool2d(ops);
+  bind_adaptive_pools(ops);
   bind_relative_2d(ops);
 }
 

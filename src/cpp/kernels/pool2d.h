@@ -8,12 +8,73 @@
 
 namespace ea {
 
+// The cells of one axis of a window: begin, begin + step, ... below end lie
+// inside the image; `all` of them inside the image with its padding, where step
+// is 1.
+struct PoolSpan {
+  std::int64_t begin, end, step, all;
+
+  constexpr std::int64_t count() const { return end - begin; }
+  constexpr bool holds(std::int64_t pixel) const {
+    return pixel >= begin && pixel < end && (pixel - begin) % step == 0;
+  }
+};
+
+// One axis of the windows: `places` of them over `size` pixels.
+struct PoolAxis {
+  std::int64_t size, places, kernel, stride, pad, dilation;
+  bool adaptive;
+
+  // Of window i.
+  __attribute__((always_inline)) constexpr PoolSpan span(std::int64_t i) const {
+    if (adaptive) {
+      const std::int64_t begin = i * size / places;
+      const std::int64_t end = ((i + 1) * size + places - 1) / places;
+      return {begin, end, 1, end - begin};
+    }
+    const std::int64_t first = i * stride - pad;
+    const std::int64_t last = first + (kernel - 1) * dilation + 1;
+    const std::int64_t edge = last < size + pad ? last : size + pad;
+    const std::int64_t before =
+        first < 0 ? (dilation - 1 - first) / dilation * dilation : 0;
+    return {first + before, last < size ? last : size, dilation, edge - first};
+  }
+
+  // Windows `first` to `last` are all that may hold a pixel.
+  struct Run {
+    std::int64_t first, last;
+  };
+  __attribute__((always_inline)) constexpr Run windows_of(
+      std::int64_t pixel) const {
+    if (adaptive) {
+      return {pixel * places / size, ((pixel + 1) * places - 1) / size};
+    }
+    const std::int64_t ends = pixel + pad - (kernel - 1) * dilation;
+    const std::int64_t last = (pixel + pad) / stride;
+    return {ends <= 0 ? 0 : (ends + stride - 1) / stride,
+            last < places ? last : places - 1};
+  }
+};
+
 // Cell (u, v) of the window of output pixel (i, j) is pixel (i stride_h + u
 // dilation_h - pad_h, j stride_w + v dilation_w - pad_w); it does not count
-// where that lies outside the image.
+// where that lies outside the image. Adaptive windows divide the image instead:
+// window i of n along an axis has the pixels from floor(i size / n) up to
+// ceil((i + 1) size / n).
 struct PoolWindows {
-  std::int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h,
-      dilation_w;
+  std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1,
+               pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+  bool adaptive = false;
+
+  // Along the height and the width of images, with the places of the result.
+  __attribute__((always_inline)) constexpr PoolAxis rows(
+      std::int64_t height, std::int64_t places) const {
+    return {height, places, kernel_h, stride_h, pad_h, dilation_h, adaptive};
+  }
+  __attribute__((always_inline)) constexpr PoolAxis columns(
+      std::int64_t width, std::int64_t places) const {
+    return {width, places, kernel_w, stride_w, pad_w, dilation_w, adaptive};
+  }
 };
 
 // y[n, i, j, c] = the greatest cell of the window, NaN if one is, and -infinity
@@ -63,23 +124,5 @@ struct AvgPool2dBackward {
     bool padded;
   };
 };
-
-// One axis of the window of output place i: cells [begin, end) count, and `all`
-// of them lie inside the image with its padding.
-struct PoolSpan {
-  std::int64_t begin, end, all;
-};
-
-// For windows without dilation over an axis of `size` pixels.
-__attribute__((always_inline)) constexpr PoolSpan pool_span(std::int64_t i,
-                                                            std::int64_t kernel,
-                                                            std::int64_t stride,
-                                                            std::int64_t pad,
-                                                            std::int64_t size) {
-  const std::int64_t first = i * stride - pad;
-  const std::int64_t last = first + kernel;
-  const std::int64_t edge = last < size + pad ? last : size + pad;
-  return {first < 0 ? 0 : first, last < size ? last : size, edge - first};
-}
 
 }  // namespace ea

@@ -8,9 +8,6 @@ namespace ea {
 
 namespace {
 
-// Far above any image, and their sums are far from what 64 bits hold.
-constexpr std::int64_t kMostPixels = std::int64_t{1} << 31;
-
 Tensor as_channels_last(const Tensor& x) {
   return contiguous(transpose_view(transpose_view(x, 1, 2), 2, 3));
 }

@@ -5,6 +5,9 @@
 
 namespace ea {
 
+// Of a side: far above any image, and sums are far from what 64 bits hold.
+inline constexpr std::int64_t kMostPixels = std::int64_t{1} << 31;
+
 // [n, channels, height, width] to [n, height, width, channels], and back. `op`
 // is named in errors.
 Var channels_last(const Var& x, const char* op = "channels_last");

@@ -10,13 +10,19 @@ namespace ea {
 
 namespace {
 
-// Output of the pooling of x, not filled.
-Tensor pooled(const char* op, const Var& x, const PoolWindows& w,
-              bool ceiling) {
+constexpr PoolWindows kAdaptive{.adaptive = true};
+
+void check_images(const char* op, const Var& x) {
   EA_CHECK(x.rank() == 4, op,
            "input has shape {}, expected four axes: images, channels, height "
            "and width",
            x.shape());
+}
+
+// Output of the pooling of x, not filled.
+Tensor pooled(const char* op, const Var& x, const PoolWindows& w,
+              bool ceiling) {
+  check_images(op, x);
   const WindowAxis rows{x.dim(1), w.kernel_h, w.stride_h, w.pad_h,
                         w.dilation_h};
   const WindowAxis columns{x.dim(2), w.kernel_w, w.stride_w, w.pad_w,
@@ -31,16 +37,28 @@ Tensor pooled(const char* op, const Var& x, const PoolWindows& w,
   return empty({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());
 }
 
-}  // namespace
+// The same of adaptive windows.
+Tensor divided(const char* op, const Var& x, std::int64_t height,
+               std::int64_t width) {
+  check_images(op, x);
+  EA_CHECK_AS(
+      ConfigError,
+      height > 0 && width > 0 && height < kMostPixels && width < kMostPixels,
+      op, "output_size ({}, {}), expected 1 or more, below {}", height, width,
+      kMostPixels);
+  EA_CHECK(x.dim(1) > 0 && x.dim(2) > 0, op,
+           "images of {} x {} pixels (height x width), expected at least one",
+           x.dim(1), x.dim(2));
+  return empty({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());
+}
 
 // dx is dy at the greatest cell of each window, found again from x.
-Var max_pool2d(const Var& x, const PoolWindows& windows, bool ceiling) {
-  const Tensor y = pooled("max_pool2d", x, windows, ceiling);
+Var greatest(const char* op, const Var& x, const Tensor& y,
+             const PoolWindows& windows) {
   const Tensor images = contiguous(x.data());
   kernels::run<MaxPool2dForward>({images, y, windows});
   return record(
-      "max_pool2d", y, {x}, {images},
-      [windows](const Node& node, const Tensor& dy) {
+      op, y, {x}, {images}, [windows](const Node& node, const Tensor& dy) {
         const Tensor& x = node.saved(0);
         const Tensor dx = empty_like(x);
         kernels::run<MaxPool2dBackward>({contiguous(dy), x, dx, windows});
@@ -49,23 +67,46 @@ Var max_pool2d(const Var& x, const PoolWindows& windows, bool ceiling) {
 }
 
 // Linear in x: dx is the transpose of the mean.
-Var avg_pool2d(const Var& x, const PoolWindows& windows, bool ceiling,
-               bool counts_padding) {
-  EA_CHECK_AS(ConfigError, windows.dilation_h == 1 && windows.dilation_w == 1,
-              "avg_pool2d", "dilation ({}, {}), expected 1: means have none",
-              windows.dilation_h, windows.dilation_w);
-  const Tensor y = pooled("avg_pool2d", x, windows, ceiling);
+Var mean_of(const char* op, const Var& x, const Tensor& y,
+            const PoolWindows& windows, bool counts_padding) {
   kernels::run<AvgPool2dForward>(
       {contiguous(x.data()), y, windows, counts_padding});
   const Shape shape = x.shape();
   return record(
-      "avg_pool2d", y, {x}, {},
+      op, y, {x}, {},
       [windows, counts_padding, shape](const Node&, const Tensor& grad) {
         const Tensor dy = contiguous(grad);
         const Tensor dx = empty(shape, dy.dtype(), dy.device());
         kernels::run<AvgPool2dBackward>({dy, dx, windows, counts_padding});
         return Node::Gradients{dx};
       });
+}
+
+}  // namespace
+
+Var max_pool2d(const Var& x, const PoolWindows& windows, bool ceiling) {
+  const char* op = "max_pool2d";
+  return greatest(op, x, pooled(op, x, windows, ceiling), windows);
+}
+
+Var avg_pool2d(const Var& x, const PoolWindows& windows, bool ceiling,
+               bool counts_padding) {
+  const char* op = "avg_pool2d";
+  EA_CHECK_AS(ConfigError, windows.dilation_h == 1 && windows.dilation_w == 1,
+              op, "dilation ({}, {}), expected 1: means have none",
+              windows.dilation_h, windows.dilation_w);
+  return mean_of(op, x, pooled(op, x, windows, ceiling), windows,
+                 counts_padding);
+}
+
+Var adaptive_max_pool2d(const Var& x, std::int64_t height, std::int64_t width) {
+  const char* op = "adaptive_max_pool2d";
+  return greatest(op, x, divided(op, x, height, width), kAdaptive);
+}
+
+Var adaptive_avg_pool2d(const Var& x, std::int64_t height, std::int64_t width) {
+  const char* op = "adaptive_avg_pool2d";
+  return mean_of(op, x, divided(op, x, height, width), kAdaptive, false);
 }
 
 }  // namespace ea

@@ -15,4 +15,10 @@ Var max_pool2d(const Var& x, const PoolWindows& windows, bool ceiling = false);
 Var avg_pool2d(const Var& x, const PoolWindows& windows, bool ceiling = false,
                bool counts_padding = true);
 
+// The greatest (the mean) of height x width windows that divide the image: row
+// i of them has pixels floor(i H / height) up to ceil((i + 1) H / height),
+// likewise columns; neighbours may share pixels.
+Var adaptive_max_pool2d(const Var& x, std::int64_t height, std::int64_t width);
+Var adaptive_avg_pool2d(const Var& x, std::int64_t height, std::int64_t width);
+
 }  // namespace ea

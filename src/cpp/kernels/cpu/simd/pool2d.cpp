@@ -6,48 +6,49 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
+// A window of an image of this width.
+struct PoolCells {
+  PoolSpan rows, columns;
+  std::int64_t width;
+
+  // Calls fn(pixel, row, column of the image) for each cell inside the image.
+  template <typename Fn>
+  EA_INLINE void each(Fn&& fn) const {
+    for (std::int64_t h = rows.begin; h < rows.end; h += rows.step) {
+      for (std::int64_t w = columns.begin; w < columns.end; w += columns.step) {
+        fn(h * width + w, h, w);
+      }
+    }
+  }
+  // The factor of each cell of a mean.
+  EA_INLINE float part(bool padded) const {
+    return 1.0f / static_cast<float>(padded ? rows.all * columns.all
+                                            : rows.count() * columns.count());
+  }
+};
+
 // Sizes of the images and of the results.
 struct PoolSizes {
   std::int64_t images, height, width, channels, out_height, out_width;
+  PoolAxis rows, columns;
 
-  PoolSizes(const TensorView& x, const TensorView& y)
+  PoolSizes(const TensorView& x, const TensorView& y,
+            const PoolWindows& windows)
       : images(x.shape[0]),
         height(x.shape[1]),
         width(x.shape[2]),
         channels(x.shape[3]),
         out_height(y.shape[1]),
-        out_width(y.shape[2]) {}
+        out_width(y.shape[2]),
+        rows(windows.rows(height, out_height)),
+        columns(windows.columns(width, out_width)) {}
   EA_INLINE std::int64_t image() const { return height * width * channels; }
+  EA_INLINE PoolCells cells(std::int64_t i, std::int64_t j) const {
+    return {rows.span(i), columns.span(j), width};
+  }
 };
 
-// Calls fn(pixel, number of the cell) for each cell of a window inside the
-// image.
-template <typename Fn>
-EA_INLINE void for_cells(const PoolSizes& s, const PoolWindows& p,
-                         std::int64_t i, std::int64_t j, Fn&& fn) {
-  for (std::int64_t u = 0; u < p.kernel_h; ++u) {
-    const std::int64_t h = i * p.stride_h + u * p.dilation_h - p.pad_h;
-    if (h < 0 || h >= s.height) continue;
-    for (std::int64_t v = 0; v < p.kernel_w; ++v) {
-      const std::int64_t w = j * p.stride_w + v * p.dilation_w - p.pad_w;
-      if (w < 0 || w >= s.width) continue;
-      fn(h * s.width + w, u * p.kernel_w + v);
-    }
-  }
-}
-
-// The factor of each cell of a mean.
-EA_INLINE float part_of(const PoolSizes& s, const PoolWindows& p, bool padded,
-                        std::int64_t i, std::int64_t j) {
-  const PoolSpan rows = pool_span(i, p.kernel_h, p.stride_h, p.pad_h, s.height);
-  const PoolSpan cols = pool_span(j, p.kernel_w, p.stride_w, p.pad_w, s.width);
-  const std::int64_t counted =
-      padded ? rows.all * cols.all
-             : (rows.end - rows.begin) * (cols.end - cols.begin);
-  return 1.0f / static_cast<float>(counted);
-}
-
-// Calls fn(image, i, j, output pixel) for each output pixel, row by row.
+// Calls fn(image, window, output pixel) for each output pixel, row by row.
 template <typename Fn>
 void for_output_rows(const PoolSizes& s, Fn&& fn) {
   const std::int64_t rows = items_per_job(s.out_width * s.channels);
@@ -55,7 +56,7 @@ void for_output_rows(const PoolSizes& s, Fn&& fn) {
                   [&](std::int64_t begin, std::int64_t end) {
                     for (std::int64_t row = begin; row < end; ++row) {
                       for (std::int64_t j = 0; j < s.out_width; ++j) {
-                        fn(row / s.out_height, row % s.out_height, j,
+                        fn(row / s.out_height, s.cells(row % s.out_height, j),
                            row * s.out_width + j);
                       }
                     }
@@ -64,24 +65,24 @@ void for_output_rows(const PoolSizes& s, Fn&& fn) {
 
 template <typename T>
 void max_forward(const MaxPool2dForward::Args& args) {
-  const PoolSizes s(args.x, args.y);
-  for_output_rows(s, [&](std::int64_t n, std::int64_t i, std::int64_t j,
-                         std::int64_t pixel) {
-    const T* x = args.x.as<T>() + n * s.image();
-    T* y = args.y.as<T>() + pixel * s.channels;
-    for_vectors(s.channels, [&](std::int64_t c, auto part) {
-      Vf best = set(-__builtin_inff());
-      for_cells(s, args.windows, i, j, [&](std::int64_t cell, std::int64_t) {
-        const Vf value = load(x + cell * s.channels + c, part);
-        best = value > best ? value : best;
-        best = value != value ? value : best;
+  const PoolSizes s(args.x, args.y, args.windows);
+  for_output_rows(
+      s, [&](std::int64_t n, const PoolCells& cells, std::int64_t pixel) {
+        const T* x = args.x.as<T>() + n * s.image();
+        T* y = args.y.as<T>() + pixel * s.channels;
+        for_vectors(s.channels, [&](std::int64_t c, auto part) {
+          Vf best = set(-__builtin_inff());
+          cells.each([&](std::int64_t cell, std::int64_t, std::int64_t) {
+            const Vf value = load(x + cell * s.channels + c, part);
+            best = value > best ? value : best;
+            best = value != value ? value : best;
+          });
+          store(y + c, best, part);
+        });
       });
-      store(y + c, best, part);
-    });
-  });
 }
 
-// Calls fn(x, dx, i, j, dy) for each output pixel, image by image: dx, of
+// Calls fn(image, dx, window, dy) for each output pixel, image by image: dx, of
 // floats, starts with 0 and is stored when the image is done.
 template <typename T, typename Fn>
 void by_images(const PoolSizes& s, const TensorView& dy, const Output& dx,
@@ -93,7 +94,7 @@ void by_images(const PoolSizes& s, const TensorView& dy, const Output& dx,
     const T* from = dy.as<T>() + n * s.out_height * s.out_width * s.channels;
     for (std::int64_t i = 0; i < s.out_height; ++i) {
       for (std::int64_t j = 0; j < s.out_width; ++j) {
-        fn(n, sums, i, j, from + (i * s.out_width + j) * s.channels);
+        fn(n, sums, s.cells(i, j), from + (i * s.out_width + j) * s.channels);
       }
     }
     T* to = dx.as<T>() + n * s.image();
@@ -105,64 +106,65 @@ void by_images(const PoolSizes& s, const TensorView& dy, const Output& dx,
 
 template <typename T>
 void max_backward(const MaxPool2dBackward::Args& args) {
-  const PoolSizes s(args.x, args.dy);
+  const PoolSizes s(args.x, args.dy, args.windows);
   by_images<T>(
       s, args.dy, args.dx,
-      [&](std::int64_t n, float* dx, std::int64_t i, std::int64_t j,
-          const T* dy) {
+      [&](std::int64_t n, float* dx, const PoolCells& cells, const T* dy) {
         const T* x = args.x.as<T>() + n * s.image();
         for_vectors(s.channels, [&](std::int64_t c, auto part) {
-          Vf best = set(-__builtin_inff()), which = set(-1.0f);
-          for_cells(s, args.windows, i, j,
-                    [&](std::int64_t cell, std::int64_t number) {
-                      const Vf value = load(x + cell * s.channels + c, part);
-                      const Vf mine = set(static_cast<float>(number));
-                      const auto first = which < set(0.0f);
-                      which = first ? mine : which;
-                      which = value > best ? mine : which;
-                      which = value != value ? mine : which;
-                      best = value > best ? value : best;
-                      best = value != value ? value : best;
-                    });
+          // Row and column by themselves: floats number few pixels exactly.
+          Vf best = set(-__builtin_inff());
+          Vf row = set(static_cast<float>(cells.rows.begin));
+          Vf column = set(static_cast<float>(cells.columns.begin));
+          cells.each([&](std::int64_t cell, std::int64_t h, std::int64_t w) {
+            const Vf value = load(x + cell * s.channels + c, part);
+            const Vf u = set(static_cast<float>(h));
+            const Vf v = set(static_cast<float>(w));
+            row = value > best ? u : row;
+            row = value != value ? u : row;
+            column = value > best ? v : column;
+            column = value != value ? v : column;
+            best = value > best ? value : best;
+            best = value != value ? value : best;
+          });
           const Vf d = load(dy + c, part);
-          for_cells(s, args.windows, i, j,
-                    [&](std::int64_t cell, std::int64_t number) {
-                      float* to = dx + cell * s.channels + c;
-                      const Vf mine = set(static_cast<float>(number));
-                      const Vf before = load(to, part);
-                      store(to, which == mine ? before + d : before, part);
-                    });
+          cells.each([&](std::int64_t cell, std::int64_t h, std::int64_t w) {
+            float* to = dx + cell * s.channels + c;
+            const Vf before = load(to, part);
+            const auto hit = (row == set(static_cast<float>(h))) &
+                             (column == set(static_cast<float>(w)));
+            store(to, hit ? before + d : before, part);
+          });
         });
       });
 }
 
 template <typename T>
 void avg_forward(const AvgPool2dForward::Args& args) {
-  const PoolSizes s(args.x, args.y);
-  for_output_rows(s, [&](std::int64_t n, std::int64_t i, std::int64_t j,
-                         std::int64_t pixel) {
-    const T* x = args.x.as<T>() + n * s.image();
-    T* y = args.y.as<T>() + pixel * s.channels;
-    const Vf factor = set(part_of(s, args.windows, args.padded, i, j));
-    for_vectors(s.channels, [&](std::int64_t c, auto part) {
-      Vf sum = set(0.0f);
-      for_cells(s, args.windows, i, j, [&](std::int64_t cell, std::int64_t) {
-        sum = fma(load(x + cell * s.channels + c, part), factor, sum);
+  const PoolSizes s(args.x, args.y, args.windows);
+  for_output_rows(
+      s, [&](std::int64_t n, const PoolCells& cells, std::int64_t pixel) {
+        const T* x = args.x.as<T>() + n * s.image();
+        T* y = args.y.as<T>() + pixel * s.channels;
+        const Vf factor = set(cells.part(args.padded));
+        for_vectors(s.channels, [&](std::int64_t c, auto part) {
+          Vf sum = set(0.0f);
+          cells.each([&](std::int64_t cell, std::int64_t, std::int64_t) {
+            sum = fma(load(x + cell * s.channels + c, part), factor, sum);
+          });
+          store(y + c, sum, part);
+        });
       });
-      store(y + c, sum, part);
-    });
-  });
 }
 
 template <typename T>
 void avg_backward(const AvgPool2dBackward::Args& args) {
-  const PoolSizes s(args.dx, args.dy);
+  const PoolSizes s(args.dx, args.dy, args.windows);
   by_images<T>(
       s, args.dy, args.dx,
-      [&](std::int64_t, float* dx, std::int64_t i, std::int64_t j,
-          const T* dy) {
-        const Vf factor = set(part_of(s, args.windows, args.padded, i, j));
-        for_cells(s, args.windows, i, j, [&](std::int64_t cell, std::int64_t) {
+      [&](std::int64_t, float* dx, const PoolCells& cells, const T* dy) {
+        const Vf factor = set(cells.part(args.padded));
+        cells.each([&](std::int64_t cell, std::int64_t, std::int64_t) {
           float* to = dx + cell * s.channels;
           for_vectors(s.channels, [&](std::int64_t c, auto part) {
             store(to + c, fma(load(dy + c, part), factor, load(to + c, part)),
