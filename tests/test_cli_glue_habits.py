@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 
 import evolving_attention as ea
 from evolving_attention.cli import glue
+from evolving_attention.cli.glue_arguments import DataTrainingArguments
 from evolving_attention.cli.main import app
 from evolving_attention.cli.spelling import as_flags
+from evolving_attention.errors import ConfigError
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "good", "bad", "film", ","]
 
@@ -304,6 +306,36 @@ def test_mistakes(run: Any, options: dict[str, Any], says: str) -> None:
     code, out, err = run(**options)
     assert (code, out) == (2, "")
     assert says in err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"task_name": "cola", "dataset_config_name": "x"},
+            "--dataset_config_name x: expected --dataset_name beside it",
+        ),
+        (
+            {"dataset_name": "imdb", "delimiter": ";"},
+            "--delimiter ;: expected --train_file beside it; data sets of the Hub",
+        ),
+        (
+            {"dataset_name": "imdb", "bad_rows": "skip"},
+            "--bad_rows skip: expected --data_dir or --train_file beside it; rows of",
+        ),
+        (
+            {"task_name": "cola", "bad_rows": "report"},
+            "--bad_rows report: expected --data_dir or --train_file beside it; rows",
+        ),
+        (
+            {"task_name": "cola", "bad_rows": "some"},
+            "--bad_rows some: expected raise or skip or report; skip and report",
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        DataTrainingArguments(**options)
 
 
 def help_of(*words: str) -> str:

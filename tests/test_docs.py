@@ -202,3 +202,20 @@ def test_the_table_of_spaces_is_that_of_the_command(repo):
     assert {(name, command, int(n.replace(",", ""))) for name, command, n in rows} == {
         (name, one.command, size_of(one.space())) for name, one in SPACES.items()
     }
+
+
+def test_the_readme_stays_short(repo):
+    text = (repo / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 110
+    table = text.partition("<!-- benchmarks:begin -->")[2].partition("<!-- ")[0]
+    rows = re.findall(r"^\| (?!ours|\|).*\d", table, re.M)
+    assert 1 <= len(rows) <= 6
+
+
+def test_every_command_that_trains_is_said_to_take_seeds(repo):
+    from evolving_attention.cli.trainings import COMMANDS
+
+    text = (repo / "docs" / "search.md").read_text(encoding="utf-8")
+    said = re.search(r"\n\n(`glue`,[^.]*) have\s+it\.", text)
+    assert said is not None
+    assert set(re.findall(r"`([\w ]+)`", said[1])) == set(COMMANDS)

@@ -50,6 +50,28 @@ def test_tensors_are_given_without_a_copy(dtype):
     assert tensor[1][1].item() == 4
 
 
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_reductions_of_numpy_keep_gradients(name, axis):
+    array = np.arange(6.0).reshape(2, 3)
+    tensor = ea.Tensor(array, requires_grad=True)
+    found = getattr(np, name)(tensor, axis=axis)
+    assert isinstance(found, ea.Tensor)
+    assert np.array_equal(found.detach(), getattr(array, name)(axis=axis))
+    found.sum().backward()
+    assert tensor.grad.sum().item() > 0
+    kept = getattr(np, name)(tensor, axis=axis, keepdims=True)
+    assert kept.shape == getattr(array, name)(axis=axis, keepdims=True).shape
+    with pytest.raises(ea.ConfigError, match=r"\[out\] .* leave out= out"):
+        getattr(np, name)(tensor, axis=axis, out=np.zeros(3))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_reductions_keep_their_type(name):
+    with pytest.raises(ea.ConfigError, match=r"\[dtype\] .* leave dtype= out"):
+        getattr(np, name)(ea.Tensor([1.0]), dtype=np.float64)
+
+
 def test_array_protocol_converts():
     tensor = ea.Tensor([1.5, 2.5])
     assert np.asarray(tensor, dtype=np.float64).tolist() == [1.5, 2.5]

@@ -159,9 +159,11 @@ The gradient goes to the first of equal elements; NaN counts as the )" +
             word + " value. arg" + name +
             "() of a tensor says where the elements are.",
         "[...] of any type.",
-        R"(    axis, dim: the axis; negative numbers count from the last; None: all.
+        std::string(
+            R"(    axis, dim: the axis; negative numbers count from the last; None: all.
     keepdims, keepdim: keep the axis with size 1.
-)",
+)") + (method ? "    out: None, as np." + name + "(tensor) hands it over.\n"
+              : ""),
         R"(    Tensor in the type of x, without the axis; of all elements a 0-d one.
 
 Raises:
@@ -182,10 +184,16 @@ Raises:
            doc(false).c_str());
   }
   if (c != nullptr) {
-    c->def(name.c_str(), run, py::arg("axis") = py::none(),
+    const auto method = [](const Var& x, const AxisArgument& axis,
+                           bool keepdims, const AxisArgument& dim, bool keepdim,
+                           const py::object& out) {
+      check_unused(out, "out");
+      return Fn(x, axis_of(axis, dim), keepdims || keepdim);
+    };
+    c->def(name.c_str(), method, py::arg("axis") = py::none(),
            py::arg("keepdims") = false, py::kw_only(),
-           py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
-           doc(true).c_str());
+           py::arg("dim") = py::none(), py::arg("keepdim") = false,
+           py::arg("out") = py::none(), Release(), doc(true).c_str());
   }
 }
 

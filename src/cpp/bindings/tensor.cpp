@@ -175,22 +175,30 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def(
           "sum",
           [](const Var& self, const AxisArgument& axis, bool keepdims,
-             const AxisArgument& dim, bool keepdim) {
+             const AxisArgument& dim, bool keepdim, const py::object& dtype,
+             const py::object& out) {
+            check_unused(dtype, "dtype");
+            check_unused(out, "out");
             return sum(self, axis_of(axis, dim), keepdims || keepdim);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
           py::kw_only(), py::arg("dim") = py::none(),
-          py::arg("keepdim") = false, py::call_guard<py::gil_scoped_release>(),
+          py::arg("keepdim") = false, py::arg("dtype") = py::none(),
+          py::arg("out") = py::none(), py::call_guard<py::gil_scoped_release>(),
           docs::kSum)
       .def(
           "mean",
           [](const Var& self, const AxisArgument& axis, bool keepdims,
-             const AxisArgument& dim, bool keepdim) {
+             const AxisArgument& dim, bool keepdim, const py::object& dtype,
+             const py::object& out) {
+            check_unused(dtype, "dtype");
+            check_unused(out, "out");
             return mean(self, axis_of(axis, dim), keepdims || keepdim);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
           py::kw_only(), py::arg("dim") = py::none(),
-          py::arg("keepdim") = false, py::call_guard<py::gil_scoped_release>(),
+          py::arg("keepdim") = false, py::arg("dtype") = py::none(),
+          py::arg("out") = py::none(), py::call_guard<py::gil_scoped_release>(),
           docs::kMean)
       .def(
           "reshape",
@@ -229,6 +237,14 @@ std::optional<int> axis_of(const AxisArgument& axis, const AxisArgument& dim) {
   const AxisArgument& given = axis ? axis : dim;
   if (!given) return {};
   return narrow(given->value);
+}
+
+void check_unused(const py::object& word, const char* name) {
+  EA_CHECK_AS(
+      ConfigError, word.is_none(), name,
+      "results take the tensor's type and memory of their own; leave {}= "
+      "out, and convert with .to() or .numpy()",
+      name);
 }
 
 void bind_tensor(py::module_& m) {

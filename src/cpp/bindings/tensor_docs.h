@@ -135,13 +135,14 @@ inline constexpr const char* kSum = R"(Sums elements over one axis or over all.
 Args:
     axis, dim: the axis; negative numbers count from the last; None: all.
     keepdims, keepdim: keep the axis with size 1.
+    dtype, out: None, as np.sum(tensor) hands them over.
 
 Returns:
     Tensor without the axis; of all elements a 0-d one. Integers have sums of int64.
 
 Raises:
     ShapeError: there is no such axis.
-    ConfigError: axis and dim are both given.
+    ConfigError: axis and dim are both given, or dtype or out is not None.
 
 Example:
     >>> from evolving_attention import Tensor
@@ -156,13 +157,14 @@ inline constexpr const char* kMean =
 Args:
     axis, dim: the axis; negative numbers count from the last; None: all.
     keepdims, keepdim: keep the axis with size 1.
+    dtype, out: None, as np.mean(tensor) hands them over.
 
 Returns:
     Tensor without the axis; of all elements a 0-d one. Integers have means of float32.
 
 Raises:
     ShapeError: there is no such axis, or nothing to average.
-    ConfigError: axis and dim are both given.
+    ConfigError: axis and dim are both given, or dtype or out is not None.
 
 Example:
     >>> from evolving_attention import Tensor

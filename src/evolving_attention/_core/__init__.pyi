@@ -549,6 +549,7 @@ class Tensor:
         *,
         dim: int | None = None,
         keepdim: bool = False,
+        out: typing.Any = None,
     ) -> Tensor:
         """
         Finds the largest element along an axis, or of all.
@@ -560,6 +561,7 @@ class Tensor:
         Args:
             axis, dim: the axis; negative numbers count from the last; None: all.
             keepdims, keepdim: keep the axis with size 1.
+            out: None, as np.max(tensor) hands it over.
 
         Returns:
             Tensor in the type of x, without the axis; of all elements a 0-d one.
@@ -580,6 +582,8 @@ class Tensor:
         *,
         dim: int | None = None,
         keepdim: bool = False,
+        dtype: typing.Any = None,
+        out: typing.Any = None,
     ) -> Tensor:
         """
         Averages elements over one axis or over all.
@@ -589,13 +593,14 @@ class Tensor:
         Args:
             axis, dim: the axis; negative numbers count from the last; None: all.
             keepdims, keepdim: keep the axis with size 1.
+            dtype, out: None, as np.mean(tensor) hands them over.
 
         Returns:
             Tensor without the axis; of all elements a 0-d one. Integers have means of float32.
 
         Raises:
             ShapeError: there is no such axis, or nothing to average.
-            ConfigError: axis and dim are both given.
+            ConfigError: axis and dim are both given, or dtype or out is not None.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -609,6 +614,7 @@ class Tensor:
         *,
         dim: int | None = None,
         keepdim: bool = False,
+        out: typing.Any = None,
     ) -> Tensor:
         """
         Finds the smallest element along an axis, or of all.
@@ -620,6 +626,7 @@ class Tensor:
         Args:
             axis, dim: the axis; negative numbers count from the last; None: all.
             keepdims, keepdim: keep the axis with size 1.
+            out: None, as np.min(tensor) hands it over.
 
         Returns:
             Tensor in the type of x, without the axis; of all elements a 0-d one.
@@ -734,6 +741,8 @@ class Tensor:
         *,
         dim: int | None = None,
         keepdim: bool = False,
+        dtype: typing.Any = None,
+        out: typing.Any = None,
     ) -> Tensor:
         """
         Sums elements over one axis or over all.
@@ -743,13 +752,14 @@ class Tensor:
         Args:
             axis, dim: the axis; negative numbers count from the last; None: all.
             keepdims, keepdim: keep the axis with size 1.
+            dtype, out: None, as np.sum(tensor) hands them over.
 
         Returns:
             Tensor without the axis; of all elements a 0-d one. Integers have sums of int64.
 
         Raises:
             ShapeError: there is no such axis.
-            ConfigError: axis and dim are both given.
+            ConfigError: axis and dim are both given, or dtype or out is not None.
 
         Example:
             >>> from evolving_attention import Tensor

@@ -16,6 +16,7 @@ from evolving_attention.cli.attention_arguments import (
     option,
     refuse,
 )
+from evolving_attention.data.report import BAD_ROWS
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
@@ -279,6 +280,7 @@ class DataTrainingArguments:
                     f"the columns and labels of {self.task_name} are known: leave it "
                     "out",
                 )
+        self._check_hub()
         if self.data_dir and not self.task_name:
             raise refuse(
                 "data_dir", self.data_dir, "--task_name beside it", "add --task_name"
@@ -294,6 +296,27 @@ class DataTrainingArguments:
                 "train, validation and test file are csv and json mixed: expected one "
                 "kind, convert one of them"
             )
+
+    def _check_hub(self) -> None:
+        """Refuse what only files, or only data sets of the Hub, take."""
+        if self.bad_rows not in BAD_ROWS:
+            fix = "skip and report leave such rows out"
+            raise refuse("bad_rows", self.bad_rows, " or ".join(BAD_ROWS), fix)
+        if self.dataset_config_name and not self.dataset_name:
+            raise refuse(
+                "dataset_config_name",
+                self.dataset_config_name,
+                "--dataset_name beside it",
+                "add it, or leave this out",
+            )
+        if self.dataset_name and self.delimiter is not None:
+            fix = "data sets of the Hub have columns: leave it out"
+            raise refuse("delimiter", self.delimiter, "--train_file beside it", fix)
+        from_hub = self.dataset_name or (self.task_name and not self.data_dir)
+        if from_hub and self.bad_rows != "raise":
+            fix = "rows of the Hub are taken as they are: leave it out"
+            expected = "--data_dir or --train_file beside it"
+            raise refuse("bad_rows", self.bad_rows, expected, fix)
 
     def _check_problem(self) -> None:
         """Refuse kinds of labels that are not known or contradict one another."""
