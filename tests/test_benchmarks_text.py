@@ -103,6 +103,24 @@ def test_both_sides_have_the_same_rows(pairs: bool) -> None:
         assert types == [given[i]["token_type_ids"].tolist() for i in order]
 
 
+def test_text_nets_are_timed_after_a_comparison(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    from benchmarks import text_nets
+
+    monkeypatch.setattr(
+        text_nets, "rows_of", lambda task, data, count: (rows(count), WORDS)
+    )
+    words = "--tiny --dry --rounds 1 --threads 1 --sentences 12 --batch 4"
+    text_nets.main([*words.split(), "--arms", "pa_text_conv_transformer"])
+    shown = capsys.readouterr().out
+    assert "pa_text_conv_transformer  ours is " in shown
+    monkeypatch.setitem(text_nets.TOLERANCE, "float32", 0.0)
+    with pytest.raises(SystemExit, match="text_cnn: the sides differ by"):
+        text_nets.main([*words.split(), "--arms", "text_cnn"])
+
+
 def test_the_faster_way_of_padding_is_the_headline() -> None:
     seconds = {"ours": 1.0, "torch": 4.0, "torch, grouped by length": 2.5}
     result = {

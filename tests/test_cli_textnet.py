@@ -192,7 +192,7 @@ def test_the_lines_of_the_page(
     text = (repo / "docs" / "text_nets.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```bash\n(.*?)^```$", text, re.S | re.M)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 7
     monkeypatch.chdir(tmp_path)
     Path("SST-5").mkdir()
     for part, count in (("train", 16), ("dev", 8)):
@@ -209,6 +209,7 @@ def test_the_lines_of_the_page(
         own = words[2:]
         if own[0] == "train":
             own += small if "--word_vectors" in own else [*small, "--embedding_size", 6]
+            own += ["--pairs", 40] if "acceptability" in own else []
         code, _, told = run(*own)
         assert code == 0, told
     assert len(Path("classes.tsv").read_text().splitlines()) == 2

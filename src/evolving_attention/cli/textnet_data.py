@@ -210,12 +210,14 @@ def word_table(words: WordArguments, tokenizer: Any) -> WordTable | None:
     else:
         vectors = checkpoint_word_vectors(name, wanted)
     table = vectors.table(tokenizer)
+    known = int(table.known.sum())
     _LOGGER.info(
-        "%d of %d words have a vector of %d numbers in %s; the others are drawn",
-        int(table.known.sum()),
+        "%d of %d words have a vector of %d numbers in %s%s",
+        known,
         len(wanted),
         vectors.width,
         name,
+        "; the others are drawn" if known < len(wanted) else "",
     )
     return table
 
