@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -122,10 +123,32 @@ def test_the_average_is_that_of_the_leaderboard() -> None:
         (["--tasks", "ax"], 2, "mnli predicts it"),
         (["--task_name", "cola"], 2, "choose tasks with --tasks"),
         (["--tasks", "sst2"], 3, "SST-2"),
+        (
+            ["--tasks", "cola", "--do_predict", "--max_predict_samples", 9],
+            2,
+            "--max_predict_samples 9: expected all rows: the archive needs them",
+        ),
+        (["--tasks", "rte", "--do_predict"], 3, "no file for split 'test' of task rte"),
+        (
+            ["--tasks", "cola", "--do_predict", "--data_dir", "SHORT"],
+            3,
+            "test.tsv: 2 rows, expected the 1063 of the official test set of CoLA",
+        ),
     ],
 )
 def test_mistakes(
-    words: list[Any], command: Any, more: list[str], code: int, says: str
+    words: list[Any],
+    command: Any,
+    tmp_path: Path,
+    more: list[str],
+    code: int,
+    says: str,
 ) -> None:
+    """Each is told before anything is trained."""
+    folder = tmp_path / "SHORT" / "CoLA"
+    shutil.copytree(tmp_path / "GLUE" / "CoLA", folder)
+    (folder / "test.tsv").write_text("index\tsentence\n0\ta\n1\tb\n")
+    more = [str(tmp_path / "SHORT") if word == "SHORT" else word for word in more]
     found, _, told = command(*words, *more)
     assert (found, says in told) == (code, True), told
+    assert "step 1/" not in told

@@ -21,7 +21,7 @@ from evolving_attention.cli.repeat_results import RESULTS, RUN, read_record, sco
 from evolving_attention.cli.spelling import in_flags
 from evolving_attention.cli.timeseries_results import align
 from evolving_attention.data.glue_tasks import TASKS, GlueTask, get_task
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, DataError
 from evolving_attention.field_types import check_fields
 
 __all__ = ["main"]
@@ -121,19 +121,35 @@ def _run(options: Fields, given: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _check_data(tasks: Sequence[GlueTask], given: dict[str, Any]) -> None:
-    """Read the dev set of each task: what is missing is told before hours of training.
+    """Read the dev and test sets: what is missing is told before hours of training.
 
     Raises:
-        DataError: a folder is missing, or a row is bad.
+        ConfigError: only some rows of the test sets would be predicted.
+        DataError: a folder is missing, a row is bad, or the archive would not have the
+            official test set.
     """
+    predicts, rows = given.get("do_predict"), given.get("max_predict_samples")
+    if predicts and rows is not None:
+        expected = "all rows: the archive needs them"
+        raise refuse("max_predict_samples", rows, expected, "leave it out")
     if not given.get("data_dir"):
         return
     from evolving_attention.data.glue import load
 
+    bad_rows = given.get("bad_rows", "raise")
     for task in tasks:
-        split = "dev_matched" if task.name == "mnli" else "dev"
-        bad_rows = given.get("bad_rows", "raise")
-        load(task.name, given["data_dir"], [split], bad_rows=bad_rows)
+        part = "_matched" if task.name == "mnli" else ""
+        load(task.name, given["data_dir"], [f"dev{part}"], bad_rows=bad_rows)
+        if predicts:
+            splits = [f"test{part}"]
+            [test] = load(task.name, given["data_dir"], splits, bad_rows=bad_rows)
+            name, size = next(iter(task.test_sizes.items()))
+            if len(test) != size:
+                raise DataError(
+                    f"{len(test)} rows, expected the {size} of the official test set "
+                    f"of {name}; fetch it, or leave --do_predict out",
+                    file=test.report.file if test.report else task.folder,
+                )
 
 
 def _task(
