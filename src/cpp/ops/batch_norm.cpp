@@ -177,12 +177,14 @@ ChannelMap channel_map(const Var& weight, const Var& bias,
     using T = typename decltype(tag)::type;
     using A = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const Tensor w = contiguous(weight.data()), b = contiguous(bias.data());
-    for (std::int64_t c = 0; c < mean.numel(); ++c) {
-      const A rstd = 1 / std::sqrt(variance.data<A>()[c] + static_cast<A>(eps));
-      const A scale = rstd * static_cast<A>(w.data<T>()[c]);
-      map.scale.data<A>()[c] = scale;
-      map.shift.data<A>()[c] =
-          static_cast<A>(b.data<T>()[c]) - mean.data<A>()[c] * scale;
+    const T *by = w.data<T>(), *plus = b.data<T>();
+    const A *center = mean.data<A>(), *spread = variance.data<A>();
+    A *scale = map.scale.data<A>(), *shift = map.shift.data<A>();
+    const std::int64_t channels = mean.numel();
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const A rstd = 1 / std::sqrt(spread[c] + static_cast<A>(eps));
+      scale[c] = rstd * static_cast<A>(by[c]);
+      shift[c] = static_cast<A>(plus[c]) - center[c] * scale[c];
     }
   });
   return map;

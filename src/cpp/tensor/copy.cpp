@@ -14,16 +14,33 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 16;  // elements a job
 
-// Offset in elements of the i-th row (all axes but the last), row-major.
-std::int64_t row_offset(const Shape& shape, const Shape& strides,
-                        std::int64_t row) {
-  std::int64_t offset = 0;
-  for (int axis = shape.rank() - 2; axis >= 0; --axis) {
-    offset += row % shape[axis] * strides[axis];
-    row /= shape[axis];
+// Offsets in elements of rows (all axes but the last), row-major, from one on.
+class RowOffsets {
+ public:
+  RowOffsets(const Shape& shape, const Shape& strides, std::int64_t row)
+      : shape_(shape), strides_(strides) {
+    for (int axis = shape.rank() - 2; axis >= 0; --axis) {
+      index_[axis] = row % shape[axis];
+      offset_ += index_[axis] * strides[axis];
+      row /= shape[axis];
+    }
   }
-  return offset;
-}
+  std::int64_t next() {
+    const std::int64_t offset = offset_;
+    for (int axis = shape_.rank() - 2; axis >= 0; --axis) {
+      offset_ += strides_[axis];
+      if (++index_[axis] < shape_[axis]) break;
+      offset_ -= strides_[axis] * shape_[axis];
+      index_[axis] = 0;
+    }
+    return offset;
+  }
+
+ private:
+  const Shape &shape_, &strides_;
+  std::int64_t index_[Shape::kMaxRank] = {};
+  std::int64_t offset_ = 0;
+};
 
 template <typename T>
 void copy_rows(const Tensor& from, const Tensor& to) {
@@ -38,9 +55,11 @@ void copy_rows(const Tensor& from, const Tensor& to) {
   T* target = to.data<T>();
   const std::int64_t grain = kGrain / width + 1;
   parallel_chunks(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    RowOffsets sources(shape, from.strides(), begin);
+    RowOffsets targets(shape, to.strides(), begin);
     for (std::int64_t row = begin; row < end; ++row) {
-      const T* s = source + row_offset(shape, from.strides(), row);
-      T* t = target + row_offset(shape, to.strides(), row);
+      const T* s = source + sources.next();
+      T* t = target + targets.next();
       if (step_from == 1 && step_to == 1) {
         std::memcpy(t, s, static_cast<std::size_t>(width) * sizeof(T));
       } else {

@@ -1,8 +1,11 @@
-// Divides convolutions into bands of rows of an image, images, and groups of
-// images: by the shapes alone, so that threads change no bit.
+// Divides convolutions into bands of rows or slices of channels of an image,
+// images, and groups of images: by the shapes alone, so that threads change no
+// bit.
 #include "kernels/cpu/onednn/conv2d.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/onednn/conv_primitives.h"
@@ -70,109 +73,195 @@ char* at(const TensorView& view, std::int64_t element, std::size_t size) {
   return view.as<char>() + static_cast<std::size_t>(element) * size;
 }
 
-// A band of rows of y, with the convolution of the rows of x that it reads.
-struct Band {
-  std::int64_t x_row, y_row;
+// Rows of an image of y and channels of them, which one thread computes.
+struct Piece {
+  std::int64_t x_row, y_row, rows, channel, channels;
   ConvolutionPtr convolution;
 };
 
-// How many bands an image has: a power of two, which any few threads share
+Piece whole_image(const ConvKey& key) {
+  return {0, 0, key.out_height, 0, key.out, find_convolution(key)};
+}
+
+// How many pieces an image has: a power of two, which any few threads share
 // evenly, of no less work than is worth a job.
-std::int64_t bands_in(const Pictures& p) {
+std::int64_t count_pieces(const Pictures& p) {
   constexpr std::int64_t kMost = 8;
-  constexpr std::int64_t kWork = 1 << 22;  // multiply-adds worth a job
-  const std::int64_t rows = p.key.out_height;
-  const std::int64_t work = p.weights() * rows * p.key.out_width / kWork;
+  constexpr std::int64_t kWork = 1 << 23;  // multiply-adds worth a job
+  const std::int64_t work =
+      p.weights() * p.key.out_height * p.key.out_width / kWork;
   std::int64_t count = 1;
-  while (count < kMost && 2 * count <= std::min(work, rows)) count *= 2;
+  while (count < kMost && 2 * count <= work) count *= 2;
   return count;
 }
 
 // Bands of nearly equal height, the higher ones first: a thread that is free
 // early takes a low one. An image whose padding swallows the rows of a band has
 // one alone.
-std::vector<Band> bands_of(const Pictures& p) {
-  const ConvKey& whole = p.key;
-  const std::int64_t count = bands_in(p);
-  std::vector<Band> bands;
+std::vector<Piece> bands_of(const ConvKey& whole, const Pictures& p,
+                            std::int64_t count) {
+  std::vector<Piece> bands;
   std::int64_t begin = 0;
-  for (std::int64_t b = 0; b < count && count > 1; ++b) {
+  for (std::int64_t b = 0; b < count; ++b) {
     const std::int64_t rows =
         (whole.out_height - begin + count - b - 1) / (count - b);
     const std::int64_t first = begin * whole.stride_h - whole.pad_top;
     const std::int64_t last = first + p.rows_read(rows);
     const std::int64_t top = std::max<std::int64_t>(0, first);
     const std::int64_t bottom = std::min(whole.height, last);
-    if (bottom <= top) break;
+    if (bottom <= top) return {whole_image(whole)};
     ConvKey key = whole;
     key.height = bottom - top;
     key.out_height = rows;
     key.pad_top = top - first;
     key.pad_bottom = last - bottom;
-    bands.push_back({top, begin, find_convolution(key)});
+    bands.push_back({top, begin, rows, 0, key.out, find_convolution(key)});
     begin += rows;
-  }
-  if (static_cast<std::int64_t>(bands.size()) < count || count == 1) {
-    return {{0, 0, find_convolution(whole)}};
   }
   return bands;
 }
 
-// A weight in the layout that a convolution reads.
+// All rows of some channels.
+std::vector<Piece> slices_of(const ConvKey& whole, std::int64_t count) {
+  ConvKey key = whole;
+  key.out = whole.out / count;
+  std::vector<Piece> slices;
+  for (std::int64_t s = 0; s < count; ++s) {
+    slices.push_back(
+        {0, 0, key.out_height, s * key.out, key.out, find_convolution(key)});
+  }
+  return slices;
+}
+
+// A band reads the whole weight, which takes longer than its work where an
+// image has few pixels: slices then, whose rows are copied to their places.
+std::vector<Piece> pieces_of(const Pictures& p) {
+  constexpr std::int64_t kPixels = 512, kChannels = 32;
+  const ConvKey& key = p.key;
+  const std::int64_t count = count_pieces(p);
+  if (key.out_height * key.out_width < kPixels && key.groups == 1 &&
+      key.out % (count * kChannels) == 0) {
+    return slices_of(key, count);
+  }
+  return bands_of(key, p, std::min(count, key.out_height));
+}
+
+// The weight of the channels from one on, in the layout that a convolution
+// reads.
 struct ReadyWeight {
   dnnl::memory::desc layout;
+  std::int64_t channel;
   Storage data;
 
-  ReadyWeight(const ConvKey& key, const dnnl::memory::desc& to,
-              const void* weight)
-      : layout(to), data(to.get_size()) {
-    reorder(plain_weight(key, static_cast<DType>(key.dtype)), weight, to,
-            data.data());
+  ReadyWeight(const dnnl::memory::desc& from, const void* source,
+              const dnnl::memory::desc& to, std::int64_t channel)
+      : layout(to), channel(channel), data(to.get_size()) {
+    reorder(from, source, to, data.data());
   }
 };
 
 using ReadyWeightPtr = std::shared_ptr<const ReadyWeight>;
 
-// One weight in all layouts that were asked for: bands of other heights may
-// read another.
+// All that was made of one weight: bands of other heights may read another
+// layout.
 struct ReadyWeights : Storage::Derived {
   const void* source = nullptr;
   std::vector<ReadyWeightPtr> all;
 
-  ReadyWeightPtr in(const dnnl::memory::desc& layout) const {
+  ReadyWeightPtr find(const Piece& piece) const {
     const auto at = std::find_if(all.begin(), all.end(), [&](const auto& one) {
-      return one->layout == layout;
+      return one->channel == piece.channel &&
+             one->layout == piece.convolution->weight;
     });
     return at == all.end() ? nullptr : *at;
   }
 };
 
-// The weight in the layout of each convolution; what is made of a kept weight
-// is kept with it.
-std::vector<ReadyWeightPtr> ready_weights(
-    const ConvKey& key, const std::vector<ConvolutionPtr>& convolutions,
-    const void* weight, const Storage* kept) {
+// The weight of each piece; what is made of a kept weight is kept with it.
+std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
+                                          const std::vector<Piece>& pieces,
+                                          const TensorView& weight,
+                                          const Storage* kept) {
   const SingleThreaded single;
   const std::uint64_t version = kept == nullptr ? 0 : kept->version();
   auto ready = std::make_shared<ReadyWeights>();
   if (kept != nullptr) {
     const auto found =
         std::dynamic_pointer_cast<const ReadyWeights>(kept->derived());
-    if (found != nullptr && found->source == weight) *ready = *found;
+    if (found != nullptr && found->source == weight.data) *ready = *found;
   }
-  ready->source = weight;
+  ready->source = weight.data;
   const std::size_t before = ready->all.size();
   std::vector<ReadyWeightPtr> weights;
-  for (const ConvolutionPtr& one : convolutions) {
-    ReadyWeightPtr same = ready->in(one->weight);
-    if (same == nullptr) {
-      same = std::make_shared<const ReadyWeight>(key, one->weight, weight);
-      ready->all.push_back(same);
+  for (const Piece& piece : pieces) {
+    ReadyWeightPtr one = ready->find(piece);
+    if (one == nullptr) {
+      ConvKey key = p.key;
+      key.out = piece.channels;
+      one = std::make_shared<const ReadyWeight>(
+          plain_weight(key, weight.dtype),
+          at(weight, piece.channel * (p.weights() / p.key.out), p.element),
+          piece.convolution->weight, piece.channel);
+      ready->all.push_back(one);
     }
-    weights.push_back(std::move(same));
+    weights.push_back(std::move(one));
   }
   if (kept != nullptr && ready->all.size() > before) kept->keep(ready, version);
   return weights;
+}
+
+// Stretches of `bytes`, each a stride behind the last.
+struct Stretches {
+  char* data;
+  std::size_t stride;
+};
+
+void copy_stretches(const Stretches& from, const Stretches& to,
+                    std::int64_t count, std::size_t bytes) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto n = static_cast<std::size_t>(i);
+    std::memcpy(to.data + n * to.stride, from.data + n * from.stride, bytes);
+  }
+}
+
+void* channels_from(const TensorView& view, std::int64_t channel) {
+  return view.defined() ? at(view, channel, size_of(view.dtype)) : nullptr;
+}
+
+void forward_piece(const Conv2dForward::Args& args, const Pictures& p,
+                   std::int64_t image, const Piece& piece, void* weight) {
+  const SingleThreaded single;
+  const ConvKey& key = p.key;
+  char* const x =
+      at(args.x, image * p.x_elements() + piece.x_row * key.width * key.in,
+         p.element);
+  const std::int64_t y = image * p.y_elements() +
+                         piece.y_row * key.out_width * key.out + piece.channel;
+  Epilogue epilogue{channels_from(args.scale, piece.channel),
+                    channels_from(args.shift, piece.channel),
+                    channels_from(args.residual, y)};
+  void* const bias = channels_from(args.bias, piece.channel);
+  const Stretches result{at(args.y, y, p.element),
+                         static_cast<std::size_t>(key.out) * p.element};
+  if (piece.channels == key.out) {
+    execute(*piece.convolution, ConvPass::forward, x, weight, bias, result.data,
+            epilogue);
+    return;
+  }
+  const std::int64_t pixels = piece.rows * key.out_width;
+  const std::size_t bytes =
+      static_cast<std::size_t>(piece.channels) * p.element;
+  const std::size_t all = static_cast<std::size_t>(pixels) * bytes;
+  if (epilogue.residual != nullptr) {
+    const Stretches dense{static_cast<char*>(scratch(Scratch::a, all)), bytes};
+    copy_stretches({static_cast<char*>(epilogue.residual), result.stride},
+                   dense, pixels, bytes);
+    epilogue.residual = dense.data;
+  }
+  const Stretches dense{static_cast<char*>(scratch(Scratch::c, all)), bytes};
+  execute(*piece.convolution, ConvPass::forward, x, weight, bias, dense.data,
+          epilogue);
+  copy_stretches(dense, result, pixels, bytes);
 }
 
 void forward_images(const Conv2dForward::Args& args) {
@@ -181,27 +270,17 @@ void forward_images(const Conv2dForward::Args& args) {
   p.key.scaled = args.scale.defined() ? 1 : 0;
   p.key.joined = args.residual.defined() ? 1 : 0;
   p.key.rectified = args.rectify ? 1 : 0;
-  const std::vector<Band> bands = bands_of(p);
-  const auto count = static_cast<std::int64_t>(bands.size());
-  std::vector<ConvolutionPtr> convolutions;
-  for (const Band& band : bands) convolutions.push_back(band.convolution);
+  const std::vector<Piece> pieces = pieces_of(p);
+  const auto count = static_cast<std::int64_t>(pieces.size());
   const std::vector<ReadyWeightPtr> weights =
-      ready_weights(p.key, convolutions, args.weight.data, args.kept_weight);
+      ready_weights(p, pieces, args.weight, args.kept_weight);
+  // What is larger is read on: the weight of a slice by images, or an image.
+  const bool by_images = p.weights() > p.x_elements() * count;
   parallel_for(p.images * count, [&](std::int64_t job) {
-    const SingleThreaded single;
-    const std::int64_t n = job / count;
-    const auto b = static_cast<std::size_t>(job % count);
-    const Band& band = bands[b];
-    const std::int64_t x =
-        n * p.x_elements() + band.x_row * p.key.width * p.key.in;
-    const std::int64_t y =
-        n * p.y_elements() + band.y_row * p.key.out_width * p.key.out;
-    const Epilogue epilogue{
-        args.scale.data, args.shift.data,
-        args.residual.defined() ? at(args.residual, y, p.element) : nullptr};
-    execute(*band.convolution, ConvPass::forward, at(args.x, x, p.element),
-            weights[b]->data.data(), args.bias.data, at(args.y, y, p.element),
-            epilogue);
+    const std::int64_t image = by_images ? job % p.images : job / count;
+    const auto i =
+        static_cast<std::size_t>(by_images ? job / p.images : job % count);
+    forward_piece(args, p, image, pieces[i], weights[i]->data.data());
   });
 }
 
@@ -209,12 +288,12 @@ void data_gradient(const Conv2dBackward::Args& args) {
   const Pictures p(ConvPass::data, args.dx, args.weight, args.dy, false,
                    args.taps);
   const ConvolutionPtr one = find_convolution(p.key);
-  const ReadyWeightPtr weight =
-      ready_weights(p.key, {one}, args.weight.data, nullptr).front();
+  const std::vector<ReadyWeightPtr> weights = ready_weights(
+      p, {{0, 0, p.key.out_height, 0, p.key.out, one}}, args.weight, nullptr);
   parallel_for(p.images, [&](std::int64_t n) {
     const SingleThreaded single;
     execute(*one, ConvPass::data, at(args.dx, n * p.x_elements(), p.element),
-            weight->data.data(), nullptr,
+            weights.front()->data.data(), nullptr,
             at(args.dy, n * p.y_elements(), p.element));
   });
 }

@@ -143,6 +143,39 @@ dnnl::memory memory_at(const dnnl::memory::desc& desc, const void* data) {
   return {desc, engine(), const_cast<void*>(data)};
 }
 
+// Spare arguments of a convolution, or new ones while other threads use those.
+class Borrowed {
+ public:
+  explicit Borrowed(const Convolution& one) {
+    for (Convolution::Spare& spare : one.spares) {
+      if (spare.busy.test_and_set(std::memory_order_acquire)) continue;
+      spare_ = &spare;
+      return;
+    }
+  }
+  ~Borrowed() {
+    if (spare_ != nullptr) spare_->busy.clear(std::memory_order_release);
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  Convolution::Arguments& all() {
+    return spare_ != nullptr ? spare_->arguments : own_;
+  }
+  void set(int name, const dnnl::memory::desc& desc, void* data) {
+    const auto at = all().find(name);
+    if (at != all().end()) {
+      at->second.set_data_handle(data);
+    } else {
+      all().emplace(name, memory_at(desc, data));
+    }
+  }
+
+ private:
+  Convolution::Spare* spare_ = nullptr;
+  Convolution::Arguments own_;
+};
+
 }  // namespace
 
 ConvolutionPtr find_convolution(const ConvKey& key) {
@@ -167,30 +200,28 @@ ConvolutionPtr find_convolution(const ConvKey& key) {
 void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
              void* bias, void* result, const Epilogue& epilogue) {
   const bool forward = pass == ConvPass::forward;
-  std::unordered_map<int, dnnl::memory> args;
-  args.emplace(pass == ConvPass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC,
-               memory_at(one.image, image));
-  args.emplace(
-      pass == ConvPass::weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
-      memory_at(one.weight, weight));
-  args.emplace(forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST,
-               memory_at(one.result, result));
-  if (bias != nullptr) args.emplace(DNNL_ARG_BIAS, memory_at(one.bias, bias));
+  Borrowed args(one);  // the key decides which there are
+  args.set(pass == ConvPass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, one.image,
+           image);
+  args.set(pass == ConvPass::weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
+           one.weight, weight);
+  args.set(forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, one.result, result);
+  if (bias != nullptr) args.set(DNNL_ARG_BIAS, one.bias, bias);
   const auto behind = [&](int place, const dnnl::memory::desc& desc,
                           void* data) {
     if (data == nullptr) return;
-    args.emplace(DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1,
-                 memory_at(desc, data));
+    args.set(DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1, desc,
+             data);
   };
   behind(0, one.channels, epilogue.scale);
   behind(1, one.channels, epilogue.shift);
   behind(2, one.result, epilogue.residual);
   const std::size_t bytes = one.scratchpad.get_size();
   if (bytes > 0) {
-    args.emplace(DNNL_ARG_SCRATCHPAD,
-                 memory_at(one.scratchpad, scratch(Scratch::primitive, bytes)));
+    args.set(DNNL_ARG_SCRATCHPAD, one.scratchpad,
+             scratch(Scratch::primitive, bytes));
   }
-  one.primitive.execute(stream(), args);
+  one.primitive.execute(stream(), args.all());
 }
 
 dnnl::memory::desc plain_weight(const ConvKey& key, DType dtype) {

@@ -1,9 +1,12 @@
 // Bounded cache of convolutions of images, oneDNN primitives of fixed shape.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <dnnl.hpp>
 #include <memory>
+#include <unordered_map>
 
 #include "runtime/dtype.h"
 
@@ -24,10 +27,19 @@ struct ConvKey {
 };
 
 struct Convolution {
+  using Arguments = std::unordered_map<int, dnnl::memory>;
+
   dnnl::primitive primitive;
   // image: x or its gradient; result: y or its gradient.
   dnnl::memory::desc image, weight, bias, result, scratchpad;
   dnnl::memory::desc channels;  // scale and shift
+  // Arguments of a call that is over: it takes longer to make them than to
+  // point them elsewhere. In a forked child they may stay busy for ever.
+  struct Spare {
+    std::atomic_flag busy;
+    Arguments arguments;
+  };
+  mutable std::array<Spare, 4> spares;
 };
 
 // What a forward pass does behind its sums: see Conv2dForward. Pointers to what
