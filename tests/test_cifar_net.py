@@ -11,8 +11,19 @@ from helpers_resnet import draw
 
 import evolving_attention as ea
 from evolving_attention import _core
+from evolving_attention.resnet_flops import cifar_net_flops
 
 CLASSIFIER = ea.CifarNetForImageClassification
+SMALL = {
+    "image_size": 8,
+    "hidden_sizes": [4, 6],
+    "depths": [1, 2],
+    "attention_side": 4,
+    "num_attention_heads": 2,
+    "num_feed_forwards": 1,
+    "feed_forward_ratio": 0.5,
+    "num_labels": 5,
+}
 
 
 def counted(config: Any) -> int:
@@ -182,3 +193,39 @@ def test_other_sizes_of_images_are_refused_by_nets() -> None:
     assert TINY["image_size"] == 16
     with pytest.raises(ea.InputError, match=r"8 x 16.*this model takes 16 x 16"):
         tiny()(draw(1, (8, 16)))
+
+
+# --- operations -----------------------------------------------------------------------
+
+
+def test_operations_by_hand() -> None:
+    """Two blocks of 16 pixels with two heads, a key and a value of each head."""
+    config = ea.CifarNetConfig(**SMALL, attention=EVOLVING)
+    wide = 3 * 4 * 9 * 64 + 4 * 4 * 9 * 64 + 2 * 4 * 2 * 64  # stem; block of 64 pixels
+    widened, gathered = 8 * 6 * 16, 12 * 6 * 16
+    block = 6 * (6 - 2) * 9 * 16 + 2 * 6 * 3 * 16
+    projections, output = 16 * 6 * (2 + 2 + 2), 16 * 2 * 2
+    maps, positions = 16 * 16 * (2 + 2), 16 * 2 * (7 + 7)
+    convolutions = 2.0 * (wide + widened + gathered + 2 * block + 6 * 5)
+    attention = 2.0 * 2 * (projections + output + maps + positions)
+    map_conv = 2.0 * 16 * 16 * 2 * 2 * 9  # of the second map of the chain
+    assert cifar_net_flops(config) == {
+        "convolutions": convolutions,
+        "attention": attention,
+        "map_conv": map_conv,
+        "total": convolutions + attention + map_conv,
+    }
+
+
+def test_operations_of_other_nets() -> None:
+    found = cifar_net_flops(ea.CifarNetConfig(**SMALL, attention=EVOLVING))
+    plain = cifar_net_flops(ea.CifarNetConfig(**{**SMALL, "attention_side": 0}))
+    assert plain["total"] == plain["convolutions"]
+    assert plain["total"] - found["convolutions"] == 2 * 2 * (6 * 2 * 9 * 16)
+    sparse = cifar_net_flops(ea.CifarNetConfig(**SMALL, dense_connections=False))
+    assert sparse["map_conv"] == 0
+    fewer = 4 * 6 * 16 + 12 * 6 * 16
+    assert found["convolutions"] - sparse["convolutions"] == 2 * fewer
+    mixed = ea.CifarNetConfig(**SMALL, attention=[EVOLVING, ea.attention.Vanilla()])
+    with pytest.raises(ea.ConfigError, match="attention is a list, expected one kind"):
+        cifar_net_flops(mixed)

@@ -112,6 +112,43 @@ MODELS = {
 }
 
 
+def images(cls, checkpointing=False, dtype="float32", side=64, **options):
+    def made(count):
+        if cls is not RESNET:
+            options["image_size"] = side
+        model = cls(cls.config_class(num_labels=10, **options), dtype)
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        pixels = np.random.default_rng(0).normal(size=(count, 3, side, side))
+        return model, {"pixel_values": pixels, "labels": np.arange(count) % 10}
+
+    return made
+
+
+STAGES = {"hidden_sizes": [64, 128, 256], "depths": [2, 2, 2]}
+RESNET, AUGMENTED = ea.ResNetForImageClassification, ea.AAResNetForImageClassification
+CIFAR = ea.CifarNetForImageClassification
+HEADS = {"num_attention_heads": 4, "min_head_key_width": 0, "value_ratio": 0.25}
+IMAGES = {
+    "resnet": images(RESNET, **STAGES, layer_type="basic"),
+    "bottleneck": images(RESNET, hidden_sizes=[128, 256, 512], depths=[2, 2, 2]),
+    "bfloat16": images(RESNET, **STAGES, dtype="bfloat16"),
+    "again": images(RESNET, **STAGES, layer_type="basic", checkpointing=True),
+    "augmented": images(AUGMENTED, **STAGES, **HEADS, attention=Evolving()),
+    "augmented again": images(
+        AUGMENTED, **STAGES, **HEADS, attention=Evolving(), checkpointing=True
+    ),
+    "cifar": images(CIFAR, side=32, **STAGES, attention=Evolving()),
+    "cifar again": images(CIFAR, side=32, **STAGES, checkpointing=True),
+    "vit": images(
+        ea.ViTForImageClassification,
+        patch_size=8,
+        hidden_size=96,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=192,
+    ),
+}
 SHORT, EQUAL, MIXED, LONG = (16, 16), (64,) * 8, (200, 40, 10), (250,) * 6
 CASES = [
     *((name, lengths, False) for name in MODELS for lengths in (EQUAL, MIXED)),
@@ -125,6 +162,16 @@ CASES = [
 def test_the_planned_peak_is_within_a_quarter_of_the_measured(name, lengths, padded):
     before = held()
     model, inputs = MODELS[name](lengths, padded)
+    planned = ea.plan(model, inputs)
+    found = measured(model, inputs, "adamw") - before
+    assert planned.peak == pytest.approx(found, rel=0.25, abs=2**20)
+
+
+@pytest.mark.parametrize("count", [1, 3, 16])
+@pytest.mark.parametrize("name", IMAGES)
+def test_the_planned_peak_of_images_is_within_a_quarter(name, count):
+    before = held()
+    model, inputs = IMAGES[name](count)
     planned = ea.plan(model, inputs)
     found = measured(model, inputs, "adamw") - before
     assert planned.peak == pytest.approx(found, rel=0.25, abs=2**20)
@@ -170,12 +217,20 @@ def test_activations_grow_with_the_square_of_the_length():
 
 
 @pytest.mark.parametrize(
-    "made", [text(hidden_dropout_prob=0.3), series(), pairs(dropout=0.3)]
+    "made",
+    [
+        lambda: text(hidden_dropout_prob=0.3)((12, 7, 9), True),
+        lambda: series()((12, 7, 9), True),
+        lambda: pairs(dropout=0.3)((12, 7, 9), True),
+        lambda: IMAGES["cifar"](3),
+    ],
+    ids=["text", "series", "pairs", "images"],
 )
 def test_planning_leaves_everything_as_it_was(made):
     found = []
     for planned in (False, True):
-        model, inputs = made((12, 7, 9), True)
+        ea.manual_seed(1)
+        model, inputs = made()
         model.eval()
         ea.manual_seed(3)
         if planned:
@@ -198,6 +253,8 @@ def test_what_is_no_batch_is_refused():
         ea.plan(model, {"input_ids": np.array([1, 2, 3])})
     with pytest.raises(ea.ConfigError, match="optimizer 'lamb', expected"):
         ea.plan(model, inputs, optimizer="lamb")
+    with pytest.raises(ea.InputError, match=r"pixel_values has shape \(3, 64, 64\)"):
+        ea.plan(IMAGES["resnet"](1)[0], {"pixel_values": np.zeros((3, 64, 64))})
     sources = {"input_ids": np.array([[5, 6, 7]])}
     with pytest.raises(ea.InputError, match="expected the target, too: labels or"):
         ea.plan(helpers_transformer.tiny(), sources)

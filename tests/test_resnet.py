@@ -256,13 +256,6 @@ def test_images_of_another_size_are_refused_where_positions_are_learned():
     assert tiny(PLAIN).eval()(draw(1, (1, 1))).logits.shape == (1, 5)
 
 
-def test_blocks_cannot_be_run_again():
-    with pytest.raises(
-        ea.ConfigError, match=r"gradient_checkpointing_enable: expected"
-    ):
-        tiny(PLAIN).gradient_checkpointing_enable()
-
-
 def test_dropout_in_front_of_the_classifier():
     images = draw(2)
     model, plain = tiny(PLAIN, classifier_dropout=0.9), tiny(PLAIN)

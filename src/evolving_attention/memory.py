@@ -19,14 +19,7 @@ import numpy as np
 from evolving_attention import _core
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import InputError
-from evolving_attention.probes import (
-    features,
-    long_probes,
-    probe_lengths,
-    probe_of,
-    sides_of,
-    sums,
-)
+from evolving_attention.probes import Probe, probes_of
 
 __all__ = ["Plan", "current", "peak", "plan", "reset_peak"]
 
@@ -94,7 +87,8 @@ def plan(
     """What a training step on ``batch`` will need, before it starts.
 
     The model runs a few small batches made of this one; what they keep says how the
-    activations grow, and two of at most 128 tokens how much is at work beside them.
+    activations grow, and two of at most 128 tokens, or of a few images, how much is at
+    work beside them.
     Weights, gradients, running statistics and random generators are as before;
     :func:`peak` starts anew.
 
@@ -135,33 +129,32 @@ def plan(
             "to train; set requires_grad = True"
         )
     inputs = {k: host_array(v) for k, v in batch.items() if v is not None}
-    sides = sides_of(inputs, first, len(model.config.stacks))
-    padded = [side.width > 0 for side in sides]
-    probes = probe_lengths(sides)
-    rows = [features(probe, padded) for probe in probes]
-    whole = [side.lengths for side in sides]
+    probes = probes_of(inputs, first, len(model.config.stacks))
     with _unchanged(model):
-        kept = [_kept(model, probe_of(sides, probe)) for probe in probes]
-        longer = long_probes(sides)
-        used = [_used(model, probe_of(sides, probe)) for probe in longer]
-    activations = _grown(rows, kept, features(whole, padded))
-    at_work = _grown([sums(probe) for probe in longer], used, sums(whole))
+        kept = [_kept(model, probe.inputs) for probe in probes.kept]
+        used = [_used(model, probe.inputs) for probe in probes.used]
+    activations = _grown(probes.kept, kept, probes.kept_grows)
+    at_work = _grown(probes.used, used, probes.used_grows)
     parameters = sum(_bytes(t) for _, t in model._state())
-    gradients = sum(_gradient_bytes(t, sum(map(sum, whole))) for t in trained)
+    gradients = sum(_gradient_bytes(t, probes.tokens) for t in trained)
     moments = _optimizer_bytes(optimizer, trained)
-    layers = max(1, sum(model.config.stacks.values()))
-    # The first gradients arrive while nearly all activations are there; blocks of
-    # the allocator are up to 1/8 larger than the tensors in them.
+    # The first gradients arrive while nearly all activations are there: those of a
+    # layer, of convolutional networks nearly all, for their last stages have most
+    # parameters and the smallest images. Blocks of the allocator are up to 1/8
+    # larger than the tensors in them.
+    equal = not hasattr(model.config, "hidden_sizes")
+    layers = max(1, sum(model.config.stacks.values())) if equal else 1
     first_layer = (activations + at_work) * 9 // 8 + gradients // layers
     held = parameters + moments
     peak_bytes = held + max(first_layer, gradients)
     return Plan(parameters, gradients, moments, activations, peak_bytes)
 
 
-def _grown(rows: list[list[int]], found: list[int], wanted: list[int]) -> int:
+def _grown(probes: list[Probe], found: list[int], wanted: list[int]) -> int:
     """What was found in small batches, extrapolated."""
     values = np.array(found, np.float64)
-    growth, *_ = np.linalg.lstsq(np.array(rows, np.float64), values, rcond=None)
+    rows = np.array([probe.grows for probe in probes], np.float64)
+    growth, *_ = np.linalg.lstsq(rows, values, rcond=None)
     return max(0, round(float(growth @ np.array(wanted, np.float64))))
 
 

@@ -9,24 +9,94 @@ import numpy as np
 
 from evolving_attention.errors import InputError
 
-__all__ = [
-    "Side",
-    "features",
-    "long_probes",
-    "probe_lengths",
-    "probe_of",
-    "sides_of",
-    "sums",
-]
+__all__ = ["Probe", "Probes", "probes_of"]
 
 _LONGEST = 32  # tokens of the longest sequence that is tried
 _IGNORED = -100
+_IMAGES = (2, 4)  # of a small batch; the batch norm of one pixel needs two
 
 Lengths = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Side:
+class Probe:
+    """A small batch.
+
+    Attributes:
+        inputs: of the model's call.
+        grows: counts that its bytes grow with.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    grows: list[int]
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Small batches, and the whole batch's counts to extrapolate to.
+
+    Attributes:
+        kept: whose graphs say what a step keeps.
+        used: whose steps say how much is at work beside what they keep.
+        kept_grows: of the whole batch.
+        used_grows: of the whole batch.
+        tokens: of the whole batch.
+    """
+
+    kept: list[Probe]
+    used: list[Probe]
+    kept_grows: list[int]
+    used_grows: list[int]
+    tokens: int
+
+
+def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Probes:
+    """Small batches of sequences, or of images.
+
+    Raises:
+        InputError: the main input, ``first``, is not a batch.
+    """
+    if first == "pixel_values":
+        return _of_images(inputs, first)
+    sides = _sides_of(inputs, first, stacks)
+    padded = [side.width > 0 for side in sides]
+    whole = [side.lengths for side in sides]
+    return Probes(
+        [
+            Probe(_probe_of(sides, lengths), _features(lengths, padded))
+            for lengths in _probe_lengths(sides)
+        ],
+        [
+            Probe(_probe_of(sides, lengths), _sums(lengths))
+            for lengths in _long_probes(sides)
+        ],
+        _features(whole, padded),
+        _sums(whole),
+        sum(map(sum, whole)),
+    )
+
+
+def _of_images(inputs: Mapping[str, np.ndarray], first: str) -> Probes:
+    """Images of one size need the same bytes each, beside those of a step alone."""
+    images = inputs[first]
+    if images.ndim != 4 or not len(images):
+        raise InputError(
+            f"plan: {first} has shape {images.shape}, expected [images, channels, "
+            "height, width], one image or more"
+        )
+    whole, found = len(images), []
+    for count in _IMAGES:
+        rows = np.arange(count) % whole
+        batch = {
+            name: array[rows] if array.ndim and len(array) == whole else array
+            for name, array in inputs.items()
+        }
+        found.append(Probe(batch, [1, count]))
+    return Probes(found, found, [1, whole], [1, whole], whole)
+
+
+@dataclass(frozen=True)
+class _Side:
     """The sequences of a model, or of one of its two stacks.
 
     Attributes:
@@ -44,7 +114,7 @@ class Side:
     width: int
 
 
-def sides_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> list[Side]:
+def _sides_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> list[_Side]:
     """The batch's sequences: of an encoder-decoder the sources and the targets.
 
     Raises:
@@ -63,10 +133,10 @@ def sides_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> list[
     return [_side(source, first, ""), _side(target, ids, "decoder_")]
 
 
-def _side(inputs: Mapping[str, np.ndarray], ids: str, prefix: str) -> Side:
+def _side(inputs: Mapping[str, np.ndarray], ids: str, prefix: str) -> _Side:
     offsets, array = inputs.get(f"{prefix}sequence_offsets"), inputs[ids]
     if offsets is not None:
-        return Side(inputs, ids, prefix, tuple(np.diff(offsets).tolist()), 0)
+        return _Side(inputs, ids, prefix, tuple(np.diff(offsets).tolist()), 0)
     if array.ndim < 2:
         raise InputError(
             f"plan: {ids} has shape {array.shape}, expected [sequences, length, …], or "
@@ -80,10 +150,10 @@ def _side(inputs: Mapping[str, np.ndarray], ids: str, prefix: str) -> Side:
         lengths = np.max((array != _IGNORED) * np.arange(1, width + 1), axis=1)
     elif not prefix and "lengths" in inputs:
         lengths = inputs["lengths"]
-    return Side(inputs, ids, prefix, tuple(np.asarray(lengths).tolist()), width)
+    return _Side(inputs, ids, prefix, tuple(np.asarray(lengths).tolist()), width)
 
 
-def probe_lengths(sides: list[Side]) -> list[list[Lengths]]:
+def _probe_lengths(sides: list[_Side]) -> list[list[Lengths]]:
     """The lengths of the small batches, by side.
 
     What a step keeps grows with sequences, tokens, padding and cells of maps, each of
@@ -109,7 +179,7 @@ def probe_lengths(sides: list[Side]) -> list[list[Lengths]]:
     return [list(pair) for pair in (*zip(own, both, strict=True), *more)]
 
 
-def features(lengths: list[Lengths], padded: list[bool]) -> list[int]:
+def _features(lengths: list[Lengths], padded: list[bool]) -> list[int]:
     """What the kept bytes of a batch grow with."""
     sides = [np.asarray(side, np.int64) for side in lengths]
     count = len(sides[0])
@@ -121,12 +191,12 @@ def features(lengths: list[Lengths], padded: list[bool]) -> list[int]:
     return found
 
 
-def long_probes(sides: list[Side]) -> list[list[Lengths]]:
+def _long_probes(sides: list[_Side]) -> list[list[Lengths]]:
     """Single sequences that are long enough to show the memory of work in progress."""
     return [[(min(n, max(side.lengths)),) for side in sides] for n in (64, 128)]
 
 
-def sums(lengths: list[Lengths]) -> list[int]:
+def _sums(lengths: list[Lengths]) -> list[int]:
     """What the memory of work in progress grows with: tokens, and cells of maps."""
     sides = [np.asarray(side, np.int64) for side in lengths]
     tokens = sum(int(n.sum()) for n in sides)
@@ -136,7 +206,7 @@ def sums(lengths: list[Lengths]) -> list[int]:
     return [tokens, cells]
 
 
-def probe_of(sides: list[Side], lengths: list[Lengths]) -> dict[str, np.ndarray]:
+def _probe_of(sides: list[_Side], lengths: list[Lengths]) -> dict[str, np.ndarray]:
     """The batch with other lengths: its rows and columns, repeated where they end."""
     found: dict[str, np.ndarray] = {}
     for side, each in zip(sides, lengths, strict=True):
@@ -144,7 +214,7 @@ def probe_of(sides: list[Side], lengths: list[Lengths]) -> dict[str, np.ndarray]
     return found
 
 
-def _padded(side: Side, lengths: Lengths) -> dict[str, np.ndarray]:
+def _padded(side: _Side, lengths: Lengths) -> dict[str, np.ndarray]:
     count, width = len(side.lengths), side.width
     rows, columns = np.arange(len(lengths)), np.arange(max(lengths))
     found = {}
@@ -162,7 +232,7 @@ def _padded(side: Side, lengths: Lengths) -> dict[str, np.ndarray]:
     return found
 
 
-def _packed(side: Side, lengths: Lengths) -> dict[str, np.ndarray]:
+def _packed(side: _Side, lengths: Lengths) -> dict[str, np.ndarray]:
     tokens, count = len(side.inputs[side.ids]), len(side.lengths)
     rows = np.arange(sum(lengths)) % tokens
     found = {}

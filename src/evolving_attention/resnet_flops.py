@@ -1,20 +1,21 @@
-"""Floating-point operations of the products of a residual network's forward pass."""
+"""Floating-point operations of the products of a convolutional net's forward pass."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from evolving_attention.errors import ConfigError
+from evolving_attention.modeling.cifar_net import CifarNetConfig
 from evolving_attention.modeling.resnet import AAResNetConfig, ResNetConfig
 
-__all__ = ["resnet_flops"]
+__all__ = ["cifar_net_flops", "resnet_flops"]
 
 
 @dataclass
 class _Counter:
     """Multiply-adds so far, by kind."""
 
-    config: ResNetConfig
+    config: ResNetConfig | CifarNetConfig
     convolutions: int = 0
     attention: int = 0
     map_conv: int = 0
@@ -25,12 +26,10 @@ class _Counter:
     ) -> None:
         self.convolutions += into * out * kernel**2 * sides[0] * sides[1]
 
-    def attend(self, into: int, out: int, sides: tuple[int, int], stage: int) -> int:
+    def attend(self, into: int, out: int, sides: tuple[int, int]) -> int:
         """Attention beside a convolution; returns the channels it provides."""
         config = self.config
         heads = config.num_attention_heads
-        if stage == 1:
-            sides = sides[0] // 2, sides[1] // 2
         keys = int(config.key_ratio * out) // heads * heads
         keys = max(keys, config.min_head_key_width * heads)
         values = int(config.value_ratio * out // heads) * int(heads)
@@ -48,7 +47,7 @@ class _Counter:
         kind = self.config.attention
         if isinstance(kind, tuple):
             raise ConfigError(
-                "resnet_flops: attention is a list, expected one kind for all layers"
+                "flops: attention is a list, expected one kind for all layers"
             )
         kind = getattr(kind, "evolve", kind)
         if getattr(kind, "beta", 1) == 0:
@@ -64,9 +63,18 @@ class _Counter:
         sides = _halved(sides) if stride == 2 else sides
         values = 0
         if stage > 0 and isinstance(self.config, AAResNetConfig):
-            values = self.attend(into, out, sides, stage)
+            halved = sides[0] // 2, sides[1] // 2
+            values = self.attend(into, out, halved if stage == 1 else sides)
         self.convolve(into, out - values, 3, sides)
         return sides
+
+    def counts(self) -> dict[str, float]:
+        parts = {
+            "convolutions": 2.0 * self.convolutions,
+            "attention": 2.0 * self.attention,
+            "map_conv": 2.0 * self.map_conv,
+        }
+        return {**parts, "total": sum(parts.values())}
 
 
 def _halved(sides: tuple[int, int]) -> tuple[int, int]:
@@ -139,9 +147,43 @@ def resnet_flops(
             stride = 2 if block == 0 and strided else 1
             sides, into = _block(count, into, out, stride, sides, stage), out
     count.convolutions += into * config.num_labels
-    parts = {
-        "convolutions": 2.0 * count.convolutions,
-        "attention": 2.0 * count.attention,
-        "map_conv": 2.0 * count.map_conv,
-    }
-    return {**parts, "total": sum(parts.values())}
+    return count.counts()
+
+
+def cifar_net_flops(config: CifarNetConfig) -> dict[str, float]:
+    """Counts the operations of one image's forward pass, as :func:`resnet_flops`.
+
+    Feed-forwards, which are convolutions of 1 × 1, and the gathering of earlier blocks
+    count among the convolutions.
+
+    Raises:
+        ConfigError: attention is a list of kinds.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> from evolving_attention.resnet_flops import cifar_net_flops
+        >>> plain = cifar_net_flops(ea.CifarNetConfig(attention_side=0))
+        >>> (plain["attention"], round(plain["total"] / 1e9, 2))
+        (0.0, 1.23)
+    """
+    height, width = config.side("image_size")
+    count, into = _Counter(config), config.hidden_sizes[0]
+    count.convolve(config.num_channels, into, 3, (height, width))
+    for stage, (out, depth) in enumerate(
+        zip(config.hidden_sizes, config.depths, strict=True)
+    ):
+        sides = height >> stage, width >> stage
+        if stage > 0:
+            count.convolve(into, out, 1, sides)
+        inner = max(1, int(config.feed_forward_ratio * out))
+        for block in range(depth):
+            if config.dense_connections and block > 0:
+                count.convolve((block + 1) * out, out, 1, sides)
+            attends = max(sides) <= config.attention_side
+            values = count.attend(out, out, sides) if attends else 0
+            count.convolve(out, out - values, 3, sides)
+            for _ in range(2 * config.num_feed_forwards):
+                count.convolve(out, inner, 1, sides)
+        into = out * (depth + 1 if config.dense_connections else 1)
+    count.convolutions += config.hidden_sizes[-1] * config.num_labels
+    return count.counts()

@@ -104,7 +104,7 @@ class PixelFeedForward : public Module {
 // x = act(norm(W_D concat(earlier))), or the last of them alone;
 // h = x + dropout(act(norm(concat(conv(x), W_O attention(x))))), and the
 // feed-forwards.
-class CifarBlock : public Module {
+class CifarBlock : public ImageBlock {
  public:
   CifarBlock(std::int64_t width, std::int64_t earlier, const CifarSizes& s,
              std::optional<BesideConvolution> beside, DType dtype)
@@ -126,7 +126,7 @@ class CifarBlock : public Module {
       add_child("feed_forward." + std::to_string(i), *feed_forwards_.back());
     }
   }
-  Var forward(const std::vector<Var>& earlier, MapChain& chain) {
+  Var forward(const std::vector<Var>& earlier, MapChain& chain) override {
     Normed x{earlier.back(), nullptr};
     if (gathering_) {
       x = gathering_->forward({concat(earlier, 3), nullptr}, chain);
@@ -169,7 +169,7 @@ class CifarNetBody final : public PixelBody {
   DType dtype_;
   ConvLayer stem_;
   std::vector<std::unique_ptr<ConvLayer>> widening_;  // to stage i + 1
-  std::vector<std::vector<std::unique_ptr<CifarBlock>>> stages_;
+  std::vector<std::vector<std::shared_ptr<ImageBlock>>> stages_;
 };
 
 void CifarNetBody::add_stages(const ModelConfig& config) {
@@ -196,7 +196,7 @@ void CifarNetBody::add_stages(const ModelConfig& config) {
                    dtype_);
         ++site;
       }
-      blocks.push_back(std::make_unique<CifarBlock>(
+      blocks.push_back(std::make_shared<CifarBlock>(
           width, read(i + 1), sizes_, std::move(attention), dtype_));
       add_child(at + ".layers." + std::to_string(i), *blocks.back());
     }
@@ -223,7 +223,9 @@ EncodedPixels CifarNetBody::forward(const ImageInputs& inputs) {
       known = {widening_[stage - 1]->forward(halved, chain).y};
     }
     for (const auto& block : stages_[stage]) {
-      known.push_back(block->forward(known, chain));
+      const Var y = chain.run(
+          block, sizes_.dense ? known : std::vector<Var>{known.back()});
+      known.push_back(y);
     }
     const int index = static_cast<int>(stage) + 1;
     if (contains(wanted, index)) out.stages[index] = known.back();

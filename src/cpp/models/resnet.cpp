@@ -120,7 +120,7 @@ void ResNetBody::add_stages(const ModelConfig& config) {
                                  static_cast<int>(sites.size())),
                    dtype_));
       }
-      blocks.push_back(std::make_unique<ResidualBlock>(block));
+      blocks.push_back(std::make_shared<ResidualBlock>(block));
       add_child("encoder.stages." + std::to_string(stage) + ".layers." +
                     std::to_string(i),
                 *blocks.back());
@@ -144,7 +144,7 @@ EncodedPixels ResNetBody::forward(const ImageInputs& inputs) {
   Var x = halved_by_maximum(stem_.forward(images, chain).y);
   if (contains(wanted, 0)) out.stages[0] = x;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    for (const auto& block : stages_[stage]) x = block->forward(x, chain);
+    for (const auto& block : stages_[stage]) x = chain.run(block, {x});
     const int index = static_cast<int>(stage) + 1;
     if (contains(wanted, index)) out.stages[index] = x;
   }

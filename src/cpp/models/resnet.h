@@ -35,7 +35,7 @@ class ResNetBody final : public PixelBody {
   ResNetSizes sizes_;
   DType dtype_;
   ConvLayer stem_;
-  std::vector<std::vector<std::unique_ptr<ResidualBlock>>> stages_;
+  std::vector<std::vector<std::shared_ptr<ImageBlock>>> stages_;
 };
 
 }  // namespace ea

@@ -150,7 +150,6 @@ class CifarNetConfig(ImageConfig):
 class _CifarNet(ImageModel):
     config_class = CifarNetConfig
     table = CIFAR_NET
-    supports_gradient_checkpointing = False
 
 
 class CifarNetModel(_CifarNet):

@@ -13,9 +13,10 @@ class RecomputeMixin:
     """Less memory for more time: layers make their activations again in backward.
 
     A training pass keeps each layer's input and the map it is carried, and runs the
-    layer once more, with the same dropout, when its gradients are due. Outputs,
-    gradients and the generator's state have the same bits either way. Evaluation and
-    passes under ``ea.no_grad()`` are not changed.
+    layer once more, with the same dropout, when its gradients are due. Of networks of
+    images these are the blocks. Outputs, gradients, running statistics and the
+    generator's state have the same bits either way. Evaluation and passes under
+    ``ea.no_grad()`` are not changed.
     """
 
     supports_gradient_checkpointing: ClassVar[bool] = True
@@ -30,8 +31,7 @@ class RecomputeMixin:
             gradient_checkpointing_kwargs: None; torch's choices have no meaning here.
 
         Raises:
-            ConfigError: ``gradient_checkpointing_kwargs`` is given, or the model has no
-                layers that can be run again (``supports_gradient_checkpointing``).
+            ConfigError: ``gradient_checkpointing_kwargs`` is given.
         """
         self._enable("gradient_checkpointing", gradient_checkpointing_kwargs)
 
@@ -60,12 +60,6 @@ class RecomputeMixin:
         return self.is_gradient_checkpointing
 
     def _enable(self, name: str, options: dict[str, Any] | None) -> None:
-        if not self.supports_gradient_checkpointing:
-            raise ConfigError(
-                f"{type(self).__name__}.{name}_enable: expected a model whose layers "
-                "can be run again, this one has none; take smaller batches and "
-                "accumulate their gradients"
-            )
         if options is not None:
             raise ConfigError(
                 f"{type(self).__name__}.{name}_enable: {name}_kwargs={options!r}, "

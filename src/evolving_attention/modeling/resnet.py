@@ -185,7 +185,6 @@ class AAResNetConfig(ResNetConfig):
 class _ResNet(ImageModel):
     config_class = ResNetConfig
     table = RESNET
-    supports_gradient_checkpointing = False
 
 
 class ResNetModel(_ResNet):
@@ -204,7 +203,6 @@ class ResNetForImageClassification(_ResNet):
 class _AAResNet(ImageModel):
     config_class = AAResNetConfig
     table = AA_RESNET
-    supports_gradient_checkpointing = False
 
 
 class AAResNetModel(_AAResNet):

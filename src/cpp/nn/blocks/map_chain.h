@@ -2,9 +2,23 @@
 // which of their maps are kept.
 #pragma once
 
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
 #include "nn/blocks/chain.h"
 
 namespace ea {
+
+class MapChain;
+
+// A part of a network of images: a function of what its stage has so far, the
+// last of which every block reads, and of the chain.
+class ImageBlock : public Module {
+ public:
+  virtual Var forward(const std::vector<Var>& earlier, MapChain& chain) = 0;
+};
 
 class MapChain {
  public:
@@ -21,9 +35,23 @@ class MapChain {
     carry_ = out.carry;
     return out.context;
   }
+  // block->forward(earlier, *this); in training of a module that recomputes,
+  // backward runs it again. Shared, for the graph may outlive the model.
+  Var run(const std::shared_ptr<ImageBlock>& block,
+          const std::vector<Var>& earlier);
   const StackOutput& kept() const { return kept_; }
 
  private:
+  std::array<std::map<int, Carry>*, 3> lists() {
+    return {&kept_.attentions, &kept_.attention_scores,
+            &kept_.attention_logits};
+  }
+  // Calls fn(map) for the kept maps in a fixed order, without the carried one.
+  template <typename Fn>
+  void each_kept(Fn&& fn);
+  // This chain with undefined maps.
+  MapChain layouts() const;
+
   Wanted wanted_;
   Carry carry_;
   StackOutput kept_;

@@ -41,7 +41,8 @@ void ResidualBlock::add_layer(std::int64_t in, std::int64_t out,
   add_child("layer." + std::to_string(layers_.size() - 1), *layers_.back());
 }
 
-Var ResidualBlock::forward(const Var& x, MapChain& chain) {
+Var ResidualBlock::forward(const std::vector<Var>& earlier, MapChain& chain) {
+  const Var& x = earlier.back();
   Normed y{x, nullptr};
   const Var beside = shortcut_ ? shortcut_->forward(y, chain).y : x;
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {

@@ -27,10 +27,10 @@ struct ResidualBlockConfig {
 
 // y = act(F(x) + shortcut(x)): the shortcut is x itself, or a convolution of 1
 // x 1 with a norm where the size or the number of channels changes.
-class ResidualBlock : public Module {
+class ResidualBlock : public ImageBlock {
  public:
   explicit ResidualBlock(const ResidualBlockConfig& config);
-  Var forward(const Var& x, MapChain& chain);
+  Var forward(const std::vector<Var>& earlier, MapChain& chain) override;
 
  private:
   void add_layer(std::int64_t in, std::int64_t out, std::int64_t kernel,
