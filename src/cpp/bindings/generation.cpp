@@ -137,6 +137,8 @@ void bind_generation(py::module_& m) {
           py::arg("ids"), py::call_guard<py::gil_scoped_release>(),
           "Append one token to each target; the logits [targets, vocabulary] "
           "of the next one.")
+      .def("expect", &TargetState::expect, py::arg("tokens"),
+           "All targets together will have at most so many tokens.")
       .def("select", &TargetState::select, py::arg("kept"),
            py::call_guard<py::gil_scoped_release>(),
            "Keep the targets with these indices, in this order.");

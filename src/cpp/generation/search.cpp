@@ -138,6 +138,17 @@ std::int64_t limit_of(const SearchSettings& s, const Request& request,
   return limit;
 }
 
+// The tokens that all targets together may have, as far as they are credible.
+std::int64_t most_tokens(const std::vector<Request>& requests,
+                         const SearchSettings& s) {
+  std::int64_t tokens = 0;
+  for (const Request& request : requests) {
+    const std::int64_t limit = std::min(request.limit, kMostCopies);
+    tokens += static_cast<std::int64_t>(request.prefix.size()) + limit;
+  }
+  return tokens * std::max(s.beams, s.returned);
+}
+
 std::vector<Request> requests_of(const SearchSettings& s,
                                  const std::vector<std::int64_t>& sources,
                                  const Seq2SeqModel& model) {
@@ -174,6 +185,7 @@ std::vector<Generated> search(Seq2SeqModel& model, const Inputs& source,
       model.start(source, settings.cached);
   const std::vector<Request> requests =
       requests_of(settings, state->source_lengths(), model);
+  state->expect(most_tokens(requests, settings));
   return settings.beams == 1
              ? single_search(*state, settings, requests, interrupt)
              : beam_search(*state, settings, requests, interrupt);

@@ -1360,6 +1360,10 @@ class TargetState:
     """
     Targets of equal length that grow token by token.
     """
+    def expect(self, tokens: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        All targets together will have at most so many tokens.
+        """
     def next(
         self, ids: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
     ) -> Tensor:
