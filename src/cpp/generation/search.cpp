@@ -83,11 +83,6 @@ void check_lengths(const SearchSettings& s, std::int64_t longest) {
 
 void check_sampling(const SearchSettings& s) {
   const Sampling& drawn = *s.sampling;
-  EA_CHECK_AS(
-      ConfigError, s.beams == 1, "generate",
-      "do_sample with num_beams = {}, expected num_beams = 1; leave one "
-      "of them out",
-      s.beams);
   EA_CHECK_AS(ConfigError,
               drawn.temperature > 0 && std::isfinite(drawn.temperature),
               "generate",
@@ -98,8 +93,6 @@ void check_sampling(const SearchSettings& s) {
               "top_p = {}, expected a number above 0, at most 1", drawn.top_p);
   check_not_negative("top_k", drawn.top_k);
   if (drawn.seed) check_not_negative("seed", *drawn.seed);
-  check_range("num_return_sequences", s.returned, 1, kMostCopies,
-              "drawn targets of a source");
 }
 
 void check(const Seq2SeqModel& model, const SearchSettings& s) {
@@ -108,8 +101,10 @@ void check(const Seq2SeqModel& model, const SearchSettings& s) {
   check_tokens(s, words);
   check_range("num_beams", s.beams, 1, words, "the target's vocabulary");
   check_lengths(s, model.longest_target());
-  if (s.sampling) {
-    check_sampling(s);
+  if (s.sampling) check_sampling(s);
+  if (s.sampling && s.beams == 1) {
+    check_range("num_return_sequences", s.returned, 1, kMostCopies,
+                "drawn targets of a source");
   } else {
     check_range("num_return_sequences", s.returned, 1, s.beams, "num_beams");
   }
