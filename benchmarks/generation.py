@@ -122,6 +122,7 @@ def later(folder: Path, kind: str, size: int, rounds: int) -> dict[str, Any]:
     for one in spent:
         inputs = {"input_ids": ids, "attention_mask": mask}
         target = _core.start_target(core, inputs, True)
+        target.expect(size * len(one))  # as generate does
         for i in range(len(one)):
             began = time.perf_counter()
             target.next(first.tolist())

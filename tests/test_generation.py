@@ -314,6 +314,27 @@ def test_targets_in_the_making_keep_their_model():
     assert state.next([1] * len(LENGTHS)).shape == (len(LENGTHS), 30)
 
 
+@pytest.mark.parametrize("expected", [1, 3 * TOKENS, 2**62])
+def test_expected_tokens_change_no_score(expected):
+    model, rows = trained(), padded(sources()[:3])
+
+    def logits(tokens):
+        state, found, used = _core.start_target(model._core, rows, True), [], []
+        if tokens:
+            state.expect(tokens)
+        for t in range(TOKENS):
+            found.append(np.asarray(state.next([1, 4 + t % 5, 7])))
+            used.append(_core.current_memory())
+        return found, used
+
+    plain, grown = logits(None)
+    found, used = logits(expected)
+    assert np.array_equal(found, plain)
+    if expected == 3 * TOKENS:  # keys and values have their room from the first on
+        assert used[-1] - used[0] < grown[-1] - grown[0]
+    assert used[0] - grown[0] < 2**28  # too many are not believed
+
+
 # --- mistakes -------------------------------------------------------------------------
 
 

@@ -149,8 +149,8 @@ class Translator:
 
         Args:
             texts: a list of texts.
-            beam: number of beams, by default 5; 1: greedy search. With ``do_sample``
-                it is 1.
+            beam: number of beams, by default 5, with ``do_sample`` 1; 1: greedy
+                search, or sampling.
             batch_size: texts that are translated together.
             longer: of texts with more tokens than the model has positions:
                 ``"error"`` or ``"cut"``.

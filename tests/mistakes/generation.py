@@ -100,12 +100,14 @@ ROWS = {
         r"generate",
         r"expected a number above 0, at most 1",
     ),
-    "sampling with beams": Row(
-        lambda _: translator().generate(IDS, do_sample=True, num_beams=2),
+    "more drawn beams than beams": Row(
+        lambda _: translator().generate(
+            IDS, do_sample=True, num_beams=2, num_return_sequences=3
+        ),
         ea.ConfigError,
-        r"do_sample with num_beams = 2",
+        r"num_return_sequences = 3",
         r"generate",
-        r"expected num_beams = 1; leave one of them out",
+        r"expected 1 to 2 \(num_beams\)",
     ),
     "more tokens at least than at most": Row(
         lambda _: translator().generate(IDS, min_new_tokens=5, max_new_tokens=4),

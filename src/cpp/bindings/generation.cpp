@@ -75,9 +75,9 @@ Targets found_targets(Model& model, const AnyDict& inputs,
 // Of all tokens, 0 for those that are not drawn.
 std::vector<double> probabilities(const std::vector<float>& logits,
                                   double temperature, std::int64_t top_k,
-                                  double top_p) {
+                                  double top_p, std::size_t least) {
   const Distribution from =
-      distribution(logits, {temperature, top_k, top_p, {}});
+      distribution(logits, {temperature, top_k, top_p, {}}, least);
   std::vector<double> out(logits.size(), 0.0);
   for (std::size_t i = 0; i < from.ids.size(); ++i) {
     out[static_cast<std::size_t>(from.ids[i])] = from.probabilities[i];
@@ -124,6 +124,21 @@ void bind_settings(py::module_& m) {
           py::arg("seed"), "Draw tokens; top_k 0: of all.");
 }
 
+void bind_sampling(py::module_& m) {
+  m.def("sampling_probabilities", &probabilities, py::arg("logits"),
+        py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
+        py::arg("least") = 1,
+        "Of every token, as it is drawn; at least so many stay.");
+  m.def(
+      "sampling_number",
+      [](std::int64_t seed, std::int64_t number, std::int64_t copy,
+         std::size_t place) {
+        return uniform(random_key({.seed = seed}), number, copy, place);
+      },
+      py::arg("seed"), py::arg("number"), py::arg("copy"), py::arg("place"),
+      "In [0, 1), what draws the token at a place of a sentence's copy.");
+}
+
 }  // namespace
 
 void bind_generation(py::module_& m) {
@@ -137,6 +152,8 @@ void bind_generation(py::module_& m) {
           py::arg("ids"), py::call_guard<py::gil_scoped_release>(),
           "Append one token to each target; the logits [targets, vocabulary] "
           "of the next one.")
+      .def("expect", &TargetState::expect, py::arg("tokens"),
+           "All targets together will have at most so many tokens.")
       .def("select", &TargetState::select, py::arg("kept"),
            py::call_guard<py::gil_scoped_release>(),
            "Keep the targets with these indices, in this order.");
@@ -159,9 +176,7 @@ void bind_generation(py::module_& m) {
         py::arg("settings"),
         "Token ids of each target, their scores, whether they have ended, and "
         "if asked for the scores of their tokens.");
-  m.def("sampling_probabilities", &probabilities, py::arg("logits"),
-        py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
-        "Of every token, as it is drawn.");
+  bind_sampling(m);
   m.def(
       "cached_attention",
       [](const Var& q, const Var& k, const Var& v,

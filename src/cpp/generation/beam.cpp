@@ -1,6 +1,8 @@
 // Beam search as transformers defines it, each sentence by itself.
 #include <algorithm>
+#include <cmath>
 
+#include "generation/sampling.h"
 #include "generation/searches.h"
 #include "runtime/check.h"
 #include "runtime/threads.h"
@@ -42,6 +44,7 @@ class BeamSearch {
       : state_(state),
         settings_(settings),
         beams_(static_cast<std::size_t>(settings.beams)),
+        key_(settings.sampling ? random_key(*settings.sampling) : 0),
         out_(requests.size() * static_cast<std::size_t>(settings.returned)) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const std::vector<std::int64_t>& prefix = requests[i].prefix;
@@ -94,7 +97,8 @@ class BeamSearch {
     return static_cast<std::int64_t>(length_ + 1 - s.request->prefix.size());
   }
 
-  // The best 2 * beams continuations of each sentence, best first.
+  // 2 * beams continuations of each sentence: the best ones, best first, or
+  // drawn ones in the order in which they are drawn.
   std::vector<std::vector<Candidate>> candidates_of(const Tensor& logits) {
     std::vector<std::vector<Candidate>> all(sentences_.size());
     parallel_for(static_cast<std::int64_t>(all.size()), [&](std::int64_t job) {
@@ -105,10 +109,34 @@ class BeamSearch {
         add_candidates(s, beam, row_of(logits, s.first + beam), found);
       }
       if (found.empty()) no_token_left(*s.request, s.running.front().ids);
-      std::sort(found.begin(), found.end(), better);
-      found.resize(std::min(found.size(), 2 * beams_));
+      if (settings_.sampling) {
+        found = drawn_of(s, found);
+      } else {
+        std::sort(found.begin(), found.end(), better);
+        found.resize(std::min(found.size(), 2 * beams_));
+      }
     });
     return all;
+  }
+
+  std::vector<Candidate> drawn_of(const Sentence& s,
+                                  const std::vector<Candidate>& all) const {
+    double highest = all.front().score;
+    for (const Candidate& c : all) highest = std::max(highest, c.score);
+    std::vector<double> probabilities;
+    for (const Candidate& c : all) {
+      probabilities.push_back(std::exp(c.score - highest));
+    }
+    std::vector<Candidate> found;
+    for (std::size_t i = 0; i < std::min(all.size(), 2 * beams_); ++i) {
+      const double u = uniform(key_, s.request->number,
+                               static_cast<std::int64_t>(i), length_);
+      const std::size_t at = drawn(probabilities, u);
+      if (probabilities[at] == 0.0) break;  // none is left
+      found.push_back(all[at]);
+      probabilities[at] = 0.0;
+    }
+    return found;
   }
 
   void add_candidates(const Sentence& s, std::size_t beam, std::span<float> row,
@@ -121,35 +149,55 @@ class BeamSearch {
     }
     const double all = log_sum_exp(row);
     ban_tokens(row, settings_, *s.request, r.ids);
+    if (settings_.sampling) {
+      // One more than may end, as transformers has it.
+      constexpr std::size_t kLeast = 2;
+      const Sampling& sampling = *settings_.sampling;
+      for (const std::int64_t id : distribution(row, sampling, kLeast).ids) {
+        const double score =
+            (row[static_cast<std::size_t>(id)] - all) / sampling.temperature;
+        found.push_back({r.score + score, beam, id, score});
+      }
+      return;
+    }
     for (const std::int64_t id : best_ids(row, 2 * beams_)) {
       const double score = row[static_cast<std::size_t>(id)] - all;
       found.push_back({r.score + score, beam, id, score});
     }
   }
 
+  static Running extended(const Sentence& s, const Candidate& c) {
+    Running next = s.running[c.beam];
+    next.ids.push_back(c.id);
+    next.token_scores.push_back(c.token_score);
+    next.score = c.score;
+    return next;
+  }
+
   // Extends the targets of a sentence; the beams that the running ones come
   // from.
   std::vector<std::int64_t> advance(Sentence& s,
                                     const std::vector<Candidate>& candidates) {
-    std::vector<Running> running;
-    std::vector<std::int64_t> from;
+    std::vector<Candidate> goes_on;
     const std::int64_t tokens = made(s);
     for (std::size_t rank = 0; rank < candidates.size(); ++rank) {
       const Candidate& c = candidates[rank];
       const bool ended = c.id == settings_.end;
-      const bool stops = ended || tokens == s.request->limit;
-      if (stops ? rank >= beams_ : running.size() == beams_) continue;
-      Running next = s.running[c.beam];
-      next.ids.push_back(c.id);
-      next.token_scores.push_back(c.token_score);
-      if (stops) {
-        s.finished.push_back({std::move(next.ids), std::move(next.token_scores),
+      if (!ended && tokens < s.request->limit) {
+        goes_on.push_back(c);
+      } else if (rank < beams_) {
+        Running last = extended(s, c);
+        s.finished.push_back({std::move(last.ids), std::move(last.token_scores),
                               penalised(c.score, tokens, settings_), ended});
-      } else {
-        next.score = c.score;
-        running.push_back(std::move(next));
-        from.push_back(static_cast<std::int64_t>(c.beam));
       }
+    }
+    std::sort(goes_on.begin(), goes_on.end(), better);
+    goes_on.resize(std::min(goes_on.size(), beams_));
+    std::vector<Running> running;
+    std::vector<std::int64_t> from;
+    for (const Candidate& c : goes_on) {
+      running.push_back(extended(s, c));
+      from.push_back(static_cast<std::int64_t>(c.beam));
     }
     std::stable_sort(s.finished.begin(), s.finished.end(),
                      [](const Generated& a, const Generated& b) {
@@ -186,6 +234,7 @@ class BeamSearch {
   TargetState& state_;
   const SearchSettings& settings_;
   std::size_t beams_;
+  std::uint64_t key_;       // of random numbers
   std::size_t length_ = 0;  // tokens that the state has read
   std::vector<Sentence> sentences_;
   std::vector<Generated> out_;

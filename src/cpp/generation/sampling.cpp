@@ -25,13 +25,13 @@ float threshold(std::span<const float> logits, std::int64_t k) {
   return sorted[static_cast<std::size_t>(k - 1)];
 }
 
-double sum(const std::vector<double>& values) {
+double sum(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 // Removes the least probable tokens whose sum is at most 1 - top_p; of equal
-// ones those with larger ids first. The most probable stays.
-void keep_top(Distribution& all, double top_p) {
+// ones those with larger ids first. The `least` most probable stay.
+void keep_top(Distribution& all, double top_p, std::size_t least) {
   std::vector<std::size_t> order(all.ids.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -40,7 +40,7 @@ void keep_top(Distribution& all, double top_p) {
                    });
   const double most = (1.0 - top_p) * sum(all.probabilities);
   double removed = 0.0;
-  while (order.size() > 1) {
+  while (order.size() > least) {
     removed += all.probabilities[order.back()];
     if (removed > most) break;
     order.pop_back();
@@ -57,33 +57,36 @@ void keep_top(Distribution& all, double top_p) {
 }  // namespace
 
 Distribution distribution(std::span<const float> logits,
-                          const Sampling& sampling) {
+                          const Sampling& sampling, std::size_t least) {
   Distribution out;
   if (logits.empty()) return out;
   const double highest = *std::max_element(logits.begin(), logits.end());
-  const float least = threshold(logits, sampling.top_k);
+  const auto kept = static_cast<std::int64_t>(least);
+  const float lowest = threshold(
+      logits, sampling.top_k == 0 ? 0 : std::max(sampling.top_k, kept));
   for (std::size_t c = 0; c < logits.size(); ++c) {
-    if (logits[c] == kBanned || logits[c] < least) continue;
+    if (logits[c] == kBanned || logits[c] < lowest) continue;
     out.ids.push_back(static_cast<std::int64_t>(c));
     out.probabilities.push_back(
         std::exp((logits[c] - highest) / sampling.temperature));
   }
-  if (sampling.top_p < 1.0) keep_top(out, sampling.top_p);
+  if (sampling.top_p < 1.0) keep_top(out, sampling.top_p, least);
   const double total = sum(out.probabilities);
   for (double& p : out.probabilities) p /= total;
   return out;
 }
 
-std::int64_t drawn(const Distribution& from, double u) {
+std::size_t drawn(std::span<const double> probabilities, double u) {
+  const double all = u * sum(probabilities);
   double sum = 0.0;
-  std::size_t last = 0;  // with a probability, where rounding leaves sum <= u
-  for (std::size_t i = 0; i < from.ids.size(); ++i) {
-    if (from.probabilities[i] == 0.0) continue;
+  std::size_t last = 0;  // with a probability, where rounding leaves sum <= all
+  for (std::size_t i = 0; i < probabilities.size(); ++i) {
+    if (probabilities[i] == 0.0) continue;
     last = i;
-    sum += from.probabilities[i];
-    if (sum > u) break;
+    sum += probabilities[i];
+    if (sum > all) break;
   }
-  return from.ids[last];
+  return last;
 }
 
 std::uint64_t random_key(const Sampling& sampling) {

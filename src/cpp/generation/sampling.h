@@ -16,11 +16,13 @@ struct Distribution {
 };
 
 // Logits of -infinity have no probability; all of them: nothing can be drawn.
+// Truncation leaves at least so many tokens, if there are as many.
 Distribution distribution(std::span<const float> logits,
-                          const Sampling& sampling);
+                          const Sampling& sampling, std::size_t least = 1);
 
-// The token where the cumulative probability exceeds u, in [0, 1).
-std::int64_t drawn(const Distribution& from, double u);
+// Where the cumulative probability exceeds u times the sum, u in [0, 1); of
+// those with a probability, one of which there is.
+std::size_t drawn(std::span<const double> probabilities, double u);
 
 // Of the settings' seed; without one, the generator's next.
 std::uint64_t random_key(const Sampling& sampling);

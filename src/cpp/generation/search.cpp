@@ -83,11 +83,6 @@ void check_lengths(const SearchSettings& s, std::int64_t longest) {
 
 void check_sampling(const SearchSettings& s) {
   const Sampling& drawn = *s.sampling;
-  EA_CHECK_AS(
-      ConfigError, s.beams == 1, "generate",
-      "do_sample with num_beams = {}, expected num_beams = 1; leave one "
-      "of them out",
-      s.beams);
   EA_CHECK_AS(ConfigError,
               drawn.temperature > 0 && std::isfinite(drawn.temperature),
               "generate",
@@ -98,8 +93,6 @@ void check_sampling(const SearchSettings& s) {
               "top_p = {}, expected a number above 0, at most 1", drawn.top_p);
   check_not_negative("top_k", drawn.top_k);
   if (drawn.seed) check_not_negative("seed", *drawn.seed);
-  check_range("num_return_sequences", s.returned, 1, kMostCopies,
-              "drawn targets of a source");
 }
 
 void check(const Seq2SeqModel& model, const SearchSettings& s) {
@@ -108,8 +101,10 @@ void check(const Seq2SeqModel& model, const SearchSettings& s) {
   check_tokens(s, words);
   check_range("num_beams", s.beams, 1, words, "the target's vocabulary");
   check_lengths(s, model.longest_target());
-  if (s.sampling) {
-    check_sampling(s);
+  if (s.sampling) check_sampling(s);
+  if (s.sampling && s.beams == 1) {
+    check_range("num_return_sequences", s.returned, 1, kMostCopies,
+                "drawn targets of a source");
   } else {
     check_range("num_return_sequences", s.returned, 1, s.beams, "num_beams");
   }
@@ -136,6 +131,17 @@ std::int64_t limit_of(const SearchSettings& s, const Request& request,
       "shorten the prefix, or change the limit",
       request.number, prefix, limit, prefix + limit - 1, longest, kPositions);
   return limit;
+}
+
+// The tokens that all targets together may have, as far as they are credible.
+std::int64_t most_tokens(const std::vector<Request>& requests,
+                         const SearchSettings& s) {
+  std::int64_t tokens = 0;
+  for (const Request& request : requests) {
+    const std::int64_t limit = std::min(request.limit, kMostCopies);
+    tokens += static_cast<std::int64_t>(request.prefix.size()) + limit;
+  }
+  return tokens * std::max(s.beams, s.returned);
 }
 
 std::vector<Request> requests_of(const SearchSettings& s,
@@ -174,6 +180,7 @@ std::vector<Generated> search(Seq2SeqModel& model, const Inputs& source,
       model.start(source, settings.cached);
   const std::vector<Request> requests =
       requests_of(settings, state->source_lengths(), model);
+  state->expect(most_tokens(requests, settings));
   return settings.beams == 1
              ? single_search(*state, settings, requests, interrupt)
              : beam_search(*state, settings, requests, interrupt);

@@ -25,7 +25,7 @@ enum class LengthPenalty {
 };
 
 // Tokens are drawn from softmax(logits / temperature), of which only the most
-// probable stay, and are scaled to a sum of 1.
+// probable stay, and are scaled to a sum of 1. With beams: searches.h.
 struct Sampling {
   double temperature = 1.0;
   std::int64_t top_k = 0;  // those at least as probable as the k-th; 0: all
@@ -64,7 +64,8 @@ struct SearchSettings {
 struct Generated {
   std::vector<std::int64_t> ids;  // prefix .. end
   // Of every token but the first: log p, by the model's softmax over all
-  // tokens; 0 in the prefix and where a token is forced.
+  // tokens, of drawn beams divided by the temperature; 0 in the prefix and
+  // where a token is forced.
   std::vector<double> token_scores;
   double score = 0.0;  // their sum, divided by the length penalty
   bool ended = false;  // false: the limit came before the end

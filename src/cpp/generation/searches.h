@@ -21,7 +21,10 @@ std::vector<Generated> single_search(TargetState& state,
                                      const Interrupt& interrupt);
 
 // As transformers' beam search; 2 * beams candidates a step, of which the ended
-// ones among the first `beams` become finished targets.
+// ones among the first `beams` become finished targets. With sampling the
+// candidates are drawn, without replacement, from softmax of the scores of all
+// continuations, whose log probabilities are divided by the temperature and
+// truncated; the first ones are those that are drawn first.
 std::vector<Generated> beam_search(TargetState& state,
                                    const SearchSettings& settings,
                                    const std::vector<Request>& requests,

@@ -25,8 +25,9 @@ std::int64_t chosen(std::span<const float> row, const SearchSettings& settings,
   }
   const Distribution from = distribution(row, *settings.sampling);
   if (from.ids.empty()) return -1;
-  return drawn(from, uniform(key, line.request->number, line.copy,
-                             line.target.ids.size()));
+  const double u =
+      uniform(key, line.request->number, line.copy, line.target.ids.size());
+  return from.ids[drawn(from.probabilities, u)];
 }
 
 void append(Line& line, std::span<float> row, const SearchSettings& settings,

@@ -15,6 +15,9 @@ class TargetState {
   virtual ~TargetState() = default;
   // The number of tokens of each target's source.
   virtual std::vector<std::int64_t> source_lengths() const = 0;
+  // All targets together will have at most so many tokens: their caches, where
+  // there are any, need not grow on the way.
+  virtual void expect(std::int64_t /*tokens*/) {}
   // Appends one token to each target. The logits of the token that follows:
   // float32 [targets, vocabulary] on the CPU.
   virtual Tensor next(const std::vector<std::int64_t>& ids) = 0;

@@ -52,6 +52,10 @@ class CachedTarget final : public TargetState {
 
   Indices source_lengths() const override { return lengths_; }
 
+  void expect(std::int64_t tokens) override {
+    for (LayerCache& cache : caches_) cache.self.expected = tokens;
+  }
+
   Tensor next(const Indices& ids) override {
     const NoGrad no_grad;
     check_one_each(ids, lengths_.size());

@@ -46,6 +46,9 @@ class Linear : public Module {
   Device device() const { return weight_.device(); }
   const Var& weight() const { return weight_; }
   Var operator()(const Var& x) const { return linear(x, weight_, bias_); }
+  void into(const Tensor& x, const Tensor& y) const {
+    linear_into(x, weight_, bias_, y);
+  }
   Var operator()(const Var& x, Activation kind) const {
     return linear_activation(x, weight_, bias_, kind);
   }

@@ -65,6 +65,12 @@ Var linear(const Var& x, const Var& weight, const Var& bias) {
   return linear_node(x, weight, bias, {});
 }
 
+void linear_into(const Tensor& x, const Var& weight, const Var& bias,
+                 const Tensor& y) {
+  check_affine("linear", x.shape(), x.dtype(), weight, bias);
+  affine_into(as_matrix(x), weight, bias, y);
+}
+
 Var linear_activation(const Var& x, const Var& weight, const Var& bias,
                       Activation kind) {
   if (!enabled(FastPath::fused_activation)) {

@@ -59,10 +59,18 @@ void check_affine(const char* op, const Shape& x, DType dtype,
 }
 
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias) {
+  const Tensor y =
+      empty({x.dim(0), weight.dim(0)}, weight.dtype(), weight.device());
+  affine_into(x, weight, bias, y);
+  return y;
+}
+
+void affine_into(const Tensor& x, const Var& weight, const Var& bias,
+                 const Tensor& y) {
   Tensor w = weight.data();
   if (w.rank() > 2) w = reshape_view(contiguous(w), {w.dim(0), w.dim(1)});
-  return product(x, w, false, true, bias.defined() ? bias.data() : Tensor(),
-                 keeper_of(weight), is_fixed(weight));
+  kernels::run<MatMul>({x, w, bias.defined() ? bias.data() : Tensor(), y, false,
+                        true, 1.0, keeper_of(weight), is_fixed(weight)});
 }
 
 Tensor sum_of_rows(const Tensor& dy) {

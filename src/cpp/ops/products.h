@@ -25,6 +25,8 @@ const Storage* keeper_of(const Var& weight);
 // what it is laid out as may be kept, and rows do not change one another's
 // bits. Axes of W after the second have size 1.
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias);
+void affine_into(const Tensor& x, const Var& weight, const Var& bias,
+                 const Tensor& y);
 
 // db = sum of the rows of dy.
 Tensor sum_of_rows(const Tensor& dy);

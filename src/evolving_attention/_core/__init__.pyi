@@ -66,6 +66,7 @@ __all__: list[str] = [
     "reset_peak_memory",
     "reset_profile",
     "resolve_device",
+    "sampling_number",
     "sampling_probabilities",
     "search",
     "set_fast_path",
@@ -1370,6 +1371,10 @@ class TargetState:
     """
     Targets of equal length that grow token by token.
     """
+    def expect(self, tokens: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        All targets together will have at most so many tokens.
+        """
     def next(
         self, ids: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex]
     ) -> Tensor:
@@ -1857,14 +1862,25 @@ def resolve_device(name: typing.Any) -> str:
     Returns the full name of a device; of 'auto', the best one there is.
     """
 
+def sampling_number(
+    seed: typing.SupportsInt | typing.SupportsIndex,
+    number: typing.SupportsInt | typing.SupportsIndex,
+    copy: typing.SupportsInt | typing.SupportsIndex,
+    place: typing.SupportsInt | typing.SupportsIndex,
+) -> float:
+    """
+    In [0, 1), what draws the token at a place of a sentence's copy.
+    """
+
 def sampling_probabilities(
     logits: collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex],
     temperature: typing.SupportsFloat | typing.SupportsIndex,
     top_k: typing.SupportsInt | typing.SupportsIndex,
     top_p: typing.SupportsFloat | typing.SupportsIndex,
+    least: typing.SupportsInt | typing.SupportsIndex = 1,
 ) -> list[float]:
     """
-    Of every token, as it is drawn.
+    Of every token, as it is drawn; at least so many stay.
     """
 
 def search(

@@ -32,9 +32,10 @@ class GenerationOptions(TypedDict, total=False):
         min_new_tokens, min_length: no end before so many tokens, counted likewise.
 
     Beams:
-        num_beams: 1: greedy search, or sampling.
+        num_beams: 1: greedy search, or sampling. With ``do_sample`` and several beams,
+            their continuations are drawn instead of the best ones.
         num_return_sequences: targets for each source, best first, at most
-            ``num_beams``; drawn ones: any number.
+            ``num_beams``; ones drawn without beams: any number.
         length_penalty, length_penalty_form: λ, and what Σ log p of n new tokens is
             divided by: "transformers": n^λ; "gnmt": ((5 + n) / 6)^λ (Wu et al., 2016,
             equation 14). Sums are negative: λ > 0 favours long targets.
@@ -49,7 +50,8 @@ class GenerationOptions(TypedDict, total=False):
         top_k: draw from the tokens at least as probable as the k-th; None or 0: all.
         top_p: of these, from the fewest whose probabilities sum to at least this.
         seed: random numbers depend on it, on the sentence's number, on which of its
-            ``num_return_sequences`` it is, and on the token's place, on nothing else.
+            ``num_return_sequences`` (of beams: which draw of the step) it is, and on
+            the token's place, on nothing else.
             None: drawn from the generator that ``ea.manual_seed`` seeds.
         sentence_numbers: B integers, by default 0 … B - 1. A sentence with the same
             seed and number has the same target in any batch.

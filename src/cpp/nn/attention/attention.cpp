@@ -243,7 +243,10 @@ AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
   const std::int64_t n = rows.dim(0);
   const Var query = (*query_)(rows);
   if (!cache.of_memory) {
-    cache.append((*key_)(rows).data(), (*value_)(rows).data());
+    const AttentionCache::Pair to =
+        cache.append(rows.data(), config_.key_size(), config_.value_size());
+    key_->into(rows.data(), to.keys);
+    value_->into(rows.data(), to.values);
   }
   if (cache.plan.by_number) {
     return step_by_number(query.data(), cache, previous, wanted.carry);
@@ -251,7 +254,7 @@ AttentionOutput Attention::step(const Var& rows, AttentionCache& cache,
   Var queries = reshape(query, {n, 1, query.dim(1)});
   if (cache.queries.defined()) queries = concat({cache.queries, queries}, 1);
   const std::int64_t window = queries.dim(1);
-  const AttentionCache::Gathered memory = cache.gather();
+  const AttentionCache::Pair memory = cache.gather();
   const auto tokens = std::make_shared<const Packing>(
       config_.heads, equal_offsets(n, window), cache.offsets());
   AttentionOutput out = attend(

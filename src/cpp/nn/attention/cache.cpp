@@ -19,13 +19,17 @@ Var gather_sequences(const Var& x, const Tensor& kept) {
   return reshape(gather_rows(rows, kept), {kept.numel(), shape[1], shape[2]});
 }
 
-// `all`, with room for more rows behind those in use where there is none.
-Tensor roomy(const Tensor& all, std::int64_t used, const Tensor& more) {
-  const std::int64_t needed = used + more.dim(0);
-  if (all.defined() && all.dim(0) >= needed) return all;
+// `all`, with room for n more rows behind those in use where there is none: for
+// those that are expected, if they are not too many to believe.
+Tensor roomy(const Tensor& all, const AttentionCache& cache, const Tensor& like,
+             std::int64_t width) {
+  const std::int64_t n = like.dim(0), used = cache.used;
+  if (all.defined() && all.dim(0) >= used + n) return all;
+  constexpr std::int64_t kBelieved = std::int64_t{1} << 22;  // elements
   // Doubled, so that a row is copied once on average.
-  const Tensor grown = empty({std::max(2 * used, 8 * more.dim(0)), more.dim(1)},
-                             more.dtype(), more.device());
+  const std::int64_t room = std::max(
+      {used + n, 2 * used, 8 * n, std::min(cache.expected, kBelieved / width)});
+  const Tensor grown = empty({room, width}, like.dtype(), like.device());
   if (used > 0) {
     copy_into(slice_view(all, 0, 0, used), slice_view(grown, 0, 0, used));
   }
@@ -75,14 +79,15 @@ void AttentionCache::select(const std::vector<std::int64_t>& kept,
   rows = chosen(rows, kept);
 }
 
-void AttentionCache::append(const Tensor& key, const Tensor& value) {
-  const std::int64_t n = key.dim(0);
-  keys = roomy(keys, used, key);
-  values = roomy(values, used, value);
-  copy_into(key, slice_view(keys, 0, used, used + n));
-  copy_into(value, slice_view(values, 0, used, used + n));
-  rows.resize(static_cast<std::size_t>(n));
+AttentionCache::Pair AttentionCache::append(const Tensor& like,
+                                            std::int64_t key_width,
+                                            std::int64_t value_width) {
+  keys = roomy(keys, *this, like, key_width);
+  values = roomy(values, *this, like, value_width);
+  const std::int64_t first = used;
+  rows.resize(static_cast<std::size_t>(like.dim(0)));
   for (Rows& one : rows) one.push_back(used++);
+  return {slice_view(keys, 0, first, used), slice_view(values, 0, first, used)};
 }
 
 // A ring of `side` turns, of which each has one row for every sequence: that of
@@ -150,14 +155,14 @@ AttentionCache::Rows AttentionCache::offsets() const {
   return found;
 }
 
-AttentionCache::Gathered AttentionCache::gather() {
+AttentionCache::Pair AttentionCache::gather() {
   const Rows all = all_rows();
   const Tensor k = slice_view(keys, 0, 0, used);
   const Tensor v = slice_view(values, 0, 0, used);
   if (in_order(all, used)) return {k, v};
   const Tensor index = from_values(all);
-  Gathered found{gather_rows(Var(k), index).data(),
-                 gather_rows(Var(v), index).data()};
+  Pair found{gather_rows(Var(k), index).data(),
+             gather_rows(Var(v), index).data()};
   if (of_memory) {
     const Rows at = offsets();
     for (std::size_t b = 0; b < rows.size(); ++b) {

@@ -25,11 +25,12 @@ struct CachePlan {
 struct AttentionCache {
   using Rows = std::vector<std::int64_t>;
 
-  Tensor keys, values;     // [room for rows, width]
-  std::int64_t used = 0;   // rows written
-  std::vector<Rows> rows;  // of each sequence, in order
-  Var queries;             // [sequences, earlier rows, width], or undefined
-  bool of_memory = false;  // cross attention: the rows never change
+  Tensor keys, values;        // [room for rows, width]
+  std::int64_t used = 0;      // rows written
+  std::vector<Rows> rows;     // of each sequence, in order
+  std::int64_t expected = 0;  // rows that the caller expects in all
+  Var queries;                // [sequences, earlier rows, width], or undefined
+  bool of_memory = false;     // cross attention: the rows never change
   CachePlan plan = {};
   Tensor maps = {};                 // [rows, heads, room], or undefined
   std::vector<Rows> map_rows = {};  // of each sequence, -1 before its first
@@ -38,8 +39,14 @@ struct AttentionCache {
   // Keeps the sequences with these indices, in this order. `same_memory`: the
   // memory of sequence kept[i] is that of sequence i, for all.
   void select(const std::vector<std::int64_t>& kept, bool same_memory = false);
-  // One more row of every sequence, [sequences, width].
-  void append(const Tensor& key, const Tensor& value);
+  struct Pair {
+    Tensor keys, values;
+  };
+  // One more row of every sequence, which the caller writes: [sequences, width]
+  // of these widths, in the type and on the device of `like`, whose rows are as
+  // many.
+  Pair append(const Tensor& like, std::int64_t key_width,
+              std::int64_t value_width);
 
   // One more row of the map of every sequence, behind which a convolution with
   // a kernel of this side reads: the argument map_rows of
@@ -50,10 +57,7 @@ struct AttentionCache {
   Rows all_rows() const;
   Rows offsets() const;
   // keys and values in this order: [total, width]. Those of a memory stay so.
-  struct Gathered {
-    Tensor keys, values;
-  };
-  Gathered gather();
+  Pair gather();
 
  private:
   void make_room_for_maps(std::int64_t heads, std::int64_t side);
