@@ -2,6 +2,7 @@
 // set that computes them.
 #include "kernels/cpu/gemm_rows.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "kernels/cpu/onednn/gemm.h"
@@ -43,10 +44,8 @@ struct RowPanels : Storage::Derived {
   Storage data;
 };
 
-// Those kept with b, or new ones, kept if that is allowed.
-std::shared_ptr<const RowPanels> panels_of(const MatMulProblem& p, DType dtype,
-                                           const Storage* kept) {
-  if (kept == nullptr) return std::make_shared<const RowPanels>(p, dtype);
+std::shared_ptr<const RowPanels> kept_panels(const MatMulProblem& p,
+                                             DType dtype, const Storage* kept) {
   auto found = std::dynamic_pointer_cast<const RowPanels>(kept->derived());
   if (found != nullptr && found->made_of(p, dtype)) return found;
   const std::uint64_t version = kept->version();
@@ -55,26 +54,68 @@ std::shared_ptr<const RowPanels> panels_of(const MatMulProblem& p, DType dtype,
   return found;
 }
 
+constexpr std::int64_t kWidest = 32;  // columns of a panel, with AVX-512
+
+// Panels for this product alone: of a stretch of b's columns and depth at a
+// time, so that they stay in a cache and their memory is bounded. Sums go on
+// through y from one stretch of the depth to the next, with the same bits.
+void product_in_slabs(const MatMulProblem& p, DType dtype) {
+  constexpr std::int64_t kSlab = 1 << 21;  // floats
+  constexpr std::int64_t kDepth = 4096;
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t whole = std::max<std::int64_t>(p.k, 1);
+  const std::int64_t depth =
+      dtype == DType::f32 ? std::min(whole, kDepth) : whole;
+  const std::int64_t cols =
+      std::min(p.n, std::max(kSlab / depth, kWidest) / kWidest * kWidest);
+  const Storage panels(static_cast<std::size_t>(row_panels_size(depth, cols)) *
+                       sizeof(float));
+  const auto at = [&](const void* data, std::int64_t offset) {
+    return static_cast<const char*>(data) + offset * size;
+  };
+  for (std::int64_t col = 0; col < p.n; col += cols) {
+    for (std::int64_t d = 0; d == 0 || d < p.k; d += depth) {
+      MatMulProblem q = p;
+      q.n = std::min(cols, p.n - col);
+      q.k = std::min(depth, p.k - d);
+      q.a = at(p.a, a_offset(p, 0, d));
+      q.b = at(p.b, b_offset(p, d, col));
+      const bool last = d + depth >= p.k;
+      q.bias = last && p.bias != nullptr ? at(p.bias, col) : nullptr;
+      q.y = const_cast<char*>(at(p.y, col));
+      auto* packed = static_cast<float*>(panels.data());
+      run<PackRowPanels>({q, dtype, packed});
+      run<RowProduct>({q, dtype, packed, p.n, d > 0});
+    }
+  }
+}
+
+bool plain(const MatMul::Args& args) {
+  return args.y.shape.rank() == 2 && args.alpha == 1.0;
+}
+
 }  // namespace
 
 std::int64_t row_panels_size(std::int64_t k, std::int64_t n) {
-  constexpr std::int64_t kWidest = 32;  // columns of a panel, with AVX-512
   return (n + kWidest - 1) / kWidest * kWidest * k;
 }
 
 bool row_product_supports(const MatMul::Args& args) {
-  return args.y.dtype == DType::f32 || args.y.dtype == DType::bf16;
+  if (args.y.dtype != DType::f32 && args.y.dtype != DType::bf16) return false;
+  if (isa_used() != Isa::avx2 || args.row_invariant) return true;
+  // Few rows do not pay for the panels. (oneDNN widens bfloat16 all the same.)
+  constexpr std::int64_t kRows = 32;
+  return plain(args) && (args.y.dtype == DType::bf16 || args.y.dim(0) >= kRows);
 }
 
 void row_product(const MatMul::Args& args) {
-  const bool plain =
-      args.y.shape.rank() == 2 && !args.transpose_a && args.alpha == 1.0;
-  if (!plain) return onednn::matmul(args);
+  if (!plain(args)) return onednn::matmul(args);
   const MatMulProblem p = problem_of(args);
   if (p.m == 0 || p.n == 0) return;
-  const auto panels = panels_of(p, args.y.dtype, args.kept_b);
-  run<RowProduct>(
-      {p, args.y.dtype, static_cast<const float*>(panels->data.data())});
+  if (args.kept_b == nullptr) return product_in_slabs(p, args.y.dtype);
+  const auto panels = kept_panels(p, args.y.dtype, args.kept_b);
+  run<RowProduct>({p, args.y.dtype,
+                   static_cast<const float*>(panels->data.data()), p.n, false});
 }
 
 }  // namespace ea::cpu

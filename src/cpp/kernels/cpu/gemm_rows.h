@@ -1,5 +1,7 @@
 // Products in which each row is summed by itself, whatever rows are beside it:
-// the parts that are compiled for each instruction set, and their entry.
+// the parts that are compiled for each instruction set, and their entry. With
+// AVX2 they also serve training: oneDNN's sgemm does not pack the operands of
+// tiles below some 512 x 768, and is half as fast with a transposed a then.
 #pragma once
 
 #include "kernels/gemm.h"
@@ -19,18 +21,23 @@ struct PackRowPanels {
   };
 };
 
-// y = a b + bias with b in panels; float32 or bfloat16, sums in float32.
+// y = op(a) b + bias with b in panels; float32 or bfloat16, sums in float32.
+// Rows of y are y_stride apart. `add`: sums go on from y (float32).
 struct RowProduct {
   struct Args {
     MatMulProblem problem;
     DType dtype;
     const float* panels;
+    std::int64_t y_stride;
+    bool add;
   };
 };
 
-bool row_product_supports(const MatMul::Args& args);  // float32 and bfloat16
-// The product, by the code for the instruction set in use. Products that are
-// never row_invariant (kernels/gemm.h) go to oneDNN.
+// float32 and bfloat16; with AVX2 where they are faster than oneDNN's, or must
+// be row_invariant (kernels/gemm.h).
+bool row_product_supports(const MatMul::Args& args);
+// The product, by the code for the instruction set in use. Batches and factors
+// go to oneDNN.
 void row_product(const MatMul::Args& args);
 
 }  // namespace ea::cpu
