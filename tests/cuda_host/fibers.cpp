@@ -82,6 +82,7 @@ struct Block {
   Buffer* dynamic = nullptr;
   std::size_t shared_bytes = 0;
   Fiber* running = nullptr;
+  int lane = 0;               // of its warp
   void* scheduler = nullptr;  // its stack pointer
   void (*thread)(void*) = nullptr;
   void* context = nullptr;
@@ -138,6 +139,7 @@ void prepare(Fiber& fiber, std::size_t number) {
 
 void resume(Fiber& fiber) {
   block.running = &fiber;
+  block.lane = static_cast<int>(&fiber - block.fibers.data()) % kWarp;
   threadIdx = fiber.index;
   ea_switch(&block.scheduler, fiber.stack_pointer);
   if (block.refusal != nullptr) {
@@ -152,10 +154,24 @@ bool falling() {
   return arena != nullptr && arena->order() == Order::backward;
 }
 
+// The exchange of a whole warp, which most are. Returns whether it was one.
+bool release_all(Fiber* lanes, Warp& warp) {
+  for (int i = 0; i < kWarp; ++i) {
+    if (lanes[i].state != State::in_exchange || lanes[i].mask != 0xffffffffu ||
+        lanes[i].bytes != lanes[0].bytes)
+      return false;
+  }
+  for (int i = 0; i < kWarp; ++i) lanes[i].state = State::ready;
+  if (lanes[0].bytes > 0) std::memcpy(warp.shown, warp.put, sizeof warp.shown);
+  ++exchanges;
+  return true;
+}
+
 // Every lane waits or has left. Lets the lanes go whose exchange is complete;
 // returns whether there are any. A lane that waits for one that left or stands
 // at a barrier would wait for ever.
 bool release_exchanges(Fiber* lanes, Warp& warp) {
+  if (release_all(lanes, warp)) return true;
   bool any = false;
   for (int i = 0; i < kWarp; ++i) {
     if (lanes[i].state != State::in_exchange) continue;
@@ -255,11 +271,7 @@ std::string place() {
 
 void abandon_kernel() { in_kernel = false; }
 
-int lane() {
-  return static_cast<int>(
-      (threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) %
-      kWarp);
-}
+int lane() { return block.lane; }
 
 void refuse(const char* why) {
   block.refusal = why;

@@ -5,9 +5,13 @@ namespace ea::emulation {
 
 namespace {
 
+// Of the four sums that a lane keeps: rows r, r, r + 8, r + 8 and columns c,
+// c + 1, c, c + 1 of the tile, for r = lane / 4 and c = lane % 4 * 2.
+typedef float Four __attribute__((vector_size(16)));
+
 // The operands of a tile product in the order of its sums.
 struct Tile {
-  float a[16][16], b[8][16];  // (row, k) and (column, k)
+  Four a[8][16], b[4][16];  // (r, k) and (c / 2, k)
   std::uint64_t exchange = 0;
 
   // Half `half` of register `i` of a lane: a bfloat16 is a float's upper half.
@@ -22,11 +26,16 @@ struct Tile {
   void decode(const Deposit* all) {
     for (int k = 0; k < 16; ++k) {
       const int t = k % 8 / 2, half = k % 2;
-      for (int row = 0; row < 16; ++row) {
-        a[row][k] = element(all[row % 8 * 4 + t], row / 8 + k / 8 * 2, half);
+      for (int row = 0; row < 8; ++row) {
+        const Deposit& lane = all[row * 4 + t];
+        const float upper = element(lane, k / 8 * 2, half);
+        const float lower = element(lane, k / 8 * 2 + 1, half);
+        a[row][k] = Four{upper, upper, lower, lower};
       }
-      for (int column = 0; column < 8; ++column) {
-        b[column][k] = element(all[column * 4 + t], 4 + k / 8, half);
+      for (int pair = 0; pair < 4; ++pair) {
+        const float left = element(all[pair * 8 + t], 4 + k / 8, half);
+        const float right = element(all[pair * 8 + 4 + t], 4 + k / 8, half);
+        b[pair][k] = Four{left, right, left, right};
       }
     }
   }
@@ -42,11 +51,11 @@ void mma_m16n8k16(float (&c)[4], const std::uint32_t (&a)[4],
   // Once for all lanes: no other exchange ends before the last has gone on.
   if (tile.exchange != exchange_number()) tile.decode(all);
   tile.exchange = exchange_number();
-  for (int i = 0; i < 4; ++i) {
-    const float* const row = tile.a[lane() / 4 + i / 2 * 8];
-    const float* const column = tile.b[lane() % 4 * 2 + i % 2];
-    for (int k = 0; k < 16; ++k) c[i] += row[k] * column[k];
-  }
+  const Four* const rows = tile.a[lane() / 4];
+  const Four* const columns = tile.b[lane() % 4];
+  Four sums{c[0], c[1], c[2], c[3]};
+  for (int k = 0; k < 16; ++k) sums += rows[k] * columns[k];
+  for (int i = 0; i < 4; ++i) c[i] = sums[i];
 }
 
 }  // namespace ea::emulation
