@@ -33,7 +33,7 @@ GIGAFLOPS = {
 MAP_CONVOLUTIONS = {34: 0.855, 50: 0.404, 101: 1.156, 152: 1.909}
 
 
-def config_of(name, monkeypatch):
+def config_of(name, monkeypatch, **options):
     """The config that a name stands for, without the model's memory."""
     kept = []
 
@@ -41,7 +41,7 @@ def config_of(name, monkeypatch):
         kept.append(config)
 
     monkeypatch.setattr(ea.PreTrainedModel, "__init__", config_alone)
-    ea.create_model(name)
+    ea.create_model(name, **options)
     return kept[0]
 
 
@@ -49,6 +49,12 @@ def config_of(name, monkeypatch):
 def test_operations_are_the_tables(name, monkeypatch):
     found = resnet_flops(config_of(name, monkeypatch))
     assert found["total"] / 1e9 == pytest.approx(GIGAFLOPS[name], abs=0.0051)
+
+
+def test_operations_of_the_released_ratios(monkeypatch):
+    released = {"key_ratio": 0.25, "value_ratio": 0.125, "min_head_key_width": 0}
+    found = resnet_flops(config_of("aa_resnet50", monkeypatch, **released))
+    assert found["total"] / 1e9 == pytest.approx(8.04, abs=0.0051)
 
 
 @pytest.mark.parametrize("layers", MAP_CONVOLUTIONS)
