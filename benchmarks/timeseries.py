@@ -91,7 +91,7 @@ def longer_epochs(runs: Sequence[Run], dataset: str) -> int:
     """DC-T's epochs in EA-DC-T's seconds: those of the runs there are, if any.
 
     Else by the medians of the archive's split. Seconds are those of the processor,
-    which other work does not lengthen.
+    which other work does not lengthen; the oldest runs have those of the clock alone.
     """
     by_arm: dict[str, list[Run]] = {}
     for one in runs:
