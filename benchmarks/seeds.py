@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import statistics
@@ -117,11 +118,12 @@ def series(
         record: ``name``, ``settings`` and an empty list ``runs``.
         wanted: what names a run, such as ``{"arm": "vanilla", "seed": 1}``.
         run: trains one; its result is stored beside its names.
-        machine: the machine as it is now.
+        machine: the machine as it is now; asked once.
 
     Raises:
         SystemExit: the file has runs with other settings.
     """
+    machine = functools.cache(machine)
     if result.exists():
         found = json.loads(result.read_text(encoding="utf-8"))
         if found["settings"] != record["settings"]:

@@ -15,6 +15,7 @@ their markers. Runs that are already in the JSON are not repeated.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import time
 import warnings
@@ -280,9 +281,10 @@ def main(arguments: list[str] | None = None) -> None:
             record,
             names,
             lambda one: run(data, one, epochs if one["arm"] == LONGER else None),
-            lambda: harness.machine(options.threads),
+            machine,
         )
 
+    machine = functools.cache(lambda: harness.machine(options.threads))
     runs, epochs = go(None), None
     for dataset in options.datasets:
         data = ea.timeseries.load(dataset)

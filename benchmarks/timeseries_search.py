@@ -12,6 +12,7 @@ max_length. Fits that are already in the JSON are not repeated.
 
 from __future__ import annotations
 
+import functools
 import time
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ def search(dataset: str, result: Path, threads: int) -> tuple[Shape, Shape]:
     data = ea.timeseries.load(dataset)
     if data.is_regression:
         raise SystemExit(f"{dataset}: the search is for classification")
+    machine = functools.cache(lambda: harness.machine(threads))
     settings = {"dataset": dataset, "splits": SPLITS, "share": SHARE}
 
     def score(shape: Shape) -> Shape:
@@ -82,7 +84,7 @@ def search(dataset: str, result: Path, threads: int) -> tuple[Shape, Shape]:
             {"name": "timeseries-search", "settings": settings, "runs": []},
             wanted,
             lambda names: fit(data, names["shape"], names["arm"], names["split"]),
-            lambda: harness.machine(threads),
+            machine,
         )
         mine = [run for run in runs if run["shape"] == shape]
         return {

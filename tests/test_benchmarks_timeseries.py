@@ -14,7 +14,13 @@ import pytest
 pytest.importorskip("aeon", reason="no aeon (extra timeseries)")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import seeds, timeseries, timeseries_search, timeseries_settings
+from benchmarks import (
+    harness,
+    seeds,
+    timeseries,
+    timeseries_search,
+    timeseries_settings,
+)
 from benchmarks.timeseries_settings import ARMS, LONGER, MODELS, settings_of
 from series_data import signal_sender
 
@@ -121,6 +127,7 @@ def tiny(monkeypatch):
         "validation_fraction": 0.0,
     }
     monkeypatch.setattr(timeseries_settings, "_COMMON", small)
+    monkeypatch.setattr(harness, "machine", lambda threads: {})
     monkeypatch.setitem(timeseries_settings.EPOCHS, DATASET, 2)
 
 
@@ -222,11 +229,12 @@ def test_equal_means_share_a_rank() -> None:
 
 
 def test_the_page_is_the_records(tmp_path, monkeypatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(timeseries.PAGE.read_text())
+    page, shown = tmp_path / "page.md", timeseries.PAGE.read_text()
+    begin, end = (f"<!-- {timeseries.MARKER}:{name} -->" for name in ("begin", "end"))
+    page.write_text(f"{shown.split(begin)[0]}{begin}\nold\n{end}{shown.split(end)[1]}")
     monkeypatch.setattr(timeseries, "PAGE", page)
     timeseries.main(["--seeds", "0", "--resamples", "0"])
-    assert page.read_text() == timeseries.PAGE.read_text()
+    assert page.read_text() == shown
 
 
 # --- the search -----------------------------------------------------------------------
@@ -243,6 +251,7 @@ def test_the_search_gives_all_models_one_shape(tmp_path, monkeypatch) -> None:
         return {"accuracy": accuracy, "loss": 0.1 * shape["num_blocks"] - 0.05 * pooled}
 
     monkeypatch.setattr(timeseries_search, "fit", fit)
+    monkeypatch.setattr(harness, "machine", lambda threads: {})
     result = tmp_path / "search.json"
     best, found = timeseries_search.search("JapaneseVowels", result, 1)
     assert best == {

@@ -135,10 +135,10 @@ RECORDS = """
     Answers CheckpointFolder Choice Construction EvaluationResult FitResult FitSettings
     Given GlueTask GraphData GraphSettings ImageClassifierOutput KnownLabels Launch
     LoadReport Mismatch ModelOutput MultipleChoiceModelOutput NameTable Noun Option
-    PaperSpace Parts Pictures Plan Profile Question QuestionAnsweringModelOutput Range
-    Reading RowReport Rules RunData RunParts RunPlan SeriesDataset SeriesPart Side Site
-    Spec StepContext StepOutcome StepSums Storage SubmissionReport Tie
-    TokenClassifierOutput TrainerControl TrainerState
+    PaperSpace Parts Pictures Plan Probe Probes Profile Question
+    QuestionAnsweringModelOutput Range Reading RowReport Rules RunData RunParts RunPlan
+    SeriesDataset SeriesPart Side Site Spec StepContext StepOutcome StepSums Storage
+    SubmissionReport Tie TokenClassifierOutput TrainerControl TrainerState
 """
 
 
