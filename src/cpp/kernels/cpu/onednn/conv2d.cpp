@@ -74,18 +74,18 @@ char* at(const TensorView& view, std::int64_t element, std::size_t size) {
 }
 
 // Rows of an image of y and channels of them, which one thread computes.
-struct Piece {
+struct Section {
   std::int64_t x_row, y_row, rows, channel, channels;
   ConvolutionPtr convolution;
 };
 
-Piece whole_image(const ConvKey& key) {
+Section whole_image(const ConvKey& key) {
   return {0, 0, key.out_height, 0, key.out, find_convolution(key)};
 }
 
-// How many pieces an image has: a power of two, which any few threads share
+// How many sections an image has: a power of two, which any few threads share
 // evenly, of no less work than is worth a job.
-std::int64_t count_pieces(const Pictures& p) {
+std::int64_t count_sections(const Pictures& p) {
   constexpr std::int64_t kMost = 8;
   constexpr std::int64_t kWork = 1 << 23;  // multiply-adds worth a job
   const std::int64_t work =
@@ -98,9 +98,9 @@ std::int64_t count_pieces(const Pictures& p) {
 // Bands of nearly equal height, the higher ones first: a thread that is free
 // early takes a low one. An image whose padding swallows the rows of a band has
 // one alone.
-std::vector<Piece> bands_of(const ConvKey& whole, const Pictures& p,
-                            std::int64_t count) {
-  std::vector<Piece> bands;
+std::vector<Section> bands_of(const ConvKey& whole, const Pictures& p,
+                              std::int64_t count) {
+  std::vector<Section> bands;
   std::int64_t begin = 0;
   for (std::int64_t b = 0; b < count; ++b) {
     const std::int64_t rows =
@@ -122,10 +122,10 @@ std::vector<Piece> bands_of(const ConvKey& whole, const Pictures& p,
 }
 
 // All rows of some channels.
-std::vector<Piece> slices_of(const ConvKey& whole, std::int64_t count) {
+std::vector<Section> slices_of(const ConvKey& whole, std::int64_t count) {
   ConvKey key = whole;
   key.out = whole.out / count;
-  std::vector<Piece> slices;
+  std::vector<Section> slices;
   for (std::int64_t s = 0; s < count; ++s) {
     slices.push_back(
         {0, 0, key.out_height, s * key.out, key.out, find_convolution(key)});
@@ -135,10 +135,10 @@ std::vector<Piece> slices_of(const ConvKey& whole, std::int64_t count) {
 
 // A band reads the whole weight, which takes longer than its work where an
 // image has few pixels: slices then, whose rows are copied to their places.
-std::vector<Piece> pieces_of(const Pictures& p) {
+std::vector<Section> sections_of(const Pictures& p) {
   constexpr std::int64_t kPixels = 512, kChannels = 32;
   const ConvKey& key = p.key;
-  const std::int64_t count = count_pieces(p);
+  const std::int64_t count = count_sections(p);
   if (key.out_height * key.out_width < kPixels && key.groups == 1 &&
       key.out % (count * kChannels) == 0) {
     return slices_of(key, count);
@@ -168,18 +168,18 @@ struct ReadyWeights : Storage::Derived {
   const void* source = nullptr;
   std::vector<ReadyWeightPtr> all;
 
-  ReadyWeightPtr find(const Piece& piece) const {
+  ReadyWeightPtr find(const Section& section) const {
     const auto at = std::find_if(all.begin(), all.end(), [&](const auto& one) {
-      return one->channel == piece.channel &&
-             one->layout == piece.convolution->weight;
+      return one->channel == section.channel &&
+             one->layout == section.convolution->weight;
     });
     return at == all.end() ? nullptr : *at;
   }
 };
 
-// The weight of each piece; what is made of a kept weight is kept with it.
+// The weight of each section; what is made of a kept weight is kept with it.
 std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
-                                          const std::vector<Piece>& pieces,
+                                          const std::vector<Section>& sections,
                                           const TensorView& weight,
                                           const Storage* kept) {
   const SingleThreaded single;
@@ -193,15 +193,15 @@ std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
   ready->source = weight.data;
   const std::size_t before = ready->all.size();
   std::vector<ReadyWeightPtr> weights;
-  for (const Piece& piece : pieces) {
-    ReadyWeightPtr one = ready->find(piece);
+  for (const Section& section : sections) {
+    ReadyWeightPtr one = ready->find(section);
     if (one == nullptr) {
       ConvKey key = p.key;
-      key.out = piece.channels;
+      key.out = section.channels;
       one = std::make_shared<const ReadyWeight>(
           plain_weight(key, weight.dtype),
-          at(weight, piece.channel * (p.weights() / p.key.out), p.element),
-          piece.convolution->weight, piece.channel);
+          at(weight, section.channel * (p.weights() / p.key.out), p.element),
+          section.convolution->weight, section.channel);
       ready->all.push_back(one);
     }
     weights.push_back(std::move(one));
@@ -228,29 +228,30 @@ void* channels_from(const TensorView& view, std::int64_t channel) {
   return view.defined() ? at(view, channel, size_of(view.dtype)) : nullptr;
 }
 
-void forward_piece(const Conv2dForward::Args& args, const Pictures& p,
-                   std::int64_t image, const Piece& piece, void* weight) {
+void forward_section(const Conv2dForward::Args& args, const Pictures& p,
+                     std::int64_t image, const Section& section, void* weight) {
   const SingleThreaded single;
   const ConvKey& key = p.key;
   char* const x =
-      at(args.x, image * p.x_elements() + piece.x_row * key.width * key.in,
+      at(args.x, image * p.x_elements() + section.x_row * key.width * key.in,
          p.element);
   const std::int64_t y = image * p.y_elements() +
-                         piece.y_row * key.out_width * key.out + piece.channel;
-  Epilogue epilogue{channels_from(args.scale, piece.channel),
-                    channels_from(args.shift, piece.channel),
+                         section.y_row * key.out_width * key.out +
+                         section.channel;
+  Epilogue epilogue{channels_from(args.scale, section.channel),
+                    channels_from(args.shift, section.channel),
                     channels_from(args.residual, y)};
-  void* const bias = channels_from(args.bias, piece.channel);
+  void* const bias = channels_from(args.bias, section.channel);
   const Stretches result{at(args.y, y, p.element),
                          static_cast<std::size_t>(key.out) * p.element};
-  if (piece.channels == key.out) {
-    execute(*piece.convolution, ConvPass::forward, x, weight, bias, result.data,
-            epilogue);
+  if (section.channels == key.out) {
+    execute(*section.convolution, ConvPass::forward, x, weight, bias,
+            result.data, epilogue);
     return;
   }
-  const std::int64_t pixels = piece.rows * key.out_width;
+  const std::int64_t pixels = section.rows * key.out_width;
   const std::size_t bytes =
-      static_cast<std::size_t>(piece.channels) * p.element;
+      static_cast<std::size_t>(section.channels) * p.element;
   const std::size_t all = static_cast<std::size_t>(pixels) * bytes;
   if (epilogue.residual != nullptr) {
     const Stretches dense{static_cast<char*>(scratch(Scratch::a, all)), bytes};
@@ -259,7 +260,7 @@ void forward_piece(const Conv2dForward::Args& args, const Pictures& p,
     epilogue.residual = dense.data;
   }
   const Stretches dense{static_cast<char*>(scratch(Scratch::c, all)), bytes};
-  execute(*piece.convolution, ConvPass::forward, x, weight, bias, dense.data,
+  execute(*section.convolution, ConvPass::forward, x, weight, bias, dense.data,
           epilogue);
   copy_stretches(dense, result, pixels, bytes);
 }
@@ -270,17 +271,17 @@ void forward_images(const Conv2dForward::Args& args) {
   p.key.scaled = args.scale.defined() ? 1 : 0;
   p.key.joined = args.residual.defined() ? 1 : 0;
   p.key.rectified = args.rectify ? 1 : 0;
-  const std::vector<Piece> pieces = pieces_of(p);
-  const auto count = static_cast<std::int64_t>(pieces.size());
+  const std::vector<Section> sections = sections_of(p);
+  const auto count = static_cast<std::int64_t>(sections.size());
   const std::vector<ReadyWeightPtr> weights =
-      ready_weights(p, pieces, args.weight, args.kept_weight);
+      ready_weights(p, sections, args.weight, args.kept_weight);
   // What is larger is read on: the weight of a slice by images, or an image.
   const bool by_images = p.weights() > p.x_elements() * count;
   parallel_for(p.images * count, [&](std::int64_t job) {
     const std::int64_t image = by_images ? job % p.images : job / count;
     const auto i =
         static_cast<std::size_t>(by_images ? job / p.images : job % count);
-    forward_piece(args, p, image, pieces[i], weights[i]->data.data());
+    forward_section(args, p, image, sections[i], weights[i]->data.data());
   });
 }
 
