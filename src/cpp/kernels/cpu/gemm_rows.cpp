@@ -101,13 +101,15 @@ std::int64_t row_panels_size(std::int64_t k, std::int64_t n) {
 }
 
 bool row_product_supports(const MatMul::Args& args) {
-  if (args.y.dtype != DType::f32 && args.y.dtype != DType::bf16) return false;
-  if (isa_used() != Isa::avx2 || args.row_invariant) return true;
+  return args.y.dtype == DType::f32 || args.y.dtype == DType::bf16;
+}
+
+bool row_product_is_faster(const MatMul::Args& args) {
   // Few rows do not pay for the panels, and sgemm is faster at writing wide
   // rows as long as a is not transposed.
   constexpr std::int64_t kRows = 32, kWide = 2048;
-  return plain(args) && args.y.dtype == DType::f32 && args.y.dim(0) >= kRows &&
-         (args.transpose_a || args.y.dim(1) < kWide);
+  return isa_used() == Isa::avx2 && plain(args) && args.y.dtype == DType::f32 &&
+         args.y.dim(0) >= kRows && (args.transpose_a || args.y.dim(1) < kWide);
 }
 
 void row_product(const MatMul::Args& args) {

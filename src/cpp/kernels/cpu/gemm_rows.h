@@ -33,9 +33,10 @@ struct RowProduct {
   };
 };
 
-// float32 and bfloat16; with AVX2 where they are faster than oneDNN's, or must
-// be row_invariant (kernels/gemm.h).
+// float32 and bfloat16.
 bool row_product_supports(const MatMul::Args& args);
+// With AVX2: whether oneDNN's takes longer.
+bool row_product_is_faster(const MatMul::Args& args);
 // The product, by the code for the instruction set in use. Batches and factors
 // go to oneDNN.
 void row_product(const MatMul::Args& args);

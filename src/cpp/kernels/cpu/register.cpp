@@ -58,15 +58,17 @@ void register_products() {
                                  narrow<Conv2dForward>);
   register_kernel<Conv2dBackward>("onednn", onednn::conv2d_backward,
                                   narrow<Conv2dBackward>);
-  const auto rows = [] {
+  register_kernel<MatMul>("onednn", onednn::matmul,
+                          [](const MatMul::Args& args) {
+                            return onednn::matmul_supports(args) &&
+                                   !cpu::row_product_is_faster(args);
+                          });
+  if (isa_used() != Isa::scalar) {
+    // The others: products whose rows must be invariant, with AVX-512 those of
+    // little depth; with AVX2 all of them, and those that are faster here.
     register_kernel<MatMul>("simd", cpu::row_product,
                             cpu::row_product_supports);
-  };
-  // With AVX2 our own products come first; with AVX-512 they are for what
-  // oneDNN declines: rows that must be invariant, of little depth.
-  if (isa_used() == Isa::avx2) rows();
-  register_kernel<MatMul>("onednn", onednn::matmul, onednn::matmul_supports);
-  if (isa_used() == Isa::avx512) rows();
+  }
   // Takes what oneDNN's takes: for comparison, when it is forced.
   register_kernel<MatMul>("onednn_parallel", onednn::matmul_parallel,
                           onednn::matmul_supports);
