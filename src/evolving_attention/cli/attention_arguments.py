@@ -13,7 +13,7 @@ from evolving_attention.field_types import check_fields
 if TYPE_CHECKING:
     from evolving_attention.attention import Evolve
 
-__all__ = ["KINDS", "AttentionOptions", "option", "refuse"]
+__all__ = ["KINDS", "AttentionOptions", "needs", "option", "refuse"]
 
 _DECLARED = _core.attention_kinds()["evolve"]
 KINDS = ", ".join(_DECLARED)  # for help texts
@@ -27,6 +27,18 @@ def option(default: Any, text: str) -> Any:
 def refuse(name: str, value: Any, expected: str, fix: str) -> ConfigError:
     """The error for an option that cannot be used."""
     return ConfigError(f"--{name} {value}: expected {expected}; {fix}")
+
+
+def needs(options: Any, name: str, other: str) -> None:
+    """Refuse an option that says nothing without another.
+
+    Raises:
+        ConfigError: ``name`` is given, and ``other`` is not.
+    """
+    value = getattr(options, name)
+    if value and not getattr(options, other):
+        fix = "add it, or leave this out"
+        raise refuse(name, value, f"--{other} beside it", fix)
 
 
 # Command-line names that are clearer than the kind's own.

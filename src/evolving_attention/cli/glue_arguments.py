@@ -13,6 +13,7 @@ from typing import Any
 
 from evolving_attention.cli.attention_arguments import (
     AttentionOptions,
+    needs,
     option,
     refuse,
 )
@@ -302,13 +303,7 @@ class DataTrainingArguments:
         if self.bad_rows not in BAD_ROWS:
             fix = "skip and report leave such rows out"
             raise refuse("bad_rows", self.bad_rows, " or ".join(BAD_ROWS), fix)
-        if self.dataset_config_name and not self.dataset_name:
-            raise refuse(
-                "dataset_config_name",
-                self.dataset_config_name,
-                "--dataset_name beside it",
-                "add it, or leave this out",
-            )
+        needs(self, "dataset_config_name", "dataset_name")
         if self.dataset_name and self.delimiter is not None:
             fix = "data sets of the Hub have columns: leave it out"
             raise refuse("delimiter", self.delimiter, "--train_file beside it", fix)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.cli.attention_arguments import needs, option, refuse
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 
@@ -85,13 +85,7 @@ class QuestionArguments:
                 f"--dataset_name {self.dataset_name}: expected no "
                 f"--{next(iter(files))} beside it; keep one of the two"
             )
-        if self.dataset_config_name and not self.dataset_name:
-            raise refuse(
-                "dataset_config_name",
-                self.dataset_config_name,
-                "--dataset_name beside it",
-                "add it, or leave this out",
-            )
+        needs(self, "dataset_config_name", "dataset_name")
         for name, path in files.items():
             if Path(path).suffix.lower() != ".json":
                 fix = "convert it: docs/question_answering.md shows the form"
