@@ -105,8 +105,7 @@ def pictures(sizes: dict[str, Any], batch: int) -> tuple[np.ndarray, np.ndarray]
 
 def flops(model: str, sizes: dict[str, Any], batch: int, training: bool) -> float:
     """Operations in the products and convolutions of one step or pass."""
-    from evolving_attention.profiling import vit_flops
-    from evolving_attention.resnet_flops import resnet_flops
+    from evolving_attention.profiling import resnet_flops, vit_flops
 
     config = our_model(model, sizes, "float32").config
     if model.startswith("vit"):

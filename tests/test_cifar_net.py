@@ -11,7 +11,7 @@ from helpers_resnet import draw
 
 import evolving_attention as ea
 from evolving_attention import _core
-from evolving_attention.resnet_flops import cifar_net_flops
+from evolving_attention.profiling import cifar_net_flops
 
 CLASSIFIER = ea.CifarNetForImageClassification
 SMALL = {

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 
-from evolving_attention import durable, durable_files
+from evolving_attention import durable
 from evolving_attention.durable import (
     CorruptCheckpointWarning,
     commit_directory,
+    files,
+    folders,
     newest_verified,
     rotate,
     verify_directory,
@@ -29,7 +31,7 @@ from evolving_attention.durable import (
 )
 from evolving_attention.errors import CheckpointError
 
-SRC = Path(durable.__file__).resolve().parent.parent
+SRC = Path(durable.__file__).resolve().parents[2]
 
 
 def writer(step: int, size: int = 64) -> Callable[[Path], None]:
@@ -325,8 +327,8 @@ def test_every_single_fault_leaves_a_checkpoint_that_verifies(
         new = 3 if existing else 4
         broken = FaultyOs(call, number, fault)
         with monkeypatch.context() as patch:
-            patch.setattr(durable, "os", broken)
-            patch.setattr(durable_files, "os", broken)
+            patch.setattr(folders, "os", broken)
+            patch.setattr(files, "os", broken)
             error = None
             try:
                 commit_directory(
@@ -376,8 +378,8 @@ def test_everything_is_synced_before_it_is_renamed(
         (folder / "a.bin").write_bytes(b"not synced by its writer")
         (folder / "b.bin").write_bytes(b"")
 
-    monkeypatch.setattr(durable, "os", Recorder())
-    monkeypatch.setattr(durable_files, "os", Recorder())
+    monkeypatch.setattr(folders, "os", Recorder())
+    monkeypatch.setattr(files, "os", Recorder())
     commit_directory(tmp_path / "checkpoint-1", plain, step=1)
     temporary = f".tmp-checkpoint-1.{os.getpid()}"
     assert log == [

@@ -9,7 +9,7 @@ from helpers_resnet import AUGMENTED, EVOLVING, SIZES, draw, tiny
 
 import evolving_attention as ea
 from evolving_attention import _core
-from evolving_attention.resnet_flops import resnet_flops
+from evolving_attention.profiling import resnet_flops
 
 PLAIN = ea.ResNetForImageClassification
 AUGMENTING = ea.AAResNetForImageClassification

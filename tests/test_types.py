@@ -44,7 +44,7 @@ def test_functional_shows_every_operation_to_editors(repo):
     from evolving_attention import _core as core
 
     package = repo / "src" / "evolving_attention"
-    source = (package / "functional.py").read_text(encoding="utf-8")
+    source = (package / "functional" / "__init__.py").read_text(encoding="utf-8")
     assert imported(source) == {"*": "evolving_attention._core.ops"}
     stub = ast.parse((package / "_core" / "ops.pyi").read_text(encoding="utf-8"))
     shown = [node.name for node in stub.body if isinstance(node, ast.FunctionDef)]

@@ -47,7 +47,7 @@ _LAZY: dict[str, str] = {
     "Graph": "evolving_attention.data.graph",
     "GraphNodeClassifier": "evolving_attention.estimators",
     "doctor": "evolving_attention.diagnosis",
-    "Translator": "evolving_attention.translator",
+    "Translator": "evolving_attention.pipelines",
     "pipeline": "evolving_attention.pipelines",
     "export_onnx": "evolving_attention.export",
     "plan": "evolving_attention.memory",
@@ -189,7 +189,10 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
     from evolving_attention.export import export_onnx as export_onnx
     from evolving_attention.memory import plan as plan
     from evolving_attention.modeling import *  # noqa: F403
-    from evolving_attention.pipelines import pipeline as pipeline
+    from evolving_attention.pipelines import (
+        Translator as Translator,
+        pipeline as pipeline,
+    )
     from evolving_attention.profiling import profile as profile
     from evolving_attention.text import AutoTokenizer as AutoTokenizer
     from evolving_attention.training import (
@@ -199,4 +202,3 @@ if TYPE_CHECKING:  # tests/test_types.py holds these against the names above
         TrainerCallback as TrainerCallback,
         TrainingArguments as TrainingArguments,
     )
-    from evolving_attention.translator import Translator as Translator

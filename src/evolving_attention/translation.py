@@ -7,8 +7,8 @@ from evolving_attention.data.parallel_files import (
     read_sentences,
 )
 from evolving_attention.data.parallel_rows import from_rows
+from evolving_attention.pipelines.translator import TokenLoss, Translation, Translator
 from evolving_attention.text.bpe import train_bpe
-from evolving_attention.translator import TokenLoss, Translation, Translator
 
 __all__ = [
     "ParallelDataset",

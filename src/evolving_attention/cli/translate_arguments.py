@@ -203,7 +203,7 @@ class SearchArguments:
         Raises:
             ConfigError, CheckpointError, BackendUnavailable: it cannot be loaded.
         """
-        from evolving_attention.translator import Translator
+        from evolving_attention.pipelines.translator import Translator
 
         _need(self, model_dir="a trained folder, such as out/en-de")
         return Translator.from_pretrained(

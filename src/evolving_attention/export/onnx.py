@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.device_names import host_array
-from evolving_attention.durable_files import write_bytes
+from evolving_attention.durable import write_bytes
 from evolving_attention.errors import ConfigError
 from evolving_attention.export.graph import OPSET, Graph
 from evolving_attention.export.text import TextGraph

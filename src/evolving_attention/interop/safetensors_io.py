@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from evolving_attention.durable_files import write_bytes, write_json
+from evolving_attention.durable import write_bytes, write_json
 from evolving_attention.errors import CheckpointError
 from evolving_attention.interop.evolving_mark import EVOLVING
 from evolving_attention.interop.json_file import parse_object

@@ -24,8 +24,8 @@ from evolving_attention._core import Edges as Edges
 from evolving_attention._core import Packing as Packing
 from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
-from evolving_attention.contraction import einsum as einsum
 from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
+from evolving_attention.functional.contraction import einsum as einsum
 
 if TYPE_CHECKING:  # for editors: the generated stub has every operation
     from evolving_attention._core.ops import *  # noqa: F403

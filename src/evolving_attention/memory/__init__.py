@@ -19,7 +19,7 @@ import numpy as np
 from evolving_attention import _core
 from evolving_attention.device_names import host_array
 from evolving_attention.errors import InputError
-from evolving_attention.probes import Probe, probes_of
+from evolving_attention.memory.probes import Probe, probes_of
 
 __all__ = ["Plan", "current", "peak", "plan", "reset_peak"]
 

@@ -1,4 +1,4 @@
-"""Writes files and checkpoints so that a crash leaves the old state or the new one.
+"""Writes checkpoints so that a crash leaves the old state or the new one.
 
 A checkpoint is a folder: it is filled under a name that readers ignore, every file is
 synced, a manifest with the size and hash of each is added, and one rename makes it a
@@ -19,14 +19,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from evolving_attention.durable_files import (
+from evolving_attention.durable.files import (
     READ_FLAGS,
     digest,
     opened,
     reported,
     sync_folder,
-    write_bytes,
-    write_json,
     write_new,
 )
 from evolving_attention.errors import CheckpointError
@@ -40,8 +38,6 @@ __all__ = [
     "newest_verified",
     "rotate",
     "verify_directory",
-    "write_bytes",
-    "write_json",
 ]
 
 MANIFEST = "manifest.json"

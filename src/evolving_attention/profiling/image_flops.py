@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from evolving_attention.errors import ConfigError
-from evolving_attention.modeling.cifar_net import CifarNetConfig
-from evolving_attention.modeling.resnet import AAResNetConfig, ResNetConfig
+
+if TYPE_CHECKING:
+    from evolving_attention.modeling.cifar_net import CifarNetConfig
+    from evolving_attention.modeling.resnet import ResNetConfig
 
 __all__ = ["cifar_net_flops", "resnet_flops"]
 
@@ -62,7 +65,7 @@ class _Counter:
         """A convolution of 3 × 3, with what stands beside it."""
         sides = _halved(sides) if stride == 2 else sides
         values = 0
-        if stage > 0 and isinstance(self.config, AAResNetConfig):
+        if stage > 0 and hasattr(self.config, "key_ratio"):
             halved = sides[0] // 2, sides[1] // 2
             values = self.attend(into, out, halved if stage == 1 else sides)
         self.convolve(into, out - values, 3, sides)
@@ -126,7 +129,7 @@ def resnet_flops(
 
     Example:
         >>> import evolving_attention as ea
-        >>> from evolving_attention.resnet_flops import resnet_flops
+        >>> from evolving_attention.profiling import resnet_flops
         >>> round(resnet_flops(ea.ResNetConfig(num_labels=1000))["total"] / 1e9, 2)
         8.18
     """
@@ -161,7 +164,7 @@ def cifar_net_flops(config: CifarNetConfig) -> dict[str, float]:
 
     Example:
         >>> import evolving_attention as ea
-        >>> from evolving_attention.resnet_flops import cifar_net_flops
+        >>> from evolving_attention.profiling import cifar_net_flops
         >>> plain = cifar_net_flops(ea.CifarNetConfig(attention_side=0))
         >>> (plain["attention"], round(plain["total"] / 1e9, 2))
         (0.0, 1.23)

@@ -1,0 +1,26 @@
+"""Files and folders that a crash leaves as they were before or as they shall be."""
+
+from evolving_attention.durable.files import write_bytes, write_json
+from evolving_attention.durable.folders import (
+    MANIFEST,
+    CorruptCheckpointWarning,
+    clean_stale,
+    commit_directory,
+    list_checkpoints,
+    newest_verified,
+    rotate,
+    verify_directory,
+)
+
+__all__ = [
+    "MANIFEST",
+    "CorruptCheckpointWarning",
+    "clean_stale",
+    "commit_directory",
+    "list_checkpoints",
+    "newest_verified",
+    "rotate",
+    "verify_directory",
+    "write_bytes",
+    "write_json",
+]
