@@ -372,10 +372,22 @@ def test_a_data_set_of_the_hub(run, built, monkeypatch):
     assert built[0].data.train.column("label") == [0, 1, 2] * 3
     assert err.count("me/reviews:") == 2
     options["output_dir"] = built[0].args.output_dir + "2"
+    found["validation"] = Hub([*rows, {**rows[0], "stars": 9}], dtype="int64")
+    code, _, err = run("--do_train", "--do_eval", **options)
+    assert code == 3
+    assert (
+        "me/reviews: row 9 of the validation split has the label '9', expected one of "
+        "the training split (1, 2, 3); correct it or leave the row out" in err
+    )
+    found["test"] = Hub([{**row, "stars": -1} for row in rows], dtype="int64")
+    code, _, err = run("--do_train", "--do_predict", **options)
+    assert code == 0, err  # a test split may hide its labels
+    assert not built[1].data.prediction["custom"].has_labels
+    options["output_dir"] += "3"
     code, out, err = run("--do_train", "--do_eval", "--do_regression", **options)
     assert code == 0, err
     assert "eval_mse" in out
-    assert built[1].data.train.column("label") == [1.0, 2.0, 3.0] * 3
+    assert built[2].data.train.column("label") == [1.0, 2.0, 3.0] * 3
 
 
 # --- habits ---------------------------------------------------------------------------

@@ -429,5 +429,29 @@ def test_seeds_of_two_models_are_compared(files, run, tmp_path) -> None:
         assert found["mean"] == pytest.approx(gain.mean())
         assert found["sd"] == pytest.approx(gain.std(ddof=1))
         assert mine["summary"][name]["mean"] == pytest.approx(np.mean(scores[0]))
-    code, _, told = run("pretrain", *data, *compare, "--output_dir", tmp_path / "pre")
-    assert (code, "nothing to compare with" in told) == (2, True)
+
+
+def test_seeds_of_pretraining(files, run, tmp_path) -> None:
+    """Each has the bits of a command of its own, and is not trained twice."""
+    words = ["pretrain", "--train_file", files / "Waves_TRAIN.ts", *SMALL]
+    words += ["--n_epochs", 1]
+    out, alone = tmp_path / "several", tmp_path / "alone"
+    code, shown, told = run(*words, "--seeds", 1, 2, "--output_dir", out)
+    assert code == 0, told
+    results = json.loads((out / "results.json").read_text())
+    assert shown.strip() == results["table"]
+    assert [run["seed"] for run in results["runs"]] == [1, 2]
+    assert results["summary"]["validation_loss"]["seeds"] == 2
+    code, _, told = run(*words, "--seeds", 2, "--output_dir", alone)
+    assert code == 0, told
+    weights = "model.safetensors"
+    assert (out / "seed-2" / weights).read_bytes() == (alone / weights).read_bytes()
+    before = (out / "seed-1" / "run.json").read_bytes()
+    words += ["--compare", out, "--output_dir", out]
+    code, shown, told = run(*words, "--seeds", 1, 2)
+    assert code == 0, told
+    assert (out / "seed-1" / "run.json").read_bytes() == before
+    code, _, told = run(*words, "--seeds", 1, 2, "--mask_ratio", 0.3)
+    assert (code, "with other options (--mask_ratio)" in told) == (2, True), told
+    code, _, told = run(*words, "--pretrained", alone)
+    assert (code, "no other pre-training to start from" in told) == (2, True)

@@ -189,6 +189,27 @@ def test_lines_to_lines(run: Any, folder: Path, tmp_path: Path):
     assert (code, out.read_bytes()) == (0, whole)
 
 
+def test_when_beams_stop(
+    run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    given: list[Any] = []
+    translate = ea.Translator.translate
+
+    def noted(self: Any, texts: Any, **options: Any) -> Any:
+        given.append(options["early_stopping"])
+        return translate(self, texts, **options)
+
+    monkeypatch.setattr(ea.Translator, "translate", noted)
+    text = sentences(3, seed=6)
+    source, _ = write_files(tmp_path, "in", text)
+    words = ["generate", "--model_dir", folder, "--beam", 2, "--input_file", source]
+    for word, value in (("never", "never"), ("True", True), ("False", False)):
+        code, _, told = run(*words, "--early_stopping", word)
+        assert (code, given.pop()) == (0, value), told
+    code, _, told = run(*words, "--early_stopping", "always")
+    assert (code, "--early_stopping always" in told) == (2, True)
+
+
 def test_several_translations_of_each_line(
     run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers_models import tiny
+from image_data import TINY as IMAGES
+from image_data import stripes
 from series_data import TINY
+from spiece_data import PIECES, model_of
 
 import evolving_attention as ea
 from evolving_attention import durable
@@ -42,6 +45,21 @@ def estimator_folder(folder: Path) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(6, 2, 12)), [0, 1] * 3
     ea.TimeSeriesClassifier(**TINY).fit(X, y).save(folder)
+
+
+def image_folder(folder: Path) -> None:
+    X, y = stripes()
+    ea.ImageClassifier(**IMAGES).fit(X, y).save(folder)
+
+
+def graph_folder(folder: Path) -> None:
+    x, ring = np.eye(4, dtype=np.float32), np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+    model = ea.GraphNodeClassifier(n_epochs=1, hidden_size=8, validation_fraction=0.0)
+    model.fit(x, [0, 1, 0, 1], graph=ring).save(folder)
+
+
+def spiece_folder(folder: Path) -> None:
+    (folder / "spiece.model").write_bytes(model_of(*PIECES))
 
 
 def run_folder(folder: Path) -> None:
@@ -74,6 +92,14 @@ def load_estimator(folder: Path) -> None:
     ea.TimeSeriesClassifier.load(folder)
 
 
+def load_images(folder: Path) -> None:
+    ea.ImageClassifier.load(folder)
+
+
+def load_graph(folder: Path) -> None:
+    ea.GraphNodeClassifier.load(folder)
+
+
 def resume(folder: Path) -> None:
     trainer = trainer_in(folder, num_train_epochs=3)
     trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3"))
@@ -88,6 +114,9 @@ CASES: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
     "merges": (bpe_folder, "merges.txt", load_tokenizer),
     "estimator": (estimator_folder, "estimator.json", load_estimator),
     "weights": (estimator_folder, "model.safetensors", load_estimator),
+    "pictures": (image_folder, "estimator.json", load_images),
+    "graph": (graph_folder, "estimator.json", load_graph),
+    "pieces": (spiece_folder, "spiece.model", load_tokenizer),
     "state": (run_folder, "checkpoint-3/trainer_state.json", resume),
     "moments": (run_folder, "checkpoint-3/optimizer.safetensors", resume),
 }

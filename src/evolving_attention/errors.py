@@ -7,7 +7,9 @@ same classes: its bindings look them up here by name.
 
 from __future__ import annotations
 
+import difflib
 import importlib
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -120,6 +122,18 @@ class Interrupted(Error, KeyboardInterrupt):
     def __init__(self, message: str, signal_number: int = 2) -> None:
         super().__init__(message)
         self.signal_number = signal_number
+
+
+def suggestion(word: object, known: Iterable[str], otherwise: str = "") -> str:
+    """``did you mean 'near'?`` of the known word nearest to one that is not known.
+
+    Args:
+        word: what was given.
+        known: what could have been given.
+        otherwise: the text if nothing is near.
+    """
+    near = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def require(module: str, *, extra: str, why: str) -> ModuleType:

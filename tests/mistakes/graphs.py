@@ -48,6 +48,13 @@ def other_folder(folder: Path) -> Any:
 
 
 ROWS = {
+    "a typing mistake in an option": Row(
+        lambda _: classifier(head=2),
+        ea.ConfigError,
+        r"unknown option 'head'",
+        r"GraphNodeClassifier",
+        r"did you mean 'num_heads'",
+    ),
     # --- graphs
     "an edge to a node that does not exist": Row(
         lambda _: ea.Graph([0, 1], [1, 7], 4),

@@ -368,6 +368,13 @@ ROWS = {
         r"ImageClassifier",
         r"a dict of options of ea\.ViTConfig",
     ),
+    "a typing mistake in an option of the classifier": Row(
+        lambda _: fit(n_epoch=2),
+        ea.ConfigError,
+        r"unknown option 'n_epoch'",
+        r"ImageClassifier",
+        r"did you mean 'n_epochs'",
+    ),
     "an architecture by another name": Row(
         lambda _: fit(architecture="aa_resnet5"),
         ea.ConfigError,

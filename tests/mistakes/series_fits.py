@@ -110,6 +110,13 @@ ROWS = {
         r"TimeSeriesClassifier",
         r"put alpha into the attention, or give attention by its name",
     ),
+    "a typing mistake in an estimator's option": Row(
+        lambda _: fit(hidden=32),
+        ea.ConfigError,
+        r"unknown option 'hidden'",
+        r"TimeSeriesClassifier",
+        r"did you mean 'hidden_size'",
+    ),
     "alpha for vanilla attention": Row(
         lambda _: fit(attention="vanilla", alpha=0.2),
         ea.ConfigError,

@@ -9,7 +9,6 @@ derives from :class:`CustomEvolve` or another class of :mod:`.custom` and comput
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, ClassVar, TypeVar, cast
 import numpy as np
 
 from evolving_attention import _core
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import check_fields
 
 __all__ = [
@@ -310,8 +309,8 @@ def _unsaved_options(cls: type) -> list[str]:
 
 
 def _meant(word: Any, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(str(word), list(known), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    hint = suggestion(word, known)
+    return f" ({hint})" if hint else ""
 
 
 def _is_data(cls: type) -> bool:

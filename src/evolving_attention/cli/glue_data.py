@@ -261,7 +261,7 @@ def _load_hub_dataset(data: DataTrainingArguments, args: Any) -> RunData:
                 str(name),
             )
     source = _HubSource.of(found["train"], data)
-    tables = {split: source.table(found[split]) for split in needed}
+    tables = {split: source.table(found[split], split) for split in needed}
     result = RunData(
         None, source.label_names, tables["train"] if args.do_train else None
     )
@@ -280,11 +280,13 @@ class _HubSource:
         columns: the text columns and the label column.
         label_names: classes by id; None for scores.
         coded: whether labels are already class ids.
+        name: of the data set.
     """
 
     columns: Columns
     label_names: tuple[str, ...] | None
     coded: bool
+    name: str
 
     @classmethod
     def of(cls, train: Any, data: DataTrainingArguments) -> _HubSource:
@@ -309,10 +311,14 @@ class _HubSource:
         label_names = None if scores else tuple(names)
         if data.regression is None:
             say(f"{name}: {labels_told(label_names, values[0] if values else '')}")
-        return cls(columns, label_names, bool(coded))
+        return cls(columns, label_names, bool(coded), name)
 
-    def table(self, part: Any) -> TableDataset:
-        """A split as a table; missing and unknown labels become -1."""
+    def table(self, part: Any, split: str) -> TableDataset:
+        """A split as a table; labels that a test split lacks or hides become -1.
+
+        Raises:
+            DataError: a label to train or evaluate with is not known.
+        """
         texts, label = self.columns.texts, self.columns.label
         columns: dict[str, list[Any]] = {n: list(part[n]) for n in texts}
         labels = list(part[label]) if label in part.column_names else [-1] * len(part)
@@ -320,7 +326,17 @@ class _HubSource:
             labels = _scores(labels, f"column {label!r}")
         elif not self.coded:
             ids = {name: i for i, name in enumerate(self.label_names)}
-            labels = [ids.get(class_name(value), -1) for value in labels]
+            classes = [class_name(value) for value in labels]
+            told = split != "test" and label in part.column_names
+            for row, value in enumerate(classes):
+                if told and value not in ids:
+                    raise DataError(
+                        f"row {row} of the {split} split has the label {value!r}, "
+                        f"expected one of the training split ({', '.join(ids)}); "
+                        "correct it or leave the row out",
+                        self.name,
+                    )
+            labels = [ids.get(value, -1) for value in classes]
         return TableDataset(
             {**columns, "label": labels, "idx": list(range(len(part)))},
             text_columns=texts,

@@ -9,7 +9,6 @@ fields to it.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 import json
 import typing
@@ -20,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from evolving_attention.cli.common import HELP_OPTIONS, guarded
-from evolving_attention.errors import ConfigError, DataError
+from evolving_attention.errors import ConfigError, DataError, suggestion
 from evolving_attention.field_types import (
     FALSE_WORDS,
     JSON,
@@ -303,8 +302,7 @@ def read_json_arguments(path: str, fields: Fields) -> dict[str, Any]:
     for name, value in values.items():
         key = name.replace("-", "_")
         if key not in fields.options:
-            near = difflib.get_close_matches(key, list(fields.options), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "see --help"
+            hint = suggestion(key, fields.options, "see --help")
             raise ConfigError(f"{path}: unknown option {name!r}; {hint}")
         result[key] = fields.options[key].value(value, path)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import math
@@ -16,7 +15,7 @@ import typer
 
 from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.options import Fields, Option
-from evolving_attention.errors import ConfigError, DataError
+from evolving_attention.errors import ConfigError, DataError, suggestion
 
 __all__ = [
     "SPACES",
@@ -298,8 +297,7 @@ def _option(name: str, fields: Fields, where: str) -> Option:
     key = name.strip().lstrip("-").replace("-", "_")
     option = fields.options.get(key)
     if option is None or key in _NOT_SEARCHED or option.hidden:
-        near = difflib.get_close_matches(key, list(fields.options), n=1)
-        hint = f"did you mean {near[0]!r}?" if near and near[0] != key else "see --help"
+        hint = "see --help" if option else suggestion(key, fields.options, "see --help")
         raise ConfigError(
             f"{where}: {name!r}, expected an option of the command to search; {hint}"
         )

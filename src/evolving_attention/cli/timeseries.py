@@ -390,19 +390,19 @@ def _is_whole(file: Path) -> bool:
 def _pretrain(
     data: Any, tables: Any, model: Any, attention: Any, mask: Any, training: Any
 ) -> dict[str, Any]:
-    import evolving_attention as ea
-    from evolving_attention.estimators.pretraining import learn
+    from evolving_attention.training.state import plain
 
-    if len(training.seeds) > 1 or training.pretrained or training.compare:
+    if training.pretrained:
         raise ConfigError(
-            f"--seeds {' '.join(map(str, training.seeds))} --pretrained "
-            f"{training.pretrained} --compare {training.compare}: expected one seed, "
-            "no other pre-training and nothing to compare with; leave the rest out"
+            f"--pretrained {training.pretrained}: expected no other pre-training to "
+            "start from; leave it out"
         )
-    folder = Path(training.output_dir)
-    if _is_whole(folder / RUN) and not training.overwrite_output_dir:
+    if training.compare is not None:
+        check_comparable(training.compare, training.seeds)
+    root, several = Path(training.output_dir), len(training.seeds) > 1
+    if not several and _is_whole(root / RUN) and not training.overwrite_output_dir:
         raise ConfigError(
-            f"--output_dir {folder}: holds a pre-training, expected another folder; "
+            f"--output_dir {root}: holds a pre-training, expected another folder; "
             "choose one or add --overwrite_output_dir"
         )
     train_part, test_part = _parts(data, tables, needs="train", labelled=False)
@@ -413,13 +413,39 @@ def _pretrain(
     }
     options["max_length"] = options["max_length"] or _longest(train_part, test_part)
     options.pop("pretrained")
-    seed = training.seeds[0]
+    _make_folder(root)
+    runs = []
+    for seed in training.seeds:
+        folder, record = root, None
+        if several:
+            folder = root / f"seed-{seed}"
+            wanted = {**options, **vars(mask), "random_state": seed}
+            record = _kept(folder, wanted, training)
+        if record is None:
+            record = _one_pretraining(folder, options, mask, seed, train_part)
+        runs.append(record)
+        _LOGGER.info("seed %d: %s", seed, one_line(record))
+    results = collected(runs, table(runs), training.compare)
+    if several:
+        durable.write_json(root / RESULTS, plain(results))
+    return results
+
+
+def _one_pretraining(
+    folder: Path, options: dict[str, Any], mask: Any, seed: int, train: Any
+) -> dict[str, Any]:
+    """Pre-train one model and save it; after a signal, the best epoch so far.
+
+    Raises:
+        Interrupted: a signal came; its message says what is saved.
+    """
+    import evolving_attention as ea
+    from evolving_attention.estimators.pretraining import learn
+
     estimator = ea.TimeSeriesRegressor(**options, random_state=seed)
-    _make_folder(folder)
     fitted, result = learn(
-        estimator, train_part.X, ratio=mask.mask_ratio, mean_span=mask.mean_span
+        estimator, train.X, ratio=mask.mask_ratio, mean_span=mask.mean_span
     )
     record = run_record(result, fitted, seed, {**options, **vars(mask)})
     _save(fitted.save_pretrained, folder, record, options["n_epochs"])
-    _LOGGER.info("%s", one_line(record))
-    return {"runs": [record], "table": table([record])}
+    return record

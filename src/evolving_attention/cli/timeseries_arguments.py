@@ -250,7 +250,9 @@ class SeriesTrainingArguments:
         None, "Start from the model in this pre-training folder."
     )
     seeds: int | str | list[int | str] | None = option(
-        None, "One run each: --seeds 1 2 3; default: 1."
+        None,
+        "One run each, in --output_dir/seed-N: --seeds 1 2 3; default: 1. A single "
+        "pre-training lies in --output_dir itself.",
     )
     compare: PathText | None = option(None, COMPARE)
     device: str = option("cpu", _DEVICE)

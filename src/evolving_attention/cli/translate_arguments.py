@@ -168,6 +168,12 @@ class SearchArguments:
         "A sum of log probabilities of n tokens is divided by n^penalty, or as GNMT "
         "has it by ((5 + n) / 6)^penalty: transformers or gnmt.",
     )
+    early_stopping: bool | Literal["never"] = option(
+        False,
+        "When a sentence with as many finished beams as asked for is done: True, at "
+        "once; False, when no beam of its present length can be better; never, when "
+        "none of any length can.",
+    )
     max_new_tokens: int | None = option(
         None, "Most tokens of a translation; default: those of its source and 50."
     )

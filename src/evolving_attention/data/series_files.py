@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from evolving_attention.data.series_parts import (
     SeriesPart,
     check_parts,
 )
-from evolving_attention.errors import DataError, require
+from evolving_attention.errors import DataError, require, suggestion
 
 __all__ = ["load", "read_ts"]
 
@@ -170,8 +169,7 @@ def load(name: str | Path, data_dir: str | Path | None = None) -> SeriesDataset:
             train, test = map(read_ts, files)
             check_parts(train, test)
             return SeriesDataset(name, train, test)
-    near = difflib.get_close_matches(name, _names(places), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else "check the name or data_dir"
+    hint = suggestion(name, _names(places), "check the name or data_dir")
     raise DataError(
         f"data set {name!r}: no {name}_TRAIN.ts with {name}_TEST.ts in "
         f"{', '.join(map(str, places))}; {hint}"

@@ -23,6 +23,7 @@ from evolving_attention.estimators import (
     rules,
     targets,
 )
+from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.views import SeriesViews
 from evolving_attention.estimators.weights import (
@@ -38,7 +39,7 @@ _Self = TypeVar("_Self", bound="SeriesEstimator")
 _LOGGER = logging.getLogger("evolving_attention")
 
 
-class SeriesEstimator(SeriesViews):
+class SeriesEstimator(NamedOptions, SeriesViews):
     """Options and steps of both estimators; the derived classes define the rest.
 
     aeon's base classes define ``fit`` and ``predict``; they call the methods below

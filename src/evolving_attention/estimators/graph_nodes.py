@@ -22,6 +22,7 @@ from evolving_attention.errors import (
 )
 from evolving_attention.estimators import files, graph_fitting, targets
 from evolving_attention.estimators.fitting import kept_randomness
+from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.field_types import check_attributes
 from evolving_attention.training import runtime
@@ -53,7 +54,7 @@ _OF_MODEL = {  # the estimator's name: the config's
 }
 
 
-class GraphNodeClassifier(_Classifier, _Estimator):  # type: ignore[misc]
+class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[misc]
     """Classifies the nodes of a graph by a graph attention network.
 
     Training is full-batch Adam on the labelled nodes of one graph, as in the paper:

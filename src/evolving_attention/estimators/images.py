@@ -33,6 +33,7 @@ from evolving_attention.estimators import (
     rules,
     targets,
 )
+from evolving_attention.estimators.named import NamedOptions
 from evolving_attention.estimators.randomness import seed_of
 from evolving_attention.estimators.targets import PICTURES
 from evolving_attention.metrics.images import confusion_matrix, top_k
@@ -63,7 +64,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
-class ImageClassifier(_Classifier, _Estimator):  # type: ignore[misc]
+class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[misc]
     """Classifies pictures by a Vision Transformer, or another network of images.
 
     Pictures are given as an array [n, height, width] or [n, height, width, channels] of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from evolving_attention import _core
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import ConfigError, InputError, suggestion
 from evolving_attention.modeling.outputs import ModelOutput
 from evolving_attention.modeling.wanted import wanted_indices
 
@@ -80,11 +79,10 @@ def call_of(model_type: str) -> Callable[..., ModelOutput | tuple[Any, ...]]:
         as_tuple = _tuple_asked(type(self).__name__, given.pop("return_dict", None))
         for name in given:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f" (did you mean {near[0]!r}?)" if near else ""
                 raise InputError(
-                    f"{type(self).__name__}: {name!r} is no input of this model{hint}; "
-                    f"the inputs are: {', '.join(names)}"
+                    f"{type(self).__name__}: {name!r} is no input of this model, "
+                    f"expected one of {', '.join(names)}; "
+                    f"{suggestion(name, names, 'leave it out')}"
                 )
         output = run(self, given, **settings)
         return output.to_tuple() if as_tuple else output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from evolving_attention import attention as attention_room
 from evolving_attention.attention import Vanilla, spec
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import plain_scalar
 from evolving_attention.interop.config_rules import check_config
 from evolving_attention.interop.evolving_mark import EVOLVING, is_marked
@@ -103,11 +102,11 @@ class PretrainedConfig:
         known = {**_COMMON, **self.defaults}
         for name in options:
             if name not in known and name not in _ONLY:
-                near = difflib.get_close_matches(name, list(known), n=1)
-                hint = f" (did you mean {near[0]!r}?)" if near else ""
+                options_known = [*sorted(known), "attention"]
                 raise ConfigError(
-                    f"{type(self).__name__}: unknown option {name!r}{hint}; the "
-                    f"options are: {', '.join(sorted(known))}, attention"
+                    f"{type(self).__name__}: unknown option {name!r}, expected one of "
+                    f"{', '.join(options_known)}; "
+                    f"{suggestion(name, options_known, 'leave it out')}"
                 )
         self._set({**known, **options}, attention, extra={})
 

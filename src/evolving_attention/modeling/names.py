@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, overload
 
 from evolving_attention import attention
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.modeling.base import MODELS, PreTrainedModel
 from evolving_attention.modeling.config import PretrainedConfig
 from evolving_attention.modeling.generation import GenerativeModel
@@ -102,10 +101,10 @@ def create_model(name: str, **settings: Any) -> PreTrainedModel:
         ... )
     """
     if name not in _MAKERS:
-        near = difflib.get_close_matches(str(name), _MAKERS, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = suggestion(name, _MAKERS, "choose one of them")
         raise ConfigError(
-            f"model name {name!r} is not known{hint}; ea.list_models() lists the names"
+            f"model name {name!r} is not known, expected one of ea.list_models(); "
+            f"{hint}"
         )
     return _MAKERS[name](**settings)
 

@@ -6,13 +6,12 @@ are refused with a reason, never silently ignored.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
 from typing import Any, get_type_hints
 
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, suggestion
 from evolving_attention.field_types import describe
 from evolving_attention.optim import factory
 from evolving_attention.training import schedules
@@ -61,10 +60,7 @@ def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:
             if value not in harmless:
                 raise ConfigError(refusal(name, value, reason))
         else:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else "see help(TrainingArguments)"
-            )
+            hint = suggestion(name, sorted(known), "see help(TrainingArguments)")
             raise ConfigError(
                 f"TrainingArguments: unknown option {name!r} (value {value!r}), "
                 f"expected one of its {len(known)} fields; {hint}"

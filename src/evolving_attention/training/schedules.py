@@ -12,13 +12,12 @@ before (Loshchilov and Hutter, ICLR 2017: ``num_cycles=6, cycle_growth=2``).
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evolving_attention.errors import ConfigError
+from evolving_attention.errors import ConfigError, suggestion
 
 __all__ = ["NAMES", "Schedule", "get_scheduler", "multiplier"]
 
@@ -236,11 +235,10 @@ def multiplier(
         ConfigError: unknown name or option.
     """
     if name not in _FACTORIES:
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = suggestion(name, NAMES, "choose one of them")
         raise ConfigError(
             f"lr_scheduler_type={name!r} is unknown, expected one of "
-            f"{', '.join(NAMES)}{hint}"
+            f"{', '.join(NAMES)}; {hint}"
         )
     factory = _FACTORIES[name]
     known = [p for p in inspect.signature(factory).parameters][3:]
