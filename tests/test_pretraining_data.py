@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +248,44 @@ def test_tokens_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert len(made) == 3
     assert longer.fingerprint() != rows.fingerprint()
     assert plain(again) == plain(rows)  # the old tokens are still there
+
+
+READ_ALL = """
+import sys
+import numpy as np
+import evolving_attention as ea
+
+file, words, cache = sys.argv[1:]
+rows = ea.pretraining.PretrainingDataset.from_files(
+    file, ea.AutoTokenizer.from_pretrained(words), max_seq_length=64, cache_dir=cache
+)
+for start in range(0, len(rows), 64):
+    rows.gather(np.arange(start, min(start + 64, len(rows))))
+status = open("/proc/self/status").read()
+print(len(rows.store.tokens), status.split("VmHWM:")[1].split()[0])
+"""
+
+
+def test_a_corpus_may_be_larger_than_memory(tmp_path: Path):
+    """Preparing and reading six times the text needs no more memory."""
+    texts = documents(40)
+    tokenizer(texts).save_pretrained(tmp_path / "words")
+    text = write(tmp_path / "one", texts).read_text() + "\n"
+    times = 1_000_000 // len(text)
+    tokens, peaks = [], []
+    for count in (times, 6 * times):
+        (tmp_path / "corpus.txt").write_text(text * count)
+        words = [str(tmp_path / name) for name in ("corpus.txt", "words", "cache")]
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ALL, *words],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for found, number in zip((tokens, peaks), done.stdout.split(), strict=True):
+            found.append(int(number))
+    assert tokens[1] > 5 * tokens[0] > 1e6
+    assert peaks[1] - peaks[0] < 1_000  # KiB; there are 5 MB more text, 2 MB of tokens
 
 
 def test_a_damaged_cache_is_made_again(

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CHUNK = 8 << 20
+_CHUNK = 1 << 20
 _MAX_WRITE = 1 << 30  # Linux writes at most 2 GiB at a time
 _ADVICE = {
     errno.ENOSPC: "free disk space or save to another disk",
