@@ -2,8 +2,9 @@
 
 Both sides start from the same weights, see the same batch, use as many threads and drop
 out at the same rate; before the timing their losses without dropout are compared.
-PyTorch runs eager and, with a model of its own, compiled by torch.compile; where that
-fails the record has the reason.
+PyTorch runs eager and, each with a model of its own, compiled by torch.compile and, in
+float32, eager with the forward products of its oneDNN; where that fails the record has
+the reason.
 
     python -m benchmarks.training [--size base] [--batch 8] [--length 128] [--rounds 7]
 
@@ -30,9 +31,11 @@ from benchmarks import harness
 from benchmarks import options as spelled
 from benchmarks.models import batch_of, flops, our_model, our_step, shape_of, weights
 from benchmarks.peers.torch_bert import BertClassifier, adamw
+from benchmarks.peers.torch_linear import with_onednn
 from benchmarks.race import ratios
 
-SIDES = ("ours", "torch", "torch.compile")
+ONEDNN = "torch, oneDNN's products"
+SIDES = ("ours", "torch", ONEDNN, "torch.compile")
 # Our cap, and those of PyTorch's own kernels, of its oneDNN and of its MKL.
 AVX2 = {
     "EA_MAX_ISA": "avx2",
@@ -121,6 +124,10 @@ def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict, dict | No
         contenders["ours"] = our_step(model, ids, labels)
     if options.side != "ours":
         contenders["torch"] = torch_step(peer, ids, labels, bf16)
+        if bf16:
+            skipped[ONEDNN] = "autocast's products are oneDNN's"
+        else:
+            contenders[ONEDNN] = torch_step(with_onednn(peer), ids, labels, bf16)
         try:
             if options.isa:
                 raise RuntimeError("its code is not held to an instruction set")
@@ -188,10 +195,10 @@ def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
     timed = {name: result[name] for name in SIDES if name in result}
     for name, one in timed.items():
         if "skipped" in one:
-            print(f"{kind:9s} {name:13s} not measured: {one['skipped']}")
+            print(f"{kind:9s} {name:24s} not measured: {one['skipped']}")
             continue
         print(
-            f"{kind:9s} {name:13s} {harness.shown(one)}  "
+            f"{kind:9s} {name:24s} {harness.shown(one)}  "
             f"{batch / one['median_s']:6.2f} sequences/s  "
             f"{limit_s / one['median_s']:.0%} of GEMM"
         )

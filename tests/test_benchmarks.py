@@ -451,3 +451,23 @@ def test_peer_is_hugging_faces_bert(peers):
         )
         ours.load_state_dict(state, strict=True)
         assert ours(ids, labels).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_peer_with_products_of_onednn():
+    """Its layers have the results and gradients of PyTorch's own."""
+    torch = pytest.importorskip("torch")
+    from benchmarks.peers.torch_linear import OneDnnLinear, with_onednn
+
+    plain = torch.nn.Sequential(torch.nn.Linear(24, 40), torch.nn.Linear(40, 8))
+    other = with_onednn(plain)
+    assert all(type(layer) is OneDnnLinear for layer in other)
+    assert type(plain[0]) is torch.nn.Linear
+    inputs = torch.randn(3, 5, 24)
+    found = []
+    for net in (plain, other):
+        x = inputs.clone().requires_grad_()
+        y = net(x)
+        (y**2).sum().backward()
+        found.append([y, x.grad, *(p.grad for p in net.parameters())])
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
