@@ -198,3 +198,12 @@ def test_cora():
         validation_mask=parts[1],
     )
     assert model.score(normalize(x, norm="l1"), y, mask=parts[2]) > 0.72
+
+
+def test_a_subclass_may_take_any_option():
+    class Wide(ea.GraphNodeClassifier):
+        def __init__(self, note="", **options):
+            self.note = note
+            super().__init__(**options)
+
+    assert Wide(note="mine", hidden_size=4).hidden_size == 4

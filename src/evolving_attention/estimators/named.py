@@ -23,9 +23,11 @@ class NamedOptions:
         Raises:
             ConfigError: an option is unknown; names the nearest.
         """
-        _self, *known = inspect.signature(cls.__init__).parameters
+        _self, *parameters = inspect.signature(cls.__init__).parameters.values()
+        known = [one.name for one in parameters]
+        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
         for name in options:
-            if name not in known:
+            if name not in known and not takes_any:  # of a subclass with **options
                 raise ConfigError(
                     f"{cls.__name__}: unknown option {name!r}, expected one of "
                     f"{', '.join(known)}; {suggestion(name, known, 'leave it out')}"
