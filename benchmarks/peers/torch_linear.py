@@ -1,8 +1,7 @@
 """PyTorch's linear layers with forward products by its oneDNN instead of its MKL.
 
-On AMD's CPUs the products of 1024 × 768 × 3072 of oneDNN with packed weights are the
-faster ones; MKL's take no more time for the two products of the backward pass, which
-therefore stay there.
+On the AMD CPU of the records oneDNN with packed weights is the faster library in the
+forward pass. The two products of the backward pass stay with MKL.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ same classes: its bindings look them up here by name.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
@@ -132,6 +131,8 @@ def suggestion(word: object, known: Iterable[str], otherwise: str = "") -> str:
         known: what could have been given.
         otherwise: the text if nothing is near.
     """
+    import difflib  # not needed until something is mistyped
+
     near = difflib.get_close_matches(str(word), list(known), n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from typing import Any
 
@@ -15,7 +14,7 @@ from evolving_attention.data.image_transforms import (
     RandomCrop,
     Transform,
 )
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import ConfigError, InputError, suggestion
 
 __all__ = [
     "DEFAULT_ATTENTION",
@@ -70,11 +69,9 @@ def check_architecture(estimator: Any) -> None:
     who, chosen = type(estimator).__name__, estimator.architecture
     if _family(chosen) is None:
         known = ["vit", "resnet", "aa_resnet", *filter(_family, list_models())]
-        near = difflib.get_close_matches(chosen, known, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ConfigError(
-            f"{who}: architecture={chosen!r}{hint}, expected one of "
-            f"{', '.join(known)}; choose one of them"
+            f"{who}: architecture={chosen!r}, expected one of {', '.join(known)}; "
+            f"{suggestion(chosen, known, 'choose one of them')}"
         )
     if chosen == "vit":
         return
