@@ -14,7 +14,7 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import growth, harness, lengths, race, repeat, report
+from benchmarks import growth, harness, lengths, race, repeat, report, versions
 from benchmarks.rows import ROWS, TITLES, rows_of, title_of
 from benchmarks.worker import Worker
 
@@ -139,6 +139,21 @@ def test_inference_rows_put_the_fastest_other_first_and_name_who_is_missing():
     assert [row.headline for row in rows] == [True, False, False]
     assert rows[0].markdown().endswith("| 200 ms | 100 ms (fast) | 0.50× | 75% |")
     assert "gone is not installed" in rows[2].markdown()
+
+
+def test_a_ratio_of_versions_is_that_of_the_signed_ranks():
+    # 0.025 of 2^6 choices of signs is one: the lowest mean of a pair to the highest.
+    found = versions.interval([1.0] * 6, [1.0, 1.1, 1.2, 1.3, 1.4, 9.0])
+    assert found["low"] == pytest.approx(1)
+    assert found["high"] == pytest.approx(9)
+    noise = np.random.default_rng(0).standard_t(2, (400, 15))
+    held = 0
+    for rounds in np.exp(0.02 * noise).tolist():
+        found = versions.interval([1.0] * 15, rounds)
+        held += found["low"] <= 1 <= found["high"]
+    assert 0.92 < held / 400 < 0.98
+    with pytest.raises(ValueError, match="5 rounds, expected 6 or more"):
+        versions.interval([1.0] * 5, [1.0] * 5)
 
 
 def test_gemm_limit_takes_the_better_rate_of_the_same_type():
