@@ -377,3 +377,38 @@ def test_wrong_inputs(inputs, text):
 def test_a_base_model_takes_no_labels():
     with pytest.raises(ea.InputError, match="ForConditionalGeneration"):
         tiny(name="TransformerModel")(IDS, labels=LABELS)
+
+
+# --- operations -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model_type", ["transformer", "t5"])
+def test_operations_by_the_lengths_of_source_and_target(model_type):
+    if model_type == "t5":
+        sizes = {"num_layers": 3, "num_decoder_layers": 2, "num_heads": 2, "d_kv": 6}
+        made, inner = ea.T5Config(vocab_size=40, d_model=8, d_ff=20, **sizes), 12
+    else:
+        sizes = {"encoder_layers": 3, "decoder_layers": 2}
+        for part in ("encoder", "decoder"):
+            sizes |= {f"{part}_attention_heads": 2, f"{part}_ffn_dim": 20}
+        made, inner = ea.TransformerConfig(vocab_size=40, d_model=8, **sizes), 8
+    evolving = made.to_dict() | {
+        "attention": ea.attention.Evolving(0.1, 0.1),
+        "decoder_attention": ea.attention.EvolvingCausal(0.0, 0.1),
+        "cross_attention": ea.attention.EvolvingCausal(0.0, 0.1, shift="query"),
+    }
+    config = type(made).from_dict(evolving)
+    s, t = 5, 7
+    found = ea.profiling.encoder_decoder_flops(config, s, t)
+    one, ffn = 8 * inner, 2 * 8 * 20  # a projection; a feed-forward
+    encoder = 3 * s * (4 * one + ffn)
+    decoder = 2 * t * (4 * one + 2 * one + ffn) + 2 * s * 2 * one
+    assert found["dense"] == 2 * (encoder + decoder)
+    assert found["attention"] == 2 * 2 * inner * (3 * s * s + 2 * t * t + 2 * s * t)
+    assert found["map_conv"] == 2 * 9 * 2**2 * (2 * s * s + 2 * t * t + 2 * s * t)
+    assert found["logits"] == 2 * t * 40 * 8
+    assert found["total"] == sum(v for k, v in found.items() if k != "total")
+    trained = ea.profiling.encoder_decoder_flops(config, s, t, training=True)
+    assert trained == {part: 3 * value for part, value in found.items()}
+    with pytest.raises(ea.errors.ConfigError, match="1 or more; got 0 and 7"):
+        ea.profiling.encoder_decoder_flops(config, 0, t)

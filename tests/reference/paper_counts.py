@@ -6,13 +6,13 @@ Models are built from their shapes alone: nothing is computed, and no memory is 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import evolving_attention as ea
-from evolving_attention.modeling import base
 
 BERT = {
     "base": {"layers": 12, "width": 768, "inner": 3072, "heads": 12},
@@ -78,32 +78,20 @@ def text_net(name: str, tokens: int = 64) -> tuple[int, int]:
     return Built(config, own).numbers(), 2 * tokens * weights + products
 
 
-def translation_flops(name: str, tokens: int = 30) -> int:
+def translation_flops(name: str, tokens: int = 30) -> float:
     """Operations of an encoder-decoder for ``tokens`` words of each language.
 
-    Every matrix meets every token: 2 operations a weight, 1 for each number of a bias.
-    Each of the three attentions of a layer has two products of tokens² · width, and a
-    convolution 2 · 9 · heads² operations for each pair of tokens. The tables of words
+    Beside the products 1 for each number of a bias and token. The tables of words
     and the output matrix do not count, as in the papers.
     """
     model = built(lambda: ea.create_model(name, vocab_size=30))
-    weights = biases = convolved = 0
-    for key, shape in model.shapes.items():
-        if base._EMBEDDING.search(key) or "norm" in key.lower():
-            continue
-        if "evolving_conv" in key:
-            convolved += math.prod(shape) if len(shape) == 4 else 0
-        elif len(shape) == 2:
-            weights += math.prod(shape)
-        else:
-            biases += math.prod(shape)
-    config = model.config
-    attentions = config.encoder_layers + 2 * config.decoder_layers
-    return (
-        tokens * (2 * weights + biases)
-        + attentions * 4 * tokens**2 * config.d_model
-        + 2 * tokens**2 * convolved
+    found = ea.profiling.encoder_decoder_flops(model.config, tokens, tokens)
+    biases = sum(
+        math.prod(shape)
+        for key, shape in model.shapes.items()
+        if key.endswith(".bias") and not re.search("norm|conv", key.lower())
     )
+    return found["total"] - found["logits"] + tokens * biases
 
 
 def series_sizes(channels: int, steps: int, outputs: int) -> dict[tuple[int, int], int]:

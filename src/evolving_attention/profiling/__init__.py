@@ -19,12 +19,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from evolving_attention.profiling.flops import matrix_flops, vit_flops
+from evolving_attention.profiling.flops import (
+    encoder_decoder_flops,
+    matrix_flops,
+    vit_flops,
+)
 from evolving_attention.profiling.image_flops import cifar_net_flops, resnet_flops
 
 __all__ = [
     "Profile",
     "cifar_net_flops",
+    "encoder_decoder_flops",
     "matrix_flops",
     "profile",
     "report",

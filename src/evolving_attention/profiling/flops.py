@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from evolving_attention.errors import ConfigError
 
-__all__ = ["matrix_flops", "vit_flops"]
+__all__ = ["encoder_decoder_flops", "matrix_flops", "vit_flops"]
 
 
 def matrix_flops(
@@ -100,5 +101,68 @@ def vit_flops(
         elif axes == 4:
             parts["map_conv"] += tokens**2 * size
     factor = 2.0 * images * (3.0 if training else 1.0)
+    found = {name: factor * value for name, value in parts.items()}
+    return {**found, "total": sum(found.values())}
+
+
+_MATRIX = re.compile(r"\.(query|key|value|dense|q|k|v|o|wi|wi_0|wi_1|wo)\.weight$")
+_ENCODER = re.compile(r"(^|\.)encoder\.")
+_CROSS = re.compile(r"\.(crossattention|EncDecAttention)\.")
+
+
+def encoder_decoder_flops(
+    config: Any, source: int, target: int, *, training: bool = False
+) -> dict[str, float]:
+    """Floating-point operations of the matrix products of an encoder-decoder.
+
+    The parts follow from the shapes of the model's parameters. Every pair of tokens
+    counts, whether or not a causal limit or a window leaves it out.
+
+    Args:
+        config: a :class:`~evolving_attention.TransformerConfig` or
+            :class:`~evolving_attention.T5Config`.
+        source, target: tokens of the sentence and of its translation.
+        training: also the two products of each product's backward.
+
+    Returns:
+        ``dense`` (projections, feed-forward), ``attention`` (scores and context of the
+        encoder, the decoder and between them), ``map_conv``, ``logits`` (the product
+        with the output matrix, which the papers leave out), and their sum ``total``. A
+        multiplication with its addition counts as two.
+
+    Raises:
+        ConfigError: a length is not positive.
+
+    Example:
+        >>> import evolving_attention as ea
+        >>> from evolving_attention.profiling import encoder_decoder_flops
+        >>> found = encoder_decoder_flops(ea.TransformerConfig(vocab_size=10), 30, 30)
+        >>> f"{(found['total'] - found['logits']) / 1e9:.2f} billion operations"
+        '2.68 billion operations'
+    """
+    if min(source, target) < 1:
+        raise ConfigError(
+            "encoder_decoder_flops: source and target are numbers of tokens, 1 or "
+            f"more; got {source} and {target}"
+        )
+    core = importlib.import_module("evolving_attention._core")
+    options = {**config.core_options(), "head": "seq2seq_lm"}
+    model = core.create_model(config.model_type, options)  # shapes, no memory
+    parts = dict.fromkeys(("dense", "attention", "map_conv", "logits"), 0.0)
+    for name, tensor in model.named_parameters():
+        size, cross = float(tensor.size), _CROSS.search(name)
+        queries = source if _ENCODER.search(name) else target
+        keys = source if cross else queries
+        if len(tensor.shape) == 4:
+            parts["map_conv"] += queries * keys * size
+        elif matrix := _MATRIX.search(name):
+            kind = matrix[1]
+            of_keys = kind in ("key", "value", "k", "v")
+            parts["dense"] += (keys if of_keys else queries) * size
+            if kind in ("query", "value", "q", "v"):  # scores, context
+                parts["attention"] += queries * keys * tensor.shape[0]
+    words = getattr(config, "decoder_vocab_size", None) or config.vocab_size
+    parts["logits"] += target * words * config.d_model
+    factor = 2.0 * (3.0 if training else 1.0)
     found = {name: factor * value for name, value in parts.items()}
     return {**found, "total": sum(found.values())}
