@@ -475,7 +475,6 @@ def gpu(record: Record) -> list[Row]:
     return rows
 
 
-# First word of a record's name: its heading, and its rows.
 def repeat(record: Record) -> list[Row]:
     """Several seeds of one command against as many single commands."""
     one, settings = record["results"]["seeds"], record["settings"]
@@ -485,6 +484,22 @@ def repeat(record: Record) -> list[Row]:
     return [Row(what, ours, other, 1 / one["ratio"], headline=False, peer="")]
 
 
+def versions(record: Record) -> list[Row]:
+    """This package against an earlier state of itself, with the ratio's interval."""
+    rows = []
+    for name, one in record["results"].items():
+        task = name
+        low, high = 1 / one["high"], 1 / one["low"]
+        if name.startswith(("training", "inference")):
+            plain = "vanilla" in name or "maps" in name
+            task = f"{'' if plain else 'EA-'}BERT-Base 8 × 128, {name}"
+        what = f"{task} ({low:.2f} to {high:.2f} with 95 %)"
+        both = (_ms(one["now"]), f"{_ms(one['before'])} (before)")
+        rows.append(Row(what, *both, 1 / one["ratio"], headline=False, peer=""))
+    return rows
+
+
+# First word of a record's name: its heading, and its rows.
 TITLES = {
     "training": "Training step",
     "inference": "Inference",
@@ -509,6 +524,7 @@ TITLES = {
     "graph": "Graph attention",
     "images": "Networks of images",
     "gpu": "Training step on a GPU",
+    "versions": "This package against an earlier state of itself",
 }
 ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "training": training,
@@ -534,6 +550,7 @@ ROWS: dict[str, Callable[[Record], list[Row]]] = {
     "graph": graph,
     "images": images,
     "gpu": gpu,
+    "versions": versions,
 }
 
 

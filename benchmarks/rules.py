@@ -51,6 +51,7 @@ MEASURED: dict[str, tuple[str, tuple[str, ...]]] = {
     "graph": ("graph", _CORE),
     "images": ("images", (*_CORE, "src/evolving_attention/data")),
     "gpu": ("gpu", _CORE),
+    "versions": ("versions", _CORE),
 }
 
 
