@@ -40,13 +40,18 @@ def _ms(one: Record, digits: int = 0) -> str:
     return text + (f", min {one['min_s'] * 1e3:.{digits}f}" if "min_s" in one else "")
 
 
+def _number(rate: float) -> str:
+    """Three digits of a small number, else none behind the point."""
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def _rate(one: Record, unit: str, key: str = "sentences_per_s") -> str:
     """Units per second of the median, and beside it of the fastest round."""
     rate = one[key]
     if "min_s" not in one:
-        return f"{rate:.0f} {unit}"
+        return f"{_number(rate)} {unit}"
     best = rate * one["median_s"] / one["min_s"]
-    return f"{rate:.0f} {unit}, best {best:.0f}"
+    return f"{_number(rate)} {unit}, best {_number(best)}"
 
 
 def _tokens(one: Record) -> str:
@@ -194,7 +199,7 @@ def corpus(record: Record) -> list[Row]:
     what = f"pre-training on {large['bytes'] / 1e9:.1f} GB of text"
     memory = (f"{one['peak_bytes'] / 1e6:.0f} MB" for one in (large, small))
     first = (f"{one['first_step_s']:.1f} s" for one in (large, small))
-    before = (f"{one['preparation_s']:.0f} s" for one in (large, small))
+    before = (f"{_number(one['preparation_s'])} s" for one in (large, small))
     return [
         Row(
             f"{what}{told}",
@@ -403,7 +408,7 @@ def _of_input(what: str, result: Record) -> list[Row]:
     """Files of pictures: how fast they come, and what they cost in training."""
 
     def told(side: str) -> str:
-        return f"{result['images'] / result[side]['median_s']:.0f} images/s"
+        return f"{_number(result['images'] / result[side]['median_s'])} images/s"
 
     step = f"{told('arrays')} (the step)"
     return [
