@@ -51,9 +51,20 @@ def matrix_flops(
         "attention": layers * 4.0 * pairs * width,
         "map_conv": (layers - 1) * 2.0 * pairs * heads**2 * kernel_size**2,
     }
-    factor = 3.0 if training else 1.0
+    return _with_total(parts, 3.0 if training else 1.0)
+
+
+def _with_total(parts: dict[str, float], factor: float) -> dict[str, float]:
+    """The parts times a factor, and their sum."""
     found = {name: factor * value for name, value in parts.items()}
     return {**found, "total": sum(found.values())}
+
+
+def _parameters(config: Any, head: str) -> list[tuple[str, Any]]:
+    """Names and tensors of a model that has their shapes and no memory."""
+    core = importlib.import_module("evolving_attention._core")
+    options = {**config.core_options(), "head": head}
+    return list(core.create_model(config.model_type, options).named_parameters())
 
 
 _DENSE = ("query.weight", "key.weight", "value.weight", "dense.weight")
@@ -83,14 +94,11 @@ def vit_flops(
         >>> f"{vit_flops(config)['total'] / 2e9:.1f} billion products"
         '55.5 billion products'
     """
-    core = importlib.import_module("evolving_attention._core")
-    options = {**config.core_options(), "head": "image_classification"}
-    model = core.create_model(config.model_type, options)  # shapes, no memory
     tokens, (rows, columns) = config.tokens, config.grid
     layers, width = config.num_hidden_layers, config.hidden_size
     parts = dict.fromkeys(("patches", "dense", "attention", "map_conv"), 0.0)
     parts["attention"] = layers * 2.0 * tokens**2 * width
-    for name, tensor in model.named_parameters():
+    for name, tensor in _parameters(config, "image_classification"):
         axes, size = len(tensor.shape), float(tensor.size)
         if name.endswith("patch_embeddings.projection.weight"):
             parts["patches"] += rows * columns * size
@@ -100,9 +108,7 @@ def vit_flops(
             parts["dense"] += tokens * size
         elif axes == 4:
             parts["map_conv"] += tokens**2 * size
-    factor = 2.0 * images * (3.0 if training else 1.0)
-    found = {name: factor * value for name, value in parts.items()}
-    return {**found, "total": sum(found.values())}
+    return _with_total(parts, 2.0 * images * (3.0 if training else 1.0))
 
 
 _MATRIX = re.compile(r"\.(query|key|value|dense|q|k|v|o|wi|wi_0|wi_1|wo)\.weight$")
@@ -145,11 +151,8 @@ def encoder_decoder_flops(
             "encoder_decoder_flops: source and target are numbers of tokens, 1 or "
             f"more; got {source} and {target}"
         )
-    core = importlib.import_module("evolving_attention._core")
-    options = {**config.core_options(), "head": "seq2seq_lm"}
-    model = core.create_model(config.model_type, options)  # shapes, no memory
     parts = dict.fromkeys(("dense", "attention", "map_conv", "logits"), 0.0)
-    for name, tensor in model.named_parameters():
+    for name, tensor in _parameters(config, "seq2seq_lm"):
         size, cross = float(tensor.size), _CROSS.search(name)
         queries = source if _ENCODER.search(name) else target
         keys = source if cross else queries
@@ -162,7 +165,5 @@ def encoder_decoder_flops(
             if kind in ("query", "value", "q", "v"):  # scores, context
                 parts["attention"] += queries * keys * tensor.shape[0]
     words = getattr(config, "decoder_vocab_size", None) or config.vocab_size
-    parts["logits"] += target * words * config.d_model
-    factor = 2.0 * (3.0 if training else 1.0)
-    found = {name: factor * value for name, value in parts.items()}
-    return {**found, "total": sum(found.values())}
+    parts["logits"] = float(target * words * config.d_model)
+    return _with_total(parts, 2.0 * (3.0 if training else 1.0))
