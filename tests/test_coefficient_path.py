@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers_commands import bert, own_rows
 
 import evolving_attention as ea
 from evolving_attention.cli import glue
@@ -60,22 +61,10 @@ def holds(value: Any, depth: int = 2) -> bool:
 @pytest.fixture
 def arguments(tmp_path: Path) -> list[str]:
     """Flags of glue that fine-tune a tiny evolving model for a step."""
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad"]
-    config = ea.BertConfig(
-        vocab_size=len(words),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=16,
-    )
-    ea.BertModel(config).save_pretrained(tmp_path / "model")
-    (tmp_path / "model" / "vocab.txt").write_text("\n".join(words))
-    (tmp_path / "train.csv").write_text("text,label\n" + "good,1\nbad,0\n" * 8)
     flags = {
-        "model_name_or_path": tmp_path / "model",
+        "model_name_or_path": bert(tmp_path / "model"),
         "output_dir": tmp_path / "out",
-        "train_file": tmp_path / "train.csv",
+        "train_file": own_rows(tmp_path, 16, seed=0),
         "attention": "evolving",
         "alpha": ALPHA,
         "max_steps": 1,
