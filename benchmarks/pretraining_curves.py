@@ -184,7 +184,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--layers", nargs="+", type=int, default=list(LAYERS))
     parser.add_argument("--rates", nargs="+", type=float, default=list(RATES))
     parser.add_argument("--seeds", type=int, default=3, help="of each arm")
-    parser.add_argument("--updates", type=int, default=800)
+    parser.add_argument("--updates", type=int, default=400)
     parser.add_argument("--every", type=int, default=100, help="updates between scores")
     parser.add_argument("--result", type=Path, help="the JSON file")
     options = parser.parse_args(arguments)

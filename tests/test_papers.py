@@ -14,6 +14,7 @@ from reference.paper_tables import EA, TRANSLATION
 
 import evolving_attention as ea
 from evolving_attention import _core
+from evolving_attention.cli.search_spaces import SPACES, size_of
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,24 @@ def test_the_tests_that_the_page_names_are_there(repo, path, name):
     tree = ast.parse((repo / path).read_text(encoding="utf-8"))
     named = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert f"test_{name}" in named
+
+
+def test_larger_searches_find_higher_maxima():
+    """E[max of n] = ∫ x n φ(x) Φ(x)ⁿ⁻¹ dx, of the standard normal distribution."""
+    integrate = pytest.importorskip("scipy.integrate")
+    normal = pytest.importorskip("scipy.stats").norm
+    text = paper_page.PAGE.read_text(encoding="utf-8")
+    section = text.split("## Searches of unequal size")[1].split("\n## ")[0]
+    highest = {}
+    for name in ("icml-glue-plain", "icml-glue"):
+        n = size_of(SPACES[name].space())
+        assert f" {n} " in section
+        highest[name], _ = integrate.quad(
+            lambda x, n=n: x * n * normal.pdf(x) * normal.cdf(x) ** (n - 1), -9, 9
+        )
+        assert f"{highest[name]:.2f}" in section
+    more = 0.5 * (highest["icml-glue"] - highest["icml-glue-plain"])
+    assert f"adds {more:.1f} points" in " ".join(section.split())
 
 
 @pytest.mark.parametrize("size", TRANSLATION)
