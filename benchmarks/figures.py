@@ -23,6 +23,7 @@ LINES = {
     "torch vanilla": ("PyTorch, vanilla", COLOURS[0], "s:"),
     "torch evolving": ("PyTorch, evolving", COLOURS[1], "s:"),
 }
+STYLES = ("-", "--", "-", ":")  # of arms, whose curves may lie on each other
 
 
 def ratios(rows: Sequence[Row], path: Path) -> Path:
@@ -113,5 +114,45 @@ def growth(record: Record, path: Path) -> Path:
         f"{machine['threads']} threads, {record['date']}",
         fontsize=10,
     )
+    figure.tight_layout()
+    return save(figure, path)
+
+
+def held_out_losses(runs: Sequence[Record], path: Path) -> Path:
+    """Curves of every run: a row for each depth, a column for each rate.
+
+    A curve ends where its loss is no number any more. The grey line is the loss of the
+    tokens' frequencies alone.
+    """
+    depths = sorted({one["layers"] for one in runs})
+    rates = sorted({one["rate"] for one in runs})
+    arms = list(dict.fromkeys(one["arm"] for one in runs))
+    figure = new_figure(1.0 + 3.1 * len(rates), 0.8 + 2.4 * len(depths))
+    axes = figure.subplots(
+        len(depths), len(rates), sharex=True, sharey=True, squeeze=False
+    )
+    for one in runs:
+        place = axes[depths.index(one["layers"])][rates.index(one["rate"])]
+        arm = arms.index(one["arm"])
+        place.plot(
+            [point["update"] for point in one["curve"]],
+            [point["loss"] for point in one["curve"]],
+            STYLES[arm],
+            color=COLOURS[arm],
+            label=one["arm"] if one["seed"] == 1 else None,
+            linewidth=1.1,
+        )
+        place.axhline(one["frequencies"], color=GREY, linewidth=0.8)
+    for row, depth in zip(axes, depths, strict=True):
+        row[0].set_ylabel(f"{depth} layers: held-out loss", fontsize=9)
+    for place, rate in zip(axes[0], rates, strict=True):
+        place.set_title(f"rate {rate:g}", fontsize=10)
+    for place in axes[-1]:
+        place.set_xlabel("updates", fontsize=9)
+    for place in axes.flat:
+        place.spines[["top", "right"]].set_visible(False)
+        place.tick_params(labelsize=8)
+        place.grid(color="#e6e6ea", linewidth=0.6)
+    axes[0][0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     return save(figure, path)

@@ -12,6 +12,7 @@ from helpers_pretraining import dataset, documents, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import figures
 from benchmarks import pretraining_curves as curves
 
 
@@ -66,10 +67,10 @@ def test_a_run_of_the_curves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     again = curves.run(data, "residual", 2, 3e-3, 1, updates=4, every=2)
     assert again["curve"] == found["curve"]
     broken = curves.run(data, "vanilla", 2, 1e30, 1, updates=4, every=2)
-    assert curves.diverged(broken)
+    assert curves.failed(broken)
 
 
-def test_the_table_counts_runs_that_diverge() -> None:
+def test_the_table_counts_runs_that_fail() -> None:
     def run(seed: int, rate: float, loss: float, ended: str = "finite") -> Any:
         curve = [{"update": 9, "loss": loss, "accuracy": 0.25}]
         names = {"layers": 24, "arm": "vanilla", "rate": rate, "seed": seed}
@@ -79,3 +80,23 @@ def test_the_table_counts_runs_that_diverge() -> None:
     runs += [run(1, 0.5, 3.0, "not finite"), run(2, 0.5, 9.0)]
     lines = curves.table(runs).splitlines()
     assert lines[2] == "| 24 | vanilla | 4.500 ± 0.707, 25.0 %, 1 of 3 | –, 2 of 2 |"
+
+
+def test_the_figure_has_every_run(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    runs = [
+        {
+            **{"layers": layers, "arm": arm, "rate": rate, "seed": seed},
+            "curve": [{"update": at, "loss": 5 - at / rate / seed} for at in (1, 2)],
+            "frequencies": 5.5,
+        }
+        for layers in (12, 24)
+        for arm in curves.ARMS
+        for rate in (10.0, 20.0)
+        for seed in (1, 2)
+    ]
+    whole = figures.held_out_losses(runs, tmp_path / "a.svg").read_bytes()
+    again = figures.held_out_losses(runs, tmp_path / "b.svg").read_bytes()
+    fewer = figures.held_out_losses(runs[:-1], tmp_path / "c.svg").read_bytes()
+    assert whole == again
+    assert whole.count(b"<path") > fewer.count(b"<path")
