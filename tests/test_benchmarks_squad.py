@@ -15,11 +15,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import seeds, squad_seeds
 
 
-def test_every_fourth_article_is_asked_and_not_trained_on(tmp_path: Path) -> None:
+def test_every_fourth_article_is_asked_where_it_has_answers(tmp_path: Path) -> None:
     def article(title: str) -> dict[str, object]:
-        question = {"id": title, "question": "What?", "answers": []}
-        paragraph = {"context": f"This is {title}.", "qas": [question]}
-        return {"title": title, "paragraphs": [paragraph]}
+        context, right = f"This is {title}.", {"text": title, "answer_start": 8}
+        told = {"id": title, "question": "What?", "answers": [right]}
+        silent = {"id": f"{title} not", "question": "Who?", "answers": []}
+        paragraphs = [
+            {"context": context, "qas": [silent, told]},
+            {"context": context, "qas": [{**silent, "id": f"{title} nor"}]},
+        ]
+        return {"title": title, "paragraphs": paragraphs}
 
     file = tmp_path / "all.json"
     articles = [article(f"a{i}") for i in range(8)]
