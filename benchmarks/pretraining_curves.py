@@ -173,9 +173,9 @@ def _cell(runs: list[dict[str, Any]]) -> str:
     if not good:
         return f"–, {count}"
     ends = [one["curve"][-1] for one in good]
-    mean, sd = seeds.mean_sd([end["loss"] for end in ends])
+    loss = seeds.mean_and_sd([end["loss"] for end in ends], 3)
     right = seeds.mean_sd([100 * end["accuracy"] for end in ends])[0]
-    return f"{mean:.3f} ± {sd:.3f}, {right:.1f} %, {count}"
+    return f"{loss}, {right:.1f} %, {count}"
 
 
 def main(arguments: list[str] | None = None) -> None:

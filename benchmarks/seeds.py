@@ -22,6 +22,14 @@ def mean_sd(values: Sequence[float]) -> tuple[float, float]:
     return statistics.mean(values), spread
 
 
+def mean_and_sd(values: Sequence[float], places: int) -> str:
+    """``mean ± sd``; of one value, which has no deviation, the value alone."""
+    mean, sd = mean_sd(values)
+    if len(values) == 1:
+        return f"{mean:.{places}f}"
+    return f"{mean:.{places}f} ± {sd:.{places}f}"
+
+
 def interval(gains: Sequence[float], digits: int = 1, overlap: float = 0.0) -> str:
     """Mean of the differences and Student's 95 % interval of that mean.
 
@@ -64,8 +72,8 @@ def rows(
     for arm, found in by_arm.items():
         cells = []
         for places, value in values.values():
-            mean, sd = mean_sd([value(curve) for curve in found.values()])
-            cells.append(f"{mean:.{places}f} ± {sd:.{places}f}")
+            some = [value(curve) for curve in found.values()]
+            cells.append(mean_and_sd(some, places))
         lines.append(f"| {arm} | {len(found)} | {' | '.join(cells)} |")
     for arm, base in pairs:
         ours, theirs = by_arm.get(arm, {}), by_arm.get(base, {})

@@ -154,9 +154,9 @@ def table(runs: list[dict[str, Any]]) -> str:
         }
         for arm, values in by_arm.items():
             means = [float(values[seed].mean()) for seed in sorted(values)]
-            mean, sd = seeds.mean_sd(means)
+            shown = seeds.mean_and_sd(means, 1)
             every = " ".join(f"{one:.1f}" for one in means)
-            lines.append(f"| {score} | {arm} | {mean:.1f} ± {sd:.1f} | {every} |")
+            lines.append(f"| {score} | {arm} | {shown} | {every} |")
         both = sorted(set(by_arm["vanilla"]) & set(by_arm["evolving"]))
         if both:
             gains = np.stack(
