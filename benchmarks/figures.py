@@ -6,7 +6,7 @@ The same records give the same bytes with the same matplotlib: no date, a fixed 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,14 @@ def label(row: Row) -> str:
     return f"{what} | {row.peer}"
 
 
+def lighten(axes: Iterable[Any]) -> None:
+    """Small ticks, a pale grid, no frame above and on the right."""
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+        one.tick_params(labelsize=8)
+        one.grid(color="#e6e6ea", linewidth=0.6)
+
+
 def growth(record: Record, path: Path) -> Path:
     """Step times, and evolving over vanilla, along length and batch."""
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -104,10 +112,7 @@ def growth(record: Record, path: Path) -> Path:
         below.set_xticks(round_sizes, [str(v) for v in round_sizes], fontsize=8)
         below.minorticks_off()
         below.set(xlabel=axis, ylabel="evolving over vanilla", ylim=(floor, top_end))
-    for one in axes.flat:
-        one.spines[["top", "right"]].set_visible(False)
-        one.tick_params(labelsize=8)
-        one.grid(color="#e6e6ea", linewidth=0.6)
+    lighten(axes.flat)
     settings, machine = record["settings"], record["machine"]
     figure.suptitle(
         f"BERT-{settings['size']}, {settings['dtype']}, {machine['cpu']}, "
@@ -121,8 +126,8 @@ def growth(record: Record, path: Path) -> Path:
 def held_out_losses(runs: Sequence[Record], path: Path) -> Path:
     """Curves of every run: a row for each depth, a column for each rate.
 
-    A curve ends where its loss is no number any more. The grey line is the loss of the
-    tokens' frequencies alone.
+    A curve ends where its loss became infinite or NaN. The grey line is the loss of the
+    tokens' frequencies, the same for all runs.
     """
     depths = sorted({one["layers"] for one in runs})
     rates = sorted({one["rate"] for one in runs})
@@ -142,7 +147,6 @@ def held_out_losses(runs: Sequence[Record], path: Path) -> Path:
             label=one["arm"] if one["seed"] == 1 else None,
             linewidth=1.1,
         )
-        place.axhline(one["frequencies"], color=GREY, linewidth=0.8)
     for row, depth in zip(axes, depths, strict=True):
         row[0].set_ylabel(f"{depth} layers: held-out loss", fontsize=9)
     for place, rate in zip(axes[0], rates, strict=True):
@@ -150,9 +154,8 @@ def held_out_losses(runs: Sequence[Record], path: Path) -> Path:
     for place in axes[-1]:
         place.set_xlabel("updates", fontsize=9)
     for place in axes.flat:
-        place.spines[["top", "right"]].set_visible(False)
-        place.tick_params(labelsize=8)
-        place.grid(color="#e6e6ea", linewidth=0.6)
+        place.axhline(runs[0]["frequencies"], color=GREY, linewidth=0.8)
+    lighten(axes.flat)
     axes[0][0].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     return save(figure, path)

@@ -110,8 +110,8 @@ def table(runs: list[dict[str, Any]]) -> str:
         }
         for arm, values in by_arm.items():
             every = " ".join(f"{values[seed]:.1f}" for seed in sorted(values))
-            mean, sd = seeds.mean_sd(list(values.values()))
-            lines.append(f"| {score} | {arm} | {mean:.1f} ± {sd:.1f} | {every} |")
+            shown = seeds.mean_and_sd(list(values.values()), 1)
+            lines.append(f"| {score} | {arm} | {shown} | {every} |")
         both = sorted(set(by_arm["vanilla"]) & set(by_arm["evolving"]))
         gains = [by_arm["evolving"][s] - by_arm["vanilla"][s] for s in both]
         every = " ".join(f"{gain:+.1f}" for gain in gains)

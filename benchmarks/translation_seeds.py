@@ -253,8 +253,8 @@ def table(runs: list[dict[str, Any]]) -> str:
     for arm, found in by_arm.items():
         cells = []
         for digits, value in zip((3, 3, 1), values.values(), strict=True):
-            mean, sd = seeds.mean_sd([value(one) for one in found.values()])
-            cells.append(f"{mean:.{digits}f} ± {sd:.{digits}f}")
+            some = [value(one) for one in found.values()]
+            cells.append(seeds.mean_and_sd(some, digits))
         lines.append(f"| {arm} | {len(found)} | {' | '.join(cells)} |")
     for arm, found in by_arm.items():
         both = sorted(set(found) & set(by_arm.get("vanilla", {})))
