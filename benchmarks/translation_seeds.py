@@ -5,7 +5,8 @@ of updates; ours share all initial values and dropout masks that they have in co
 the named random streams. α and β are the paper's for Lite (ICML 2021, Section 4.3), no
 arm was searched for. The validation pairs are scored every so many updates, by the mean
 of -log p of a token without label smoothing; test_2016 is translated once, with the
-last weights. The clock of "equal seconds" stands still while anything is scored.
+last weights. The clock of "equal seconds" is the processor's time of this process, so
+that other work does not move it; it stands still while anything is scored.
 
 The PyTorch arm has batches of its own stream; its last weights are translated by us.
 Writes each run into a JSON file and the table of docs/translation.md between its
@@ -57,7 +58,7 @@ Curve = list[dict[str, float]]
 
 
 class Clock:
-    """Seconds of training, without those of scoring; and the curve of losses."""
+    """Processor's seconds of training, without scoring's; and the curve of losses."""
 
     def __init__(self, score: Callable[[], float], every: int, updates: int) -> None:
         self.score, self.every, self.updates = score, every, updates
@@ -66,13 +67,13 @@ class Clock:
 
     def start(self) -> None:
         """Training begins, or goes on."""
-        self.began = time.perf_counter()
+        self.began = time.process_time()
 
     def step(self, done: int) -> None:
         """After an update: score, if it is time."""
         if done % self.every and done != self.updates:
             return
-        self.seconds += time.perf_counter() - self.began
+        self.seconds += time.process_time() - self.began
         loss = self.score()
         self.curve.append({"update": done, "seconds": self.seconds, "loss": loss})
         self.start()
