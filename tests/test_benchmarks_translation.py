@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,25 @@ def test_every_arm_starts_from_the_same_values(kind: str) -> None:
     assert all("evolving_conv" in name for name in own.keys() - vanilla.keys())
     for name, value in vanilla.items():
         np.testing.assert_array_equal(np.asarray(own[name]), np.asarray(value), name)
+
+
+def test_the_clock_counts_neither_waiting_nor_scoring() -> None:
+    pytest.importorskip("torch", reason="needs torch")
+    from benchmarks.translation_seeds import Clock
+
+    def work(seconds: float) -> float:
+        end = time.process_time() + seconds
+        while time.process_time() < end:
+            pass
+        return 1.0
+
+    clock = Clock(lambda: work(0.3), every=2, updates=3)
+    clock.start()
+    for done in (1, 2, 3):
+        work(0.02)
+        time.sleep(0.1)
+        clock.step(done)
+    assert [point["update"] for point in clock.curve] == [2, 3]
+    first, last = (point["seconds"] for point in clock.curve)
+    assert 0.04 <= first < last
+    assert 0.06 <= last < 0.3
