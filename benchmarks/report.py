@@ -7,8 +7,8 @@ them is replaced: in the README by the rows of FRONT, in docs/benchmarks.md by a
 The figures of docs/figures are drawn from the same records. A benchmark without a
 record is left out. In the README and the figure of ratios stands the newest record of a
 benchmark that keeps the rules of benchmarks/rules.py; docs/benchmarks.md has the newest
-of all, and says what is wrong with it. Records older than the code they measure are
-printed. --check writes nothing and fails when a page is out of date or a
+of all on each CPU, and says what is wrong with it. Records older than the code they
+measure are printed. --check writes nothing and fails when a page is out of date or a
 figure missing.
 """
 
@@ -19,13 +19,14 @@ import itertools
 import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from benchmarks import rules
 from benchmarks.harness import RESULTS, machine_line
 from benchmarks.rows import ROWS, Row, rows_of, title_of
+from benchmarks.rules import Record
 
 ROOT = Path(__file__).resolve().parent.parent
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "benchmarks.md"
@@ -48,27 +49,33 @@ HEAD = (
 )
 
 
-def newest(folder: Path, admitted: bool = False) -> dict[str, dict[str, Any]]:
-    """The latest result of every benchmark name, or the latest that keeps the rules."""
-    found: dict[str, dict[str, Any]] = {}
+def newest(folder: Path, admitted: bool = False) -> list[Record]:
+    """The newest record of every benchmark on each CPU, of all or of those admitted."""
+    found: dict[tuple[str, str], Record] = {}
     for file in sorted(folder.glob("*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
         if not {"name", "date", "machine", "results"} <= record.keys():
             continue  # a record of scores, not of speed
         if admitted and not rules.admitted(record):
             continue
-        old = found.get(record["name"])
-        if old is None or record["date"] >= old["date"]:
-            found[record["name"]] = record
-    return found
+        key = record["name"], record["machine"]["cpu"]
+        if key not in found or record["date"] >= found[key]["date"]:
+            found[key] = record
+    return list(found.values())
 
 
-def machine_name(record: dict[str, Any]) -> str:
+def latest(records: Iterable[Record]) -> list[Record]:
+    """The newest of each name, whichever CPU it is of."""
+    by_date = sorted(records, key=lambda one: str(one["date"]))
+    return list({one["name"]: one for one in by_date}.values())
+
+
+def machine_name(record: Record) -> str:
     """The machine without what was measured of it."""
     return machine_line(record["machine"]).split(", GEMM")[0]
 
 
-def gemm(records: list[dict[str, Any]]) -> str:
+def gemm(records: list[Record]) -> str:
     """The best rates of a product of matrices in these runs."""
     told = []
     for dtype, key in (("", "gemm_gflops"), ("bfloat16 ", "gemm_gflops_bfloat16")):
@@ -82,7 +89,7 @@ def gemm(records: list[dict[str, Any]]) -> str:
     return "GEMM GFLOP/s: " + ("; ".join(told) or "not measured")
 
 
-def by_machine(records: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def by_machine(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records in the order of ROWS, by machine."""
     kinds = list(ROWS)
 
@@ -90,14 +97,13 @@ def by_machine(records: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, A
         first = name.split("-")[0]
         return kinds.index(first) if first in kinds else len(kinds), name
 
-    found: dict[str, list[dict[str, Any]]] = {}
-    for name in sorted(records, key=place):
-        record = records[name]
+    found: dict[str, list[Record]] = {}
+    for record in sorted(records, key=lambda one: place(one["name"])):
         found.setdefault(machine_name(record), []).append(record)
     return found
 
 
-def tables(records: dict[str, dict[str, Any]], every: bool = False) -> str:
+def tables(records: list[Record], every: bool = False) -> str:
     """Results as markdown by machine: those of FRONT, or every row under headings."""
     parts = []
     for where, some in by_machine(records).items():
@@ -122,13 +128,13 @@ def tables(records: dict[str, dict[str, Any]], every: bool = False) -> str:
     return "\n\n".join(parts)
 
 
-def provenance(records: dict[str, dict[str, Any]]) -> str:
+def provenance(records: list[Record]) -> str:
     """A table of where each record comes from, and what is wrong with it."""
     lines = [
         "### Records",
         "",
-        "| record | date | commit | load at start | marks |",
-        "|---|---|---|---|---|",
+        "| record | CPU | date | commit | load at start | marks |",
+        "|---|---|---|---|---|---|",
     ]
     for one in itertools.chain.from_iterable(by_machine(records).values()):
         if not rows_of(one["name"], one):
@@ -137,6 +143,7 @@ def provenance(records: dict[str, dict[str, Any]]) -> str:
         load = machine.get("load_at_start")
         cells = [
             one["name"],
+            machine["cpu"],
             one["date"],
             str(machine.get("commit", "unknown")),
             "" if load is None else f"{load:.1f}",
@@ -146,43 +153,49 @@ def provenance(records: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines) if len(lines) > 4 else ""
 
 
-def headlines(records: dict[str, dict[str, Any]]) -> list[Row]:
-    """The rows that the figure shows."""
-    rows = [row for name, one in records.items() for row in rows_of(name, one)]
-    return [row for row in rows if row.headline and row.ratio and row.peer]
+def headlines(records: list[Record]) -> list[Row]:
+    """The rows that the figure shows; with the CPU, where they are of several."""
+    found = [
+        (row, one["machine"]["cpu"])
+        for one in records
+        for row in rows_of(one["name"], one)
+        if row.headline and row.ratio and row.peer
+    ]
+    if len({cpu for _, cpu in found}) < 2:
+        return [row for row, _ in found]
+    return [replace(row, what=f"{row.what}, {cpu}") for row, cpu in found]
 
 
-def figures(
-    records: dict[str, dict[str, Any]], front: dict[str, dict[str, Any]]
-) -> dict[str, str]:
+def figures(records: list[Record], front: list[Record]) -> dict[str, str]:
     """What each figure that these records give shows, by its name."""
     found = {}
     if headlines(front):
         found["ratios"] = "How many times better ours is than each of the others"
-    for name, one in sorted(records.items()):
-        if name.startswith("growth-") and any(one["results"].values()):
-            found[name] = "Time of a training step against length and batch"
+    for one in records:
+        if one["name"].startswith("growth-") and any(one["results"].values()):
+            found[one["name"]] = "Time of a training step against length and batch"
     return found
 
 
 def draw(
-    records: dict[str, dict[str, Any]],
-    front: dict[str, dict[str, Any]],
+    records: list[Record],
+    front: list[Record],
     folder: Path,
 ) -> None:
     """Write every figure as SVG; that of ratios from the records of the README."""
     from benchmarks import figures as pictures
 
+    by_name = {one["name"]: one for one in latest(records)}
     for name in figures(records, front):
         path = folder / f"{name}.svg"
         if name == "ratios":
             pictures.ratios(headlines(front), path)
         else:
-            pictures.growth(records[name], path)
+            pictures.growth(by_name[name], path)
 
 
 def page_text(
-    records: dict[str, dict[str, Any]],
+    records: list[Record],
     shown: dict[str, str],
     page: Path,
     folder: Path,
@@ -197,12 +210,13 @@ def page_text(
     return "\n\n".join(part for part in parts if part)
 
 
-def say_older(records: dict[str, dict[str, Any]]) -> None:
+def say_older(records: list[Record]) -> None:
     """Print the records whose code has changed since they were made."""
-    for name, one in sorted(records.items()):
-        told = rules.older(one) if rows_of(name, one) else None
+    for one in records:
+        told = rules.older(one) if rows_of(one["name"], one) else None
         if told:
-            print(f"older than the code it measures: {name} ({told})")
+            where = f"{one['name']}, {one['machine']['cpu']}"
+            print(f"older than the code it measures: {where} ({told})")
 
 
 def insert(page: str, text: str) -> str:
@@ -222,7 +236,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
-    records, front = newest(options.results), newest(options.results, admitted=True)
+    records = newest(options.results)
+    front = latest(newest(options.results, admitted=True))
     shown = figures(records, front)
     stale = [f for f in shown if not (options.figures / f"{f}.svg").exists()]
     for path, every in ((options.readme, False), (options.page, True)):

@@ -44,6 +44,24 @@ def machine(**more):
     return base | {"gemm_gflops": {"torch": 170.4}} | more
 
 
+@pytest.mark.parametrize(
+    ("vendor", "family", "flags", "name"),
+    [
+        ("AuthenticAMD", 26, "avx2 avx512f", "AMD EPYC (Zen 5)"),
+        ("AuthenticAMD", 25, "avx2 avx512f", "AMD EPYC (Zen 4)"),
+        ("AuthenticAMD", 25, "avx2", "AMD EPYC (Zen 3)"),
+        ("AuthenticAMD", 23, "avx2", "AMD EPYC"),
+        ("GenuineIntel", 26, "avx2 avx512f", "AMD EPYC"),
+    ],
+)
+def test_a_cpu_is_named_with_its_core(tmp_path, vendor, family, flags, name):
+    one = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel name\t: AMD EPYC\n"
+    both = f"processor\t: 0\n{one}flags\t\t: fpu {flags}\n\nprocessor\t: 1\n{one}"
+    (tmp_path / "cpuinfo").write_text(both + "power management:\n")
+    assert harness.cpu_model(tmp_path / "cpuinfo") == (name, flags.split())
+    assert harness.cpu_model(tmp_path / "none")[1] == []
+
+
 def test_results_are_written_and_the_newest_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "RESULTS", tmp_path)
     sides = {"ours": {"median_s": 2.0}, "torch": {"median_s": 3.0}}
@@ -357,18 +375,19 @@ def test_growth_is_drawn_from_its_record(tmp_path):
     one = {"vanilla": {"median_s": 0.1}, "evolving": {"median_s": 0.12}, "ratio": 1.2}
     series = [one | {"batch": 2, "length": n} for n in (32, 64)]
     record = {
+        "name": "growth-base",
         "results": {"length": series, "batch": series},
         "settings": {"size": "base", "dtype": "float32"},
         "machine": machine(),
         "date": "2026-01-01",
     }
-    assert report.figures({"growth-base": record}, {}).keys() == {"growth-base"}
-    report.draw({"growth-base": record}, {}, tmp_path)
+    assert report.figures([record], []).keys() == {"growth-base"}
+    report.draw([record], [], tmp_path)
     ours = (tmp_path / "growth-base.svg").read_bytes()
     assert "32: 1.20, 64: 1.20" in rows_of("growth-base", record)[0].ours
     for point in series:
         point |= {"torch vanilla": {"median_s": 0.2}, "torch ratio": 1.4}
-    report.draw({"growth-base": record}, {}, tmp_path)
+    report.draw([record], [], tmp_path)
     assert (tmp_path / "growth-base.svg").read_bytes().count(b"<path") > ours.count(
         b"<path"
     )

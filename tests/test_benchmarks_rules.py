@@ -88,13 +88,35 @@ def test_a_marked_record_is_on_the_page_alone(pages) -> None:
     assert "| 2000 ms, min 1800 | 3000 ms, min 2700 | 1.50× |" in readme
     assert "4000" not in readme
     assert "length 128 [marked below] | 4000 ms" in page
-    assert "| training-base | 2026-01-03 | abc1234 | 0.2 | code not committed |" in page
+    assert (
+        "| training-base | A CPU | 2026-01-03 | abc1234 | 0.2 | code not committed |"
+        in page
+    )
 
 
 def test_nothing_but_marked_records_leaves_the_readme_empty(pages) -> None:
     readme, page = pages(record(load_at_start=3.0))
     assert readme == f"{report.BEGIN}\n\n{report.END}\n"
     assert "began at load 3.0 on 2 cores" in page
+
+
+def test_every_cpu_has_its_newest_record(pages) -> None:
+    other = record(2.5, cpu="B CPU", date="2026-01-03")
+    readme, page = pages(record(), record(4.0, date="2026-01-02"), other)
+    assert "2000 ms" not in page
+    assert page.index("A CPU, 2") < page.index("| 4000 ms") < page.index("B CPU, 2")
+    assert page.index("B CPU, 2") < page.index("| 2500 ms")
+    assert "A CPU" not in readme
+    assert "| 2500 ms" in readme
+
+
+def test_the_figure_names_the_cpus_where_there_are_several() -> None:
+    one = record()
+    assert [row.what for row in report.headlines([one])] == [
+        "evolving BERT-base training step, float32, batch 8, length 128"
+    ]
+    names = [row.what for row in report.headlines([one, record(cpu="B CPU")])]
+    assert [name.rpartition(", ")[2] for name in names] == ["A CPU", "B CPU"]
 
 
 def test_an_old_record_stays_and_says_so(pages) -> None:
@@ -159,9 +181,11 @@ def test_records_older_than_their_code(repository, capsys) -> None:
     (repository / "src/cpp/a.cpp").write_text("2\n")
     git(repository, "commit", "-qam", "code")
     assert rules.older(one).startswith("1 commits since")
-    report.say_older({"training-base": one, "other": record() | {"name": "other"}})
+    report.say_older([one, record() | {"name": "other"}])
     out = capsys.readouterr().out
-    assert out.startswith("older than the code it measures: training-base (1 commits")
+    assert out.startswith(
+        "older than the code it measures: training-base, A CPU (1 commits"
+    )
     assert "other" not in out
     assert "not in this history" in rules.older(record(commit="fffffff+"))
 
