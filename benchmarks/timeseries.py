@@ -176,11 +176,10 @@ def table(runs: Sequence[Run], dataset: str) -> str:
         for archive in (True, False):
             found = scores_of(runs, dataset, arm, archive)
             first = scores_of(runs, dataset, FIRST, archive)
-            mean, sd = seeds.mean_sd(list(found.values()))
             gains = [first[k] - found[k] for k in sorted(set(first) & set(found))]
             overlap = 0.0 if archive else ratio
             cells += [
-                f"{mean:.{digits}f} ± {sd:.{digits}f}" if found else "",
+                seeds.mean_and_sd(list(found.values()), digits) if found else "",
                 str(len(found)),
                 seeds.interval(gains, digits, overlap)
                 if gains and arm != FIRST

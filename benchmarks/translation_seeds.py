@@ -245,32 +245,13 @@ def table(runs: list[dict[str, Any]]) -> str:
         by_arm.setdefault(one["arm"], {})[one["seed"]] = one
     # Equal seconds: those that vanilla took, or less where an arm was done before.
     last = min(one["curve"][-1]["seconds"] for one in runs)
-    values: dict[str, Callable[[dict[str, Any]], float]] = {
-        "loss at equal updates": lambda one: float(one["curve"][-1]["loss"]),
-        f"loss after {last:.0f} s": lambda one: at_seconds(one["curve"], last),
-        "BLEU, test_2016": lambda one: float(one["test"]["bleu"][0]),
+    values: dict[str, seeds.Value] = {
+        "loss at equal updates": (3, lambda one: float(one["curve"][-1]["loss"])),
+        f"loss after {last:.0f} s": (3, lambda one: at_seconds(one["curve"], last)),
+        "BLEU, test_2016": (1, lambda one: float(one["test"]["bleu"][0])),
     }
-    lines = [
-        f"| attention | seeds | {' | '.join(values)} |",
-        f"|{'---|' * (len(values) + 2)}",
-    ]
-    for arm, found in by_arm.items():
-        cells = []
-        for digits, value in zip((3, 3, 1), values.values(), strict=True):
-            some = [value(one) for one in found.values()]
-            cells.append(seeds.mean_and_sd(some, digits))
-        lines.append(f"| {arm} | {len(found)} | {' | '.join(cells)} |")
-    for arm, found in by_arm.items():
-        both = sorted(set(found) & set(by_arm.get("vanilla", {})))
-        if arm == "vanilla" or not both:
-            continue
-        cells = []
-        for digits, value in zip((3, 3, 1), values.values(), strict=True):
-            gains = [value(found[s]) - value(by_arm["vanilla"][s]) for s in both]
-            cells.append(seeds.interval(gains, digits))
-        name = f"{arm} − vanilla"
-        lines.append(f"| {name} | {len(both)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    pairs = [(arm, "vanilla") for arm in by_arm if arm != "vanilla"]
+    return "\n".join(seeds.rows("attention", by_arm, values, pairs))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -279,8 +260,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="folder of Multi30k")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, default=5, help="of each arm")
-    parser.add_argument("--updates", type=int, default=2000)
-    parser.add_argument("--every", type=int, default=200, help="updates between scores")
+    parser.add_argument("--updates", type=int, default=800)
+    parser.add_argument("--every", type=int, default=100, help="updates between scores")
     parser.add_argument("--result", type=Path, help="the JSON file")
     options = parser.parse_args(arguments)
     harness.set_threads(options.threads)
