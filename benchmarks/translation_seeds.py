@@ -52,7 +52,7 @@ TRAINING: dict[str, Any] = {
     "weight_decay": 0.0,
     "max_grad_norm": 0.0,
     "label_smoothing_factor": SMOOTHING,
-    "per_device_train_batch_tokens": 4096,
+    "per_device_train_batch_tokens": 2048,
 }
 DROPOUT = 0.1
 ARMS = ("vanilla", "evolving", "predictive", "windows", "torch")
@@ -260,8 +260,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="folder of Multi30k")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--seeds", type=int, default=5, help="of each arm")
-    parser.add_argument("--updates", type=int, default=800)
-    parser.add_argument("--every", type=int, default=100, help="updates between scores")
+    parser.add_argument("--updates", type=int, default=2000)
+    parser.add_argument("--every", type=int, default=200, help="updates between scores")
     parser.add_argument("--result", type=Path, help="the JSON file")
     options = parser.parse_args(arguments)
     harness.set_threads(options.threads)
