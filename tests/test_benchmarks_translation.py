@@ -132,7 +132,7 @@ def test_the_peer_trains_on_every_pair_once_in_an_epoch(rows: Any) -> None:
     lengths = rows.lengths * 300
     bins = script.epoch(lengths, np.random.default_rng(0))
     assert sorted(i for some in bins for i in some) == list(range(len(rows)))
-    assert all(lengths[some].sum() <= 4096 or len(some) == 1 for some in bins)
+    assert all(lengths[some].sum() <= 2048 or len(some) == 1 for some in bins)
     assert script.rate_of(0) == 0
     assert script.rate_of(400) == max(map(script.rate_of, range(2000)))
 
