@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "batch": {"type": int, "default": 8},
     "length": {"type": int, "default": 128},
     "dtype": {"choices": DTYPES, "default": "float32"},
+    "isa": {"choices": ("avx2",), "help": "hold both sides to it"},
     "threads": {"type": int, "default": 2},
     "rounds": {"type": int, "default": 5},
     "side": {"choices": ("both", "ours", "torch"), "default": "both"},

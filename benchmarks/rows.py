@@ -69,7 +69,11 @@ def _shape(settings: Record) -> str:
     text = (
         f"{settings['dtype']}, batch {settings['batch']}, length {settings['length']}"
     )
-    return text + (f", {settings['isa'].upper()} only" if settings.get("isa") else "")
+    return text + _held(settings)
+
+
+def _held(settings: Record) -> str:
+    return f", {settings['isa'].upper()} only" if settings.get("isa") else ""
 
 
 def training(record: Record) -> list[Row]:
@@ -310,6 +314,7 @@ def translation(record: Record) -> list[Row]:
     for kind, result in record["results"].items():
         what = f"{kind} Transformer-{settings['size']} training on Multi30k's pairs, "
         what += f"{settings['dtype']}, batches of {settings['tokens']} tokens"
+        what += _held(settings)
         rows += _against_all(
             what, {k: result[k] for k in ("ours", "torch")}, _tokens, None
         )
@@ -335,7 +340,7 @@ def t5(record: Record) -> list[Row]:
     """Fine-tuning a T5 against transformers'."""
     settings, result = record["settings"], record["results"].get("vanilla", {})
     what = f"T5-Small-sized training on Multi30k's pairs, {settings['dtype']}, "
-    what += f"batches of {settings['tokens']} tokens"
+    what += f"batches of {settings['tokens']} tokens{_held(settings)}"
     sides = {name: result[side] for name, side in _OF_T5.items() if side in result}
     rows = _against_all(what, sides, _tokens, None)
     own = record["results"].get("evolving", {}).get("ours")

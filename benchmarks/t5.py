@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import harness
+from benchmarks import harness, isa
 from benchmarks import options as spelled
 from benchmarks.peers.torch_bert import adamw
 from benchmarks.translation import (
@@ -94,8 +94,10 @@ def build(
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
     options = parser(__doc__).parse_args(arguments)
+    isa.hold("t5", options.isa, arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
+    isa.tell(machine, options.isa)
     _, train, _ = pairs_of(options.data, VOCABULARY)
     some = batches(train, options.tokens, options.batches, 0)
     contenders, start = build(options, some)
@@ -105,6 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not options.dry:
         kept = {**spelled.settings(options), "start_loss": start}
         name = f"t5-small-{options.tokens}-{options.dtype}"
+        name += f"-{options.isa}" if options.isa else ""
         name += harness.only(options.kinds)
         print(harness.write(name, machine, results, settings=kept))
 

@@ -8,26 +8,21 @@ the reason.
 
     python -m benchmarks.training [--size base] [--batch 8] [--length 128] [--rounds 7]
 
---isa avx2 holds both sides, their oneDNN and PyTorch's MKL to AVX2 in one process, and
-refuses to measure when one of them says it went further. torch.compile is left out
-then: it compiles for the whole instruction set of the machine.
+With --isa avx2 (benchmarks/isa.py) torch.compile is left out: it compiles for the whole
+instruction set of the machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks import harness
+from benchmarks import harness, isa
 from benchmarks import options as spelled
 from benchmarks.models import batch_of, flops, our_model, our_step, shape_of, weights
 from benchmarks.peers.torch_bert import BertClassifier, adamw
@@ -36,13 +31,6 @@ from benchmarks.race import ratios
 
 ONEDNN = "torch, oneDNN's products"
 SIDES = ("ours", "torch", ONEDNN, "torch.compile")
-# Our cap, and those of PyTorch's own kernels, of its oneDNN and of its MKL.
-AVX2 = {
-    "EA_MAX_ISA": "avx2",
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
-}
 
 
 def torch_step(
@@ -137,59 +125,6 @@ def build(kind: str, options: argparse.Namespace) -> tuple[dict, dict, dict | No
     return contenders, skipped, start
 
 
-def cap(isa: str | None, arguments: list[str]) -> None:
-    """Start this process again with every library held to AVX2.
-
-    Libraries read these variables when they are loaded, so it takes a new process; both
-    sides live in it, and what it starts inherits them.
-    """
-    if isa is None or all(os.environ.get(k) == v for k, v in AVX2.items()):
-        return
-    words = [sys.executable, "-m", "benchmarks.training", *arguments]
-    os.execve(sys.executable, words, os.environ | AVX2)
-
-
-ONEDNN_OF_TORCH = """
-import torch
-torch.relu(torch.ones(16, 16).to_mkldnn())  # the first primitive tells the set
-"""
-
-
-def reported_isa() -> dict[str, str]:
-    """The instruction set that each library says it uses, in this environment.
-
-    MKL does not tell: what it was asked to do stands for it. PyTorch's oneDNN tells in
-    its log alone, which a process of its own writes.
-    """
-    from evolving_attention import _core
-
-    info = _core.build_info()
-    found = {
-        "ours": info["isa_used"],
-        "ours, oneDNN": info["onednn_isa"],
-        "torch": torch.backends.cpu.get_cpu_capability(),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", ONEDNN_OF_TORCH],
-        env=os.environ | {"ONEDNN_VERBOSE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    line = re.search(r"cpu,isa:(.*)", done.stdout)
-    found["torch, oneDNN"] = line[1] if line else "not told"
-    asked = os.environ.get("MKL_ENABLE_INSTRUCTIONS", "nothing")
-    found["torch, MKL (asked)"] = asked
-    return found
-
-
-def check_cap(reported: dict[str, str]) -> None:
-    """Refuse to measure when a library went past AVX2 all the same."""
-    past = {k: v for k, v in reported.items() if "avx512" in re.sub("-", "", v.lower())}
-    if past:
-        raise SystemExit(f"--isa avx2: these are not held to it: {past}")
-
-
 def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
     """Print the sides, their share of the GEMM limit, the fastest peer's ratio."""
     timed = {name: result[name] for name in SIDES if name in result}
@@ -211,17 +146,13 @@ def show(kind: str, result: dict[str, Any], batch: int, limit_s: float) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    common = ("size", "kinds", "batch", "length", "dtype", "threads", "side", "dry")
-    parser = spelled.parser(__doc__, *common, rounds=7)
-    parser.add_argument("--isa", choices=("avx2",), help="hold both sides to it")
+    common = ("size", "kinds", "batch", "length", "dtype", "isa", "threads", "side")
+    parser = spelled.parser(__doc__, *common, "dry", rounds=7)
     options = parser.parse_args(arguments)
-    cap(options.isa, sys.argv[1:] if arguments is None else arguments)
+    isa.hold("training", options.isa, arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
-    machine["isa_reported"] = reported_isa()
-    print("; ".join(f"{k}: {v}" for k, v in machine["isa_reported"].items()))
-    if options.isa:
-        check_cap(machine["isa_reported"])
+    isa.tell(machine, options.isa)
     results: dict[str, Any] = {}
     for kind in options.kinds:
         contenders, skipped, start = build(kind, options)

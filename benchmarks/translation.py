@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import harness
+from benchmarks import harness, isa
 from benchmarks import options as spelled
 from benchmarks.models import weights
 from benchmarks.peers.torch_transformer import Sizes, Translation, adam
@@ -209,7 +209,7 @@ def build(
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """The options of benchmarks on Multi30k's pairs."""
-    made = spelled.parser(doc, "kinds", "dtype", "threads", "dry", rounds=5)
+    made = spelled.parser(doc, "kinds", "dtype", "isa", "threads", "dry", rounds=5)
     made.add_argument("--data", type=Path, default=DATA, help="folder of Multi30k")
     made.add_argument("--tokens", type=int, default=4096, help="of a batch")
     made.add_argument("--batches", type=int, default=4, help="in a round")
@@ -248,8 +248,10 @@ def main(arguments: list[str] | None = None) -> None:
     made = parser(__doc__)
     made.add_argument("--size", choices=SIZES, default="base")
     options = made.parse_args(arguments)
+    isa.hold("translation", options.isa, arguments)
     machine = harness.measured_machine(options.threads, options.dtype)
     print(harness.machine_line(machine))
+    isa.tell(machine, options.isa)
     tokenizer, train, _ = pairs_of(options.data, VOCABULARY)
     some = batches(train, options.tokens, options.batches, tokenizer.bos_token_id)
     tokens = sum(each.tokens for each in some)
@@ -264,6 +266,7 @@ def main(arguments: list[str] | None = None) -> None:
     race(contenders, results, tokens, options.rounds)
     if not options.dry:
         name = f"translation-{options.size}-{options.tokens}-{options.dtype}"
+        name += f"-{options.isa}" if options.isa else ""
         name += harness.only(options.kinds)
         kept = spelled.settings(options)
         print(harness.write(name, machine, results, settings=kept))

@@ -14,7 +14,7 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import growth, harness, lengths, race, repeat, report, versions
+from benchmarks import growth, harness, isa, lengths, race, repeat, report, versions
 from benchmarks.rows import ROWS, TITLES, rows_of, title_of
 from benchmarks.worker import Worker
 
@@ -393,41 +393,52 @@ def test_growth_is_drawn_from_its_record(tmp_path):
     )
 
 
-def test_a_capped_run_starts_again_unless_every_library_is_capped(peers, monkeypatch):
-    from benchmarks import training
-
+def test_a_held_run_starts_again_unless_every_library_is_held(monkeypatch):
     started = []
-    monkeypatch.setattr(training.os, "execve", lambda *all: started.append(all[1:]))
+    monkeypatch.setattr(isa.os, "execve", lambda *all: started.append(all[1:]))
     monkeypatch.setenv("EA_MAX_ISA", "avx2")  # ours alone is not enough
-    for name in set(training.AVX2) - {"EA_MAX_ISA"}:
+    for name in set(isa.AVX2) - {"EA_MAX_ISA"}:
         monkeypatch.delenv(name, raising=False)
-    training.cap(None, [])
+    isa.hold("t5", None, [])
     assert started == []
-    training.cap("avx2", ["--isa", "avx2"])
+    isa.hold("t5", "avx2", ["--isa", "avx2"])
     ((words, variables),) = started
-    assert words[-2:] == ["--isa", "avx2"]
-    assert variables.items() >= training.AVX2.items()
-    for name, value in training.AVX2.items():
+    assert words[-4:] == ["-m", "benchmarks.t5", "--isa", "avx2"]
+    assert variables.items() >= isa.AVX2.items()
+    for name, value in isa.AVX2.items():
         monkeypatch.setenv(name, value)
-    training.cap("avx2", [])
+    isa.hold("t5", "avx2", [])
     assert len(started) == 1
 
 
-def test_a_library_that_goes_past_the_cap_stops_the_measurement(peers):
-    from benchmarks import training
-
-    training.check_cap({"ours": "avx2", "torch, oneDNN": "Intel AVX2"})
+def test_a_library_that_goes_past_avx2_stops_the_measurement():
+    isa.check({"ours": "avx2", "torch, oneDNN": "Intel AVX2"})
     for told in ("avx512_core_bf16", "AVX512", "Intel AVX-512 with Intel DL Boost"):
         with pytest.raises(SystemExit, match="not held to it"):
-            training.check_cap({"ours": "avx2", "other": told})
+            isa.check({"ours": "avx2", "other": told})
 
 
-def test_every_library_tells_its_instruction_set(peers):
-    from benchmarks import training
-
-    found = training.reported_isa()
+def test_every_library_tells_its_instruction_set(peers, monkeypatch):
+    machine: dict = {}
+    isa.tell(machine, None)
+    found = machine["isa_reported"]
     assert found["torch, oneDNN"] != "not told"
     assert all(found.values())
+    monkeypatch.setattr(isa, "reported", lambda: {"ours": "avx512_core"})
+    with pytest.raises(SystemExit, match="not held to it"):
+        isa.tell(machine, "avx2")
+
+
+@pytest.mark.parametrize("name", ["training", "translation", "t5"])
+def test_the_option_holds_the_benchmark(peers, monkeypatch, name):
+    script = importlib.import_module(f"benchmarks.{name}")
+
+    def stop(*words):
+        raise RuntimeError(words)
+
+    monkeypatch.setattr(isa, "hold", stop)
+    with pytest.raises(RuntimeError, match=f"{name}.*avx2"):
+        script.main(["--isa", "avx2", "--dry"])
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import harness, inference, options, race, report, rules
+from benchmarks import harness, inference, isa, options, race, report, rules
 from benchmarks.rows import ROWS, rows_of
 
 SETTINGS = {"size": "base", "batch": 8, "length": 128, "dtype": "float32"}
@@ -332,7 +332,7 @@ def test_torch_compile_is_a_peer_of_training(torch, monkeypatch, fails, capsys) 
         return model
 
     monkeypatch.setattr(torch, "compile", compiles)
-    monkeypatch.setattr(training, "reported_isa", dict)
+    monkeypatch.setattr(isa, "reported", dict)
     monkeypatch.setattr(harness, "measured_machine", lambda *_: record()["machine"])
     monkeypatch.setattr(harness, "measure_gemm_again", lambda *_: None)
     words = ["--size", "tiny", "--batch", "1", "--length", "8", "--rounds", "1"]
