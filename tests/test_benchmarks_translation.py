@@ -56,6 +56,23 @@ def test_the_peer_has_our_loss_and_gradients(kind: str, rows: Any) -> None:
         np.testing.assert_allclose(found, expected.numpy(), atol=bound, err_msg=name)
 
 
+@pytest.mark.parametrize("kind", ["vanilla", "evolving"])
+def test_the_peer_has_nearly_the_same_loss_in_bfloat16(kind: str, rows: Any) -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    from benchmarks import translation as script
+    from benchmarks.peers.torch_transformer import Translation
+
+    torch.manual_seed(3)
+    sizes = replace(script.SIZES["lite"], vocabulary=WORDS)
+    peer = Translation(replace(sizes, alpha=0.1 if kind == "evolving" else None)).eval()
+    (one,) = script.batches(rows, 10**6, 1, 1)
+    expected = float(peer(*one.padded, script.SMOOTHING))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = peer(*one.padded, script.SMOOTHING)
+    found.backward()
+    assert float(found) == pytest.approx(expected, rel=2e-2)
+
+
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize("side", ["transformers", "ctranslate2"])
 def test_other_generators_write_our_tokens(

@@ -95,7 +95,7 @@ class Attention(nn.Module):
         if carry is not None and self.chain.alpha:
             scores = torch.lerp(scores, carry, self.chain.alpha)
         if self.evolving_conv is not None:
-            scores = self.grow(scores * mask.keep)
+            scores = self.grow(scores * mask.keep.to(scores.dtype))
         found = (scores + mask.bias).softmax(-1) @ v
         return found.transpose(1, 2).flatten(2), scores
 
