@@ -1,6 +1,7 @@
 // Copies between layouts, element types and devices: whole rows where memory
 // allows.
 #include <cstring>
+#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/device_backend.h"
@@ -42,21 +43,37 @@ class RowOffsets {
   std::int64_t offset_ = 0;
 };
 
+// Exchanges the last two axes where rows would be short and no memcpy: of
+// images that become channels last, say.
+void turn_short_rows(Shape& shape, Shape& from, Shape& to) {
+  constexpr std::int64_t kShort = 16;
+  const int last = shape.rank() - 1;
+  if (last < 1 || shape[last] >= kShort || shape[last - 1] <= shape[last] ||
+      (from[last] == 1 && to[last] == 1)) {
+    return;
+  }
+  for (Shape* one : {&shape, &from, &to}) {
+    std::swap((*one)[last], (*one)[last - 1]);
+  }
+}
+
 template <typename T>
 void copy_rows(const Tensor& from, const Tensor& to) {
-  const Shape& shape = from.shape();
+  Shape shape = from.shape(), from_strides = from.strides();
+  Shape to_strides = to.strides();
+  turn_short_rows(shape, from_strides, to_strides);
   const int last = shape.rank() - 1;
   const std::int64_t width = last < 0 ? 1 : shape[last];
-  const std::int64_t step_from = last < 0 ? 1 : from.strides()[last];
-  const std::int64_t step_to = last < 0 ? 1 : to.strides()[last];
+  const std::int64_t step_from = last < 0 ? 1 : from_strides[last];
+  const std::int64_t step_to = last < 0 ? 1 : to_strides[last];
   if (from.numel() == 0) return;
   const std::int64_t rows = from.numel() / width;
   const T* source = from.data<T>();
   T* target = to.data<T>();
   const std::int64_t grain = kGrain / width + 1;
   parallel_chunks(rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    RowOffsets sources(shape, from.strides(), begin);
-    RowOffsets targets(shape, to.strides(), begin);
+    RowOffsets sources(shape, from_strides, begin);
+    RowOffsets targets(shape, to_strides, begin);
     for (std::int64_t row = begin; row < end; ++row) {
       const T* s = source + sources.next();
       T* t = target + targets.next();
