@@ -65,7 +65,12 @@ def documented() -> dict[str, tuple[Any, list[str]]]:
         for node in cls.body:
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":
                 found[cls.name] = owner, parameters(node)
-    for function in (ea.functional.evolving_attention, ea.functional.einsum):
+    written = (
+        ea.functional.evolving_attention,
+        ea.functional.einsum,
+        ea.functional.stack,
+    )
+    for function in written:
         names = [
             f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name
             for p in inspect.signature(function).parameters.values()

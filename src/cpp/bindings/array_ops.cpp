@@ -284,9 +284,9 @@ Source: Srivastava et al., JMLR 2014.)");
 }
 
 template <Var (*Fn)(const Var&, std::optional<int>, bool)>
-Var reduced(const Var& x, const AxisArgument& axis, bool keepdims,
-            const AxisArgument& dim, bool keepdim) {
-  return Fn(x, axis_of(axis, dim), keepdims || keepdim);
+Var reduced(const Var& x, const AxesArgument& axis, bool keepdims,
+            const AxesArgument& dim, bool keepdim) {
+  return over_axes(Fn, x, axis, dim, keepdims || keepdim);
 }
 
 void bind_views(py::module_& m) {
@@ -411,22 +411,22 @@ void bind_array_ops(py::module_& ops) {
   ops.def("sum", &reduced<sum>, py::arg("x"), py::arg("axis") = py::none(),
           py::arg("keepdims") = false, py::kw_only(),
           py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
-          R"(Sums elements over one axis or over all.
+          R"(Sums elements over one axis, several or all.
 
     y[...] = sum of x[..., i, ...] over i
 
 Args:
     x: [...] of any type.
-    axis, dim: the axis; negative numbers count from the last; None: all.
-    keepdims, keepdim: keep the axis with size 1.
+    axis, dim: the axis, or several; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axes with size 1.
 
 Returns:
-    Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+    Tensor in the type of x, without the axes; of all elements a 0-d one. Integers have
     sums of int64.
 
 Raises:
     ShapeError: x has no such axis.
-    ConfigError: axis and dim are both given.
+    ConfigError: axis and dim are both given, or an axis stands twice.
 
 Example:
     >>> from evolving_attention import functional as F
@@ -435,22 +435,22 @@ Example:
   ops.def("mean", &reduced<mean>, py::arg("x"), py::arg("axis") = py::none(),
           py::arg("keepdims") = false, py::kw_only(),
           py::arg("dim") = py::none(), py::arg("keepdim") = false, Release(),
-          R"(Averages elements over one axis or over all.
+          R"(Averages elements over one axis, several or all.
 
     y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
 Args:
     x: [...] of any type.
-    axis, dim: the axis; negative numbers count from the last; None: all.
-    keepdims, keepdim: keep the axis with size 1.
+    axis, dim: the axis, or several; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axes with size 1.
 
 Returns:
-    Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+    Tensor in the type of x, without the axes; of all elements a 0-d one. Integers have
     means of float32.
 
 Raises:
     ShapeError: x has no such axis, or there is nothing to average.
-    ConfigError: axis and dim are both given.
+    ConfigError: axis and dim are both given, or an axis stands twice.
 
 Example:
     >>> from evolving_attention import functional as F

@@ -417,6 +417,8 @@ Example:
     2.0)");
 }
 
+}  // namespace
+
 Var softmax_along(const Var& x, const AxisArgument& axis,
                   const AxisArgument& dim) {
   const int last = x.rank() - 1;
@@ -425,8 +427,6 @@ Var softmax_along(const Var& x, const AxisArgument& axis,
   if (a == last) return softmax(x);
   return transpose(softmax(transpose(x, a, last)), a, last);
 }
-
-}  // namespace
 
 void bind_layer_ops(py::module_& ops) {
   bind_affine(ops);

@@ -28,28 +28,6 @@ Sizes shape_tuple(const Shape& shape) {
   return out;
 }
 
-Shape shape_of(const py::args& args) {
-  py::sequence dims = args;
-  if (args.size() == 1 && !py::isinstance<py::int_>(args[0])) {
-    EA_CHECK_AS(ConfigError, py::isinstance<py::sequence>(args[0]),
-                "reshape: shape", "expected whole numbers, got {}",
-                described(args[0]));
-    dims = args[0];
-  }
-  std::vector<std::int64_t> sizes;
-  for (const py::handle dim : dims) {
-    sizes.push_back(whole_number(dim, "reshape: shape"));
-  }
-  EA_CHECK(sizes.size() <= Shape::kMaxRank, "reshape", "at most {} axes",
-           Shape::kMaxRank);
-  Shape shape;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    shape.append(0);  // -1 is allowed here, but not by append
-    shape[static_cast<int>(i)] = sizes[i];
-  }
-  return shape;
-}
-
 Var make(const py::object& data, const py::object& dtype, bool requires_grad,
          const py::object& device) {
   const Tensor given = from_python(data);
@@ -149,15 +127,18 @@ py::buffer_info buffer(const Var& self) {
   return to_numpy(t).request(/*writable=*/true);
 }
 
-// An axis no tensor has stays one when it does not fit an int.
-int narrow(std::int64_t axis) {
-  return static_cast<int>(std::clamp<std::int64_t>(axis, -1000, 1000));
-}
-
 void copy_from(const Var& self, const py::object& source) {
   const Tensor t = from_python(source, self.dtype());
   const py::gil_scoped_release release;
   copy_into(t, self.data());
+}
+
+// The argument by either of its names.
+template <typename Argument>
+const Argument& only_one(const Argument& axis, const Argument& dim) {
+  EA_CHECK_AS(ConfigError, !axis || !dim, "axis",
+              "axis and dim name the same argument; expected only one of them");
+  return axis ? axis : dim;
 }
 
 void bind_arithmetic(py::class_<Var>& c) {
@@ -174,12 +155,12 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__rmatmul__", &reflected_op<product>, py::is_operator())
       .def(
           "sum",
-          [](const Var& self, const AxisArgument& axis, bool keepdims,
-             const AxisArgument& dim, bool keepdim, const py::object& dtype,
+          [](const Var& self, const AxesArgument& axis, bool keepdims,
+             const AxesArgument& dim, bool keepdim, const py::object& dtype,
              const py::object& out) {
             check_unused(dtype, "dtype");
             check_unused(out, "out");
-            return sum(self, axis_of(axis, dim), keepdims || keepdim);
+            return over_axes(sum, self, axis, dim, keepdims || keepdim);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
           py::kw_only(), py::arg("dim") = py::none(),
@@ -188,32 +169,18 @@ void bind_arithmetic(py::class_<Var>& c) {
           docs::kSum)
       .def(
           "mean",
-          [](const Var& self, const AxisArgument& axis, bool keepdims,
-             const AxisArgument& dim, bool keepdim, const py::object& dtype,
+          [](const Var& self, const AxesArgument& axis, bool keepdims,
+             const AxesArgument& dim, bool keepdim, const py::object& dtype,
              const py::object& out) {
             check_unused(dtype, "dtype");
             check_unused(out, "out");
-            return mean(self, axis_of(axis, dim), keepdims || keepdim);
+            return over_axes(mean, self, axis, dim, keepdims || keepdim);
           },
           py::arg("axis") = py::none(), py::arg("keepdims") = false,
           py::kw_only(), py::arg("dim") = py::none(),
           py::arg("keepdim") = false, py::arg("dtype") = py::none(),
           py::arg("out") = py::none(), py::call_guard<py::gil_scoped_release>(),
           docs::kMean)
-      .def(
-          "reshape",
-          [](const Var& self, const py::args& shape) {
-            return reshape(self, shape_of(shape));
-          },
-          docs::kReshape)
-      .def(
-          "transpose",
-          [](const Var& self, Whole<"transpose: axis_a"> a,
-             Whole<"transpose: axis_b"> b) {
-            return transpose(self, narrow(a.value), narrow(b.value));
-          },
-          py::arg("axis_a"), py::arg("axis_b"),
-          py::call_guard<py::gil_scoped_release>(), docs::kTranspose)
       .def("to", &to, py::arg("dtype") = py::none(),
            py::arg("device") = py::none(), docs::kTo);
 }
@@ -231,12 +198,35 @@ void bind_interchange(py::class_<Var>& c) {
 
 }  // namespace
 
+int narrow(std::int64_t axis) {
+  return static_cast<int>(std::clamp<std::int64_t>(axis, -1000, 1000));
+}
+
 std::optional<int> axis_of(const AxisArgument& axis, const AxisArgument& dim) {
-  EA_CHECK_AS(ConfigError, !axis || !dim, "axis",
-              "axis and dim name the same argument; expected only one of them");
-  const AxisArgument& given = axis ? axis : dim;
+  const AxisArgument& given = only_one(axis, dim);
   if (!given) return {};
   return narrow(given->value);
+}
+
+Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
+              const AxesArgument& dim, bool keepdims) {
+  const AxesArgument& given = only_one(axis, dim);
+  if (!given) return reduction(x, {}, keepdims);
+  if (const auto* single = std::get_if<Whole<"axis">>(&*given)) {
+    return reduction(x, narrow(single->value), keepdims);
+  }
+  std::vector<int> axes;
+  for (const auto& one : std::get<std::vector<Whole<"axis">>>(*given)) {
+    const int a = normalize_axis(narrow(one.value), x.rank(), "axis");
+    EA_CHECK_AS(ConfigError,
+                std::find(axes.begin(), axes.end(), a) == axes.end(), "axis",
+                "axis {} stands twice; expected each once", one.value);
+    axes.push_back(a);
+  }
+  std::sort(axes.rbegin(), axes.rend());  // from the last: the others stay
+  Var y = axes.empty() ? copied(x) : x;
+  for (const int a : axes) y = reduction(y, a, keepdims);
+  return y;
 }
 
 void check_unused(const py::object& word, const char* name) {
@@ -294,6 +284,9 @@ void bind_tensor(py::module_& m) {
   bind_comparisons(c);
   bind_numbers(c);
   bind_selections(c);
+  bind_shapes(c);
+  bind_methods(c);
+  bind_masks(c);
   m.def(
       "from_dlpack",
       [](const py::object& object) { return Var(from_dlpack(object)); },

@@ -128,21 +128,22 @@ Example:
     >>> Tensor([1.0, 2.0]).numpy().tolist()
     [1.0, 2.0])";
 
-inline constexpr const char* kSum = R"(Sums elements over one axis or over all.
+inline constexpr const char* kSum = R"(Sums elements over one axis, several or all.
 
     y[...] = sum of x[..., i, ...] over i
 
 Args:
-    axis, dim: the axis; negative numbers count from the last; None: all.
-    keepdims, keepdim: keep the axis with size 1.
+    axis, dim: the axis, or several; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axes with size 1.
     dtype, out: None, as np.sum(tensor) hands them over.
 
 Returns:
-    Tensor without the axis; of all elements a 0-d one. Integers have sums of int64.
+    Tensor without the axes; of all elements a 0-d one. Integers have sums of int64.
 
 Raises:
     ShapeError: there is no such axis.
-    ConfigError: axis and dim are both given, or dtype or out is not None.
+    ConfigError: axis and dim are both given, an axis stands twice, or dtype or out is
+        not None.
 
 Example:
     >>> from evolving_attention import Tensor
@@ -150,67 +151,27 @@ Example:
     Tensor([4., 6.], dtype=float32))";
 
 inline constexpr const char* kMean =
-    R"(Averages elements over one axis or over all.
+    R"(Averages elements over one axis, several or all.
 
     y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
 Args:
-    axis, dim: the axis; negative numbers count from the last; None: all.
-    keepdims, keepdim: keep the axis with size 1.
+    axis, dim: the axis, or several; negative numbers count from the last; None: all.
+    keepdims, keepdim: keep the axes with size 1.
     dtype, out: None, as np.mean(tensor) hands them over.
 
 Returns:
-    Tensor without the axis; of all elements a 0-d one. Integers have means of float32.
+    Tensor without the axes; of all elements a 0-d one. Integers have means of float32.
 
 Raises:
     ShapeError: there is no such axis, or nothing to average.
-    ConfigError: axis and dim are both given, or dtype or out is not None.
+    ConfigError: axis and dim are both given, an axis stands twice, or dtype or out is
+        not None.
 
 Example:
     >>> from evolving_attention import Tensor
     >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean().item()
     2.5)";
-
-inline constexpr const char* kReshape =
-    R"(Returns the elements in another shape, in row-major order.
-
-    y[k] = x[k], k counting through all elements
-
-Args:
-    *args: the sizes, or one sequence of them; one may be -1 and is computed from the
-        others.
-
-Returns:
-    Tensor of that shape.
-
-Raises:
-    ShapeError: the sizes do not make up the number of elements, or two are -1.
-    ConfigError: a size is no whole number.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([1.0, 2.0, 3.0, 4.0]).reshape(2, -1).shape
-    (2, 2))";
-
-inline constexpr const char* kTranspose = R"(Exchanges two axes.
-
-    y[..., j, ..., i, ...] = x[..., i, ..., j, ...]
-
-Args:
-    axis_a: one of the axes; negative numbers count from the last.
-    axis_b: the other one.
-
-Returns:
-    Tensor with the sizes of the two axes exchanged.
-
-Raises:
-    ShapeError: there is no such axis.
-    ConfigError: an axis is no whole number.
-
-Example:
-    >>> from evolving_attention import Tensor
-    >>> Tensor([[1.0, 2.0, 3.0]]).transpose(0, 1).shape
-    (3, 1))";
 
 inline constexpr const char* kTo =
     R"(Returns the tensor in an element type, on a device, or both.

@@ -98,6 +98,32 @@ Tensor compare(Comparison op, const Tensor& a, const Tensor& b) {
   return to_device(y, a.device());
 }
 
+Tensor combine(Logic op, const Tensor& a, const Tensor& b) {
+  for (const Tensor* mask : {&a, &b}) {
+    EA_CHECK_AS(DTypeError, mask->dtype() == DType::u8, "mask",
+                "expected two masks of uint8, as comparisons give them, got "
+                "{} and {}; compare numbers with 0 first",
+                a.dtype(), b.dtype());
+  }
+  const Shape shape = broadcast_shapes(a.shape(), b.shape(), "mask");
+  const Tensor left = values_of(a, shape, DType::u8);
+  const Tensor right = values_of(b, shape, DType::u8);
+  const Tensor y = empty(shape, DType::u8);
+  switch (op) {
+    case Logic::both:
+      fill<std::uint8_t>(left, right, y, std::logical_and<std::uint8_t>());
+      break;
+    case Logic::either:
+      fill<std::uint8_t>(left, right, y, std::logical_or<std::uint8_t>());
+      break;
+    case Logic::one:
+      fill<std::uint8_t>(left, right, y,
+                         [](auto p, auto q) { return (p != 0) != (q != 0); });
+      break;
+  }
+  return to_device(y, a.device());
+}
+
 Tensor argmax(const Tensor& x, std::optional<int> axis, bool keepdims) {
   return extremes("argmax", x, axis, keepdims, 1);
 }

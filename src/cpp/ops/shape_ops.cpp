@@ -50,6 +50,24 @@ Var transpose(const Var& x, int axis_a, int axis_b) {
       });
 }
 
+Var permute(const Var& x, const std::vector<int>& axes, const char* op) {
+  const Tensor y = contiguous(permute_view(x.data(), axes, op));
+  std::vector<int> back(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int from = normalize_axis(axes[i], x.rank(), op);
+    back[static_cast<std::size_t>(from)] = static_cast<int>(i);
+  }
+  return record(op, y, {x}, {}, [back](const Node&, const Tensor& dy) {
+    return Node::Gradients{contiguous(permute_view(dy, back))};
+  });
+}
+
+Var copied(const Var& x) {
+  return record(
+      "copied", clone(x.data()), {x}, {},
+      [](const Node&, const Tensor& dy) { return Node::Gradients{dy}; });
+}
+
 Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end) {
   const Tensor y = clone(slice_view(x.data(), axis, begin, end));
   const Shape before = x.shape();

@@ -114,6 +114,25 @@ Tensor transpose_view(const Tensor& t, int axis_a, int axis_b) {
   return {t.storage(), t.offset(), shape, strides, t.dtype()};
 }
 
+Tensor permute_view(const Tensor& t, const std::vector<int>& axes,
+                    const char* op) {
+  EA_CHECK(static_cast<int>(axes.size()) == t.rank(), op,
+           "{} axes for a tensor of shape {}, expected {}", axes.size(),
+           t.shape(), t.rank());
+  Shape shape = t.shape(), strides = t.strides();
+  std::vector<bool> seen(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const int from = normalize_axis(axes[i], t.rank(), op);
+    EA_CHECK(!seen[static_cast<std::size_t>(from)], op,
+             "axis {} stands twice, expected each of the {} axes once", axes[i],
+             t.rank());
+    seen[static_cast<std::size_t>(from)] = true;
+    shape[static_cast<int>(i)] = t.shape()[from];
+    strides[static_cast<int>(i)] = t.strides()[from];
+  }
+  return {t.storage(), t.offset(), shape, strides, t.dtype()};
+}
+
 Tensor slice_view(const Tensor& t, int axis, std::int64_t begin,
                   std::int64_t end) {
   const int a = normalize_axis(axis, t.rank(), "slice");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "runtime/dtype.h"
 #include "tensor/shape.h"
@@ -72,6 +73,9 @@ Tensor from_values(std::span<const std::int64_t> values);  // i64, 1-D, CPU
 // Views: metadata only, never a copy.
 Tensor reshape_view(const Tensor& t, const Shape& shape);  // contiguous only
 Tensor transpose_view(const Tensor& t, int axis_a, int axis_b);
+// Axis i of the view is axis axes[i] of t; `axes` names each once.
+Tensor permute_view(const Tensor& t, const std::vector<int>& axes,
+                    const char* op = "permute");
 Tensor slice_view(const Tensor& t, int axis, std::int64_t begin,
                   std::int64_t end);
 Tensor expand_view(const Tensor& t, const Shape& shape);

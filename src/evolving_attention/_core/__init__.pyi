@@ -8,6 +8,7 @@ from __future__ import annotations
 import evolving_attention.array_types
 import collections.abc
 import numpy
+import builtins
 import typing
 import typing_extensions
 from . import ops
@@ -113,6 +114,7 @@ class Tensor:
     """
     def __abs__(self) -> Tensor: ...
     def __add__(self, arg0: typing.Any) -> Tensor: ...
+    def __and__(self, arg0: typing.Any) -> Tensor: ...
     def __array__(
         self, dtype: typing.Any = None, copy: typing.Any = None
     ) -> numpy.ndarray: ...
@@ -220,6 +222,7 @@ class Tensor:
         device: typing.Any = None,
     ) -> None: ...
     def __int__(self) -> int: ...
+    def __invert__(self) -> Tensor: ...
     def __le__(self, other: object) -> Tensor:
         """
         Compares element by element.
@@ -284,14 +287,17 @@ class Tensor:
             (3,)
         """
     def __neg__(self) -> Tensor: ...
+    def __or__(self, arg0: typing.Any) -> Tensor: ...
     def __pow__(self, arg0: typing.Any) -> Tensor: ...
     def __radd__(self, arg0: typing.Any) -> Tensor: ...
+    def __rand__(self, arg0: typing.Any) -> Tensor: ...
     def __reduce_ex__(
         self, arg0: typing.SupportsInt | typing.SupportsIndex
     ) -> typing.Any: ...
     def __repr__(self) -> str: ...
     def __rmatmul__(self, arg0: typing.Any) -> Tensor: ...
     def __rmul__(self, arg0: typing.Any) -> Tensor: ...
+    def __ror__(self, arg0: typing.Any) -> Tensor: ...
     def __round__(self, ndigits: typing.Any = None) -> typing.Any:
         """
         Rounds the number of a tensor with one element.
@@ -299,8 +305,10 @@ class Tensor:
     def __rpow__(self, arg0: typing.Any) -> Tensor: ...
     def __rsub__(self, arg0: typing.Any) -> Tensor: ...
     def __rtruediv__(self, arg0: typing.Any) -> Tensor: ...
+    def __rxor__(self, arg0: typing.Any) -> Tensor: ...
     def __sub__(self, arg0: typing.Any) -> Tensor: ...
     def __truediv__(self, arg0: typing.Any) -> Tensor: ...
+    def __xor__(self, arg0: typing.Any) -> Tensor: ...
     def _kept_bytes(self) -> int:
         """
         The bytes that backward() will read and then free.
@@ -366,6 +374,70 @@ class Tensor:
             >>> table.grad.numpy().tolist()
             [[0.0], [5.0]]
         """
+    def all(
+        self,
+        axis: collections.abc.Sequence[int] | int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: collections.abc.Sequence[int] | int | None = None,
+        keepdim: bool = False,
+        out: typing.Any = None,
+    ) -> Tensor:
+        """
+        Tells whether every element differs from 0.
+
+            y = 1 if x[..., i, ...] != 0 for every i, else 0
+
+        Args:
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axes with size 1.
+            out: None, as np.all(tensor) hands it over.
+
+        Returns:
+            Tensor of uint8 without the axes; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given, an axis stands twice, or out is not None.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([[1.0, -2.0], [3.0, 4.0]])
+            >>> (x > 0).all(axis=1).tolist()
+            [0, 1]
+        """
+    def any(
+        self,
+        axis: collections.abc.Sequence[int] | int | None = None,
+        keepdims: bool = False,
+        *,
+        dim: collections.abc.Sequence[int] | int | None = None,
+        keepdim: bool = False,
+        out: typing.Any = None,
+    ) -> Tensor:
+        """
+        Tells whether an element differs from 0.
+
+            y = 1 if x[..., i, ...] != 0 for some i, else 0
+
+        Args:
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axes with size 1.
+            out: None, as np.any(tensor) hands it over.
+
+        Returns:
+            Tensor of uint8 without the axes; of all elements a 0-d one.
+
+        Raises:
+            ShapeError: there is no such axis.
+            ConfigError: axis and dim are both given, an axis stands twice, or out is not None.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([[1.0, -2.0], [3.0, 4.0]])
+            >>> (x > 0).any(axis=1).tolist()
+            [1, 1]
+        """
     def argmax(
         self,
         axis: int | None = None,
@@ -428,6 +500,26 @@ class Tensor:
             >>> Tensor([[1.0, 5.0, 2.0], [4.0, 0.0, 3.0]]).argmin(-1).tolist()
             [0, 1]
         """
+    def astype(self, dtype: typing.Any) -> Tensor:
+        """
+        Returns the values in an element type, in memory of their own.
+
+            y = x, rounded to the nearest value of the type; differentiable
+
+        Args:
+            dtype: the type, as for Tensor().
+
+        Returns:
+            [...] in the shape of x.
+
+        Raises:
+            DTypeError: the type is not known.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.5]).astype("float64").dtype
+            'float64'
+        """
     def backward(
         self,
         gradient: Tensor | None = None,
@@ -455,6 +547,45 @@ class Tensor:
             >>> x.grad.numpy().tolist()
             [3.0, 30.0]
         """
+    def bfloat16(self) -> Tensor:
+        """
+        Converts the values to bfloat16.
+
+            y = x, rounded to the nearest value of the type; differentiable
+
+        Returns:
+            [...] in the shape of x; this tensor itself where nothing changes.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.5]).bfloat16().dtype
+            'bfloat16'
+        """
+    def clamp(
+        self,
+        min: typing.SupportsFloat | typing.SupportsIndex | None = None,
+        max: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Tensor:
+        """
+        Does what clip() does, by PyTorch's name.
+
+            y = min where x < min, max where x > max, else x
+
+        Args:
+            min: the lower bound; None: there is none.
+            max: the upper bound; None: there is none.
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            ConfigError: both bounds are None, or min is above max.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([-1.0, 2.0]).clamp(min=0).tolist()
+            [0.0, 2.0]
+        """
     def clip(
         self,
         low: typing.SupportsFloat | typing.SupportsIndex | None = None,
@@ -481,6 +612,37 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([-1.0, 0.5, 2.0]).clip(0, 1).tolist()
             [0.0, 0.5, 1.0]
+        """
+    def clone(self) -> Tensor:
+        """
+        Returns the same values in memory of their own.
+
+            y = x; differentiable
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0])
+            >>> y = x.clone()
+            >>> y.copy_([2.0])
+            >>> x.tolist()
+            [1.0]
+        """
+    def contiguous(self) -> Tensor:
+        """
+        Returns the values in row-major memory.
+
+            y = x; differentiable
+
+        Returns:
+            [...] in the shape and type of x; this tensor itself where its memory is so.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0]]).T.contiguous().tolist()
+            [[1.0], [2.0]]
         """
     def copy_(self, source: typing.Any) -> None:
         """
@@ -528,7 +690,74 @@ class Tensor:
             >>> x.detach()
             Tensor([1.], dtype=float32)
         """
-    def item(self) -> float:
+    def double(self) -> Tensor:
+        """
+        Converts the values to float64.
+
+            y = x, rounded to the nearest value of the type; differentiable
+
+        Returns:
+            [...] in the shape of x; this tensor itself where nothing changes.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.5]).double().dtype
+            'float64'
+        """
+    def exp(self) -> Tensor:
+        """
+        Computes the exponential.
+
+            y = e^x
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([0.0]).exp().tolist()
+            [1.0]
+        """
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """
+        Joins neighbouring axes into one, in row-major order.
+
+            y[..., i n + j, ...] = x[..., i, j, ...] for a second axis of size n
+
+        Args:
+            start_dim: the first of them; negative numbers count from the last.
+            end_dim: the last of them.
+
+        Returns:
+            Tensor with one axis in their place.
+
+        Raises:
+            ShapeError: there is no such axis, or start_dim is behind end_dim.
+            ConfigError: one of them is no whole number.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[[1.0], [2.0]]]).flatten(1).shape
+            (1, 2)
+        """
+    def float(self) -> Tensor:
+        """
+        Converts the values to float32.
+
+            y = x, rounded to the nearest value of the type; differentiable
+
+        Returns:
+            [...] in the shape of x; this tensor itself where nothing changes.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.5]).float().dtype
+            'float32'
+        """
+    def item(self) -> builtins.float:
         """
         Returns the value of a tensor with one element; waits for its device.
 
@@ -542,6 +771,66 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([2.5]).item(), Tensor(7).item()
             (2.5, 7)
+        """
+    def log(self) -> Tensor:
+        """
+        Computes the natural logarithm.
+
+            y = ln x
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0]).log().tolist()
+            [0.0]
+        """
+    def masked_fill(self, mask: typing.Any, value: typing.Any) -> Tensor:
+        """
+        Puts a number where a mask holds.
+
+            y = value where mask is not 0, else x
+
+        Args:
+            mask: [...] of any type that broadcasts with x: what a comparison gives, or booleans.
+            value: the number.
+
+        Returns:
+            [...] of the broadcast shape, in the type of x.
+
+        Raises:
+            ShapeError: the shapes do not broadcast.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> x = Tensor([1.0, 2.0])
+            >>> x.masked_fill(x > 1, 0.0).tolist()
+            [1.0, 0.0]
+        """
+    def matmul(self, other: typing.Any) -> Tensor:
+        """
+        Multiplies matrices, as x @ other does.
+
+            y = x other
+
+        Args:
+            other: [k, n], or [batch, k, n] for x [batch, m, k].
+
+        Returns:
+            [m, n] or [batch, m, n].
+
+        Raises:
+            ShapeError: the shapes do not fit.
+            DTypeError: the types differ, or theirs is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0]]).matmul([[3.0], [4.0]]).tolist()
+            [[11.0]]
         """
     def max(
         self,
@@ -578,30 +867,31 @@ class Tensor:
         """
     def mean(
         self,
-        axis: int | None = None,
+        axis: collections.abc.Sequence[int] | int | None = None,
         keepdims: bool = False,
         *,
-        dim: int | None = None,
+        dim: collections.abc.Sequence[int] | int | None = None,
         keepdim: bool = False,
         dtype: typing.Any = None,
         out: typing.Any = None,
     ) -> Tensor:
         """
-        Averages elements over one axis or over all.
+        Averages elements over one axis, several or all.
 
             y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
         Args:
-            axis, dim: the axis; negative numbers count from the last; None: all.
-            keepdims, keepdim: keep the axis with size 1.
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axes with size 1.
             dtype, out: None, as np.mean(tensor) hands them over.
 
         Returns:
-            Tensor without the axis; of all elements a 0-d one. Integers have means of float32.
+            Tensor without the axes; of all elements a 0-d one. Integers have means of float32.
 
         Raises:
             ShapeError: there is no such axis, or nothing to average.
-            ConfigError: axis and dim are both given, or dtype or out is not None.
+            ConfigError: axis and dim are both given, an axis stands twice, or dtype or out is
+                not None.
 
         Example:
             >>> from evolving_attention import Tensor
@@ -670,6 +960,28 @@ class Tensor:
             >>> Tensor([1.0, 2.0]).numpy().tolist()
             [1.0, 2.0]
         """
+    def permute(self, *args: typing.Any) -> Tensor:
+        """
+        Puts the axes in another order.
+
+            y[i[axes[0]], i[axes[1]], ...] = x[i[0], i[1], ...]
+
+        Args:
+            *args: all axes in their new order, or one sequence of them; negative numbers count
+                from the last.
+
+        Returns:
+            Tensor with the sizes in the new order.
+
+        Raises:
+            ShapeError: there is no such axis, or one is missing or stands twice.
+            ConfigError: an axis is no whole number.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[[1.0, 2.0, 3.0]]]).permute(2, 0, 1).shape
+            (3, 1, 1)
+        """
     def pow(self, exponent: typing.Any) -> Tensor:
         """
         Raises elements to a power.
@@ -693,6 +1005,44 @@ class Tensor:
             >>> from evolving_attention import Tensor
             >>> Tensor([1.0, 2.0, 3.0]).pow(2).tolist()
             [1.0, 4.0, 9.0]
+        """
+    def relu(self) -> Tensor:
+        """
+        Sets negative elements to 0.
+
+            y = max(x, 0)
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([-1.0, 2.0]).relu().tolist()
+            [0.0, 2.0]
+        """
+    def requires_grad_(self, requires_grad: typing.Any = True) -> Tensor:
+        """
+        Sets whether backward() gives the tensor a gradient, in place.
+
+            self.requires_grad = requires_grad
+
+        Args:
+            requires_grad: True or False.
+
+        Returns:
+            This tensor.
+
+        Raises:
+            InputError: an operation has made the tensor, or the value is no bool.
+            DTypeError: the element type has no gradient.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0]).requires_grad_().requires_grad
+            True
         """
     def reshape(self, *args: typing.Any) -> Tensor:
         """
@@ -735,37 +1085,132 @@ class Tensor:
             >>> y.grad
             Tensor([2.], dtype=float32)
         """
+    def sigmoid(self) -> Tensor:
+        """
+        Computes the logistic function.
+
+            y = 1 / (1 + exp(-x))
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([0.0]).sigmoid().tolist()
+            [0.5]
+        """
+    def softmax(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """
+        Normalises one axis to probabilities.
+
+            y_i = exp(x_i) / sum of exp(x_j) over j
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: the last.
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            ShapeError: there is no such axis.
+            DTypeError: the type is no floating one.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([0.0, 0.0]).softmax(-1).tolist()
+            [0.5, 0.5]
+        """
+    def sqrt(self) -> Tensor:
+        """
+        Computes the square root.
+
+            y = sqrt(x)
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([4.0, 9.0]).sqrt().tolist()
+            [2.0, 3.0]
+        """
+    def squeeze(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """
+        Leaves out axes of size 1.
+
+            y[..., ...] = x[..., 0, ...]
+
+        Args:
+            axis, dim: the axis; negative numbers count from the last; None: all of size 1.
+
+        Returns:
+            Tensor without the axes.
+
+        Raises:
+            ShapeError: there is no such axis, or its size is not 1.
+            ConfigError: axis and dim are both given.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[[1.0, 2.0]]]).squeeze(0).shape
+            (1, 2)
+        """
     def sum(
         self,
-        axis: int | None = None,
+        axis: collections.abc.Sequence[int] | int | None = None,
         keepdims: bool = False,
         *,
-        dim: int | None = None,
+        dim: collections.abc.Sequence[int] | int | None = None,
         keepdim: bool = False,
         dtype: typing.Any = None,
         out: typing.Any = None,
     ) -> Tensor:
         """
-        Sums elements over one axis or over all.
+        Sums elements over one axis, several or all.
 
             y[...] = sum of x[..., i, ...] over i
 
         Args:
-            axis, dim: the axis; negative numbers count from the last; None: all.
-            keepdims, keepdim: keep the axis with size 1.
+            axis, dim: the axis, or several; negative numbers count from the last; None: all.
+            keepdims, keepdim: keep the axes with size 1.
             dtype, out: None, as np.sum(tensor) hands them over.
 
         Returns:
-            Tensor without the axis; of all elements a 0-d one. Integers have sums of int64.
+            Tensor without the axes; of all elements a 0-d one. Integers have sums of int64.
 
         Raises:
             ShapeError: there is no such axis.
-            ConfigError: axis and dim are both given, or dtype or out is not None.
+            ConfigError: axis and dim are both given, an axis stands twice, or dtype or out is
+                not None.
 
         Example:
             >>> from evolving_attention import Tensor
             >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).sum(axis=0)
             Tensor([4., 6.], dtype=float32)
+        """
+    def tanh(self) -> Tensor:
+        """
+        Computes the hyperbolic tangent.
+
+            y = tanh(x)
+
+        Returns:
+            [...] in the shape and type of x.
+
+        Raises:
+            DTypeError: the type is no floating one.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([0.0]).tanh().tolist()
+            [0.0]
         """
     def to(
         self, *args: typing.Any, dtype: typing.Any = None, device: typing.Any = None
@@ -807,26 +1252,83 @@ class Tensor:
             >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).tolist()
             [[1.0, 2.0], [3.0, 4.0]]
         """
-    def transpose(self, axis_a: int, axis_b: int) -> Tensor:
+    def transpose(
+        self, *args: typing.Any, axis_a: typing.Any = None, axis_b: typing.Any = None
+    ) -> Tensor:
         """
-        Exchanges two axes.
+        Exchanges two axes, or puts all of them in another order.
 
             y[..., j, ..., i, ...] = x[..., i, ..., j, ...]
 
         Args:
-            axis_a: one of the axes; negative numbers count from the last.
-            axis_b: the other one.
+            *args: two axes to exchange, as in PyTorch; or all axes in their new order, as in
+                NumPy; none: all in reverse. Negative numbers count from the last.
+            axis_a, axis_b: the two axes by name.
 
         Returns:
-            Tensor with the sizes of the two axes exchanged.
+            Tensor with the sizes in the new order.
 
         Raises:
-            ShapeError: there is no such axis.
+            ShapeError: there is no such axis, or one is missing or stands twice.
             ConfigError: an axis is no whole number.
 
         Example:
             >>> from evolving_attention import Tensor
-            >>> Tensor([[1.0, 2.0, 3.0]]).transpose(0, 1).shape
+            >>> x = Tensor([[[1.0, 2.0, 3.0]]])
+            >>> x.transpose(1, 2).shape, x.transpose(2, 0, 1).shape
+            ((1, 3, 1), (3, 1, 1))
+        """
+    def unsqueeze(self, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """
+        Puts in an axis of size 1, as x[:, None] does.
+
+            y[..., 0, ...] = x[..., ...]
+
+        Args:
+            axis, dim: where it stands in the result; negative numbers count from the last.
+
+        Returns:
+            Tensor with one axis more.
+
+        Raises:
+            ShapeError: there is no such place, or no more axes are possible.
+            ConfigError: axis and dim are both given, or none of them.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, 2.0]).unsqueeze(-1).shape
+            (2, 1)
+        """
+    def view(self, *args: typing.Any) -> Tensor:
+        """
+        Does what reshape() does, by PyTorch's name.
+
+            y[k] = x[k], k counting through all elements
+
+        Args:
+            *args: the sizes, or one sequence of them; one may be -1 and is computed from the
+                others.
+
+        Returns:
+            Tensor of that shape.
+
+        Raises:
+            ShapeError: the sizes do not make up the number of elements, or two are -1.
+            ConfigError: a size is no whole number.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([1.0, 2.0, 3.0, 4.0]).view(2, -1).shape
+            (2, 2)
+        """
+    @property
+    def T(self) -> Tensor:
+        """
+        The tensor with its axes in reverse order.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[1.0, 2.0, 3.0]]).T.shape
             (3, 1)
         """
     @property
@@ -888,6 +1390,18 @@ class Tensor:
             >>> _ = F.embedding(table, [1])
             >>> table.is_table
             True
+        """
+    @property
+    def mT(self) -> Tensor:
+        """
+        The tensor with its last two axes exchanged.
+
+        ShapeError: it has fewer than two.
+
+        Example:
+            >>> from evolving_attention import Tensor
+            >>> Tensor([[[1.0, 2.0, 3.0]]]).mT.shape
+            (1, 3, 1)
         """
     @property
     def ndim(self) -> int:

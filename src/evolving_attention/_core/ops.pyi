@@ -1392,29 +1392,29 @@ def max_pool2d(
 
 def mean(
     x: TensorLike,
-    axis: int | None = None,
+    axis: collections.abc.Sequence[int] | int | None = None,
     keepdims: bool = False,
     *,
-    dim: int | None = None,
+    dim: collections.abc.Sequence[int] | int | None = None,
     keepdim: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
-    Averages elements over one axis or over all.
+    Averages elements over one axis, several or all.
 
         y[...] = sum of x[..., i, ...] over i, divided by the size of the axis
 
     Args:
         x: [...] of any type.
-        axis, dim: the axis; negative numbers count from the last; None: all.
-        keepdims, keepdim: keep the axis with size 1.
+        axis, dim: the axis, or several; negative numbers count from the last; None: all.
+        keepdims, keepdim: keep the axes with size 1.
 
     Returns:
-        Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+        Tensor in the type of x, without the axes; of all elements a 0-d one. Integers have
         means of float32.
 
     Raises:
         ShapeError: x has no such axis, or there is nothing to average.
-        ConfigError: axis and dim are both given.
+        ConfigError: axis and dim are both given, or an axis stands twice.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1923,29 +1923,29 @@ def sub(a: TensorLike, b: TensorLike) -> evolving_attention._core.Tensor:
 
 def sum(
     x: TensorLike,
-    axis: int | None = None,
+    axis: collections.abc.Sequence[int] | int | None = None,
     keepdims: bool = False,
     *,
-    dim: int | None = None,
+    dim: collections.abc.Sequence[int] | int | None = None,
     keepdim: bool = False,
 ) -> evolving_attention._core.Tensor:
     """
-    Sums elements over one axis or over all.
+    Sums elements over one axis, several or all.
 
         y[...] = sum of x[..., i, ...] over i
 
     Args:
         x: [...] of any type.
-        axis, dim: the axis; negative numbers count from the last; None: all.
-        keepdims, keepdim: keep the axis with size 1.
+        axis, dim: the axis, or several; negative numbers count from the last; None: all.
+        keepdims, keepdim: keep the axes with size 1.
 
     Returns:
-        Tensor in the type of x, without the axis; of all elements a 0-d one. Integers have
+        Tensor in the type of x, without the axes; of all elements a 0-d one. Integers have
         sums of int64.
 
     Raises:
         ShapeError: x has no such axis.
-        ConfigError: axis and dim are both given.
+        ConfigError: axis and dim are both given, or an axis stands twice.
 
     Example:
         >>> from evolving_attention import functional as F

@@ -1,8 +1,9 @@
 """Differentiable functions on tensors: ``ea.functional``.
 
 All of the core's operations (``ea.functional.relu``, ``map_conv``, …), :func:`einsum`,
-and :func:`evolving_attention`, the whole attention step on dense arrays. Wherever a
-tensor is expected, an array, a list or an object with ``__dlpack__`` will do.
+:func:`stack`, and :func:`evolving_attention`, the whole attention step on dense
+arrays. Wherever a tensor is expected, an array, a list or an object with
+``__dlpack__`` will do.
 """
 
 from __future__ import annotations
@@ -26,11 +27,19 @@ from evolving_attention._core import Tensor, ops
 from evolving_attention.array_types import TensorLike
 from evolving_attention.errors import ConfigError, Error, InputError, ShapeError
 from evolving_attention.functional.contraction import einsum as einsum
+from evolving_attention.functional.joining import stack as stack
 
 if TYPE_CHECKING:  # for editors: the generated stub has every operation
     from evolving_attention._core.ops import *  # noqa: F403
 else:
-    __all__ = ["Edges", "Packing", "einsum", "evolving_attention", *_core.op_names()]
+    __all__ = [
+        "Edges",
+        "Packing",
+        "einsum",
+        "stack",
+        "evolving_attention",
+        *_core.op_names(),
+    ]
 
 
 def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
