@@ -116,15 +116,18 @@ def test_fused_equals_composite(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize(("dropout", "values"), [(0.0, WIDTH), (0.1, 6), (0.1, 37)])
 @pytest.mark.parametrize("kind", FORMS)
 def test_fused_equals_composite_where_cells_are_missing(
-    kind: str, dropout: float, dtype: str
+    kind: str, dropout: float, values: int, dtype: str
 ):
-    """Under a causal limit and a mask, with a moved convolution and a score bias."""
+    """Under a causal limit and a mask, with a moved convolution and a score bias.
+
+    Values are as wide as keys, narrower, and wider.
+    """
     c = FORMS[kind]
     rng = np.random.default_rng(1)
-    shapes = (*inputs(SPARSE, c, WIDTH, 3), (SPARSE.elements,))
+    shapes = (*inputs(SPARSE, c, WIDTH, 3, values), (SPARSE.elements,))
     arrays = [rng.standard_normal(shape) for shape in shapes]
     options = {"n": SPARSE, "biased": True, "shift": (1, 2)}
     got = results(fused, arrays, c, dtype, dropout, **options)

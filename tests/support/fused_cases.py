@@ -35,10 +35,10 @@ LONG = Lengths(2, (67, 1024, 512), (1024, 5, 33), wide=True)
 SCALE, SOFTMAX_SCALE, DROPOUT = 0.3, 0.7, 0.2
 
 
-def inputs(n: Lengths, c: tuple[float, ...], d: int, size: int):
+def inputs(n: Lengths, c: tuple[float, ...], d: int, size: int, e: int = 0):
     """Shapes of q, k, v and of what else the form takes."""
-    width = n.heads * d
-    shapes = [(sum(n.queries), width), (sum(n.n_k), width), (sum(n.n_k), width)]
+    width, keys = n.heads * d, sum(n.n_k)
+    shapes = [(sum(n.queries), width), (keys, width), (keys, n.heads * (e or d))]
     if c[0] or c[2]:
         shapes.append((n.elements,))
     if c[4]:
@@ -53,14 +53,14 @@ def split(c: tuple[float, ...], rest: tuple):
     return previous, weight, bias
 
 
-def context_of_carry(n: Lengths, d: int, biased: bool):
+def context_of_carry(n: Lengths, e: int, biased: bool):
     """Context as ref makes it of a result's own carry; the carry as ref has it.
 
     The logits are rounded to the type of the tensors before the softmax, and sums in
     another order take a few to the neighbour. That moves context by up to 2^-8 t |L V|,
     more than the order of its own sums does. M = carry, p = 1, s = 0: those logits.
     """
-    tokens = sum(n.queries) * n.heads * d
+    tokens = sum(n.queries) * n.heads * e
 
     def follows(inputs: list, got: np.ndarray, want: np.ndarray) -> np.ndarray:
         from evolving_attention import _core
@@ -90,6 +90,13 @@ def _fused() -> Iterator[Case]:
                 continue
             for size in (3,) if n is LONG else sizes_of(n, kind):
                 yield fused(n, kind, size)
+    # Values wider than keys, and narrower: on a GPU also by a block of 64 columns.
+    for n, values in [(LENGTHS[0], 5), (LENGTHS[0], 70), (SPARSE[0], 2), (TALL, 20)]:
+        for kind in ("vanilla", "residual", "evolving"):
+            yield fused(n, kind, sizes_of(n, kind)[0], values=values)
+    for n, values in [(WIDE_LENGTHS[0], 6), (WIDE_SPARSE[0], 40)]:
+        for kind in ("vanilla", "evolving"):
+            yield fused(n, kind, 3, values=values)
     for n in SHIFTED:
         for kind in ("vanilla", "residual", "evolving", "no_skip"):
             size = FAR[1] if n is FAR[0] else 3
@@ -99,11 +106,21 @@ def _fused() -> Iterator[Case]:
 
 
 def fused(
-    n: Lengths, kind: str, size: int, shift: tuple[int, int] = (0, 0), biased=False
+    n: Lengths,
+    kind: str,
+    size: int,
+    shift: tuple[int, int] = (0, 0),
+    biased=False,
+    values: int | None = None,
 ) -> Case:
-    """Context and carry of one call; ``biased``: with a map added to the scores."""
+    """Context and carry of one call.
+
+    ``biased``: with a map added to the scores; ``values``: features of a head's
+    values, other than those of its keys.
+    """
     c = FORMS[kind]
     d = 80 if n is TALL else 17 if n.wide and n is not LONG else 3
+    e = values or d
 
     def call(*args):
         added = args[0] if biased else None
@@ -117,12 +134,15 @@ def fused(
 
     return Case(
         "fused_attention",
-        f"{kind}_{n}_k{size}" + name_of(shift) + "_biased" * biased,
-        ((n.elements,),) * biased + inputs(n, c, d, size),
+        f"{kind}_{n}_k{size}"
+        + name_of(shift)
+        + "_biased" * biased
+        + (f"_v{values}" if values else ""),
+        ((n.elements,),) * biased + inputs(n, c, d, size, e),
         call,
         wide=n.wide,
-        terms=max(d, n.longest, n.elements // n.heads, n.heads * size * size),
+        terms=max(d, e, n.longest, n.elements // n.heads, n.heads * size * size),
         cancels=1.0,
-        follows=context_of_carry(n, d, biased),
+        follows=context_of_carry(n, e, biased),
         positive=n is LONG,
     )

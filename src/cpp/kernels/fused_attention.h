@@ -10,8 +10,9 @@
 
 namespace ea {
 
-// What both directions are told. q [total queries, heads * d], k, v [total
-// keys, heads * d] as in kernels/attention.h: last stride 1, row strides free.
+// What both directions are told. q [total queries, heads * d], k [total keys,
+// heads * d], v [total keys, heads * e] as in kernels/attention.h: last stride
+// 1, row strides free; y [total queries, heads * e].
 // previous: flat maps, undefined where a = p = 0; weight, bias: those of the
 // convolution, undefined where w = 0. score_bias: flat maps B that are added to
 // the scores. Both directions may round a map that goes into a

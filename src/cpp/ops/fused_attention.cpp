@@ -13,13 +13,14 @@ namespace {
 
 constexpr const char* kName = "fused_attention";
 
+// Rows of a width that is a whole number for each head: that of q, of keys.
 Tensor rows_of(const char* which, const Var& x, std::int64_t rows,
-               const Var& like, std::int64_t heads) {
-  EA_CHECK(x.rank() == 2 && x.dim(0) == rows && x.dim(1) == like.dim(1) &&
-               x.dim(1) % heads == 0,
+               const Var& like, std::int64_t heads, bool is_value = false) {
+  EA_CHECK(x.rank() == 2 && x.dim(0) == rows && x.dim(1) % heads == 0 &&
+               (is_value || x.dim(1) == like.dim(1)),
            kName,
-           "{} has shape {}, expected {} token rows of one width for q, k and "
-           "v, a multiple of {} heads",
+           "{} has shape {}, expected {} token rows of a width that is a "
+           "multiple of {} heads, one width for q and k",
            which, x.shape(), rows, heads);
   EA_CHECK_AS(DTypeError, x.dtype() == like.dtype(), kName,
               "{} is {}, q is {}; use .to(dtype)", which, x.dtype(),
@@ -111,11 +112,16 @@ Node::Gradients gradients(const Node& node, const Tensor& dy,
   const Tensor dv = like(node.saved(kV));
   const Tensor dm =
       node.wants(kPrevious) ? like(node.saved(kPrevious)) : Tensor();
-  const Tensor ds =
-      node.wants(kScoreBiasInput) ? like(node.saved(kScoreBias)) : Tensor();
+  const Tensor ds = node.wants(kScoreBiasInput)
+                        ? empty({packing->map_elements()}, in.q.dtype,
+                                node.saved(kQ).device())
+                        : Tensor();
   const Tensor dw = like(node.saved(kWeight)), db = like(node.saved(kBias));
   kernels::run<FusedAttentionBackward>(
-      {in, dy.defined() ? dy : zeros(dq.shape(), dq.dtype(), dq.device()),
+      {in,
+       dy.defined()
+           ? dy
+           : zeros({dq.shape()[0], dv.shape()[1]}, dq.dtype(), dq.device()),
        dcarry.defined() ? reshape_view(dcarry, {dcarry.numel()}) : dcarry,
        node.saved(kCarry), node.saved(kStatistics), node.saved(kGates), dq, dk,
        dv, dm, dw, db, ds});
@@ -140,7 +146,8 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   const std::int64_t heads = packing->heads();
   const Tensor tq = rows_of("q", q, packing->total_queries(), q, heads);
   const Tensor tk = rows_of("k", k, packing->total_keys(), q, heads);
-  const Tensor tv = rows_of("v", v, packing->total_keys(), q, heads);
+  const Tensor tv =
+      rows_of("v", v, packing->total_keys(), q, heads, /*is_value=*/true);
   check_maps(previous, weight, bias, q, c, packing);
   const Var& added = settings.score_bias;
   check_map("score bias", added, q, packing);
@@ -174,7 +181,7 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   const std::int64_t cells = packing->map_elements();
   const std::int64_t rows = heads * packing->total_queries();
   const Tensor y =
-      empty({packing->total_queries(), q.dim(1)}, q.dtype(), q.device());
+      empty({packing->total_queries(), v.dim(1)}, q.dtype(), q.device());
   Tensor carry, statistics, gates;
   if (settings.carry || (recorded && c.w != 0.0)) {
     carry = empty({cells}, q.dtype(), q.device());
@@ -192,9 +199,12 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   plain.weight = plain.bias = plain.score_bias = {};
   const Shape shape = m.defined() ? m.shape() : Shape();
   const Shape added_shape = added.defined() ? added.shape() : Shape();
+  // The backward makes S again for the convolution, or L where it is not
+  // stored.
+  const bool again = c.w != 0.0 || !carry.defined();
   const Var context = record(
       kName, y, {q, k, v, m, w, b, added},
-      {tq, tk, tv, tm, tw, tb, carry, statistics, gates, ts},
+      {tq, tk, tv, tm, tw, tb, carry, statistics, gates, again ? ts : Tensor()},
       [plain, packing, shape, added_shape](const Node& node, const Tensor& dy) {
         return gradients(node, dy, plain, packing, shape, added_shape);
       });

@@ -10,7 +10,7 @@
 namespace ea {
 
 struct FusedAttentionOutput {
-  Var context;  // [total queries, heads d]
+  Var context;  // [total queries, heads e], as v
   Var carry;    // flat maps L; undefined unless asked for
 };
 

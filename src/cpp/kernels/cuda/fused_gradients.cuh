@@ -138,6 +138,10 @@ struct KeyGradient {
   const float* ds;
   TokenRows<T> q, dk, dv;
   float scale;
+
+  __host__ __device__ std::int64_t widest() const {
+    return dk.width > dv.width ? dk.width : dv.width;
+  }
 };
 
 // A block has 64 keys of a head and walks along their queries.
@@ -149,9 +153,11 @@ __global__ void __launch_bounds__(kProductThreads,
   EA_DYNAMIC_SHARED(float, memory);
   const TileSpace<T> space(memory);
   const MapBlock at = blocks.find(blockIdx.x);
-  const TileJob job(at, at.keys, to.dk.width);
+  const TileJob job(at, at.keys, to.widest());
   const std::int64_t h = job.head;
-  const int columns = of_side(to.dk.width - job.column);
+  // One of them may have no column left: the same for the whole block.
+  const std::int64_t dk_left = to.dk.width - job.column;
+  const std::int64_t dv_left = to.dv.width - job.column;
   const int keys = of_side(at.keys - job.row);
   Share<T> dk, dv;
   for (std::int64_t i0 = 0; i0 < at.queries; i0 += kSide) {
@@ -186,22 +192,26 @@ __global__ void __launch_bounds__(kProductThreads,
       for (int k = 0; k < kFour; ++k) space.logits[cell + k] = p[k];
     });
     __syncthreads();
-    space.add(TileOperand<false>{space.logits}, 0,
-              g.dy.template operand<false>(at.first_query + i0, tile.rows, h),
-              job.column, tile.rows, keys, columns, dv);
-    space.add(TileOperand<false>{space.other}, 0,
-              to.q.template operand<false>(at.first_query + i0, tile.rows, h),
-              job.column, tile.rows, keys, columns, dk);
+    if (dv_left > 0) {
+      space.add(TileOperand<false>{space.logits}, 0,
+                g.dy.template operand<false>(at.first_query + i0, tile.rows, h),
+                job.column, tile.rows, keys, of_side(dv_left), dv);
+    }
+    if (dk_left > 0) {
+      space.add(TileOperand<false>{space.other}, 0,
+                to.q.template operand<false>(at.first_query + i0, tile.rows, h),
+                job.column, tile.rows, keys, of_side(dk_left), dk);
+    }
   }
   const auto store = [&](const Share<T>& share, const TokenRows<T>& rows,
-                         float scale) {
+                         std::int64_t left, float scale) {
     share.each([&](int j, int e, float sum) {
-      if (j >= keys || e >= columns) return;
+      if (j >= keys || e >= left) return;
       rows.row(at.first_key + job.row + j, h)[job.column + e] = T(scale * sum);
     });
   };
-  store(dv, to.dv, 1.0f);
-  store(dk, to.dk, to.scale);
+  store(dv, to.dv, dv_left, 1.0f);
+  store(dk, to.dk, dk_left, to.scale);
 }
 
 template <typename T, bool kConvolved, typename Logits>
@@ -221,7 +231,7 @@ template <typename T, bool kConvolved, typename Logits>
 void run_keys(const MapLayout& layout, const LogitGradient<T>& g,
               const KeyGradient<T>& to, const Logits& logits) {
   const auto count = [&](std::int64_t, std::int64_t keys) {
-    return layout.heads * ProductSize{keys, to.dk.width, 0}.tiles();
+    return layout.heads * ProductSize{keys, to.widest(), 0}.tiles();
   };
   for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
     launch(current_stream(), n, kProductThreads, TileSpace<T>::kTwoSquares,

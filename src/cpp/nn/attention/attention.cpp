@@ -91,8 +91,7 @@ AttentionOutput Attention::attend(const Var& q, const Made& key,
   const std::optional<double> scale = slots_.score->dot_scale();
   const bool fusable = enabled(FastPath::fused_attention) && scale &&
                        slots_.scope->dense() &&
-                       !(slots_.bias && slots_.bias->has_values()) &&
-                       config_.head_key_width == config_.head_value_width;
+                       !(slots_.bias && slots_.bias->has_values());
   if (fusable) {
     if (const auto form = slots_.evolve->closed_form()) {
       const Var k = key();

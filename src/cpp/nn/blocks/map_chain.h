@@ -22,15 +22,18 @@ class ImageBlock : public Module {
 
 class MapChain {
  public:
-  explicit MapChain(const Wanted& wanted) : wanted_(wanted) {
+  // `mixed`: the layers have specs of their own, so that one may take the maps
+  // of a layer that takes none.
+  MapChain(const Wanted& wanted, bool mixed) : wanted_(wanted), mixed_(mixed) {
     wanted_.hidden_states.clear();  // of stages, not of attention layers
   }
 
   // Self attention of the next layer; the carry of the layer before goes on if
   // its maps have the same shape.
   Var attend(Attention& attention, const Tokens& tokens) {
+    const bool taken = mixed_ || attention.takes_previous();
     const AttentionOutput out = attention.forward(
-        tokens, tokens, carry_, maps_wanted(wanted_, layer_, true));
+        tokens, tokens, carry_, maps_wanted(wanted_, layer_, taken));
     keep(kept_, wanted_, layer_++, {}, out, {});
     carry_ = out.carry;
     return out.context;
@@ -53,6 +56,7 @@ class MapChain {
   MapChain layouts() const;
 
   Wanted wanted_;
+  bool mixed_;
   Carry carry_;
   StackOutput kept_;
   int layer_ = 0;

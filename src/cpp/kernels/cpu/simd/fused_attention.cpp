@@ -119,8 +119,8 @@ void finish_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
     }
   }
   multiply_into<typename M::Cells>(
-      {lines, stride, 1}, f.values.at(b, h), rows, stride, f.s.d, 1.0f,
-      rows_of<T>(f.args.y, m.query + row, h * f.s.d), parts.wide);
+      {lines, stride, 1}, f.values.at(b, h), rows, stride, f.s.e, 1.0f,
+      rows_of<T>(f.args.y, m.query + row, h * f.s.e), parts.wide);
 }
 
 // A block of rows without a convolution: L = p M + s S.
@@ -281,7 +281,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
       conv ? convolved_size(s.heads, s.pad, keys, kStepRows) : 0;
   const std::int64_t tall =
       jobs.largest([](const MapBlock& b) { return b.rows; }) + halo;
-  const std::int64_t wide = sizeof(T) < sizeof(float) ? tall * s.d : 0;
+  const std::int64_t wide = sizeof(T) < sizeof(float) ? tall * s.widest() : 0;
   const TapWeights weights(args.in.weight.as<const T>(),
                            args.in.bias.as<const T>(), conv ? s.heads : 0, s.k,
                            false);

@@ -35,8 +35,8 @@ struct HeadSizes {
       row = row < n_k ? n_k : row;
       if (probabilities < n_q * n_k) probabilities = n_q * n_k;
     }
-    packed = (longest + kPanel) * (f.s.d + kPanel);
-    wide = sizeof(typename M::T) < sizeof(float) ? longest * f.s.d : 0;
+    packed = (longest + kPanel) * (f.s.widest() + kPanel);
+    wide = sizeof(typename M::T) < sizeof(float) ? longest * f.s.widest() : 0;
     gradient = maps ? probabilities : 0;
     total =
         packed + wide + probabilities + gradient + row + Dropping::words(row);
@@ -88,7 +88,7 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
   using T = typename M::T;
   using Cells = typename M::Cells;
   const FusedAttentionBackward::Args& args = f.args;
-  const std::int64_t d = f.s.d;
+  const std::int64_t d = f.s.d, e = f.s.e;
   const T* const carry =
       args.carry.defined() ? args.carry.as<const T>() + m.at(h, 0) : nullptr;
   const T* const dcarry =
@@ -99,11 +99,11 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
     plain_logits<M>(args.in, m, h, 0, m.n_q, parts.packed, parts.probabilities,
                     parts.wide);
   }
-  const auto dy = rows_of<const T>(args.dy, m.query, h * d);
-  const auto v = rows_of<const T>(args.in.v, m.key, h * d);
-  M::pack_transposed(v, d, m.n_k, parts.packed);
-  multiply<Cells>(M::left(dy, m.n_q, d, parts.wide), parts.packed, m.n_q,
-                  M::cells(d), m.n_k, 1.0f, gradient, m.n_k);
+  const auto dy = rows_of<const T>(args.dy, m.query, h * e);
+  const auto v = rows_of<const T>(args.in.v, m.key, h * e);
+  M::pack_transposed(v, e, m.n_k, parts.packed);
+  multiply<Cells>(M::left(dy, m.n_q, e, parts.wide), parts.packed, m.n_q,
+                  M::cells(e), m.n_k, 1.0f, gradient, m.n_k);
   const float t = static_cast<float>(args.in.softmax_scale);
   const Vf scale = f.drop.scale();
   for (std::int64_t i = 0; i < m.n_q; ++i) {
@@ -138,10 +138,10 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
       run([](std::int64_t, Vf x) { return x; });
     }
   }
-  M::pack(dy, m.n_q, d, parts.packed);
+  M::pack(dy, m.n_q, e, parts.packed);
   multiply_into<Cells>(M::left_transposed(parts.probabilities, m.n_q, m.n_k),
-                       parts.packed, m.n_k, M::cells(m.n_q), d, 1.0f,
-                       rows_of<T>(args.dv, m.key, h * d), parts.wide);
+                       parts.packed, m.n_k, M::cells(m.n_q), e, 1.0f,
+                       rows_of<T>(args.dv, m.key, h * e), parts.wide);
 }
 
 // Without a convolution: dM = p dL, and dS = s dL in the place of dL.

@@ -125,7 +125,8 @@ struct PairProducts {
 // Whether all heads' rows are whole pairs, and the processor multiplies these.
 bool takes_pairs(const FusedAttention& in) {
   return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs) &&
-         in.q.shape[1] / in.layout.heads % 2 == 0 && in.q.strides[0] % 2 == 0 &&
+         in.q.shape[1] / in.layout.heads % 2 == 0 &&
+         in.v.shape[1] / in.layout.heads % 2 == 0 && in.q.strides[0] % 2 == 0 &&
          in.k.strides[0] % 2 == 0 && in.v.strides[0] % 2 == 0;
 }
 #endif

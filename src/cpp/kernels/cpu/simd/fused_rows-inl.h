@@ -12,11 +12,13 @@ namespace ea::simd::EA_TARGET {
 namespace {
 
 struct FusedSizes : ConvSizes {
-  std::int64_t d;
+  std::int64_t d, e;  // features of a head's keys, of its values
   explicit FusedSizes(const FusedAttention& in)
       : ConvSizes(in.layout.heads, in.c.w != 0.0 ? in.weight.shape[2] : 1,
                   in.c.w != 0.0 ? in.shift : MapShift{}),
-        d(in.q.shape[1] / heads) {}
+        d(in.q.shape[1] / heads),
+        e(in.v.shape[1] / heads) {}
+  std::int64_t widest() const { return d > e ? d : e; }
 };
 
 // The maps of one sequence.
