@@ -128,7 +128,8 @@ Example:
     >>> Tensor([1.0, 2.0]).numpy().tolist()
     [1.0, 2.0])";
 
-inline constexpr const char* kSum = R"(Sums elements over one axis, several or all.
+inline constexpr const char* kSum =
+    R"(Sums elements over one axis, several or all.
 
     y[...] = sum of x[..., i, ...] over i
 

@@ -199,7 +199,6 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   plain.weight = plain.bias = plain.score_bias = {};
   const Shape shape = m.defined() ? m.shape() : Shape();
   const Shape added_shape = added.defined() ? added.shape() : Shape();
-  // The backward makes S again for the convolution, or L where it is not
   // stored.
   const bool again = c.w != 0.0 || !carry.defined();
   const Var context = record(
