@@ -157,6 +157,16 @@ def test_the_chain_goes_on_from_the_second_to_the_third_stage():
     ]
 
 
+def test_a_layer_takes_the_maps_of_one_that_takes_none():
+    specs = [None, EVOLVING, None, EVOLVING]
+    model = tiny(AUGMENTING, AUGMENTED["bottleneck"], attention=specs).eval()
+    images = draw(2, IMAGE["bottleneck"])
+    plain = model(images).logits.numpy()
+    # Maps that are asked for are kept by every layer.
+    asked = model(images, output_attention_logits=True).logits.numpy()
+    assert np.array_equal(plain, asked)
+
+
 def test_maps_and_states_of_every_layer():
     model = tiny(AUGMENTING, AUGMENTED["bottleneck"], attention=EVOLVING)
     out = model(draw(3, (64, 32)), output_attentions=True, output_hidden_states=True)
@@ -311,6 +321,38 @@ before = ea.memory.current()
 out = model(images, labels=np.zeros(4, np.int64))
 print(ea.memory.current() - before)
 """
+
+
+KEPT_MAPS = """
+import numpy as np
+import evolving_attention as ea
+
+sizes = {"embedding_size": 8, "hidden_sizes": [16, 32, 64], "depths": [1, 1, DEPTH],
+         "image_size": 256, "num_attention_heads": 2, "min_head_key_width": 0,
+         "key_ratio": 0.6, "value_ratio": 0.3}
+config = ea.AAResNetConfig(**sizes, attention=ATTENTION)
+model = ea.AAResNetForImageClassification(config)
+images = np.ones((2, 3, 256, 256), np.float32)
+model(images)
+before = ea.memory.current()
+out = model(images, labels=np.zeros(2, np.int64))
+print(ea.memory.current() - before)
+"""
+
+
+def test_plain_attention_keeps_one_map_for_backward():
+    """What is added to its scores; evolving attention keeps its carry beside it."""
+
+    def added(attention: str) -> float:
+        kept = [
+            int(python(KEPT_MAPS.replace("ATTENTION", attention).replace("DEPTH", d)))
+            for d in "26"
+        ]
+        return (kept[1] - kept[0]) / 4 / (2 * 2 * 256**2 * 4)  # maps a layer
+
+    plain, evolving = added("None"), added("ea.attention.Evolving(0.4, 0.7)")
+    assert 1 < plain < 1.5  # the block's convolutions keep some, too
+    assert plain + 0.9 < evolving < plain + 1.2
 
 
 def test_backward_does_not_keep_what_a_norm_can_make_again():

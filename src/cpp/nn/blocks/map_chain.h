@@ -22,8 +22,9 @@ class ImageBlock : public Module {
 
 class MapChain {
  public:
-  // `mixed`: the layers have specs of their own, so that one may take the maps
-  // of a layer that takes none.
+  // `mixed`: layers have specs of their own, so that one may take the maps of a
+  // layer that takes none. Else such layers hand on nothing, and keep less for
+  // backward.
   MapChain(const Wanted& wanted, bool mixed) : wanted_(wanted), mixed_(mixed) {
     wanted_.hidden_states.clear();  // of stages, not of attention layers
   }
