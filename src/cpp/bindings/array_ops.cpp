@@ -39,28 +39,6 @@ Example:
   m.def(name, function, py::arg("a"), py::arg("b"), Release(), doc.c_str());
 }
 
-void bind_activation(py::module_& m, const char* name, Activation kind,
-                     const std::string& what, const std::string& example,
-                     const std::string& source = "") {
-  const std::string doc = what + R"(
-
-Args:
-    x: [...] of a floating type.
-
-Returns:
-    [...] in the shape and type of x.
-
-Raises:
-    DTypeError: x is of no floating type.
-
-Example:
-    >>> from evolving_attention import functional as F
-    >>> )" + example + source;
-  m.def(
-      name, [kind](const Var& x) { return activation(x, kind); }, py::arg("x"),
-      Release(), doc.c_str());
-}
-
 void bind_arithmetic(py::module_& m) {
   bind_binary(m, "add", &add, R"(Adds two tensors.
 
@@ -155,74 +133,6 @@ Example:
     >>> from evolving_attention import functional as F
     >>> F.cast([1, 2], "float32").numpy().tolist()
     [1.0, 2.0])");
-}
-
-void bind_activations(py::module_& m) {
-  bind_activation(m, "gelu", Activation::gelu,
-                  R"(Applies the Gaussian error linear unit.
-
-    y = x Phi(x), Phi(x) = (1 + erf(x / sqrt(2))) / 2)",
-                  R"(round(F.gelu([1.0]).item(), 4)
-    0.8413)",
-                  R"(
-
-Source: Hendrycks and Gimpel, 2016.)");
-  bind_activation(m, "gelu_tanh", Activation::gelu_tanh,
-                  R"(Applies GELU in its approximation by tanh.
-
-    y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))))",
-                  R"(round(F.gelu_tanh([1.0]).item(), 4)
-    0.8412)",
-                  R"(
-
-Source: Hendrycks and Gimpel, 2016, Section 2.)");
-  bind_activation(m, "relu", Activation::relu,
-                  R"(Sets negative elements to zero.
-
-    y = max(x, 0))",
-                  R"(F.relu([-1.0, 2.0]).numpy().tolist()
-    [0.0, 2.0])");
-  bind_activation(m, "elu", Activation::elu,
-                  R"(Applies the exponential linear unit.
-
-    y = x where x > 0, else exp(x) - 1)",
-                  R"(round(F.elu([-1.0]).item(), 4)
-    -0.6321)",
-                  R"(
-
-Source: Clevert et al., ICLR 2016.)");
-  bind_activation(m, "tanh", Activation::tanh,
-                  R"(Computes the hyperbolic tangent.
-
-    y = tanh(x))",
-                  R"(round(F.tanh([1.0]).item(), 4)
-    0.7616)");
-  bind_activation(m, "sigmoid", Activation::sigmoid,
-                  R"(Computes the logistic function.
-
-    y = 1 / (1 + exp(-x)))",
-                  R"(F.sigmoid([0.0]).numpy().tolist()
-    [0.5])");
-  bind_activation(m, "exp", Activation::exp, R"(Computes the exponential.
-
-    y = exp(x))",
-                  R"(F.exp([0.0]).numpy().tolist()
-    [1.0])");
-  bind_activation(m, "log", Activation::log,
-                  R"(Computes the natural logarithm.
-
-    y = log(x)
-
-0 gives -inf, a negative number NaN.)",
-                  R"(F.log([1.0]).numpy().tolist()
-    [0.0])");
-  bind_activation(m, "sqrt", Activation::sqrt, R"(Computes the square root.
-
-    y = sqrt(x)
-
-A negative number gives NaN.)",
-                  R"(F.sqrt([4.0, 9.0]).numpy().tolist()
-    [2.0, 3.0])");
 }
 
 void bind_leaky_relu(py::module_& m) {
@@ -403,7 +313,7 @@ Example:
 void bind_array_ops(py::module_& ops) {
   bind_arithmetic(ops);
   bind_combinations(ops);
-  bind_activations(ops);
+  bind_pointwise_ops(ops);
   bind_leaky_relu(ops);
   bind_dropout(ops);
   bind_views(ops);

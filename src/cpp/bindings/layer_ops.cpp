@@ -417,8 +417,6 @@ Example:
     2.0)");
 }
 
-}  // namespace
-
 Var softmax_along(const Var& x, const AxisArgument& axis,
                   const AxisArgument& dim) {
   const int last = x.rank() - 1;
@@ -428,34 +426,48 @@ Var softmax_along(const Var& x, const AxisArgument& axis,
   return transpose(softmax(transpose(x, a, last)), a, last);
 }
 
+}  // namespace
+
+void bind_softmax(py::module_* m, py::class_<Var>* c) {
+  const auto doc = [](bool method) {
+    return doc_of(
+        method, R"(Normalises one axis to probabilities.
+
+    y_i = exp(x_i) / sum of exp(x_j) over j)",
+        "[..., n] of a floating type.",
+        R"(    axis, dim: the axis; negative numbers count from the last; None: the last.
+)",
+        R"(    [..., n] in the type of x.
+
+Raises:
+    ShapeError: x has no such axis.
+    DTypeError: x is of no floating type.
+    ConfigError: axis and dim are both given.
+)",
+        method ? R"(    >>> Tensor([0.0, 0.0]).softmax(-1).tolist()
+    [0.5, 0.5])"
+               : R"(    >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).tolist()
+    [[0.25, 0.25, 0.25, 0.25]])");
+  };
+  if (m != nullptr) {
+    m->def("softmax", &softmax_along, py::arg("x"),
+           py::arg("axis") = py::none(), py::kw_only(),
+           py::arg("dim") = py::none(), Release(), doc(false).c_str());
+  }
+  if (c != nullptr) {
+    c->def("softmax", &softmax_along, py::arg("axis") = py::none(),
+           py::kw_only(), py::arg("dim") = py::none(), Release(),
+           doc(true).c_str());
+  }
+}
+
 void bind_layer_ops(py::module_& ops) {
   bind_affine(ops);
   bind_feed_forward(ops);
   bind_products_and_norms(ops);
   bind_rms_norm(ops);
   bind_dropout_layer_norm(ops);
-  ops.def("softmax", &softmax_along, py::arg("x"), py::arg("axis") = py::none(),
-          py::kw_only(), py::arg("dim") = py::none(), Release(),
-          R"(Normalises one axis to probabilities.
-
-    y_i = exp(x_i) / sum of exp(x_j) over j
-
-Args:
-    x: [..., n] of a floating type.
-    axis, dim: the axis; negative numbers count from the last; None: the last.
-
-Returns:
-    [..., n] in the type of x.
-
-Raises:
-    ShapeError: x has no such axis.
-    DTypeError: x is of no floating type.
-    ConfigError: axis and dim are both given.
-
-Example:
-    >>> from evolving_attention import functional as F
-    >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).numpy().tolist()
-    [[0.25, 0.25, 0.25, 0.25]])");
+  bind_softmax(&ops, nullptr);
   bind_gather(ops);
   bind_cross_entropy(ops);
   bind_losses(ops);

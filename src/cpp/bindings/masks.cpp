@@ -27,7 +27,8 @@ Var inverted(const Var& self) {
   return Var(combine(Logic::one, self.data(), full({}, DType::u8, 1.0)));
 }
 
-// Whether any element is not 0; of all of them, whether none is 0.
+// any(): how many elements differ from 0 is not 0. all(): how many equal 0 is
+// 0.
 template <bool All>
 Var found(const Var& self, const AxesArgument& axis, bool keepdims,
           const AxesArgument& dim, bool keepdim, const py::object& out) {
@@ -36,8 +37,7 @@ Var found(const Var& self, const AxesArgument& axis, bool keepdims,
   const Var some(compare(op, self.data(), zero_like(self.data())));
   const Tensor count =
       over_axes(&sum, some, axis, dim, keepdims || keepdim).data();
-  return Var(compare(All ? Comparison::equal : Comparison::not_equal, count,
-                     zero_like(count)));
+  return Var(compare(op, count, zero_like(count)));
 }
 
 template <bool All>

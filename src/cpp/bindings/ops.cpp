@@ -309,6 +309,20 @@ Example:
 
 }  // namespace
 
+// Summary and formula, arguments, and the rest of a docstring whose function is
+// one of ops and a method: the method has no x.
+std::string doc_of(bool method, const std::string& head, const std::string& x,
+                   const std::string& arguments, const std::string& rest,
+                   const std::string& example) {
+  std::string doc = head + "\n\nArgs:\n";
+  if (method && arguments.empty()) doc = head + "\n";
+  if (!method) doc += "    x: " + x + "\n";
+  doc += arguments + "\nReturns:\n" + rest + "\nExample:\n";
+  doc += method ? "    >>> from evolving_attention import Tensor\n"
+                : "    >>> from evolving_attention import functional as F\n";
+  return doc + example;
+}
+
 void bind_ops(py::module_& m) {
   bind_edges(m);
   bind_packing(m);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "autograd/var.h"
 #include "bindings/bind.h"
@@ -19,8 +20,15 @@ inline constexpr std::array<std::int64_t, 2> kNoShift{0, 0};
 
 inline Var or_none(const OptionalVar& v) { return v ? *v : Var(); }
 
+// Summary and formula, arguments, and the rest of a docstring whose function is
+// one of ops and a method: the method has no x.
+std::string doc_of(bool method, const std::string& head, const std::string& x,
+                   const std::string& arguments, const std::string& rest,
+                   const std::string& example);
+
 // Called by bind_ops in this order, which is that of op_names().
 void bind_array_ops(py::module_& ops);
+void bind_pointwise_ops(py::module_& ops);  // by bind_array_ops
 void bind_selection_ops(py::module_& ops);
 void bind_layer_ops(py::module_& ops);
 void bind_attention_ops(py::module_& ops);

@@ -68,20 +68,6 @@ Var raise_number(const Var& self, const Operand& base) {
   return pow(x, self);
 }
 
-// Summary and formula, arguments, and the rest of a docstring whose function is
-// one of ops and a method: the method has no x.
-std::string doc_of(bool method, const std::string& head, const std::string& x,
-                   const std::string& arguments, const std::string& rest,
-                   const std::string& example) {
-  std::string doc = head + "\n\nArgs:\n";
-  if (method && arguments.empty()) doc = head + "\n";
-  if (!method) doc += "    x: " + x + "\n";
-  doc += arguments + "\nReturns:\n" + rest + "\nExample:\n";
-  doc += method ? "    >>> from evolving_attention import Tensor\n"
-                : "    >>> from evolving_attention import functional as F\n";
-  return doc + example;
-}
-
 constexpr const char* kFloating = "[...] of a floating type.";
 
 void bind_abs(py::module_* m, py::class_<Var>* c) {
@@ -255,6 +241,59 @@ Example:
     >>> F.where(x > 0, x, 0.0).tolist()
     [0.0, 2.0])";
 
+void bind_clamp(py::class_<Var>& c) {
+  c.def("clamp", &clip, py::arg("min") = py::none(),
+        py::arg("max") = py::none(), Release(),
+        R"(Does what clip() does, by PyTorch's name.
+
+    y = min where x < min, max where x > max, else x
+
+Args:
+    min: the lower bound; None: there is none.
+    max: the upper bound; None: there is none.
+
+Returns:
+    [...] in the shape and type of x.
+
+Raises:
+    ConfigError: both bounds are None, or min is above max.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> Tensor([-1.0, 2.0]).clamp(min=0).tolist()
+    [0.0, 2.0])");
+}
+
+void bind_masked_fill(py::class_<Var>& c) {
+  c.def(
+      "masked_fill",
+      [](const Var& self, const py::object& mask, const py::object& value) {
+        const Var holds = var_of(mask), filling = operand_of(value, self);
+        const py::gil_scoped_release release;
+        return where(holds.data(), filling, self);
+      },
+      py::arg("mask"), py::arg("value"),
+      R"(Puts a number where a mask holds.
+
+    y = value where mask is not 0, else x
+
+Args:
+    mask: [...] of any type that broadcasts with x: what a comparison gives, or booleans.
+    value: the number.
+
+Returns:
+    [...] of the broadcast shape, in the type of x.
+
+Raises:
+    ShapeError: the shapes do not broadcast.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> x = Tensor([1.0, 2.0])
+    >>> x.masked_fill(x > 1, 0.0).tolist()
+    [1.0, 0.0])");
+}
+
 }  // namespace
 
 void bind_selection_ops(py::module_& ops) {
@@ -271,6 +310,8 @@ void bind_selections(py::class_<Var>& c) {
   bind_abs(nullptr, &c);
   c.def("__abs__", &abs, Release());
   bind_clip(nullptr, &c);
+  bind_clamp(c);
+  bind_masked_fill(c);
   bind_extreme<max>(nullptr, &c, "max");
   bind_extreme<min>(nullptr, &c, "min");
   bind_pow(nullptr, &c);

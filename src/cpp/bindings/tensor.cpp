@@ -153,6 +153,7 @@ void bind_arithmetic(py::class_<Var>& c) {
       .def("__neg__", [](const Var& self) { return scale(self, -1.0); })
       .def("__matmul__", &forward_op<product>, py::is_operator())
       .def("__rmatmul__", &reflected_op<product>, py::is_operator())
+      .def("matmul", &forward_op<product>, py::arg("other"), docs::kMatMul)
       .def(
           "sum",
           [](const Var& self, const AxesArgument& axis, bool keepdims,
@@ -285,7 +286,9 @@ void bind_tensor(py::module_& m) {
   bind_numbers(c);
   bind_selections(c);
   bind_shapes(c);
-  bind_methods(c);
+  bind_pointwise_methods(c);
+  bind_softmax(nullptr, &c);
+  bind_conversions(c);
   bind_masks(c);
   m.def(
       "from_dlpack",

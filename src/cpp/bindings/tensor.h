@@ -19,7 +19,8 @@ void bind_comparisons(py::class_<Var>& tensor);
 void bind_numbers(py::class_<Var>& tensor);
 void bind_selections(py::class_<Var>& tensor);
 void bind_shapes(py::class_<Var>& tensor);
-void bind_methods(py::class_<Var>& tensor);
+void bind_pointwise_methods(py::class_<Var>& tensor);
+void bind_conversions(py::class_<Var>& tensor);
 void bind_masks(py::class_<Var>& tensor);
 
 // An axis no tensor has stays one when it does not fit an int.
@@ -40,9 +41,8 @@ using AxisReduction = Var (*)(const Var&, std::optional<int>, bool);
 Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
               const AxesArgument& dim, bool keepdims);
 
-// softmax() along any axis; None: the last.
-Var softmax_along(const Var& x, const AxisArgument& axis,
-                  const AxisArgument& dim);
+// Of ops, or of Tensor: the other one is null.
+void bind_softmax(py::module_* ops, py::class_<Var>* tensor);
 
 // Refuses an argument that NumPy's np.sum(t), np.mean(t), np.max(t) and
 // np.min(t) hand to the method of a tensor, unless it is None. Throws

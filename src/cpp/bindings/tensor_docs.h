@@ -174,6 +174,26 @@ Example:
     >>> Tensor([[1.0, 2.0], [3.0, 4.0]]).mean().item()
     2.5)";
 
+inline constexpr const char* kMatMul =
+    R"(Multiplies matrices, as x @ other does.
+
+    y = x other
+
+Args:
+    other: [k, n], or [batch, k, n] for x [batch, m, k].
+
+Returns:
+    [m, n] or [batch, m, n].
+
+Raises:
+    ShapeError: the shapes do not fit.
+    DTypeError: the types differ, or theirs is no floating one.
+
+Example:
+    >>> from evolving_attention import Tensor
+    >>> Tensor([[1.0, 2.0]]).matmul([[3.0], [4.0]]).tolist()
+    [[11.0]])";
+
 inline constexpr const char* kTo =
     R"(Returns the tensor in an element type, on a device, or both.
 

@@ -199,7 +199,7 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
   plain.weight = plain.bias = plain.score_bias = {};
   const Shape shape = m.defined() ? m.shape() : Shape();
   const Shape added_shape = added.defined() ? added.shape() : Shape();
-  // What the backward makes again of S needs it.
+  // Whether the backward makes S again, and so needs its bias.
   const bool again = c.w != 0.0 || !carry.defined();
   const Var context = record(
       kName, y, {q, k, v, m, w, b, added},

@@ -43,8 +43,8 @@ class RowOffsets {
   std::int64_t offset_ = 0;
 };
 
-// Exchanges the last two axes where rows would be short and no memcpy: of
-// images that become channels last, say.
+// Exchanges the last two axes where rows are short and their elements apart, as
+// in images that become channels last: the longer axis then runs inside.
 void turn_short_rows(Shape& shape, Shape& from, Shape& to) {
   constexpr std::int64_t kShort = 16;
   const int last = shape.rank() - 1;

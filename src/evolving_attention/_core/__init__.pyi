@@ -708,7 +708,7 @@ class Tensor:
         """
         Computes the exponential.
 
-            y = e^x
+            y = exp(x)
 
         Returns:
             [...] in the shape and type of x.
@@ -776,7 +776,9 @@ class Tensor:
         """
         Computes the natural logarithm.
 
-            y = ln x
+            y = log(x)
+
+        0 gives -inf, a negative number NaN.
 
         Returns:
             [...] in the shape and type of x.
@@ -1008,7 +1010,7 @@ class Tensor:
         """
     def relu(self) -> Tensor:
         """
-        Sets negative elements to 0.
+        Sets negative elements to zero.
 
             y = max(x, 0)
 
@@ -1112,11 +1114,11 @@ class Tensor:
             axis, dim: the axis; negative numbers count from the last; None: the last.
 
         Returns:
-            [...] in the shape and type of x.
+            [..., n] in the type of x.
 
         Raises:
-            ShapeError: there is no such axis.
-            DTypeError: the type is no floating one.
+            ShapeError: x has no such axis.
+            DTypeError: x is of no floating type.
             ConfigError: axis and dim are both given.
 
         Example:
@@ -1129,6 +1131,8 @@ class Tensor:
         Computes the square root.
 
             y = sqrt(x)
+
+        A negative number gives NaN.
 
         Returns:
             [...] in the shape and type of x.
@@ -1209,8 +1213,8 @@ class Tensor:
 
         Example:
             >>> from evolving_attention import Tensor
-            >>> Tensor([0.0]).tanh().tolist()
-            [0.0]
+            >>> round(Tensor([1.0]).tanh().item(), 4)
+            0.7616
         """
     def to(
         self, *args: typing.Any, dtype: typing.Any = None, device: typing.Any = None

@@ -738,7 +738,7 @@ def elu(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -891,11 +891,11 @@ def exp(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
-        >>> F.exp([0.0]).numpy().tolist()
+        >>> F.exp([0.0]).tolist()
         [1.0]
     """
 
@@ -1039,7 +1039,7 @@ def gelu(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1062,7 +1062,7 @@ def gelu_tanh(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -1204,11 +1204,11 @@ def log(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
-        >>> F.log([1.0]).numpy().tolist()
+        >>> F.log([1.0]).tolist()
         [0.0]
     """
 
@@ -1711,11 +1711,11 @@ def relu(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
-        >>> F.relu([-1.0, 2.0]).numpy().tolist()
+        >>> F.relu([-1.0, 2.0]).tolist()
         [0.0, 2.0]
     """
 
@@ -1812,11 +1812,11 @@ def sigmoid(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
-        >>> F.sigmoid([0.0]).numpy().tolist()
+        >>> F.sigmoid([0.0]).tolist()
         [0.5]
     """
 
@@ -1871,7 +1871,7 @@ def softmax(
 
     Example:
         >>> from evolving_attention import functional as F
-        >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).numpy().tolist()
+        >>> F.softmax([[0.0, 0.0, 0.0, 0.0]]).tolist()
         [[0.25, 0.25, 0.25, 0.25]]
     """
 
@@ -1890,11 +1890,11 @@ def sqrt(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F
-        >>> F.sqrt([4.0, 9.0]).numpy().tolist()
+        >>> F.sqrt([4.0, 9.0]).tolist()
         [2.0, 3.0]
     """
 
@@ -1966,7 +1966,7 @@ def tanh(x: TensorLike) -> evolving_attention._core.Tensor:
         [...] in the shape and type of x.
 
     Raises:
-        DTypeError: x is of no floating type.
+        DTypeError: the type is no floating one.
 
     Example:
         >>> from evolving_attention import functional as F

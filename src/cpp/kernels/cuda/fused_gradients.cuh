@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(kProductThreads,
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.keys, to.widest());
   const std::int64_t h = job.head;
-  // One of them may have no column left: the same for the whole block.
+  // dK or dV may have no column left; then no thread of the block adds to it.
   const std::int64_t dk_left = to.dk.width - job.column;
   const std::int64_t dv_left = to.dv.width - job.column;
   const int keys = of_side(at.keys - job.row);
