@@ -108,6 +108,13 @@ def test_chains_begin_anew_where_maps_become_smaller() -> None:
     assert np.abs(out.attentions[0].grad).max() > 0  # through the carried map
 
 
+def test_the_first_layer_of_a_chain_hands_on_its_maps() -> None:
+    model = tiny(attention=EVOLVING).eval()
+    images = draw(3, (16, 16))
+    asked = model(images, output_attention_logits=True)  # kept by every layer
+    assert np.array_equal(model(images).logits, asked.logits)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_threads_change_no_bit_of_a_net(dtype: str) -> None:
     images = draw(5, (16, 16)).astype(np.float32)

@@ -157,8 +157,8 @@ def test_the_chain_goes_on_from_the_second_to_the_third_stage():
     ]
 
 
-def test_a_layer_takes_the_maps_of_one_that_takes_none():
-    specs = [None, EVOLVING, None, EVOLVING]
+@pytest.mark.parametrize("specs", [EVOLVING, [None, EVOLVING, None, EVOLVING]])
+def test_a_layer_that_takes_no_maps_hands_on_its_own(specs):
     model = tiny(AUGMENTING, AUGMENTED["bottleneck"], attention=specs).eval()
     images = draw(2, IMAGE["bottleneck"])
     plain = model(images).logits.numpy()

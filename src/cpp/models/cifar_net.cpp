@@ -135,6 +135,7 @@ class CifarBlock : public ImageBlock {
     for (const auto& one : feed_forwards_) h = one->forward(h, chain);
     return h;
   }
+  bool takes_previous() const override { return mixing_.takes_previous(); }
 
  private:
   std::unique_ptr<ConvLayer> gathering_;
@@ -148,7 +149,6 @@ class CifarNetBody final : public PixelBody {
   CifarNetBody(const CifarSizes& sizes, const ModelConfig& config)
       : sizes_(sizes),
         dtype_(config.dtype),
-        mixed_(config.attention.size() > 1),
         stem_({{sizes.channels, sizes.hidden.front(), 3, 1, config.dtype},
                sizes.norm,
                sizes.activation,
@@ -168,10 +168,9 @@ class CifarNetBody final : public PixelBody {
 
   CifarSizes sizes_;
   DType dtype_;
-  bool mixed_;  // attention layers have specs of their own
   ConvLayer stem_;
   std::vector<std::unique_ptr<ConvLayer>> widening_;  // to stage i + 1
-  std::vector<std::vector<std::shared_ptr<ImageBlock>>> stages_;
+  ImageStages stages_;
 };
 
 void CifarNetBody::add_stages(const ModelConfig& config) {
@@ -214,7 +213,7 @@ EncodedPixels CifarNetBody::forward(const ImageInputs& inputs) {
   const Var pixels = checked_pixels(inputs, limits);
   const std::vector<int>& wanted = inputs.wanted.hidden_states;
   EncodedPixels out;
-  MapChain chain(inputs.wanted, mixed_);
+  MapChain chain(inputs.wanted, stages_);
   std::vector<Var> known{
       stem_.forward({channels_last(pixels), nullptr}, chain).y};
   if (contains(wanted, 0)) out.stages[0] = known.back();

@@ -83,7 +83,6 @@ ResNetSizes::ResNetSizes(const Options& o, bool augmented)
 ResNetBody::ResNetBody(const ResNetSizes& sizes, const ModelConfig& config)
     : sizes_(sizes),
       dtype_(config.dtype),
-      mixed_(config.attention.size() > 1),
       stem_({{sizes.channels, sizes.embedding, 7, 2, config.dtype},
              sizes.norm,
              sizes.activation,
@@ -140,7 +139,7 @@ EncodedPixels ResNetBody::forward(const ImageInputs& inputs) {
   const Var pixels = checked_pixels(inputs, limits);
   const std::vector<int>& wanted = inputs.wanted.hidden_states;
   EncodedPixels out;
-  MapChain chain(inputs.wanted, mixed_);
+  MapChain chain(inputs.wanted, stages_);
   const Normed images{channels_last(pixels), nullptr};
   Var x = halved_by_maximum(stem_.forward(images, chain).y);
   if (contains(wanted, 0)) out.stages[0] = x;

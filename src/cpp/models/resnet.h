@@ -34,9 +34,8 @@ class ResNetBody final : public PixelBody {
 
   ResNetSizes sizes_;
   DType dtype_;
-  bool mixed_;  // attention layers have specs of their own
   ConvLayer stem_;
-  std::vector<std::vector<std::shared_ptr<ImageBlock>>> stages_;
+  ImageStages stages_;
 };
 
 }  // namespace ea

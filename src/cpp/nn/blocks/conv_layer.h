@@ -42,6 +42,9 @@ class ConvLayer : public Module {
   // the caller knows.
   Var join(const Normed& x, MapChain& chain, const Var& residual,
            Activation act);
+  bool takes_previous() const {
+    return attention_ && attention_->takes_previous();
+  }
   Device device() const { return convolution_.device(); }
 
  private:

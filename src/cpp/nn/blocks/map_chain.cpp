@@ -6,6 +6,14 @@
 
 namespace ea {
 
+MapChain::MapChain(const Wanted& wanted, const ImageStages& stages)
+    : wanted_(wanted) {
+  wanted_.hidden_states.clear();  // of stages, not of attention layers
+  for (const auto& stage : stages) {
+    for (const auto& block : stage) taken_ |= block->takes_previous();
+  }
+}
+
 MapChain MapChain::layouts() const {
   MapChain chain(*this);
   chain.carry_.maps = {};

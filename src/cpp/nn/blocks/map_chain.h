@@ -18,23 +18,21 @@ class MapChain;
 class ImageBlock : public Module {
  public:
   virtual Var forward(const std::vector<Var>& earlier, MapChain& chain) = 0;
+  // Whether an attention layer of the block uses the maps of the one before.
+  virtual bool takes_previous() const = 0;
 };
+
+using ImageStages = std::vector<std::vector<std::shared_ptr<ImageBlock>>>;
 
 class MapChain {
  public:
-  // `mixed`: layers have specs of their own, so that one may take the maps of a
-  // layer that takes none. Else such layers hand on nothing, and keep less for
-  // backward.
-  MapChain(const Wanted& wanted, bool mixed) : wanted_(wanted), mixed_(mixed) {
-    wanted_.hidden_states.clear();  // of stages, not of attention layers
-  }
+  MapChain(const Wanted& wanted, const ImageStages& stages);
 
   // Self attention of the next layer; the carry of the layer before goes on if
   // its maps have the same shape.
   Var attend(Attention& attention, const Tokens& tokens) {
-    const bool taken = mixed_ || attention.takes_previous();
     const AttentionOutput out = attention.forward(
-        tokens, tokens, carry_, maps_wanted(wanted_, layer_, taken));
+        tokens, tokens, carry_, maps_wanted(wanted_, layer_, taken_));
     keep(kept_, wanted_, layer_++, {}, out, {});
     carry_ = out.carry;
     return out.context;
@@ -57,7 +55,7 @@ class MapChain {
   MapChain layouts() const;
 
   Wanted wanted_;
-  bool mixed_;
+  bool taken_ = false;  // by a layer; else none hands on maps
   Carry carry_;
   StackOutput kept_;
   int layer_ = 0;

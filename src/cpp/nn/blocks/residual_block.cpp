@@ -1,6 +1,7 @@
 // Makes the layers of a block, with Hugging Face's names.
 #include "nn/blocks/residual_block.h"
 
+#include <algorithm>
 #include <string>
 
 #include "runtime/check.h"
@@ -49,6 +50,11 @@ Var ResidualBlock::forward(const std::vector<Var>& earlier, MapChain& chain) {
     y = layers_[i]->forward(y, chain);
   }
   return layers_.back()->join(y, chain, beside, config_.activation);
+}
+
+bool ResidualBlock::takes_previous() const {
+  return std::any_of(layers_.begin(), layers_.end(),
+                     [](const auto& layer) { return layer->takes_previous(); });
 }
 
 }  // namespace ea

@@ -31,6 +31,7 @@ class ResidualBlock : public ImageBlock {
  public:
   explicit ResidualBlock(const ResidualBlockConfig& config);
   Var forward(const std::vector<Var>& earlier, MapChain& chain) override;
+  bool takes_previous() const override;
 
  private:
   void add_layer(std::int64_t in, std::int64_t out, std::int64_t kernel,
