@@ -123,7 +123,7 @@ def test_evaluation_is_not_changed() -> None:
 
 @pytest.mark.parametrize("name", ["plain", "augmented", "cifar"])
 def test_a_step_needs_less_memory(name: str) -> None:
-    depths = {"depths": [1, 6, 6] if name == "cifar" else [4, 6, 4]}
+    depths = {"depths": [1, 8, 8] if name == "cifar" else [4, 6, 4]}
     sizes = "bottleneck" if name != "cifar" else ""
     found = []
     for on in (False, True):
