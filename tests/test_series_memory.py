@@ -17,7 +17,7 @@ from evolving_attention import _core
 from evolving_attention.estimators import headroom
 
 MIB = 1 << 20
-QUICK = {**TINY, "n_epochs": 1, "attention": ea.attention.Vanilla(), "num_blocks": 3}
+QUICK = {**TINY, "n_epochs": 1, "attention": ea.attention.Vanilla(), "num_blocks": 4}
 QUICK |= {"validation_fraction": 0.0, "pooling": "mean"}
 
 

@@ -45,11 +45,25 @@ Node::~Node() {
   }
 }
 
-Node::Gradients Node::run_backward(const Arrived& dy) {
+void Node::check_unused() const {
   EA_CHECK_AS(InputError, backward_ != nullptr, "backward",
               "the graph behind '{}' was already used and freed; run the "
               "forward pass again before a second backward",
               name_);
+}
+
+Tensor Node::input(std::size_t i) const {
+  return saved_[i].defined() ? saved_[i] : edges_[i].node->remade();
+}
+
+const Tensor& Node::remade() {
+  check_unused();
+  if (!remade_.defined()) remade_ = remake_(*this);
+  return remade_;
+}
+
+Node::Gradients Node::run_backward(const Arrived& dy) {
+  check_unused();
   if (observer_) {
     observer_(*this, dy);
     observer_ = nullptr;
@@ -58,6 +72,8 @@ Node::Gradients Node::run_backward(const Arrived& dy) {
   Gradients gradients = backward_(*this, dy[0]);
   second_gradient_ = {};
   backward_ = nullptr;
+  remake_ = nullptr;
+  remade_ = {};
   saved_.clear();
   return gradients;
 }
@@ -117,6 +133,10 @@ Edge edge_of(const Var& input) {
     edge.output = input.impl()->output;
   }
   return edge;
+}
+
+Tensor to_save(const Var& x, Tensor data) {
+  return x.node() && x.node()->remakes() ? Tensor() : std::move(data);
 }
 
 Var second_output(const Var& first, Tensor y) {

@@ -53,6 +53,9 @@ class Node {
   bool wants(std::size_t i) const { return edges_[i].wanted(); }
   const Tensor& saved(std::size_t i) const { return saved_[i]; }
   const std::vector<Tensor>& all_saved() const { return saved_; }
+  // Input i of an op that saved it as saved(i), or left that to the node that
+  // made it: see to_save().
+  Tensor input(std::size_t i) const;
 
   // The gradient of the second output, undefined if there is none. Only a node
   // with a second output may receive an undefined dy.
@@ -71,6 +74,14 @@ class Node {
     return inner_;
   }
 
+  // Makes the output again, with the same bits, from what the node saves. Of a
+  // cheap op, so that the ops that read the output need not save it.
+  using Remake = std::function<Tensor(const Node&)>;
+  void set_remake(Remake remake) { remake_ = std::move(remake); }
+  bool remakes() const { return remake_ != nullptr; }
+  // The output, made again once and kept until this node's backward.
+  const Tensor& remade();
+
   // Where backward also puts the gradients of the outputs; taking leaves none.
   void retain(int output, Retained retained) {
     retained_.emplace_back(output, std::move(retained));
@@ -83,12 +94,17 @@ class Node {
   void observe(Observer observer) { observer_ = std::move(observer); }
 
  private:
+  // Throws InputError after run_backward().
+  void check_unused() const;
+
   const char* name_;
   std::uint64_t order_;
   std::vector<Edge> edges_;
   std::vector<Tensor> saved_;
   Backward backward_;
   Unfold unfold_;
+  Remake remake_;
+  Tensor remade_;
   std::vector<std::shared_ptr<Var::Impl>> inner_;
   std::vector<std::pair<int, Retained>> retained_;
   Observer observer_;
@@ -109,6 +125,10 @@ std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
 // a gradient, nothing is recorded and the saved tensors are released.
 Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
            std::vector<Tensor> saved, Node::Backward backward);
+
+// What an op saves of its input x, in the form `data`, to read it as
+// node.input(): `data`, or nothing where the node of x can make it again.
+Tensor to_save(const Var& x, Tensor data);
 
 // A second output of the op that made `first`: its gradient reaches that op's
 // backward as second_gradient().

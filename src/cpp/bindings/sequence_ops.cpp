@@ -68,9 +68,9 @@ void bind_batch_norm(py::module_& ops) {
         const auto last = [](const Var& v) {
           return v.defined() && v.rank() == 4 ? channels_last(v) : v;
         };
-        const Var y = normed(last(x), weight, bias, running, training, momentum,
-                             eps, last(or_none(residual)), rectify)
-                          .y;
+        const Var y =
+            batch_norm(last(x), weight, bias, running, training, momentum, eps,
+                       last(or_none(residual)), rectify);
         return x.rank() == 4 ? channels_first(y) : y;
       },
       py::arg("x"), py::arg("weight"), py::arg("bias"),

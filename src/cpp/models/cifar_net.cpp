@@ -92,8 +92,8 @@ class PixelFeedForward : public Module {
     add_child("dropout", dropout_);
   }
   Var forward(const Var& x, MapChain& chain) {
-    const Normed inner = intermediate_.forward({x, nullptr}, chain);
-    return add(x, dropout_(output_.forward(inner, chain).y));
+    const Var inner = intermediate_.forward(x, chain);
+    return add(x, dropout_(output_.forward(inner, chain)));
   }
 
  private:
@@ -127,11 +127,11 @@ class CifarBlock : public ImageBlock {
     }
   }
   Var forward(const std::vector<Var>& earlier, MapChain& chain) override {
-    Normed x{earlier.back(), nullptr};
+    Var x = earlier.back();
     if (gathering_) {
-      x = gathering_->forward({concat(earlier, 3), nullptr}, chain);
+      x = gathering_->forward(concat(earlier, 3), chain);
     }
-    Var h = add(x.y, dropout_(mixing_.forward(x, chain).y));
+    Var h = add(x, dropout_(mixing_.forward(x, chain)));
     for (const auto& one : feed_forwards_) h = one->forward(h, chain);
     return h;
   }
@@ -214,14 +214,12 @@ EncodedPixels CifarNetBody::forward(const ImageInputs& inputs) {
   const std::vector<int>& wanted = inputs.wanted.hidden_states;
   EncodedPixels out;
   MapChain chain(inputs.wanted, stages_);
-  std::vector<Var> known{
-      stem_.forward({channels_last(pixels), nullptr}, chain).y};
+  std::vector<Var> known{stem_.forward(channels_last(pixels), chain)};
   if (contains(wanted, 0)) out.stages[0] = known.back();
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     if (stage > 0) {
       const Var all = sizes_.dense ? concat(known, 3) : known.back();
-      const Normed halved{mean_of_fours(all), nullptr};
-      known = {widening_[stage - 1]->forward(halved, chain).y};
+      known = {widening_[stage - 1]->forward(mean_of_fours(all), chain)};
     }
     for (const auto& block : stages_[stage]) {
       const Var y = chain.run(

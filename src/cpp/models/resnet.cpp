@@ -140,8 +140,7 @@ EncodedPixels ResNetBody::forward(const ImageInputs& inputs) {
   const std::vector<int>& wanted = inputs.wanted.hidden_states;
   EncodedPixels out;
   MapChain chain(inputs.wanted, stages_);
-  const Normed images{channels_last(pixels), nullptr};
-  Var x = halved_by_maximum(stem_.forward(images, chain).y);
+  Var x = halved_by_maximum(stem_.forward(channels_last(pixels), chain));
   if (contains(wanted, 0)) out.stages[0] = x;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     for (const auto& block : stages_[stage]) x = chain.run(block, {x});

@@ -27,9 +27,7 @@ class Conv2d : public Module {
             Init::normal(std::sqrt(
                 2.0 / static_cast<double>(c.out * c.kernel * c.kernel))))),
         taps_{c.stride, c.stride, c.kernel / 2, c.kernel / 2, 1, 1, 1} {}
-  Var operator()(const Normed& x) const {
-    return conv2d(x.y, weight_, {}, taps_, x.parts);
-  }
+  Var operator()(const Var& x) const { return conv2d(x, weight_, {}, taps_); }
   // With what follows it in evaluation: see conv2d_mapped().
   Var mapped(const Var& x, const ChannelMap& map, const Var& residual,
              bool rectify) const {

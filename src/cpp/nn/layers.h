@@ -198,10 +198,10 @@ class BatchNorm : public Module {
   Var operator()(const Var& x) const {
     return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_);
   }
-  // With what follows it: see normed().
-  Normed joined(const Var& x, const Var& residual, bool rectify) const {
-    return normed(x, weight_, bias_, running_, training(), momentum_, eps_,
-                  residual, rectify);
+  // With what follows it.
+  Var joined(const Var& x, const Var& residual, bool rectify) const {
+    return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_,
+                      residual, rectify);
   }
   // In evaluation: see channel_map().
   ChannelMap map() const { return channel_map(weight_, bias_, running_, eps_); }

@@ -16,6 +16,9 @@ namespace ea {
 
 namespace {
 
+// What the node saves, in this order.
+enum Saved { kX, kWeight, kMean, kRstd, kBias, kVariance, kY };
+
 void check_settings(double momentum, double eps) {
   EA_CHECK_AS(ConfigError, momentum >= 0 && momentum <= 1, "batch_norm",
               "momentum {} is outside [0, 1]", momentum);
@@ -81,17 +84,9 @@ void move_towards(const Tensor& now, double momentum, double factor,
 
 }  // namespace
 
-Tensor NormParts::again() const {
-  const Tensor y = empty_like(x);
-  const Tensor rstd = empty_like(mean);
-  kernels::run<BatchNormForward>(
-      {x, weight, bias, mean, variance, y, rstd, eps, Tensor(), rectify});
-  return reshape_view(y, shape);
-}
-
-Normed normed(const Var& x, const Var& weight, const Var& bias,
-              const RunningStatistics& running, bool training, double momentum,
-              double eps, const Var& residual, bool rectify) {
+Var batch_norm(const Var& x, const Var& weight, const Var& bias,
+               const RunningStatistics& running, bool training, double momentum,
+               double eps, const Var& residual, bool rectify) {
   const DType wide = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   check_settings(momentum, eps);
   check_arguments(x, weight, bias, training);
@@ -129,21 +124,16 @@ Normed normed(const Var& x, const Var& weight, const Var& bias,
       {rows, w, b, mean, variance, y, rstd, eps, added, rectify});
   const Shape shape = x.shape();
   const bool joined = residual.defined();
-  Normed out;
-  if (!joined && recording({x, weight, bias})) {
-    out.parts = std::make_shared<const NormParts>(
-        NormParts{rows, w, b, mean, variance, shape, eps, rectify});
-  }
   // Of a rectified sum the backward reads where it is positive from y, and
   // where there is no residual from x.
-  out.y = record(
+  const Var out = record(
       "batch_norm", reshape_view(y, shape), {x, weight, bias, residual},
-      {rows, w, mean, rstd, rectify && !joined ? b : Tensor(),
-       rectify && joined ? y : Tensor()},
-      [training, shape](const Node& node, const Tensor& grad) {
-        const Tensor& x = node.saved(0);
-        const Tensor& w = node.saved(1);
-        const Tensor& y = node.saved(5);
+      {rows, w, mean, rstd, b, variance, rectify && joined ? y : Tensor()},
+      [training, shape, rectify](const Node& node, const Tensor& grad) {
+        const Tensor& x = node.saved(kX);
+        const Tensor& w = node.saved(kWeight);
+        const Tensor& y = node.saved(kY);
+        const bool positive = rectify && !y.defined();
         Tensor dy = as_matrix(grad);
         if (y.defined()) {
           const Tensor passed = empty_like(dy);
@@ -154,19 +144,32 @@ Normed normed(const Var& x, const Var& weight, const Var& bias,
         const Tensor dx = empty_like(x);
         const Tensor dw = empty_like(w);
         const Tensor db = empty_like(w);
-        kernels::run<BatchNormBackward>({dy, x, w, node.saved(2), node.saved(3),
-                                         dx, dw, db, training, node.saved(4)});
+        kernels::run<BatchNormBackward>(
+            {dy, x, w, node.saved(kMean), node.saved(kRstd), dx, dw, db,
+             training, positive ? node.saved(kBias) : Tensor()});
         return Node::Gradients{
             reshape_view(dx, shape), dw, db,
             node.wants(3) ? reshape_view(dy, shape) : Tensor()};
       });
+  if (out.node() && !joined) {
+    out.node()->set_remake([shape, eps, rectify](const Node& node) {
+      const Tensor y = empty_like(node.saved(kX));
+      const Tensor rstd = empty_like(node.saved(kRstd));
+      kernels::run<BatchNormForward>({node.saved(kX), node.saved(kWeight),
+                                      node.saved(kBias), node.saved(kMean),
+                                      node.saved(kVariance), y, rstd, eps,
+                                      Tensor(), rectify});
+      return reshape_view(y, shape);
+    });
+  }
   return out;
 }
 
 Var batch_norm(const Var& x, const Var& weight, const Var& bias,
                const RunningStatistics& running, bool training, double momentum,
                double eps) {
-  return normed(x, weight, bias, running, training, momentum, eps, {}, false).y;
+  return batch_norm(x, weight, bias, running, training, momentum, eps, {},
+                    false);
 }
 
 ChannelMap channel_map(const Var& weight, const Var& bias,

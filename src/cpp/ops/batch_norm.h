@@ -1,8 +1,6 @@
 // Batch normalisation over packed tokens (Ioffe and Szegedy, 2015).
 #pragma once
 
-#include <memory>
-
 #include "autograd/var.h"
 
 namespace ea {
@@ -24,27 +22,11 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
                const RunningStatistics& running, bool training, double momentum,
                double eps);
 
-// From what the output of a norm can be made again, with the same bits: of an
-// op that reads the output, backward then need not keep it.
-struct NormParts {
-  Tensor x, weight, bias, mean, variance;  // x [rows, channels]
-  Shape shape;                             // of the output
-  double eps;
-  bool rectify;
-
-  Tensor again() const;
-};
-
-struct Normed {
-  Var y;
-  std::shared_ptr<const NormParts> parts;  // where y is recorded; or null
-};
-
 // batch_norm(x) + residual, or max(that, 0) with `rectify`; a residual that is
-// undefined is left out. With one, y is kept, and there are no parts.
-Normed normed(const Var& x, const Var& weight, const Var& bias,
-              const RunningStatistics& running, bool training, double momentum,
-              double eps, const Var& residual, bool rectify);
+// undefined is left out.
+Var batch_norm(const Var& x, const Var& weight, const Var& bias,
+               const RunningStatistics& running, bool training, double momentum,
+               double eps, const Var& residual, bool rectify);
 
 // A norm in evaluation as scale x + shift, both [channels] of the statistics'
 // type; without a gradient, on the CPU.

@@ -1,9 +1,6 @@
 // Convolution of images; one of single pixels is a product.
 #include "ops/conv2d.h"
 
-#include <memory>
-#include <vector>
-
 #include "autograd/node.h"
 #include "kernels/registry.h"
 #include "ops/images.h"
@@ -52,39 +49,8 @@ bool of_single_pixels(const Var& weight, const Conv2dTaps& t) {
          t.stride_w == 1 && t.pad_h == 0 && t.pad_w == 0 && t.groups == 1;
 }
 
-using PartsPtr = std::shared_ptr<const NormParts>;
-
-// What backward keeps of x: itself, or what makes it again, behind the weight.
-std::vector<Tensor> kept(const Tensor& x, const Tensor& weight,
-                         const PartsPtr& made_of) {
-  if (made_of == nullptr) return {x, weight};
-  const NormParts& p = *made_of;
-  return {Tensor(), weight, p.x, p.weight, p.bias, p.mean, p.variance};
-}
-
-// The numbers of NormParts, which are no tensors.
-struct NormNumbers {
-  Shape shape;
-  double eps;
-  bool rectify;
-
-  explicit NormNumbers(const PartsPtr& p)
-      : shape(p == nullptr ? Shape() : p->shape),
-        eps(p == nullptr ? 0.0 : p->eps),
-        rectify(p != nullptr && p->rectify) {}
-
-  // x as it was.
-  Tensor input(const Node& node) const {
-    if (node.saved(0).defined()) return node.saved(0);
-    return NormParts{node.saved(2), node.saved(3), node.saved(4), node.saved(5),
-                     node.saved(6), shape,         eps,           rectify}
-        .again();
-  }
-};
-
 // y = x W^T + b of the pixels: dx = dy W, dW = dy^T x.
-Var product_of_pixels(const Var& x, const Var& weight, const Var& bias,
-                      const PartsPtr& made_of) {
+Var product_of_pixels(const Var& x, const Var& weight, const Var& bias) {
   const Tensor x2 = as_matrix(x.data());
   const Tensor y = affine(x2, weight, bias);
   const Shape images = x.shape(), weights = weight.shape();
@@ -92,9 +58,8 @@ Var product_of_pixels(const Var& x, const Var& weight, const Var& bias,
   shape[3] = weights[0];
   return record(
       "conv2d", reshape_view(y, shape), {x, weight, bias},
-      kept(x2, contiguous(weight.data()), made_of),
-      [images, weights, numbers = NormNumbers(made_of)](const Node& node,
-                                                        const Tensor& grad) {
+      {to_save(x, x2), contiguous(weight.data())},
+      [images, weights](const Node& node, const Tensor& grad) {
         const Tensor dy = as_matrix(grad);
         const Tensor w = reshape_view(node.saved(1), {weights[0], weights[1]});
         Node::Gradients grads(3);
@@ -102,7 +67,7 @@ Var product_of_pixels(const Var& x, const Var& weight, const Var& bias,
           grads[0] = reshape_view(product(dy, w, false, false), images);
         }
         if (node.wants(1)) {
-          const Tensor x2 = as_matrix(numbers.input(node));
+          const Tensor x2 = as_matrix(node.input(0));
           grads[1] = reshape_view(product(dy, x2, true, false), weights);
         }
         if (node.wants(2)) grads[2] = sum_of_rows(dy);
@@ -124,10 +89,10 @@ Tensor convolved(const Var& x, const Var& weight, const Conv2dTaps& taps) {
 }  // namespace
 
 Var conv2d(const Var& x, const Var& weight, const Var& bias,
-           const Conv2dTaps& taps, const PartsPtr& made_of) {
+           const Conv2dTaps& taps) {
   check_convolution(x, weight, bias, taps.groups);
   if (of_single_pixels(weight, taps)) {
-    return product_of_pixels(x, weight, bias, made_of);
+    return product_of_pixels(x, weight, bias);
   }
   const Tensor y = convolved(x, weight, taps);
   const Tensor images = contiguous(x.data());
@@ -136,10 +101,9 @@ Var conv2d(const Var& x, const Var& weight, const Var& bias,
       {images, w, bias.defined() ? contiguous(bias.data()) : Tensor(), y, taps,
        keeper_of(weight)});
   return record(
-      "conv2d", y, {x, weight, bias}, kept(images, w, made_of),
-      [taps, numbers = NormNumbers(made_of)](const Node& node,
-                                             const Tensor& grad) {
-        const Tensor x = numbers.input(node);
+      "conv2d", y, {x, weight, bias}, {to_save(x, images), w},
+      [taps](const Node& node, const Tensor& grad) {
+        const Tensor x = node.input(0);
         const Tensor& w = node.saved(1);
         const Tensor dy = contiguous(grad);
         Node::Gradients grads(3);

@@ -13,10 +13,8 @@ namespace ea {
 // [n, height, width, in], weight [out, in / groups, kernel height, kernel
 // width], bias [out] or undefined; y [n, out height, out width, out]. With a
 // kernel larger than 1 x 1, an image alone has the bits that it has in a batch.
-// made_of: from what x can be made again; then backward does not keep x.
 Var conv2d(const Var& x, const Var& weight, const Var& bias,
-           const Conv2dTaps& taps,
-           const std::shared_ptr<const NormParts>& made_of = nullptr);
+           const Conv2dTaps& taps);
 
 // scale conv2d(x) + shift + residual of each channel, or max(that, 0) with
 // `rectify`, in one pass and without a gradient; residual may be undefined. An

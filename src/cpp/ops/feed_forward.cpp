@@ -18,7 +18,6 @@ namespace {
 Node::Gradients gradients(const Node& node, const Tensor& grad, Activation f,
                           const Shape& shape) {
   enum { kX, kWeight1, kBias1, kWeight2, kBias2 };
-  const Tensor& x = node.saved(0);
   const Tensor& z = node.saved(1);
   const Tensor dy = as_matrix(grad);
   Node::Gradients grads(5);
@@ -40,7 +39,9 @@ Node::Gradients gradients(const Node& node, const Tensor& grad, Activation f,
     kernels::run<ActivationBackward>({f, kLeakySlope, da, z, dz, db});
   }
   grads[kBias1] = db;
-  if (node.wants(kWeight1)) grads[kWeight1] = product(dz, x, true, false);
+  if (node.wants(kWeight1)) {
+    grads[kWeight1] = product(dz, as_matrix(node.input(kX)), true, false);
+  }
   if (node.wants(kX)) {
     grads[kX] = reshape_view(product(dz, node.saved(2), false, false), shape);
   }
@@ -68,7 +69,7 @@ Var feed_forward(const Var& x, const Var& weight_1, const Var& bias_1,
   const Tensor y = affine(a, weight_2, bias_2);
   return record("feed_forward", reshape_view(y, shape),
                 {x, weight_1, bias_1, weight_2, bias_2},
-                {x2, z, weight_1.data(), weight_2.data()},
+                {to_save(x, x2), z, weight_1.data(), weight_2.data()},
                 [f, before = x.shape()](const Node& node, const Tensor& dy) {
                   return gradients(node, dy, f, before);
                 });

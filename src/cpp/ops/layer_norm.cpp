@@ -29,6 +29,16 @@ void check_arguments(const Var& x, const Var& weight, const Var& bias,
               x.dtype(), weight.dtype(), bias.dtype());
 }
 
+// The output of a node of norm(): statistics are those of the stored sum.
+Tensor again(const Node& node, const Shape& shape, double eps) {
+  const Tensor& sum = node.saved(0);
+  const Tensor y = empty_like(sum);
+  const Tensor mean = empty_like(node.saved(2)), rstd = empty_like(mean);
+  kernels::run<LayerNormForward>(
+      {sum, {}, node.saved(1), node.saved(4), {}, y, mean, rstd, eps});
+  return reshape_view(y, shape);
+}
+
 // dropout(x) + residual -> layer norm; no dropout when p = 0, no sum without
 // a residual.
 Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
@@ -52,23 +62,29 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
   }
   kernels::run<LayerNormForward>(args);
   const Shape shape = x.shape();
-  return record("layer_norm", reshape_view(y, shape),
-                {x, weight, bias, residual}, {sum, weight.data(), mean, rstd},
-                [shape, p, stream](const Node& node, const Tensor& grad) {
-                  const Tensor& s = node.saved(0);
-                  const Tensor& w = node.saved(1);
-                  const Tensor dy = reshape_view(grad, s.shape());
-                  const Tensor dx = empty_like(s);
-                  const Tensor dw = empty_like(w);
-                  const Tensor db = empty_like(w);
-                  const Tensor ds = p > 0.0 ? empty_like(s) : dx;
-                  kernels::run<LayerNormBackward>(
-                      {dy, s, w, node.saved(2), node.saved(3), dx, dw, db,
-                       p > 0.0 ? TensorView(ds) : TensorView(), p, stream.seed,
-                       stream.offset});
-                  return Node::Gradients{reshape_view(dx, shape), dw, db,
-                                         reshape_view(ds, shape)};
-                });
+  const Var out =
+      record("layer_norm", reshape_view(y, shape), {x, weight, bias, residual},
+             {sum, weight.data(), mean, rstd, bias.data()},
+             [shape, p, stream](const Node& node, const Tensor& grad) {
+               const Tensor& s = node.saved(0);
+               const Tensor& w = node.saved(1);
+               const Tensor dy = reshape_view(grad, s.shape());
+               const Tensor dx = empty_like(s);
+               const Tensor dw = empty_like(w);
+               const Tensor db = empty_like(w);
+               const Tensor ds = p > 0.0 ? empty_like(s) : dx;
+               kernels::run<LayerNormBackward>(
+                   {dy, s, w, node.saved(2), node.saved(3), dx, dw, db,
+                    p > 0.0 ? TensorView(ds) : TensorView(), p, stream.seed,
+                    stream.offset});
+               return Node::Gradients{reshape_view(dx, shape), dw, db,
+                                      reshape_view(ds, shape)};
+             });
+  if (out.node()) {
+    out.node()->set_remake(
+        [shape, eps](const Node& node) { return again(node, shape, eps); });
+  }
+  return out;
 }
 
 }  // namespace

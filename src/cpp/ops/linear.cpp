@@ -29,34 +29,34 @@ Var linear_node(const Var& x, const Var& weight, const Var& bias,
     if (recording({x, weight, bias})) out = empty_like(y);
     kernels::run<ActivationForward>({*f, kLeakySlope, y, out});
   }
-  return record("linear", reshape_view(out, shape), {x, weight, bias},
-                {x2, weight.data(), f ? y : Tensor()},
-                [before, f](const Node& node, const Tensor& grad) {
-                  // dx = dy W, dW = dy^T x, db = sum of rows of dy
-                  Tensor dy = as_matrix(grad);
-                  Tensor db;
-                  if (f) {
-                    const Tensor& argument = node.saved(2);
-                    const Tensor d = empty_like(dy);
-                    if (node.wants(2))
-                      db = empty({dy.dim(1)}, dy.dtype(), dy.device());
-                    kernels::run<ActivationBackward>(
-                        {*f, kLeakySlope, dy, argument, d, db});
-                    dy = d;
-                  } else if (node.wants(2)) {
-                    db = sum_of_rows(dy);
-                  }
-                  const Tensor& x2 = node.saved(0);
-                  const Tensor& w = node.saved(1);
-                  Node::Gradients grads(3);
-                  if (node.wants(0)) {
-                    grads[0] =
-                        reshape_view(product(dy, w, false, false), before);
-                  }
-                  if (node.wants(1)) grads[1] = product(dy, x2, true, false);
-                  grads[2] = db;
-                  return grads;
-                });
+  return record(
+      "linear", reshape_view(out, shape), {x, weight, bias},
+      {to_save(x, x2), weight.data(), f ? y : Tensor()},
+      [before, f](const Node& node, const Tensor& grad) {
+        // dx = dy W, dW = dy^T x, db = sum of rows of dy
+        Tensor dy = as_matrix(grad);
+        Tensor db;
+        if (f) {
+          const Tensor& argument = node.saved(2);
+          const Tensor d = empty_like(dy);
+          if (node.wants(2)) db = empty({dy.dim(1)}, dy.dtype(), dy.device());
+          kernels::run<ActivationBackward>(
+              {*f, kLeakySlope, dy, argument, d, db});
+          dy = d;
+        } else if (node.wants(2)) {
+          db = sum_of_rows(dy);
+        }
+        const Tensor& w = node.saved(1);
+        Node::Gradients grads(3);
+        if (node.wants(0)) {
+          grads[0] = reshape_view(product(dy, w, false, false), before);
+        }
+        if (node.wants(1)) {
+          grads[1] = product(dy, as_matrix(node.input(0)), true, false);
+        }
+        grads[2] = db;
+        return grads;
+      });
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ Var rms_norm(const Var& x, const Var& weight, double eps) {
   kernels::run<RmsNormForward>({x2, weight.data(), y, rrms, eps});
   const Shape shape = x.shape();
   // kernels/ref/rms_norm.cpp derives the backward.
-  return record(
+  const Var out = record(
       "rms_norm", reshape_view(y, shape), {x, weight},
       {x2, weight.data(), rrms}, [shape](const Node& node, const Tensor& grad) {
         const Tensor& x = node.saved(0);
@@ -35,6 +35,15 @@ Var rms_norm(const Var& x, const Var& weight, double eps) {
         kernels::run<RmsNormBackward>({dy, x, w, node.saved(2), dx, dw});
         return Node::Gradients{reshape_view(dx, shape), dw};
       });
+  if (out.node()) {
+    out.node()->set_remake([shape, eps](const Node& node) {
+      const Tensor& x = node.saved(0);
+      const Tensor y = empty_like(x), rrms = empty_like(node.saved(2));
+      kernels::run<RmsNormForward>({x, node.saved(1), y, rrms, eps});
+      return reshape_view(y, shape);
+    });
+  }
+  return out;
 }
 
 }  // namespace ea

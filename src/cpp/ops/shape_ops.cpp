@@ -36,10 +36,17 @@ Shape complete(const Shape& from, Shape to) {
 Var reshape(const Var& x, Shape shape) {
   shape = complete(x.shape(), shape);
   const Shape before = x.shape();
-  return record("reshape", reshape_view(contiguous(x.data()), shape), {x}, {},
-                [before](const Node&, const Tensor& dy) {
-                  return Node::Gradients{reshape_view(dy, before)};
-                });
+  const Var y =
+      record("reshape", reshape_view(contiguous(x.data()), shape), {x},
+             {Tensor()}, [before](const Node&, const Tensor& dy) {
+               return Node::Gradients{reshape_view(dy, before)};
+             });
+  if (y.node() && x.node() && x.node()->remakes()) {
+    y.node()->set_remake([shape](const Node& node) {
+      return reshape_view(node.input(0), shape);
+    });
+  }
+  return y;
 }
 
 Var transpose(const Var& x, int axis_a, int axis_b) {

@@ -57,29 +57,28 @@ Var ConvLayer::attended(const Var& x, MapChain& chain) {
   return config_.beside->halved ? doubled(image) : image;
 }
 
-Normed ConvLayer::forward(const Normed& x, MapChain& chain) {
+Var ConvLayer::forward(const Var& x, MapChain& chain) {
   return joined(x, chain, {}, config_.activation);
 }
 
-Var ConvLayer::join(const Normed& x, MapChain& chain, const Var& residual,
+Var ConvLayer::join(const Var& x, MapChain& chain, const Var& residual,
                     Activation act) {
-  return joined(x, chain, residual, act).y;
+  return joined(x, chain, residual, act);
 }
 
-Normed ConvLayer::joined(const Normed& x, MapChain& chain, const Var& residual,
-                         std::optional<Activation> act) {
+Var ConvLayer::joined(const Var& x, MapChain& chain, const Var& residual,
+                      std::optional<Activation> act) {
   const bool rectify = act == Activation::relu;
-  Normed out;
-  if (!attention_ && !training() && !grad_enabled() && x.y.device().is_cpu() &&
+  Var out;
+  if (!attention_ && !training() && !grad_enabled() && x.device().is_cpu() &&
       enabled(FastPath::fused_norm)) {
-    out.y = convolution_.mapped(x.y, norm_.map(), residual, rectify);
+    out = convolution_.mapped(x, norm_.map(), residual, rectify);
   } else {
     Var y = convolution_(x);
-    if (attention_) y = concat({y, attended(x.y, chain)}, 3);
+    if (attention_) y = concat({y, attended(x, chain)}, 3);
     out = norm_.joined(y, residual, rectify);
   }
-  if (act && !rectify) out = {activation(out.y, *act), nullptr};
-  return out;
+  return act && !rectify ? activation(out, *act) : out;
 }
 
 }  // namespace ea

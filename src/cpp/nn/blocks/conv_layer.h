@@ -37,11 +37,10 @@ struct ConvLayerConfig {
 class ConvLayer : public Module {
  public:
   explicit ConvLayer(const ConvLayerConfig& config);
-  Normed forward(const Normed& x, MapChain& chain);
+  Var forward(const Var& x, MapChain& chain);
   // act(norm(conv(x)) + residual): the last layer of a block, whose activation
   // the caller knows.
-  Var join(const Normed& x, MapChain& chain, const Var& residual,
-           Activation act);
+  Var join(const Var& x, MapChain& chain, const Var& residual, Activation act);
   bool takes_previous() const {
     return attention_ && attention_->takes_previous();
   }
@@ -50,8 +49,8 @@ class ConvLayer : public Module {
  private:
   // [n, height, width, d_v]
   Var attended(const Var& x, MapChain& chain);
-  Normed joined(const Normed& x, MapChain& chain, const Var& residual,
-                std::optional<Activation> act);
+  Var joined(const Var& x, MapChain& chain, const Var& residual,
+             std::optional<Activation> act);
 
   ConvLayerConfig config_;
   Conv2d convolution_;

@@ -44,8 +44,8 @@ void ResidualBlock::add_layer(std::int64_t in, std::int64_t out,
 
 Var ResidualBlock::forward(const std::vector<Var>& earlier, MapChain& chain) {
   const Var& x = earlier.back();
-  Normed y{x, nullptr};
-  const Var beside = shortcut_ ? shortcut_->forward(y, chain).y : x;
+  Var y = x;
+  const Var beside = shortcut_ ? shortcut_->forward(x, chain) : x;
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
     y = layers_[i]->forward(y, chain);
   }
