@@ -15,7 +15,7 @@ struct CachedEvolving {
   EvolveCoefficients c = {0, 0, 0, 1, 0};
   double softmax_scale = 1.0;
   MapShift shift = {};
-  Tensor previous, weight, bias, maps;
+  Tensor previous = {}, weight = {}, bias = {}, maps = {};
   std::vector<std::int64_t> map_rows = {};
   bool carry = false;  // whether L is wanted
 };
