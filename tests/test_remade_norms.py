@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers_recompute import calls
 
 import evolving_attention as ea
 from evolving_attention import functional as F
@@ -90,8 +91,6 @@ def test_the_gradients_have_the_bits_of_a_kept_output(
 
 
 def test_an_output_is_made_again_once_for_all_that_read_it() -> None:
-    from helpers_recompute import calls
-
     def norms(readers: int) -> int:
         given = inputs("float32")
         y = layer_norm(*given)

@@ -135,6 +135,11 @@ Edge edge_of(const Var& input) {
   return edge;
 }
 
+Var remakable(Var y, Node::Remake remake) {
+  if (y.node()) y.node()->set_remake(std::move(remake));
+  return y;
+}
+
 Tensor to_save(const Var& x, Tensor data) {
   return x.node() && x.node()->remakes() ? Tensor() : std::move(data);
 }

@@ -74,8 +74,7 @@ class Node {
     return inner_;
   }
 
-  // Makes the output again, with the same bits, from what the node saves. Of a
-  // cheap op, so that the ops that read the output need not save it.
+  // Makes the output again: see remakable().
   using Remake = std::function<Tensor(const Node&)>;
   void set_remake(Remake remake) { remake_ = std::move(remake); }
   bool remakes() const { return remake_ != nullptr; }
@@ -125,6 +124,10 @@ std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
 // a gradient, nothing is recorded and the saved tensors are released.
 Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
            std::vector<Tensor> saved, Node::Backward backward);
+
+// The output y of a cheap op, whose node can make it again with the same bits
+// from what it saves; so the ops that read y need not save it.
+Var remakable(Var y, Node::Remake remake);
 
 // What an op saves of its input x, in the form `data`, to read it as
 // node.input(): `data`, or nothing where the node of x can make it again.

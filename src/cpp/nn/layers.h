@@ -198,7 +198,7 @@ class BatchNorm : public Module {
   Var operator()(const Var& x) const {
     return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_);
   }
-  // With what follows it.
+  // The norm of x, with the residual and the ReLU that follow it.
   Var joined(const Var& x, const Var& residual, bool rectify) const {
     return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_,
                       residual, rectify);

@@ -151,25 +151,16 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
             reshape_view(dx, shape), dw, db,
             node.wants(3) ? reshape_view(dy, shape) : Tensor()};
       });
-  if (out.node() && !joined) {
-    out.node()->set_remake([shape, eps, rectify](const Node& node) {
-      const Tensor y = empty_like(node.saved(kX));
-      const Tensor rstd = empty_like(node.saved(kRstd));
-      kernels::run<BatchNormForward>({node.saved(kX), node.saved(kWeight),
-                                      node.saved(kBias), node.saved(kMean),
-                                      node.saved(kVariance), y, rstd, eps,
-                                      Tensor(), rectify});
-      return reshape_view(y, shape);
-    });
-  }
-  return out;
-}
-
-Var batch_norm(const Var& x, const Var& weight, const Var& bias,
-               const RunningStatistics& running, bool training, double momentum,
-               double eps) {
-  return batch_norm(x, weight, bias, running, training, momentum, eps, {},
-                    false);
+  if (joined) return out;
+  return remakable(out, [shape, eps, rectify](const Node& node) {
+    const Tensor y = empty_like(node.saved(kX));
+    const Tensor rstd = empty_like(node.saved(kRstd));
+    kernels::run<BatchNormForward>({node.saved(kX), node.saved(kWeight),
+                                    node.saved(kBias), node.saved(kMean),
+                                    node.saved(kVariance), y, rstd, eps,
+                                    Tensor(), rectify});
+    return reshape_view(y, shape);
+  });
 }
 
 ChannelMap channel_map(const Var& weight, const Var& bias,

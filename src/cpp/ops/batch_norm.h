@@ -11,22 +11,17 @@ struct RunningStatistics {
   Var mean, variance;
 };
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias for x [tokens,
-// channels], or images [n, height, width, channels]; packed rows hold tokens
-// alone, so that no padding counts.
-// training: mean and (biased) variance are the batch's, which needs two tokens,
-// and the running ones move towards them by `momentum`, the variance to the
-// unbiased one, as PyTorch does; once, also where recompute() runs it twice.
-// Otherwise the running statistics are used, which must be given.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias + residual, or
+// max(that, 0) with `rectify`; residual may be undefined. x [tokens, channels],
+// or images [n, height, width, channels]; packed rows hold tokens alone, so
+// that no padding counts. training: mean and (biased) variance are the batch's,
+// which needs two tokens, and the running ones move towards them by `momentum`,
+// the variance to the unbiased one, as PyTorch does; once, also where
+// recompute() runs it twice. Otherwise the running statistics are used, which
+// must be given.
 Var batch_norm(const Var& x, const Var& weight, const Var& bias,
                const RunningStatistics& running, bool training, double momentum,
-               double eps);
-
-// batch_norm(x) + residual, or max(that, 0) with `rectify`; a residual that is
-// undefined is left out.
-Var batch_norm(const Var& x, const Var& weight, const Var& bias,
-               const RunningStatistics& running, bool training, double momentum,
-               double eps, const Var& residual, bool rectify);
+               double eps, const Var& residual = {}, bool rectify = false);
 
 // A norm in evaluation as scale x + shift, both [channels] of the statistics'
 // type; without a gradient, on the CPU.

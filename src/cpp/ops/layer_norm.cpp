@@ -80,11 +80,8 @@ Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
                return Node::Gradients{reshape_view(dx, shape), dw, db,
                                       reshape_view(ds, shape)};
              });
-  if (out.node()) {
-    out.node()->set_remake(
-        [shape, eps](const Node& node) { return again(node, shape, eps); });
-  }
-  return out;
+  return remakable(
+      out, [shape, eps](const Node& node) { return again(node, shape, eps); });
 }
 
 }  // namespace

@@ -35,15 +35,12 @@ Var rms_norm(const Var& x, const Var& weight, double eps) {
         kernels::run<RmsNormBackward>({dy, x, w, node.saved(2), dx, dw});
         return Node::Gradients{reshape_view(dx, shape), dw};
       });
-  if (out.node()) {
-    out.node()->set_remake([shape, eps](const Node& node) {
-      const Tensor& x = node.saved(0);
-      const Tensor y = empty_like(x), rrms = empty_like(node.saved(2));
-      kernels::run<RmsNormForward>({x, node.saved(1), y, rrms, eps});
-      return reshape_view(y, shape);
-    });
-  }
-  return out;
+  return remakable(out, [shape, eps](const Node& node) {
+    const Tensor& x = node.saved(0);
+    const Tensor y = empty_like(x), rrms = empty_like(node.saved(2));
+    kernels::run<RmsNormForward>({x, node.saved(1), y, rrms, eps});
+    return reshape_view(y, shape);
+  });
 }
 
 }  // namespace ea

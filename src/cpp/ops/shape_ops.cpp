@@ -41,12 +41,10 @@ Var reshape(const Var& x, Shape shape) {
              {Tensor()}, [before](const Node&, const Tensor& dy) {
                return Node::Gradients{reshape_view(dy, before)};
              });
-  if (y.node() && x.node() && x.node()->remakes()) {
-    y.node()->set_remake([shape](const Node& node) {
-      return reshape_view(node.input(0), shape);
-    });
-  }
-  return y;
+  if (!x.node() || !x.node()->remakes()) return y;
+  return remakable(y, [shape](const Node& node) {
+    return reshape_view(node.input(0), shape);
+  });
 }
 
 Var transpose(const Var& x, int axis_a, int axis_b) {

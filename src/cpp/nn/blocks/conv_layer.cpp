@@ -57,17 +57,8 @@ Var ConvLayer::attended(const Var& x, MapChain& chain) {
   return config_.beside->halved ? doubled(image) : image;
 }
 
-Var ConvLayer::forward(const Var& x, MapChain& chain) {
-  return joined(x, chain, {}, config_.activation);
-}
-
 Var ConvLayer::join(const Var& x, MapChain& chain, const Var& residual,
-                    Activation act) {
-  return joined(x, chain, residual, act);
-}
-
-Var ConvLayer::joined(const Var& x, MapChain& chain, const Var& residual,
-                      std::optional<Activation> act) {
+                    std::optional<Activation> act) {
   const bool rectify = act == Activation::relu;
   Var out;
   if (!attention_ && !training() && !grad_enabled() && x.device().is_cpu() &&

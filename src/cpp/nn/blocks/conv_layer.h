@@ -37,10 +37,13 @@ struct ConvLayerConfig {
 class ConvLayer : public Module {
  public:
   explicit ConvLayer(const ConvLayerConfig& config);
-  Var forward(const Var& x, MapChain& chain);
+  Var forward(const Var& x, MapChain& chain) {
+    return join(x, chain, {}, config_.activation);
+  }
   // act(norm(conv(x)) + residual): the last layer of a block, whose activation
   // the caller knows.
-  Var join(const Var& x, MapChain& chain, const Var& residual, Activation act);
+  Var join(const Var& x, MapChain& chain, const Var& residual,
+           std::optional<Activation> act);
   bool takes_previous() const {
     return attention_ && attention_->takes_previous();
   }
@@ -49,8 +52,6 @@ class ConvLayer : public Module {
  private:
   // [n, height, width, d_v]
   Var attended(const Var& x, MapChain& chain);
-  Var joined(const Var& x, MapChain& chain, const Var& residual,
-             std::optional<Activation> act);
 
   ConvLayerConfig config_;
   Conv2d convolution_;
