@@ -17,7 +17,9 @@ namespace ea {
 namespace {
 
 // What the node saves, in this order.
-enum Saved { kX, kWeight, kMean, kRstd, kBias, kVariance, kY };
+struct Norm {
+  enum { x, weight, mean, rstd, bias, variance, y };
+};
 
 void check_settings(double momentum, double eps) {
   EA_CHECK_AS(ConfigError, momentum >= 0 && momentum <= 1, "batch_norm",
@@ -130,9 +132,9 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
       "batch_norm", reshape_view(y, shape), {x, weight, bias, residual},
       {rows, w, mean, rstd, b, variance, rectify && joined ? y : Tensor()},
       [training, shape, rectify](const Node& node, const Tensor& grad) {
-        const Tensor& x = node.saved(kX);
-        const Tensor& w = node.saved(kWeight);
-        const Tensor& y = node.saved(kY);
+        const Tensor& x = node.saved(Norm::x);
+        const Tensor& w = node.saved(Norm::weight);
+        const Tensor& y = node.saved(Norm::y);
         const bool positive = rectify && !y.defined();
         Tensor dy = as_matrix(grad);
         if (y.defined()) {
@@ -145,20 +147,20 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
         const Tensor dw = empty_like(w);
         const Tensor db = empty_like(w);
         kernels::run<BatchNormBackward>(
-            {dy, x, w, node.saved(kMean), node.saved(kRstd), dx, dw, db,
-             training, positive ? node.saved(kBias) : Tensor()});
+            {dy, x, w, node.saved(Norm::mean), node.saved(Norm::rstd), dx, dw,
+             db, training, positive ? node.saved(Norm::bias) : Tensor()});
         return Node::Gradients{
             reshape_view(dx, shape), dw, db,
             node.wants(3) ? reshape_view(dy, shape) : Tensor()};
       });
   if (joined) return out;
   return remakable(out, [shape, eps, rectify](const Node& node) {
-    const Tensor y = empty_like(node.saved(kX));
-    const Tensor rstd = empty_like(node.saved(kRstd));
-    kernels::run<BatchNormForward>({node.saved(kX), node.saved(kWeight),
-                                    node.saved(kBias), node.saved(kMean),
-                                    node.saved(kVariance), y, rstd, eps,
-                                    Tensor(), rectify});
+    const Tensor y = empty_like(node.saved(Norm::x));
+    const Tensor rstd = empty_like(node.saved(Norm::rstd));
+    kernels::run<BatchNormForward>(
+        {node.saved(Norm::x), node.saved(Norm::weight), node.saved(Norm::bias),
+         node.saved(Norm::mean), node.saved(Norm::variance), y, rstd, eps,
+         Tensor(), rectify});
     return reshape_view(y, shape);
   });
 }

@@ -53,7 +53,7 @@ void check_maps(const Var& previous, const Var& weight, const Var& bias,
 }
 
 // What the backward saves, in this order.
-enum Saved {
+enum {
   kQ,
   kK,
   kV,

@@ -75,7 +75,7 @@ std::int64_t free_cache(std::int64_t most) {
   return std::max(std::int64_t{64} << 20, most / 16);
 }
 
-class Pool {
+class BlockPool {
  public:
   MemoryBlock take(std::size_t bytes) {
     const std::size_t size = size_class(bytes);
@@ -197,8 +197,8 @@ class Pool {
 };
 
 // Never destroyed: tensors held by Python may outlive static destructors.
-Pool& pool() {
-  static Pool* instance = new Pool;
+BlockPool& pool() {
+  static BlockPool* instance = new BlockPool;
   return *instance;
 }
 

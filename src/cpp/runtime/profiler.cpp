@@ -1,4 +1,4 @@
-// Sums scoped times in one table under a lock (ops are coarse: microseconds
+// Sums scoped times in one map under a lock (ops are coarse: microseconds
 // up).
 #include "runtime/profiler.h"
 
@@ -18,7 +18,7 @@ std::atomic<bool>& enabled() {
   return value;
 }
 ForkMutex mutex{ForkMutex::Level::profiler};
-std::map<std::string, ProfileEntry> table;
+std::map<std::string, ProfileEntry> times;
 }  // namespace
 
 void set_profiling(bool on) { enabled() = on; }
@@ -29,7 +29,7 @@ std::vector<ProfileEntry> profile_entries() {
   std::vector<ProfileEntry> entries;
   {
     const std::lock_guard lock(mutex);
-    for (const auto& [name, entry] : table) entries.push_back(entry);
+    for (const auto& [name, entry] : times) entries.push_back(entry);
   }
   std::sort(entries.begin(), entries.end(),
             [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
@@ -38,14 +38,14 @@ std::vector<ProfileEntry> profile_entries() {
 
 void reset_profile() {
   const std::lock_guard lock(mutex);
-  table.clear();
+  times.clear();
 }
 
 void ProfileScope::finish() noexcept {
   const std::chrono::duration<double> spent =
       std::chrono::steady_clock::now() - start_;
   const std::lock_guard lock(mutex);
-  ProfileEntry& entry = table[name_];
+  ProfileEntry& entry = times[name_];
   entry.name = name_;
   ++entry.calls;
   entry.seconds += spent.count();

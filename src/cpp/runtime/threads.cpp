@@ -59,15 +59,15 @@ struct Batch {
   }
 };
 
-class Pool {
+class ThreadPool {
  public:
-  explicit Pool(int threads) {
+  explicit ThreadPool(int threads) {
     for (int i = 1; i < threads; ++i) {
       workers_.emplace_back([this] { loop(); });
     }
   }
 
-  ~Pool() {
+  ~ThreadPool() {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
@@ -135,7 +135,7 @@ class Pool {
 struct State {
   // One parallel call at a time.
   ForkMutex call_mutex{ForkMutex::Level::threads};
-  std::unique_ptr<Pool> pool;
+  std::unique_ptr<ThreadPool> pool;
   std::atomic<int> wanted{0};  // read without call_mutex
 };
 
@@ -181,7 +181,7 @@ void run_jobs(std::int64_t jobs, JobFn fn, void* context) {
     return;
   }
   const std::lock_guard lock(s.call_mutex);
-  if (!s.pool) s.pool = std::make_unique<Pool>(s.wanted);
+  if (!s.pool) s.pool = std::make_unique<ThreadPool>(s.wanted);
   Batch batch;
   batch.fn = fn;
   batch.context = context;

@@ -8,6 +8,9 @@
 
 namespace ea::ref {
 
+template <>
+void run<Sum>(const Sum::Args& args);  // reduce.cpp
+
 namespace {
 
 template <typename A>

@@ -8,7 +8,7 @@ namespace {
 
 // About 2048 cells per head: what the phases of a block hand to one another
 // stays in the L2 cache. The backward recomputes a halo of Z: taller blocks.
-constexpr std::int64_t kBlockCells = 2048;
+constexpr std::int64_t kStepCells = 2048;
 constexpr std::int64_t kForwardRows = 8, kBackwardRows = 12;
 
 // One sequence's maps, and the block of them that is worked on.
@@ -85,7 +85,7 @@ void forward_of(const EvolveForward::Args& args) {
   const ConvSizes s(args.weight, args.shift);
   const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
                      s.heads, s.k, false);
-  const MapJobs jobs(args.layout, kBlockCells, kForwardRows);
+  const MapJobs jobs(args.layout, kStepCells, kForwardRows);
   const std::int64_t i_size = jobs.largest([&](const MapBlock& b) {
     const Maps m(args.layout, b);
     return padded_size(m.heads, s.pad, m.n_k, m.rows + 2 * s.r);
@@ -189,7 +189,7 @@ void backward_of(const EvolveBackward::Args& args) {
                      s.heads, s.k, false);
   const TapWeights turned(args.weight.as<const T>(),
                           static_cast<const T*>(nullptr), s.heads, s.k, true);
-  const MapJobs jobs(args.layout, kBlockCells, kBackwardRows);
+  const MapJobs jobs(args.layout, kStepCells, kBackwardRows);
   const BackwardSizes size(jobs, args.layout, s);
   const std::int64_t weights = s.heads * s.taps;
   const std::int64_t partial_size = weights + s.heads;

@@ -10,7 +10,7 @@ namespace {
 
 // Cells of all heads of a group: two maps of float32 stay in the last cache.
 constexpr std::int64_t kGroupCells = 1 << 20;
-constexpr std::int64_t kBlockCells = 2816, kBlockRows = 10;
+constexpr std::int64_t kGradientCells = 2816, kGradientRows = 10;
 
 // Sums of the convolution's gradients over all groups, in their order.
 class ParameterSums {
@@ -51,7 +51,7 @@ void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
                        std::int64_t first, const GroupMaps& maps,
                        ParameterSums& total) {
   const FusedSizes& s = f.s;
-  const MapJobs jobs(group, kBlockCells, kBlockRows);
+  const MapJobs jobs(group, kGradientCells, kGradientRows);
   const std::int64_t padded = jobs.largest([&](const MapBlock& b) {
     return padded_size(s.heads, s.pad, group.n_k(b.sequence), b.rows + 2 * s.r);
   });

@@ -7,7 +7,7 @@ namespace ea::simd::EA_TARGET {
 namespace {
 
 // About 2048 cells per head: input, halo and output stay in the L2 cache.
-constexpr std::int64_t kBlockCells = 2048, kBlockRows = 8;
+constexpr std::int64_t kConvCells = 2048, kConvRows = 8;
 
 // Element of cell (h, row, 0) of a sequence in a flat map tensor.
 EA_INLINE std::int64_t cell(const MapLayout& layout, const MapBlock& block,
@@ -65,7 +65,7 @@ void forward_of(const MapConvForward::Args& args) {
   const ConvSizes s(args.weight, args.shift);
   const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
                      s.heads, s.k, false);
-  const MapJobs jobs(args.layout, kBlockCells, kBlockRows);
+  const MapJobs jobs(args.layout, kConvCells, kConvRows);
   const std::int64_t x_size = jobs.largest(
       [&](const MapBlock& b) { return padded_size(args.layout, b, s); });
   const std::int64_t y_size = jobs.largest(
@@ -96,7 +96,7 @@ void backward_of(const MapConvBackward::Args& args) {
   const ConvSizes s(args.weight, args.shift);
   const TapWeights w(args.weight.as<const T>(), static_cast<const T*>(nullptr),
                      s.heads, s.k, true);
-  const MapJobs jobs(layout, kBlockCells, kBlockRows);
+  const MapJobs jobs(layout, kConvCells, kConvRows);
   const std::int64_t x_size = jobs.largest(
       [&](const MapBlock& b) { return padded_size(layout, b, s); });
   const std::int64_t y_size = jobs.largest(
