@@ -14,7 +14,17 @@ from reference import evolving
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import growth, harness, isa, lengths, race, repeat, report, versions
+from benchmarks import (
+    growth,
+    harness,
+    import_cost,
+    isa,
+    lengths,
+    race,
+    repeat,
+    report,
+    versions,
+)
 from benchmarks.rows import ROWS, TITLES, rows_of, title_of
 from benchmarks.worker import Worker
 
@@ -301,13 +311,12 @@ def test_a_worker_says_what_went_wrong(peers):
 
 @pytest.mark.parametrize(
     "name",
-    ["step_memory", "growth", "import_cost", "same_bits", "conv1d", "csan", "series"],
+    ["step_memory", "growth", "same_bits", "conv1d", "csan", "series"],
 )
 def test_the_small_benchmarks_run(peers, name, capsys):
     words = {
         "step_memory": ["--size", "tiny", "--batch", "1", "--length", "8"],
         "growth": ["--size", "tiny", "--lengths", "8", "--batches", "1"],
-        "import_cost": ["--rounds", "1"],
         "conv1d": ["--tiny", "--rounds", "1"],
         "csan": ["--batch", "1", "--length", "8", "--rounds", "1"],
         "series": ["--tiny", "--rounds", "1"],
@@ -319,12 +328,21 @@ def test_the_small_benchmarks_run(peers, name, capsys):
     assert {
         "step_memory": "ours takes",
         "growth": "ratio",
-        "import_cost": "MiB",
         "conv1d": "backward",
         "csan": "of dense",
         "series": "inference",
         "same_bits": "same bits cost",
     }[name] in capsys.readouterr().out
+
+
+def test_the_cost_of_imports(monkeypatch, capsys):
+    statements = {"nothing": "pass", "absent": "import no_such_module"}
+    monkeypatch.setattr(import_cost, "STATEMENTS", statements)
+    import_cost.main(["--rounds", "1", "--dry"])
+    nothing, absent = sorted(capsys.readouterr().out.splitlines(), reverse=True)
+    assert nothing.startswith("nothing ")
+    assert "MiB" in nothing
+    assert "not measured: ModuleNotFoundError: No module named" in absent
 
 
 def test_seeds_together_and_alone_are_compared_by_their_bits(monkeypatch):

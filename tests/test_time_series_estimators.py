@@ -59,7 +59,7 @@ def test_aeon(check) -> None:
 @pytest.mark.parametrize("kind", CLASSES)
 def test_scikit_learn(kind) -> None:
     estimator = kind(
-        **{**kind._get_test_params(), "n_epochs": 40, "learning_rate": 1e-2}
+        **{**kind._get_test_params(), "n_epochs": 15, "learning_rate": 2e-2}
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
