@@ -23,15 +23,19 @@ def draw(dtype: str, images: int = 3, side: int = 14) -> list[ea.Tensor]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [1, 3])
 @pytest.mark.parametrize("side", [14, 64])  # whole images, and bands of them
 def test_an_image_alone_has_the_bits_it_has_in_a_batch(
-    side: int, stride: int, dtype: str
+    side: int, kernel: int, stride: int, dtype: str
 ):
     x, weight, bias = draw(dtype, side=side)
-    whole = as_float64(F.conv2d(x, weight, bias, stride=stride, padding=1))
-    for n in range(3):
-        alone = F.conv2d(x[n : n + 1], weight, bias, stride=stride, padding=1)
-        np.testing.assert_array_equal(as_float64(alone)[0], whole[n])
+    weight = ea.Tensor(as_float64(weight)[:, :, :kernel, :kernel], dtype=dtype)
+    taps = {"stride": stride, "padding": kernel // 2}
+    with ea.no_grad():
+        whole = as_float64(F.conv2d(x, weight, bias, **taps))
+        for n in range(3):
+            alone = F.conv2d(x[n : n + 1], weight, bias, **taps)
+            np.testing.assert_array_equal(as_float64(alone)[0], whole[n])
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
@@ -61,9 +65,10 @@ def test_a_kept_weight_that_bands_read_in_several_layouts(dtype: str):
     values = round_to(rng.standard_normal((512, 256, 1, 1)), dtype)
     weight = ea.Tensor(values, dtype=dtype)
     with ea.no_grad(), forced():
-        want = as_float64(F.conv2d(x, ea.Tensor(values, dtype=dtype), stride=2))
+        fresh = ea.Tensor(values, dtype=dtype)
+        want = as_float64(F.conv2d(x, fresh, stride=2, padding=1))
         for _ in range(3):  # makes both, and finds both
-            y = as_float64(F.conv2d(x, weight, stride=2))
+            y = as_float64(F.conv2d(x, weight, stride=2, padding=1))
             np.testing.assert_array_equal(y, want)
 
 
