@@ -2,9 +2,9 @@
 #include "ops/conv2d.h"
 
 #include "autograd/node.h"
-#include "kernels/pool2d.h"
 #include "kernels/registry.h"
 #include "ops/images.h"
+#include "ops/pool2d.h"
 #include "ops/products.h"
 #include "runtime/check.h"
 
@@ -44,70 +44,37 @@ void check_convolution(const Var& x, const Var& weight, const Var& bias,
               x.dtype(), weight.dtype());
 }
 
+bool every_pixel(const Conv2dTaps& t) {
+  return t.stride_h == 1 && t.stride_w == 1;
+}
+
 // Each output pixel reads one input pixel: that in its own place or, with
 // strides, one in so many.
-bool of_single_pixels(const Var& weight, const Conv2dTaps& t) {
-  return weight.dim(2) == 1 && weight.dim(3) == 1 && t.pad_h == 0 &&
-         t.pad_w == 0 && t.groups == 1;
+bool of_single_pixels(const Var& x, const Var& weight, const Conv2dTaps& t) {
+  return weight.dim(2) == 1 && weight.dim(3) == 1 && t.stride_h >= 1 &&
+         t.stride_w >= 1 && t.pad_h == 0 && t.pad_w == 0 && t.groups == 1 &&
+         (every_pixel(t) || (x.dim(1) > 0 && x.dim(2) > 0));
 }
 
-Shape convolved_shape(const Var& x, const Var& weight, const Conv2dTaps& taps) {
-  const std::int64_t height = places_of_window(
-      "conv2d", "height",
-      {x.dim(1), weight.dim(2), taps.stride_h, taps.pad_h, taps.dilation_h});
-  const std::int64_t width = places_of_window(
-      "conv2d", "width",
-      {x.dim(2), weight.dim(3), taps.stride_w, taps.pad_w, taps.dilation_w});
-  return {x.dim(0), height, width, weight.dim(0)};
-}
-
-// Which of `height` x `width` pixels single taps read.
-struct PixelsRead {
-  std::int64_t height, width;
-  PoolWindows windows;  // of one pixel
-
-  bool all() const { return windows.stride_h == 1 && windows.stride_w == 1; }
-  Tensor of(const Tensor& x) const {
-    if (all()) return x;
-    const Tensor read =
-        empty({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());
-    kernels::run<AvgPool2dForward>({x, read, windows, false});
-    return read;
-  }
-  // The gradient of all pixels: zero of those that are not read.
-  Tensor spread(const Tensor& rows, const Shape& images) const {
-    if (all()) return reshape_view(rows, images);
-    const Tensor dx = empty(images, rows.dtype(), rows.device());
-    kernels::run<AvgPool2dBackward>(
-        {reshape_view(rows, {images[0], height, width, images[3]}), dx, windows,
-         false});
-    return dx;
-  }
-};
-
-// y = x W^T + b of the pixels read: dx = dy W, dW = dy^T x.
-Var product_of_pixels(const Var& x, const Var& weight, const Var& bias,
-                      const Conv2dTaps& taps) {
+// y = x W^T + b of the pixels: dx = dy W, dW = dy^T x.
+Var product_of_pixels(const Var& x, const Var& weight, const Var& bias) {
+  const Tensor x2 = as_matrix(x.data());
+  const Tensor y = affine(x2, weight, bias);
   const Shape images = x.shape(), weights = weight.shape();
-  const Shape shape = convolved_shape(x, weight, taps);
-  const PixelsRead read{shape[1],
-                        shape[2],
-                        {.stride_h = taps.stride_h, .stride_w = taps.stride_w}};
-  const Tensor all = contiguous(x.data());
-  const Tensor y = affine(as_matrix(read.of(all)), weight, bias);
+  Shape shape = images;
+  shape[3] = weights[0];
   return record(
       "conv2d", reshape_view(y, shape), {x, weight, bias},
-      {to_save(x, all), contiguous(weight.data())},
-      [images, weights, read](const Node& node, const Tensor& grad) {
+      {to_save(x, x2), contiguous(weight.data())},
+      [images, weights](const Node& node, const Tensor& grad) {
         const Tensor dy = as_matrix(grad);
         const Tensor w = reshape_view(node.saved(1), {weights[0], weights[1]});
         Node::Gradients grads(3);
         if (node.wants(0)) {
-          grads[0] = read.spread(product(dy, w, false, false), images);
+          grads[0] = reshape_view(product(dy, w, false, false), images);
         }
         if (node.wants(1)) {
-          const Tensor x2 =
-              as_matrix(read.of(reshape_view(node.input(0), images)));
+          const Tensor x2 = as_matrix(node.input(0));
           grads[1] = reshape_view(product(dy, x2, true, false), weights);
         }
         if (node.wants(2)) grads[2] = sum_of_rows(dy);
@@ -117,7 +84,13 @@ Var product_of_pixels(const Var& x, const Var& weight, const Var& bias,
 
 // The output, not filled.
 Tensor convolved(const Var& x, const Var& weight, const Conv2dTaps& taps) {
-  return empty(convolved_shape(x, weight, taps), x.dtype(), x.device());
+  const std::int64_t height = places_of_window(
+      "conv2d", "height",
+      {x.dim(1), weight.dim(2), taps.stride_h, taps.pad_h, taps.dilation_h});
+  const std::int64_t width = places_of_window(
+      "conv2d", "width",
+      {x.dim(2), weight.dim(3), taps.stride_w, taps.pad_w, taps.dilation_w});
+  return empty({x.dim(0), height, width, weight.dim(0)}, x.dtype(), x.device());
 }
 
 }  // namespace
@@ -125,8 +98,10 @@ Tensor convolved(const Var& x, const Var& weight, const Conv2dTaps& taps) {
 Var conv2d(const Var& x, const Var& weight, const Var& bias,
            const Conv2dTaps& taps) {
   check_convolution(x, weight, bias, taps.groups);
-  if (of_single_pixels(weight, taps)) {
-    return product_of_pixels(x, weight, bias, taps);
+  if (of_single_pixels(x, weight, taps)) {
+    const PoolWindows one{.stride_h = taps.stride_h, .stride_w = taps.stride_w};
+    const Var read = every_pixel(taps) ? x : avg_pool2d(x, one);
+    return product_of_pixels(read, weight, bias);
   }
   const Tensor y = convolved(x, weight, taps);
   const Tensor images = contiguous(x.data());
