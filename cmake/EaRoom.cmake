@@ -38,13 +38,18 @@ function(ea_sanitize target room)
   endif()
 endfunction()
 
-# ea_unity(target name size sources...): the sources in units of compilation of so many.
-function(ea_unity target name size)
+# ea_unity(target group size sources...): so many sources are one unit of
+# compilation, as headers weigh more than what stands below them. So the
+# anonymous namespaces of a room hold no name twice. Targets of the same sources
+# share the groups.
+function(ea_unity target group size)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EA_UNITY}
+                        UNITY_BUILD_MODE GROUP)
   set(place 0)
   foreach(source IN LISTS ARGN)
     math(EXPR batch "${place} / ${size}")
     set_source_files_properties(${source} PROPERTIES
-                                UNITY_GROUP ${target}_${name}${batch})
+                                UNITY_GROUP ${group}${batch})
     math(EXPR place "${place} + 1")
   endforeach()
 endfunction()
@@ -64,21 +69,18 @@ function(ea_room)
   endif()
   list(FILTER sources EXCLUDE REGEX "/simd/")
   add_library(${target} OBJECT ${sources})
-  # Headers weigh more than what stands below them: several sources at once. So
-  # the anonymous namespaces of a room hold no name twice. The guarded sources
-  # are a unit of their own: ccache then has the others in every build.
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EA_UNITY}
-                        UNITY_BUILD_MODE GROUP)
+  # The guarded sources are a unit of their own: ccache then has the others in
+  # every build.
   if(R_GUARDED)
     list(TRANSFORM R_GUARDED PREPEND ${EA_SOURCE_ROOT}/${R_NAME}/)
     list(REMOVE_ITEM sources ${R_GUARDED})
-    ea_unity(${target} guarded 14 ${R_GUARDED})
+    ea_unity(${target} ${target}_guarded 14 ${R_GUARDED})
     if(EA_SANITIZE AND NOT EA_SANITIZE_ROOMS)
       set_source_files_properties(${R_GUARDED} PROPERTIES
                                   COMPILE_OPTIONS "${EA_SANITIZE_OPTIONS}")
     endif()
   endif()
-  ea_unity(${target} batch 14 ${sources})
+  ea_unity(${target} ${target}_batch 14 ${sources})
   ea_visible_rooms(view ${target} ${R_NAME} ${R_DEPENDS})
   target_include_directories(${target} PRIVATE ${view})
   target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS})
@@ -99,9 +101,7 @@ function(ea_simd)
   string(REPLACE "/" "_" target ea_${S_ROOM}_${S_TARGET})
   file(GLOB sources CONFIGURE_DEPENDS ${EA_SOURCE_ROOT}/${S_ROOM}/simd/*.cpp)
   add_library(${target} OBJECT ${sources})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${EA_UNITY}
-                        UNITY_BUILD_MODE GROUP)
-  ea_unity(simd batch 7 ${sources})
+  ea_unity(${target} simd 7 ${sources})
   ea_visible_rooms(view ${target} kernels tensor runtime)
   target_include_directories(${target} PRIVATE ${view})
   target_compile_options(${target} PRIVATE ${EA_COMPILE_OPTIONS} ${S_FLAGS})
