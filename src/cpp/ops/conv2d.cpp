@@ -4,7 +4,6 @@
 #include "autograd/node.h"
 #include "kernels/registry.h"
 #include "ops/images.h"
-#include "ops/pool2d.h"
 #include "ops/products.h"
 #include "runtime/check.h"
 
@@ -44,16 +43,10 @@ void check_convolution(const Var& x, const Var& weight, const Var& bias,
               x.dtype(), weight.dtype());
 }
 
-bool every_pixel(const Conv2dTaps& t) {
-  return t.stride_h == 1 && t.stride_w == 1;
-}
-
-// Each output pixel reads one input pixel: that in its own place or, with
-// strides, one in so many.
-bool of_single_pixels(const Var& x, const Var& weight, const Conv2dTaps& t) {
-  return weight.dim(2) == 1 && weight.dim(3) == 1 && t.stride_h >= 1 &&
-         t.stride_w >= 1 && t.pad_h == 0 && t.pad_w == 0 && t.groups == 1 &&
-         (every_pixel(t) || (x.dim(1) > 0 && x.dim(2) > 0));
+// Each output pixel reads the one input pixel in its own place.
+bool of_single_pixels(const Var& weight, const Conv2dTaps& t) {
+  return weight.dim(2) == 1 && weight.dim(3) == 1 && t.stride_h == 1 &&
+         t.stride_w == 1 && t.pad_h == 0 && t.pad_w == 0 && t.groups == 1;
 }
 
 // y = x W^T + b of the pixels: dx = dy W, dW = dy^T x.
@@ -98,10 +91,8 @@ Tensor convolved(const Var& x, const Var& weight, const Conv2dTaps& taps) {
 Var conv2d(const Var& x, const Var& weight, const Var& bias,
            const Conv2dTaps& taps) {
   check_convolution(x, weight, bias, taps.groups);
-  if (of_single_pixels(x, weight, taps)) {
-    const PoolWindows one{.stride_h = taps.stride_h, .stride_w = taps.stride_w};
-    const Var read = every_pixel(taps) ? x : avg_pool2d(x, one);
-    return product_of_pixels(read, weight, bias);
+  if (of_single_pixels(weight, taps)) {
+    return product_of_pixels(x, weight, bias);
   }
   const Tensor y = convolved(x, weight, taps);
   const Tensor images = contiguous(x.data());
