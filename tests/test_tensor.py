@@ -79,6 +79,7 @@ WRONG_DATA = {
     "ragged": ([[1, 2], [3]], ea.ShapeError, "rectangular"),
     "nine axes": (np.zeros((1,) * 9), ea.ShapeError, "at most 8 axes"),
     "huge": (2**70, ea.DTypeError, "object"),
+    "above int64": ([2**63], ea.DTypeError, "9223372036854775808 does not fit"),
 }
 
 
@@ -336,6 +337,37 @@ def test_wrong_backward(case):
     use, error, message = WRONG_BACKWARD[case]
     with pytest.raises(error, match=message):
         use(leaf([1.0, 2.0]))
+
+
+def write_by_a_step(w):
+    w.grad = ea.Tensor([1.0])
+    ea.optim.SGD([w], lr=1.0).step()
+
+
+WRITES = {
+    "a step": write_by_a_step,
+    "copy_": lambda w: w.copy_([100.0]),
+    "add_": lambda w: w.add_(ea.Tensor([1.0])),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_backward_needs_may_not_be_written_after_the_forward_pass(write):
+    x, w = (ea.Tensor([v], requires_grad=True) for v in (2.0, 3.0))
+    y, unread = x * w, x + w
+    WRITES[write](w)
+    with pytest.raises(ea.InputError, match=r"'mul' needs was written after"):
+        y.backward()
+    unread.backward()  # whose gradient does not depend on values
+    assert x.grad.tolist() == [1]
+
+
+def test_what_backward_needs_may_be_looked_at():
+    x = ea.Tensor([2.0], requires_grad=True)
+    y = x * x
+    assert x.numpy().tolist() == x.tolist() == [2]
+    y.backward()
+    assert x.grad.tolist() == [4]
 
 
 def test_a_graph_frees_its_memory():

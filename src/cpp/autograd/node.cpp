@@ -10,6 +10,10 @@ namespace ea {
 
 namespace {
 std::atomic<std::uint64_t> next_order{0};
+
+std::uint64_t writes_to(const Tensor& t) {
+  return t.defined() ? t.storage()->writes() : 0;
+}
 }  // namespace
 
 Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
@@ -18,7 +22,10 @@ Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
       order_(next_order.fetch_add(1)),
       edges_(std::move(edges)),
       saved_(std::move(saved)),
-      backward_(std::move(backward)) {}
+      backward_(std::move(backward)) {
+  writes_.reserve(saved_.size());
+  for (const Tensor& t : saved_) writes_.push_back(writes_to(t));
+}
 
 Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
            Unfold unfold, std::vector<std::shared_ptr<Var::Impl>> inner)
@@ -52,18 +59,33 @@ void Node::check_unused() const {
               name_);
 }
 
+void Node::check_unwritten() const {
+  for (std::size_t i = 0; i < saved_.size(); ++i) {
+    EA_CHECK_AS(InputError, writes_to(saved_[i]) == writes_[i], "backward",
+                "a tensor {} that '{}' needs was written after the forward "
+                "pass (a step of an optimizer, copy_), so the gradient would "
+                "be wrong; call backward() before that, or run the forward "
+                "pass again",
+                saved_[i].shape(), name_);
+  }
+}
+
 Tensor Node::input(std::size_t i) const {
   return saved_[i].defined() ? saved_[i] : edges_[i].node->remade();
 }
 
 const Tensor& Node::remade() {
   check_unused();
-  if (!remade_.defined()) remade_ = remake_(*this);
+  if (!remade_.defined()) {
+    check_unwritten();
+    remade_ = remake_(*this);
+  }
   return remade_;
 }
 
 Node::Gradients Node::run_backward(const Arrived& dy) {
   check_unused();
+  check_unwritten();
   if (observer_) {
     observer_(*this, dy);
     observer_ = nullptr;
@@ -79,6 +101,7 @@ Node::Gradients Node::run_backward(const Arrived& dy) {
 }
 
 std::vector<Var> Node::unfold() {
+  check_unwritten();
   std::vector<Var> inputs;
   for (std::size_t i = 0; i < edges_.size(); ++i) {
     const Edge& edge = edges_[i];

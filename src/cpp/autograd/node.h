@@ -62,7 +62,8 @@ class Node {
   const Tensor& second_gradient() const { return second_gradient_; }
 
   // Runs once; then the saved tensors are freed. A second call throws
-  // InputError, since the graph is freed.
+  // InputError, since the graph is freed, and so does a saved tensor that was
+  // written since.
   Gradients run_backward(const Arrived& dy);
 
   // Whether unfold() replaces run_backward(); false after unfold().
@@ -95,11 +96,14 @@ class Node {
  private:
   // Throws InputError after run_backward().
   void check_unused() const;
+  // Throws InputError if a saved tensor was written since it was saved.
+  void check_unwritten() const;
 
   const char* name_;
   std::uint64_t order_;
   std::vector<Edge> edges_;
   std::vector<Tensor> saved_;
+  std::vector<std::uint64_t> writes_;  // to their storages, when saved
   Backward backward_;
   Unfold unfold_;
   Remake remake_;

@@ -149,6 +149,14 @@ Tensor from_python(const py::handle& object) {
                 "expected numbers (an array, a list, a tensor or an object "
                 "with __dlpack__), got {}",
                 described(object));
+    if (array.dtype().kind() == 'u' && array.itemsize() == 8 &&
+        array.size() > 0) {
+      const auto most = array.attr("max")().cast<std::uint64_t>();
+      EA_CHECK_AS(DTypeError, most <= INT64_MAX, "tensor",
+                  "{} does not fit into int64, the type of whole numbers; "
+                  "expected at most {}",
+                  most, INT64_MAX);
+    }
     array = array.attr("astype")(target);
     dtype = shared_dtype(array.dtype());
   }

@@ -331,7 +331,10 @@ Args:
     on_complete: called with i when leaves[i] will get no more in this pass.
 
 Raises:
-    InputError: nothing that the tensor was made of requires a gradient.
+    InputError: nothing that the tensor was made of requires a gradient; a tensor
+        that backward reads was written since (a step of an optimizer, copy_, but
+        not through NumPy, which nobody sees); or backward ran before, since a
+        graph is used once.
     ShapeError: a gradient is needed, or does not fit.
 
 Example:

@@ -59,6 +59,11 @@ void Storage::keep(DerivedPtr made, std::uint64_t version) const {
 }
 
 void Storage::note_write() const {
+  ++writes_;
+  forget_contents();
+}
+
+void Storage::forget_contents() const {
   ++version_;
   drop_derived();
 }
@@ -77,7 +82,7 @@ Loan::Loan(StoragePtr storage) : storage_(std::move(storage)) {
 }
 
 Loan::~Loan() {
-  storage_->note_write();
+  storage_->forget_contents();  // its holder may have written, or only looked
   --storage_->loans_;
 }
 

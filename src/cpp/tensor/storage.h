@@ -41,6 +41,8 @@ class Storage {
   std::uint64_t version() const { return version_; }
   // To be called after every change of the contents of a finished tensor.
   void note_write() const;
+  // The calls of note_write(): a saved tensor must have as many in backward.
+  std::uint64_t writes() const { return writes_; }
   void drop_derived() const;
 
  private:
@@ -50,7 +52,8 @@ class Storage {
   void* data_;
   std::size_t bytes_;
   std::function<void()> release_;
-  mutable std::atomic<std::uint64_t> version_{0};
+  void forget_contents() const;
+  mutable std::atomic<std::uint64_t> version_{0}, writes_{0};
   mutable std::atomic<int> loans_{0};
   mutable std::atomic<bool> has_derived_{false};
   mutable DerivedPtr derived_;
