@@ -30,10 +30,39 @@ def give_gradients(
     parameters: list[Any], step: int, dtype: str = "float32"
 ) -> list[Any]:
     random = np.random.default_rng(100 + step)
-    values = [random.standard_normal(s).astype(np.float32) for s in SHAPES]
+    shapes = SHAPES[: len(parameters)]
+    values = [random.standard_normal(s).astype(np.float32) for s in shapes]
     for parameter, value in zip(parameters, values, strict=True):
         parameter.grad = core.Tensor(value, dtype)
     return values
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RAdam"])
+def test_steps_of_a_parameter_are_those_that_updated_it(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours = tensors()[:3]  # always, late, and frozen at first
+    theirs = [torch.nn.Parameter(torch.from_numpy(np.array(p.numpy()))) for p in ours]
+    optimizer = getattr(optim, name)(ours, lr=0.01)
+    reference = getattr(torch.optim, name)(theirs, lr=0.01)
+    ours[2].requires_grad = False
+    for step in range(20):
+        if step == 9:
+            ours[2].requires_grad = True
+        values = give_gradients(ours, step)
+        if step < 12:
+            ours[1].grad = None
+        for mine, his, value in zip(ours, theirs, values, strict=True):
+            skipped = mine.grad is None or not mine.requires_grad
+            his.grad = None if skipped else torch.from_numpy(value.copy())
+        if step == 15:  # the numbers of steps are part of the state
+            state = optimizer.state_dict()
+            assert state["missed"].tolist() == [0, 12, 9]
+            optimizer = getattr(optim, name)(ours, lr=0.01)
+            optimizer.load_state_dict(state)
+        optimizer.step()
+        reference.step()
+    for mine, his in zip(ours, theirs, strict=True):
+        assert np.allclose(mine.numpy(), his.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
@@ -232,6 +261,17 @@ def test_other_mistakes() -> None:
     state = optim.AdamW(tensors()).state_dict()
     with pytest.raises(CheckpointError, match="does not fit the 2 parameters"):
         optim.AdamW(tensors()[:2]).load_state_dict(state)
+    for odd, says in (
+        ({"exp_avg.0": None}, "exp_avg.0 is a NoneType"),
+        ({"step": -1}, "step=-1, expected a whole number"),
+        ({"step": "a"}, "step='a', expected a whole number"),
+        ({"missed": np.array([2, 0, 0, 0, 0])}, r"missed=\[2.*from 0 to 0"),
+        ({"missed": np.zeros(2, int)}, r"missed has shape \(2,\)"),
+    ):
+        with pytest.raises(CheckpointError, match=says):
+            optim.AdamW(tensors()).load_state_dict({**state, **odd})
+    with pytest.raises(ConfigError, match="group 0 has 'betas', expected only lr"):
+        optim.AdamW([{"params": tensors(), "betas": (0.1, 0.2)}])
     state["exp_avg.0"] = np.zeros(3, np.float32)
     with pytest.raises(CheckpointError, match=r"exp_avg.0 has shape \(3,\)"):
         optim.AdamW(tensors()).load_state_dict(state)

@@ -3,6 +3,7 @@
 
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,6 +86,15 @@ struct GroupedSGD : Grouped {
 AnyDict state_dict(Grouped& self) {
   py::dict state;
   state["step"] = self.optimizer->steps_done();
+  const auto& slots = self.optimizer->slots();
+  if (std::any_of(slots.begin(), slots.end(),
+                  [](const auto& slot) { return slot.missed > 0; })) {
+    const auto count = static_cast<std::int64_t>(slots.size());
+    const Tensor missed = empty({count}, DType::i64);
+    std::transform(slots.begin(), slots.end(), missed.data<std::int64_t>(),
+                   [](const auto& slot) { return slot.missed; });
+    state["missed"] = Var(missed);
+  }
   for (const auto& [name, tensor] : self.optimizer->state()) {
     state[py::str(name)] = Var(tensor);
   }
@@ -101,6 +111,14 @@ void load_state_dict(Grouped& self, const AnyDict& state) {
     copy_into(from_python(state[own.c_str()], tensor.dtype()), tensor);
   }
   self.optimizer->set_steps_done(state["step"].cast<std::int64_t>());
+  Tensor missed;  // older states have none: every step counts
+  if (state.contains("missed")) {
+    missed = contiguous(from_python(state["missed"], DType::i64));
+  }
+  std::size_t i = 0;
+  for (MomentOptimizer::Slot& slot : self.optimizer->slots()) {
+    slot.missed = missed.defined() ? missed.data<std::int64_t>()[i++] : 0;
+  }
 }
 
 void bind_step_log(py::module_& m) {

@@ -1,6 +1,8 @@
 // Keeps moments and master weights, and passes them to the kernel in one call.
 #include "optim/moments.h"
 
+#include <map>
+
 #include "runtime/check.h"
 
 namespace ea {
@@ -16,7 +18,7 @@ MomentOptimizer::MomentOptimizer(const char* name,
         "parameter {} is not a floating leaf", slots_.size());
     EA_CHECK(param.data().is_contiguous(), name,
              "parameter {} is not contiguous", slots_.size());
-    slots_.push_back({std::move(param), 0.0, 0.0, false, {}, {}});
+    slots_.push_back({.param = std::move(param)});
   }
 }
 
@@ -69,28 +71,32 @@ void MomentOptimizer::step(double grad_scale, const Tensor& scale) {
       name_, "scale is {} {}, expected one float64 number", scale.dtype(),
       scale.shape());
   ++step_;
-  std::vector<AdamWTensor> tensors;
+  std::map<std::int64_t, std::vector<AdamWTensor>> by_step;
   std::vector<Tensor> kept;  // copies, kept until the kernel has run
-  tensors.reserve(slots_.size());
+  std::vector<const Var*> updated;
   for (Slot& slot : slots_) {
-    if (!slot.param.requires_grad()) continue;
     const RowGradient& rows = slot.param.row_grad();
     const Tensor grad = rows.defined() ? rows.rows : slot.param.grad();
-    if (!grad.defined()) continue;
+    if (!slot.param.requires_grad() || !grad.defined()) {
+      ++slot.missed;
+      continue;
+    }
     make_state(slot);
     const Tensor g = contiguous(grad);
     const Tensor ids =
         rows.defined() ? to_device(rows.ids, slot.param.device()) : Tensor();
     kept.push_back(g);
     kept.push_back(ids);
-    tensors.push_back({slot.param.data(), g, slot.moments[0], slot.moments[1],
-                       slot.master, slot.lr, slot.weight_decay, ids});
+    updated.push_back(&slot.param);
+    by_step[step_ - slot.missed].push_back(
+        {slot.param.data(), g, slot.moments[0], slot.moments[1], slot.master,
+         slot.lr, slot.weight_decay, ids});
   }
-  update(tensors, grad_scale,
-         scale.defined() ? TensorView(scale) : TensorView(), step_);
-  for (const Slot& slot : slots_) {
-    if (slot.param.requires_grad()) slot.param.data().storage()->note_write();
+  for (const auto& [step, tensors] : by_step) {
+    update(tensors, grad_scale,
+           scale.defined() ? TensorView(scale) : TensorView(), step);
   }
+  for (const Var* param : updated) param->data().storage()->note_write();
 }
 
 void MomentOptimizer::zero_grad() {

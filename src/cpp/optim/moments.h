@@ -18,10 +18,12 @@ class MomentOptimizer {
  public:
   struct Slot {
     Var param;
-    double lr, weight_decay;
+    double lr = 0.0, weight_decay = 0.0;
     // at the first step at which the parameter is not frozen
     bool made = false;
-    Tensor moments[2], master;
+    // Steps that left the parameter as it was: frozen, or without a gradient.
+    std::int64_t missed = 0;
+    Tensor moments[2] = {}, master = {};
   };
 
   virtual ~MomentOptimizer() = default;
@@ -31,7 +33,7 @@ class MomentOptimizer {
   // Updates every parameter that has a gradient and is not frozen
   // (requires_grad). Gradients are multiplied by grad_scale and by `scale`, if
   // given: one float64 number on the parameters' device. If `scale` is not
-  // finite, only steps_done() changes.
+  // finite, only the numbers of steps change.
   void step(double grad_scale = 1.0, const Tensor& scale = {});
   void zero_grad();
   const char* name() const { return name_; }
@@ -39,7 +41,7 @@ class MomentOptimizer {
   void set_steps_done(std::int64_t step) { step_ = step; }
   std::vector<Slot>& slots() { return slots_; }
   // Allocates the missing state of parameters that are not frozen, and returns
-  // all state: "exp_avg.3" is the moment exp_avg of parameter 3.
+  // all tensors of the state: "exp_avg.3" is the moment exp_avg of parameter 3.
   std::vector<std::pair<std::string, Tensor>> state();
 
  protected:
@@ -48,7 +50,7 @@ class MomentOptimizer {
   MomentOptimizer(const char* name, std::vector<const char*> moments,
                   std::vector<Var> params);
 
-  // Runs the kernel for step number `step`, from 1.
+  // Runs the kernel for parameters of which it is step number `step`, from 1.
   virtual void update(const std::vector<AdamWTensor>& tensors,
                       double grad_scale, const TensorView& scale,
                       std::int64_t step) = 0;

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from evolving_attention.errors import CheckpointError, ConfigError
 from evolving_attention.optim.rules import (
@@ -92,10 +95,12 @@ class Optimizer:
         self._core.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
-        """``step`` and, per parameter i, its moments and ``master.i``.
+        """``step``, ``missed`` and, per parameter i, its moments and ``master.i``.
 
-        The moments are ``exp_avg.i`` and ``exp_avg_sq.i``, or SGD's
-        ``momentum_buffer.i``. The parameters are numbered through all groups;
+        ``step`` is the number of all steps; ``missed``, int64 [parameters], how many of
+        them left each parameter as it was, which is there if any did. The moments are
+        ``exp_avg.i`` and ``exp_avg_sq.i``, or SGD's ``momentum_buffer.i``. The
+        parameters are numbered through all groups;
         ``master.i`` exists for bfloat16 parameters only, and nothing for those that
         were always frozen. The tensors are the optimizer's own, not copies.
         """
@@ -105,8 +110,8 @@ class Optimizer:
         """Take back what :meth:`state_dict` gave.
 
         Raises:
-            CheckpointError: the state belongs to other parameters, or others of them
-                were frozen.
+            CheckpointError: the state belongs to other parameters, others of them
+                were frozen, or an entry is no tensor or no number of steps.
         """
         if not isinstance(state, Mapping):
             raise CheckpointError(
@@ -114,15 +119,37 @@ class Optimizer:
                 "dict that state_dict() returned; pass that"
             )
         own = self.state_dict()
-        if set(state) != set(own):
-            raise CheckpointError(self._misfit(set(state), set(own)))
-        for name, tensor in own.items():
-            if name != "step" and tuple(tensor.shape) != tuple(state[name].shape):
+        names, saved = set(own) - {"missed"}, set(state) - {"missed"}
+        if saved != names:
+            raise CheckpointError(self._misfit(saved, names))
+        shapes = {name: tuple(own[name].shape) for name in names - {"step"}}
+        if "missed" in state:
+            shapes["missed"] = (len(self._params),)
+        for name, expected in shapes.items():
+            shape = getattr(state[name], "shape", None)
+            if shape is None or tuple(shape) != expected:
+                kind = type(state[name]).__name__
+                found = f"is a {kind}" if shape is None else f"has shape {tuple(shape)}"
                 raise CheckpointError(
-                    f"{self._name}: {name} has shape {tuple(state[name].shape)}, "
-                    f"expected {tuple(tensor.shape)}; build the model as it was"
+                    f"{self._name}: {name} {found}, expected a tensor of shape "
+                    f"{expected}; build the model as it was"
                 )
+        self._check_counts(state["step"], state.get("missed", 0))
         self._core.load_state_dict(state)
+
+    def _check_counts(self, step: Any, missed: Any) -> None:
+        """Refuse what no number of steps is."""
+        if not isinstance(step, numbers.Integral) or isinstance(step, bool) or step < 0:
+            raise CheckpointError(
+                f"{self._name}: step={step!r}, expected a whole number >= 0; pass what "
+                "state_dict() returned"
+            )
+        times = np.asarray(missed)
+        if times.dtype.kind not in "iu" or (times < 0).any() or (times > step).any():
+            raise CheckpointError(
+                f"{self._name}: missed={times.tolist()}, expected whole numbers from 0 "
+                f"to {step}, the steps there were; pass what state_dict() returned"
+            )
 
     def _misfit(self, saved: set[str], own: set[str]) -> str:
         """Why a state with other names cannot be taken back."""

@@ -20,6 +20,10 @@ __all__ = [
 ]
 
 
+#: What a group of parameters may say; ``names`` are for error texts.
+GROUP_SETTINGS = {"params", "names", "lr", "weight_decay"}
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
@@ -77,6 +81,12 @@ def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, 
         raise ConfigError(
             f"{who}: group {number} has the keys {sorted(group)}, expected 'params' "
             "among them; list the group's tensors there"
+        )
+    if unknown := sorted(set(group) - GROUP_SETTINGS, key=str):
+        raise ConfigError(
+            f"{who}: group {number} has {unknown[0]!r}, expected only "
+            f"{', '.join(sorted(GROUP_SETTINGS))}; the other settings are the same for "
+            "all groups: pass them beside params, or make another optimizer"
         )
     return {**group, "params": list(group["params"])}
 
