@@ -158,6 +158,12 @@ WRONG = {
         ea.ShapeError,
         "previous|prev",
     ),
+    "previous maps of as many cells": (
+        {"prev": np.zeros((H, B, N, N)), "alpha": 0.5},
+        ea.ShapeError,
+        r"prev has shape \(3, 2, ",
+    ),
+    "alpha in words": ({"alpha": "a"}, ea.ConfigError, "alpha='a'"),
     "kernel": (
         {
             "prev": np.zeros((B, H, N, N)),

@@ -338,6 +338,15 @@ def test_packing_says_which_cells_exist():
     assert np.asarray(packing.pad(scores)).tolist() == [[[[1, 1, 0, 0], [1, 1, 0, 1]]]]
 
 
+@pytest.mark.parametrize("case", [(1, [0, 2**32]), (4, [0, 2**31]), (2**62, [0, 2])])
+def test_maps_beyond_every_memory(case):
+    with pytest.raises(ea.ShapeError, match="more elements than memory has addresses"):
+        F.Packing(*case)
+    edges = F.Edges([0, 2, 4], [0, 1, 0, 1])
+    with pytest.raises(ea.ShapeError, match="more elements than memory has addresses"):
+        F.Packing(2**62, [0, 2], edges=edges)
+
+
 @pytest.mark.parametrize("mask", [np.ones(3, np.uint8), np.ones(2, np.float32)])
 def test_wrong_key_masks(mask):
     with pytest.raises(ea.ShapeError, match=r"expected uint8 \(2,\)"):

@@ -268,6 +268,28 @@ def test_powers_with_tensors_in_the_exponent():
     assert np.allclose(2 ** ea.Tensor(p), 2**p)
     check_gradient(lambda x, y: x**y, a, p)
     check_gradient(lambda y: 2.0**y, p)
+    check_gradient(lambda x, y: x**y, a[:, None], p[:2])
+
+
+def test_tensors_in_the_exponent_of_zero_and_negative_numbers():
+    x = ea.Tensor([0.0, 0.0, 0.0, -2.0], requires_grad=True)
+    p = ea.Tensor([2.0, 1.0, 0.0, 3.0], requires_grad=True)
+    y = x**p
+    y.sum().backward()
+    assert y.tolist() == [0, 0, 1, -8]
+    assert x.grad.tolist() == [0, 1, 0, 12]
+    assert p.grad.tolist()[:3] == [0, 0, 0]
+    assert np.isnan((ea.Tensor([-2.0]) ** ea.Tensor([0.5])).item())
+
+
+@pytest.mark.parametrize("name", ["sum", "mean"])
+def test_sums_of_bfloat16_over_several_axes_are_rounded_once(name):
+    x = ea.Tensor(np.ones((1000, 257)), dtype="bfloat16", requires_grad=True)
+    y = getattr(x, name)(axis=(0, 1))
+    assert y.dtype == "bfloat16"
+    assert y.item() == getattr(x, name)().item()
+    y.backward()
+    assert x.grad.dtype == "bfloat16"
 
 
 # --- indexing -------------------------------------------------------------------------

@@ -336,3 +336,11 @@ def test_whole_numbers_are_scores_where_the_problem_is_regression(
     for wrong in ({"num_labels": 3}, {}):
         with pytest.raises(ConfigError, match="expected regression with 1 label"):
             tiny(problem_type="regression", **wrong)
+
+
+def test_a_mean_over_no_row_has_no_gradient():
+    x = ea.Tensor(np.ones((1, 4), np.float32), requires_grad=True)
+    loss = F.cross_entropy(x, [-1], ignore_index=-1, weight=np.ones(4))
+    loss.backward()
+    assert np.isnan(loss.item())
+    assert x.grad.tolist() == [[0, 0, 0, 0]]

@@ -14,6 +14,7 @@ namespace py = pybind11;
 template <typename Value>
 using DictOf = py::typing::Dict<py::str, Value>;
 using AnyDict = DictOf<py::object>;
+using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 template <typename... Entries>
 using ListOf = py::typing::List<py::typing::Tuple<Entries...>>;
 

@@ -225,9 +225,12 @@ Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
     axes.push_back(a);
   }
   std::sort(axes.rbegin(), axes.rend());  // from the last: the others stay
-  Var y = axes.empty() ? copied(x) : x;
+  if (axes.empty()) return copied(x);
+  // Rounded once: what is between two axes has float32's digits.
+  const bool narrow_sums = x.dtype() == DType::bf16 && axes.size() > 1;
+  Var y = narrow_sums ? cast(x, DType::f32) : x;
   for (const int a : axes) y = reduction(y, a, keepdims);
-  return y;
+  return narrow_sums ? cast(y, DType::bf16) : y;
 }
 
 void check_unused(const py::object& word, const char* name) {

@@ -1,5 +1,5 @@
-// NumPy's ufuncs on tensors: operators keep the gradient, others may not lose
-// it.
+// NumPy's ufuncs and functions on tensors: operators keep the gradient, others
+// may not lose it.
 #include <string>
 #include <string_view>
 
@@ -84,13 +84,63 @@ py::object array_ufunc(const Var& self, const py::object& ufunc,
   return ufunc.attr(method.c_str())(*arrays, **options);
 }
 
+// Whether f holds of the object, or of an entry of a list, tuple or dict.
+template <typename F>
+bool any_within(const py::handle& object, F f) {
+  if (py::isinstance<py::dict>(object)) {
+    return any_within(object.attr("values")().cast<py::list>(), f);
+  }
+  if (!py::isinstance<py::tuple>(object) && !py::isinstance<py::list>(object)) {
+    return f(object);
+  }
+  for (const py::handle entry : object) {
+    if (any_within(entry, f)) return true;
+  }
+  return false;
+}
+
+bool has_gradient(const py::handle& object) {
+  return py::isinstance<Var>(object) && object.cast<Var>().requires_grad();
+}
+
+bool is_real(const py::handle& object) {
+  if (!py::hasattr(object, "dtype") || py::isinstance<Var>(object))
+    return false;
+  return object.attr("dtype").attr("kind").cast<std::string>() == "f";
+}
+
+// NumPy calls this for its other functions. Those that call a method of the
+// same name give tensors; of the rest, only what has no real numbers (equality,
+// positions, text) may come of a tensor with a gradient.
+py::object array_function(const Var& /*self*/, const py::object& function,
+                          const py::object& /*types*/, const AnyTuple& inputs,
+                          const AnyDict& options) {
+  const py::object result = function.attr("__wrapped__")(*inputs, **options);
+  if (!grad_enabled() || !any_within(result, is_real)) return result;
+  const auto name = function.attr("__name__").cast<std::string>();
+  const bool fresh = name.size() > 5 && name.substr(name.size() - 5) == "_like";
+  EA_CHECK_AS(InputError,
+              fresh || (!any_within(inputs, has_gradient) &&
+                        !any_within(options, has_gradient)),
+              "tensor",
+              "np.{} would lose the gradient of a tensor; expected one "
+              "without: use ea.functional or the tensor's own methods, or pass "
+              ".detach() or .numpy()",
+              name);
+  return result;
+}
+
 }  // namespace
 
 void bind_ufuncs(py::class_<Var>& tensor) {
-  tensor.def("__array_ufunc__", &array_ufunc, py::arg("ufunc"),
-             py::arg("method"),
-             "What NumPy's functions and arrays on the left of an operator "
-             "call: + - * / @ ** give a tensor and keep the gradient.");
+  tensor
+      .def("__array_ufunc__", &array_ufunc, py::arg("ufunc"), py::arg("method"),
+           "What NumPy's functions and arrays on the left of an operator "
+           "call: + - * / @ ** give a tensor and keep the gradient.")
+      .def("__array_function__", &array_function, py::arg("func"),
+           py::arg("types"), py::arg("args"), py::arg("kwargs"),
+           "What NumPy's functions call: InputError where the gradient of a "
+           "tensor would be lost.");
 }
 
 }  // namespace ea

@@ -84,7 +84,11 @@ Var rows_against(const Var& x, const Tensor& targets) {
 Var reduced(const Var& rows, Reduction reduction, double count) {
   if (reduction == Reduction::none) return rows;
   const Var total = sum(rows);
-  return reduction == Reduction::sum ? total : scale(total, 1.0 / count);
+  if (reduction == Reduction::sum) return total;
+  if (count > 0) return scale(total, 1.0 / count);
+  // A mean of nothing is NaN; its gradient is 0, not 0 / 0.
+  return add(scale(total, 0.0),
+             Var(full({}, total.dtype(), NAN, total.device())));
 }
 
 }  // namespace

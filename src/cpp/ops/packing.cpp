@@ -64,18 +64,17 @@ Packing::Packing(std::int64_t heads, std::vector<std::int64_t> q_offsets,
 }
 
 void Packing::place_maps() {
+  const auto* starts =
+      along_edges_ ? edges_->starts().data<std::int64_t>() : nullptr;
+  std::int64_t cells = 0;
   cell_offsets_.assign(1, 0);
-  if (along_edges_) {
-    const auto* starts = edges_->starts().data<std::int64_t>();
-    for (std::size_t b = 1; b < q_offsets_.size(); ++b) {
-      cell_offsets_.push_back(starts[q_offsets_[b]]);
-    }
-    return;
-  }
   for (std::size_t b = 1; b < q_offsets_.size(); ++b) {
-    cell_offsets_.push_back(cell_offsets_.back() +
-                            (q_offsets_[b] - q_offsets_[b - 1]) *
-                                columns(b - 1));
+    const std::int64_t rows = q_offsets_[b] - q_offsets_[b - 1];
+    cells = starts != nullptr ? starts[q_offsets_[b]]
+                              : cells + Shape({rows, columns(b - 1)}).numel();
+    // Throws ShapeError for maps that no memory could hold.
+    (void)Shape({heads_, cells}).numel();
+    cell_offsets_.push_back(cells);
   }
 }
 

@@ -1,4 +1,5 @@
-// Whole and half exponents are products and square roots, others exp(p log x).
+// Whole and half exponents are products and square roots, other fixed ones
+// exp(p log x); exponents in tensors are powers of the standard library.
 #include "ops/power.h"
 
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "runtime/check.h"
+#include "runtime/threads.h"
 
 namespace ea {
 
@@ -76,6 +78,41 @@ Tensor power(const Tensor& x, double p) {
   return to_device(y, x.device());
 }
 
+// f(a, b) element by element, of contiguous tensors of one shape and type; in
+// float64, on the CPU.
+template <typename F>
+Tensor each(const Tensor& a, const Tensor& b, F f) {
+  const Tensor x = cast(to_device(a, kCpu), DType::f64);
+  const Tensor p = cast(to_device(b, kCpu), DType::f64);
+  const Tensor y = empty_like(x);
+  const auto *first = x.data<double>(), *second = p.data<double>();
+  auto* out = y.data<double>();
+  parallel_chunks(y.numel(), 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = f(first[i], second[i]);
+  });
+  return to_device(cast(y, a.dtype()), a.device());
+}
+
+Node::Gradients power_gradients(const Node& node, const Tensor& dy) {
+  const Tensor &x = node.saved(0), &p = node.saved(1);
+  Node::Gradients gradients(2);
+  // d(x^p) = p x^(p-1) dx + x^p log x dp; of x^0, a constant, and of 0^p, p >=
+  // 0, which is 0, nothing.
+  if (node.wants(0)) {
+    const auto slope = [](double a, double b) {
+      return b == 0 ? 0.0 : b * std::pow(a, b - 1);
+    };
+    gradients[0] = run(BinaryOp::mul, dy, each(x, p, slope));
+  }
+  if (node.wants(1)) {
+    const auto slope = [](double a, double b) {
+      return a == 0 && b >= 0 ? 0.0 : std::pow(a, b) * std::log(a);
+    };
+    gradients[1] = run(BinaryOp::mul, dy, each(x, p, slope));
+  }
+  return gradients;
+}
+
 }  // namespace
 
 Var pow(const Var& x, double exponent) {
@@ -96,8 +133,15 @@ Var pow(const Var& x, double exponent) {
 }
 
 Var pow(const Var& x, const Var& exponent) {
-  return activation(mul(exponent, activation(x, Activation::log)),
-                    Activation::exp);
+  // To one shape: 0 + a broadcasts, and adds gradients up again.
+  const Shape shape = broadcast_shapes(x.shape(), exponent.shape(), "pow");
+  const Var zero(zeros(shape, x.dtype(), x.device()));
+  const Var base = x.shape() == shape ? x : add(x, zero);
+  const Var to = exponent.shape() == shape ? exponent : add(exponent, zero);
+  const Tensor a = contiguous(base.data()), p = contiguous(to.data());
+  return record("pow",
+                each(a, p, [](double u, double v) { return std::pow(u, v); }),
+                {base, to}, {a, p}, &power_gradients);
 }
 
 }  // namespace ea

@@ -118,6 +118,16 @@ class Tensor:
     def __array__(
         self, dtype: typing.Any = None, copy: typing.Any = None
     ) -> numpy.ndarray: ...
+    def __array_function__(
+        self,
+        func: typing.Any,
+        types: typing.Any,
+        args: tuple[typing.Any, ...],
+        kwargs: dict[str, typing.Any],
+    ) -> typing.Any:
+        """
+        What NumPy's functions call: InputError where the gradient of a tensor would be lost.
+        """
     def __array_ufunc__(
         self, ufunc: typing.Any, method: str, *args: typing.Any, **kwargs: typing.Any
     ) -> typing.Any:
@@ -537,7 +547,10 @@ class Tensor:
             on_complete: called with i when leaves[i] will get no more in this pass.
 
         Raises:
-            InputError: nothing that the tensor was made of requires a gradient.
+            InputError: nothing that the tensor was made of requires a gradient; a tensor
+                that backward reads was written since (a step of an optimizer, copy_, but
+                not through NumPy, which nobody sees); or backward ran before, since a
+                graph is used once.
             ShapeError: a gradient is needed, or does not fit.
 
         Example:

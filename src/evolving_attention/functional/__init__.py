@@ -13,6 +13,7 @@ import contextlib
 import functools
 import inspect
 import math
+import numbers
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -189,13 +190,10 @@ def evolving_attention(
     Source: Wang et al., ICML 2021, Eq. 4.
     """
     q, k, v = _tensor(q), _tensor(k), _tensor(v)
-    if q.ndim != 4 or k.shape != v.shape or k.ndim != 4 or q.shape[:2] != k.shape[:2]:
-        raise ShapeError(
-            f"evolving_attention: q {q.shape}, k {k.shape}, v {v.shape}; expected "
-            "[batch, heads, queries, d] and twice [batch, heads, keys, d]"
-        )
+    previous = None if prev is None else _tensor(prev)
+    _check_shapes(q, k, v, previous)
     for name, value in (("alpha", alpha), ("beta", beta)):
-        if not 0 <= value <= 1:
+        if not isinstance(value, numbers.Real) or not 0 <= value <= 1:
             raise ConfigError(
                 f"evolving_attention: {name}={value!r}, expected a number in [0, 1]"
             )
@@ -207,15 +205,30 @@ def evolving_attention(
         key_offsets=np.arange(batch + 1) * n_k,
         key_mask=_key_mask(mask, (batch, n_k), q.device),
     )
-    factor = 1 / math.sqrt(width) if scale is None else scale
+    factor = 1 / math.sqrt(width or 1) if scale is None else scale
     scores = ops.attention_scores(_tokens(q), _tokens(k), packing, factor)
     logits = scores
-    if prev is not None:
-        logits = _evolve(_tensor(prev), scores, weight, bias, alpha, beta, packing)
+    if previous is not None:
+        logits = _evolve(previous, scores, weight, bias, alpha, beta, packing)
     probabilities = ops.map_softmax(logits, packing)
     context = ops.attention_context(probabilities, _tokens(v), packing)
     dense = context.reshape(batch, n_q, heads, width).transpose(1, 2)
     return dense, logits.reshape(batch, heads, n_q, n_k)
+
+
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor, previous: Tensor | None) -> None:
+    """Refuse shapes of evolving_attention that do not fit each other."""
+    if q.ndim != 4 or k.shape != v.shape or k.ndim != 4 or q.shape[:2] != k.shape[:2]:
+        raise ShapeError(
+            f"evolving_attention: q {q.shape}, k {k.shape}, v {v.shape}; expected "
+            "[batch, heads, queries, d] and twice [batch, heads, keys, d]"
+        )
+    expected = (*q.shape[:3], k.shape[2])
+    if previous is not None and previous.shape != expected:
+        raise ShapeError(
+            f"evolving_attention: prev has shape {previous.shape}, expected "
+            f"{expected}: [batch, heads, queries, keys]"
+        )
 
 
 def _key_mask(
