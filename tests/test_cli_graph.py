@@ -124,6 +124,13 @@ def test_forms_of_files_are_alike(tmp_path: Path) -> None:
         ({"edges": np.array([[0, 99]])}, (), 3, "99: the node does not exist"),
         ({"edges": None}, (), 3, "expected edge_index"),
         ({"y": None}, (), 3, "has no array y"),
+        (
+            {"train_mask": np.arange(10)},
+            (),
+            3,
+            "numbers of nodes belong into train_idx",
+        ),
+        ({"y": np.arange(NODES) // 15}, (), 3, "y[30] = 2: a label unseen in training"),
         ({"x_data": None}, (), 3, "expected an array x"),
         ({}, ("--num_heads", 3), 2, "expected a multiple of num_attention_heads"),
         ({}, ("--attention", "evolving", "--kernel_size", 3), 2, "kernel of size 3"),
@@ -141,6 +148,42 @@ def test_mistakes(
     )
     assert found == code
     assert message in told
+
+
+def test_masks_of_old_files_are_booleans(tmp_path: Path) -> None:
+    mask = (np.arange(NODES) < 10).astype(np.uint8)
+    np.savez(tmp_path / "old.npz", **{**arrays(), "train_mask": mask})
+    found = load_npz(tmp_path / "old.npz").parts["train"]
+    assert found.dtype == bool
+    assert np.array_equal(found, mask == 1)
+
+
+def test_evaluate_and_predict_read_the_graph_as_train_did(
+    run: Any, file: Path, tmp_path: Path
+) -> None:
+    out, table = tmp_path / "out", tmp_path / "classes.csv"
+    words = ("--data_file", file, "--undirected", "--no_normalize")
+    code, shown, told = run("train", *words, *QUICK, "--output_dir", out, "--json")
+    assert code == 0, told
+    model = ("--data_file", file, "--model", out)
+    code, again, told = run("evaluate", *model, "--json")
+    assert code == 0, told
+    assert json.loads(again)["accuracy"] == json.loads(shown)["test_accuracy"]
+    assert run("predict", *model, "--output_file", table)[0] == 0
+    data = load_npz(file, undirected=True, normalize=False)
+    odds = ea.GraphNodeClassifier.load(out).predict_proba(data.x, data.graph)
+    rows = list(csv.DictReader(table.read_text().splitlines()))
+    assert np.allclose([[float(row[c]) for c in "01"] for row in rows], odds, atol=1e-6)
+    for other, trained in (
+        ("--no_undirected", "--undirected"),
+        ("--normalize", "--no_normalize"),
+    ):
+        code, _, told = run("evaluate", *model, other)
+        assert (code, f"was trained with {trained}" in told) == (2, True), told
+    (out / "reading.json").unlink()  # as earlier versions saved: options as given
+    code, again, told = run("evaluate", *model, *words[2:], "--json")
+    assert code == 0, told
+    assert json.loads(again)["accuracy"] == json.loads(shown)["test_accuracy"]
 
 
 def test_missing_parts_and_files(run: Any, file: Path, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from image_data import folder_of
+from image_data import folder_of, stripes
 from typer.testing import CliRunner
 
 from evolving_attention.cli.main import app
@@ -40,7 +41,7 @@ def test_commands(tmp_path: Path) -> None:
     tested = run("evaluate", "--model_dir", out, "--test_dir", root)
     assert tested["test"] == trained["test"]
     assert sum(map(sum, tested["test"]["confusion"])) == 24
-    file = tmp_path / "predictions.csv"
+    file = tmp_path / "new" / "predictions.csv"
     shown = ("--model_dir", out, "--input_dir", root / "a", "--output_file", file)
     found = run("predict", *shown)
     with file.open(newline="") as lines:
@@ -49,6 +50,27 @@ def test_commands(tmp_path: Path) -> None:
     assert found["pictures"] == len(rows) == 12
     assert rows[0][0] == str(root / "a" / "00.png")
     assert sum(map(float, rows[0][2:])) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_test_set_is_checked_before_training(tmp_path: Path) -> None:
+    root, out = folder_of(tmp_path / "train"), tmp_path / "out"
+    other = folder_of(tmp_path / "other")
+    (other / "b").rename(other / "c")
+    X, y = stripes(4)
+    np.savez(tmp_path / "c.npz", X=X, y=np.where(y == "b", "c", y))
+    np.savez(tmp_path / "no.npz", X=X)
+    for test, text in (
+        (tmp_path / "nowhere", "is no folder"),
+        (other, "a class unseen in training"),
+        (root / "a", "expected a folder of pictures for each class"),
+        (tmp_path / "c.npz", "= c: a label unseen in training"),
+        (tmp_path / "no.npz", "has no array y"),
+    ):
+        words = ["--train_dir", root, "--test_dir", test, "--output_dir", out]
+        done = CliRunner().invoke(app, ["image", "train", *map(str, words)])
+        assert done.exit_code == 3, done.output
+        assert text in " ".join(done.output.split())
+        assert not list(out.iterdir())
 
 
 def test_another_network_with_its_recipe(tmp_path: Path) -> None:

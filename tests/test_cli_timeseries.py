@@ -455,3 +455,36 @@ def test_seeds_of_pretraining(files, run, tmp_path) -> None:
     assert (code, "with other options (--mask_ratio)" in told) == (2, True), told
     code, _, told = run(*words, "--pretrained", alone)
     assert (code, "no other pre-training to start from" in told) == (2, True)
+
+
+def test_columns_in_another_order_are_refused(run, tmp_path) -> None:
+    def write(name, *columns):
+        X, y = waves(16)
+        lines = [",".join(["", "id", "time", *columns, "label"])]
+        for i, (one, label) in enumerate(zip(X, y, strict=True)):
+            for t, (a, b) in enumerate(one.T):
+                cells = {"a": a, "b": b}
+                values = [f"{cells[c]:.4f}" for c in columns]
+                lines.append(
+                    ",".join([str(len(lines)), f"s{i}", str(t), *values, label])
+                )
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        return tmp_path / name
+
+    out = tmp_path / "out"
+    words = ["train", "--train_file", write("train.csv", "a", "b"), *SMALL]
+    code, _, told = run(*words, "--output_dir", out)
+    assert (code, "2 channels" in told) == (0, True), told  # without pandas' index
+    model, other = ["--model_dir", out / "seed-1"], write("other.csv", "b", "a")
+    file = tmp_path / "new" / "found.csv"  # its folder is made
+    for words in (
+        ["predict", *model, "--input_file", other, "--output_file", file],
+        ["evaluate", *model, "--test_file", other, "--predictions", file],
+    ):
+        code, _, told = run(*words)
+        assert (code, "channels b, a, expected a, b" in told) == (3, True), told
+    code, _, told = run(
+        *("predict", *model, "--input_file", tmp_path / "train.csv"),
+        *("--output_file", file),
+    )
+    assert (code, len(file.read_text().splitlines())) == (0, 17), told

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -164,6 +166,34 @@ def test_conventions(data, fitted, tmp_path):
         **fitted.get_params(),
         "attention": ea.attention.Vanilla().to_dict(),
     }
+
+
+def test_names_of_columns_are_kept(data, tmp_path):
+    x, y, graph = data
+    frame = pd.DataFrame(x, columns=[*"abcde"])
+    model = ea.GraphNodeClassifier(**{**SMALL, "n_epochs": 2})
+    model.fit(frame, y, graph=graph).save(tmp_path)
+    loaded = ea.GraphNodeClassifier.load(tmp_path)
+    assert loaded.interrupted_ is None
+    for one in (model, loaded):
+        assert one.feature_names_in_.tolist() == [*"abcde"]
+        assert np.array_equal(one.predict(frame, graph), one.predict(x, graph))
+        with pytest.raises(ea.InputError, match="columns e, d, c, b, a, expected a, b"):
+            one.score(frame[[*"edcba"]], y, graph)
+    assert not hasattr(model.fit(x, y, graph=graph), "feature_names_in_")
+    record = json.loads((tmp_path / "estimator.json").read_text())
+    earlier = {k: v for k, v in record.items() if k not in ("features", "interrupted")}
+    (tmp_path / "estimator.json").write_text(json.dumps(earlier))
+    again = ea.GraphNodeClassifier.load(tmp_path)
+    assert np.array_equal(again.predict(frame[[*"edcba"]], graph).shape, (NODES,))
+
+
+def test_the_embedding_of_one_layer_is_its_features(data):
+    x, y, graph = data
+    model = ea.GraphNodeClassifier(**{**SMALL, "n_epochs": 1}, num_layers=1)
+    model.fit(sparse.csr_array(x), y, graph=graph)
+    assert np.array_equal(model.embed(x), x)
+    assert np.array_equal(model.embed(sparse.csr_array(x)), x)
 
 
 def test_a_fit_leaves_the_generators_alone(data):

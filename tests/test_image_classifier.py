@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import pickle
+import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from image_data import TINY, folder_of, stripes
+from series_data import signal_sender
 
 import evolving_attention as ea
 from evolving_attention.metrics import confusion_matrix, top_k
@@ -307,6 +309,31 @@ def test_bad_pictures_are_skipped_if_asked(tmp_path: Path) -> None:
     skipping = ea.ImageClassifier(**{**TINY, "n_epochs": 1}, on_error="skip")
     with pytest.warns(UserWarning, match=r"X\[5\]: pixel \[2, 3, 1\] is inf"):
         skipping.fit(broken, Y)
+
+
+def test_the_scale_of_the_pixels_is_kept(model: Any, tmp_path: Path) -> None:
+    model.save(tmp_path)
+    loaded = ea.ImageClassifier.load(tmp_path)
+    assert loaded.in_bytes_ is model.in_bytes_ is True
+    same = X.astype(np.float32)  # floats up to 255 are the same scale
+    assert np.array_equal(loaded.predict_proba(same), model.predict_proba(X))
+    with pytest.raises(ea.DataError, match="pixels are floats up to 1"):
+        loaded.predict(X / 255)
+    record = json.loads((tmp_path / "estimator.json").read_text())
+    del record["in_bytes"]  # as earlier versions saved
+    (tmp_path / "estimator.json").write_text(json.dumps(record))
+    assert ea.ImageClassifier.load(tmp_path).predict(X / 255).shape == (24,)
+    masks = ea.ImageClassifier(**{**TINY, "n_epochs": 1}).fit((X > 99).view("u1"), Y)
+    assert masks.in_bytes_ is None  # 0 and 1 as integers
+    assert masks.predict((X > 99).astype(float)).shape == (24,)
+
+
+def test_an_interruption_promises_no_warm_start(monkeypatch: Any) -> None:
+    signal_sender(monkeypatch)(signal.SIGINT, epoch=2)
+    with pytest.warns(UserWarning, match="SIGINT after 1 of 3 .* begins anew") as told:
+        found = fitted()
+    assert found.interrupted_ == "SIGINT"
+    assert "warm_start" not in str(told[0].message)
 
 
 # --- scores ---------------------------------------------------------------------------

@@ -50,7 +50,8 @@ def test_grey_palettes_and_bits() -> None:
     assert Image.open(io.BytesIO(palette)).mode == "P"
     assert np.array_equal(decode(palette, "x"), expected)
     wide = Image.fromarray(GREY.astype(np.uint16) * 257)
-    assert np.array_equal(decode(encoded(wide), "x"), expected)
+    for kind in ("PNG", "TIFF", "PPM"):
+        assert np.array_equal(decode(encoded(wide, kind), "x"), expected), kind
     one = Image.fromarray(GREY > 100)
     assert np.array_equal(decode(encoded(one), "x"), 255 * (expected > 100))
     assert np.array_equal(decode(grey, "x"), expected)
@@ -104,6 +105,24 @@ def test_all_forms_of_a_collection(tmp_path: Path) -> None:
     assert numbers.dtype == np.uint8
     values = read_pictures(pictures / 255.0).pixels[0]
     assert values.dtype == np.float32
+
+
+def test_pictures_of_a_class_may_lie_in_folders_of_it(tmp_path: Path) -> None:
+    flat = read_pictures(folder_of(tmp_path / "flat"))
+    root = folder_of(tmp_path / "deep")
+    for letter in "ab":
+        (root / letter / "more" / ".hidden").mkdir(parents=True)
+        for file in sorted((root / letter).glob("*.png"))[3:]:
+            file.rename(root / letter / "more" / file.name)
+        (root / letter / "more" / ".hidden" / "x.png").write_bytes(b"not read")
+    found = read_pictures(root)
+    assert found.labels == flat.labels
+    names = [[Path(name).name for name in one.names] for one in (found, flat)]
+    assert names[0] == names[1]
+    with pytest.raises(
+        ea.DataError, match=r"03\.png|00\.png: a picture beside folders"
+    ):
+        read_pictures(root / "a")
 
 
 def test_bad_pictures_are_skipped_and_named(tmp_path: Path) -> None:

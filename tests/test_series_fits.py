@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import signal
 
 import numpy as np
+import pandas as pd
 import pytest
 from series_data import TINY, levels, signal_sender, waves
 
@@ -235,3 +238,64 @@ def test_a_weighted_fit_names_what_is_not_finite() -> None:
     w = np.arange(1.0, len(X) + 1)
     with pytest.raises(ea.NonFiniteError, match=r"activation hidden_states\[1\]"):
         model.fit([one * 1e36 for one in X], y, sample_weight=w)
+
+
+# --- names of channels ----------------------------------------------------------------
+
+
+def frames(*columns: str) -> tuple[list[pd.DataFrame], np.ndarray]:
+    X, y = waves(12)
+    return [pd.DataFrame(dict(zip("ab", one, strict=True)))[[*columns]] for one in X], y
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_channels_in_another_order_are_refused_after_the_fit(tmp_path, long) -> None:
+    def given(*columns: str) -> object:
+        X, _ = frames(*columns)
+        return pd.concat(X, keys=range(12), names=["id", "time"]) if long else X
+
+    y = frames("a", "b")[1]
+    model = ea.TimeSeriesClassifier(**QUICK, warm_start=True).fit(given("a", "b"), y)
+    assert model.channel_names_ == ("a", "b")
+    model.save(tmp_path)
+    odds = model.predict_proba(given("a", "b"))
+    for one in (model, ea.TimeSeriesClassifier.load(tmp_path)):
+        assert one.channel_names_ == ("a", "b")
+        for name, more in (("predict", ()), ("embed", ()), ("score", (y,))):
+            with pytest.raises(ea.InputError, match="channels b, a, expected a, b as"):
+                getattr(one, name)(given("b", "a"), *more)
+        with pytest.raises(ea.InputError, match="order them alike"):
+            one.set_params(warm_start=True).fit(given("b", "a"), y)
+        assert np.array_equal(one.predict_proba(given("a", "b")), odds)
+        assert np.array_equal(one.predict_proba(waves(12)[0]), odds)  # without names
+
+
+def test_frames_of_one_list_have_one_order() -> None:
+    X, y = frames("a", "b")
+    X[3] = X[3][["b", "a"]]
+    with pytest.raises(
+        ea.InputError, match=r"X\[3\]: the channels b, a, expected a, b"
+    ):
+        ea.TimeSeriesClassifier(**QUICK).fit(X, y)
+
+
+def test_a_folder_of_before_the_names_loads(tmp_path) -> None:
+    X, y = frames("a", "b")
+    ea.TimeSeriesClassifier(**QUICK).fit(X, y).save(tmp_path)
+    file = tmp_path / "estimator.json"
+    record = json.loads(file.read_text())
+    del record["channel_names"]
+    file.write_text(json.dumps(record))
+    loaded = ea.TimeSeriesClassifier.load(tmp_path)
+    assert loaded.predict(frames("b", "a")[0]).shape == (12,)
+
+
+def test_a_part_of_a_table_keeps_its_names() -> None:
+    X, y = waves(12)
+    part = ea.timeseries.SeriesPart(X, y, False, "own.csv", None, ("a", "b"))
+    model = ea.TimeSeriesClassifier(**QUICK).fit(part, y)
+    other = dataclasses.replace(part, channel_names=("a", "c"))
+    with pytest.raises(
+        ea.InputError, match="the channels a, c, expected a, b as in tr"
+    ):
+        model.predict(other)

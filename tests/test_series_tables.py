@@ -76,6 +76,12 @@ def test_a_wide_table(table) -> None:
         (("1.5", "2"), None, [1.5, 2.0]),
         (("1", "2"), True, [1.0, 2.0]),
         (("1.5", "2"), False, ["1.5", "2"]),
+        (("01", "1"), None, ["01", "1"]),
+        (
+            ("9007199254740993", "9007199254740992.0"),
+            None,
+            [f"{1 + (1 << 53)}", str(1 << 53)],
+        ),
         (("low", "2"), None, ["low", "2"]),
     ],
 )
@@ -84,6 +90,29 @@ def test_labels_and_values(table, values, regression, expected) -> None:
     part = read_csv(table(text), regression=regression)
     assert part.y.tolist() == expected
     assert part.is_regression == isinstance(expected[0], float)
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0"])
+def test_the_index_that_pandas_writes_is_no_step(table, name) -> None:
+    wide = read_csv(table(f"{name},label,0,1\n0,A,5,6\n1,B,7,8\n"))
+    np.testing.assert_array_equal(wide.X, [[[5, 6]], [[7, 8]]])
+    lines = LONG.splitlines()
+    text = "\n".join([f"{name},{lines[0]}", *(f"0,{one}" for one in lines[1:])])
+    assert read_csv(table(text)).channel_names == ("a", "b")
+    kept = read_csv(table("Unnamed: 0,label,0\np,A,5\n"), id="Unnamed: 0")
+    assert kept.ids == ("p",)
+
+
+def test_a_target_that_a_table_without_targets_lacks(table) -> None:
+    file = table("id,time,x,y\ns,1,2,3\n")
+    part = read_csv(file, target="label", labelled=False)
+    assert (part.y, part.channel_names) == (None, ("x", "y"))
+
+
+def test_numbered_steps_are_in_their_order(table) -> None:
+    rows = "".join(f"s,t{i},{i},L\n" for i in (1, 10, 2, 32, 90))
+    part = read_csv(table("id,time,a,label\n" + rows))
+    np.testing.assert_array_equal(part.X[0], [[1, 2, 10, 32, 90]])
 
 
 def test_channels_in_another_order(table) -> None:

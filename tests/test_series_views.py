@@ -79,3 +79,14 @@ def test_views_read_what_predict_reads() -> None:
             getattr(ea.TimeSeriesClassifier(), view)(X)
         with pytest.raises(ea.ShapeError, match="2 channels, expected 1"):
             getattr(model, view)(np.concatenate([X, X], axis=1))
+
+
+def test_maps_of_one_layer_by_its_number() -> None:
+    X, y = waves(6)
+    model = ea.TimeSeriesClassifier(**{**TINY, "n_epochs": 1}).fit(X, y)
+    for one, same in zip(
+        model.attention_maps(X, layers=1),
+        model.attention_maps(X, layers=[1]),
+        strict=True,
+    ):
+        assert np.array_equal(one, same)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 import evolving_attention as ea
@@ -45,6 +46,20 @@ def other_folder(folder: Path) -> Any:
     record = folder / "estimator.json"
     record.write_text(record.read_text().replace("GraphNodeClassifier", "Other"))
     return ea.GraphNodeClassifier.load(folder)
+
+
+def loaded_without_graph(folder: Path) -> Any:
+    fit().save(folder)
+    return ea.GraphNodeClassifier.load(folder).predict(X)
+
+
+def file_in(folder: Path) -> Path:
+    (folder / "afile").write_text("")
+    return folder / "afile"
+
+
+def frame(columns: str) -> Any:
+    return pd.DataFrame(X, columns=[*columns])
 
 
 ROWS = {
@@ -292,6 +307,106 @@ ROWS = {
         r"there is no such node",
         r"train_mask\[1\] = 9",
         r"expected 0 to 3",
+    ),
+    "a mask of whole numbers": Row(
+        lambda _: fit(train_mask=np.array([1, 1, 0, 0])),
+        ea.errors.InputError,
+        r"4 integers 0 and 1 for 4 nodes look like a mask",
+        r"train_mask",
+        r"pass train_mask\.astype\(bool\)",
+    ),
+    "a mask of whole numbers to score": Row(
+        lambda _: fit().score(X, CLASSES, mask=[0, 1, 1, 1]),
+        ea.errors.InputError,
+        r"look like a mask",
+        r"mask: 4 integers",
+        r"expected booleans, or numbers of nodes",
+    ),
+    "a node twice": Row(
+        lambda _: fit(validation_mask=[1, 3, 3]),
+        ea.errors.InputError,
+        r"the node 3 comes 2 times",
+        r"validation_mask",
+        r"expected every number of a node once",
+    ),
+    "labels of another type to score": Row(
+        lambda _: fit().score(X, ["0", "1", "0", "1"]),
+        ea.errors.InputError,
+        r"'0': a label unseen in training",
+        r"y\[0\]",
+        r"expected one of 0, 1; leave the node out",
+    ),
+    "a label unseen in training": Row(
+        lambda _: fit().score(X, [0, 1, 2, 0], mask=[1, 2]),
+        ea.errors.InputError,
+        r"= 2: a label unseen in training",
+        r"y\[2\]",
+        r"expected one of 0, 1; leave the node out",
+    ),
+    "no node to score": Row(
+        lambda _: fit().score(X, CLASSES, mask=np.zeros(4, bool)),
+        ea.errors.InputError,
+        r"has no node",
+        r"mask",
+        r"expected some to score",
+    ),
+    "None among classes of text": Row(
+        lambda _: fit(y=np.array(["a", None, "b", "a"], dtype=object)),
+        ea.errors.InputError,
+        r"= None",
+        r"y\[1\]",
+        r"leave nodes without one out of the masks",
+    ),
+    "NaN among classes of text": Row(
+        lambda _: fit(y=np.array(["a", "b", float("nan"), "a"], dtype=object)),
+        ea.errors.InputError,
+        r"= nan",
+        r"y\[2\]",
+        r"leave nodes without one out of the masks",
+    ),
+    "text and numbers as classes": Row(
+        lambda _: classifier(validation_fraction=0.5).fit(
+            X, np.array(["a", 1, "b", "a"], dtype=object), graph=RING
+        ),
+        ea.errors.DTypeError,
+        r"not supported between",
+        r"y: ",
+        r"labels of one kind",
+    ),
+    "a fit without a graph after one with it": Row(
+        lambda _: fit().fit(X, CLASSES),
+        ea.errors.InputError,
+        r"graph is None",
+        r"graph",
+        r"pass fit\(X, y, graph=…\)",
+    ),
+    "no graph after loading": Row(
+        loaded_without_graph,
+        ea.errors.InputError,
+        r"the graph of the fit is not saved",
+        r"graph is None",
+        r"such as predict\(X, graph\)",
+    ),
+    "a file as the folder of a classifier": Row(
+        lambda folder: fit().save(file_in(folder) / "x"),
+        ea.errors.CheckpointError,
+        r"cannot write",
+        r"afile",
+        r"the estimator is not saved",
+    ),
+    "columns in another order": Row(
+        lambda _: fit(frame("abc")).predict(frame("bac")),
+        ea.errors.InputError,
+        r"the columns b, a, c",
+        r"X",
+        r"expected a, b, c as in training; name and order them alike",
+    ),
+    "a matrix of one axis": Row(
+        lambda _: ea.Graph.of(sparse.coo_array(np.ones(4))),
+        ea.errors.ShapeError,
+        r"shape \(4,\)",
+        r"graph",
+        r"expected \(4, 4\)",
     ),
     "one class alone": Row(
         lambda _: fit(train_mask=[0, 2]),

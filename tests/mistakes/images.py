@@ -7,10 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from image_data import TINY, bomb, folder_of, png, stripes
 
 import evolving_attention as ea
+from evolving_attention.data import image_transforms
 from mistakes.row import Row
+
+Image = pytest.importorskip("PIL.Image", reason="needs Pillow (extra: image)")
+RNG = np.random.default_rng(0)
 
 SIZES = {
     "image_size": 8,
@@ -63,9 +68,25 @@ def unseen(folder: Path) -> Any:
     return found
 
 
-def animated() -> bytes:
-    from PIL import Image
+def with_stray(folder: Path) -> Path:
+    """A folder of classes, and a picture beside them."""
+    (folder_of(folder) / "stray.png").write_bytes(png())
+    return folder
 
+
+def a_file(folder: Path) -> Path:
+    (folder / "afile").write_text("")
+    return folder / "afile"
+
+
+def tiff(kind: Any) -> bytes:
+    """A TIFF of these samples, from 0 to 255."""
+    file = io.BytesIO()
+    Image.fromarray(X[0].astype(kind)).save(file, "TIFF")
+    return file.getvalue()
+
+
+def animated() -> bytes:
     frames = [Image.new("L", (8, 8), shade) for shade in (0, 100, 200)]
     file = io.BytesIO()
     frames[0].save(file, "GIF", save_all=True, append_images=frames[1:])
@@ -307,9 +328,95 @@ ROWS = {
     "channels first in an array": Row(
         lambda _: fit(np.zeros((4, 3, 80, 80), np.uint8), [0, 1, 0, 1]),
         ea.ShapeError,
-        r"80 channels in the last axis",
+        r"shape \(3, 80, 80\) has the channels first",
         r"X\[0\]",
-        r"move the channels to the last axis",
+        r"X\.transpose\(0, 2, 3, 1\)",
+    ),
+    "channels first in a small array": Row(
+        lambda _: fit(np.zeros((4, 1, 8, 8), np.uint8), [0, 1, 0, 1]),
+        ea.ShapeError,
+        r"shape \(1, 8, 8\) has the channels first",
+        r"X\[0\]",
+        r"X\.transpose\(0, 2, 3, 1\)",
+    ),
+    "floats up to 1 for pixels up to 255": Row(
+        lambda _: fit().predict(X / 255),
+        ea.DataError,
+        r"pixels are floats up to 1",
+        r"X\[0\]",
+        r"expected integers from 0 to 255 as in training; scale them alike: 255 \* X",
+    ),
+    "pixels up to 255 for floats up to 1": Row(
+        lambda _: fit(X / 255).evaluate(X, Y),
+        ea.DataError,
+        r"pixels are integers from 0 to 255",
+        r"X\[0\]",
+        r"as in training; scale them alike: X / 255",
+    ),
+    "integers of 32 bits in a file": Row(
+        lambda folder: fit_file(folder, tiff(np.int32)),
+        ea.DataError,
+        r"samples of 32 bits",
+        r"bad\.png",
+        r"pass an array instead",
+    ),
+    "integers of 32 bits in an image": Row(
+        lambda _: fit([Image.fromarray(one.astype(np.int32)) for one in X]),
+        ea.DataError,
+        r"samples of 32 bits",
+        r"X\[0\]",
+        r"pass an array instead",
+    ),
+    "a picture beside the folders of classes": Row(
+        lambda folder: fit(with_stray(folder), None),
+        ea.DataError,
+        r"a picture beside folders of pictures",
+        r"stray\.png",
+        r"move it into the folder of its class, or out",
+    ),
+    "folders beside the pictures to predict": Row(
+        lambda folder: fit().predict(with_stray(folder)),
+        ea.DataError,
+        r"a picture beside folders of pictures",
+        r"stray\.png",
+        r"expected pictures or folders alone",
+    ),
+    "weights that are all 0": Row(
+        lambda _: fit().score(X, Y, np.zeros(len(X))),
+        ea.InputError,
+        r"sum to zero",
+        r"sample_weight",
+        r"a number for each of the 8 pictures, not all 0",
+    ),
+    "a file as the folder of a classifier": Row(
+        lambda folder: fit().save(a_file(folder)),
+        ea.CheckpointError,
+        r"cannot write",
+        r"afile",
+        r"the estimator is not saved",
+    ),
+    "a grey picture without channels": Row(
+        lambda _: image_transforms.Resize([4, 4])(X[0], RNG),
+        ea.ShapeError,
+        r"shape \(8, 8\)",
+        r"Resize",
+        r"picture\[:, :, None\]",
+    ),
+    "an image of Pillow to resize": Row(
+        lambda _: image_transforms.Resize([4, 4])(Image.fromarray(X[0]), RNG),
+        ea.DTypeError,
+        r"a picture of type Image",
+        r"Resize",
+        r"convert it by np\.asarray",
+    ),
+    "means of other channels": Row(
+        lambda _: image_transforms.Normalize([1.0] * 3, [1.0] * 3)(
+            X[0][..., None], RNG
+        ),
+        ea.ShapeError,
+        r"a picture of 1 channels",
+        r"Normalize",
+        r"expected 3, one for each mean",
     ),
     "no labels": Row(
         lambda _: fit(X, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 import evolving_attention as ea
 from mistakes.row import Row
@@ -44,6 +45,13 @@ ROWS = {
         r"class_weight",
         r"expected labels of y: 'a', 'b'",
     ),
+    "a class weight of text": Row(
+        lambda _: fit(class_weight={"a": "x"}),
+        ea.ConfigError,
+        r"has 'x' for the label 'a'",
+        r"TimeSeriesClassifier: class_weight",
+        r"expected a number above 0",
+    ),
     "an unknown way to weigh classes": Row(
         lambda _: fit(class_weight="auto"),
         ea.ConfigError,
@@ -81,12 +89,57 @@ ROWS = {
         r"attention_maps",
         r"from 0 to 1; leave layers out",
     ),
+    "maps of no whole number": Row(
+        lambda _: fit().attention_maps(X, layers=0.5),
+        ea.ConfigError,
+        r"layers=0\.5",
+        r"attention_maps",
+        r"expected numbers from 0 to 1",
+    ),
     "maps without attention": Row(
         lambda _: fit(attention_ratio=0.0).attention_maps(X),
         ea.ConfigError,
         r"attention_ratio=0",
         r"attention_maps",
         r"fit with attention_ratio above 0",
+    ),
+    "no width": Row(
+        lambda _: fit(hidden_size=0),
+        ea.ConfigError,
+        r"hidden_size=0",
+        r"TimeSeriesClassifier",
+        r"a whole number from 1",
+    ),
+    "no heads": Row(
+        lambda _: fit(num_attention_heads=0),
+        ea.ConfigError,
+        r"num_attention_heads=0",
+        r"TimeSeriesClassifier",
+        r"a whole number from 1; correct it, or leave it out",
+    ),
+    "NA among labels of pandas": Row(
+        lambda _: fit(y=pd.Series(["a", "b", pd.NA, "a", "b", "a"], dtype="string")),
+        ea.InputError,
+        r"contains NaN",
+        r"y\[2\] = <NA>",
+        r"leave series without one out",
+    ),
+    "a loss that is not finite": Row(
+        lambda _: fit(1e30 * X, learning_rate=1000.0, scale="none"),
+        ea.NonFiniteError,
+        r"the loss or a gradient is NaN or infinite",
+        r"fit: in step",
+        r"Lower learning_rate, or look for extreme values in X and y$",
+    ),
+    "a file as the folder of an estimator": Row(
+        lambda folder: [
+            (folder / "afile").write_text(""),
+            fit().save(folder / "afile"),
+        ],
+        ea.CheckpointError,
+        r"cannot write",
+        r"afile",
+        r"the estimator is not saved",
     ),
     "heads that do not divide the width": Row(
         lambda _: fit(hidden_size=48, num_attention_heads=8, attention_ratio=0.25),

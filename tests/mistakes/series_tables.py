@@ -120,6 +120,24 @@ ROWS = {
         r"own\.csv:3",
         r"Name the target by target=",
     ),
+    "two columns that may be the target": mistake(
+        read("label,class,0,1\nA,1,1,2\n"),
+        r"'label', 'class', each of which may be the target",
+        r"own\.csv:1",
+        r"name it by target= \(--label_column_name\)",
+    ),
+    "a column without a name": mistake(
+        read("label,0,,1\nA,1,2,3\n"),
+        r"a column without a name behind '0'",
+        r"own\.csv:1",
+        r"name it or take it out",
+    ),
+    "steps back in time": mistake(
+        read("id,time,a,label\nx,t-1,2,L\n"),
+        r"'t-1' in the column 'time'",
+        r"own\.csv:2",
+        r"steps as 1, 2",
+    ),
     "a time twice": mistake(
         read("id,time,a,label\nx,1,2,L\n\nx,1,2,L\n"),
         r"the time 1 of the series 'x' comes twice",

@@ -17,13 +17,16 @@ from evolving_attention.cli.common import interrupted
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
-from evolving_attention.errors import DataError
+from evolving_attention.errors import ConfigError, DataError
+from evolving_attention.interop.json_file import read_object
+from evolving_attention.interop.paths import present
 
 __all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
 
-_DATA = (arguments.GraphDataArguments, "Data")
+READING = "reading.json"  # how the graph was read, beside the classifier
+_DATA = (arguments.GraphFittedDataArguments, "Data")
 _TRAINING = [
-    _DATA,
+    (arguments.GraphDataArguments, "Data"),
     (arguments.GraphModelArguments, "Model"),
     (arguments.GraphAttentionArguments, "Attention"),
     (RepeatArguments, "Training"),
@@ -39,13 +42,12 @@ Example: evolving-attention graph train --data_file cora.npz --undirected
 """
 _EVALUATE = """Test a trained classifier: the share of nodes whose class is right.
 
-Example: evolving-attention graph evaluate --model out/cora --data_file
-cora.npz --undirected
+Example: evolving-attention graph evaluate --model out/cora --data_file cora.npz
 """
 _PREDICT = """Predict the class of every node, into a .csv file.
 
 Example: evolving-attention graph predict --model out/cora --data_file
-cora.npz --undirected --output_file classes.csv
+cora.npz --output_file classes.csv
 """
 _MOST_USED = ("data_file", "output_dir", "undirected", "attention", "num_layers")
 
@@ -84,9 +86,35 @@ def predict(
 def _load(data: Any) -> Any:
     from evolving_attention.data.graph_files import load_npz
 
-    return load_npz(
-        data.data_file, undirected=data.undirected, normalize=data.normalize
-    )
+    return load_npz(data.data_file, **_reading(data))
+
+
+def _reading(data: Any) -> dict[str, bool]:
+    """The options that decide how a file is read."""
+    return {"undirected": data.undirected, "normalize": data.normalize}
+
+
+def _load_as_trained(data: Any, folder: str) -> Any:
+    """The graph, read with the options of the training; they need not be given.
+
+    Raises:
+        ConfigError: another one is given.
+    """
+    kept = {
+        "undirected": bool(data.undirected),
+        "normalize": data.normalize is not False,
+    }
+    if present(Path(folder), READING):  # of folders of earlier versions: as given
+        kept.update(read_object(Path(folder), READING, 1 << 16))
+    for name, value in _reading(data).items():
+        if value not in (None, kept[name]):
+            raise ConfigError(
+                f"--{'' if value else 'no_'}{name}: {folder} was trained with "
+                f"--{'' if kept[name] else 'no_'}{name}, expected the same; leave it "
+                "out"
+            )
+        setattr(data, name, kept[name])
+    return _load(data)
 
 
 def _labels(found: Any, data: Any) -> Any:
@@ -115,6 +143,7 @@ def _train(
     y = _labels(found, data)
     folder = Path(training.output_dir)
     folder.mkdir(parents=True, exist_ok=True)  # before any work
+    _check_test(found, y)
     classifier = GraphNodeClassifier(
         attention=attention.config(),
         **vars(model),
@@ -132,6 +161,7 @@ def _train(
         train_mask=found.parts.get("train"),
         validation_mask=found.parts.get("validation"),
     )
+    durable.write_json(folder / READING, _reading(data))
     classifier.save(folder)
     best = classifier.history_[classifier.best_epoch_ - 1]
     if classifier.interrupted_ is not None:
@@ -151,6 +181,27 @@ def _train(
     return _table(results)
 
 
+def _check_test(found: Any, y: Any) -> None:
+    """Refuse test nodes that cannot be scored before training does any work.
+
+    Raises:
+        InputError, ShapeError: a test node has a class that no other node has, or the
+            part names no node.
+    """
+    from evolving_attention.estimators.graph_nodes import node_numbers
+    from evolving_attention.estimators.targets import NODES, class_numbers
+
+    if "test" not in found.parts:
+        return
+    count = found.graph.num_nodes
+    parts = {n: node_numbers(m, count, f"{n}_mask") for n, m in found.parts.items()}
+    tested = parts.pop("test")
+    learnt = [parts[name] for name in ("train", "validation") if name in parts]
+    if "train" in parts and y.shape == (count,):
+        known = np.unique(y[np.concatenate(learnt)])
+        class_numbers(y[tested], known, kind=NODES, rows=tested)
+
+
 def _fitted(options: Any) -> Any:
     from evolving_attention.estimators import GraphNodeClassifier
 
@@ -159,7 +210,7 @@ def _fitted(options: Any) -> Any:
 
 def _evaluate(data: Any, options: Any) -> dict[str, Any]:
     classifier = _fitted(options)
-    found = _load(data)
+    found = _load_as_trained(data, options.model)
     y = _labels(found, data)
     mask = None
     if options.part != "all":
@@ -177,7 +228,7 @@ def _evaluate(data: Any, options: Any) -> dict[str, Any]:
 
 def _predict(data: Any, options: Any) -> dict[str, Any]:
     classifier = _fitted(options)
-    found = _load(data)
+    found = _load_as_trained(data, options.model)
     odds = classifier.predict_proba(found.x, found.graph)
     labels = classifier.classes_[odds.argmax(axis=1)]
     text = io.StringIO()

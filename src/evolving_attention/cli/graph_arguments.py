@@ -14,6 +14,7 @@ __all__ = [
     "GraphAttentionArguments",
     "GraphDataArguments",
     "GraphEvaluateArguments",
+    "GraphFittedDataArguments",
     "GraphModelArguments",
     "GraphPredictArguments",
     "GraphTrainingArguments",
@@ -41,6 +42,18 @@ class GraphDataArguments:
             raise ConfigError(
                 "--data_file is missing: expected a .npz file of a graph; add it"
             )
+
+
+@dataclass
+class GraphFittedDataArguments(GraphDataArguments):
+    """The file of the graph, read as in training."""
+
+    undirected: bool | None = option(  # type: ignore[assignment]
+        None, "Add the counterpart of every edge; default: as in training."
+    )
+    normalize: bool | None = option(  # type: ignore[assignment]
+        None, "Scale each row of features; default: as in training."
+    )
 
 
 @dataclass

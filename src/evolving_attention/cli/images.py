@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evolving_attention import durable
 from evolving_attention.cli import images_arguments as arguments
 from evolving_attention.cli.commands import run_command, run_groups
@@ -16,6 +18,7 @@ from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.timeseries_results import align
+from evolving_attention.errors import DataError
 
 __all__ = ["evaluate", "predict", "train", "train_fields", "train_results"]
 
@@ -63,7 +66,10 @@ def _train(
         on_error=data.on_error,
         **training.estimator_options(),
     )
-    estimator.fit(*once("train", lambda: _pictures(data.train_dir, data.on_error)))
+    given = once("train", lambda: _pictures(data.train_dir, data.on_error))
+    if data.test_dir and (given[1] is not None or given[0].labels is not None):
+        once("classes", lambda: _check_test(data.test_dir, *given))
+    estimator.fit(*given)
     estimator.save(folder)
     best = estimator.history_[estimator.best_epoch_ - 1]
     if estimator.interrupted_ is not None:
@@ -92,6 +98,35 @@ def _train(
         lines += shown
     durable.write_json(folder / RESULTS, results)
     return {**results, "table": align(lines)}
+
+
+def _check_test(path: str, train: Any, labels: Any) -> None:
+    """Refuse a test set that cannot be scored before training does any work.
+
+    Raises:
+        DataError, InputError: it is no folder of classes and no file with labels, or
+            has a class that training lacks.
+    """
+    from evolving_attention.data.image_files import class_folders, loose
+    from evolving_attention.data.images import read_npz
+    from evolving_attention.estimators.targets import PICTURES, class_numbers
+
+    known = np.unique(train.labels if labels is None else labels)
+    root = Path(path)
+    if root.suffix == ".npz":
+        found = read_npz(path)[1]
+        if found is None:
+            raise DataError("has no array y, expected the class of each picture", path)
+        if found.dtype.kind == "U":
+            known = known.astype(str)
+        class_numbers(found, known, f"y of {path}", PICTURES)
+        return
+    if root.is_dir() and loose(root):
+        raise DataError(
+            "has pictures and no folders, expected a folder of pictures for each class",
+            path,
+        )
+    class_folders(root, known.astype(str).tolist())
 
 
 def _pictures(path: str, on_error: str) -> tuple[Any, Any]:
@@ -166,6 +201,7 @@ def _predict(model: Any) -> dict[str, Any]:
     import evolving_attention as ea
 
     estimator = ea.ImageClassifier.load(model.model_dir, model.device)
+    Path(model.output_file).parent.mkdir(parents=True, exist_ok=True)
     given = estimator.read(model.input_dir)
     odds = estimator.predict_proba(given)
     classes = [str(one) for one in estimator.classes_.tolist()]

@@ -240,7 +240,7 @@ def _one_run(
     try:
         with warnings.catch_warnings():  # a warning of the signal: _save says it
             warnings.filterwarnings("ignore", "SIGINT after")
-            estimator.fit(train.X, train.y)
+            estimator.fit(train, train.y)
     except Interrupted:
         if not estimator.is_fitted:
             raise
@@ -294,9 +294,11 @@ def _evaluate(model: Any, data: Any, tables: Any) -> dict[str, Any]:
     is_regression = not hasattr(estimator, "classes_")
     part = _parts(data, tables, needs="test", regression=is_regression)[1]
     results: dict[str, Any] = {"model": model.model_dir, "data": part.source}
+    if model.predictions:
+        Path(model.predictions).parent.mkdir(parents=True, exist_ok=True)
     results["test"] = scores(estimator, part)
     if model.predictions:
-        found = estimator.predict(part.X)
+        found = estimator.predict(part)
         rows = "\n".join(f"{i},{value},{part.y[i]}" for i, value in enumerate(found))
         text = f"index,prediction,target\n{rows}\n"
         durable.write_bytes(Path(model.predictions), text.encode("utf-8"))
@@ -340,6 +342,7 @@ def _predict(model: Any, tables: Any) -> dict[str, Any]:
         estimator.set_params(longer=model.longer)
     is_regression = not hasattr(estimator, "classes_")
     part = tables.read(model.input_file, False, is_regression)
+    Path(model.output_file).parent.mkdir(parents=True, exist_ok=True)
     header, rows = prediction_rows(estimator, part)
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

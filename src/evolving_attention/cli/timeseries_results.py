@@ -38,9 +38,9 @@ def scores(estimator: Any, part: Any) -> dict[str, float]:
         )
     if is_classifier:
         truth = class_numbers(part.y, estimator.classes_, f"labels of {part.source}")
-        found = estimator.predict_proba(part.X).argmax(axis=1)
+        found = estimator.predict_proba(part).argmax(axis=1)
         return {"accuracy": float((found == truth).mean()), "series": len(truth)}
-    error = estimator.predict(part.X) - part.y
+    error = estimator.predict(part) - part.y
     return {
         "rmse": float(np.sqrt((error**2).mean())),
         "mae": float(np.abs(error).mean()),
@@ -53,11 +53,11 @@ def prediction_rows(estimator: Any, part: Any) -> tuple[list[str], list[list[Any
     names = range(len(part)) if part.ids is None else part.ids
     key = "index" if part.ids is None else "id"
     if not hasattr(estimator, "classes_"):
-        values = estimator.predict(part.X).tolist()
+        values = estimator.predict(part).tolist()
         return [key, "prediction"], [
             list(row) for row in zip(names, values, strict=True)
         ]
-    odds = estimator.predict_proba(part.X)
+    odds = estimator.predict_proba(part)
     labels = estimator.classes_.tolist()
     header = [key, "prediction", *(f"probability_{label}" for label in labels)]
     best = [labels[i] for i in odds.argmax(axis=1)]

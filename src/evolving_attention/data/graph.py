@@ -123,11 +123,11 @@ class Graph:
     def _of_matrix(
         cls: type[_Self], matrix: Any, num_nodes: int | None, symmetric: bool
     ) -> _Self:
-        rows, columns = matrix.shape
-        if rows != columns or num_nodes not in (None, rows):
+        rows = matrix.shape[0]
+        if matrix.shape != (rows, rows) or num_nodes not in (None, rows):
             expected = rows if num_nodes is None else num_nodes
             raise ShapeError(
-                f"graph: a matrix of shape {(rows, columns)}, expected "
+                f"graph: a matrix of shape {matrix.shape}, expected "
                 f"({expected}, {expected}): a row and a column for each node"
             )
         entries = matrix.tocsr().tocoo()  # the sum of entries at one place is one

@@ -47,7 +47,7 @@ def load_npz(
             sources before targets; ``x`` [nodes, features], or the parts of a sparse
             matrix in compressed rows, ``x_data``, ``x_indices``, ``x_indptr`` and
             ``x_shape``; and, if they are known, ``y`` [nodes] and for train, val and
-            test ``…_idx`` or ``…_mask``.
+            test ``…_idx`` (numbers of nodes) or ``…_mask`` (booleans, or 0 and 1).
         undirected: add the counterpart of every edge, unless it is there.
         normalize: scale each row of features so that its absolute values add up to 1.
 
@@ -75,7 +75,22 @@ def load_npz(
         for form in (f"{name}_idx", f"{name}_mask"):
             if form in arrays:
                 parts[own] = arrays[form]
+        if f"{name}_mask" in arrays:
+            parts[own] = _mask(parts[own], x.shape[0], f"{name}_mask", file)
     return GraphData(x, graph, arrays.get("y"), parts)
+
+
+def _mask(given: Array, count: int, name: str, file: Path) -> Array:
+    """Booleans, which old files have as 0 and 1."""
+    whole = given.dtype.kind in "biu" and bool(np.isin(given, (0, 1)).all())
+    if given.shape != (count,) or not whole:
+        raise DataError(
+            f"{name}: {given.dtype} of shape {given.shape}, expected a boolean, or 0 "
+            f"or 1, for each of the {count} nodes; numbers of nodes belong into "
+            f"{name.removesuffix('mask')}idx",
+            str(file),
+        )
+    return given.astype(bool)
 
 
 def _features(arrays: dict[str, Array]) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from evolving_attention.errors import DataError, require
 
-__all__ = ["SUFFIXES", "class_folders", "decode", "pictures"]
+__all__ = ["SUFFIXES", "class_folders", "decode", "loose", "pictures"]
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (
@@ -64,6 +64,8 @@ def decode(source: Any, where: str) -> Array:
         raise _bomb(f"{image.width} x {image.height} pixels", where)
     try:
         image.load()
+        if image.mode == "F" or (image.mode == "I" and not _is_16_bit(image)):
+            raise _depth(image.mode, where)
         image = pillow("ImageOps").exif_transpose(image)
     except image_module.DecompressionBombError as error:
         raise _bomb(str(error), where) from None
@@ -105,16 +107,21 @@ def _bomb(found: str, where: str) -> DataError:
     )
 
 
+def _is_16_bit(image: Any) -> bool:
+    """Whether the samples of mode I have 16 bits in the file."""
+    if image.format == "TIFF":
+        return bool(max(image.tag_v2.get(258, (1,))) <= 16)  # BitsPerSample
+    return image.format in ("PNG", "PPM")  # they have no more
+
+
 def _as_rgb(image: Any, where: str) -> Array:
     image_module, mode = pillow(), image.mode
     if mode.startswith("I"):
         samples = np.asarray(image).astype(np.int64)
-        if samples.min() < 0 or samples.max() > 65_535:
+        if samples.min() < 0:
             raise _depth(mode, where)
         grey = ((samples + _WIDE // 2) // _WIDE).astype(np.uint8)
         return np.repeat(grey[:, :, None], 3, axis=2)
-    if mode == "F":
-        raise _depth(mode, where)
     if mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         white = image_module.new("RGBA", image.size, (255, 255, 255, 255))
@@ -124,25 +131,48 @@ def _as_rgb(image: Any, where: str) -> Array:
 
 def _depth(mode: str, where: str) -> DataError:
     return DataError(
-        f"samples of 32 bits (mode {mode!r}), expected 8 or 16; which values are black "
-        "and white is not known: pass an array instead",
+        f"samples of 32 bits or below 0 (mode {mode!r}), expected 8 or 16 bits; which "
+        "values are black and white is not known: pass an array instead",
         where,
     )
 
 
 def pictures(folder: Path) -> list[Path]:
-    """The picture files of a folder by their suffix, in order of their names."""
+    """The picture files of a folder and of its folders, in order of their paths.
+
+    They are known by their suffix; names that begin with a dot are left out.
+    """
     return sorted(
         path
-        for path in folder.iterdir()
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
+
+
+def loose(root: Path) -> list[Path]:
+    """The pictures of a folder that are in no folder of it; [] if all are in folders.
+
+    Raises:
+        DataError: some are and some are not; names the first that is not.
+    """
+    found = pictures(root)
+    alone = [path for path in found if path.parent == root]
+    if alone and len(alone) < len(found):
+        raise DataError(
+            f"a picture beside folders of pictures ({len(alone)} such here), expected "
+            "pictures or folders alone; move it into the folder of its class, or out",
+            str(alone[0]),
+        )
+    return alone
 
 
 def class_folders(
     root: Path, known: Sequence[str] | None = None
 ) -> tuple[list[Path], list[str]]:
     """Picture files and the class of each, from a folder with a folder per class.
+
+    The pictures of a class may lie in folders of their own.
 
     Args:
         root: the folder.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.image_files import pillow
-from evolving_attention.errors import ConfigError, ShapeError
+from evolving_attention.errors import ConfigError, DTypeError, ShapeError
 from evolving_attention.field_types import check_fields
 
 __all__ = [
@@ -69,6 +69,20 @@ def _check_size(name: str, size: Any) -> None:
     _check(name, size, good, "[height, width] in pixels, from 1")
 
 
+def _check_picture(change: Transform, picture: Any) -> None:
+    name = type(change).__name__
+    if not isinstance(picture, np.ndarray):
+        raise DTypeError(
+            f"{name}: a picture of type {type(picture).__name__}, expected an array "
+            "[height, width, channels]; convert it by np.asarray"
+        )
+    if picture.ndim != 3:
+        raise ShapeError(
+            f"{name}: a picture of shape {picture.shape}, expected [height, width, "
+            "channels]; a grey one is picture[:, :, None]"
+        )
+
+
 def _check_fits(name: str, size: Size, picture: Array) -> None:
     if picture.shape[0] < size[0] or picture.shape[1] < size[1]:
         raise ShapeError(
@@ -96,6 +110,7 @@ class Resize:
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
         """The resized picture."""
+        _check_picture(self, picture)
         height, width = self.size
         if self.keep_shape:
             scale = max(height / picture.shape[0], width / picture.shape[1])
@@ -120,6 +135,7 @@ class CenterCrop:
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
         """The part of the picture."""
+        _check_picture(self, picture)
         _check_fits("CenterCrop", self.size, picture)
         top = (picture.shape[0] - self.size[0]) // 2
         left = (picture.shape[1] - self.size[1]) // 2
@@ -148,6 +164,7 @@ class RandomCrop:
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
         """The part of the picture."""
+        _check_picture(self, picture)
         if self.padding:
             margin = (self.padding, self.padding)
             picture = np.pad(picture, (margin, margin, (0, 0)))
@@ -179,6 +196,7 @@ class RandomResizedCrop:
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
         """The resized part of the picture."""
+        _check_picture(self, picture)
         rows, columns = picture.shape[:2]
         for _ in range(10):
             area = rows * columns * rng.uniform(self.scale[0], self.scale[1])
@@ -205,6 +223,7 @@ class HorizontalFlip:
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
         """The picture or its mirror image."""
+        _check_picture(self, picture)
         return picture[:, ::-1] if rng.random() < self.p else picture
 
 
@@ -224,6 +243,7 @@ class Cutout:
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
         """A copy of the picture with the square."""
+        _check_picture(self, picture)
         row, column = (int(rng.integers(n)) for n in picture.shape[:2])
         top, left = row - self.side // 2, column - self.side // 2
         found: Array = picture.copy()
@@ -255,6 +275,12 @@ class Normalize:
 
     def __call__(self, picture: Array, rng: np.random.Generator) -> Array:
         """The normalised picture."""
+        _check_picture(self, picture)
+        if picture.shape[2] != len(self.mean):
+            raise ShapeError(
+                f"Normalize: a picture of {picture.shape[2]} channels, expected "
+                f"{len(self.mean)}, one for each mean; give as many means"
+            )
         mean = np.asarray(self.mean, np.float32)
         scaled = (picture.astype(np.float32) - mean) / np.asarray(
             self.deviation, np.float32

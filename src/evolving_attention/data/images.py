@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.image_files import class_folders, decode, pictures
+from evolving_attention.data.image_files import class_folders, decode, loose
 from evolving_attention.data.image_transforms import Transform, resized
 from evolving_attention.data.packed import Batch, digest
 from evolving_attention.errors import DataError, DTypeError, InputError, ShapeError
@@ -24,6 +24,7 @@ _FORMS = (
     "pictures, of files or of Pillow's images, or a folder with a folder per class"
 )
 _MOST_CHANNELS = 64
+_FIRST = (1, 3, 4)  # channels of pictures that come with the channels first
 _THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -52,6 +53,18 @@ class Pictures:
         """Channels of every picture."""
         return int(self.pixels[0].shape[2])
 
+    @property
+    def in_bytes(self) -> bool | None:
+        """Whether pixels go from 0 to 255 (uint8); None: their values do not tell.
+
+        False: floats, all up to 1 or some below 0.
+        """
+        least = min(float(one.min()) for one in self.pixels)
+        most = max(float(one.max()) for one in self.pixels)
+        if self.pixels[0].dtype == np.uint8:
+            return True if most > 1 else None
+        return False if least < 0 or 0 < most <= 1 else None
+
 
 def read_pictures(
     collection: Any,
@@ -67,9 +80,10 @@ def read_pictures(
     Args:
         collection: an array [n, height, width] or [n, height, width, channels] of
             uint8, of other integers from 0 to 255, of booleans or of floats; a list of
-            such pictures, of paths or of Pillow's images; a folder with a folder of
-            pictures for each class, or with pictures; or an npz file. Or what this
-            function returned, to check or to resize it once more.
+            such pictures, of paths or of Pillow's images; a folder with pictures, or
+            with a folder for each class, whose pictures may lie in folders of their
+            own; or an npz file. Or what this function returned, to check or to resize
+            it once more.
         name: its name in messages.
         classes: names of folders that may occur; None: any.
         skip: leave out pictures that cannot be used, in place of an error.
@@ -153,7 +167,7 @@ def _items(
         root = Path(collection)
         if root.suffix == ".npz":
             return _items(read_npz(root)[0], str(root), classes)
-        alone = pictures(root) if root.is_dir() else []
+        alone = loose(root) if root.is_dir() else []
         if alone:
             return alone, [str(path) for path in alone], None
         files, labels = class_folders(root, classes)
@@ -197,6 +211,12 @@ def _checked(
 ) -> Array:
     """As uint8 or float32, finite, and large enough."""
     height, width, channels = picture.shape
+    if height in _FIRST and width == channels and channels not in _FIRST:
+        raise ShapeError(
+            f"{where}: shape {picture.shape} has the channels first, expected [height, "
+            "width, channels]; pass X.transpose(0, 2, 3, 1), of a list each picture's "
+            "transpose(1, 2, 0)"
+        )
     if not 1 <= channels <= _MOST_CHANNELS:
         raise ShapeError(
             f"{where}: {channels} channels in the last axis of {picture.shape}, "

@@ -7,7 +7,7 @@ A collection becomes a list of float64 arrays [channels, length], missing values
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,13 @@ import numpy as np
 from evolving_attention.data.packed import Batch, PackedRows
 from evolving_attention.data.series_axes import (
     frames_axis,
+    frames_channels,
     is_frame,
+    names_of,
     refuse_long,
     series_of_index,
 )
+from evolving_attention.data.series_parts import SeriesPart
 from evolving_attention.errors import DTypeError, InputError, ShapeError
 
 __all__ = ["Reading", "SeriesRows", "as_series", "read"]
@@ -39,6 +42,7 @@ class Reading:
             if a series has only one axis.
         frames: whether the series are DataFrames.
         doubt: the reason to doubt this reading; None: no reason.
+        names: of the channels; None: they have none, as in arrays.
     """
 
     series: list[Series]
@@ -47,6 +51,7 @@ class Reading:
     time_axis: int | None = None
     frames: bool = False
     doubt: str | None = None
+    names: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         """The reading in one line."""
@@ -86,8 +91,8 @@ def read(
         collection: array [n, channels, length]; array or table [n, length] of series
             with one channel; a list of arrays [channels, length] or [length], which may
             differ in length; a list of DataFrames, whose axis of time
-            :func:`.series_axes.frames_axis` tells; or a table with the index (series,
-            time) and the channels as columns.
+            :func:`.series_axes.frames_axis` tells; a table with the index (series,
+            time) and the channels as columns; or a SeriesPart.
         name: its name in messages.
         time_axis: the axis of time of arrays and frames with two axes, where axis 0
             counts the series: 1 for [n, length, channels], 2 for [n, channels, length].
@@ -98,9 +103,12 @@ def read(
         ShapeError: another number of axes, no series, an empty one, series that differ
             in channels, or a long table.
         DTypeError: something is not a real number.
-        InputError: a value is infinite, a series holds nothing but NaN, or a time step
-            comes twice.
+        InputError: a value is infinite, a series holds nothing but NaN, a time step
+            comes twice, or frames differ in the names of their channels.
     """
+    if isinstance(collection, SeriesPart):
+        found = read(collection.X, name, time_axis, earlier)
+        return replace(found, names=collection.channel_names)
     if hasattr(collection, "toarray"):
         raise DTypeError(
             f"{name}: sparse input, expected a dense array {_FORMS}; convert it by "
@@ -136,9 +144,9 @@ def _split(
     if getattr(getattr(collection, "index", None), "nlevels", 1) > 1:
         parts, doubt = series_of_index(collection, name)
         series = [_one(part, f"{name}[{i}]") for i, part in enumerate(parts)]
-        return Reading(
-            series, max((x.shape[1] for x in series), default=0), doubt=doubt
-        )
+        longest = max((x.shape[1] for x in series), default=0)
+        names = names_of(getattr(collection, "columns", [None]))
+        return Reading(series, longest, doubt=doubt, names=names)
     if isinstance(collection, (list, tuple)) and any(map(_is_array, collection)):
         return _of_list(collection, name, time_axis, earlier)
     if is_frame(collection):
@@ -184,7 +192,10 @@ def _of_list(
         time_axis, known = earlier[1], True
     if framed[0] and time_axis is None:
         time_axis, known = frames_axis(items)
-    return _along_time(arrays, time_axis, not known, framed[0])
+    found = _along_time(arrays, time_axis, not known, framed[0])
+    if not framed[0]:
+        return found
+    return replace(found, names=frames_channels(items, found.time_axis or 2, name))
 
 
 def _along_time(

@@ -14,7 +14,9 @@ __all__ = [
     "IDS",
     "TIMES",
     "frames_axis",
+    "frames_channels",
     "is_frame",
+    "names_of",
     "refuse_long",
     "series_of_index",
 ]
@@ -82,6 +84,32 @@ def frames_axis(frames: Sequence[Any]) -> tuple[int, bool]:
     if (len(heights) == 1) != (len(widths) == 1):
         return (2 if len(heights) == 1 else 1), True
     return (2 if max(widths) > max(heights) else 1), False
+
+
+def names_of(labels: Any) -> tuple[str, ...] | None:
+    """The labels of an axis as names; None: they are no text, such as numbers."""
+    found = tuple(labels)
+    return found if all(isinstance(one, str) for one in found) else None
+
+
+def frames_channels(
+    frames: Sequence[Any], axis: int, name: str
+) -> tuple[str, ...] | None:
+    """Names of the channels of DataFrames whose time is on ``axis``, as frames_axis.
+
+    Raises:
+        InputError: the frames differ in them, or in their order.
+    """
+    found = [names_of(f.columns if axis == 1 else f.index) for f in frames]
+    for i, names in enumerate(found):
+        alike = frames[i].shape[2 - axis] == frames[0].shape[2 - axis]
+        if alike and names != found[0]:  # another number is refused elsewhere
+            shown = [", ".join(one or ["without names"]) for one in (names, found[0])]
+            raise InputError(
+                f"{name}[{i}]: the channels {shown[0]}, expected {shown[1]} as in "
+                f"{name}[0]; name and order the channels of all frames alike"
+            )
+    return found[0]
 
 
 def _role(labels: Any) -> str | None:

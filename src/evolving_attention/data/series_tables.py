@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import re
 import warnings
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -21,6 +22,9 @@ _LOGGER = logging.getLogger("evolving_attention")
 _TARGETS = ("label", "labels", "target", "class", "y")
 _MISSING = ("?", "NULL", "None")  # besides pandas' own: empty, NA, NaN, …
 _DELIMITERS = ",;\t|"
+_NAMELESS = re.compile(r"(Unnamed: \d+)?")  # pandas' name of a column without one
+_NUMBERED = re.compile(r"(\D*)(?<!-)(\d+(?:\.\d+)?)(\D*)")  # t1, step 10
+_DATED = re.compile(r"\d{4}|\d\D+\d")
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +45,8 @@ def read_csv(
     the time, and one for each channel (or one with the channel's name and one with its
     value). Any other table has a series with one channel in each row, its steps in the
     order of the columns. An empty cell is a missing value; at the end of a series it is
-    padding.
+    padding. A first column without a name is the index that pandas writes by default,
+    and is left out.
 
     Args:
         file: path of the table.
@@ -49,10 +54,10 @@ def read_csv(
             ``label``, ``labels``, ``target``, ``class`` or ``y``.
         id: column that names the series; None: ``id``, ``case``, ``series`` or similar,
             or ``…_id``.
-        time: column by which the rows of a series are sorted, numbers or dates; None:
-            ``time``, ``t``, ``step``, ``date`` or similar.
+        time: column by which the rows of a series are sorted, numbers, dates or t1, t2,
+            …; None: ``time``, ``t``, ``step``, ``date`` or similar.
         regression: whether targets are values; None: if one is no whole number.
-        labelled: whether a table without targets is an error.
+        labelled: whether a table without targets, or without ``target``, is an error.
         delimiter: between columns; None: the most frequent of , ; | and tab in the
             header.
 
@@ -61,8 +66,8 @@ def read_csv(
         ``channel_names``.
 
     Raises:
-        DataError: the file is missing or empty, a column is missing, or a value cannot
-            be used; names the line.
+        DataError: the file is missing or empty, a column is missing or nameless, several
+            may be the target, id or time, or a value cannot be used; names the line.
         MissingExtraError: pandas is not installed.
 
     Example::
@@ -70,8 +75,8 @@ def read_csv(
         part = ea.timeseries.read_csv("sensors.csv", target="activity")
         model.fit(part.X, part.y)
     """
-    table = _Table(Path(file), delimiter)
-    column = table.role(target, "target", _TARGETS)
+    table = _Table(Path(file), delimiter, {target, id, time})
+    column = table.role(target, "target", _TARGETS, needed=labelled)
     if column is None and labelled:
         raise table.error(
             f"has no column of targets among {table.shown()}, expected label, target "
@@ -109,7 +114,9 @@ def read_csv(
 class _Table:
     """A CSV file as text cells, with errors that name its lines."""
 
-    def __init__(self, path: Path, delimiter: str | None) -> None:
+    def __init__(
+        self, path: Path, delimiter: str | None, given: Collection[str | None]
+    ) -> None:
         self.path = path
         pandas = require("pandas", extra="timeseries", why="to read tables of series")
         if not path.is_file():
@@ -166,6 +173,15 @@ class _Table:
                 0,
             )
         self.frame.columns = names
+        if _NAMELESS.fullmatch(names[0]) and names[0] not in given:
+            self.frame = self.frame.drop(columns=names.pop(0))
+        for i, name in enumerate(names):
+            if _NAMELESS.fullmatch(name) and name not in given:
+                raise self.error(
+                    f"has a column without a name behind {names[i - 1]!r}, expected "
+                    "one for every column; name it or take it out",
+                    0,
+                )
         self.frame = self.frame.dropna(how="all")
         if not len(self.frame):
             raise self.error("has no rows below the header, expected series")
@@ -185,20 +201,36 @@ class _Table:
         return DataError(reason, str(self.path), None if row is None else row + 1)
 
     def role(
-        self, given: str | None, what: str, known: Collection[str], ending: str = "\0"
+        self,
+        given: str | None,
+        what: str,
+        known: Collection[str],
+        ending: str = "\0",
+        needed: bool = True,
     ) -> str | None:
-        """The column given or known by its name, or None."""
+        """The column given, or the only one known by its name, or None."""
         if given is not None:
             if given not in self.columns:
+                if not needed:
+                    return None
                 raise self.error(
                     f"has no column {given!r}, expected the {what} among "
                     f"{self.shown()}; correct the name"
                 )
             return given
-        for name in self.columns:
-            if name.lower() in known or name.lower().endswith(ending):
-                return name
-        return None
+        found = [
+            name
+            for name in self.columns
+            if name.lower() in known or name.lower().endswith(ending)
+        ]
+        if len(found) > 1:
+            raise self.error(
+                f"has the columns {', '.join(map(repr, found))}, each of which may be "
+                f"the {what}, expected one; name it by {what}= (--"
+                f"{'label' if what == 'target' else what}_column_name)",
+                0,
+            )
+        return found[0] if found else None
 
     def numbers(self, names: Sequence[str]) -> Array:
         """These columns as float64 [rows, columns], empty cells NaN."""
@@ -254,13 +286,16 @@ class _Table:
         text = self.text(name)
         if all(map(_is_number, text)):
             return np.asarray(text.astype(np.float64))
+        parts = [_NUMBERED.fullmatch(one) for one in text]
+        if parts[0] and len({part and part.group(1, 3) for part in parts}) == 1:
+            return np.array([float(part[2]) for part in parts if part])
         dates = pandas.to_datetime(pandas.Series(text), errors="coerce", utc=True)
-        bad = dates.isna().to_numpy()
+        bad = dates.isna().to_numpy() | [not _DATED.search(one) for one in text]
         if bad.any():
             row = int(np.argmax(bad))
             raise self.error(
                 f"{text[row]!r} in the column {name!r} is neither a number nor a date, "
-                "expected a time; write dates as 2024-05-31T12:00",
+                "expected a time; write dates as 2024-05-31T12:00, steps as 1, 2, …",
                 int(self.frame.index[row]) + 1,
             )
         return np.asarray(dates.astype("int64"))
@@ -352,7 +387,7 @@ def _targets(
     if not regression:
         labels = text.tolist()
         if values is not None and whole:
-            labels = [f"{value:.0f}" for value in values]
+            labels = [re.sub(r"\.0*$", "", one) for one in labels]  # 01 is not 1
         return np.array(labels), False
     if values is None:
         row = next(i for i, one in enumerate(text) if not _is_number(one))

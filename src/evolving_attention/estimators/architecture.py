@@ -95,7 +95,13 @@ def attention_width(
     Raises:
         ConfigError: the given values do not fit; names values that do.
     """
-    if heads and heads > 0 and hidden % heads:
+    for name, value in (("hidden_size", hidden), ("num_attention_heads", heads)):
+        if value is not None and value < 1:
+            raise ConfigError(
+                f"{who}: {name}={value}, expected a whole number from 1; correct it"
+                + ("" if name == "hidden_size" else ", or leave it out")
+            )
+    if heads and hidden % heads:
         raise ConfigError(
             f"{who}: num_attention_heads={heads} for hidden_size={hidden}, expected "
             f"hidden_size to be a multiple of it; {_numbers(_divisors(hidden))} heads "
@@ -118,7 +124,7 @@ def attention_width(
         )
     if heads is None:
         return _most_heads(features, hidden), ratio
-    if heads > 0 and features % heads:
+    if features % heads:
         near = [features // heads * heads, (features // heads + 1) * heads]
         raise ConfigError(
             f"{who}: num_attention_heads={heads} for a width of {features} "

@@ -212,9 +212,23 @@ class SeriesEstimator(NamedOptions, SeriesViews):
             }
             if found.table is not None:
                 self.n_features_in_ = found.table
+            if self._continues:
+                self._check_names(found)
+            self.channel_names_ = found.names or vars(self).get("channel_names_")
             return series
+        self._check_names(found)
         limit = self.model_.config.max_length
         return shortened(series, limit, self.longer, self.missing)
+
+    def _check_names(self, found: Reading) -> None:
+        """Refuse channels with other names, or in another order, than in training."""
+        names, known = found.names, vars(self).get("channel_names_")
+        if names and known and names != known and len(names) == len(known):
+            what = "order" if sorted(names) == sorted(known) else "name"
+            raise InputError(
+                f"X: the channels {', '.join(names)}, expected {', '.join(known)} as "
+                f"in training; {what} them alike"
+            )
 
     def _check_shape(self, X: list[Array]) -> None:
         """Refuse series with other channels, or longer than ``max_length``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from evolving_attention import durable
 from evolving_attention.attention import from_config
 from evolving_attention.data.series_scaling import SeriesScaler
 from evolving_attention.device_names import resolve_device
+from evolving_attention.durable.files import reported
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.interop.json_file import read_object
 from evolving_attention.interop.paths import present
@@ -25,12 +27,18 @@ __all__ = [
     "read_record",
     "save",
     "unpacked",
+    "writing",
 ]
 
 FILE = "estimator.json"
 FORMAT = 1
 MAX_BYTES = 64 << 20  # of the record, whose history grows with the epochs
 _Class = TypeVar("_Class")
+
+
+def writing(folder: str | Path) -> AbstractContextManager[None]:
+    """A block that writes an estimator's folder; OSError becomes CheckpointError."""
+    return reported(f"cannot write {folder}", "the estimator is not saved")
 
 
 def packed(model: Any) -> dict[str, Any]:
@@ -60,7 +68,6 @@ def save(estimator: Any, folder: Path) -> None:
 
     The device is not saved: :func:`load` takes it as an argument.
     """
-    estimator.model_.save_pretrained(folder)
     options = estimator.get_params(deep=False)
     options.pop("device")
     if not isinstance(options["random_state"], (int, np.integer)):
@@ -72,13 +79,16 @@ def save(estimator: Any, folder: Path) -> None:
         "estimator": type(estimator).__name__,
         "options": options,
         "metadata": estimator.metadata_,
+        "channel_names": vars(estimator).get("channel_names_"),
         "scaler": estimator.scaler_.to_dict(),
         "history": estimator.history_,
         "best_epoch": estimator.best_epoch_,
         "interrupted": estimator.interrupted_,
         **estimator._own_state(),
     }
-    durable.write_json(folder / FILE, plain(record))
+    with writing(folder):
+        estimator.model_.save_pretrained(folder)
+        durable.write_json(folder / FILE, plain(record))
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -119,6 +129,8 @@ def load(estimator_class: type[_Class], folder: Path, device: str) -> _Class:
         make: Any = estimator_class
         estimator = make(**options, device=device)
         estimator.metadata_ = record["metadata"]
+        names = record.get("channel_names")
+        estimator.channel_names_ = None if names is None else tuple(names)
         estimator.scaler_ = SeriesScaler.from_dict(record["scaler"])
         estimator.history_ = record["history"]
         estimator.best_epoch_ = record["best_epoch"]

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from evolving_attention.errors import Interrupted
+from evolving_attention.errors import Interrupted, NonFiniteError
 from evolving_attention.estimators import headroom
 from evolving_attention.estimators.headroom import Rows
 from evolving_attention.estimators.weights import WeightedModel, WeightedRows
@@ -168,10 +168,21 @@ def train(
         if not best.weights:
             raise
         interrupted = signal.Signals(error.signal_number).name
-    except BaseException:
+    except BaseException as error:
         if continues:  # the earlier fit stays as it was
             best.restore()
             model.eval()
+        if isinstance(error, NonFiniteError):  # the Trainer speaks of its files
+            found = error.report
+            first = ""
+            if "tensor" in found:
+                first = f" (first: {found['kind']} {found['tensor']})"
+            raise NonFiniteError(
+                f"fit: in step {found.get('step')} the loss or a gradient is NaN or "
+                f"infinite{first}, expected finite numbers; nothing of this fit is "
+                "kept. Lower learning_rate, or look for extreme values in X and y",
+                found,
+            ) from error
         raise
     finally:
         if recomputed:
@@ -183,10 +194,13 @@ def train(
     return FitResult(history, best.epoch, seconds, interrupted)
 
 
-def tell(result: FitResult, n_epochs: int, stacklevel: int = 7) -> None:
+def tell(
+    result: FitResult, n_epochs: int, stacklevel: int = 7, continues: bool = True
+) -> None:
     """Report an interrupted training, once the estimator holds the model.
 
-    By default the warning is at the line that calls ``fit``.
+    By default the warning is at the line that calls ``fit``. ``continues``: the
+    estimator has ``warm_start``.
 
     Ctrl-C (SIGINT) requests the end of training only, so it gives a warning. Other
     signals request the end of the process.
@@ -201,9 +215,13 @@ def tell(result: FitResult, n_epochs: int, stacklevel: int = 7) -> None:
         kept = "before this fit, still the best,"
     message = (
         f"{result.interrupted} after {len(result.history)} of {n_epochs} epochs: the "
-        f"weights {kept} are kept; fit again for the other epochs, with "
-        "warm_start=True to go on from these weights"
+        f"weights {kept} are kept; "
     )
+    if continues:
+        message += "fit again for the other epochs, with warm_start=True to go on from "
+        message += "these weights"
+    else:
+        message += "training cannot go on from them: another one begins anew"
     if result.interrupted != "SIGINT":
         raise Interrupted(message, signal.Signals[result.interrupted])
     warnings.warn(message, stacklevel=stacklevel)

@@ -11,6 +11,7 @@ import numpy as np
 from evolving_attention import durable
 from evolving_attention.attention import from_config
 from evolving_attention.data.graph import Graph
+from evolving_attention.data.series_axes import names_of
 from evolving_attention.device_names import host_array, resolve_device
 from evolving_attention.errors import (
     CheckpointError,
@@ -93,6 +94,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         interrupted_: "SIGINT", if Ctrl-C ended training after some epochs; None: it
             was not interrupted.
         n_features_in_: columns of X.
+        feature_names_in_: their names, if X was a DataFrame with names; one with other
+            names, or in another order, is refused later.
 
     Raises:
         ConfigError: an option is out of range.
@@ -164,8 +167,8 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             y: [nodes] labels; those of nodes outside the masks are not read.
             graph: an ``ea.Graph``, or what ``ea.Graph.of`` takes: a sparse matrix,
                 an ``edge_index``, a list of pairs.
-            train_mask: [nodes] booleans, or numbers of nodes: whose labels are learnt;
-                None: those of all nodes that are not in ``validation_mask``.
+            train_mask: [nodes] booleans, or numbers of nodes, each once: whose labels
+                are learnt; None: those of all nodes not in ``validation_mask``.
             validation_mask: the same for the nodes that choose the best epoch; None: a
                 part of the training nodes.
 
@@ -176,16 +179,23 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         import evolving_attention as ea
 
         self._check_options()
+        if graph is None:
+            raise InputError(
+                "graph is None, expected the edges between the nodes; pass "
+                "fit(X, y, graph=…)"
+            )
         found = self._graph_of(X, graph)
         inputs = graph_fitting.inputs_of(X, found)
         count = found.num_nodes
         labels = _labels(y, count)
         seed = seed_of(self)
-        training, validation = self._parts(
-            labels, train_mask, validation_mask, seed, count
-        )
+        training, validation = self._parts(train_mask, validation_mask, count)
         used = np.concatenate([training, validation])
         classes = _classes(labels, used)
+        if validation_mask is None and self.validation_fraction:
+            known = np.searchsorted(classes, labels[training])
+            parts = targets.split(len(known), self.validation_fraction, seed, known)
+            training, validation = (training[part] for part in parts)
         numbers = np.zeros(count, np.int64)
         numbers[used] = np.searchsorted(classes, labels[used])
         names = {i: str(label) for i, label in enumerate(classes.tolist())}
@@ -204,13 +214,16 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             )
         self.classes_, self.model_, self.graph_ = classes, model, found
         self.n_features_in_ = config.num_features
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if (columns := _columns(X)) is not None:
+            self.feature_names_in_ = np.array(columns, dtype=object)
         self.history_, self.best_epoch_ = result.history, result.best_epoch
         self.fit_seconds_, self.interrupted_ = result.seconds, result.interrupted
         if result.interrupted is not None:
             warnings.warn(
                 f"{result.interrupted} after {len(self.history_)} of {self.n_epochs} "
-                f"epochs: the weights of epoch {self.best_epoch_} are kept; fit again "
-                "for the other epochs",
+                f"epochs: the weights of epoch {self.best_epoch_} are kept; "
+                "training cannot go on from them: another fit begins anew",
                 stacklevel=2,
             )
         return self
@@ -258,17 +271,15 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             on_epoch=show,
         )
 
-    def _parts(
-        self, labels: Array, training: Any, validation: Any, seed: int, count: int
-    ) -> tuple[Array, Array]:
-        """Indices of the training and of the validation nodes."""
+    def _parts(self, training: Any, validation: Any, count: int) -> tuple[Array, Array]:
+        """Indices of the training and of the validation nodes of the masks."""
         held = np.zeros(0, np.int64)
         if validation is not None:
-            held = _indices(validation, count, "validation_mask")
+            held = node_numbers(validation, count, "validation_mask")
         if training is None:
             chosen = np.setdiff1d(np.arange(count), held)
         else:
-            chosen = _indices(training, count, "train_mask")
+            chosen = node_numbers(training, count, "train_mask")
         if both := np.intersect1d(chosen, held).tolist():
             raise InputError(
                 f"train_mask and validation_mask share {len(both)} node(s), the first "
@@ -276,12 +287,6 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             )
         if len(chosen) == 0:
             raise InputError("train_mask has no node; expected some to learn from")
-        if validation is None and self.validation_fraction:
-            numbers = np.unique(labels[chosen], return_inverse=True)[1]
-            kept, away = targets.split(
-                len(chosen), self.validation_fraction, seed, numbers
-            )
-            chosen, held = chosen[kept], chosen[away]
         return chosen, held
 
     # --- a fitted estimator -------------------------------------------------------
@@ -314,21 +319,34 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
         Args:
             X, graph: as in ``predict_proba``.
             y: [nodes] labels.
-            mask: [nodes] booleans, or numbers of nodes, to score; None: all.
+            mask: [nodes] booleans, or numbers of nodes, each once, to score; None: all.
+
+        Raises:
+            NotFittedError, InputError, ShapeError, DTypeError: as ``predict_proba``;
+                also for labels that training did not see, and for no node to score.
         """
-        found = self.predict(X, graph)
-        labels = _labels(y, len(found))
-        nodes = slice(None)
+        odds = self.predict_proba(X, graph)
+        labels, nodes = _labels(y, len(odds)), np.arange(len(odds))
         if mask is not None:
-            nodes = _indices(mask, len(found), "mask")  # type: ignore[assignment]
-        return float((found[nodes] == labels[nodes]).mean())
+            nodes = node_numbers(mask, len(odds), "mask")
+        if len(nodes) == 0:
+            raise InputError("mask has no node; expected some to score; check the mask")
+        numbers = targets.class_numbers(
+            labels[nodes], self.classes_, kind=targets.NODES, rows=nodes
+        )
+        return float((odds[nodes].argmax(axis=1) == numbers).mean())
 
     def embed(self, X: Any, graph: Any = None) -> Array:
         """What the output layer reads of each node: float32 [nodes, hidden_size].
 
+        With ``num_layers=1`` that are the features: float32 [nodes, features].
         Arguments as ``predict_proba``.
         """
         last = self._fitted().config.num_hidden_layers - 1
+        if last == 0:
+            self._run(X, graph)  # checks both
+            dense = X.toarray() if hasattr(X, "toarray") else X
+            return np.array(dense, dtype=np.float32)
         out = self._run(X, graph, output_hidden_states=[last])
         return host_array(out.hidden_states[last]).astype(np.float32)
 
@@ -351,6 +369,12 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
 
     def _run(self, X: Any, graph: Any, **wanted: Any) -> Any:
         model = self._fitted()
+        known, columns = vars(self).get("feature_names_in_"), _columns(X)
+        if known is not None and columns is not None and columns != tuple(known):
+            raise InputError(
+                f"X: the columns {_shown(columns)}, expected {_shown(known)} as in "
+                "training; name and order them alike"
+            )
         runtime.place_model(model, self.device)
         inputs = graph_fitting.inputs_of(X, self._graph_of(X, graph))
         return graph_fitting.outputs(model, inputs, **wanted)
@@ -367,8 +391,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             graph = vars(self).get("graph_")
             if graph is None:
                 raise InputError(
-                    "graph is None, expected the edges between the nodes; pass "
-                    "fit(X, y, graph=…)"
+                    "graph is None, and the graph of the fit is not saved; expected "
+                    "the edges between the nodes; pass graph=…, such as predict(X, "
+                    "graph)"
                 )
             if graph.num_nodes != nodes:
                 raise ShapeError(
@@ -388,7 +413,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             NotFittedError: the estimator is not fitted.
             CheckpointError: the folder cannot be written.
         """
-        self._fitted().save_pretrained(Path(folder))
+        self._fitted()
         options = self.get_params(deep=False)
         options.pop("device")
         options["attention"] = from_config(self.attention).to_dict()
@@ -402,8 +427,12 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             "kind": self.classes_.dtype.str,
             "history": self.history_,
             "best_epoch": self.best_epoch_,
+            "interrupted": vars(self).get("interrupted_"),
+            "features": vars(self).get("feature_names_in_"),
         }
-        durable.write_json(Path(folder) / files.FILE, plain(record))
+        with files.writing(folder):
+            self._fitted().save_pretrained(Path(folder))
+            durable.write_json(Path(folder) / files.FILE, plain(record))
 
     @classmethod
     def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
@@ -429,6 +458,9 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
             made.classes_ = np.array(record["classes"], np.dtype(record["kind"]))
             made.history_ = list(record["history"])
             made.best_epoch_ = int(record["best_epoch"])
+            made.interrupted_ = record.get("interrupted")
+            if record.get("features") is not None:
+                made.feature_names_in_ = np.array(record["features"], dtype=object)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{path / files.FILE}: cannot be used ({error!r}), expected what "
@@ -458,9 +490,11 @@ def _labels(y: Any, count: int) -> Array:
 def _classes(labels: Array, used: Array) -> Array:
     """The classes of the nodes ``used``, at least two."""
     own = labels[used]
-    whole = np.isfinite(own) & (own == np.round(own)) if own.dtype.kind == "f" else True
-    if not np.all(whole):
-        at = int(np.argmin(whole))
+    bad = targets.missing(own)
+    if own.dtype.kind == "f":
+        bad |= own != np.round(own)
+    if bad.any():
+        at = int(np.argmax(bad))
         raise InputError(
             f"y[{used[at]}] = {own[at]}: expected the class of the node, as text or as "
             "a whole number; leave nodes without one out of the masks"
@@ -479,8 +513,22 @@ def _classes(labels: Array, used: Array) -> Array:
     return classes
 
 
-def _indices(mask: Any, count: int, name: str) -> Array:
-    """Numbers of nodes from a mask, in their order."""
+def _columns(X: Any) -> tuple[str, ...] | None:
+    """The names of the columns of a DataFrame; None: there are none."""
+    return names_of(X.columns) if hasattr(X, "columns") else None
+
+
+def _shown(names: Any) -> str:
+    return ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])])
+
+
+def node_numbers(mask: Any, count: int, name: str) -> Array:
+    """Numbers of nodes from a mask, in their order.
+
+    Raises:
+        ShapeError, InputError: it is neither a boolean for each node nor numbers of
+            nodes, each once.
+    """
     given = np.asarray(mask)
     if given.ndim != 1 or given.dtype.kind not in "biu":
         raise ShapeError(
@@ -500,4 +548,16 @@ def _indices(mask: Any, count: int, name: str) -> Array:
             f"{name}[{at}] = {given[at]}: there is no such node, expected 0 to "
             f"{count - 1}"
         )
-    return np.unique(given.astype(np.int64))
+    if len(given) == count and np.isin(given, (0, 1)).all():
+        raise InputError(
+            f"{name}: {count} integers 0 and 1 for {count} nodes look like a mask, "
+            f"expected booleans, or numbers of nodes; pass {name}.astype(bool)"
+        )
+    found, times = np.unique(given.astype(np.int64), return_counts=True)
+    if (times > 1).any():
+        raise InputError(
+            f"{name}: the node {found[int(np.argmax(times))]} comes "
+            f"{times.max()} times, expected every number of a node once; take the "
+            "copies out, or make a mask boolean"
+        )
+    return found

@@ -22,6 +22,7 @@ from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import (
     CheckpointError,
     ConfigError,
+    DataError,
     InputError,
     ShapeError,
     require,
@@ -70,10 +71,11 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
     Pictures are given as an array [n, height, width] or [n, height, width, channels] of
     uint8 (0 to 255), booleans or floats; as a list of such arrays, of files or of
     Pillow's images; as a folder with a folder of pictures for each class; or as an npz
-    file with ``X`` and ``y``. They are brought to one size, read into memory once, and
-    changed at random in training. NaN and infinity are errors, and so are files that
-    are damaged, cut off or animated; ``data.image_files.decode`` says how the others
-    become RGB.
+    file with ``X`` and ``y``. Pixels keep their scale, which is the same in training
+    and later: files are 0 to 255, booleans 0 and 255. They are brought to one size,
+    read into memory once, and changed at random in training. NaN and infinity are
+    errors, and so are files that are damaged, cut off or animated;
+    ``data.image_files.decode`` says how the others become RGB.
 
     Args:
         architecture: ``"vit"``, whose sizes are the options below; ``"resnet"`` and
@@ -136,6 +138,8 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             was not interrupted.
         skipped_: (picture, reason) of those that ``on_error="skip"`` left out of fit.
         mean_, deviation_: of each channel, with which pictures are normalised.
+        in_bytes_: whether training's pixels were 0 to 255 (True), or floats up to 1
+            or below 0 (False); None: unknown. Later ones of the other kind are refused.
 
     Raises:
         ConfigError: an option is out of range.
@@ -304,9 +308,10 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             )
         self.classes_, self.model_, self.skipped_ = classes, model, given.skipped
         self.mean_, self.deviation_, self.size_ = mean, deviation, size
+        self.in_bytes_ = given.in_bytes
         self.history_, self.best_epoch_ = result.history, result.best_epoch
         self.interrupted_ = result.interrupted
-        fitting.tell(result, self.n_epochs, stacklevel=3)
+        fitting.tell(result, self.n_epochs, stacklevel=3, continues=False)
         return self
 
     def _read(self, X: Any, known: Any, size: tuple[int, int] | None) -> Pictures:
@@ -418,7 +423,13 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
         """
         _, numbers, probabilities = self._scored(X, y)
         hits = probabilities.argmax(axis=1) == numbers
-        return float(np.average(hits, weights=sample_weight))
+        try:
+            return float(np.average(hits, weights=sample_weight))
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            raise InputError(
+                f"sample_weight: {error}; expected a number for each of the "
+                f"{len(hits)} pictures, not all 0"
+            ) from None
 
     def evaluate(self, X: Any, y: Any = None) -> dict[str, Any]:
         """Scores on pictures; ``y`` as in :meth:`fit`.
@@ -466,6 +477,14 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
                 f"{self.model_.config.num_channels} as in training; convert the "
                 "pictures"
             )
+        known, found = vars(self).get("in_bytes_"), given.in_bytes
+        if None not in (known, found) and known != found:
+            kinds = {True: "integers from 0 to 255", False: "floats up to 1 or below 0"}
+            remedy = "255 * X" if known else "X / 255, or as in training"
+            raise DataError(
+                f"{given.names[0]}: pixels are {kinds[bool(found)]}, expected "
+                f"{kinds[bool(known)]} as in training; scale them alike: {remedy}"
+            )
         rows = ImageRows(
             np.stack(given.pixels),
             Normalize(self.mean_, self.deviation_),
@@ -497,7 +516,6 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             options["pretrained"] = str(options["pretrained"])
         if options["attention"] is not None:  # the model's config has it in full
             options["attention"] = None
-        self.model_.save_pretrained(folder)
         record = {
             "format": _FORMAT,
             "estimator": type(self).__name__,
@@ -507,12 +525,15 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             "size": self.size_,
             "mean": self.mean_,
             "deviation": self.deviation_,
+            "in_bytes": vars(self).get("in_bytes_"),
             "history": self.history_,
             "best_epoch": self.best_epoch_,
             "interrupted": self.interrupted_,
             "skipped": self.skipped_,
         }
-        durable.write_json(Path(folder) / files.FILE, plain(record))
+        with files.writing(folder):
+            self.model_.save_pretrained(folder)
+            durable.write_json(Path(folder) / files.FILE, plain(record))
 
     @classmethod
     def load(cls: type[_Self], folder: str | Path, device: str = "cpu") -> _Self:
@@ -546,6 +567,7 @@ class ImageClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignore[mi
             found.size_ = int(height), int(width)
             found.mean_ = [float(value) for value in record["mean"]]
             found.deviation_ = [float(value) for value in record["deviation"]]
+            found.in_bytes_ = record.get("in_bytes")
             found.history_, found.best_epoch_ = record["history"], record["best_epoch"]
             found.interrupted_ = record["interrupted"]
             found.skipped_ = [(name, reason) for name, reason in record["skipped"]]

@@ -100,7 +100,7 @@ def pretrain(
     Source: Wang et al., Convolution-enhanced Evolving Attention Networks, Eq. 7 and 8.
     """
     model, result = learn(estimator, X, ratio=ratio, mean_span=mean_span)
-    fitting.tell(result, estimator.n_epochs, stacklevel=3)
+    fitting.tell(result, estimator.n_epochs, stacklevel=3, continues=False)
     return model, result
 
 

@@ -9,11 +9,13 @@ import numpy as np
 from evolving_attention.errors import DTypeError, InputError, ShapeError, require
 
 __all__ = [
+    "NODES",
     "PICTURES",
     "SERIES",
     "Kind",
     "class_numbers",
     "class_targets",
+    "missing",
     "one_dimensional",
     "split",
     "value_targets",
@@ -41,6 +43,15 @@ SERIES = Kind(
 PICTURES = Kind(
     "pictures", "picture", "image", "values of a scale are not supported here"
 )
+NODES = Kind("nodes", "node", "graphs", "values of a scale are not supported here")
+
+
+def missing(y: Array) -> Array:
+    """Which targets are NaN, infinite, None or pandas' NA: booleans like y."""
+    if y.dtype.kind == "O":  # NaN among text: pandas' way of a missing label
+        na = (one is None or type(one).__name__ == "NAType" or one != one for one in y)
+        return np.fromiter(na, bool, len(y))
+    return ~np.isfinite(y) if y.dtype.kind == "f" else np.zeros(y.shape, bool)
 
 
 def one_dimensional(y: Any, count: int, name: str = "y", kind: Kind = SERIES) -> Array:
@@ -123,12 +134,7 @@ def value_targets(y: Any, count: int) -> Array:
 
 
 def _refuse_nonfinite(y: Array, kind: Kind = SERIES) -> None:
-    if y.dtype.kind == "O":  # NaN among text: pandas' way of a missing label
-        bad = np.array([value != value or value is None for value in y])
-    elif y.dtype.kind == "f":
-        bad = ~np.isfinite(y)
-    else:
-        return
+    bad = missing(y)
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
@@ -138,9 +144,20 @@ def _refuse_nonfinite(y: Array, kind: Kind = SERIES) -> None:
 
 
 def class_numbers(
-    labels: Array, classes: Array, name: str = "y", kind: Kind = SERIES
+    labels: Array,
+    classes: Array,
+    name: str = "y",
+    kind: Kind = SERIES,
+    rows: Array | None = None,
 ) -> Array:
     """The index of every label among ``classes``: int64 [N].
+
+    Args:
+        labels: [N].
+        classes: the labels of training.
+        name: of the labels in messages.
+        kind: what they are of.
+        rows: numbers of the labels in messages; None: from 0.
 
     Raises:
         InputError: a label is not one of them.
@@ -149,10 +166,13 @@ def class_numbers(
     found = np.array([known.get(label, -1) for label in labels.tolist()], np.int64)
     if (found < 0).any():
         row = int(np.argmax(found < 0))
+        shown = [str(one) for one in (labels[row], *classes)]
+        if shown[0] in shown[1:]:  # of another type: 1 and "1"
+            shown = [repr(one) for one in (labels.tolist()[row], *known)]
         raise InputError(
-            f"{name}[{row}] = {labels[row]!s}: a label unseen in training, expected "
-            f"one of {', '.join(map(str, classes))}; leave the {kind.one} out or "
-            "train with that class"
+            f"{name}[{row if rows is None else rows[row]}] = {shown[0]}: a label "
+            f"unseen in training, expected one of {', '.join(shown[1:])}; leave the "
+            f"{kind.one} out or train with that class"
         )
     return found
 

@@ -29,11 +29,12 @@ _OPTIONS = """
 
     Series are given as [n, channels, length], as [n, length] with one channel, as a
     list of arrays [channels, length] that may differ in length, as a list of DataFrames
-    [length, channels], or as a table with the index (series, time). ``predict`` reads X
-    as ``fit`` did. NaN is a missing value, treated as ``missing`` says; time steps at
-    the end of a series where all channels are NaN are padding and removed. Infinity is
-    an error. A series may be shorter than those of training; ``longer`` says what to do
-    with one above ``max_length``.
+    [length, channels], as a table with the index (series, time), or as a part of
+    ``ea.timeseries``, such as that of ``read_csv``. ``predict`` reads X as ``fit`` did.
+    NaN is a missing value, treated as ``missing`` says; time steps at the end of a
+    series where all channels are NaN are padding and removed. Infinity is an error. A
+    series may be shorter than those of training; ``longer`` says what to do with one
+    above ``max_length``.
 
     Args:
         attention: an attention kind of ``ea.attention``, its dict or name;
@@ -94,6 +95,8 @@ _OPTIONS = """
         interrupted_: "SIGINT", if Ctrl-C ended training after ``len(history_)`` epochs:
             the best of them is kept. A second Ctrl-C, or one before the end of the
             first epoch, raises KeyboardInterrupt. None: training was not interrupted.
+        channel_names_: of the channels, where X had names; None: it had none. X with
+            other names, or in another order, is refused later; arrays have no names.
         scaler_: the fitted scaling.
 """
 

@@ -26,13 +26,13 @@ class SeriesViews:
     device: str
 
     def attention_maps(
-        self, X: Any, layers: Sequence[int] | None = None
+        self, X: Any, layers: int | Sequence[int] | None = None
     ) -> list[Array]:
         """The attention probabilities of every layer for each series.
 
         Args:
             X: series, in any form that ``predict`` takes.
-            layers: numbers of layers, from 0; None: all. A model has
+            layers: numbers of layers, from 0, or one number; None: all. A model has
                 ``2 * num_blocks`` layers.
 
         Returns:
@@ -52,7 +52,8 @@ class SeriesViews:
             ea.plots.attention_evolution(maps, range(maps.shape[-1]), series=X[0].T)
         """
         count = 2 * int(self._fitted().config.num_blocks)
-        chosen = list(range(count)) if layers is None else [int(i) for i in layers]
+        given = np.atleast_1d(np.arange(count) if layers is None else layers)
+        chosen = given.tolist() if given.dtype.kind in "iu" else []
         if not chosen or min(chosen) < 0 or max(chosen) >= count:
             raise ConfigError(
                 f"attention_maps: layers={layers!r}, expected numbers from 0 to "

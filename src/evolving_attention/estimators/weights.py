@@ -84,7 +84,13 @@ def class_weights(given: Any, numbers: Array, classes: Array) -> Array | None:
                     f"{where} has the label {label!r}, expected labels of y: "
                     f"{', '.join(map(repr, known))}; leave it out or correct it"
                 )
-            each[known[plain]] = weight
+            try:
+                each[known[plain]] = weight
+            except (TypeError, ValueError):
+                raise ConfigError(
+                    f"{where} has {weight!r} for the label {label!r}, expected a "
+                    "number above 0; correct it"
+                ) from None
     else:
         raise ConfigError(
             f"{where}={given!r}, expected 'balanced', a dict such as "
