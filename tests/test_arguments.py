@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from evolving_attention.cli.translate_arguments import TranslationTrainingArguments
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.arguments import TrainingArguments
 from evolving_attention.training.refused_arguments import REFUSED
@@ -72,6 +73,10 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"per_device_train_batch_tokens": 9, "train_sampling_strategy": "random"},
         ["train_sampling_strategy='random'", "beside per_device_train_batch_tokens"],
+    ),
+    (
+        {"per_device_train_batch_tokens": 9, "group_by_length": False},
+        ["group_by_length=False, expected True beside per_device_train_batch_tokens"],
     ),
     (
         {"per_device_train_batch_tokens": 9, "dataloader_drop_last": True},
@@ -148,6 +153,12 @@ MISTAKES: list[tuple[dict[str, Any], list[str]]] = [
     ({"evaluation_strategy": "epoch"}, ["evaluation_strategy", "eval_strategy"]),
     ({"learning_rat": 1e-5}, ["'learning_rat'", "did you mean 'learning_rate'"]),
 ]
+
+
+def test_the_help_of_label_smoothing_says_the_range_of_the_check():
+    for owner in (TrainingArguments, TranslationTrainingArguments):
+        texts = {f.name: f.metadata["help"] for f in dataclasses.fields(owner)}
+        assert texts["label_smoothing_factor"] == "Label smoothing, in [0, 1)."
 
 
 @pytest.mark.parametrize(("given", "parts"), MISTAKES, ids=lambda v: str(v)[:40])

@@ -170,6 +170,38 @@ def test_generated_sentences(run: Any, tmp_path: Path) -> None:
     assert found["train_samples"] == 32
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            '--model_options {"vocab_size":7}',
+            "'vocab_size' is 7, expected no such key, which the command sets; give "
+            "--vocab_size",
+        ),
+        ('--model_options {"task":"base"}', "'task' is 'base', expected no such key"),
+        ('--model_options {"name":"x"}', "'name' is 'x', expected no such key"),
+        (
+            '--embedding_size 16 --model_options {"embedding_size":7}',
+            "--embedding_size 16: expected one of the two, --model_options has",
+        ),
+        (
+            '--dropout 0.3 --model_options {"hidden_dropout_prob":0.1}',
+            "--dropout 0.3: expected one of the two, --model_options has",
+        ),
+        (
+            '--attention vanilla --model_options {"attention":{"kind":"residual"}}',
+            "--attention vanilla: expected one of the two, --model_options has",
+        ),
+        ("--max_seq_length 0", "expected 1 or more; 64 is usual"),
+        ("--model rnn", "transformer, conv_transformer, cnn; choose one"),
+    ],
+)
+def test_wrong_options_of_the_net(run: Any, words: str, message: str) -> None:
+    code, _, told = run("train", "--train_file", "x.csv", *words.split())
+    assert code == 2, told
+    assert message in told
+
+
 def test_the_settings_of_the_paper() -> None:
     sst = textnet._with_recipe({"dataset": "sst5"})
     assert sst["lr_scheduler_kwargs"] == {"min_lr": 1e-6}

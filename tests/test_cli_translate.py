@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -18,6 +19,7 @@ from helpers_translation import sentences, trained, write_files
 import evolving_attention as ea
 from evolving_attention.cli import translate, translate_generate
 from evolving_attention.cli.main import app
+from evolving_attention.cli.translate_output import Output
 from evolving_attention.data.parallel_files import ParallelText
 
 SIZES = {
@@ -158,13 +160,40 @@ def test_without_a_validation_set(run: Any, tmp_path: Path):
     ea.Translator.from_pretrained(tmp_path / "out")
 
 
-def test_lines_to_lines(run: Any, folder: Path, tmp_path: Path):
+@contextlib.contextmanager
+def killed(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What is generated in this block ends in front of its clean-up."""
+    with monkeypatch.context() as patch:
+        patch.setattr(Output, "__exit__", lambda self, *_: self._out.close())
+        yield
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--save_strategy", "no"],
+        ["--save_strategy", "steps", "--save_steps", 2],
+        ["--eval_strategy", "steps", "--eval_steps", 1],
+        ["--early_stopping_patience", "none", "--load_best_model_at_end", "False"],
+    ],
+)
+def test_what_needs_no_validation_set(run: Any, tmp_path: Path, more: list[Any]):
+    words = ["train", *data(tmp_path)[:4], *SMALL, "--max_steps", 2, *more]
+    code, _, told = run(*words, "--output_dir", tmp_path / "out")
+    assert code == 0, told
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_lines_to_lines(
+    run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     text = sentences(40)
     lines = [*text.source[:20], "", *text.source[20:]]
     source, _ = write_files(tmp_path, "in", ParallelText(lines, lines))
     out = tmp_path / "out.de"
     words = ["generate", "--model_dir", folder, "--beam", 2, "--input_file", source]
-    code, shown, told = run(*words, "--output_file", out)
+    with killed(monkeypatch):
+        code, shown, told = run(*words, "--output_file", out)
     assert (code, shown) == (0, ""), told
     assert "translated 41 of 41 lines" in told
     expected = [*text.target[:20], "", *text.target[20:]]
@@ -227,7 +256,8 @@ def test_several_translations_of_each_line(
         lines, beam=3, num_return_sequences=2
     )
     assert plain == [one.text for each in several for one in each]
-    code, _, told = run(*words, "--scores", "--overwrite")
+    with killed(monkeypatch):
+        code, _, told = run(*words, "--scores", "--overwrite")
     assert code == 0, told
     found = [line.split("\t") for line in out.read_text().splitlines()]
     assert [words for _, words in found] == plain
@@ -262,12 +292,15 @@ def test_drawn_lines_depend_on_their_number_alone(
         assert code == 0, told
         return (tmp_path / name).read_text().split("\n")[:-1]  # drawn bytes
 
-    first = drawn("a", 1)
+    with killed(monkeypatch):
+        first = drawn("d", 1)
     assert first[0] != first[-1]
     monkeypatch.setattr(translate_generate, "CHUNK", 2)
     assert drawn("b", 1, "--batch_size", 3) == first
     assert drawn("c", 2) != first
     (tmp_path / "d").write_text("".join(f"{line}\n" for line in first[:3]))
+    code, _, told = run(*words, 2, "--output_file", tmp_path / "d", "--resume")
+    assert (code, "d was begun with --seed 1, expected the same" in told) == (2, True)
     assert drawn("d", 1, "--resume") == first
 
 
@@ -445,6 +478,68 @@ MISTAKES = {
         "train --source_file a --target_file b --model_options {",
         2,
         "--model_options '{': expected a JSON object",
+    ),
+    "an option of the config that the command sets": (
+        'train --source_file a --target_file b --model_options {"vocab_size":30}',
+        2,
+        "--model_options: 'vocab_size' is 30, expected no such key, which the command "
+        "sets; give --vocab_size",
+    ),
+    "a task": (
+        'train --source_file a --target_file b --model_options {"task":"base"}',
+        2,
+        "--model_options: 'task' is 'base', expected no such key, which the command",
+    ),
+    "a name": (
+        'train --source_file a --target_file b --model_options {"name":"x"}',
+        2,
+        "--model_options: 'name' is 'x', expected no such key, which the command sets; "
+        "give --model",
+    ),
+    "another end than the tokenizer's": (
+        'train --source_file a --target_file b --model_options {"eos_token_id":7}',
+        2,
+        "'eos_token_id' is 7, expected no such key, which the command sets; leave it "
+        "out: the tokenizer has its own",
+    ),
+    "two dropouts": (
+        "train --source_file a --target_file b --dropout 0.1 "
+        '--model_options {"dropout":0.5}',
+        2,
+        "--dropout 0.1: expected one of the two, --model_options has 'dropout' too",
+    ),
+    **{
+        f"{words} without a validation set": (
+            f"train --source_file a --target_file b --{words}",
+            2,
+            f"--{words}: expected --eval_source_file beside it; add it and "
+            "--eval_target_file, or leave this out",
+        )
+        for words in (
+            "do_eval True",
+            "eval_on_start True",
+            "load_best_model_at_end True",
+            "early_stopping_patience 2",
+            "save_strategy best",
+        )
+    },
+    **{
+        f"{words} for translations that are there": (
+            f"score --target_file a --hypothesis_file b --{words}",
+            2,
+            f"--{words}: expected no --hypothesis_file beside it; leave one out",
+        )
+        for words in ("beam 3", "temperature 3.0", "batch_size 32")
+    },
+    "an order of its own": (
+        "train --source_file a --target_file b --group_by_length False",
+        2,
+        "--group_by_length False: expected True beside --per_device_train_batch_tokens",
+    ),
+    "an average of no run": (
+        "average --model_dir nope --output_dir mean",
+        4,
+        "nope: no such folder, expected the folder of a run",
     ),
     "a list of options": (
         "train --source_file a --target_file b --model_options [1]",

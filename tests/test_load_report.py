@@ -255,8 +255,15 @@ def test_a_few_names_in_common_are_not_enough() -> None:
 @pytest.mark.parametrize("strict", [True, False])
 def test_another_size_is_an_error(strict: bool) -> None:
     shapes = {name: tuple(2 * n for n in shape) for name, shape in base().items()}
-    with pytest.raises(CheckpointError, match=r"another shape.*expected float"):
+    with pytest.raises(CheckpointError, match=r"another shape or type.*expected float"):
         match(shapes, filled(base()), table=BERT, strict=strict)
+
+
+def test_whole_numbers_are_no_weights() -> None:
+    found = filled(base())
+    found["pooler.dense.bias"] = np.zeros_like(found["pooler.dense.bias"], np.int32)
+    with pytest.raises(CheckpointError, match=r"or type: pooler\.dense\.bias \(int32"):
+        match(base(), found, table=BERT)
 
 
 def test_another_number_of_labels() -> None:

@@ -268,11 +268,12 @@ BAD_ROWS = {
     ),
     "types": (
         [{"input_ids": [1, 2], "token_type_ids": [0]}],
-        "row 0: 2 input_ids but 1 token_type_ids",
+        "row 0: 2 input_ids but 1 token_type_ids; expected one each per token$",
     ),
     "labels": (
         [{"input_ids": [1], "labels": [1, 2]}],
-        "row 0: 1 input_ids but 2 labels",
+        "row 0: 1 input_ids but 2 labels; .* make the data set by "
+        r"ea\.translation\.ParallelDataset",
     ),
     "label text": ([{"input_ids": [1], "label": "x"}], "labels are <U1"),
 }

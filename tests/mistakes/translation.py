@@ -9,8 +9,11 @@ from typing import Any
 from helpers_translation import model, sentences, tokenizer
 
 import evolving_attention as ea
-from evolving_attention.cli import translate_generate
-from evolving_attention.cli.translate_arguments import GenerateArguments
+from evolving_attention.cli.translate_arguments import (
+    GenerateArguments,
+    SearchArguments,
+)
+from evolving_attention.cli.translate_output import Output
 from evolving_attention.data.parallel import ParallelDataset
 from evolving_attention.data.parallel_files import read_parallel
 from mistakes.row import Row
@@ -29,12 +32,19 @@ def lines_done(folder: Path, content: bytes, **options: Any) -> int:
     out = folder / "out.de"
     out.write_bytes(content)
     files = GenerateArguments(input_file="in.en", output_file=str(out), **options)
-    return translate_generate._lines_done(files, 1)
+    return Output(files, SearchArguments()).lines_done(1)
 
 
 def translator(words: int = 279) -> Any:
     """An untrained translator of so many tokens."""
     return ea.Translator(model(words), tokenizer())
+
+
+def fit_rows(folder: Path) -> Any:
+    """Train with rows as transformers' collator for pairs takes them."""
+    rows = [{"input_ids": [5, 6, 2], "labels": [7, 2]}]
+    args = ea.TrainingArguments(str(folder), max_steps=1, disable_tqdm=True)
+    return ea.Trainer(model(20), args, train_dataset=rows).train()
 
 
 ROWS = {
@@ -115,6 +125,55 @@ ROWS = {
         r"texts\[1\]",
         r"expected a text; pass a list of str",
     ),
+    "more sentences than translations": Row(
+        lambda _: ea.translation.ParallelText(["One.", "Two."], ["Eins."]),
+        ea.InputError,
+        r"2 sources and 1 targets",
+        r"ParallelText",
+        r"expected as many of both",
+    ),
+    "more sentences than translations to score": Row(
+        lambda _: translator().score(["one", "two"], ["one"]),
+        ea.InputError,
+        r"2 sources and 1 targets",
+        r"ParallelText",
+        r"expected as many of both",
+    ),
+    "one sentence where many are expected": Row(
+        lambda _: ea.translation.ParallelText("One.", ["Eins."]),
+        ea.InputError,
+        r"is a str",
+        r"ParallelText: source",
+        r"expected a list of texts; pass \[text\]",
+    ),
+    "translations that are None": Row(
+        lambda _: ea.translation.ParallelText(["One."], None),
+        ea.InputError,
+        r"is a NoneType",
+        r"ParallelText: target",
+        r"expected a list of texts",
+    ),
+    "a translation that is None": Row(
+        lambda _: ea.translation.ParallelText(["One."], [None]),
+        ea.InputError,
+        r"is a NoneType",
+        r"ParallelText: target\[0\]",
+        r"expected a text; pass a list of str",
+    ),
+    "two lists where parallel text is expected": Row(
+        lambda _: ParallelDataset.from_text((["one"], ["two"]), tokenizer(), 40),
+        ea.InputError,
+        r"text is a tuple",
+        r"ParallelDataset\.from_text",
+        r"expected a ParallelText",
+    ),
+    "no texts to translate": Row(
+        lambda _: translator().translate(None),
+        ea.InputError,
+        r"is a NoneType",
+        r"Translator: texts",
+        r"expected a list of texts",
+    ),
     "a vocabulary without room for bytes": Row(
         lambda _: ea.translation.train_bpe(["one"], 100),
         ea.ConfigError,
@@ -135,6 +194,27 @@ ROWS = {
         r"has 2 lines",
         r"--resume: .*out\.de",
         r"expected at most the 1 of .*is it the output of another file",
+    ),
+    "an output file that no record tells about": Row(
+        lambda folder: lines_done(folder, b"Eins.", resume=True),
+        ea.ConfigError,
+        r"has no out\.de\.resume\.json beside it",
+        r"--resume: .*out\.de",
+        r"expected the options of an interrupted run; --overwrite replaces it",
+    ),
+    "an average of a run that is not there": Row(
+        lambda folder: ea.training.last_checkpoints(folder / "nope", 2),
+        ea.CheckpointError,
+        r"no such folder",
+        r"nope: ",
+        r"expected the folder of a run",
+    ),
+    "rows of sources and targets as of one text": Row(
+        fit_rows,
+        ea.InputError,
+        r"3 input_ids but 2 labels",
+        r"row 0",
+        r"make the data set by ea\.translation\.ParallelDataset",
     ),
     "an average of too few checkpoints": Row(
         lambda folder: ea.training.last_checkpoints(folder, 10),

@@ -185,3 +185,20 @@ def test_greedy_and_beam_search(variant, num_beams, tmp_path):
         found = mine.generate(**given, use_cache=use_cache, **settings)
         assert np.array_equal(found, expected)
     assert len({(row == END).argmax() for row in found}) > 2
+
+
+def test_generation_follows_the_folders_defaults(tmp_path):
+    model = theirs("v1.0")
+    rules = {"num_beams": 4, "no_repeat_ngram_size": 2, "min_new_tokens": 5}
+    model.generation_config.update(**rules, max_new_tokens=6)
+    mine, given = ours(model, tmp_path / "theirs"), padded(sources())
+    mine.save_pretrained(tmp_path / "ours")
+    again = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path / "ours")
+    for options in ({}, {"num_beams": 2}, {"no_repeat_ngram_size": 0}):
+        found = mine.generate(**given, **options)
+        for peer in (model, again.double().eval()):
+            expected = peer.generate(**as_torch(given), **options).numpy()
+            assert np.array_equal(found, expected)
+    assert not np.array_equal(
+        mine.generate(**given), mine.generate(**given, no_repeat_ngram_size=0)
+    )

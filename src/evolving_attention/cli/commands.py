@@ -16,6 +16,7 @@ from evolving_attention.cli.spelling import in_flags
 __all__ = ["check_steps", "run_command", "run_groups", "show"]
 
 Groups = Sequence[tuple[type, str]]
+_Settle = Callable[[dict[str, Any]], dict[str, Any]]
 _STEPS = {"do_train": True, "do_eval": True, "do_predict": False}
 
 
@@ -26,6 +27,7 @@ def run_command(
     help: str,
     run: Callable[..., dict[str, Any] | None],
     first: Sequence[str] = (),
+    settle: _Settle = dict,
 ) -> None:
     """Parse the words into the groups' dataclasses, run, and print the results.
 
@@ -39,13 +41,14 @@ def run_command(
             what its runs share; its result has a ``"table"`` to print. None: there is
             nothing to print.
         first: the most used options, which the help text shows first.
+        settle: checks the given options together; returns those of a run.
     """
     fields = Fields(groups, first=first)
 
     def start(given: dict[str, Any]) -> None:
         as_json = bool(given.get("json"))
         with json_output(as_json), in_flags(fields.options):
-            show(run_groups(fields, groups, given, run), as_json)
+            show(run_groups(fields, groups, given, run, settle), as_json)
 
     build_app(fields, start, help=help)(words, name)
 
@@ -55,18 +58,19 @@ def run_groups(
     groups: Groups,
     given: dict[str, Any],
     run: Callable[..., dict[str, Any] | None],
+    settle: _Settle = dict,
 ) -> dict[str, Any] | None:
     """Call ``run`` with the groups' dataclasses, once or once per seed.
 
     Args:
         fields: the options of the groups.
-        groups, run: as in :func:`run_command`.
+        groups, run, settle: as in :func:`run_command`.
         given: the values that were given, by name.
     """
 
     def one_run(given: dict[str, Any], *shared: Once) -> dict[str, Any] | None:
         check_steps(given)
-        split = fields.split(given)
+        split = fields.split(settle(given))
         owners = (owner for owner, _ in groups if owner is not RepeatArguments)
         made = [owner(**split[owner]) for owner in owners]
         set_up_logging()

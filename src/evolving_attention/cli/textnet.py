@@ -125,6 +125,9 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     if model.model == "cnn" and attention.attention not in (None, "vanilla"):
         fix = "leave it out, or choose a transformer"
         raise refuse("attention", attention.attention, "no --model cnn beside it", fix)
+    if attention.attention is not None and "attention" in (model.model_options or {}):
+        both = "one of the two, --model_options has 'attention' too"
+        raise refuse("attention", attention.attention, both, "leave one out")
     quiet = not distributed.is_first() and args.log_level == "passive"
     set_up_logging("warning" if quiet else args.log_level)
     return _Run(tuning, args, once).run(data, words, model, attention.config())

@@ -16,12 +16,12 @@ from evolving_attention.cli.attention_arguments import (
     option,
     refuse,
 )
+from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.records import SUFFIXES
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.text.word_level import SPLITS
-from evolving_attention.training.argument_rules import parse_json_object
 from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = [
@@ -41,6 +41,18 @@ DATASETS = ("sst5", "snli", "acceptability")
 MODELS = ("transformer", "conv_transformer", "cnn")
 _JSON = "Print all results as JSON on stdout."
 _DEVICE = "Where the model computes: cpu, auto (the first GPU, else the CPU), cuda."
+_OF_DATA = ("type_vocab_size", "num_labels", "problem_type", "id2label", "label2id")
+_OURS = {
+    **dict.fromkeys(_OF_DATA, "leave it out: it follows from the texts"),
+    "pad_token_id": "leave it out: the tokenizer has its own",
+    "fixed_words": "give --train_words",
+}
+_FLAGS = {
+    "embedding_size": "embedding_size",
+    "max_position_embeddings": "max_seq_length",
+    "embedding_dropout_prob": "embedding_dropout",
+    "hidden_dropout_prob": "dropout",
+}
 _Strategy = Literal["no", "steps", "epoch"]
 
 _THIRDS = [1 / 3, 2 / 3]
@@ -228,14 +240,13 @@ class TextNetModelArguments:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.model not in MODELS:
-            raise refuse("model", self.model, f"one of {', '.join(MODELS)}", "choose")
+            known = ", ".join(MODELS)
+            raise refuse("model", self.model, f"one of {known}", "choose one")
         if self.max_seq_length < 1:
-            raise refuse("max_seq_length", self.max_seq_length, "1 or more", "64")
-        found = parse_json_object("model_options", self.model_options)
-        if not isinstance(found, dict):
-            fix = 'for example {"hidden_size": 384}'
-            raise refuse("model_options", self.model_options, "a JSON object", fix)
-        self.model_options = found
+            given = self.max_seq_length
+            raise refuse("max_seq_length", given, "1 or more", "64 is usual")
+        example = '{"hidden_size": 384}'
+        self.model_options = read_model_options(self, example, _OURS, _FLAGS)
 
     def config_options(self) -> dict[str, Any]:
         """Options of the config, without those of words and classes."""

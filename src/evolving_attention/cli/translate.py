@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 from collections.abc import Sequence
@@ -64,7 +63,7 @@ def train(
     train.de.gz --eval_source_file val.en --eval_target_file val.de
     --output_dir out/en-de
     """
-    run_command(words, name, _TRAINING, help, _train, _MOST_USED)
+    run_command(words, name, _TRAINING, help, _train, _MOST_USED, _settled)
 
 
 def train_fields() -> Fields:
@@ -74,7 +73,22 @@ def train_fields() -> Fields:
 
 def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
     """Train once, or once per seed; options that are not given keep their defaults."""
-    return run_groups(train_fields(), _TRAINING, given, _train)
+    return run_groups(train_fields(), _TRAINING, given, _train, _settled)
+
+
+def _settled(given: dict[str, Any]) -> dict[str, Any]:
+    """The options; without a validation set those of a run that evaluates nothing.
+
+    Raises:
+        ConfigError: there is none, and an option asks for it.
+    """
+    if given.get("eval_source_file") or given.get("eval_target_file"):
+        return given
+    for name, off in arguments.OFF_WITHOUT_EVALUATION.items():
+        if given.get(name, off[0]) not in off:
+            fix = "add it and --eval_target_file, or leave this out"
+            raise refuse(name, given[name], "--eval_source_file beside it", fix)
+    return {**given, "eval_strategy": "no", "load_best_model_at_end": False}
 
 
 def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any] | None:
@@ -91,9 +105,6 @@ def _train(pairs: Any, model_args: Any, args: Any, once: Once) -> dict[str, Any]
         raise refuse(
             "model", model_args.model, f"one of {', '.join(known)}", "choose one"
         )
-    if not pairs.eval_source_file and args.eval_strategy == "epoch":
-        changed = {"eval_strategy": "no", "load_best_model_at_end": False}
-        args = dataclasses.replace(args, **changed)
     checkpoint = args.resume_from_checkpoint or check_output_dir(args)
     check_writable(args)
     text, held_out, tokenizer = once("text", lambda: _text(pairs))
@@ -208,6 +219,10 @@ def _score(files: Any, search: Any) -> dict[str, Any]:
                 f"--hypothesis_file {files.hypothesis_file}: expected no --model_dir "
                 "and no --source_file beside it; leave it out to translate"
             )
+        for option in sorted(search.given - {"num_threads"}):
+            fix = "leave one out: these translations are there already"
+            expected = "no --hypothesis_file beside it"
+            raise refuse(option, getattr(search, option), expected, fix)
         pair = read_parallel(files.hypothesis_file, files.target_file)
         hypotheses = pair.source
     elif not files.source_file:
@@ -223,7 +238,7 @@ def _score(files: Any, search: Any) -> dict[str, Any]:
         results |= {"loss": loss.loss, "perplexity": math.exp(loss.loss)}
         results["tokens"] = loss.tokens
         hypotheses = translator.translate(
-            pair.source, name=files.source_file, **search.search_options()
+            pair.source, name=files.source_file, **search.search_options(translator)
         )
     found = translation_scores(hypotheses, pair.target, lowercase=files.lowercase)
     for key, (value, signature) in found.items():

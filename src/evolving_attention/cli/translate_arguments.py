@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import os
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.cli.model_options import read_model_options
 from evolving_attention.data.parallel import LONGER
 from evolving_attention.device_names import resolve_device
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
-from evolving_attention.training.argument_rules import parse_json_object
 from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = [
+    "OFF_WITHOUT_EVALUATION",
     "AverageArguments",
     "GenerateArguments",
     "PairArguments",
@@ -27,7 +29,16 @@ _LONGER = (
     "Sentences with more tokens than the model has positions: error, or cut (their "
     "first tokens are kept)."
 )
+_IDS = "leave it out: the tokenizer has its own"
 _JSON = "Print the results as JSON on stdout."
+#: Options that ask for a validation set, and their values that do not.
+OFF_WITHOUT_EVALUATION: dict[str, tuple[Any, ...]] = {
+    "do_eval": (False,),
+    "eval_on_start": (False,),
+    "load_best_model_at_end": (False,),
+    "early_stopping_patience": (None,),
+    "save_strategy": ("no", "steps", "epoch"),
+}
 _Strategy = Literal["no", "steps", "epoch"]
 
 
@@ -96,11 +107,11 @@ class TranslationModelArguments:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        found = parse_json_object("model_options", self.model_options)
-        if not isinstance(found, dict):
-            fix = 'for example {"norm_first": true}'
-            raise refuse("model_options", self.model_options, "a JSON object", fix)
-        self.model_options = found
+        ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), _IDS)
+        example = '{"norm_first": true}'
+        self.model_options = read_model_options(
+            self, example, ids, {"dropout": "dropout"}
+        )
 
     def config_options(self) -> dict[str, Any]:
         """Options of the config."""
@@ -125,7 +136,7 @@ class TranslationTrainingArguments(TrainingArguments):
     )
     adam_beta2: float = option(0.98, "Decay of AdamW's second moment, in [0, 1).")
     max_grad_norm: float = option(0.0, "Clip the gradients' norm to this; 0: never.")
-    label_smoothing_factor: float = option(0.1, "Label smoothing, in [0, 1].")
+    label_smoothing_factor: float = option(0.1, "Label smoothing, in [0, 1).")
     per_device_train_batch_tokens: int | None = option(
         8192, "Most tokens in one training batch, of sources and targets together."
     )
@@ -160,7 +171,8 @@ class SearchArguments:
         None, "Folder of translate train or average, or a checkpoint."
     )
     beam: int | None = option(
-        None, "Beams; 1: greedy search. Default: 5, with --do_sample 1."
+        None,
+        "Beams; 1: greedy search. Default: the model's, else 5, with --do_sample 1.",
     )
     length_penalty: float = option(1.0, "More than 0 favours long translations.")
     length_penalty_form: Literal["transformers", "gnmt"] = option(
@@ -199,9 +211,21 @@ class SearchArguments:
     )
     num_threads: int | None = option(None, "Threads; default: all.")
 
+    def __new__(cls, **given: Any) -> SearchArguments:
+        """Note what is given: a model has defaults of its own for the rest."""
+        made = super().__new__(cls)
+        vars(made)["_given"] = frozenset(given)
+        return made
+
     def __post_init__(self) -> None:
         check_fields(self)
         _check_longer(self.longer)
+
+    @property
+    def given(self) -> frozenset[str]:
+        """Names of the options that are given."""
+        found: frozenset[str] = vars(self)["_given"]
+        return found
 
     def translator(self) -> Any:
         """The translator of the folder.
@@ -216,16 +240,13 @@ class SearchArguments:
             str(self.model_dir), device=resolve_device(self.device)
         )
 
-    def search_options(self) -> dict[str, Any]:
-        """Options of :meth:`Translator.translate`."""
-        others = ("model_dir", "device", "num_threads")
-        found = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in others
-        }
-        if self.do_sample and self.seed is None:
-            found["seed"] = 0
+    def search_options(self, translator: Any) -> dict[str, Any]:
+        """Options of :meth:`Translator.translate`: those that are given."""
+        names = self.given - {"model_dir", "device", "num_threads"}
+        found = {name: getattr(self, name) for name in names}
+        usual = {"seed": 0, **translator.model.generation_config}
+        if {**usual, **found}.get("do_sample") and self.seed is None:
+            found["seed"] = usual["seed"]
         return found
 
 
@@ -260,6 +281,12 @@ class GenerateArguments:
         if self.num_return_sequences < 1:
             given = self.num_return_sequences
             raise refuse("num_return_sequences", given, "at least 1", "leave it out")
+        for name in ("input_file", "prefix_file"):
+            path, out = getattr(self, name) or "", self.output_file or ""
+            there = os.path.isfile(path) and os.path.isfile(out)
+            if there and os.path.samefile(path, out):
+                expected = f"another file than --{name}"
+                raise refuse("output_file", out, expected, "choose another name")
 
 
 @dataclass

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.commands import run_command
 from evolving_attention.cli.common import note
-from evolving_attention.errors import ConfigError, DataError, Interrupted
+from evolving_attention.cli.translate_output import Output
+from evolving_attention.errors import DataError, Interrupted
 
 __all__ = ["generate"]
 
@@ -55,15 +53,18 @@ def _generate(files: Any, search: Any) -> None:
     prefixes = read_sentences(files.prefix_file) if files.prefix_file else None
     if prefixes is not None and total is not None and len(prefixes) != total:
         raise _too_few(files.prefix_file, len(prefixes), source, total)
-    done = _lines_done(files, total)
+    out = Output(files, search)
+    done = out.lines_done(total)
     translator = search.translator()
-    with _opened(files.output_file, append=done > 0) as out:
+    copies, usual = files.num_return_sequences, search.search_options(translator)
+    translator.candidates([], num_return_sequences=copies, **usual)  # checks them
+    with out:
         progress = _Progress(done, total)
         rest = islice(lines, done, None)
         try:
             while chunk := list(islice(rest, CHUNK)):
                 options = {
-                    **search.search_options(),
+                    **usual,
                     "name": source,
                     "first_line": progress.done + 1,
                     "on_batch": progress.batch,
@@ -73,9 +74,7 @@ def _generate(files: Any, search: Any) -> None:
                     if end > len(prefixes):
                         raise _too_few(files.prefix_file, len(prefixes), source, end)
                     options["prefixes"] = prefixes[progress.done : end]
-                found = _translated(translator, chunk, files, options)
-                out.write("".join(f"{line}\n" for line in found).encode())
-                out.flush()
+                out.write(_translated(translator, chunk, files, options))
                 progress.chunk(len(chunk))
         except KeyboardInterrupt as error:
             raise _interrupted(files, progress.done) from error
@@ -108,63 +107,13 @@ def _translated(
 
 
 def _interrupted(files: Any, done: int) -> Interrupted:
-    if files.output_file:
+    if not done:
+        told = "nothing is written; the same command begins again"
+    elif files.output_file:
         told = f"{files.output_file} holds them; the same command with --resume goes on"
     else:
         told = f"stdout has them; go on with line {done + 1} of the input"
     return Interrupted(f"SIGINT after {done} translated lines: {told}", signal.SIGINT)
-
-
-def _lines_done(files: Any, total: int | None) -> int:
-    """Lines of the input whose translations the output file has; the rest is removed.
-
-    Raises:
-        ConfigError: the file is there, and neither --resume nor --overwrite is given,
-            or it has more lines than the input.
-    """
-    path = Path(files.output_file or os.devnull)
-    if not path.is_file() or files.overwrite:
-        return 0
-    if not files.resume:
-        raise ConfigError(
-            f"--output_file {path}: is there already, expected a new file; choose "
-            "another name, or add --resume (go on after its lines) or --overwrite"
-        )
-    copies: int = files.num_return_sequences
-    data = path.read_bytes()
-    lines = data.split(b"\n")[:-1]  # whole ones
-    done = len(lines) // copies
-    if total is not None and len(lines) > copies * total:
-        most = f"the {total}" if copies == 1 else f"{copies} for each of the {total}"
-        raise ConfigError(
-            f"--resume: {path} has {len(lines)} lines, expected at most {most} of "
-            f"{files.input_file}; is it the output of another file?"
-        )
-    whole = sum(len(line) + 1 for line in lines[: copies * done])
-    if whole < len(data):
-        os.truncate(path, whole)
-    return done
-
-
-@contextlib.contextmanager
-def _opened(file: str | None, append: bool) -> Iterator[BinaryIO]:
-    """The output file, or stdout.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
-    if file is None:
-        yield sys.stdout.buffer
-        return
-    with contextlib.ExitStack() as stack:
-        try:
-            out = stack.enter_context(Path(file).open("ab" if append else "wb"))
-        except OSError as error:
-            raise ConfigError(
-                f"--output_file {file}: cannot be written ({error.strerror}), expected "
-                "a file in a folder that exists; choose another name"
-            ) from error
-        yield out
 
 
 class _Progress:

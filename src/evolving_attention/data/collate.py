@@ -243,9 +243,13 @@ def _per_token(rows: Sequence[Mapping[str, Any]], name: str) -> list[np.ndarray]
 
 def _check_length(row: Mapping[str, Any], name: str, where: int) -> None:
     if len(row[name]) != len(row["input_ids"]):
+        pairs = (
+            "; for pairs of a source and a target, whose labels have another length, "
+            "make the data set by ea.translation.ParallelDataset"
+        )
         raise InputError(
             f"row {where}: {len(row['input_ids'])} input_ids but {len(row[name])} "
-            f"{name}; expected one each per token"
+            f"{name}; expected one each per token{pairs if name in _LABELS else ''}"
         )
 
 

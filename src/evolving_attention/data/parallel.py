@@ -140,7 +140,13 @@ class ParallelDataset:
 
         Raises:
             DataError: a sentence is too long, or every pair has an empty side.
+            InputError: ``text`` is something else.
         """
+        if not isinstance(text, ParallelText):
+            raise InputError(
+                f"ParallelDataset.from_text: text is a {type(text).__name__}, expected "
+                "a ParallelText: ParallelText(sentences, translations)"
+            )
         kept = [
             index
             for index, pair in enumerate(zip(text.source, text.target, strict=True))

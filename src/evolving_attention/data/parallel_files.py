@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from evolving_attention.data.lines import (
     checked_line,
@@ -13,10 +13,11 @@ from evolving_attention.data.lines import (
     raw_lines,
 )
 from evolving_attention.data.report import RowCollector
-from evolving_attention.errors import DataError
+from evolving_attention.errors import DataError, InputError
 
 __all__ = [
     "ParallelText",
+    "as_texts",
     "iter_sentences",
     "read_parallel",
     "read_sentences",
@@ -24,18 +25,64 @@ __all__ = [
 ]
 
 
-class ParallelText(NamedTuple):
+class _Sides(NamedTuple):
+    source: list[str]
+    target: list[str]
+    files: tuple[str, str] = ("source", "target")
+
+
+class ParallelText(_Sides):
     """Sentences and their translations, pair by pair.
 
     Attributes:
         source: N sentences.
         target: their translations.
         files: where the two come from, for messages.
+
+    Raises:
+        InputError: a side is no list of texts, or one has more of them.
     """
 
-    source: list[str]
-    target: list[str]
-    files: tuple[str, str] = ("source", "target")
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        source: Iterable[str],
+        target: Iterable[str],
+        files: tuple[str, str] = _Sides._field_defaults["files"],
+    ) -> ParallelText:
+        first = as_texts(source, "ParallelText: source")
+        second = as_texts(target, "ParallelText: target")
+        if len(first) != len(second):
+            raise InputError(
+                f"ParallelText: {len(first)} sources and {len(second)} targets, "
+                "expected as many of both, a translation for each sentence; check the "
+                "lists"
+            )
+        return super().__new__(cls, first, second, files)
+
+
+def as_texts(texts: Any, where: str) -> list[str]:
+    """The texts as a list.
+
+    Args:
+        texts: any iterable of str.
+        where: whose argument it is, and its name.
+
+    Raises:
+        InputError: it is something else, such as one text.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        kind = type(texts).__name__
+        raise InputError(f"{where} is a {kind}, expected a list of texts; pass [text]")
+    found = list(texts)
+    for index, text in enumerate(found):
+        if not isinstance(text, str):
+            raise InputError(
+                f"{where}[{index}] is a {type(text).__name__}, expected a text; pass a "
+                "list of str"
+            )
+    return found
 
 
 def sentences(handle: BinaryIO, name: str) -> Iterator[str]:

@@ -40,7 +40,7 @@ class LoadReport:
     Attributes:
         missing: parameters that the checkpoint lacks but should have.
         unexpected: tensors of the checkpoint that the model does not use.
-        mismatched: tensors of another shape; not loaded.
+        mismatched: tensors of another shape, or of whole numbers; not loaded.
         new: parameters that the checkpoint may lack; newly initialised.
         loaded: number of parameters loaded from the checkpoint.
         source: the checkpoint's folder or file.
@@ -282,7 +282,7 @@ def _check_related(
     if len(have) < max(1, _LEAST_SHARE * len(due)):
         raise CheckpointError(
             f"{report.source}: has {len(have)} of the {len(due)} parameters this model "
-            f"needs: it lacks {_some(report.missing)}; of another shape are "
+            f"needs: it lacks {_some(report.missing)}; of another shape or type are "
             f"{_some(_described(report.mismatched))}; it has, without use, "
             f"{_some(report.unexpected)}. It is a checkpoint of another model or size; "
             "check the name and config.json"
@@ -296,7 +296,8 @@ def _described(items: Sequence[Mismatch]) -> list[str]:
 def _check_strict(report: LoadReport, extra: Sequence[str]) -> None:
     problems = []
     if report.mismatched:
-        problems.append(f"of another shape: {_some(_described(report.mismatched))}")
+        found = _some(_described(report.mismatched))
+        problems.append(f"of another shape or type: {found}")
     if report.missing:
         problems.append(f"missing: {_some(report.missing)}")
     surplus = [name for name in report.unexpected if not matches(name, extra)]

@@ -408,8 +408,12 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         head = [name for name in drawn if not name.startswith(cls.table.prefix)]
         if head and cls.head != "base":
             model._new_head = NewHead(model, head)
+        model._read_more(folder.path, config_overrides)
         model._core.to(where)
         return model.eval()
+
+    def _read_more(self, folder: Path, overrides: Mapping[str, Any]) -> None:
+        """Read what a folder has beside config and weights."""
 
     @classmethod
     def _check_overrides(cls, overrides: Mapping[str, Any]) -> None:

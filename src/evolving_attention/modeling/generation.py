@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -13,8 +14,15 @@ from evolving_attention.device_names import host_array
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.field_types import check_type
 from evolving_attention.modeling.base import PreTrainedModel
+from evolving_attention.modeling.config import PretrainedConfig
+from evolving_attention.modeling.generation_config import (
+    GENERATION_CONFIG,
+    read_generation_config,
+    with_defaults,
+)
 from evolving_attention.modeling.generation_options import (
     SOURCES,
+    TOKENS,
     GenerationOptions,
     checked,
     search_settings,
@@ -74,7 +82,43 @@ class Found(NamedTuple):
 
 
 class GenerativeModel(PreTrainedModel):
-    """A model that makes a target token by token; options by Hugging Face's names."""
+    """A model that makes a target token by token; options by Hugging Face's names.
+
+    Attributes:
+        generation_config: options of :meth:`generate` in place of its defaults, those
+            of the checkpoint's generation_config.json.
+    """
+
+    generation_config: dict[str, Any]
+
+    def _build(self, config: PretrainedConfig, dtype: str) -> None:
+        super()._build(config, dtype)
+        self.generation_config = {}
+
+    def _rebuilt(self, *parts: Any) -> Any:
+        copy = super()._rebuilt(*parts)
+        copy.generation_config = dict(self.generation_config)
+        return copy
+
+    def _read_more(self, folder: Path, overrides: Mapping[str, Any]) -> None:
+        values = read_generation_config(folder)
+        given = {k: v for k, v in values.items() if k not in overrides}
+        self.generation_config = given
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """As :meth:`PreTrainedModel.save_pretrained`, with generation_config.json.
+
+        That file is there if ``generation_config`` has something.
+        """
+        from evolving_attention.durable import write_json
+
+        super().save_pretrained(folder)
+        file = Path(folder) / GENERATION_CONFIG
+        if not self.generation_config:
+            file.unlink(missing_ok=True)
+            return
+        tokens = {name: getattr(self.config, name) for name in TOKENS}
+        write_json(file, {**tokens, **self.generation_config})
 
     @overload
     def generate(
@@ -117,7 +161,8 @@ class GenerativeModel(PreTrainedModel):
         Args:
             input_ids, attention_mask, sequence_offsets: sources, as in a call.
             return_dict_in_generate: whether to return scores too.
-            options: see :class:`GenerationOptions`.
+            options: see :class:`GenerationOptions`; ``generation_config`` has those
+                that are left out.
 
         Returns:
             int64 [B · num_return_sequences, T]: ``decoder_start_token_id``, the tokens,
@@ -145,14 +190,15 @@ class GenerativeModel(PreTrainedModel):
         sources = dict(
             zip(SOURCES, (input_ids, attention_mask, sequence_offsets), strict=True)
         )
-        if options.get("output_alignments") is True and not scored:
+        chosen = with_defaults(self.generation_config, options)
+        if chosen.get("output_alignments") is True and not scored:
             raise ConfigError(
                 f"{name}: output_alignments=True, expected "
                 "return_dict_in_generate=True beside it, which returns them"
             )
-        found = self.search(name, sources, options, scored=scored)
-        tell_of_limit(name, found.ended, options)
-        padding = options.get("pad_token_id")
+        found = self.search(name, sources, chosen, scored=scored)
+        tell_of_limit(name, found.ended, chosen)
+        padding = chosen.get("pad_token_id")
         padding = self.config.pad_token_id if padding is None else padding
         sequences = _padded(found.rows, padding, np.int64)
         if not scored:
@@ -173,6 +219,8 @@ class GenerativeModel(PreTrainedModel):
         scored: bool = False,
     ) -> Found:
         """The work of :meth:`generate`: targets as lists, without a notice.
+
+        Options that are left out have their own defaults, not ``generation_config``'s.
 
         Args:
             name: of the caller, for messages.

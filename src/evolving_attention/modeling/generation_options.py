@@ -11,14 +11,22 @@ from evolving_attention import _core
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.field_types import check_type
 
-__all__ = ["SOURCES", "GenerationOptions", "checked", "search_settings"]
+__all__ = [
+    "NEEDED",
+    "OPTIONS",
+    "SOURCES",
+    "TOKENS",
+    "GenerationOptions",
+    "checked",
+    "search_settings",
+]
 
 SOURCES = ("input_ids", "attention_mask", "sequence_offsets")
-_NEEDED = {
+NEEDED = {
     **dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "do_sample"),
     "alignment_layer": "output_alignments",
 }
-_TOKENS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+TOKENS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -100,6 +108,7 @@ class GenerationOptions(TypedDict, total=False):
 
 
 _HINTS = get_type_hints(GenerationOptions)
+OPTIONS = frozenset(_HINTS)
 _DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(_HINTS),
     "min_new_tokens": 0,
@@ -140,7 +149,7 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise ConfigError(f"{name}: {key}={value}, expected at most 64 bits")
         found[key] = value
-    for key, other in _NEEDED.items():
+    for key, other in NEEDED.items():
         if not found[other] and found[key] != _DEFAULTS[key]:
             raise ConfigError(
                 f"{name}: {key}={found[key]!r} has no effect alone, expected "
@@ -158,8 +167,7 @@ def search_settings(
         InputError: ``decoder_input_ids`` or ``sentence_numbers`` are no integers.
     """
     start, end, _ = (
-        getattr(config, key) if options[key] is None else options[key]
-        for key in _TOKENS
+        getattr(config, key) if options[key] is None else options[key] for key in TOKENS
     )
     made = _core.SearchSettings()
     made.start, made.end = start, end

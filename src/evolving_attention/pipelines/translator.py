@@ -15,7 +15,7 @@ from evolving_attention.data.parallel import (
     encode,
     pack_sentences,
 )
-from evolving_attention.data.parallel_files import ParallelText
+from evolving_attention.data.parallel_files import ParallelText, as_texts
 from evolving_attention.errors import CheckpointError, ConfigError, InputError
 from evolving_attention.modeling.auto import AutoModelForSeq2SeqLM
 from evolving_attention.modeling.generation import (
@@ -24,6 +24,7 @@ from evolving_attention.modeling.generation import (
     GenerativeModel,
     tell_of_limit,
 )
+from evolving_attention.modeling.generation_config import with_defaults
 from evolving_attention.modeling.generation_options import checked
 from evolving_attention.text import AutoTokenizer
 
@@ -149,8 +150,8 @@ class Translator:
 
         Args:
             texts: a list of texts.
-            beam: number of beams, by default 5, with ``do_sample`` 1; 1: greedy
-                search, or sampling.
+            beam: number of beams, by default the model's ``generation_config``'s, else
+                5, with ``do_sample`` 1; 1: greedy search, or sampling.
             batch_size: texts that are translated together.
             longer: of texts with more tokens than the model has positions:
                 ``"error"`` or ``"cut"``.
@@ -182,7 +183,8 @@ class Translator:
             "first_line": first_line,
             "on_batch": on_batch,
         }
-        found = self._translations("Translator.translate", texts, batch, options)
+        one = {**options, "num_return_sequences": 1}
+        found = self._translations("Translator.translate", texts, batch, one)
         return [each[0].text for each in found]
 
     def candidates(
@@ -233,7 +235,7 @@ class Translator:
         options: Mapping[str, Any],
         scored: bool = False,
     ) -> list[list[Translation]]:
-        texts = _checked(given, batch["name"])
+        texts = as_texts(given, f"Translator: {batch['name']}")
         size, first = batch["batch_size"], batch["first_line"]
         if type(size) is not int or size < 1:
             raise ConfigError(f"{where}: batch_size={size!r}, expected at least 1")
@@ -252,7 +254,7 @@ class Translator:
         found = [[blank] * max(copies, 1) for _ in texts]
         ended: list[bool] = []
         tokens = 0
-        for start in range(0, len(todo), size):
+        for start in range(0, max(len(todo), 1), size):  # none: options are checked
             part = todo[start : start + size]
             chosen["sentence_numbers"] = [numbers[i] for i in part]
             if prefixes is not None:
@@ -278,16 +280,16 @@ class Translator:
                 raise ConfigError(
                     f"{where}: {name} is given, expected {instead}=; rename it"
                 )
-        drawn = options.get("do_sample") is True
-        beams = (1 if drawn else 5) if beam is None else beam
-        chosen: dict[str, Any] = {**options, "num_beams": beams}
+        given = options if beam is None else {**options, "num_beams": beam}
+        chosen = with_defaults(self.model.generation_config, given)
+        chosen.setdefault("num_beams", 1 if chosen.get("do_sample") is True else 5)
         checked(where, chosen)
         return chosen
 
     def _prefixes(self, where: str, given: Any, count: int) -> list[list[int]] | None:
         if given is None:
             return None
-        texts = _checked(given, "prefixes")
+        texts = as_texts(given, "Translator: prefixes")
         if len(texts) != count:
             raise InputError(
                 f"{where}: {len(texts)} prefixes for {count} texts, expected one each "
@@ -327,7 +329,10 @@ class Translator:
             batch_size: pairs that are computed together.
             longer: see :meth:`translate`.
         """
-        text = ParallelText(_checked(sources, "sources"), _checked(targets, "targets"))
+        text = ParallelText(
+            as_texts(sources, "Translator: sources"),
+            as_texts(targets, "Translator: targets"),
+        )
         rows = ParallelDataset.from_text(text, self.tokenizer, self.longest, longer)
         order = np.argsort(-rows.lengths, kind="stable")
         total, tokens = 0.0, 0
@@ -347,18 +352,3 @@ class Translator:
         finally:
             self.model.train(was_training)
         return TokenLoss(total / tokens, tokens)
-
-
-def _checked(texts: Any, name: str) -> list[str]:
-    if isinstance(texts, str):
-        raise InputError(
-            f"Translator: {name} is a str, expected a list of texts; pass [text]"
-        )
-    found = list(texts)
-    for index, text in enumerate(found):
-        if not isinstance(text, str):
-            raise InputError(
-                f"Translator: {name}[{index}] is a {type(text).__name__}, expected a "
-                "text; pass a list of str"
-            )
-    return found

@@ -204,10 +204,13 @@ def check_combinations(a: Any) -> None:
             ("train_sampling_strategy", "group_by_length"),
             ("dataloader_drop_last", False),
         ):
-            if getattr(a, field) != usable:
+            value: Any = getattr(a, field)
+            if value != usable:
+                if field == "train_sampling_strategy" and a.group_by_length is False:
+                    field, value, usable = "group_by_length", False, True
                 raise refuse(
                     field,
-                    getattr(a, field),
+                    value,
                     f"{usable!r} beside per_device_train_batch_tokens",
                     "leave one of the two out",
                 )

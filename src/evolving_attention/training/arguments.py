@@ -143,7 +143,7 @@ class TrainingArguments:
     adam_beta2: float = _option(0.999, "Decay of AdamW's second moment, in [0, 1).")
     adam_epsilon: float = _option(1e-8, "AdamW's epsilon, > 0.")
     max_grad_norm: float = _option(1.0, "Clip the gradients' norm to this; 0: never.")
-    label_smoothing_factor: float = _option(0.0, "Label smoothing, in [0, 1].")
+    label_smoothing_factor: float = _option(0.0, "Label smoothing, in [0, 1).")
 
     class_weight: dict[Any, float] | str | None = _option(
         None,

@@ -18,7 +18,10 @@ from evolving_attention.interop.safetensors_io import save_safetensors
 
 __all__ = ["average_checkpoints", "last_checkpoints"]
 
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+_BESIDE = (  # copied if they are there
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
+    "generation_config.json",
+)
 
 
 def last_checkpoints(folder: str | Path, count: int) -> list[Path]:
@@ -30,6 +33,10 @@ def last_checkpoints(folder: str | Path, count: int) -> list[Path]:
     """
     if type(count) is not int or count < 1:
         raise ConfigError(f"last_checkpoints: count={count!r}, expected at least 1")
+    if not Path(folder).is_dir():
+        raise CheckpointError(
+            f"{folder}: no such folder, expected the folder of a run; check the path"
+        )
     found = durable.list_checkpoints(folder)[:count]
     if len(found) < count:
         raise CheckpointError(
@@ -84,7 +91,7 @@ def average_checkpoints(
         for name, array in last.tensors.items()
     }
     target.mkdir(parents=True, exist_ok=True)
-    for name in _TOKENIZER:
+    for name in _BESIDE:
         if present(paths[-1], name):
             shutil.copyfile(paths[-1] / name, target / name)
     save_safetensors(target, mean, stem=weights_stem(last.config))

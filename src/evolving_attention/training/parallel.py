@@ -123,7 +123,8 @@ class Team(Alone):
             for name in sorted({*every[0], *theirs}):
                 own, first = theirs.get(name), every[0].get(name)
                 if own != first:
-                    label = f"{what}.{name}" if name else what
+                    joined = "." if what.isidentifier() else " "
+                    label = f"{what}{joined}{name}" if name else what
                     raise ConfigError(
                         f"distributed: {label} is {own} on rank {rank} and {first} on "
                         f"rank 0, expected the same on all {self.size} ranks; {remedy}"

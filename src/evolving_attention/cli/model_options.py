@@ -1,0 +1,53 @@
+"""``--model_options``: options of a new model's config, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evolving_attention.cli.attention_arguments import refuse
+from evolving_attention.errors import ConfigError
+from evolving_attention.training.argument_rules import parse_json_object
+
+__all__ = ["read_model_options"]
+
+_OURS = {
+    "name": "give --model",
+    "task": "leave it out",
+    "dtype": "give --precision",
+    "device": "give --device",
+    "vocab_size": "give --vocab_size",
+}
+
+
+def read_model_options(
+    options: Any, example: str, ours: Mapping[str, str], flags: Mapping[str, str]
+) -> dict[str, Any]:
+    """The object that ``options.model_options`` is, or writes.
+
+    Args:
+        options: the dataclass, with a default of every field.
+        example: a right value, for messages.
+        ours: keys that the command sets, and what to do in place of giving them.
+        flags: keys that have an option of the dataclass too, and its name.
+
+    Raises:
+        ConfigError: it is no object, or has a key that the command sets or that is
+            given twice.
+    """
+    found = parse_json_object("model_options", options.model_options)
+    if not isinstance(found, dict):
+        fix = f"for example {example}"
+        raise refuse("model_options", options.model_options, "a JSON object", fix)
+    for key, fix in {**_OURS, **ours}.items():
+        if key in found:
+            raise ConfigError(
+                f"--model_options: {key!r} is {found[key]!r}, expected no such key, "
+                f"which the command sets; {fix}"
+            )
+    for key, flag in flags.items():
+        value = getattr(options, flag)
+        if key in found and value != getattr(type(options), flag):
+            both = f"one of the two, --model_options has {key!r} too"
+            raise refuse(flag, value, both, "leave one out")
+    return found

@@ -1,0 +1,126 @@
+"""The output of ``translate generate``: a file that ``--resume`` can go on with."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from evolving_attention import durable
+from evolving_attention.cli.repeat_results import read_record
+from evolving_attention.errors import ConfigError
+
+__all__ = ["Output"]
+
+# Options that change no line, or not what belongs to it.
+_FREE = {"output_file", "resume", "overwrite", "device", "num_threads", "batch_size"}
+
+
+class Output:
+    """The output file, or stdout. A file is made or replaced by its first lines.
+
+    Beside a file that is not complete is ``OUTPUT_FILE.resume.json``, the options that
+    it is made with: other ones would write lines that belong to other sentences.
+
+    Args:
+        files, search: the options of the command.
+    """
+
+    def __init__(self, files: Any, search: Any) -> None:
+        self._files = files
+        self._path = Path(files.output_file) if files.output_file else None
+        options = {**dataclasses.asdict(files), **dataclasses.asdict(search)}
+        self._options = {k: v for k, v in options.items() if k not in _FREE}
+        self._kept = 0  # bytes of the file that remain
+        self._out: BinaryIO | None = None if self._path else sys.stdout.buffer
+
+    def lines_done(self, total: int | None) -> int:
+        """Lines of the input whose translations the file has.
+
+        Args:
+            total: lines of the input; None: unknown.
+
+        Raises:
+            ConfigError: the file is there, and neither --resume nor --overwrite is
+                given; or it cannot be written; or it is not the first part of what this
+                command writes.
+        """
+        path, files = self._path, self._files
+        if path is None:
+            return 0
+        place = path if path.exists() else path.parent
+        if path.is_dir() or not path.parent.is_dir() or not os.access(place, os.W_OK):
+            raise ConfigError(
+                f"--output_file {path}: cannot be written, expected a file in a folder "
+                "that exists; choose another name"
+            )
+        if not path.is_file() or files.overwrite:
+            return 0
+        if not files.resume:
+            raise ConfigError(
+                f"--output_file {path}: is there already, expected a new file; choose "
+                "another name, or add --resume (go on after its lines) or --overwrite"
+            )
+        copies: int = files.num_return_sequences
+        data = path.read_bytes()
+        lines = data.split(b"\n")[:-1]  # whole ones
+        done = len(lines) // copies
+        if total is not None and len(lines) > copies * total:
+            most = f"{copies} for each of the " if copies > 1 else "the "
+            raise ConfigError(
+                f"--resume: {path} has {len(lines)} lines, expected at most {most}"
+                f"{total} of {files.input_file}; is it the output of another file?"
+            )
+        self._kept = sum(len(line) + 1 for line in lines[: copies * done])
+        if data:
+            self._check_options(self._kept == len(data) and done == total)
+        return done
+
+    def _check_options(self, complete: bool) -> None:
+        """Refuse to go on with a file of other options, or of unknown ones."""
+        before = read_record(self._record)
+        if before is None and not complete:
+            raise ConfigError(
+                f"--resume: {self._path} has no {self._record.name} beside it, "
+                "expected the options of an interrupted run; --overwrite replaces it"
+            )
+        names = sorted({*self._options, *(before or {})})
+        changed = [n for n in names if (before or {}).get(n) != self._options.get(n)]
+        if before is not None and changed:
+            told = ", ".join(f"--{name} {before.get(name)}" for name in changed)
+            raise ConfigError(
+                f"--resume: {self._path} was begun with {told}, expected the same "
+                "options; give these, or --overwrite"
+            )
+
+    @property
+    def _record(self) -> Path:
+        return Path(f"{self._path}.resume.json")
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Append lines, and flush them."""
+        if self._out is None and self._path is not None:
+            self._out = self._path.open("r+b" if self._kept else "wb")
+            if self._kept:
+                self._out.truncate(self._kept)
+                self._out.seek(0, os.SEEK_END)
+            if self._path.is_file():  # no pipe and no device
+                durable.write_json(self._record, self._options)
+        if self._out is not None:
+            self._out.write("".join(f"{line}\n" for line in lines).encode())
+            self._out.flush()
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        """Close the file; without an error it is complete."""
+        if kind is None:
+            self.write([])
+        if self._path is not None and self._out is not None:
+            self._out.close()
+        if kind is None and self._path is not None:
+            self._record.unlink(missing_ok=True)
