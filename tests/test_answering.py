@@ -99,8 +99,21 @@ def test_many_questions_in_windows(answer: Any):
 @pytest.mark.parametrize(
     ("given", "error", "told"),
     [
-        ({}, ea.InputError, "0 questions and 0 contexts, expected"),
-        ({"question": "Why?"}, ea.InputError, "expected .* two texts"),
+        ({}, ea.InputError, "question is None, expected a text, or a list"),
+        ({"question": "Why?"}, ea.InputError, "context is None, expected a text, or"),
+        ({"question": None, "context": "a"}, ea.InputError, "question is None, expe"),
+        ({"inputs": "Why?"}, ea.InputError, r"inputs is 'Why\?', .* by name: question"),
+        ({"inputs": {}, "doc_stride": -1}, ea.ConfigError, "doc_stride=-1, expected 0"),
+        (
+            {"question": "a", "context": "b", "max_seq_len": 0},
+            ea.ConfigError,
+            "question-answering: max_seq_len=0, expected 1 or more",
+        ),
+        (
+            {"question": "the " * 40, "context": "the " * 40},
+            ea.InputError,
+            "in a pipeline max_seq_len= and doc_stride=, or shorten the question",
+        ),
         (
             {"question": ["a", "b"], "context": ["c"]},
             ea.InputError,
@@ -114,6 +127,19 @@ def test_many_questions_in_windows(answer: Any):
 def test_mistakes(answer: Any, given: Any, error: Any, told: str):
     with pytest.raises(error, match=told):
         answer(**given)
+
+
+def test_two_texts_by_place_are_told_the_names(answer: Any):
+    with pytest.raises(ea.InputError, match="pass two texts by name: question=…, con"):
+        answer(QUESTION, CONTEXT)
+
+
+def test_one_context_of_several_questions(answer: Any):
+    questions = [QUESTION, "What is red?"]
+    expected = [answer(question=one, context=CONTEXT) for one in questions]
+    found = answer(question=questions, context=CONTEXT)
+    assert [one["start"] for one in found] == [one["start"] for one in expected]
+    assert [one["answer"] for one in found] == [one["answer"] for one in expected]
 
 
 def test_a_classifier_is_refused(tmp_path: Path):

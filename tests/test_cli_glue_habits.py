@@ -259,6 +259,27 @@ def test_whole_numbers_as_scores(run: Any, tmp_path: Path) -> None:
     assert "eval_mse = " in out
 
 
+def test_rows_are_no_longer_than_the_models_positions(run: Any, tmp_path: Path) -> None:
+    for name in ("train", "dev"):
+        lines = [f"{'a good film ' * 10};{i % 2}" for i in range(8)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text;label", *lines]) + "\n")
+    code, _, err = run()
+    assert code == 0, err
+    assert "max_seq_length 128: the model takes 16" in err
+    assert "8 of 8 texts were truncated to 16 tokens" in err
+    code, out, err = run("--overwrite_output_dir", max_seq_length=17)
+    assert (code, out) == (2, "")
+    assert "--max_seq_length 17: expected at most 16, the model's positions" in err
+
+
+def test_one_class_is_no_task(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("text;label\n" + "a good film;fine\n" * 8)
+    code, out, err = run(validation_file=tmp_path / "train.csv")
+    assert (code, out) == (3, "")
+    assert "train.csv: 1 class (fine), expected at least 2; add rows of other" in err
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
 def test_early_stopping(run: Any, tmp_path: Path) -> None:
     options = {"learning_rate": 0, "max_steps": 30, "eval_strategy": "epoch"}
     code, _, err = run(early_stopping_patience=2, **options)

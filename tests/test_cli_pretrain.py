@@ -243,6 +243,21 @@ def test_by_a_config(
     model(**tokenizer("The cat <mask>.", return_tensors="np"))
 
 
+def test_pairs_of_a_small_corpus_are_told_what_to_raise(run: Any, tmp_path: Path):
+    corpus = write(tmp_path / "small.txt", documents(20))
+    words = ["--train_file", corpus, "--model_name", "bert_base", *SMALL]
+    words += ["--next_sentence", "--max_steps", 1, "--output_dir", tmp_path / "out"]
+    code, _, told = run(*words)
+    assert code == 3, told
+    assert re.search(
+        r"of one of the 20 documents, expected at least two documents .* raise the "
+        r"share of evaluation \(--validation_split_percentage\)",
+        " ".join(told.split()),
+    ), told
+    code, _, told = run(*words, "--validation_split_percentage", 30)
+    assert code == 0, told
+
+
 def test_its_own_validation_files(run: Any, corpus: Path, tmp_path: Path):
     words = ["--train_file", corpus / "one.txt", corpus / "two.txt.gz", *SMALL]
     words += ["--validation_file", corpus / "one.txt", "--model_name", "bert_base"]

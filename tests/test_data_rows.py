@@ -346,6 +346,12 @@ def test_bad_csv_rows(tmp_path, name):
     assert data.column("idx") == [0, 2, 3]
 
 
+def test_scores_of_minus_one_are_labels(tmp_path):
+    path = write(tmp_path, "t.csv", "text,label\na,-1.0\nb,-1.0\n")
+    assert load_file(path).has_labels
+    assert not load_file(path, like=load_file(path), labelled=False).has_labels
+
+
 def test_unknown_kind_of_file(tmp_path):
     with pytest.raises(ConfigError, match=r"file type '.xlsx' is not known"):
         load_file(write(tmp_path, "t.xlsx", "x"))

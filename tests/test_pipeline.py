@@ -181,6 +181,11 @@ MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
         InputError,
         r"texts\[0\] is .* a tuple, expected a te",
     ),
+    "a misspelled key": (
+        {"text": "a", "textpair": "film"},
+        InputError,
+        r"texts\[0\] has the key 'textpair', expected .* did you mean 'text_pair'",
+    ),
     "a number": (3, InputError, "texts is a int, expected a text or a list"),
 }
 
@@ -246,6 +251,15 @@ def test_nothing_is_shown_where_nobody_looks(
     monkeypatch.setattr(progress_bar, "SHOWN_AFTER", 0.0)
     classify(texts(8))
     assert capsys.readouterr() == ("", "")
+
+
+def test_keys_of_labels_are_not_read(classify: Any) -> None:
+    assert classify([{"text": "good", "label": 1, "idx": 3}]) == classify(["good"])
+
+
+def test_a_mistyped_option_is_told(classify: Any) -> None:
+    with pytest.raises(ConfigError, match=r"'topk' is not known, .* mean 'top_k'"):
+        classify("a film", topk=2)
 
 
 def test_what_a_pipeline_refuses(classify: Any) -> None:

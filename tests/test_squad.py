@@ -365,6 +365,7 @@ def test_a_model_learns_to_answer(tmp_path: Path):
     assert output.predictions.shape == (int(rows.offsets[-1]), 2)
     assert output.label_ids.tolist() == np.stack(rows.positions, axis=1).tolist()
     answers = ea.squad.best_answers(rows, output.predictions)
+    assert ea.squad.best_answers(rows, output) == answers
     assert set(answers.texts) == {q.id for q in train}
 
 

@@ -143,6 +143,13 @@ def test_parity_on_minilm(minilm_pair, name):
     same(ours(texts[0], "b", **options), theirs(texts[0], "b", **options))
 
 
+def test_what_a_tokenizer_has_not(minilm_pair):
+    ours, _ = minilm_pair
+    with pytest.raises(AttributeError, match="no attribute 'pad'; call it with paddin"):
+        ours.pad  # noqa: B018
+    assert not hasattr(ours, "mask")
+
+
 def test_parity_of_attributes(minilm_pair):
     ours, theirs = minilm_pair
     for name in ("vocab_size", "model_max_length", "pad_token", "pad_token_id"):

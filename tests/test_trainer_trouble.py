@@ -454,6 +454,19 @@ def test_the_best_is_the_best_on_the_disk(tmp_path: Path, full_disk: list[int]) 
     assert str(state.best_model_checkpoint).endswith("checkpoint-15")
 
 
+def test_a_metric_that_never_was_a_number_is_told(tmp_path: Path) -> None:
+    trainer = make_trainer(
+        tmp_path,
+        compute_metrics=lambda pair: {"f1": float("nan")},
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        metric_for_best_model="f1",
+        load_best_model_at_end=True,
+    )
+    with pytest.warns(UserWarning, match="eval_f1 was nan, never a finite number; cor"):
+        trainer.train()
+
+
 # -------------------------------------------------------------------- mistakes
 
 

@@ -281,4 +281,32 @@ ROWS = {
         r"metrics of GLUE",
         r'pip install "evolving-attention\[glue\]"',
     ),
+    "a model without a name": Row(
+        lambda _: load(None),
+        ea.CheckpointError,
+        r"None, a NoneType",
+        r"model name",
+        r"expected a folder",
+    ),
+    "another library's word for strict": Row(
+        lambda f: load(saved(f), ignore_mismatched_sizes=True),
+        ea.ConfigError,
+        r"ignore_mismatched_sizes = True is not known",
+        r"BertConfig",
+        r"strict=False of from_pretrained",
+    ),
+    "another library's word for dtype": Row(
+        lambda f: load(saved(f), torch_dtype="auto"),
+        ea.ConfigError,
+        r"torch_dtype = 'auto'",
+        r"BertConfig",
+        r"expected dtype='float32' or 'bfloat16' of from_pretrained",
+    ),
+    "another library's word for device": Row(
+        lambda f: load(saved(f), device_map="auto"),
+        ea.ConfigError,
+        r"device_map = 'auto'",
+        r"BertConfig",
+        r"expected device='cpu', 'cuda' or 'auto' of from_pretrained",
+    ),
 }

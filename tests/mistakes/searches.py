@@ -449,4 +449,11 @@ ROWS = {
         r"hp_space",
         r"model_init\(trial\)",
     ),
+    "a space of nothing": Row(
+        search(hp_space=lambda trial: None),
+        ea.ConfigError,
+        r"returned None, a NoneType",
+        r"hp_space",
+        r"return \{'learning_rate': trial\.suggest_float",
+    ),
 }

@@ -36,6 +36,11 @@ def arguments(folder: Any, **options: Any) -> ea.TrainingArguments:
     return ea.TrainingArguments(str(folder), **options)
 
 
+def collated(folder: Any, collator: Any) -> Any:
+    rows = [{"input_ids": [1, 2], "label": 0}]
+    return ea.Trainer(model(), arguments(folder), data_collator=collator).predict(rows)
+
+
 ROWS = {
     "a pipeline for another task": Row(
         lambda _: ea.pipeline("fill-mask", "somewhere"),
@@ -406,5 +411,28 @@ ROWS = {
         r"train_dataset",
         r"Trainer",
         r"pass|give|expected",
+    ),
+    "a callback that is no list": Row(
+        lambda f: ea.Trainer(
+            model(), arguments(f), callbacks=ea.callbacks.EarlyStoppingCallback(2)
+        ),
+        ea.ConfigError,
+        r"callbacks is a EarlyStoppingCallback",
+        r"Trainer",
+        r"pass callbacks=\[",
+    ),
+    "a collator that returns a list": Row(
+        lambda f: collated(f, lambda rows: rows),
+        ea.InputError,
+        r"returned a list",
+        r"data_collator",
+        r"expected a dict of arrays",
+    ),
+    "a collator that returns nothing": Row(
+        lambda f: collated(f, lambda rows: None),
+        ea.InputError,
+        r"returned a NoneType",
+        r"data_collator",
+        r"return \{'input_ids'",
     ),
 }

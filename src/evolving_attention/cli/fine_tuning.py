@@ -149,14 +149,19 @@ class FineTuning(TrainedRun):
 
     def tokenizer(self, max_seq_length: int) -> tuple[Any, int]:
         """The tokenizer, and the length of rows that it and the model can have."""
+        from evolving_attention.modeling.predict import positions_of
         from evolving_attention.text import AutoTokenizer
 
         name = str(self.model_args.model_name_or_path)
         tokenizer = AutoTokenizer.from_pretrained(
             self.model_args.tokenizer_name or name
         )
-        limit = tokenizer.model_max_length
-        if limit is not None and max_seq_length > limit:
+        limits = [
+            tokenizer.model_max_length,
+            positions_of(base_config(self.model_args)),
+        ]
+        limit = min((one for one in limits if one is not None), default=max_seq_length)
+        if max_seq_length > limit:
             _LOGGER.warning(
                 "max_seq_length %d: the model takes %d", max_seq_length, limit
             )

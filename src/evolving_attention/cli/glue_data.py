@@ -93,7 +93,7 @@ def load_data(
         data, args, config: as in :func:`check_needs`.
 
     Raises:
-        DataError: a file is missing or has a bad row.
+        DataError: a file is missing or has a bad row, or all rows have one class.
         ConfigError: the task is not one of the nine.
         MissingExtraError: the data is on the Hub and ``datasets`` is not installed.
     """
@@ -103,6 +103,14 @@ def load_data(
         result = _load_hub_dataset(data, args)
     else:
         result = _load_files(data, args, known_labels(config))
+    names = result.label_names
+    if names is not None and len(names) < 2:
+        raise DataError(
+            f"{len(names)} class ({', '.join(names)}), expected at least 2; add rows "
+            "of other classes, or name the labels' column by --label_column_name "
+            "(scores: --do_regression)",
+            str(data.train_file or data.dataset_name),
+        )
     result.train = limited(result.train, data.max_train_samples)
     for sets, most in (
         (result.evaluation, data.max_eval_samples),

@@ -79,8 +79,8 @@ def best_answers(
 
     Args:
         windows: of the questions.
-        predictions: [tokens, 2], as ``Trainer.predict(windows).predictions`` has them:
-            the logits of start and end of all tokens, window after window.
+        predictions: what ``Trainer.predict(windows)`` returns, or its ``predictions``
+            [tokens, 2]: logits of start and end of all tokens, window after window.
         n_best_size: how many spans to keep of each question.
         max_answer_length: tokens of the longest answer.
         version_2_with_negative: whether questions may have no answer.
@@ -92,7 +92,7 @@ def best_answers(
 
     Example::
 
-        found = best_answers(windows, trainer.predict(windows).predictions)
+        found = best_answers(windows, trainer.predict(windows))
         found.texts["56be4db0acb8001400a502ec"]
     """
     for name, value in (
@@ -153,6 +153,7 @@ _NOTHING = _Raw(0, 0, math.inf, math.inf)  # until a window is seen
 
 def _checked(windows: WindowDataset, predictions: Any) -> Array:
     """The logits as float64 [tokens, 2]."""
+    predictions = getattr(predictions, "predictions", predictions)
     if isinstance(predictions, tuple) and len(predictions) == 2:
         predictions = np.stack([np.asarray(part) for part in predictions], axis=-1)
     logits = np.asarray(predictions, np.float64)
@@ -161,7 +162,7 @@ def _checked(windows: WindowDataset, predictions: Any) -> Array:
         raise ShapeError(
             f"best_answers: predictions have shape {logits.shape}, expected ({total}, "
             f"2), the logits of start and end of each token of {len(windows)} windows; "
-            "pass Trainer.predict(windows).predictions of the same windows"
+            "pass Trainer.predict(windows) of the same windows"
         )
     if not np.isfinite(logits).all():
         row = int(np.flatnonzero(~np.isfinite(logits).all(axis=1))[0])

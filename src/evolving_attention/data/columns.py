@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from evolving_attention.data.packed import each
 from evolving_attention.errors import InputError
 
 __all__ = ["SAMPLE", "Columns", "choose_columns", "column_names", "dataset_columns"]
@@ -106,18 +107,21 @@ def dataset_columns(
 
 
 def column_names(dataset: Any) -> list[str]:
-    """Columns of a data set of any kind."""
+    """Columns of a data set of any kind: those of all rows together."""
     names = getattr(dataset, "column_names", None)
     if names is not None:
         return list(names)
     if not len(dataset):
         return []
-    first = dataset[0]
-    if not isinstance(first, Mapping):
-        raise InputError(
-            f"row 0 is {type(first).__name__}; expected a data set whose rows are dicts"
-        )
-    return list(first)
+    found: dict[str, None] = {}
+    for index, row in enumerate(each(dataset)):
+        if not isinstance(row, Mapping):
+            raise InputError(
+                f"row {index} is {type(row).__name__}; expected a data set whose rows "
+                "are dicts"
+            )
+        found |= dict.fromkeys(row)
+    return list(found)
 
 
 def _guess(names: Sequence[str], label: str, sample: Sample) -> tuple[str, ...]:

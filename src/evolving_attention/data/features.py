@@ -8,8 +8,8 @@ from typing import Any, Protocol, overload
 import numpy as np
 
 from evolving_attention.data.columns import column_names, dataset_columns
-from evolving_attention.data.labels import class_names
-from evolving_attention.data.packed import PackedRows
+from evolving_attention.data.labels import class_names, refuse_missing
+from evolving_attention.data.packed import PackedRows, each
 from evolving_attention.errors import ConfigError, InputError, ShapeError
 from evolving_attention.notices import say
 
@@ -184,7 +184,8 @@ def _texts(
             if not isinstance(value, str):
                 raise InputError(
                     f"row {start + index}: {name!r} is {type(value).__name__}; "
-                    "expected text"
+                    "expected text in every row; correct it, or leave the column out "
+                    "of all rows"
                 )
     return columns
 
@@ -201,7 +202,8 @@ def _labels(dataset: Any, name: str) -> np.ndarray | None:
     elif hasattr(dataset, "column_names"):
         values = list(dataset[name])
     else:
-        values = [row.get(name) for row in dataset]
+        values = [row.get(name) for row in each(dataset)]
+    refuse_missing(values, name)
     labels = np.asarray(values)
     if labels.dtype.kind not in "iuf":
         raise InputError(
@@ -209,7 +211,7 @@ def _labels(dataset: Any, name: str) -> np.ndarray | None:
         )
     if labels.ndim > 1:  # several per row: [N, L] or [N, 1, L]
         labels = labels.reshape(len(labels), -1)
-    if len(labels) and (labels == -1).all():
+    if len(labels) and labels.dtype.kind != "f" and (labels == -1).all():
         return None
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = int(np.flatnonzero(~np.isfinite(labels))[0])

@@ -7,7 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["KnownLabels", "Labelled", "class_names", "known_labels", "numbered"]
+from evolving_attention.errors import InputError
+
+__all__ = [
+    "KnownLabels",
+    "Labelled",
+    "class_names",
+    "known_labels",
+    "numbered",
+    "refuse_missing",
+]
 
 _CLASSIFIER = "ForSequenceClassification"
 _NUMBERED = re.compile(r"LABEL_\d+")
@@ -70,3 +79,17 @@ def class_names(dataset: Any) -> tuple[str, ...] | None:
         feature = features.get("labels", features.get("label"))
         names = getattr(feature, "names", None)
     return tuple(map(str, names)) if isinstance(names, (list, tuple)) else None
+
+
+def refuse_missing(labels: Sequence[Any], name: str, place: str = "row {}") -> None:
+    """Refuse labels of which one is None.
+
+    Raises:
+        InputError: names its row.
+    """
+    row = next((i for i, label in enumerate(labels) if label is None), None)
+    if row is not None:
+        raise InputError(
+            f"{place.format(row)}: {name!r} is missing, expected a label in every row, "
+            "or in none; give it one, or leave the row out"
+        )

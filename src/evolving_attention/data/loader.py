@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.collate import collate_packed, unpadded
-from evolving_attention.data.packed import Batch, PackedDataset
+from evolving_attention.data.packed import Batch, PackedDataset, each
 from evolving_attention.errors import ConfigError
 
 __all__ = ["PackedLoader", "epoch_batches", "token_batches"]
@@ -247,9 +247,9 @@ def row_lengths(
     """
     lengths = getattr(features, "lengths", None)
     if lengths is None:
-        rows: Any = features
         read = unpadded if without_padding else lambda row, where: row
-        lengths = [len(read(row, i)["input_ids"]) for i, row in enumerate(rows)]
+        rows = enumerate(each(features))
+        lengths = [len(read(row, i)["input_ids"]) for i, row in rows]
     return np.asarray(lengths, dtype=np.int64)
 
 

@@ -250,16 +250,23 @@ class PretrainingDataset:
         """Refuse documents that cannot give both kinds of pairs.
 
         Raises:
-            InputError: there is one document, or each has one sentence.
+            InputError: the rows are of one document, or each has one sentence.
         """
         about = self.store.about
         first = self.store.spans.read(self._rows.start, self._rows.start + 1)[0]
+        if first[1] >= self._rows.stop and about["documents"] > 1:
+            raise InputError(
+                f"next_sentence=True: training or evaluation has {len(self)} rows, of "
+                f"one of the {about['documents']} documents, expected at least two "
+                "documents in each: the second sentence of a pair may come from "
+                "another; raise the share of evaluation (--validation_split_percentage)"
+                ", or give it files of its own (--validation_file)"
+            )
         if first[1] >= self._rows.stop:
             raise InputError(
                 f"next_sentence=True with a corpus of {about['documents']} documents, "
-                "expected at least two in the rows for training and in those for "
-                "evaluation: the second sentence of a pair may come from another "
-                "document; put blank lines between documents"
+                "expected at least two: the second sentence of a pair may come from "
+                "another document; put blank lines between documents"
             )
         if not about["divisible"]:
             raise InputError(

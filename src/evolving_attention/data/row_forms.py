@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evolving_attention.data.packed import PackedDataset
+from evolving_attention.data.labels import refuse_missing
+from evolving_attention.data.packed import PackedDataset, each
 from evolving_attention.errors import ConfigError, InputError
 
 __all__ = ["column_of", "is_several", "rows_of", "with_numbered_labels"]
@@ -92,19 +93,24 @@ def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
         role: ``train_dataset`` or so, for messages.
 
     Raises:
-        InputError: the model has no class of that name, or takes one label per row.
+        InputError: the model has no class of that name, or takes one label per row; a
+            row of a list has no label and others have.
     """
-    key = "labels" if "labels" in first else "label"
-    if key not in first:
+    some = rows if type(rows) in (list, tuple) else [first]  # without the user's code
+    key = next((k for k in ("labels", "label") if any(k in row for row in some)), None)
+    if key is None:
         return rows
+    refuse_missing([row.get(key) for row in some], key, f"Trainer: {role}[{{}}]")
     config: Any = getattr(model, "config", None)
     known = dict(getattr(config, "label2id", None) or {})
     classifies = getattr(model, "head", None) == "sequence_classification"
     if getattr(config, "problem_type", None) == "multi_label_classification":
         several = [
-            marked(row.get(key), known, f"{role}[{i}]") for i, row in enumerate(rows)
+            marked(row.get(key), known, f"{role}[{i}]")
+            for i, row in enumerate(each(rows))
         ]
-        return [{**row, key: labels} for row, labels in zip(rows, several, strict=True)]
+        pairs = zip(each(rows), several, strict=True)
+        return [{**row, key: labels} for row, labels in pairs]
     if classifies and isinstance(first[key], (list, tuple, set)):
         raise InputError(
             f"Trainer: {role}[0] has the labels {first[key]!s:.60}, expected one "
@@ -113,18 +119,19 @@ def with_numbered_labels(rows: Any, first: Any, model: Any, role: str) -> Any:
         )
     if not isinstance(first[key], str):
         return rows
-    unknown = next((i for i, row in enumerate(rows) if row.get(key) not in known), None)
+    labels = [row.get(key) for row in each(rows)]
+    unknown = next((i for i, name in enumerate(labels) if name not in known), None)
     if unknown is not None:
-        found = sorted({str(row.get(key)) for row in rows})
+        found = sorted({*map(str, labels)})
         names = ", ".join(map(repr, found[:8])) + (", …" if len(found) > 8 else "")
         raise InputError(
             f"Trainer: the labels of {role} are text ({names}), row {unknown} has "
-            f"{rows[unknown].get(key)!r}, expected classes of the model, which are "
+            f"{labels[unknown]!r}, expected classes of the model, which are "
             f"{', '.join(map(repr, known)) or '(none)'}; name them when you load it: "
             f"label2id={ {name: i for i, name in enumerate(found[:8])} } with id2label "
             "the other way round, or number the labels"
         )
-    return [{**row, key: known[row[key]]} for row in rows]
+    return [{**row, key: known[row[key]]} for row in each(rows)]
 
 
 def marked(labels: Any, known: Mapping[str, int], where: str) -> np.ndarray:

@@ -120,7 +120,7 @@ def load_file(
         {**columns, "label": labels, "idx": [row.index for row in used]},
         text_columns=chosen.texts,
         label_names=label_names,
-        has_labels=has_labels and any(value != -1 for value in labels),
+        has_labels=labelled or any(value != -1 for value in labels),
         report=report,
         label_column=chosen.label,
     )

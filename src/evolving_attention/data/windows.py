@@ -270,7 +270,8 @@ def _spans(
             f"question {question.id!r} ({question.question[:60]}) leaves room for "
             f"{max(room, 0)} tokens of its context of {total}, expected more than the "
             f"{stride} that windows share; raise max_length (--max_seq_length), lower "
-            "stride (--doc_stride), or shorten the question"
+            "stride (--doc_stride), in a pipeline max_seq_len= and doc_stride=, or "
+            "shorten the question"
         )
     count = -(-(total - room) // (room - stride)) + 1
     begins = [i * (room - stride) for i in range(count)]

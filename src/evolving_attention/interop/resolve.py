@@ -61,6 +61,11 @@ def resolve(name: str | os.PathLike[str], *, local_files_only: bool = False) -> 
     Raises:
         CheckpointError: not found; lists every place searched and the remedy.
     """
+    if not isinstance(name, (str, os.PathLike)):
+        raise CheckpointError(
+            f"model name is {name!r:.60}, a {type(name).__name__}, expected a folder, "
+            "package:NAME/PATH or a model of the Hub"
+        )
     text = os.fspath(name)
     if not text or "\0" in text:
         raise CheckpointError(

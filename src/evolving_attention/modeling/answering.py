@@ -34,21 +34,23 @@ def answer(
     batch_size: int = 32,
 ) -> Any:
     """The work of :class:`QuestionAnsweringPipeline`; see there."""
-    for name, value in (
-        ("top_k", top_k),
-        ("max_answer_len", max_answer_len),
-        ("batch_size", batch_size),
+    for name, value, least in (
+        ("top_k", top_k, 1),
+        ("max_answer_len", max_answer_len, 1),
+        ("batch_size", batch_size, 1),
+        ("doc_stride", doc_stride, 0),
     ):
-        if type(value) is not int or value < 1:
+        if type(value) is not int or value < least:
             raise ConfigError(
-                f"question-answering: {name}={value!r}, expected 1 or more"
+                f"question-answering: {name}={value!r}, expected {least} or more"
             )
     single = isinstance(inputs, Mapping)
     rows = [inputs] if single else list(inputs)
     questions = Questions([_question(row, i) for i, row in enumerate(rows)], "inputs")
     if not len(questions):
         return []
-    length = limit_of(model, tokenizer, max_seq_len)
+    name = "question-answering: max_seq_len"
+    length: Any = limit_of(model, tokenizer, max_seq_len, name)
     windows = WindowDataset.from_questions(
         questions, tokenizer, max_length=length, stride=min(doc_stride, length // 2)
     )

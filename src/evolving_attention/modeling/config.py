@@ -30,6 +30,12 @@ _COMMON: dict[str, Any] = {
     "problem_type": None,
     "classifier_dropout": None,
 }
+_OF_LOADING = {  # transformers' arguments of from_pretrained, and ours
+    "ignore_mismatched_sizes": "strict=False of from_pretrained",
+    "torch_dtype": "dtype='float32' or 'bfloat16' of from_pretrained",
+    "device_map": "device='cpu', 'cuda' or 'auto' of from_pretrained",
+}
+_NAMES = ("id2label", "label2id")
 _SIZES = (
     "_size",
     "_embeddings",
@@ -70,6 +76,48 @@ def make_known(classes: dict[str, Any], model_type: str, cls: type) -> None:
         classes[model_type] = cls
 
 
+def _names(
+    id2label: Mapping[Any, Any] | None, label2id: Mapping[Any, Any] | None, source: str
+) -> dict[int, str]:
+    """Names of classes by number: id2label, or the inverse of a lone label2id.
+
+    Raises:
+        ConfigError: the numbers are not 0, 1, …, the two contradict each other, or
+            id2label alone gives two classes one name.
+    """
+    key = "id2label" if id2label else "label2id"
+    try:
+        names = {int(i): str(label) for i, label in (id2label or {}).items()}
+        numbers = {str(label): int(i) for label, i in (label2id or {}).items()}
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"{source}: id2label is {id2label!r} and label2id {label2id!r}, expected "
+            "class numbers as keys of id2label: {0: 'first', 1: 'second'}; label2id is "
+            "the other way round"
+        ) from None
+    found = sorted(names or numbers.values())
+    if found != [*range(len(found))]:
+        raise ConfigError(
+            f"{source}: {key} has the class numbers {found!s:.60}, expected 0 to "
+            f"{len(found) - 1}, each once; number the classes from 0"
+        )
+    if not names:
+        return dict(sorted((i, label) for label, i in numbers.items()))
+    labels = {*names.values()}
+    if not numbers and len(labels) < len(names):
+        raise ConfigError(
+            f"{source}: id2label is {names!s:.60} with one name for two classes, "
+            "expected a name for each; rename one"
+        )
+    wrong = any(names.get(i) != label for label, i in numbers.items())
+    if numbers and (wrong or labels != numbers.keys()):
+        raise ConfigError(
+            f"{source}: id2label is {names!s:.60} and label2id {numbers!s:.60}, "
+            "expected the same classes in both; leave label2id out"
+        )
+    return names
+
+
 class PretrainedConfig:
     """Base of the configs.
 
@@ -103,6 +151,11 @@ class PretrainedConfig:
         for name in options:
             if name not in known and name not in _ONLY:
                 options_known = [*sorted(known), "attention"]
+                if name in _OF_LOADING:
+                    raise ConfigError(
+                        f"{type(self).__name__}: {name} = {options[name]!r} is not "
+                        f"known, expected {_OF_LOADING[name]}; write that instead"
+                    )
                 raise ConfigError(
                     f"{type(self).__name__}: unknown option {name!r}, expected one of "
                     f"{', '.join(options_known)}; "
@@ -116,14 +169,15 @@ class PretrainedConfig:
         source = type(self).__name__
         values = {name: plain_scalar(value) for name, value in values.items()}
         check_config(values, source)
-        labels = values["id2label"]
+        labels = _names(values["id2label"], values["label2id"], source)
         if labels and values["num_labels"] is None:
             values["num_labels"] = len(labels)
         elif values["num_labels"] is None:
             values["num_labels"] = 2
         elif labels and len(labels) != values["num_labels"]:
+            key = "id2label" if values["id2label"] else "label2id"
             raise ConfigError(
-                f"{source}: num_labels = {values['num_labels']}, but id2label names "
+                f"{source}: num_labels = {values['num_labels']}, but {key} names "
                 f"{len(labels)} labels; give one of the two, or let them agree"
             )
         for name, allowed in _ONLY.items():
@@ -144,16 +198,7 @@ class PretrainedConfig:
         self.attention = attention_room.from_config(attention)
         self._extra = extra
         self.__dict__.update(values)
-        if not labels:
-            self.id2label = {i: f"LABEL_{i}" for i in range(self.num_labels)}
-        else:
-            try:
-                self.id2label = {int(i): str(label) for i, label in labels.items()}
-            except ValueError:
-                raise ConfigError(
-                    f"{source}: id2label is {labels!r}, expected class numbers as "
-                    "keys: {0: 'first', 1: 'second'}; label2id is the other way round"
-                ) from None
+        self.id2label = labels or {i: f"LABEL_{i}" for i in range(count)}
         self.label2id = {label: i for i, label in self.id2label.items()}
 
     @classmethod
@@ -182,11 +227,16 @@ class PretrainedConfig:
                     "0.1}; get config.json again, or pass attention=…"
                 )
         count = overrides.get("num_labels") or options.get("num_labels")
-        if count is not None and len(options.get("id2label") or ()) != count:
+        names = options.get("id2label")
+        named = any(overrides.get(name) is not None for name in _NAMES)
+        stale = count is not None and len(names or options.get("label2id", ())) != count
+        if named or stale:
             # Names of another task's labels, or a stale default beside a count: as in
             # transformers, the count wins.
-            options.pop("id2label", None)
-            options.pop("label2id", None)
+            for name in _NAMES:
+                options.pop(name, None)
+        elif isinstance(names, dict):  # it counts in files, where names may repeat
+            options["label2id"] = {str(label): i for i, label in names.items()}
         if overrides.get("num_labels") is not None:
             options.pop("problem_type", None)  # of the checkpoint's own task
         checked = cls(attention=attention, **{**options, **overrides})

@@ -13,16 +13,18 @@ from evolving_attention.data.features import Truncation, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.table import TableDataset
 from evolving_attention.device_names import host_array
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import ConfigError, InputError, suggestion
+from evolving_attention.interop.evolving_mark import base_type
 from evolving_attention.metrics.probabilities import finite_rows, probabilities
 from evolving_attention.notices import say
 from evolving_attention.progress_bar import ProgressBar
 
-__all__ = ["TopK", "limit_of", "predict", "scored"]
+__all__ = ["TopK", "limit_of", "positions_of", "predict", "scored"]
 
 TopK = int | Literal["best"] | None
 CHUNK = 8192  # texts tokenised and sorted by length together
 _COLUMNS = ("text", "text_pair")
+_BESIDE = ("label", "labels", "idx")  # keys of a row of data that are not read
 _UNKNOWN_LENGTH = 1e9  # transformers' model_max_length where none is known
 
 
@@ -154,6 +156,12 @@ def _split(row: Any, index: int) -> Sequence[str]:
         InputError: it is neither.
     """
     parts: Any = ()
+    if isinstance(row, Mapping) and (left := row.keys() - {*_COLUMNS, *_BESIDE}):
+        found = min(map(str, left))
+        raise InputError(
+            f"predict: texts[{index}] has the key {found!r}, expected 'text' and, of "
+            f"a pair, 'text_pair'; {suggestion(found, _COLUMNS, 'leave it out')}"
+        )
     if isinstance(row, str):
         parts = (row,)
     elif isinstance(row, Mapping) and "text" in row:
@@ -169,19 +177,38 @@ def _split(row: Any, index: int) -> Sequence[str]:
     return tuple(parts)
 
 
-def limit_of(model: Any, tokenizer: Any, max_length: int | None) -> int:
-    """The most tokens of a text: as asked, and as model and tokenizer allow."""
-    config = model.config
-    first = config.pad_token_id + 1 if config.model_type == "roberta" else 0
-    limits: list[int] = [config.max_position_embeddings - first]
+def positions_of(config: Any) -> int | None:
+    """The most tokens of a text by a config, or by a config.json; None: no limit."""
+    values = config.to_dict() if hasattr(config, "to_dict") else config
+    if not isinstance(values, Mapping):
+        return None
+    most = values.get("max_position_embeddings")
+    if base_type(values) == "roberta" and isinstance(most, int):
+        pad = values.get("pad_token_id")
+        most -= 2 if pad is None else pad + 1  # positions begin after that of padding
+    return most if isinstance(most, int) else None
+
+
+def limit_of(
+    model: Any,
+    tokenizer: Any,
+    max_length: int | None,
+    name: str = "predict: max_length",
+) -> int | None:
+    """The most tokens of a text: as asked, and as model and tokenizer allow.
+
+    ``name`` is that of ``max_length`` in messages. None: nothing limits them.
+    """
+    most = positions_of(getattr(model, "config", None))
+    limits: list[int] = [] if most is None else [most]
     known = getattr(tokenizer, "model_max_length", None)
     if known is not None and known < _UNKNOWN_LENGTH:
         limits.append(int(known))
     if max_length is not None:
         if type(max_length) is not int or max_length < 1:
-            raise ConfigError(f"predict: max_length={max_length!r}, expected 1 or more")
+            raise ConfigError(f"{name}={max_length!r}, expected 1 or more")
         limits.append(max_length)
-    return min(limits)
+    return min(limits, default=None)
 
 
 def _logits(model: Any, features: Any, batch_size: int, bar: ProgressBar) -> np.ndarray:

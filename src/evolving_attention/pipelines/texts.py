@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.errors import ConfigError, InputError, suggestion
 from evolving_attention.modeling.answering import answer
 from evolving_attention.modeling.auto import (
     AutoModelForQuestionAnswering,
@@ -42,7 +43,8 @@ class TextClassificationPipeline:
             texts: a text, a list of texts, or of pairs.
             options: ``top_k``, ``batch_size``, ``max_length``, ``progress``.
         """
-        return self.model.predict(texts, self.tokenizer, **self.options | options)
+        chosen = _known(self.task, self.options | options, _CLASSIFIES)
+        return self.model.predict(texts, self.tokenizer, **chosen)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
@@ -65,7 +67,7 @@ class QuestionAnsweringPipeline:
     def __call__(
         self,
         inputs: Any = None,
-        *,
+        *others: Any,
         question: Any = None,
         context: Any = None,
         **options: Any,
@@ -74,7 +76,9 @@ class QuestionAnsweringPipeline:
 
         Args:
             inputs: ``{"question": …, "context": …}``, or a list of such dicts.
-            question, context: the same by name: two texts, or two lists.
+            others: refused; question and context are given by name.
+            question, context: the same by name: two texts, or two lists; or a list of
+                questions about one text.
             options: ``top_k`` (1), ``max_answer_len`` (15 tokens),
                 ``handle_impossible_answer`` (False; True: "" may be an answer),
                 ``max_seq_len`` (384), ``doc_stride`` (128), ``batch_size`` (32).
@@ -94,40 +98,72 @@ class QuestionAnsweringPipeline:
             answer = ea.pipeline("question-answering", "out/squad")
             answer(question="Where is it?", context="It is in the house.")
         """
-        if inputs is None:
-            single = isinstance(question, str)
-            questions = [question] if single else list(question or ())
-            contexts = [context] if single else list(context or ())
-            if len(questions) != len(contexts) or question is None:
-                raise InputError(
-                    f"question-answering: {len(questions)} questions and "
-                    f"{len(contexts)} contexts, expected a context for each question; "
-                    "pass two texts, or two lists of one length"
-                )
-            pairs = zip(questions, contexts, strict=True)
-            inputs = [{"question": q, "context": c} for q, c in pairs]
-            inputs = inputs[0] if single else inputs
-        chosen = self.options | options
-        unknown = chosen.keys() - _OPTIONS
-        if unknown:
-            raise ConfigError(
-                f"question-answering: option {unknown.pop()!r} is not known, expected "
-                f"some of {', '.join(sorted(_OPTIONS))}; correct it"
+        if others or isinstance(inputs, str):
+            raise InputError(
+                f"question-answering: inputs is {inputs!r:.60}, expected a dict with "
+                "question and context, or a list of them; pass two texts by name: "
+                "question=…, context=…"
             )
+        if inputs is None:
+            inputs = _asked(question, context)
+        chosen = _known(self.task, self.options | options, _ANSWERS_BY)
         return answer(self.model, inputs, self.tokenizer, **chosen)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r})"
 
 
-_OPTIONS = {
-    "top_k",
-    "max_answer_len",
-    "handle_impossible_answer",
-    "max_seq_len",
-    "doc_stride",
+_CLASSIFIES = ("batch_size", "max_length", "progress", "top_k")
+_ANSWERS_BY = (
     "batch_size",
-}
+    "doc_stride",
+    "handle_impossible_answer",
+    "max_answer_len",
+    "max_seq_len",
+    "top_k",
+)
+
+
+def _known(task: str, options: dict[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """The options of a call.
+
+    Raises:
+        ConfigError: one is unknown.
+    """
+    unknown = next((name for name in options if name not in known), None)
+    if unknown is not None:
+        raise ConfigError(
+            f"{task}: option {unknown!r} is not known, expected some of "
+            f"{', '.join(known)}; {suggestion(unknown, known, 'leave it out')}"
+        )
+    return options
+
+
+def _asked(question: Any, context: Any) -> Any:
+    """Question and context as a row, or rows where there are several.
+
+    Raises:
+        InputError: one is missing, or they differ in number.
+    """
+    for name, given in (("question", question), ("context", context)):
+        if not isinstance(given, Iterable) or isinstance(given, Mapping):
+            raise InputError(
+                f"question-answering: {name} is {given!r:.60}, expected a text, or a "
+                "list of texts; pass question=…, context=…"
+            )
+    if isinstance(question, str) and isinstance(context, str):
+        return {"question": question, "context": context}
+    questions = [question] if isinstance(question, str) else list(question)
+    one = isinstance(context, str)
+    contexts = [context] * len(questions) if one else list(context)
+    if len(questions) != len(contexts):
+        raise InputError(
+            f"question-answering: {len(questions)} questions and {len(contexts)} "
+            "contexts, expected a context for each question; pass lists of one length, "
+            "or one text as context of all"
+        )
+    pairs = zip(questions, contexts, strict=True)
+    return [{"question": q, "context": c} for q, c in pairs]
 
 
 @overload

@@ -117,9 +117,12 @@ class Tokenizer:
 
     def __getattr__(self, name: str) -> Any:
         # pad_token, pad_token_id, mask_token, … for the names in SPECIAL_NAMES
-        role, _, rest = name.partition("_token")
-        if role not in SPECIAL_NAMES or rest not in ("", "_id"):
-            raise AttributeError(f"a tokenizer has no attribute {name!r}")
+        role, mark, rest = name.partition("_token")
+        if not mark or role not in SPECIAL_NAMES or rest not in ("", "_id"):
+            remedy = ""
+            if name == "pad":
+                remedy = "; call it with padding=True, or leave padding to the Trainer"
+            raise AttributeError(f"a tokenizer has no attribute {name!r}{remedy}")
         token = self.__dict__.get("_special", {}).get(role)
         if not rest or token is None:
             return token

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.labels import numbered
-from evolving_attention.data.packed import PackedDataset, digest
+from evolving_attention.data.packed import PackedDataset, digest, each
 from evolving_attention.errors import CheckpointError
 
 __all__ = ["compare", "data_fingerprint", "run_fingerprint"]
@@ -48,7 +48,7 @@ def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
     """A hash of ids and labels of every row, with their keys, types and lengths."""
     if isinstance(dataset, PackedDataset):
         return dataset.fingerprint()
-    return digest(len(dataset), map(_counting, dataset))
+    return digest(len(dataset), map(_counting, each(dataset)))
 
 
 def _parts(row: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = [
     "arguments",
+    "check_callbacks",
     "check_loss_func",
     "check_optimizers",
     "model_of",
@@ -154,6 +155,21 @@ def check_optimizers(pair: Any) -> tuple[Any, Any]:
             "both or none; pass optimizers=(optimizer, schedule)"
         )
     return optimizer, schedule
+
+
+def check_callbacks(callbacks: Any) -> list[Any]:
+    """The caller's callbacks; none of None.
+
+    Raises:
+        ConfigError: they are no list.
+    """
+    if not isinstance(callbacks, (list, tuple, type(None))):
+        kind = callbacks if isinstance(callbacks, type) else type(callbacks)
+        raise ConfigError(
+            f"Trainer: callbacks is a {kind.__name__}, expected a list of callbacks; "
+            "pass callbacks=[…]"
+        )
+    return [*(callbacks or ())]
 
 
 _OURS = {"SGD": "SGD", "RAdam": "RAdam"}  # by PyTorch's names; AdamW for all others

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,19 @@ from evolving_attention.data.collate import unused_keys
 from evolving_attention.data.features import tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.packed import Batch, PackedDataset
-from evolving_attention.data.row_forms import rows_of, with_numbered_labels
+from evolving_attention.data.row_forms import (
+    is_several,
+    rows_of,
+    with_numbered_labels,
+)
 from evolving_attention.errors import ConfigError, InputError
+from evolving_attention.modeling.predict import limit_of
 from evolving_attention.notices import say
 from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["Loaders"]
 
+LENGTH = 128  # tokens of a text, or fewer where model or tokenizer take fewer
 PREFETCH = 2  # batches made ahead: one to take, one in the making
 Rows = Sequence[dict[str, Any]]
 Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
@@ -78,6 +85,12 @@ def _collate(collator: Collator | None, only_used: bool | None) -> Any:
         if only_used:
             given = [_used(row) for row in given]
         made = collator(given)
+        if not isinstance(made, Mapping):
+            raise InputError(
+                f"Trainer: data_collator returned a {type(made).__name__}, expected a "
+                "dict of arrays, as the model's call takes them; return {'input_ids': "
+                "…, 'labels': …}"
+            )
         if isinstance(made, Batch):
             batch: dict[str, Any] = copy.copy(made)
         else:
@@ -108,7 +121,7 @@ def _is_plain(rows: Rows) -> bool:
 
 
 class Loaders:
-    """Makes the batches of a run; tokenizes each data set of text once.
+    """Makes the batches of a run; tokenizes its data sets of text once.
 
     A collator's own randomness should come from ``numpy.random`` or ``random``, whose
     states are saved in checkpoints.
@@ -124,8 +137,22 @@ class Loaders:
         self, args: TrainingArguments, share: tuple[int, int] = (0, 1)
     ) -> None:
         self.args, self.share = args, share
-        self._prepared: dict[int, tuple[Any, Any]] = {}
+        self._kept: list[tuple[Any, list[Any]]] = []  # (data set, its rows, if made)
         self._said: set[str] = set()  # lines for the reader, each told once
+
+    @contextlib.contextmanager
+    def keeping(self, *datasets: Any) -> Iterator[None]:
+        """Make the rows of these data sets, or dicts of several, once until the end.
+
+        Rows of others, and of all after the end, are made afresh each time: a list or a
+        DataFrame may have been edited in place.
+        """
+        parts = [d.values() if is_several(d) else [d] for d in datasets]
+        self._kept = [(part, []) for some in parts for part in some]
+        try:
+            yield
+        finally:
+            self._kept = []
 
     def rows(
         self,
@@ -135,7 +162,7 @@ class Loaders:
         collated: bool,
         model: Any = None,
     ) -> Any:
-        """The rows that batches are made of; text is tokenized once.
+        """The rows that batches are made of; text is tokenized, see ``LENGTH``.
 
         Args:
             dataset: a sequence of dicts, a DataFrame, a dict of columns, or a
@@ -149,9 +176,9 @@ class Loaders:
             ConfigError: the data set is missing, or it is text without a tokenizer.
             InputError: the data set is empty, or its rows cannot be used.
         """
-        held = self._prepared.get(id(dataset))
-        if held is not None and held[0] is dataset:
-            return held[1]
+        kept = next((rows for known, rows in self._kept if known is dataset), [])
+        if kept:
+            return kept[0]
         rows = rows_of(dataset, role)
         first = _first_row(rows, role)
         if first is not None and not collated:
@@ -163,14 +190,19 @@ class Loaders:
                     "expected input_ids, or text and a tokenizer; pass "
                     "processing_class=tokenizer"
                 )
-            rows = tokenize_dataset(rows, processing_class, said=self._said)
+            rows = tokenize_dataset(
+                rows,
+                processing_class,
+                max_length=limit_of(model, processing_class, LENGTH),
+                said=self._said,
+            )
         elif first is not None and not collated and (unused := unused_keys(first)):
             say(
                 f"keys of the rows that are not used: {', '.join(unused)}; your own "
                 "data_collator can use them",
                 self._said,
             )
-        self._prepared[id(dataset)] = dataset, rows
+        kept.append(rows)
         return rows
 
     def training(

@@ -13,7 +13,7 @@ from evolving_attention.errors import CheckpointError, Error, Interrupted
 from evolving_attention.training import checkpoint as ckpt
 from evolving_attention.training.alone import Alone
 from evolving_attention.training.arguments import TrainingArguments
-from evolving_attention.training.callbacks import CallbackHandler
+from evolving_attention.training.callbacks import CallbackHandler, metric_key
 from evolving_attention.training.interrupts import InterruptGuard
 from evolving_attention.training.state import TrainerControl, TrainerState
 
@@ -157,14 +157,20 @@ class Saver:
             stacklevel=4,
         )
 
-    def load_best(self, model: Any, best: str | None) -> None:
+    def load_best(self, model: Any, state: TrainerState) -> None:
         """Load the weights of the best checkpoint, if requested."""
+        best = state.best_model_checkpoint
         if not self.args.load_best_model_at_end:
             return
         if best is None:
+            key = metric_key(str(self.args.metric_for_best_model))
+            values = [entry[key] for entry in state.log_history if key in entry]
+            advice = "evaluate at least once before the end"
+            if values and state.best_metric is None:
+                advice = f"{key} was {values[-1]}, never a finite number; correct it"
             warnings.warn(
                 "load_best_model_at_end: no checkpoint has been the best one, so the "
-                "last weights are kept; evaluate at least once before the end",
+                f"last weights are kept; {advice}",
                 stacklevel=3,
             )
             return

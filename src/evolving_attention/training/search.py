@@ -199,7 +199,7 @@ def _arguments(
         ConfigError: the space names no option, or another one than the study has.
     """
     try:
-        chosen = dict(space(trial))
+        chosen = space(trial)
     except ValueError as error:
         if "dynamic value space" not in str(error):
             raise
@@ -208,6 +208,13 @@ def _arguments(
             f"search space ({error}), expected the same choices in each trial; choose "
             "another study_name or storage"
         ) from error
+    if not isinstance(chosen, Mapping):
+        raise ConfigError(
+            f"hyperparameter_search: hp_space returned {chosen!r:.60}, a "
+            f"{type(chosen).__name__}, expected a dict of TrainingArguments' options; "
+            "return {'learning_rate': trial.suggest_float(…)}, for example"
+        )
+    chosen = dict(chosen)
     names = {field.name for field in dataclasses.fields(args)}
     for name in chosen:
         if name not in names:

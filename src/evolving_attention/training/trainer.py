@@ -77,8 +77,9 @@ class Trainer(Surroundings):
             columns. Padding marked by an ``attention_mask`` is removed; text labels
             are numbered by the model's ``label2id``; a column ``sample_weight`` weighs
             the rows in the loss. Names of classes that the data has (``label_names``)
-            become the model's, if it has none. Or a ``PackedDataset`` of any kind
-            of data: see ``evolving_attention.data.packed``.
+            become the model's, if it has none. Rows edited in place are read again by
+            the next ``train``, ``evaluate`` or ``predict``. Or a ``PackedDataset`` of
+            any kind of data: see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
         compute_metrics: from EvalPrediction(predictions, label_ids) to a dict, or to
@@ -126,7 +127,7 @@ class Trainer(Surroundings):
         self.compute_metrics = compute_metrics
         self._given = given.check_optimizers(optimizers)
         self.optimizer, self.lr_scheduler = self._given
-        self._set_up(model, callbacks or [])
+        self._set_up(model, given.check_callbacks(callbacks))
 
     def _set_up(self, model: Any, callbacks: list[Any]) -> None:
         """Make what the arguments decide: processes, model, and the Trainer's parts."""
@@ -200,7 +201,8 @@ class Trainer(Surroundings):
             Interrupted: a signal came; the message names what is saved and where.
             PeerLost: another process of this run ended or failed.
         """
-        with self.team.watching(self.args.output_dir):
+        kept = self._loaders.keeping(self.train_dataset, self.eval_dataset)
+        with self.team.watching(self.args.output_dir), kept:
             return self._train(resume_from_checkpoint)
 
     def _train(self, resume_from_checkpoint: bool | str | None) -> TrainOutput:
@@ -253,7 +255,7 @@ class Trainer(Surroundings):
                 self._run(runner, plan, rows)
                 self.team.agree(self.control, guard)
                 self._leave_on_signal()
-                self._saver.load_best(self.model, self.state.best_model_checkpoint)
+                self._saver.load_best(self.model, self.state)
                 metrics = self._reporter.train_metrics(self.state, self.device)
                 self.log(metrics)
             except SignalReceived:

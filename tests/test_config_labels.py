@@ -1,0 +1,91 @@
+"""Names of classes in a config: id2label, label2id, both, and files that have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mistakes.row import config, saved
+
+import evolving_attention as ea
+from evolving_attention.errors import ConfigError
+
+NAMES = {0: "bad", 1: "so so", 2: "good"}
+IDS = {name: i for i, name in NAMES.items()}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"id2label": NAMES},
+        {"label2id": IDS},
+        {"label2id": dict(reversed(IDS.items()))},
+        {"id2label": NAMES, "label2id": IDS},
+        {"num_labels": 3, "label2id": IDS},
+        {"id2label": {str(i): name for i, name in NAMES.items()}, "label2id": IDS},
+    ],
+)
+def test_either_names_the_classes(given: dict[str, Any]) -> None:
+    made = config(**given)
+    assert (made.num_labels, made.id2label, made.label2id) == (3, NAMES, IDS)
+    assert list(made.id2label) == [0, 1, 2]
+    assert ea.BertConfig.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"id2label": NAMES, "label2id": {**IDS, "bad": 1}}, "expected the same class"),
+        ({"id2label": NAMES, "label2id": {"bad": 0}}, "expected the same classes in b"),
+        ({"id2label": NAMES, "label2id": {**IDS, "x": 2}}, "leave label2id out"),
+        ({"id2label": {1: "a", 2: "b"}}, r"class numbers \[1, 2\], expected 0 to 1"),
+        ({"id2label": {0: "a", 2: "b"}}, r"id2label has the class numbers \[0, 2\]"),
+        ({"label2id": {"a": 1, "b": 2}}, r"label2id has the class numbers \[1, 2\]"),
+        ({"label2id": {"a": 0, "b": 0}}, "expected 0 to 1, each once; number the cl"),
+        ({"label2id": {"a": "first"}}, "label2id is the other way round"),
+        ({"label2id": {"a": None}}, "label2id is the other way round"),
+        ({"id2label": {0: "a", 1: "a"}}, "one name for two classes, expected a name"),
+        (
+            {"label2id": IDS, "num_labels": 2},
+            "num_labels = 2, but label2id names 3 labels",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        config(**given)
+
+
+def edited(folder: Path, **values: Any) -> Path:
+    """A saved model whose config.json has other values; None: without the key."""
+    root = saved(folder, id2label=NAMES)
+    file = root / "config.json"
+    merged = json.loads(file.read_text()) | values
+    kept = {name: value for name, value in merged.items() if value is not None}
+    file.write_text(json.dumps(kept))
+    return root
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({}, NAMES),
+        ({"id2label": None}, NAMES),
+        ({"label2id": None}, NAMES),
+        ({"label2id": {"LABEL_0": 0, "LABEL_1": 1, "LABEL_2": 2}}, NAMES),  # stale
+        ({"id2label": {"0": "a", "1": "crane", "2": "crane"}}, {1: "crane"}),
+    ],
+)
+def test_files_load_as_before(tmp_path: Path, values: Any, names: Any) -> None:
+    root = edited(tmp_path, **values)
+    auto = ea.AutoModelForSequenceClassification
+    found = auto.from_pretrained(root).config
+    assert {i: found.id2label[i] for i in names} == names
+    found = auto.from_pretrained(root, label2id={"x": 1, "y": 0, "z": 2}).config
+    assert found.id2label == {0: "y", 1: "x", 2: "z"}
+    new = auto.from_pretrained(root, strict=False, id2label={0: "no", 1: "yes"})
+    assert new.config.label2id == {"no": 0, "yes": 1}
+    new = auto.from_pretrained(root, strict=False, num_labels=4)
+    assert new.config.label2id["LABEL_3"] == 3

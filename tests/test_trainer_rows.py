@@ -1,0 +1,207 @@
+"""Rows as callers hand them to a Trainer: edited, map-style, ragged, long, …"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers_models import tiny
+
+from evolving_attention.data.features import tokenize_dataset
+from evolving_attention.errors import InputError
+from evolving_attention.training import Trainer, TrainingArguments
+
+Row = dict[str, Any]
+
+
+def tokenizer(texts: list[str], pairs: Any = None, **options: Any) -> Any:
+    """The length of each word, at most ``max_length`` of them."""
+    tokenizer.calls += 1  # type: ignore[attr-defined]
+    both = zip(texts, pairs or [""] * len(texts), strict=True)
+    words = [f"{first} {second}".split() for first, second in both]
+    most = options["max_length"]
+    return {"input_ids": [[len(word) + 4 for word in row[:most]] for row in words]}
+
+
+tokenizer.calls = 0  # type: ignore[attr-defined]
+
+
+def texts(count: int = 12) -> list[Row]:
+    return [
+        {"text": " ".join(["bb"] * (1 + i % 3) + ["c"] * (i % 2)), "label": i % 2}
+        for i in range(count)
+    ]
+
+
+def trainer_of(folder: Path, model: Any = None, **given: Any) -> Trainer:
+    known = set(TrainingArguments.__dataclass_fields__)
+    args = {name: given.pop(name) for name in [*given] if name in known}
+    args = {"num_train_epochs": 1, "disable_tqdm": True, "save_strategy": "no"} | args
+    given = {"processing_class": tokenizer, "train_dataset": texts()} | given
+    arguments = TrainingArguments(str(folder), **args)
+    return Trainer(model or tiny(), arguments, **given)
+
+
+# ------------------------------------------------------------------- edited in place
+
+
+def test_rows_that_were_edited_are_read_again(tmp_path: Path) -> None:
+    rows = texts(8)
+    trainer = trainer_of(tmp_path, eval_dataset=rows)
+    trainer.train()
+    before = trainer.evaluate()["eval_loss"]
+    for row in rows:
+        row["label"] = 1 - row["label"]
+    assert trainer.evaluate()["eval_loss"] != before
+    rows.append({"text": "bb", "label": 0})
+    found = trainer.predict(rows)
+    assert (len(found.predictions), found.label_ids.tolist()[-1]) == (9, 0)
+    trainer.train_dataset.append({"text": "c", "label": 1})
+    trainer.args.per_device_train_batch_size = 1
+    assert trainer.train().global_step == 13
+
+
+def test_a_frame_that_was_edited_is_read_again(tmp_path: Path) -> None:
+    frame = pytest.importorskip("pandas").DataFrame(texts(8))
+    trainer = trainer_of(tmp_path, eval_dataset=frame)
+    assert set(trainer.predict(frame).label_ids.tolist()) == {0, 1}
+    frame["label"] = 0
+    assert set(trainer.predict(frame).label_ids.tolist()) == {0}
+
+
+class Data(list[Row]):
+    """A list that can be referred to weakly."""
+
+
+def test_no_data_set_is_held_and_a_run_tokenises_once(tmp_path: Path) -> None:
+    other, trainer = Data(texts(4)), trainer_of(tmp_path)
+    trainer.predict(other)
+    gone = weakref.ref(other)
+    del other
+    gc.collect()
+    assert gone() is None
+    trainer.eval_dataset = {"a": texts(4), "b": texts(4)}
+    trainer.args.eval_strategy, trainer.args.num_train_epochs = "epoch", 3
+    before = tokenizer.calls  # type: ignore[attr-defined]
+    trainer.train()
+    assert tokenizer.calls == before + 3  # type: ignore[attr-defined]
+
+
+# ------------------------------------------------------------------------- map-style
+
+
+class Map:
+    """As PyTorch's data sets: it ends at its length, and not by an IndexError."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Row:
+        return self.rows[index % len(self.rows)]
+
+
+class ByName(Map):
+    def __getitem__(self, index: int) -> Row:
+        return dict(enumerate(self.rows))[index]
+
+
+def ids(count: int = 12) -> list[Row]:
+    return [
+        {"input_ids": [5 + i % 9] * (2 + i % 3), "label": i % 2} for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("kind", [Map, ByName])
+@pytest.mark.parametrize("rows", [texts, ids])
+def test_data_sets_that_end_at_their_length(
+    tmp_path: Path, kind: type[Map], rows: Any
+) -> None:
+    own, plain = tiny(), tiny()
+    data = kind(rows())
+    group = {"train_sampling_strategy": "group_by_length"}
+    trainer = trainer_of(tmp_path, own, train_dataset=data, **group)
+    trainer.train()
+    expected = trainer_of(tmp_path, plain, train_dataset=rows(), **group)
+    expected.train()
+    for mine, theirs in zip(own.parameters(), plain.parameters(), strict=True):
+        np.testing.assert_array_equal(np.asarray(mine), np.asarray(theirs))
+    found = trainer.predict(data)
+    assert found.label_ids.tolist() == [row["label"] for row in rows()]
+
+
+def test_names_of_classes_in_a_map_style_set(tmp_path: Path) -> None:
+    named = [{**row, "label": ("no", "yes")[row["label"]]} for row in texts()]
+    model = tiny(id2label={0: "no", 1: "yes"})
+    found = trainer_of(tmp_path, model).predict(Map(named))
+    assert found.label_ids.tolist() == [0, 1] * 6
+    with pytest.raises(InputError, match=r"row 0 has 'no', expected classes of the m"):
+        trainer_of(tmp_path).predict(Map(named))
+
+
+# ---------------------------------------------------------------------- long and ragged
+
+
+@pytest.mark.parametrize("positions", [40, 200])
+def test_long_texts_are_cut_as_predict_cuts_them(
+    tmp_path: Path, positions: int
+) -> None:
+    rows = [{"text": "bb " * 150, "label": i % 2} for i in range(4)]
+    model = tiny(max_position_embeddings=positions)
+    trainer = trainer_of(tmp_path, model, train_dataset=rows)
+    (batch, *_) = trainer._loaders.evaluation(trainer._rows(rows, "rows"), None)
+    assert np.diff(batch["sequence_offsets"]).tolist() == [min(positions, 128)] * 4
+    assert trainer.train().global_step == 1
+
+
+def test_a_roberta_has_fewer_positions(tmp_path: Path) -> None:
+    model = tiny("RobertaForSequenceClassification", pad_token_id=1)
+    rows = [{"text": "bb " * 150, "label": i % 2} for i in range(4)]
+    trainer_of(tmp_path, model, train_dataset=rows).train()  # 38 of 40
+
+
+def test_a_column_that_begins_later_is_not_dropped(tmp_path: Path) -> None:
+    rows = texts(4)
+    rows[2]["text_pair"] = "bb"
+    with pytest.raises(InputError, match="row 0: 'text_pair' is NoneType; expected te"):
+        trainer_of(tmp_path, train_dataset=rows).train()
+    for row in rows:
+        row.setdefault("text_pair", "c")
+    trainer_of(tmp_path, train_dataset=rows).train()
+
+
+# -------------------------------------------------------------------------- labels
+
+
+def test_scores_of_minus_one_are_labels(tmp_path: Path) -> None:
+    rows: list[Row] = [{"text": "bb c", "label": -1.0} for _ in range(4)]
+    trainer = trainer_of(tmp_path, tiny(num_labels=1), train_dataset=rows)
+    assert trainer.train().training_loss > 0
+    assert trainer.predict(rows).label_ids.tolist() == [-1.0] * 4
+    unlabelled = [{**row, "label": -1} for row in rows]
+    assert trainer.predict(unlabelled).label_ids is None
+
+
+@pytest.mark.parametrize("form", [texts, ids])
+@pytest.mark.parametrize("where", [0, 3])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_missing_label_has_a_row(
+    tmp_path: Path, form: Any, where: int, gone: bool
+) -> None:
+    rows = form()
+    rows[where]["label"] = None
+    if gone:
+        del rows[where]["label"]
+    says = rf"train_dataset\[{where}\]: 'label' is missing, expected a label in every"
+    with pytest.raises(InputError, match=says):
+        trainer_of(tmp_path, train_dataset=rows).train()
+    says = rf"row {where}: 'label' is missing, expected a label in every row"
+    if form is texts:
+        with pytest.raises(InputError, match=says):
+            tokenize_dataset(rows, tokenizer)
