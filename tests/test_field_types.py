@@ -55,6 +55,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     sweep_arguments.SweepArguments: {"output_dir": "out"},
     glue_all.GlueAllArguments: {},
     graph_arguments.GraphDataArguments: {"data_file": "cora.npz"},
+    graph_arguments.GraphFittedDataArguments: {"data_file": "cora.npz"},
     graph_arguments.GraphModelArguments: {},
     graph_arguments.GraphAttentionArguments: {},
     graph_arguments.GraphTrainingArguments: {"output_dir": "out"},

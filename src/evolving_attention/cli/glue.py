@@ -12,7 +12,6 @@ from typing import Any
 
 from evolving_attention import distributed
 from evolving_attention.cli import paper_settings
-from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.cli.commands import show
 from evolving_attention.cli.common import json_output, set_up_logging
 from evolving_attention.cli.fine_tuning import (
@@ -110,8 +109,6 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     data_args = DataTrainingArguments(**split[DataTrainingArguments])
     set_up_hub(model_args)
     base = base_config(model_args)
-    if "max_seq_length" in given:
-        _check_length(data_args.max_seq_length, base)
     training = split[TrainingArguments]
     tuning = TuningArguments(**split[TuningArguments])
     tuning.settle(training)
@@ -130,16 +127,6 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     parts = (model_args, attention, data_args, tuning)
     kind = TextRun if text_to_text else GlueRun
     return kind(*parts, args, base, changes, once).run()
-
-
-def _check_length(wanted: int, base: dict[str, Any]) -> None:
-    """Refuse rows that are longer than the model's positions."""
-    from evolving_attention.modeling.predict import positions_of
-
-    most = positions_of(base)
-    if most is not None and wanted > most:
-        expected = f"at most {most}, the model's positions"
-        raise refuse("max_seq_length", wanted, expected, "leave it out for those")
 
 
 def _apply_paper(
