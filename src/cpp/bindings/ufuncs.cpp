@@ -38,6 +38,15 @@ bool gives_booleans(const py::object& ufunc) {
   return true;
 }
 
+void check_kept(bool kept, const std::string& name) {
+  EA_CHECK_AS(
+      InputError, kept, "tensor",
+      "np.{} would lose the gradient of a tensor; expected one without: "
+      "use ea.functional or the tensor's own operators and methods, or "
+      "pass .detach() or .numpy(); for a += t write a = a + t",
+      name);
+}
+
 // NumPy calls this for every ufunc with a tensor among its arguments.
 py::object array_ufunc(const Var& self, const py::object& ufunc,
                        const std::string& method, const py::args& inputs,
@@ -67,11 +76,7 @@ py::object array_ufunc(const Var& self, const py::object& ufunc,
     arrays[i] = inputs[i];
     if (!py::isinstance<Var>(inputs[i])) continue;
     const Var t = inputs[i].cast<Var>();
-    EA_CHECK_AS(InputError, !loses || !t.requires_grad(), "tensor",
-                "np.{} would lose the gradient of a tensor; expected one "
-                "without: use ea.functional or the tensor's own operators, or "
-                "pass .detach() or .numpy(); for a += t write a = a + t",
-                name);
+    check_kept(!loses || !t.requires_grad(), name);
     arrays[i] = to_numpy(t.data());
   }
   if (options.contains("out")) {
@@ -119,14 +124,9 @@ py::object array_function(const Var& /*self*/, const py::object& function,
   if (!grad_enabled() || !any_within(result, is_real)) return result;
   const auto name = function.attr("__name__").cast<std::string>();
   const bool fresh = name.size() > 5 && name.substr(name.size() - 5) == "_like";
-  EA_CHECK_AS(InputError,
-              fresh || (!any_within(inputs, has_gradient) &&
-                        !any_within(options, has_gradient)),
-              "tensor",
-              "np.{} would lose the gradient of a tensor; expected one "
-              "without: use ea.functional or the tensor's own methods, or pass "
-              ".detach() or .numpy()",
-              name);
+  check_kept(fresh || (!any_within(inputs, has_gradient) &&
+                       !any_within(options, has_gradient)),
+             name);
   return result;
 }
 

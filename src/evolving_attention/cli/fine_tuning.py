@@ -149,24 +149,20 @@ class FineTuning(TrainedRun):
 
     def tokenizer(self, max_seq_length: int) -> tuple[Any, int]:
         """The tokenizer, and the length of rows that it and the model can have."""
-        from evolving_attention.modeling.predict import positions_of
+        from evolving_attention.modeling.predict import limit_of
         from evolving_attention.text import AutoTokenizer
 
         name = str(self.model_args.model_name_or_path)
         tokenizer = AutoTokenizer.from_pretrained(
             self.model_args.tokenizer_name or name
         )
-        limits = [
-            tokenizer.model_max_length,
-            positions_of(base_config(self.model_args)),
-        ]
-        limit = min((one for one in limits if one is not None), default=max_seq_length)
+        config = base_config(self.model_args)
+        limit: Any = limit_of(config, tokenizer, max_seq_length)
         if max_seq_length > limit:
             _LOGGER.warning(
                 "max_seq_length %d: the model takes %d", max_seq_length, limit
             )
-            return tokenizer, limit
-        return tokenizer, max_seq_length
+        return tokenizer, limit
 
     def load_model(self, auto: Any, **overrides: Any) -> Any:
         """The model, from the checkpoint with another task's head or its own.

@@ -13,7 +13,9 @@ from evolving_attention.data.packed import PackedRows, each
 from evolving_attention.errors import ConfigError, InputError, ShapeError
 from evolving_attention.notices import say
 
-__all__ = ["Features", "Truncation", "tokenize_dataset"]
+__all__ = ["LENGTH", "Features", "Truncation", "tokenize_dataset"]
+
+LENGTH = 128  # tokens of a text at most, where nothing else is asked for
 
 
 class _Tokenizer(Protocol):
@@ -77,7 +79,7 @@ def tokenize_dataset(
     *,
     text_columns: Sequence[str] | str | None = None,
     label_column: str | None = None,
-    max_length: int | None = 128,
+    max_length: int | None = LENGTH,
     batch_size: int = 2048,
     said: set[str] | None = None,
     truncation: Truncation | None = None,

@@ -59,10 +59,10 @@ class Pictures:
 
         False: floats, all up to 1 or some below 0.
         """
+        if self.pixels[0].dtype == np.uint8:  # the first picture mostly tells
+            return True if any(one.max() > 1 for one in self.pixels) else None
         least = min(float(one.min()) for one in self.pixels)
         most = max(float(one.max()) for one in self.pixels)
-        if self.pixels[0].dtype == np.uint8:
-            return True if most > 1 else None
         return False if least < 0 or 0 < most <= 1 else None
 
 

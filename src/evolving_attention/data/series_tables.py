@@ -66,9 +66,8 @@ def read_csv(
         ``channel_names``.
 
     Raises:
-        DataError: the file is missing or empty, a column is missing or nameless,
-            several may be the target, id or time, or a value cannot be used; names the
-            line.
+        DataError: the file is missing or empty, a column is missing or nameless, two
+            may be the target, id or time, or a value cannot be used; names the line.
         MissingExtraError: pandas is not installed.
 
     Example::

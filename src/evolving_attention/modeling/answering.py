@@ -50,7 +50,7 @@ def answer(
     if not len(questions):
         return []
     name = "question-answering: max_seq_len"
-    length: Any = limit_of(model, tokenizer, max_seq_len, name)
+    length: Any = limit_of(model.config, tokenizer, max_seq_len, name)
     windows = WindowDataset.from_questions(
         questions, tokenizer, max_length=length, stride=min(doc_stride, length // 2)
     )

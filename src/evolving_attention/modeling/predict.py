@@ -19,7 +19,7 @@ from evolving_attention.metrics.probabilities import finite_rows, probabilities
 from evolving_attention.notices import say
 from evolving_attention.progress_bar import ProgressBar
 
-__all__ = ["TopK", "limit_of", "positions_of", "predict", "scored"]
+__all__ = ["TopK", "limit_of", "predict", "scored"]
 
 TopK = int | Literal["best"] | None
 CHUNK = 8192  # texts tokenised and sorted by length together
@@ -57,7 +57,7 @@ def predict(
         )
     single = isinstance(texts, (str, Mapping))
     rows = [texts] if single else _iterable(texts)
-    limit, cut = limit_of(model, tokenizer, max_length), Truncation()
+    limit, cut = limit_of(model.config, tokenizer, max_length), Truncation()
     total = len(rows) if hasattr(rows, "__len__") else None
     logits = [np.zeros((0, model.config.num_labels))]
     was_training = model.training
@@ -177,7 +177,7 @@ def _split(row: Any, index: int) -> Sequence[str]:
     return tuple(parts)
 
 
-def positions_of(config: Any) -> int | None:
+def _positions_of(config: Any) -> int | None:
     """The most tokens of a text by a config, or by a config.json; None: no limit."""
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
@@ -190,16 +190,26 @@ def positions_of(config: Any) -> int | None:
 
 
 def limit_of(
-    model: Any,
+    config: Any,
     tokenizer: Any,
     max_length: int | None,
     name: str = "predict: max_length",
 ) -> int | None:
     """The most tokens of a text: as asked, and as model and tokenizer allow.
 
-    ``name`` is that of ``max_length`` in messages. None: nothing limits them.
+    Args:
+        config: of the model, or its config.json; None: it has none.
+        tokenizer: has ``model_max_length``, if it knows one.
+        max_length: as asked.
+        name: of ``max_length`` in messages.
+
+    Returns:
+        None where nothing limits them.
+
+    Raises:
+        ConfigError: ``max_length`` is below 1.
     """
-    most = positions_of(getattr(model, "config", None))
+    most = _positions_of(config)
     limits: list[int] = [] if most is None else [most]
     known = getattr(tokenizer, "model_max_length", None)
     if known is not None and known < _UNKNOWN_LENGTH:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evolving_attention.data.collate import unused_keys
-from evolving_attention.data.features import tokenize_dataset
+from evolving_attention.data.features import LENGTH, tokenize_dataset
 from evolving_attention.data.loader import PackedLoader
 from evolving_attention.data.packed import Batch, PackedDataset
 from evolving_attention.data.row_forms import (
@@ -25,7 +25,6 @@ from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["Loaders"]
 
-LENGTH = 128  # tokens of a text, or fewer where model or tokenizer take fewer
 PREFETCH = 2  # batches made ahead: one to take, one in the making
 Rows = Sequence[dict[str, Any]]
 Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
@@ -162,7 +161,7 @@ class Loaders:
         collated: bool,
         model: Any = None,
     ) -> Any:
-        """The rows that batches are made of; text is tokenized, see ``LENGTH``.
+        """The rows that batches are made of; text as ``LENGTH`` tokens at most.
 
         Args:
             dataset: a sequence of dicts, a DataFrame, a dict of columns, or a
@@ -190,10 +189,11 @@ class Loaders:
                     "expected input_ids, or text and a tokenizer; pass "
                     "processing_class=tokenizer"
                 )
+            config = getattr(model, "config", None)
             rows = tokenize_dataset(
                 rows,
                 processing_class,
-                max_length=limit_of(model, processing_class, LENGTH),
+                max_length=limit_of(config, processing_class, LENGTH),
                 said=self._said,
             )
         elif first is not None and not collated and (unused := unused_keys(first)):
