@@ -339,7 +339,7 @@ class GraphNodeClassifier(NamedOptions, _Classifier, _Estimator):  # type: ignor
     def embed(self, X: Any, graph: Any = None) -> Array:
         """What the output layer reads of each node: float32 [nodes, hidden_size].
 
-        With ``num_layers=1`` that are the features: float32 [nodes, features].
+        With ``num_layers=1`` these are the features: float32 [nodes, features].
         Arguments as ``predict_proba``.
         """
         last = self._fitted().config.num_hidden_layers - 1

@@ -138,7 +138,7 @@ class Optimizer:
         self._core.load_state_dict(state)
 
     def _check_counts(self, step: Any, missed: Any) -> None:
-        """Refuse what no number of steps is."""
+        """Refuse numbers of steps that no optimizer can have made."""
         if not isinstance(step, numbers.Integral) or isinstance(step, bool) or step < 0:
             raise CheckpointError(
                 f"{self._name}: step={step!r}, expected a whole number >= 0; pass what "
