@@ -306,6 +306,19 @@ def test_its_own_validation_files(run: Any, corpus: Path, tmp_path: Path):
                 "CORPUS",
                 "--model_name",
                 "bert_base",
+                "--model_options",
+                '{"name": "bert_large"}',
+            ],
+            2,
+            "--model_options: 'name' is 'bert_large', expected no such key, which the "
+            "command sets; give --model_name",
+        ),
+        (
+            [
+                "--train_file",
+                "CORPUS",
+                "--model_name",
+                "bert_base",
                 "--vocab_size",
                 120,
                 "--max_seq_length",

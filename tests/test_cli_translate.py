@@ -184,6 +184,17 @@ def test_what_needs_no_validation_set(run: Any, tmp_path: Path, more: list[Any])
     assert (tmp_path / "out" / "model.safetensors").exists()
 
 
+def test_a_run_that_saves_nothing_needs_no_best_weights(run: Any, tmp_path: Path):
+    words = ["train", *data(tmp_path), *SMALL, "--max_steps", 2]
+    words += ["--output_dir", tmp_path / "out", "--save_strategy", "no"]
+    code, _, told = run(*words, "--load_best_model_at_end", "True")
+    assert code == 2
+    assert "--load_best_model_at_end" in told
+    code, _, told = run(*words)
+    assert code == 0, told
+    assert not list((tmp_path / "out").glob("checkpoint-*"))
+
+
 def test_lines_to_lines(
     run: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

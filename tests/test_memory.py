@@ -251,6 +251,9 @@ def test_what_is_no_batch_is_refused():
         ea.plan(model, {"labels": inputs["labels"]})
     with pytest.raises(ea.InputError, match=r"input_ids has shape \(3,\)"):
         ea.plan(model, {"input_ids": np.array([1, 2, 3])})
+    for batch in (None, 5, [inputs]):
+        with pytest.raises(ea.InputError, match="expected a dict of the inputs of"):
+            ea.plan(model, batch)
     with pytest.raises(ea.ConfigError, match="optimizer 'lamb', expected"):
         ea.plan(model, inputs, optimizer="lamb")
     with pytest.raises(ea.InputError, match=r"pixel_values has shape \(3, 64, 64\)"):

@@ -239,3 +239,22 @@ def test_a_custom_kind_may_mix_by_numpys_numbers():
             array[place] -= step
         numeric = (sides[0] - sides[1]) / 2e-5
         assert abs(gradient[place] - numeric) <= 1e-6 * abs(numeric)
+
+
+LISTS = {
+    "function": lambda t: ea.functional.relu([t, t]),
+    "left": lambda t: t * [t, t],
+    "right": lambda t: [t, t] / t,
+    "nested": lambda t: t - [[t], [t]],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_tensors_may_not_lose_a_gradient(name):
+    t = ea.Tensor(X, requires_grad=True)
+    with pytest.raises(ea.InputError, match=r"list of tensors.*functional\.stack"):
+        LISTS[name](t)
+    want = LISTS[name](t.detach())
+    with ea.no_grad():
+        assert np.array_equal(np.asarray(LISTS[name](t)), np.asarray(want))
+    assert (t + X.tolist()).requires_grad

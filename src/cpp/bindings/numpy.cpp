@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 
+#include "autograd/grad_mode.h"
 #include "bindings/arguments.h"
+#include "bindings/within.h"
 #include "runtime/check.h"
 
 namespace ea {
@@ -95,6 +97,17 @@ py::array as_array(const py::handle& object) {
   return array;
 }
 
+// A list of tensors is read as an array, which has no gradient.
+void check_no_gradient_within(const py::handle& object) {
+  EA_CHECK_AS(InputError,
+              !grad_enabled() || py::isinstance<Var>(object) ||
+                  !any_within(object, has_gradient),
+              "tensor",
+              "a list of tensors as an operand would lose their gradients; "
+              "expected one tensor: join them by ea.functional.stack, or pass "
+              ".detach() of each");
+}
+
 }  // namespace
 
 py::dtype numpy_dtype(DType dtype) {
@@ -175,10 +188,14 @@ Tensor from_python(const py::handle& object, DType dtype) {
   return cast(from_python(object), dtype);
 }
 
-Var var_of(const py::handle& object) { return Var(from_python(object)); }
+Var var_of(const py::handle& object) {
+  check_no_gradient_within(object);
+  return Var(from_python(object));
+}
 
 Var operand_of(const py::handle& object, const Var& beside) {
   if (py::isinstance<Var>(object)) return object.cast<Var>();
+  check_no_gradient_within(object);
   const Tensor values = from_python(object, beside.dtype());
   const py::gil_scoped_release release;
   return Var(to_device(values, beside.device()));

@@ -6,6 +6,7 @@
 #include "autograd/grad_mode.h"
 #include "bindings/numpy.h"
 #include "bindings/tensor.h"
+#include "bindings/within.h"
 #include "ops/arithmetic.h"
 #include "ops/linear.h"
 #include "runtime/check.h"
@@ -87,25 +88,6 @@ py::object array_ufunc(const Var& self, const py::object& ufunc,
     }
   }
   return ufunc.attr(method.c_str())(*arrays, **options);
-}
-
-// Whether f holds of the object, or of an entry of a list, tuple or dict.
-template <typename F>
-bool any_within(const py::handle& object, F f) {
-  if (py::isinstance<py::dict>(object)) {
-    return any_within(object.attr("values")().cast<py::list>(), f);
-  }
-  if (!py::isinstance<py::tuple>(object) && !py::isinstance<py::list>(object)) {
-    return f(object);
-  }
-  for (const py::handle entry : object) {
-    if (any_within(entry, f)) return true;
-  }
-  return false;
-}
-
-bool has_gradient(const py::handle& object) {
-  return py::isinstance<Var>(object) && object.cast<Var>().requires_grad();
 }
 
 bool is_real(const py::handle& object) {

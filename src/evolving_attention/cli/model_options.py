@@ -9,7 +9,7 @@ from evolving_attention.cli.attention_arguments import refuse
 from evolving_attention.errors import ConfigError
 from evolving_attention.training.argument_rules import parse_json_object
 
-__all__ = ["read_model_options"]
+__all__ = ["read_model_options", "refuse_own_keys"]
 
 _OURS = {
     "name": "give --model",
@@ -18,6 +18,22 @@ _OURS = {
     "device": "give --device",
     "vocab_size": "give --vocab_size",
 }
+
+
+def refuse_own_keys(found: Mapping[str, Any], ours: Mapping[str, str]) -> None:
+    """Refuse keys that the command sets.
+
+    ``ours`` has these keys, and what to do in place of giving them.
+
+    Raises:
+        ConfigError: ``found`` has one.
+    """
+    for key, fix in ours.items():
+        if key in found:
+            raise ConfigError(
+                f"--model_options: {key!r} is {found[key]!r}, expected no such key, "
+                f"which the command sets; {fix}"
+            )
 
 
 def read_model_options(
@@ -39,12 +55,7 @@ def read_model_options(
     if not isinstance(found, dict):
         fix = f"for example {example}"
         raise refuse("model_options", options.model_options, "a JSON object", fix)
-    for key, fix in {**_OURS, **ours}.items():
-        if key in found:
-            raise ConfigError(
-                f"--model_options: {key!r} is {found[key]!r}, expected no such key, "
-                f"which the command sets; {fix}"
-            )
+    refuse_own_keys(found, {**_OURS, **ours})
     for key, flag in flags.items():
         value = getattr(options, flag)
         if key in found and value != getattr(type(options), flag):

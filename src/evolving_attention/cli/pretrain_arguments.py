@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evolving_attention.cli.attention_arguments import option, refuse
+from evolving_attention.cli.model_options import refuse_own_keys
 from evolving_attention.errors import ConfigError
 from evolving_attention.field_types import PathText, check_fields
 from evolving_attention.training.argument_rules import parse_json_object
@@ -13,6 +14,12 @@ from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["CorpusArguments", "NewModelArguments", "PretrainingArguments"]
 
+_OWN_KEYS = {
+    "name": "give --model_name",
+    "task": "leave it out",
+    "dtype": "give --precision",
+    "device": "give --device",
+}
 TRAINED = ("wordpiece", "bpe")  # tokenizers that are trained on the corpus
 
 
@@ -140,6 +147,7 @@ class NewModelArguments:
             fix = "leave it out: a checkpoint has its own config"
             text = self.model_options
             raise refuse("model_options", text, "--model_name or --config", fix)
+        refuse_own_keys(found, _OWN_KEYS)
         self.model_options = found
 
 

@@ -79,11 +79,16 @@ def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
 def _settled(given: dict[str, Any]) -> dict[str, Any]:
     """The options; without a validation set those of a run that evaluates nothing.
 
+    A run that saves nothing keeps no best weights, unless it is told to.
+
     Raises:
         ConfigError: there is none, and an option asks for it.
     """
     if given.get("eval_source_file") or given.get("eval_target_file"):
-        return given
+        if given.get("save_strategy") != "no":
+            return given
+        loss = {"load_best_model_at_end": False, "metric_for_best_model": "loss"}
+        return {**loss, **given}  # early stopping still watches it
     for name, off in arguments.OFF_WITHOUT_EVALUATION.items():
         if given.get(name, off[0]) not in off:
             fix = "add it and --eval_target_file, or leave this out"

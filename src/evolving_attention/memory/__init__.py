@@ -116,6 +116,11 @@ def plan(
         >>> if needed.peak > 8 * 2**30:
         ...     model.gradient_checkpointing_enable()
     """
+    if not isinstance(batch, Mapping):
+        raise InputError(
+            f"plan: the batch is of type {type(batch).__name__}, expected a dict of "
+            f"the inputs of {type(model).__name__}, labels included"
+        )
     first = getattr(model, "needed", ("",))[0]
     if batch.get(first) is None:
         raise InputError(
