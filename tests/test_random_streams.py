@@ -35,6 +35,42 @@ def values_of(model: Any) -> dict[str, np.ndarray]:
     return {n: np.array(host_array(p)) for n, p in model.named_parameters()}
 
 
+#: What a mathematics library in float64 makes of the bits of seed 3.
+WORDS = {
+    0: -0.03180170145769844,
+    64: 0.007415352383381626,
+    127: -0.03210574902077703,
+    128: 0.04433127794460019,
+    16383: -0.027764787971865136,
+    16384: 0.01602204072302607,
+    25599: 0.033459452943199915,
+}
+#: Of a truncated distribution, where some of the 144 are drawn again.
+TAPS = {
+    0: -0.12285184112613662,
+    70: 0.13012438271322552,
+    127: 0.06897106970107317,
+    128: 0.10601725265499656,
+    143: 0.12316291572215708,
+}
+
+
+def test_initial_values_are_those_of_the_formula() -> None:
+    """In several blocks and chunks: sqrt(-2 log u) cos(2 pi v), scaled."""
+    ea.manual_seed(3)
+    sizes = {"vocab_size": 400, "hidden_size": 64, "num_attention_heads": 4}
+    attention = ea.attention.Evolving(0.1, 0.1)
+    config = ea.BertConfig(num_hidden_layers=2, attention=attention, **sizes)
+    drawn = values_of(ea.BertModel(config, dtype="float64"))
+    words = drawn["embeddings.word_embeddings.weight"].ravel()
+    taps = drawn["encoder.layer.1.attention.self.evolving_conv.weight"].ravel()
+    for values, expected in ((words, WORDS), (taps, TAPS)):
+        found = values[list(expected)]
+        np.testing.assert_allclose(found, list(expected.values()), rtol=1e-13)
+    sums = [words.sum(), taps.sum()]
+    np.testing.assert_allclose(sums, [3.0313094184334304, -0.960220912088572], 1e-13)
+
+
 @every_model
 def test_every_kind_starts_from_the_same_values(name: str) -> None:
     plain = values_of(made(name, None))

@@ -387,6 +387,19 @@ def test_wrong_configs(options, text):
         ea.T5Model(ea.T5Config(**{**SIZES, **options}))
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens = 0, expected 1 or more"),
+        ({"max_length": 1}, "max_length = 1, expected 2 or more"),
+    ],
+)
+def test_targets_without_a_longest_length_have_a_shortest(options, text):
+    model = tiny("v1.0", cls=ea.T5ForConditionalGeneration)
+    with pytest.raises(ea.ConfigError, match=f"{text}$"):
+        model.generate([[5, 9, 2]], **options)
+
+
 def test_a_bias_that_the_first_layer_lacks_is_refused():
     spec = ea.attention.Spec(
         ea.attention.Dot(1.0), bias=ea.attention.RelativePositions(4)

@@ -36,6 +36,8 @@ class Evaluation {
 
 void check_range(const char* name, std::int64_t value, std::int64_t least,
                  std::int64_t most, const char* reason) {
+  EA_CHECK_AS(ConfigError, value >= least || most != kMost, "generate",
+              "{} = {}, expected {} or more", name, value, least);
   EA_CHECK_AS(ConfigError, value >= least && value <= most, "generate",
               "{} = {}, expected {} to {} ({})", name, value, least, most,
               reason);

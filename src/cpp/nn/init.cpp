@@ -2,8 +2,11 @@
 #include "nn/init.h"
 
 #include <cmath>
-#include <numbers>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
 
+#include "nn/normal_draws.h"
 #include "runtime/check.h"
 #include "runtime/philox.h"
 #include "runtime/threads.h"
@@ -15,21 +18,12 @@ namespace {
 // Standard deviation of a normal distribution truncated at +-2.
 constexpr double kTruncation = 0.87962566103423978;
 
-double uniform(std::uint32_t word) {  // in (0, 1)
-  return (static_cast<double>(word) + 0.5) / 4294967296.0;
-}
-
-double normal(const RandomState& s, std::uint64_t index) {
-  const Philox4 bits = philox(s.seed, s.offset, index);
-  return std::sqrt(-2.0 * std::log(uniform(bits.v[0]))) *
-         std::cos(2.0 * std::numbers::pi * uniform(bits.v[1]));
-}
-
-// Draws again, with the next counters of the same element, until inside.
-double truncated_normal(const RandomState& s, std::uint64_t index) {
-  for (std::uint64_t attempt = 0;; ++attempt) {
-    const double value = normal(s, index | attempt << 48);
-    if (std::abs(value) <= 2.0) return value;
+template <typename T>
+T rounded(double value) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return bfloat16(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
   }
 }
 
@@ -41,13 +35,46 @@ void fill(const Tensor& t, Draw&& draw) {
     parallel_chunks(t.numel(), 1 << 14,
                     [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t i = begin; i < end; ++i) {
-                        if constexpr (std::is_same_v<T, bfloat16>) {
-                          out[i] = bfloat16(static_cast<float>(draw(i)));
-                        } else {
-                          out[i] = static_cast<T>(draw(i));
-                        }
+                        out[i] = rounded<T>(draw(i));
                       }
                     });
+  });
+}
+
+// The number of this counter, or of the next ones of the same element, until
+// one is inside.
+double truncated(double value, const RandomState& s, std::int64_t element) {
+  auto counter = static_cast<std::uint64_t>(element);
+  while (std::abs(value) > 2.0) {
+    counter += std::uint64_t{1} << 48;
+    value = draw_normal(s, counter);
+  }
+  return value;
+}
+
+enum class Tails { kept, truncated };  // at two standard deviations
+
+void fill_normal(const Tensor& t, double deviation, Tails tails,
+                 StreamSite site) {
+  const RandomState s = next_random_stream(site);
+  visit_floating(t.dtype(), "init", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* out = t.data<T>();
+    parallel_chunks(
+        t.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+          NormalBlock block;
+          std::size_t place = kNormalBlock;
+          for (std::int64_t i = begin; i < end; ++i, ++place) {
+            if (place == kNormalBlock) {
+              draw_normals(s, static_cast<std::uint64_t>(i), block);
+              place = 0;
+            }
+            const double value = tails == Tails::kept
+                                     ? block[place]
+                                     : truncated(block[place], s, i);
+            out[i] = rounded<T>(deviation * value);
+          }
+        });
   });
 }
 
@@ -78,7 +105,7 @@ void fill_uniform(const Tensor& t, double bound, StreamSite site) {
   fill(t, [&](std::int64_t i) {
     const Philox4 bits =
         philox(s.seed, s.offset, static_cast<std::uint64_t>(i));
-    return bound * (2.0 * uniform(bits.v[0]) - 1.0);
+    return bound * (2.0 * uniform_of(bits.v[0]) - 1.0);
   });
 }
 
@@ -90,20 +117,13 @@ void set_values(const Tensor& t, const Init& init, StreamSite site) {
       return fill(t, [](std::int64_t) { return 1.0; });
     case Init::Kind::constant:
       return fill(t, [&init](std::int64_t) { return init.scale; });
-    case Init::Kind::normal: {
-      const RandomState s = next_random_stream(site);
-      return fill(t, [&](std::int64_t i) {
-        return init.scale * normal(s, static_cast<std::uint64_t>(i));
-      });
-    }
+    case Init::Kind::normal:
+      return fill_normal(t, init.scale, Tails::kept, site);
     case Init::Kind::truncated_fan_in: {
-      const RandomState s = next_random_stream(site);
       const double fan_in =
           static_cast<double>(t.numel()) / static_cast<double>(t.dim(0));
       const double deviation = std::sqrt(1.0 / fan_in) / kTruncation;
-      return fill(t, [&](std::int64_t i) {
-        return deviation * truncated_normal(s, static_cast<std::uint64_t>(i));
-      });
+      return fill_normal(t, deviation, Tails::truncated, site);
     }
     case Init::Kind::uniform:
       return fill_uniform(t, init.scale, site);

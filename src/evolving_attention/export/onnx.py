@@ -30,6 +30,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str]) -> Path:
     ``token_type_ids``. It has the outputs of the model's call in evaluation mode
     (``logits``; ``last_hidden_state`` and ``pooler_output``), equal to them within
     1e-5. The tokens of a row must be neighbours: padding on the left or the right.
+    Of a model of multiple choice the rows are the choices of one question.
 
     Args:
         model: with dot products, dense attention and a kind of the core in each layer.
