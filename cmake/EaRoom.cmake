@@ -33,7 +33,8 @@ endfunction()
 
 # ea_sanitize(target room): with the sanitizers, if the room is to have them.
 function(ea_sanitize target room)
-  if(NOT EA_SANITIZE_ROOMS OR room IN_LIST EA_SANITIZE_ROOMS)
+  if((NOT EA_SANITIZE_ROOMS OR room IN_LIST EA_SANITIZE_ROOMS)
+     AND NOT room IN_LIST EA_SANITIZE_NOT)
     target_compile_options(${target} PRIVATE ${EA_SANITIZE_OPTIONS})
   endif()
 endfunction()
@@ -75,7 +76,7 @@ function(ea_room)
     list(TRANSFORM R_GUARDED PREPEND ${EA_SOURCE_ROOT}/${R_NAME}/)
     list(REMOVE_ITEM sources ${R_GUARDED})
     ea_unity(${target} ${target}_guarded 14 ${R_GUARDED})
-    if(EA_SANITIZE AND (NOT EA_SANITIZE_ROOMS OR R_NAME IN_LIST EA_SANITIZE_ROOMS))
+    if(EA_SANITIZE AND NOT EA_SANITIZE_ROOMS)
       set_source_files_properties(${R_GUARDED} PROPERTIES
                                   COMPILE_OPTIONS "${EA_SANITIZE_OPTIONS}")
     endif()

@@ -15,18 +15,17 @@ package=$folder/package
 
 if [ "$sanitizers" = thread ]; then
   rooms="runtime;tensor;kernels;kernels/cpu;kernels/cpu/avx2;autograd;optim"
+  unused=
   export EA_MAX_ISA=avx2
   # TSan does not follow a fork of several threads.
   selection=(tests/test_threads.py tests/test_loader.py -k "not fork")
 else
-  # Of the vector kernels those that run here. The bindings' own list is GUARDED.
-  rooms="runtime;tensor;kernels;kernels/ref;kernels/cpu;autograd;ops;optim;nn;models;generation"
-  if grep -q -m 1 avx512f /proc/cpuinfo; then
-    rooms+=";kernels/cpu/avx512"
-  else
-    rooms+=";kernels/cpu/avx2"
+  rooms=
+  # The vector kernels that do not run here need none.
+  unused=kernels/cpu/avx512
+  if [ "${EA_MAX_ISA:-}" != avx2 ] && grep -q -m 1 avx512f /proc/cpuinfo; then
+    unused=kernels/cpu/avx2
   fi
-  rooms+=";bindings"
   # The parsers of foreign bytes and everything that touches raw memory.
   selection=(
     tests/kernels/test_agreement.py tests/ops tests/test_tensor.py
@@ -38,7 +37,8 @@ fi
 [ $# -gt 0 ] || set -- "${selection[@]}"
 
 # The sources without sanitizers compile as in a release, so that ccache has them.
-configure "$folder" -DEA_SANITIZE="$sanitizers" -DEA_SANITIZE_ROOMS="$rooms" -DEA_CUDA=OFF \
+configure "$folder" -DEA_SANITIZE="$sanitizers" -DEA_SANITIZE_ROOMS="$rooms" \
+  -DEA_SANITIZE_NOT="$unused" -DEA_CUDA=OFF \
   -DCMAKE_INSTALL_PREFIX="$package"
 build "$folder"
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 import math
 import os
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -113,24 +115,31 @@ OWN_TEST = {
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})
 FAST = [(kernel, one) for kernel, one in ENTRIES if one != "ref"]
 DTYPES = ("float32", "bfloat16", "float64")
+OFTEN = Counter(case.op for case in CASES)
 
 
-def turns() -> dict[Case, tuple[str, ...]]:
-    """The type in which a slow build (emulated CUDA, sanitizers) runs a case.
+def turns(cases: Iterable[Case]) -> dict[Case, tuple[str, ...]]:
+    """The type in which a slow build runs a case, where it does not run it in all.
 
-    Cases of an op take turns, bias or none beside each other: 0 1 1 0. What would take
-    minutes is left out. An op with few cases runs them in all types.
+    Cases of an op take turns, bias or none beside each other: 0 1 1 0.
     """
-    found: dict[Case, tuple[str, ...]] = {c: () for c in CASES if c.vast}
-    for cases in by_op(c for c in CASES if not c.vast).values():
-        for place, case in enumerate(cases):
-            if len(cases) >= 8 and set(DTYPES[:2]) <= set(case.dtypes):
-                found[case] = (DTYPES[(place + place // 2) % 2],)
-    return found
+    return {
+        case: (DTYPES[(place + place // 2) % 2],)
+        for mine in by_op(cases).values()
+        for place, case in enumerate(mine)
+        if set(DTYPES[:2]) <= set(case.dtypes)
+    }
 
 
-TURNS = {} if os.environ.get("EA_TEST_EXHAUSTIVE") else turns()
-SANITIZED = "EA_TEST_SAMPLED" in os.environ
+# Emulated CUDA: wide cases take turns, and what would take minutes is left out.
+EMULATED = {
+    **turns(c for c in CASES if c.wide and not c.vast),
+    **{c: () for c in CASES if c.vast},
+}
+# Sanitizers: the cases of an op with many of them.
+SANITIZED = turns(c for c in CASES if OFTEN[c.op] >= 8)
+if os.environ.get("EA_TEST_EXHAUSTIVE"):
+    EMULATED = SANITIZED = {}
 OPTIMIZERS = {
     "adamw": [optim.AdamW],
     "radam": [optim.RAdam],
@@ -142,6 +151,13 @@ OPTIMIZERS = {
         ),
     ],
 }
+
+
+def turns_of(implementation: str) -> dict[Case, tuple[str, ...]]:
+    """The turns of this build."""
+    if implementation == "cuda_host":
+        return EMULATED
+    return SANITIZED if "EA_TEST_SAMPLED" in os.environ else {}
 
 
 @functools.cache
@@ -177,8 +193,7 @@ def test_agrees_with_ref(kernel: str, implementation: str, dtype: str):
     for case in CASES:
         if case.op not in KERNEL_OPS[kernel] or dtype not in case.dtypes:
             continue
-        slow = SANITIZED or implementation == "cuda_host"
-        if slow and dtype not in TURNS.get(case, DTYPES):
+        if dtype not in turns_of(implementation).get(case, DTYPES):
             continue
         # An op need not run each kernel in each case: the type does not decide that.
         if kernel not in reference(case, case.dtypes[0])[1]:
