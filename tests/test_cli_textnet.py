@@ -57,6 +57,18 @@ def pairs(folder: Path, count: int, seed: int) -> Path:
     return file
 
 
+def test_a_run_that_saves_nothing_needs_no_best_weights(run: Any, tmp_path: Path):
+    out, file = tmp_path / "out", own_rows(tmp_path, 64, 0)
+    words = ["--train_file", file, "--validation_file", file, *SMALL, "--max_steps", 2]
+    words += ["--output_dir", out, "--save_strategy", "no"]
+    code, _, told = run("train", *words, "--load_best_model_at_end", "True")
+    assert code == 2
+    assert "--load_best_model_at_end" in told
+    code, _, told = run("train", *words)
+    assert code == 0, told
+    assert not list(out.glob("checkpoint-*"))
+
+
 def test_train_evaluate_and_predict(run: Any, tmp_path: Path) -> None:
     out, file = tmp_path / "out", own_rows(tmp_path, 64, 0)
     dev, test = own_rows(tmp_path, 16, 1), own_rows(tmp_path, 12, 2)

@@ -190,9 +190,10 @@ def test_a_run_that_saves_nothing_needs_no_best_weights(run: Any, tmp_path: Path
     code, _, told = run(*words, "--load_best_model_at_end", "True")
     assert code == 2
     assert "--load_best_model_at_end" in told
-    code, _, told = run(*words)
-    assert code == 0, told
-    assert not list((tmp_path / "out").glob("checkpoint-*"))
+    for more in ([], ["--load_best_model_at_end", "False"]):
+        code, _, told = run(*words, *more, "--overwrite_output_dir")
+        assert code == 0, told
+        assert not list((tmp_path / "out").glob("checkpoint-*"))
 
 
 def test_lines_to_lines(

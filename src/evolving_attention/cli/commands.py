@@ -13,7 +13,7 @@ from evolving_attention.cli.repeat import Once, repeated
 from evolving_attention.cli.repeat_arguments import RepeatArguments
 from evolving_attention.cli.spelling import in_flags
 
-__all__ = ["check_steps", "run_command", "run_groups", "show"]
+__all__ = ["check_steps", "run_command", "run_groups", "settle_saving", "show"]
 
 Groups = Sequence[tuple[type, str]]
 _Settle = Callable[[dict[str, Any]], dict[str, Any]]
@@ -79,6 +79,13 @@ def run_groups(
 
     repeats = any(owner is RepeatArguments for owner, _ in groups)
     return repeated(fields, given, one_run) if repeats else one_run(given)
+
+
+def settle_saving(given: dict[str, Any]) -> dict[str, Any]:
+    """The options; a run that saves nothing keeps no best weights, unless told to."""
+    if given.get("save_strategy") != "no":
+        return given
+    return {"load_best_model_at_end": False, **given}
 
 
 def check_steps(given: dict[str, Any]) -> None:

@@ -12,23 +12,21 @@ from evolving_attention.training.argument_rules import parse_json_object
 __all__ = ["read_model_options", "refuse_own_keys"]
 
 _OURS = {
-    "name": "give --model",
     "task": "leave it out",
     "dtype": "give --precision",
     "device": "give --device",
-    "vocab_size": "give --vocab_size",
 }
 
 
 def refuse_own_keys(found: Mapping[str, Any], ours: Mapping[str, str]) -> None:
-    """Refuse keys that the command sets.
+    """Refuse keys that every command sets, or this one.
 
-    ``ours`` has these keys, and what to do in place of giving them.
+    ``ours`` has this one's, and what to do in place of giving them.
 
     Raises:
         ConfigError: ``found`` has one.
     """
-    for key, fix in ours.items():
+    for key, fix in {**_OURS, **ours}.items():
         if key in found:
             raise ConfigError(
                 f"--model_options: {key!r} is {found[key]!r}, expected no such key, "
@@ -55,7 +53,8 @@ def read_model_options(
     if not isinstance(found, dict):
         fix = f"for example {example}"
         raise refuse("model_options", options.model_options, "a JSON object", fix)
-    refuse_own_keys(found, {**_OURS, **ours})
+    own = {"name": "give --model", "vocab_size": "give --vocab_size"}
+    refuse_own_keys(found, {**own, **ours})
     for key, flag in flags.items():
         value = getattr(options, flag)
         if key in found and value != getattr(type(options), flag):

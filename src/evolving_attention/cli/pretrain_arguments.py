@@ -14,12 +14,6 @@ from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["CorpusArguments", "NewModelArguments", "PretrainingArguments"]
 
-_OWN_KEYS = {
-    "name": "give --model_name",
-    "task": "leave it out",
-    "dtype": "give --precision",
-    "device": "give --device",
-}
 TRAINED = ("wordpiece", "bpe")  # tokenizers that are trained on the corpus
 
 
@@ -147,7 +141,7 @@ class NewModelArguments:
             fix = "leave it out: a checkpoint has its own config"
             text = self.model_options
             raise refuse("model_options", text, "--model_name or --config", fix)
-        refuse_own_keys(found, _OWN_KEYS)
+        refuse_own_keys(found, {"name": "give --model_name"})
         self.model_options = found
 
 

@@ -14,7 +14,12 @@ from evolving_attention import distributed, durable
 from evolving_attention.cli import textnet_arguments as arguments
 from evolving_attention.cli import textnet_data as text_data
 from evolving_attention.cli.attention_arguments import refuse
-from evolving_attention.cli.commands import check_steps, run_command, show
+from evolving_attention.cli.commands import (
+    check_steps,
+    run_command,
+    settle_saving,
+    show,
+)
 from evolving_attention.cli.common import json_output, set_up_logging
 from evolving_attention.cli.fine_tuning import TrainedRun, refuse_known
 from evolving_attention.cli.glue_arguments import TuningArguments
@@ -116,7 +121,7 @@ def _one_run(given: dict[str, Any], once: Once) -> dict[str, Any]:
     words = arguments.WordArguments(**split[arguments.WordArguments])
     model = arguments.TextNetModelArguments(**split[arguments.TextNetModelArguments])
     attention = arguments.TextNetAttention(**split[arguments.TextNetAttention])
-    training = split[arguments.TextNetTrainingArguments]
+    training = settle_saving(split[arguments.TextNetTrainingArguments])
     tuning = TuningArguments(**split[TuningArguments])
     if tuning.early_stopping_patience is not None:
         training = {"eval_strategy": "epoch", **training}

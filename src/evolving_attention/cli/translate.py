@@ -11,7 +11,7 @@ from typing import Any
 from evolving_attention import distributed
 from evolving_attention.cli import translate_arguments as arguments
 from evolving_attention.cli.attention_arguments import refuse
-from evolving_attention.cli.commands import run_command, run_groups
+from evolving_attention.cli.commands import run_command, run_groups, settle_saving
 from evolving_attention.cli.common import set_up_logging
 from evolving_attention.cli.options import Fields
 from evolving_attention.cli.repeat import Once
@@ -79,16 +79,12 @@ def train_results(given: dict[str, Any]) -> dict[str, Any] | None:
 def _settled(given: dict[str, Any]) -> dict[str, Any]:
     """The options; without a validation set those of a run that evaluates nothing.
 
-    A run that saves nothing keeps no best weights, unless it is told to.
-
     Raises:
         ConfigError: there is none, and an option asks for it.
     """
     if given.get("eval_source_file") or given.get("eval_target_file"):
-        if given.get("save_strategy") != "no":
-            return given
-        loss = {"load_best_model_at_end": False, "metric_for_best_model": "loss"}
-        return {**loss, **given}  # early stopping still watches it
+        # Early stopping watches the loss where no best weights are kept, too.
+        return {"metric_for_best_model": "loss", **settle_saving(given)}
     for name, off in arguments.OFF_WITHOUT_EVALUATION.items():
         if given.get(name, off[0]) not in off:
             fix = "add it and --eval_target_file, or leave this out"
