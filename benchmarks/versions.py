@@ -87,6 +87,13 @@ def vowels() -> Callable[[], object]:
     return lambda: series.our_epoch(model, optimizer, batches)
 
 
+def creation() -> Callable[[], object]:
+    """A new BERT-Base with its initial values."""
+    import evolving_attention as ea
+
+    return lambda: ea.create_model("bert_base")
+
+
 TASKS: dict[str, Callable[[], Callable[[], object]]] = {
     "training float32": lambda: training("float32"),
     "training bfloat16": lambda: training("bfloat16"),
@@ -98,6 +105,7 @@ TASKS: dict[str, Callable[[], Callable[[], object]]] = {
     ),
     "CoLA": cola,
     "JapaneseVowels epoch": vowels,
+    "new BERT-Base": creation,
 }
 
 

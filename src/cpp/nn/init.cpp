@@ -18,65 +18,55 @@ namespace {
 // Standard deviation of a normal distribution truncated at +-2.
 constexpr double kTruncation = 0.87962566103423978;
 
-template <typename T>
-T rounded(double value) {
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    return bfloat16(static_cast<float>(value));
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
+// Every job draws its elements in order, with a copy of `draw`.
 template <typename Draw>
-void fill(const Tensor& t, Draw&& draw) {
+void fill(const Tensor& t, const Draw& draw) {
   visit_floating(t.dtype(), "init", [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* out = t.data<T>();
     parallel_chunks(t.numel(), 1 << 14,
                     [&](std::int64_t begin, std::int64_t end) {
+                      Draw mine = draw;
                       for (std::int64_t i = begin; i < end; ++i) {
-                        out[i] = rounded<T>(draw(i));
+                        if constexpr (std::is_same_v<T, bfloat16>) {
+                          out[i] = bfloat16(static_cast<float>(mine(i)));
+                        } else {
+                          out[i] = static_cast<T>(mine(i));
+                        }
                       }
                     });
   });
 }
 
-// The number of this counter, or of the next ones of the same element, until
-// one is inside.
-double truncated(double value, const RandomState& s, std::int64_t element) {
-  auto counter = static_cast<std::uint64_t>(element);
-  while (std::abs(value) > 2.0) {
-    counter += std::uint64_t{1} << 48;
-    value = draw_normal(s, counter);
+// N(0, 1) of successive elements, in blocks that start at the first of them.
+class Normals {
+ public:
+  explicit Normals(RandomState stream) : stream_(stream) {}
+
+  double operator()(std::int64_t element) {
+    if (place_ == kNormalBlock) {
+      draw_normals(stream_, static_cast<std::uint64_t>(element), block_);
+      place_ = 0;
+    }
+    return block_[place_++];
   }
-  return value;
-}
 
-enum class Tails { kept, truncated };  // at two standard deviations
+  // Drawn again, with the next counters of the same element, until inside.
+  double truncated(std::int64_t element) {
+    double value = (*this)(element);
+    auto counter = static_cast<std::uint64_t>(element);
+    while (std::abs(value) > 2.0) {
+      counter += std::uint64_t{1} << 48;
+      value = draw_normal(stream_, counter);
+    }
+    return value;
+  }
 
-void fill_normal(const Tensor& t, double deviation, Tails tails,
-                 StreamSite site) {
-  const RandomState s = next_random_stream(site);
-  visit_floating(t.dtype(), "init", [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* out = t.data<T>();
-    parallel_chunks(
-        t.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-          NormalBlock block;
-          std::size_t place = kNormalBlock;
-          for (std::int64_t i = begin; i < end; ++i, ++place) {
-            if (place == kNormalBlock) {
-              draw_normals(s, static_cast<std::uint64_t>(i), block);
-              place = 0;
-            }
-            const double value = tails == Tails::kept
-                                     ? block[place]
-                                     : truncated(block[place], s, i);
-            out[i] = rounded<T>(deviation * value);
-          }
-        });
-  });
-}
+ private:
+  RandomState stream_;
+  NormalBlock block_ = {};
+  std::size_t place_ = kNormalBlock;
+};
 
 void fill_identity(const Tensor& t) {
   const std::int64_t taps = t.dim(2) * t.dim(3);
@@ -118,12 +108,17 @@ void set_values(const Tensor& t, const Init& init, StreamSite site) {
     case Init::Kind::constant:
       return fill(t, [&init](std::int64_t) { return init.scale; });
     case Init::Kind::normal:
-      return fill_normal(t, init.scale, Tails::kept, site);
+      return fill(
+          t, [scale = init.scale, normals = Normals(next_random_stream(site))](
+                 std::int64_t i) mutable { return scale * normals(i); });
     case Init::Kind::truncated_fan_in: {
       const double fan_in =
           static_cast<double>(t.numel()) / static_cast<double>(t.dim(0));
       const double deviation = std::sqrt(1.0 / fan_in) / kTruncation;
-      return fill_normal(t, deviation, Tails::truncated, site);
+      return fill(t, [deviation, normals = Normals(next_random_stream(site))](
+                         std::int64_t i) mutable {
+        return deviation * normals.truncated(i);
+      });
     }
     case Init::Kind::uniform:
       return fill_uniform(t, init.scale, site);

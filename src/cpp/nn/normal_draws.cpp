@@ -1,6 +1,6 @@
-// Loops without calls and branches, of which compilers make vectors: for AVX2
-// in a third of libm's time, with the bits of every other instruction set, as
-// none of them multiplies and adds in one rounding.
+// Loops without calls and branches, of which compilers make vectors. AVX2 gives
+// the bits of every other instruction set, as none of them multiplies and adds
+// in one rounding.
 #include "nn/normal_draws.h"
 
 #include <bit>
