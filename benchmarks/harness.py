@@ -27,6 +27,14 @@ Name = TypeVar("Name")  # of a contender, anything that a dict can hold
 LOAD_AT_START = os.getloadavg()[0]  # before anything of ours runs
 RESULTS = Path(__file__).resolve().parent / "results"
 WIDE = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+# Servers' cores by the model numbers of Intel's family 6.
+INTEL = {
+    "85": "Skylake",
+    "106": "Ice Lake",
+    "143": "Sapphire Rapids",
+    "173": "Granite Rapids",
+    "207": "Emerald Rapids",
+}
 
 LIBRARIES = (
     "numpy",
@@ -95,9 +103,9 @@ def shown(one: Mapping[str, Any], digits: int = 1) -> str:
 def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, list[str]]:
     """Name of the processor and the wide instruction sets it has.
 
-    A virtual machine calls every server of AMD "AMD EPYC": the name has the core after
-    it, by AMD's numbers of families (25: Zen 3 and Zen 4, of which Zen 4 alone
-    has AVX-512; 26: Zen 5).
+    A virtual machine calls every server of AMD "AMD EPYC" and every one of Intel "Xeon
+    Processor": the name has the core after it, by AMD's numbers of families (25: Zen 3
+    and Zen 4, of which Zen 4 alone has AVX-512; 26: Zen 5) and Intel's of models.
     """
     try:
         text = cpuinfo.read_text(encoding="utf-8")
@@ -108,7 +116,9 @@ def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, list[str]]:
     have = set(first.get("flags", "").split())
     name = first.get("model name", "unknown")
     core = ""
-    if first.get("vendor_id") == "AuthenticAMD":
+    if first.get("vendor_id") == "GenuineIntel" and first.get("cpu family") == "6":
+        core = INTEL.get(first.get("model", ""), "")
+    elif first.get("vendor_id") == "AuthenticAMD":
         zen4 = "Zen 4" if "avx512f" in have else "Zen 3"
         core = {"25": zen4, "26": "Zen 5"}.get(first.get("cpu family", ""), "")
     return (f"{name} ({core})" if core else name), [f for f in WIDE if f in have]

@@ -55,17 +55,22 @@ def machine(**more):
 
 
 @pytest.mark.parametrize(
-    ("vendor", "family", "flags", "name"),
+    ("vendor", "family", "model", "flags", "core"),
     [
-        ("AuthenticAMD", 26, "avx2 avx512f", "AMD EPYC (Zen 5)"),
-        ("AuthenticAMD", 25, "avx2 avx512f", "AMD EPYC (Zen 4)"),
-        ("AuthenticAMD", 25, "avx2", "AMD EPYC (Zen 3)"),
-        ("AuthenticAMD", 23, "avx2", "AMD EPYC"),
-        ("GenuineIntel", 26, "avx2 avx512f", "AMD EPYC"),
+        ("AuthenticAMD", 26, 2, "avx2 avx512f", " (Zen 5)"),
+        ("AuthenticAMD", 25, 17, "avx2 avx512f", " (Zen 4)"),
+        ("AuthenticAMD", 25, 1, "avx2", " (Zen 3)"),
+        ("AuthenticAMD", 23, 207, "avx2", ""),
+        ("GenuineIntel", 6, 207, "avx2 avx512f amx_bf16", " (Emerald Rapids)"),
+        ("GenuineIntel", 6, 143, "avx2 avx512f amx_bf16", " (Sapphire Rapids)"),
+        ("GenuineIntel", 6, 1, "avx2", ""),
+        ("GenuineIntel", 26, 207, "avx2 avx512f", ""),
     ],
 )
-def test_a_cpu_is_named_with_its_core(tmp_path, vendor, family, flags, name):
-    one = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel name\t: AMD EPYC\n"
+def test_a_cpu_is_named_with_its_core(tmp_path, vendor, family, model, flags, core):
+    name = f"A Processor{core}"
+    one = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: {model}\n"
+    one += "model name\t: A Processor\n"
     both = f"processor\t: 0\n{one}flags\t\t: fpu {flags}\n\nprocessor\t: 1\n{one}"
     (tmp_path / "cpuinfo").write_text(both + "power management:\n")
     assert harness.cpu_model(tmp_path / "cpuinfo") == (name, flags.split())
