@@ -1,7 +1,5 @@
 // Graph attention networks (Velickovic et al., ICLR 2018), and evolving ones
 // (Wang et al., TPAMI 2023, Sections 3.4 and 5.7).
-#include <cmath>
-
 #include "models/model.h"
 #include "nn/blocks/graph_layer.h"
 #include "nn/blocks/stack.h"
@@ -9,6 +7,7 @@
 #include "ops/losses.h"
 #include "ops/shape_ops.h"
 #include "runtime/check.h"
+#include "tensor/finite.h"
 
 namespace ea {
 
@@ -58,20 +57,16 @@ LayerMaker layer_maker(const GatSizes& s, bool classifies,
   };
 }
 
-template <typename T>
-void check_finite(const Tensor& x, bool sparse) {
-  const T* values = x.data<T>();
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    const double value = static_cast<Accumulator<T>>(values[i]);
-    if (std::isfinite(value)) continue;
-    fail<InputError>(
-        "forward",
-        "features[{}] is {}: expected finite numbers; fill in what "
-        "is missing",
-        sparse ? format("stored value {}", i)
-               : format("{}, {}", i / x.dim(1), i % x.dim(1)),
-        value);
-  }
+void check_finite(const Tensor& features, bool sparse) {
+  const Tensor x = to_device(contiguous(features), kCpu);
+  const std::int64_t i = first_not_finite(x);
+  if (i < 0) return;
+  fail<InputError>("forward",
+                   "features[{}] is {}: expected finite numbers; fill in what "
+                   "is missing",
+                   sparse ? format("stored value {}", i)
+                          : format("{}, {}", i / x.dim(1), i % x.dim(1)),
+                   cast(x, DType::f64).data<double>()[i]);
 }
 
 // The features of the nodes: dense, or a sparse matrix's values and cells.
@@ -109,10 +104,7 @@ NodeFeatures features_of(const Inputs& inputs, std::int64_t width,
            "features has {} rows for a graph with {} nodes; expected one row "
            "for each node",
            rows, nodes);
-  const Tensor host = to_device(contiguous(x.data()), kCpu);
-  visit_floating(host.dtype(), "forward", [&](auto tag) {
-    check_finite<typename decltype(tag)::type>(host, in.cells != nullptr);
-  });
+  check_finite(x.data(), in.cells != nullptr);
   if (x.dtype() != dtype) in.values = cast(x, dtype);
   return in;
 }

@@ -1,11 +1,10 @@
 // Checks of images and of their labels.
 #include "models/image_inputs.h"
 
-#include <cmath>
-
 #include "models/heads.h"
 #include "ops/arithmetic.h"
 #include "runtime/check.h"
+#include "tensor/finite.h"
 
 namespace ea {
 
@@ -43,18 +42,16 @@ void check_shape(const Shape& shape, const ImageLimits& limits) {
 }
 
 void check_finite(const Tensor& pixels) {
-  const Tensor here = to_device(contiguous(pixels), kCpu);
-  const Tensor x = here.dtype() == DType::f32 ? here : cast(here, DType::f32);
-  const auto* value = x.data<float>();
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    if (std::isfinite(value[i])) continue;
-    const std::int64_t w = i % x.dim(3), h = i / x.dim(3) % x.dim(2);
-    const std::int64_t c = i / x.dim(3) / x.dim(2) % x.dim(1);
-    fail<InputError>("forward",
-                     "pixel_values[{}, {}, {}, {}] is {}: expected finite "
-                     "numbers; leave the image out, or mend it",
-                     i / (x.numel() / x.dim(0)), c, h, w, value[i]);
-  }
+  const Tensor x = to_device(contiguous(pixels), kCpu);
+  const std::int64_t i = first_not_finite(x);
+  if (i < 0) return;
+  const std::int64_t w = i % x.dim(3), h = i / x.dim(3) % x.dim(2);
+  const std::int64_t c = i / x.dim(3) / x.dim(2) % x.dim(1);
+  fail<InputError>("forward",
+                   "pixel_values[{}, {}, {}, {}] is {}: expected finite "
+                   "numbers; leave the image out, or mend it",
+                   i / (x.numel() / x.dim(0)), c, h, w,
+                   cast(x, DType::f64).data<double>()[i]);
 }
 
 }  // namespace

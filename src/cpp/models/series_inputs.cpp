@@ -2,12 +2,12 @@
 #include "models/series_inputs.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "ops/arithmetic.h"
 #include "ops/gather.h"
 #include "ops/shape_ops.h"
 #include "runtime/check.h"
+#include "tensor/finite.h"
 
 namespace ea {
 
@@ -77,22 +77,19 @@ void check_lengths(const Rows& rows, const SeriesLimits& limits) {
 }
 
 void check_finite(const PackedSeries& series) {
-  const Tensor x =
-      cast(to_device(contiguous(series.values.data()), kCpu), DType::f64);
-  const auto* value = x.data<double>();
-  for (std::int64_t i = 0; i < x.numel(); ++i) {
-    if (std::isfinite(value[i])) continue;
-    const std::int64_t channels = x.dim(1);
-    const std::int64_t place = series.places.data<std::int64_t>()[i / channels];
-    const std::string where =
-        series.padded
-            ? format("{}, {}", place / series.length, place % series.length)
-            : format("{}", place);
-    fail<InputError>("forward",
-                     "values[{}, {}] is {}: expected finite numbers in every "
-                     "step that is not padding; fill in what is missing",
-                     where, i % channels, value[i]);
-  }
+  const Tensor x = to_device(contiguous(series.values.data()), kCpu);
+  const std::int64_t i = first_not_finite(x);
+  if (i < 0) return;
+  const std::int64_t channels = x.dim(1);
+  const std::int64_t place = series.places.data<std::int64_t>()[i / channels];
+  const std::string where =
+      series.padded
+          ? format("{}, {}", place / series.length, place % series.length)
+          : format("{}", place);
+  fail<InputError>("forward",
+                   "values[{}, {}] is {}: expected finite numbers in every "
+                   "step that is not padding; fill in what is missing",
+                   where, i % channels, cast(x, DType::f64).data<double>()[i]);
 }
 
 // Sets the masked cells to 0 and stores their true values.

@@ -1,0 +1,70 @@
+// Looks at the bits: a comparison for each number keeps the compiler from
+// vectors.
+#include "tensor/finite.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+#include "runtime/bfloat16.h"
+#include "runtime/threads.h"
+
+namespace ea {
+
+namespace {
+
+// The bits of the exponent, all ones in NaN and in infinity.
+template <typename T>
+struct Exponent;
+template <>
+struct Exponent<float> {
+  using Bits = std::uint32_t;
+  static constexpr Bits mask = 0x7F800000;
+};
+template <>
+struct Exponent<double> {
+  using Bits = std::uint64_t;
+  static constexpr Bits mask = 0x7FF0000000000000;
+};
+template <>
+struct Exponent<bfloat16> {
+  using Bits = std::uint16_t;
+  static constexpr Bits mask = 0x7F80;
+};
+
+template <typename T>
+bool is_bad(T value) {
+  using E = Exponent<T>;
+  return (std::bit_cast<typename E::Bits>(value) & E::mask) == E::mask;
+}
+
+template <typename T>
+std::int64_t first_of(const T* values, std::int64_t n) {
+  constexpr std::int64_t kGrain = 1 << 16;
+  std::atomic<std::int64_t> first = n;  // the chunk with the first one begins
+  parallel_chunks(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    typename Exponent<T>::Bits bad = 0;
+    for (std::int64_t i = begin; i < end; ++i) bad |= is_bad(values[i]) ? 1 : 0;
+    if (bad == 0) return;
+    std::int64_t before = first.load();
+    while (begin < before && !first.compare_exchange_weak(before, begin)) {
+    }
+  });
+  const T* const at =
+      std::find_if(values + first.load(), values + n, is_bad<T>);
+  return at == values + n ? -1 : at - values;
+}
+
+}  // namespace
+
+std::int64_t first_not_finite(const Tensor& t) {
+  if (!is_floating(t.dtype())) return -1;
+  std::int64_t first = -1;
+  visit_floating(t.dtype(), "isfinite", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    first = first_of(t.data<T>(), t.numel());
+  });
+  return first;
+}
+
+}  // namespace ea
