@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,11 +28,10 @@ struct Pictures {
   std::size_t element;  // bytes
 
   Pictures(ConvPass pass, const TensorView& x, const TensorView& weight,
-           const TensorView& y, bool biased, const Conv2dTaps& t)
+           const TensorView& y, const Conv2dTaps& t)
       : images(x.dim(0)), element(size_of(x.dtype)) {
     key.pass = static_cast<std::int64_t>(pass);
     key.dtype = static_cast<std::int64_t>(x.dtype);
-    key.biased = biased ? 1 : 0;
     key.images = 1;
     key.height = x.dim(1);
     key.width = x.dim(2);
@@ -162,12 +163,27 @@ struct ReadyWeight {
 
 using ReadyWeightPtr = std::shared_ptr<const ReadyWeight>;
 
+// The scale of each output channel, or nothing: a norm behind a convolution is
+// in its weight and its bias, since what a primitive does behind its sums takes
+// as long as the sums where products are fast.
+using Scale = std::span<const float>;
+
+Scale scale_of(const Conv2dForward::Args& args) {
+  if (!args.scale.defined()) return {};
+  return {args.scale.as<float>(), static_cast<std::size_t>(args.scale.numel())};
+}
+
 // All that was made of one weight: bands of other heights may read another
 // layout.
 struct ReadyWeights : Storage::Derived {
   const void* source = nullptr;
+  std::vector<float> scale;
   std::vector<ReadyWeightPtr> all;
 
+  bool made_of(const TensorView& weight, Scale by) const {
+    return source == weight.data &&
+           std::equal(scale.begin(), scale.end(), by.begin(), by.end());
+  }
   ReadyWeightPtr find(const Section& section) const {
     const auto at = std::find_if(all.begin(), all.end(), [&](const auto& one) {
       return one->channel == section.channel &&
@@ -177,21 +193,64 @@ struct ReadyWeights : Storage::Derived {
   }
 };
 
+// The weight of some channels as contracts have it, times their scale.
+class SourceWeight {
+ public:
+  SourceWeight(const Pictures& p, const TensorView& weight, Scale scale)
+      : p_(p), weight_(weight), scale_(scale) {}
+
+  const void* channels(const Section& section) {
+    const std::int64_t each = p_.weights() / p_.key.out;
+    char* const from = at(weight_, section.channel * each, p_.element);
+    if (scale_.empty()) return from;
+    scaled_.emplace(static_cast<std::size_t>(section.channels * each) *
+                    p_.element);
+    const float* const by = scale_.data() + section.channel;
+    if (weight_.dtype == DType::f32) {
+      write<float>(from, by, section.channels, each);
+    } else {
+      write<bfloat16>(from, by, section.channels, each);
+    }
+    return scaled_->data();
+  }
+
+ private:
+  template <typename T>
+  void write(const void* from, const float* by, std::int64_t count,
+             std::int64_t each) {
+    const T* const w = static_cast<const T*>(from);
+    T* const to = static_cast<T*>(scaled_->data());
+    for (std::int64_t o = 0; o < count; ++o) {
+      for (std::int64_t i = o * each; i < (o + 1) * each; ++i) {
+        to[i] = T(static_cast<float>(w[i]) * by[o]);
+      }
+    }
+  }
+
+  const Pictures& p_;
+  const TensorView& weight_;
+  Scale scale_;
+  std::optional<Storage> scaled_;
+};
+
 // The weight of each section; what is made of a kept weight is kept with it.
 std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
                                           const std::vector<Section>& sections,
                                           const TensorView& weight,
-                                          const Storage* kept) {
+                                          const Storage* kept,
+                                          Scale scale = {}) {
   const SingleThreaded single;
   const std::uint64_t version = kept == nullptr ? 0 : kept->version();
   auto ready = std::make_shared<ReadyWeights>();
   if (kept != nullptr) {
     const auto found =
         std::dynamic_pointer_cast<const ReadyWeights>(kept->derived());
-    if (found != nullptr && found->source == weight.data) *ready = *found;
+    if (found != nullptr && found->made_of(weight, scale)) *ready = *found;
   }
   ready->source = weight.data;
+  ready->scale.assign(scale.begin(), scale.end());
   const std::size_t before = ready->all.size();
+  SourceWeight source(p, weight, scale);
   std::vector<ReadyWeightPtr> weights;
   for (const Section& section : sections) {
     ReadyWeightPtr one = ready->find(section);
@@ -199,8 +258,7 @@ std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
       ConvKey key = p.key;
       key.out = section.channels;
       one = std::make_shared<const ReadyWeight>(
-          plain_weight(key, weight.dtype),
-          at(weight, section.channel * (p.weights() / p.key.out), p.element),
+          plain_weight(key, weight.dtype), source.channels(section),
           section.convolution->weight, section.channel);
       ready->all.push_back(one);
     }
@@ -208,6 +266,24 @@ std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
   }
   if (kept != nullptr && ready->all.size() > before) kept->keep(ready, version);
   return weights;
+}
+
+// What is added to the sums of each channel: bias, or bias scale + shift in
+// float32.
+TensorView bias_of(const Conv2dForward::Args& args, std::vector<float>& made) {
+  if (!args.scale.defined()) return args.bias;
+  if (!args.bias.defined()) return args.shift;
+  made.resize(static_cast<std::size_t>(args.shift.numel()));
+  TensorView sum = args.shift;
+  sum.data = made.data();
+  for (std::int64_t o = 0; o < sum.numel(); ++o) {
+    const float bias = args.bias.dtype == DType::f32
+                           ? args.bias.as<float>()[o]
+                           : static_cast<float>(args.bias.as<bfloat16>()[o]);
+    sum.as<float>()[o] =
+        bias * args.scale.as<float>()[o] + args.shift.as<float>()[o];
+  }
+  return sum;
 }
 
 // Stretches of `bytes`, each a stride behind the last.
@@ -228,8 +304,9 @@ void* channels_from(const TensorView& view, std::int64_t channel) {
   return view.defined() ? at(view, channel, size_of(view.dtype)) : nullptr;
 }
 
-void forward_section(const Conv2dForward::Args& args, const Pictures& p,
-                     std::int64_t image, const Section& section, void* weight) {
+void forward_section(const Conv2dForward::Args& args, const TensorView& bias,
+                     const Pictures& p, std::int64_t image,
+                     const Section& section, void* weight) {
   const SingleThreaded single;
   const ConvKey& key = p.key;
   char* const x =
@@ -238,56 +315,51 @@ void forward_section(const Conv2dForward::Args& args, const Pictures& p,
   const std::int64_t y = image * p.y_elements() +
                          section.y_row * key.out_width * key.out +
                          section.channel;
-  Epilogue epilogue{channels_from(args.scale, section.channel),
-                    channels_from(args.shift, section.channel),
-                    channels_from(args.residual, y)};
-  void* const bias = channels_from(args.bias, section.channel);
   const Stretches result{at(args.y, y, p.element),
                          static_cast<std::size_t>(key.out) * p.element};
-  if (section.channels == key.out) {
-    execute(*section.convolution, ConvPass::forward, x, weight, bias,
-            result.data, epilogue);
-    return;
-  }
+  const bool whole = section.channels == key.out;
   const std::int64_t pixels = section.rows * key.out_width;
   const std::size_t bytes =
       static_cast<std::size_t>(section.channels) * p.element;
   const std::size_t all = static_cast<std::size_t>(pixels) * bytes;
-  if (epilogue.residual != nullptr) {
-    const Stretches dense{static_cast<char*>(scratch(Scratch::a, all)), bytes};
-    copy_stretches({static_cast<char*>(epilogue.residual), result.stride},
-                   dense, pixels, bytes);
-    epilogue.residual = dense.data;
+  const Stretches dense{
+      whole ? result.data : static_cast<char*>(scratch(Scratch::c, all)),
+      bytes};
+  if (args.residual.defined()) {  // the sums are added to it
+    const Stretches from{at(args.residual, y, p.element), result.stride};
+    copy_stretches(from, dense, whole ? 1 : pixels, whole ? all : bytes);
   }
-  const Stretches dense{static_cast<char*>(scratch(Scratch::c, all)), bytes};
-  execute(*section.convolution, ConvPass::forward, x, weight, bias, dense.data,
-          epilogue);
-  copy_stretches(dense, result, pixels, bytes);
+  execute(*section.convolution, ConvPass::forward, x, weight,
+          channels_from(bias, section.channel), dense.data);
+  if (!whole) copy_stretches(dense, result, pixels, bytes);
 }
 
 void forward_images(const Conv2dForward::Args& args) {
-  Pictures p(ConvPass::forward, args.x, args.weight, args.y,
-             args.bias.defined(), args.taps);
-  p.key.scaled = args.scale.defined() ? 1 : 0;
+  Pictures p(ConvPass::forward, args.x, args.weight, args.y, args.taps);
+  std::vector<float> made;
+  const TensorView bias = bias_of(args, made);
+  p.key.bias =
+      static_cast<std::int64_t>(!bias.defined()        ? ConvBias::none
+                                : args.scale.defined() ? ConvBias::f32
+                                                       : ConvBias::as_images);
   p.key.joined = args.residual.defined() ? 1 : 0;
   p.key.rectified = args.rectify ? 1 : 0;
   const std::vector<Section> sections = sections_of(p);
   const auto count = static_cast<std::int64_t>(sections.size());
   const std::vector<ReadyWeightPtr> weights =
-      ready_weights(p, sections, args.weight, args.kept_weight);
+      ready_weights(p, sections, args.weight, args.kept_weight, scale_of(args));
   // What is larger is read on: the weight of a slice by images, or an image.
   const bool by_images = p.weights() > p.x_elements() * count;
   parallel_for(p.images * count, [&](std::int64_t job) {
     const std::int64_t image = by_images ? job % p.images : job / count;
     const auto i =
         static_cast<std::size_t>(by_images ? job / p.images : job % count);
-    forward_section(args, p, image, sections[i], weights[i]->data.data());
+    forward_section(args, bias, p, image, sections[i], weights[i]->data.data());
   });
 }
 
 void data_gradient(const Conv2dBackward::Args& args) {
-  const Pictures p(ConvPass::data, args.dx, args.weight, args.dy, false,
-                   args.taps);
+  const Pictures p(ConvPass::data, args.dx, args.weight, args.dy, args.taps);
   const ConvolutionPtr one = find_convolution(p.key);
   const std::vector<ReadyWeightPtr> weights = ready_weights(
       p, {{0, 0, p.key.out_height, 0, p.key.out, one}}, args.weight, nullptr);
@@ -307,8 +379,7 @@ std::int64_t image_groups(const Pictures& p) {
 }
 
 void weight_gradient(const Conv2dBackward::Args& args) {
-  const Pictures p(ConvPass::weights, args.x, args.weight, args.dy, false,
-                   args.taps);
+  const Pictures p(ConvPass::weights, args.x, args.weight, args.dy, args.taps);
   const std::int64_t groups = image_groups(p);
   const std::int64_t shorter = p.images / groups, longer = p.images % groups;
   ConvKey key = p.key;

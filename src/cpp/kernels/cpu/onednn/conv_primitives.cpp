@@ -43,7 +43,7 @@ ConvDims weight_dims(const ConvKey& k) {
 
 // What all passes are made from.
 struct ConvParts {
-  dnnl::memory::desc image, weight, bias, result, channels;
+  dnnl::memory::desc image, weight, bias, result;
   ConvDims strides, dilations, before, after;
   dnnl::primitive_attr attr;
 
@@ -57,23 +57,20 @@ struct ConvParts {
     const bool sums = k.pass == static_cast<std::int64_t>(ConvPass::weights);
     image = {{k.images, k.in, k.height, k.width}, type, Tag::nhwc};
     weight = {weight_dims(k), sums ? type_of(DType::f32) : type, Tag::any};
-    if (k.biased != 0) bias = {{k.out}, type, Tag::a};
-    result = {{k.images, k.out, k.out_height, k.out_width}, type, Tag::nhwc};
-    channels = {{1, k.out, 1, 1}, type_of(DType::f32), Tag::nhwc};
-    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (k.scaled != 0) attr.set_post_ops(epilogue(k));
-  }
-
-  // In the order of execute()'s arguments.
-  dnnl::post_ops epilogue(const ConvKey& k) const {
-    dnnl::post_ops ops;
-    ops.append_binary(dnnl::algorithm::binary_mul, channels);
-    ops.append_binary(dnnl::algorithm::binary_add, channels);
-    if (k.joined != 0) ops.append_binary(dnnl::algorithm::binary_add, result);
-    if (k.rectified != 0) {
-      ops.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    const auto biased = static_cast<ConvBias>(k.bias);
+    if (biased != ConvBias::none) {
+      bias = {{k.out},
+              biased == ConvBias::f32 ? type_of(DType::f32) : type,
+              Tag::a};
     }
-    return ops;
+    result = {{k.images, k.out, k.out_height, k.out_width}, type, Tag::nhwc};
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    dnnl::post_ops behind;
+    if (k.joined != 0) behind.append_sum();
+    if (k.rectified != 0) {
+      behind.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+    }
+    attr.set_post_ops(behind);
   }
 
   dnnl::convolution_forward::primitive_desc forward(
@@ -96,7 +93,6 @@ ConvolutionPtr make_convolution(const ConvKey& key) {
   one->image = p.image;
   one->bias = p.bias;
   one->result = p.result;
-  one->channels = p.channels;
   const auto keep = [&one](const auto& desc, const dnnl::memory::desc& weight,
                            const dnnl::primitive& primitive) {
     one->weight = weight;
@@ -198,7 +194,7 @@ ConvolutionPtr find_convolution(const ConvKey& key) {
 }
 
 void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
-             void* bias, void* result, const Epilogue& epilogue) {
+             void* bias, void* result) {
   const bool forward = pass == ConvPass::forward;
   Borrowed args(one);  // the key decides which there are
   args.set(pass == ConvPass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, one.image,
@@ -207,15 +203,6 @@ void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
            one.weight, weight);
   args.set(forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, one.result, result);
   if (bias != nullptr) args.set(DNNL_ARG_BIAS, one.bias, bias);
-  const auto behind = [&](int place, const dnnl::memory::desc& desc,
-                          void* data) {
-    if (data == nullptr) return;
-    args.set(DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1, desc,
-             data);
-  };
-  behind(0, one.channels, epilogue.scale);
-  behind(1, one.channels, epilogue.shift);
-  behind(2, one.result, epilogue.residual);
   const std::size_t bytes = one.scratchpad.get_size();
   if (bytes > 0) {
     args.set(DNNL_ARG_SCRATCHPAD, one.scratchpad,

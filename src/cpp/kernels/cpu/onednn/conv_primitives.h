@@ -14,11 +14,15 @@ namespace ea::onednn {
 
 enum class ConvPass : std::uint8_t { forward, data, weights };
 
+// What a forward pass does behind its sums: y = sums + bias, + what y holds if
+// `joined`, and max(that, 0) if `rectified`.
+enum class ConvBias : std::uint8_t { none, as_images, f32 };
+
 // A convolution of `images` images, channels last, with a weight in the layout
 // that the primitive likes best. The gradient of the weight is float32.
 struct ConvKey {
-  std::int64_t pass, dtype, biased;        // ConvPass, DType, 0 or 1
-  std::int64_t scaled, joined, rectified;  // 0 or 1: of Epilogue
+  std::int64_t pass, dtype, bias;  // ConvPass, DType, ConvBias
+  std::int64_t joined, rectified;  // 0 or 1
   std::int64_t images, height, width, in, out_height, out_width, out, groups;
   std::int64_t kernel_h, kernel_w, stride_h, stride_w, dilation_h, dilation_w;
   std::int64_t pad_top, pad_left, pad_bottom, pad_right;
@@ -32,7 +36,6 @@ struct Convolution {
   dnnl::primitive primitive;
   // image: x or its gradient; result: y or its gradient.
   dnnl::memory::desc image, weight, bias, result, scratchpad;
-  dnnl::memory::desc channels;  // scale and shift
   // Arguments of a call that is over: it takes longer to make them than to
   // point them elsewhere. In a forked child they may stay busy for ever.
   struct Spare {
@@ -42,20 +45,15 @@ struct Convolution {
   mutable std::array<Spare, 4> spares;
 };
 
-// What a forward pass does behind its sums: see Conv2dForward. Pointers to what
-// its key leaves out are null.
-struct Epilogue {
-  void *scale = nullptr, *shift = nullptr, *residual = nullptr;
-};
-
 using ConvolutionPtr = std::shared_ptr<const Convolution>;
 
 // From the cache, or made now. Callable from any thread.
 ConvolutionPtr find_convolution(const ConvKey& key);
 
-// Runs it on the calling thread; the pass decides what is written.
+// Runs it on the calling thread; the pass decides what is written. bias: null
+// if the key has none.
 void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
-             void* bias, void* result, const Epilogue& epilogue = {});
+             void* bias, void* result);
 
 // The layout of weights in contracts: [out, in / groups, height, width].
 dnnl::memory::desc plain_weight(const ConvKey& key, DType dtype);
