@@ -95,6 +95,16 @@ bool has_bf16() {
   return yes;
 }
 
+bool has_tiles() {
+  static const bool yes = [] {
+    initialize();
+    const auto isa = dnnl::get_effective_cpu_isa();
+    return isa == dnnl::cpu_isa::avx512_core_amx ||
+           isa == dnnl::cpu_isa::avx512_core_amx_fp16;
+  }();
+  return yes;
+}
+
 void* scratch(Scratch slot, std::size_t bytes) {
   struct Owned {
     MemoryBlock block;

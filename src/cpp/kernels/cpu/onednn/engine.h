@@ -21,6 +21,7 @@ void initialize();
 const dnnl::engine& engine();
 const dnnl::stream& stream();  // of the calling thread
 bool has_bf16();               // bfloat16 products in hardware
+bool has_tiles();              // and those of whole tiles: AMX
 
 // 64-byte aligned memory of the calling thread, kept until it ends; one block
 // per slot, whose old contents are lost when it has to grow.

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "kernels/cpu/onednn/engine.h"
+#include "kernels/cpu/onednn/gemm_blocked.h"
+#include "kernels/cpu/onednn/panels.h"
 #include "kernels/cpu/onednn/primitive_cache.h"
 #include "kernels/cpu/onednn/transpose.h"
 #include "runtime/bfloat16.h"
@@ -253,9 +255,30 @@ bool transposed_product(const Problem& p) {
   return tiled_product(q, kDepthBlock);
 }
 
+// With AMX oneDNN multiplies a tile in the time that it takes to lay out b for
+// it: b is laid out once, for all tiles.
+bool product_in_panels(const Problem& p) {
+  if (p.batch != 1 || p.alpha != 1.0f) return false;
+  constexpr std::int64_t kRows = 256;
+  if (!p.transpose_a) {
+    return p.m >= kRows && blocked_product(p, DType::bf16, nullptr);
+  }
+  const std::int64_t k = panel_depth(p.k, DType::bf16);
+  const Storage a(p.m * k * sizeof(bfloat16));
+  transpose_padded(static_cast<const bfloat16*>(p.a), p.a_stride, p.k, p.m,
+                   static_cast<bfloat16*>(a.data()), k);
+  Problem q = p;
+  q.k = k;
+  q.a = a.data();
+  q.a_stride = k;
+  q.transpose_a = false;
+  return blocked_product(q, DType::bf16, nullptr, p.k);
+}
+
 }  // namespace
 
 void bf16_product(const Problem& p, void (*f32_product)(const Problem&)) {
+  if (has_tiles() && product_in_panels(p)) return;
   const bool done = has_bf16() && (p.transpose_a ? transposed_product(p)
                                                  : tiled_product(p, p.k));
   if (!done) widened_product(p, f32_product);

@@ -55,13 +55,16 @@ Grid grid_of(const Problem& p) {
   constexpr std::int64_t kMaxRows = 128, kJobs = 8;
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
   constexpr std::int64_t kSmallRead = 1 << 17;  // elements of b worth a job
+  // With AMX oneDNN is twelve times as slow where y is much wider than a.
+  constexpr std::int64_t kWide = 8;
   const std::int64_t panels = parts(p.n, kPanel);
   const std::int64_t down = parts(p.m, kMaxRows);
   // Few rows take as long as b is read.
   const std::int64_t work =
       std::max(p.m * p.n * p.k / kSmallTile, p.n * p.k / kSmallRead);
   const std::int64_t jobs = std::clamp<std::int64_t>(work, 1, kJobs);
-  const std::int64_t across = std::min(parts(jobs, down), panels);
+  const std::int64_t across =
+      std::min(std::max(parts(jobs, down), parts(p.n, kWide * p.k)), panels);
   return {Cut(p.m, kRowStep, down), Cut(p.n, kPanel, across)};
 }
 
@@ -153,12 +156,15 @@ std::shared_ptr<const Panels> panels_of(const Problem& p, DType dtype,
 
 }  // namespace
 
-bool blocked_product(const Problem& p, DType dtype, const Storage* kept) {
+bool blocked_product(const Problem& p, DType dtype, const Storage* kept,
+                     std::optional<std::int64_t> b_depth) {
   if (p.batch != 1 || p.alpha != 1.0f || p.transpose_a) return false;
   const Grid grid = grid_of(p);
   Products products;
   if (!find_products(p, dtype, grid, products)) return false;
-  const auto panels = panels_of(p, dtype, kept);
+  Problem laid = p;
+  laid.k = b_depth.value_or(p.k);
+  const auto panels = panels_of(laid, dtype, kept);
   const auto* data = static_cast<const char*>(panels->data.data());
   const std::int64_t across = grid.cols.count;
   parallel_for(grid.rows.count * across, [&](std::int64_t job) {
