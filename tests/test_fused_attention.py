@@ -27,7 +27,15 @@ SPARSE = Lengths(
 WIDTH = 16
 INFO = _core.build_info()
 TAKES_PAIRS = INFO["avx512_bf16"] and INFO["isa_used"] == "avx512"
+TAKES_TILES = TAKES_PAIRS and INFO["amx_bf16"]
+# The ways of the processor to multiply bfloat16.
+WAYS = ["widened", *["pairs"] * TAKES_PAIRS, *["tiles"] * TAKES_TILES]
 SCALE, SOFTMAX_SCALE = 0.25, 0.7
+
+
+def multiply_by(way: str) -> None:
+    ea.set_fast_path("bfloat16_pairs", way != "widened")
+    ea.set_fast_path("bfloat16_tiles", way == "tiles")
 
 
 def fused(q, k, v, previous, weight, bias, c, dropout, n=PACKED, **options):
@@ -78,8 +86,7 @@ def results(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "pairs"),
-    [("float32", True), ("bfloat16", False), *[("bfloat16", True)] * TAKES_PAIRS],
+    ("dtype", "way"), [("float32", "widened"), *[("bfloat16", way) for way in WAYS]]
 )
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize(
@@ -91,9 +98,9 @@ def results(
     ],
 )
 def test_fused_equals_composite(
-    kind: str, size: int, dropout: float, dtype: str, pairs: bool
+    kind: str, size: int, dropout: float, dtype: str, way: str
 ):
-    ea.set_fast_path("bfloat16_pairs", pairs)
+    multiply_by(way)
     c = FORMS[kind]
     rng = np.random.default_rng(1)
     shapes = inputs(PACKED, c, WIDTH, size)
@@ -196,27 +203,31 @@ def test_without_evolution_causal_bits_are_vanilla(form):
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
+@pytest.mark.parametrize("width", [6, WIDTH, 64])
+@pytest.mark.parametrize("way", ["pairs", "tiles"])
 @pytest.mark.parametrize("kind", FORMS)
-def test_pairs_of_bfloat16_change_only_rounding(kind: str):
+def test_products_of_bfloat16_change_only_rounding(kind: str, way: str, width: int):
     """Within one step of bfloat16, for any number of threads; and they are taken."""
     c = FORMS[kind]
     rng = np.random.default_rng(4)
-    arrays = [rng.standard_normal(s) for s in inputs(PACKED, c, WIDTH, 3)]
+    arrays = [rng.standard_normal(s) for s in inputs(PACKED, c, width, 3)]
     threads = ea.get_num_threads()
     passes = []
     try:
-        for pairs, count in ((True, 1), (True, 3), (False, 3)):
-            ea.set_fast_path("bfloat16_pairs", pairs)
+        for one, count in ((way, 1), (way, 3), ("widened", 3), ("pairs", 3)):
+            multiply_by(one)
             ea.set_num_threads(count)
             passes.append(results(fused, arrays, c, "bfloat16", 0.1))
     finally:
         ea.set_num_threads(threads)
-    one, three, plain = passes
-    for i, (ours, theirs) in enumerate(zip(one, plain, strict=True)):
-        np.testing.assert_array_equal(ours, three[i])
+    alone, several, plain, pairs = passes
+    for i, (ours, theirs) in enumerate(zip(alone, plain, strict=True)):
+        np.testing.assert_array_equal(ours, several[i])
         assert np.linalg.norm(ours - theirs) <= 2.0**-7 * np.linalg.norm(theirs), i
-    taken = any((a != b).any() for a, b in zip(one, plain, strict=True))
-    assert taken == TAKES_PAIRS
+    other = pairs if way == "tiles" else plain
+    taken = any((a != b).any() for a, b in zip(alone, other, strict=True))
+    if width > 6:  # sums of fewer terms may be equal in another order
+        assert taken == (way in WAYS)
 
 
 @pytest.mark.parametrize("which", [0, 1])

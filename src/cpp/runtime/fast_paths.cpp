@@ -11,9 +11,9 @@ namespace ea {
 
 namespace {
 
-constexpr std::array<const char*, 7> kNames = {
-    "fused_attention", "fused_activation",  "fused_norm",    "packed_weights",
-    "first_tokens",    "sparse_embeddings", "bfloat16_pairs"};
+constexpr std::array<const char*, 8> kNames = {
+    "fused_attention", "fused_activation",  "fused_norm",     "packed_weights",
+    "first_tokens",    "sparse_embeddings", "bfloat16_pairs", "bfloat16_tiles"};
 
 using Flags = std::array<std::atomic<bool>, kNames.size()>;
 

@@ -16,6 +16,7 @@ enum class FastPath {
   first_tokens,       // the last layer computes only rows the classifier reads
   sparse_embeddings,  // gradients of tables hold only the rows in use
   bfloat16_pairs,     // fused attention and conv1d multiply bfloat16 directly
+  bfloat16_tiles,     // fused attention does so in the tiles of AMX
 };
 
 // On unless EA_DISABLE names it (EA_DISABLE=all: every one).

@@ -10,7 +10,7 @@ namespace {
 // Cells per head of a block: without a convolution each head goes alone. With
 // one, a block is a strip through which a window of kStepRows rows is moved, so
 // that neighbouring rows are computed once.
-constexpr std::int64_t kPlainCells = 8192, kPlainRows = kTileRows;
+constexpr std::int64_t kPlainCells = 8192;
 constexpr std::int64_t kStripCells = 16384, kStripRows = 48;
 constexpr std::int64_t kStepRows = 12;
 
@@ -267,7 +267,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
   const Forward<M> f(args);
   const FusedSizes& s = f.s;
   const MapJobs jobs(layout, conv ? kStripCells : kPlainCells,
-                     conv ? kStripRows : kPlainRows);
+                     conv ? kStripRows : M::kRows);
   const std::int64_t keys =
       jobs.largest([&](const MapBlock& b) { return layout.n_k(b.sequence); });
   const std::int64_t halo = rows_above(s) + rows_below(s);
@@ -286,6 +286,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
                            args.in.bias.as<const T>(), conv ? s.heads : 0, s.k,
                            false);
   parallel_for(jobs.count(), [&](std::int64_t job) {
+    [[maybe_unused]] const typename M::Setup setup;
     const Scratch scratch((lines + window + z + wide + Dropping::words(keys)) *
                               sizeof(float) +
                           s.taps * sizeof(std::int64_t));
@@ -327,7 +328,10 @@ void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
   }
   clear_rows<bfloat16>(args);
 #if defined(__AVX512F__)
-  if (takes_pairs(args.in)) return forward_of<PairProducts>(args);
+  if (takes_pairs(args.in)) {
+    return takes_tiles() ? forward_of<TileProducts>(args)
+                         : forward_of<PairProducts>(args);
+  }
 #endif
   forward_of<FloatProducts<bfloat16>>(args);
 }

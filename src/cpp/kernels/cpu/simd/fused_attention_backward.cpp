@@ -66,6 +66,7 @@ void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
                              static_cast<std::int64_t>(sizeof(float)) +
                          1);
   parallel_for(jobs.count(), [&](std::int64_t job) {
+    [[maybe_unused]] const typename M::Setup setup;
     const Scratch scratch((padded + conv + wide + sums_size) * sizeof(float) +
                           s.taps * sizeof(std::int64_t));
     BlockParts parts;
@@ -98,6 +99,7 @@ void for_group_heads(const Backward<M>& f, std::int64_t first,
       heads * (f.layout().cell_offsets[last] - f.layout().cell_offsets[first]);
   const std::int64_t grain = items_per_job(ceil_div(cells, count));
   parallel_chunks(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    [[maybe_unused]] const typename M::Setup setup;
     const Scratch scratch(size.total * sizeof(float));
     const HeadParts parts(scratch.as<float>(), size);
     for (std::int64_t i = begin; i < end; ++i) {
@@ -183,7 +185,8 @@ void run<FusedAttentionBackward>(const FusedAttentionBackward::Args& args) {
   }
 #if defined(__AVX512F__)
   if (takes_pairs(args.in) && args.dy.strides[0] % 2 == 0) {
-    return backward_of<PairProducts>(args);
+    return takes_tiles() ? backward_of<TileProducts>(args)
+                         : backward_of<PairProducts>(args);
   }
 #endif
   backward_of<FloatProducts<bfloat16>>(args);

@@ -1,7 +1,9 @@
 // How fused attention multiplies: operands and computed maps as float32, or as
-// the pairs of bfloat16 of which the processor adds up products itself.
+// the pairs of bfloat16 of which the processor adds up products itself, one
+// vector or one tile at a time.
 #pragma once
 
+#include "kernels/cpu/simd/amx-inl.h"
 #include "kernels/cpu/simd/factors-inl.h"
 #include "kernels/fused_attention.h"
 #include "runtime/cpu_info.h"
@@ -15,12 +17,15 @@ namespace {
 // Both this and PairProducts pack the right factor of a product, as it lies or
 // stored transposed, and make left factors: of an operand, of a map [rows,
 // cols] of scratch, of the latter transposed. The last may take the place of
-// the map; `memory` holds what the others need.
+// the map; `memory` holds what the others need. A thread that multiplies holds
+// a Setup.
 template <typename Type>
 struct FloatProducts {
   using T = Type;
   using Cells = Floats;
   using Map = float;  // of probabilities, on the way into a product
+  struct Setup {};
+  static constexpr std::int64_t kRows = kTileRows;  // that go well together
 
   EA_INLINE static std::int64_t cells(std::int64_t depth) { return depth; }
 
@@ -51,6 +56,8 @@ struct PairProducts {
   using T = bfloat16;
   using Cells = Pairs;
   using Map = bfloat16;
+  struct Setup {};
+  static constexpr std::int64_t kRows = kTileRows;
 
   EA_INLINE static std::int64_t cells(std::int64_t depth) {
     return (depth + 1) / 2;
@@ -121,6 +128,17 @@ struct PairProducts {
     return as_stored(v, static_cast<const T*>(nullptr));
   }
 };
+
+struct TileProducts : PairProducts {
+  using Cells = Tiles;
+  using Setup = TileSetup;
+  static constexpr std::int64_t kRows = 2 * kLanes;
+};
+
+// Whether the processor multiplies tiles of pairs, which there must be.
+bool takes_tiles() {
+  return has_amx_bf16() && enabled(FastPath::bfloat16_tiles);
+}
 
 // Whether all heads' rows are whole pairs, and the processor multiplies these.
 bool takes_pairs(const FusedAttention& in) {

@@ -1,0 +1,161 @@
+// Products of tile-inl.h in the tiles of AMX: the processor adds up the
+// products of 16 x 16 x 16 pairs of bfloat16 in one instruction.
+//
+// Instructions by name, as for Pairs. Whatever the number of rows, each sum has
+// its terms in the order of depth.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "kernels/cpu/simd/tile-inl.h"
+
+#if defined(__AVX512F__)
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// Gives the tiles of the thread 16 rows of 64 bytes while it lives; what does
+// not hold one must not multiply Tiles.
+class TileSetup {
+ public:
+  TileSetup() {
+    struct alignas(64) Config {
+      std::uint8_t palette = 1, start = 0, reserved[14] = {};
+      std::uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } const config;
+    asm volatile("ldtilecfg %0" : : "m"(config));
+  }
+  ~TileSetup() { asm volatile("tilerelease"); }
+  TileSetup(const TileSetup&) = delete;
+  TileSetup& operator=(const TileSetup&) = delete;
+};
+
+constexpr int kTileCells = kLanes * kLanes;
+constexpr int kMostTiles = 4;  // of C side by side: registers 0 to 3
+
+template <int kTile>
+EA_INLINE void zero_tile() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
+}
+template <int kTile>
+EA_INLINE void load_tile(const float* from, std::int64_t stride) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+               :
+               : "r"(from), "r"(stride * 4), "i"(kTile)
+               : "memory");
+}
+template <int kTile>
+EA_INLINE void store_tile(float* to, std::int64_t stride) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
+               :
+               : "r"(to), "r"(stride * 4), "i"(kTile)
+               : "memory");
+}
+template <int kSum, int kLeft, int kRight>
+EA_INLINE void add_products() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0"
+               :
+               : "i"(kSum), "i"(kLeft), "i"(kRight));
+}
+
+// Rows i .. i + rows and cells k .. k + depth of A, zeros behind them.
+EA_INLINE void gather_left(const Factor& a, std::int64_t i, std::int64_t rows,
+                           std::int64_t k, std::int64_t depth, float* block) {
+  if (a.col == 1) {
+    const Part part(depth);
+    for (std::int64_t r = 0; r < kLanes; ++r) {
+      const float* const from = a.data + (i + r) * a.row + k;
+      store(block + r * kLanes, r < rows ? load(from, part) : set(0.0f));
+    }
+    return;
+  }
+  const Part part(rows);
+  Vf cells[kLanes];
+#pragma GCC unroll 16
+  for (int d = 0; d < kLanes; ++d) {
+    const float* const from = a.data + i + (k + d) * a.col;
+    cells[d] = d < depth ? load(from, part) : set(0.0f);
+  }
+  transpose(cells);
+#pragma GCC unroll 16
+  for (int r = 0; r < kLanes; ++r) store(block + r * kLanes, cells[r]);
+}
+
+// 16 rows of C from row i on, and kTiles tiles from column j on.
+template <int kTiles>
+void tiles_of(const Factor& a, const float* packed, std::int64_t i,
+              std::int64_t rows, std::int64_t depth, std::int64_t j,
+              std::int64_t cols, float scale, float* c, std::int64_t c_stride) {
+  constexpr int kLeft = kMostTiles;
+  alignas(64) float block[kTileCells], sums[kMostTiles * kTileCells];
+  const auto each = [&]<int... kTile>(std::integer_sequence<int, kTile...>,
+                                      auto&& fn) {
+    (fn(std::integral_constant<int, kTile>()), ...);
+  };
+  constexpr std::make_integer_sequence<int, kTiles> all;
+  each(all, [](auto tile) { zero_tile<tile>(); });
+  for (std::int64_t k = 0; k < depth; k += kLanes) {
+    const std::int64_t deep = depth - k < kLanes ? depth - k : kLanes;
+    if (a.col == 1 && rows == kLanes && deep == kLanes) {
+      load_tile<kLeft>(a.data + i * a.row + k, a.row);
+    } else {
+      gather_left(a, i, rows, k, deep, block);
+      load_tile<kLeft>(block, kLanes);
+    }
+    each(all, [&](auto tile) {
+      constexpr int kRight = kLeft + 1 + tile % 3;
+      const std::int64_t col = j + tile * kLanes;
+      const float* const b =
+          packed + col / kPanel * kPanel * depth + col % kPanel + k * kPanel;
+      if (deep == kLanes) {
+        load_tile<kRight>(b, kPanel);
+      } else {
+        for (std::int64_t d = 0; d < kLanes; ++d) {
+          store(sums + d * kLanes, d < deep ? load(b + d * kPanel) : set(0.0f));
+        }
+        load_tile<kRight>(sums, kLanes);
+      }
+      add_products<tile, kLeft, kRight>();
+    });
+  }
+  each(all, [&](auto tile) {
+    const std::int64_t left = cols - j - tile * kLanes;
+    float* const to = c + i * c_stride + j + tile * kLanes;
+    if (scale == 1.0f && rows == kLanes && left >= kLanes) {
+      store_tile<tile>(to, c_stride);
+      return;
+    }
+    store_tile<tile>(sums, kLanes);
+    const Part part(left < kLanes ? left : kLanes);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      store(to + r * c_stride, load(sums + r * kLanes) * set(scale), part);
+    }
+  });
+}
+
+// The cells of Pairs.
+struct Tiles {};
+
+template <>
+void multiply<Tiles>(Factor a, const float* packed, std::int64_t rows,
+                     std::int64_t depth, std::int64_t cols, float scale,
+                     float* c, std::int64_t c_stride) {
+  for (std::int64_t i = 0; i < rows; i += kLanes) {
+    const std::int64_t count = rows - i < kLanes ? rows - i : kLanes;
+    for (std::int64_t j = 0; j < cols; j += kMostTiles * kLanes) {
+      const std::int64_t tiles = (cols - j + kLanes - 1) / kLanes;
+      (tiles >= 4   ? tiles_of<4>
+       : tiles == 3 ? tiles_of<3>
+       : tiles == 2 ? tiles_of<2>
+                    : tiles_of<1>)(a, packed, i, count, depth, j, cols, scale,
+                                   c, c_stride);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
+
+#endif
