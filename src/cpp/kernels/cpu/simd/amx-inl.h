@@ -89,7 +89,7 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
               std::int64_t rows, std::int64_t depth, std::int64_t j,
               std::int64_t cols, float scale, float* c, std::int64_t c_stride) {
   constexpr int kLeft = kMostTiles;
-  alignas(64) float block[kTileCells], sums[kMostTiles * kTileCells];
+  alignas(64) float block[kTileCells], other[kTileCells];
   const auto each = [&]<int... kTile>(std::integer_sequence<int, kTile...>,
                                       auto&& fn) {
     (fn(std::integral_constant<int, kTile>()), ...);
@@ -113,9 +113,10 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
         load_tile<kRight>(b, kPanel);
       } else {
         for (std::int64_t d = 0; d < kLanes; ++d) {
-          store(sums + d * kLanes, d < deep ? load(b + d * kPanel) : set(0.0f));
+          store(other + d * kLanes,
+                d < deep ? load(b + d * kPanel) : set(0.0f));
         }
-        load_tile<kRight>(sums, kLanes);
+        load_tile<kRight>(other, kLanes);
       }
       add_products<tile, kLeft, kRight>();
     });
@@ -127,10 +128,10 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
       store_tile<tile>(to, c_stride);
       return;
     }
-    store_tile<tile>(sums, kLanes);
+    store_tile<tile>(other, kLanes);
     const Part part(left < kLanes ? left : kLanes);
     for (std::int64_t r = 0; r < rows; ++r) {
-      store(to + r * c_stride, load(sums + r * kLanes) * set(scale), part);
+      store(to + r * c_stride, load(other + r * kLanes) * set(scale), part);
     }
   });
 }
