@@ -251,6 +251,13 @@ ROWS = {
         r"features\[2, 1\]",
         r"fill in what is missing",
     ),
+    "a feature that the model's type does not hold": Row(
+        lambda _: call(with_value(1e300)),
+        ea.errors.InputError,
+        r"inf",
+        r"features\[2, 1\]",
+        r"expected finite numbers",
+    ),
     "infinity in sparse features": Row(
         lambda _: call(sparse.csr_array(with_value(np.inf))),
         ea.errors.InputError,

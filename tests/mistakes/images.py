@@ -138,6 +138,13 @@ ROWS = {
         r"pixel_values\[1, 0, 2, 3\]",
         r"leave the image out, or mend it",
     ),
+    "a pixel that the model's type does not hold": Row(
+        lambda _: model()(np.full(PIXELS.shape, 1e300)),
+        ea.InputError,
+        r"is inf",
+        r"pixel_values\[0, 0, 0, 0\]",
+        r"expected finite numbers",
+    ),
     "images of two sizes": Row(
         lambda _: model()([np.zeros((1, 8, 8)), np.zeros((1, 8, 9))]),
         ea.DTypeError,

@@ -6,6 +6,7 @@
 
 #include "generation/searches.h"
 #include "runtime/check.h"
+#include "tensor/finite.h"
 
 namespace ea {
 
@@ -56,20 +57,13 @@ std::span<float> row_of(const Tensor& logits, std::size_t i) {
 
 void check_finite(std::span<const float> row, const Request& request,
                   const std::vector<std::int64_t>& ids) {
-  constexpr std::uint32_t kExponent = 0x7F800000;  // all ones: NaN or infinite
-  std::uint32_t bad = 0;
-  for (const float x : row) {
-    bad |= (std::bit_cast<std::uint32_t>(x) & kExponent) == kExponent ? 1U : 0U;
-  }
-  if (bad == 0) [[likely]]
-    return;
-  const auto at = std::find_if_not(row.begin(), row.end(),
-                                   [](float x) { return std::isfinite(x); });
+  const std::int64_t at = first_not_finite(row);
+  if (at < 0) return;
   fail<InputError>("generate",
                    "sentence {}, step {}: the score of token {} is {}; the "
                    "weights are damaged, or come from a run that diverged",
-                   request.number, ids.size() - request.prefix.size() + 1,
-                   at - row.begin(), *at);
+                   request.number, ids.size() - request.prefix.size() + 1, at,
+                   row[static_cast<std::size_t>(at)]);
 }
 
 std::vector<std::int64_t> best_ids(std::span<const float> row, std::size_t n) {

@@ -104,8 +104,8 @@ NodeFeatures features_of(const Inputs& inputs, std::int64_t width,
            "features has {} rows for a graph with {} nodes; expected one row "
            "for each node",
            rows, nodes);
-  check_finite(x.data(), in.cells != nullptr);
   if (x.dtype() != dtype) in.values = cast(x, dtype);
+  check_finite(in.values.data(), in.cells != nullptr);
   return in;
 }
 

@@ -84,9 +84,9 @@ ImageInputs image_inputs(const Inputs& given) {
 Var checked_pixels(const ImageInputs& inputs, const ImageLimits& limits) {
   const Var& x = inputs.pixel_values;
   check_shape(x.shape(), limits);
-  check_finite(x.data());
-  return to_device(x.dtype() == limits.dtype ? x : cast(x, limits.dtype),
-                   limits.device);
+  const Var pixels = x.dtype() == limits.dtype ? x : cast(x, limits.dtype);
+  check_finite(pixels.data());
+  return to_device(pixels, limits.device);
 }
 
 Var image_loss(const Var& logits, const ImageInputs& inputs) {

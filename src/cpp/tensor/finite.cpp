@@ -41,21 +41,20 @@ bool is_bad(T value) {
 template <typename T>
 std::int64_t first_of(const T* values, std::int64_t n) {
   constexpr std::int64_t kGrain = 1 << 16;
-  std::atomic<std::int64_t> first = n;  // the chunk with the first one begins
+  std::atomic<bool> found = false;
   parallel_chunks(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     typename Exponent<T>::Bits bad = 0;
     for (std::int64_t i = begin; i < end; ++i) bad |= is_bad(values[i]) ? 1 : 0;
-    if (bad == 0) return;
-    std::int64_t before = first.load();
-    while (begin < before && !first.compare_exchange_weak(before, begin)) {
-    }
+    if (bad != 0) found = true;
   });
-  const T* const at =
-      std::find_if(values + first.load(), values + n, is_bad<T>);
-  return at == values + n ? -1 : at - values;
+  return found ? std::find_if(values, values + n, is_bad<T>) - values : -1;
 }
 
 }  // namespace
+
+std::int64_t first_not_finite(std::span<const float> values) {
+  return first_of(values.data(), static_cast<std::int64_t>(values.size()));
+}
 
 std::int64_t first_not_finite(const Tensor& t) {
   if (!is_floating(t.dtype())) return -1;

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "tensor/tensor.h"
 
 namespace ea {
 
-// The first element of a contiguous tensor on the CPU that is NaN or infinite,
-// counted in order; -1 if there is none, as always among integers.
+// The first element that is NaN or infinite, counted in order, or -1.
+std::int64_t first_not_finite(std::span<const float> values);
+// The same of a contiguous tensor on the CPU; -1 for integers.
 std::int64_t first_not_finite(const Tensor& t);
 
 }  // namespace ea
