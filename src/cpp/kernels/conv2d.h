@@ -31,7 +31,7 @@ struct Conv2dForward {
   static constexpr const char* name = "conv2d_forward";
   struct Args {
     TensorView x, weight;
-    TensorView bias;  // optional
+    TensorView bias;  // optional, not with a scale
     Output y;
     Conv2dTaps taps;
     const Storage* kept_weight = nullptr;

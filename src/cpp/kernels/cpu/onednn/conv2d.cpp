@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -147,22 +146,6 @@ std::vector<Section> sections_of(const Pictures& p) {
   return bands_of(key, p, std::min(count, key.out_height));
 }
 
-// The weight of the channels from one on, in the layout that a convolution
-// reads.
-struct ReadyWeight {
-  dnnl::memory::desc layout;
-  std::int64_t channel;
-  Storage data;
-
-  ReadyWeight(const dnnl::memory::desc& from, const void* source,
-              const dnnl::memory::desc& to, std::int64_t channel)
-      : layout(to), channel(channel), data(to.get_size()) {
-    reorder(from, source, to, data.data());
-  }
-};
-
-using ReadyWeightPtr = std::shared_ptr<const ReadyWeight>;
-
 // The scale of each output channel, or nothing: a norm behind a convolution is
 // in its weight and its bias, since what a primitive does behind its sums takes
 // as long as the sums where products are fast.
@@ -172,6 +155,51 @@ Scale scale_of(const Conv2dForward::Args& args) {
   if (!args.scale.defined()) return {};
   return {args.scale.as<float>(), static_cast<std::size_t>(args.scale.numel())};
 }
+
+// to[o] = w[o] by[o] for rows of `each` elements.
+template <typename T>
+void scale_rows(const void* w, Scale by, std::int64_t each, void* to) {
+  const T* from = static_cast<const T*>(w);
+  T* out = static_cast<T*>(to);
+  for (const float factor : by) {
+    for (std::int64_t i = 0; i < each; ++i) {
+      *out++ = T(static_cast<float>(*from++) * factor);
+    }
+  }
+}
+
+// The weight of a section's channels, times their scale, in the layout that its
+// convolution reads.
+struct ReadyWeight {
+  dnnl::memory::desc layout;
+  std::int64_t channel;
+  Storage data;
+
+  ReadyWeight(const Pictures& p, const TensorView& weight,
+              const Section& section, Scale scale)
+      : layout(section.convolution->weight),
+        channel(section.channel),
+        data(layout.get_size()) {
+    ConvKey key = p.key;
+    key.out = section.channels;
+    const dnnl::memory::desc plain = plain_weight(key, weight.dtype);
+    const std::int64_t each = p.weights() / p.key.out;
+    const char* const source = at(weight, channel * each, p.element);
+    if (scale.empty()) {
+      reorder(plain, source, layout, data.data());
+      return;
+    }
+    const Storage scaled(static_cast<std::size_t>(key.out * each) * p.element);
+    const Scale mine = scale.subspan(static_cast<std::size_t>(channel),
+                                     static_cast<std::size_t>(key.out));
+    (weight.dtype == DType::f32
+         ? scale_rows<float>
+         : scale_rows<bfloat16>)(source, mine, each, scaled.data());
+    reorder(plain, scaled.data(), layout, data.data());
+  }
+};
+
+using ReadyWeightPtr = std::shared_ptr<const ReadyWeight>;
 
 // All that was made of one weight: bands of other heights may read another
 // layout.
@@ -193,46 +221,6 @@ struct ReadyWeights : Storage::Derived {
   }
 };
 
-// The weight of some channels as contracts have it, times their scale.
-class SourceWeight {
- public:
-  SourceWeight(const Pictures& p, const TensorView& weight, Scale scale)
-      : p_(p), weight_(weight), scale_(scale) {}
-
-  const void* channels(const Section& section) {
-    const std::int64_t each = p_.weights() / p_.key.out;
-    char* const from = at(weight_, section.channel * each, p_.element);
-    if (scale_.empty()) return from;
-    scaled_.emplace(static_cast<std::size_t>(section.channels * each) *
-                    p_.element);
-    const float* const by = scale_.data() + section.channel;
-    if (weight_.dtype == DType::f32) {
-      write<float>(from, by, section.channels, each);
-    } else {
-      write<bfloat16>(from, by, section.channels, each);
-    }
-    return scaled_->data();
-  }
-
- private:
-  template <typename T>
-  void write(const void* from, const float* by, std::int64_t count,
-             std::int64_t each) {
-    const T* const w = static_cast<const T*>(from);
-    T* const to = static_cast<T*>(scaled_->data());
-    for (std::int64_t o = 0; o < count; ++o) {
-      for (std::int64_t i = o * each; i < (o + 1) * each; ++i) {
-        to[i] = T(static_cast<float>(w[i]) * by[o]);
-      }
-    }
-  }
-
-  const Pictures& p_;
-  const TensorView& weight_;
-  Scale scale_;
-  std::optional<Storage> scaled_;
-};
-
 // The weight of each section; what is made of a kept weight is kept with it.
 std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
                                           const std::vector<Section>& sections,
@@ -250,40 +238,17 @@ std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
   ready->source = weight.data;
   ready->scale.assign(scale.begin(), scale.end());
   const std::size_t before = ready->all.size();
-  SourceWeight source(p, weight, scale);
   std::vector<ReadyWeightPtr> weights;
   for (const Section& section : sections) {
     ReadyWeightPtr one = ready->find(section);
     if (one == nullptr) {
-      ConvKey key = p.key;
-      key.out = section.channels;
-      one = std::make_shared<const ReadyWeight>(
-          plain_weight(key, weight.dtype), source.channels(section),
-          section.convolution->weight, section.channel);
+      one = std::make_shared<const ReadyWeight>(p, weight, section, scale);
       ready->all.push_back(one);
     }
     weights.push_back(std::move(one));
   }
   if (kept != nullptr && ready->all.size() > before) kept->keep(ready, version);
   return weights;
-}
-
-// What is added to the sums of each channel: bias, or bias scale + shift in
-// float32.
-TensorView bias_of(const Conv2dForward::Args& args, std::vector<float>& made) {
-  if (!args.scale.defined()) return args.bias;
-  if (!args.bias.defined()) return args.shift;
-  made.resize(static_cast<std::size_t>(args.shift.numel()));
-  TensorView sum = args.shift;
-  sum.data = made.data();
-  for (std::int64_t o = 0; o < sum.numel(); ++o) {
-    const float bias = args.bias.dtype == DType::f32
-                           ? args.bias.as<float>()[o]
-                           : static_cast<float>(args.bias.as<bfloat16>()[o]);
-    sum.as<float>()[o] =
-        bias * args.scale.as<float>()[o] + args.shift.as<float>()[o];
-  }
-  return sum;
 }
 
 // Stretches of `bytes`, each a stride behind the last.
@@ -336,12 +301,10 @@ void forward_section(const Conv2dForward::Args& args, const TensorView& bias,
 
 void forward_images(const Conv2dForward::Args& args) {
   Pictures p(ConvPass::forward, args.x, args.weight, args.y, args.taps);
-  std::vector<float> made;
-  const TensorView bias = bias_of(args, made);
-  p.key.bias =
-      static_cast<std::int64_t>(!bias.defined()        ? ConvBias::none
-                                : args.scale.defined() ? ConvBias::f32
-                                                       : ConvBias::as_images);
+  const TensorView& bias = args.scale.defined() ? args.shift : args.bias;
+  p.key.bias = static_cast<std::int64_t>(args.scale.defined() ? ConvBias::f32
+                                         : bias.defined() ? ConvBias::as_images
+                                                          : ConvBias::none);
   p.key.joined = args.residual.defined() ? 1 : 0;
   p.key.rectified = args.rectify ? 1 : 0;
   const std::vector<Section> sections = sections_of(p);

@@ -8,7 +8,6 @@
 
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/gemm_blocked.h"
-#include "kernels/cpu/onednn/panels.h"
 #include "kernels/cpu/onednn/primitive_cache.h"
 #include "kernels/cpu/onednn/transpose.h"
 #include "runtime/bfloat16.h"
@@ -214,13 +213,22 @@ bool tiled_product(const Problem& p, std::int64_t depth_block) {
   return true;
 }
 
+// With AMX oneDNN multiplies a tile in the time that it takes to lay out b for
+// it: b is laid out once, for all tiles.
+bool prefers_panels(const Problem& p) {
+  constexpr std::int64_t kRows = 256;
+  return has_tiles() && p.batch == 1 && p.alpha == 1.0f &&
+         (p.transpose_a || p.m >= kRows);
+}
+
 // a is transposed: its depth is a token count. a is copied as it would lie
 // untransposed, both are padded in depth.
 bool transposed_product(const Problem& p) {
   const std::int64_t k = up(p.k, kDepthStep);
+  const bool panels = prefers_panels(p);  // whose rows are dense
   // An odd number of cache lines, so that rows do not fall onto one another in
   // the cache.
-  const std::int64_t stride = k % 64 == 0 ? k + 32 : k;
+  const std::int64_t stride = k % 64 == 0 && !panels ? k + 32 : k;
   const Storage a(p.batch * p.m * stride * sizeof(bfloat16));
   Problem q = p;
   q.k = k;
@@ -233,6 +241,7 @@ bool transposed_product(const Problem& p) {
                      p.a_stride, p.k, p.m,
                      static_cast<bfloat16*>(a.data()) + i * q.a_batch, stride);
   }
+  if (panels && blocked_product(q, DType::bf16, nullptr, p.k)) return true;
   const std::int64_t b_rows = p.transpose_b ? p.n : k;
   const std::int64_t b_cols = p.transpose_b ? k : p.n;
   const Storage b(k == p.k ? 0 : p.batch * k * p.n * sizeof(bfloat16));
@@ -255,32 +264,15 @@ bool transposed_product(const Problem& p) {
   return tiled_product(q, kDepthBlock);
 }
 
-// With AMX oneDNN multiplies a tile in the time that it takes to lay out b for
-// it: b is laid out once, for all tiles.
-bool product_in_panels(const Problem& p) {
-  if (p.batch != 1 || p.alpha != 1.0f) return false;
-  constexpr std::int64_t kRows = 256;
-  if (!p.transpose_a) {
-    return p.m >= kRows && blocked_product(p, DType::bf16, nullptr);
-  }
-  const std::int64_t k = panel_depth(p.k, DType::bf16);
-  const Storage a(p.m * k * sizeof(bfloat16));
-  transpose_padded(static_cast<const bfloat16*>(p.a), p.a_stride, p.k, p.m,
-                   static_cast<bfloat16*>(a.data()), k);
-  Problem q = p;
-  q.k = k;
-  q.a = a.data();
-  q.a_stride = k;
-  q.transpose_a = false;
-  return blocked_product(q, DType::bf16, nullptr, p.k);
-}
-
 }  // namespace
 
 void bf16_product(const Problem& p, void (*f32_product)(const Problem&)) {
-  if (has_tiles() && product_in_panels(p)) return;
-  const bool done = has_bf16() && (p.transpose_a ? transposed_product(p)
-                                                 : tiled_product(p, p.k));
+  const bool done =
+      has_bf16() &&
+      (p.transpose_a
+           ? transposed_product(p)
+           : (prefers_panels(p) && blocked_product(p, DType::bf16, nullptr)) ||
+                 tiled_product(p, p.k));
   if (!done) widened_product(p, f32_product);
 }
 

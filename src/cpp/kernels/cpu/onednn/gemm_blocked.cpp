@@ -51,12 +51,13 @@ struct Grid {
   Cut rows, cols;
 };
 
-Grid grid_of(const Problem& p) {
+Grid grid_of(const Problem& p, DType dtype) {
   constexpr std::int64_t kMaxRows = 128, kJobs = 8;
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
   constexpr std::int64_t kSmallRead = 1 << 17;  // elements of b worth a job
-  // With AMX oneDNN is twelve times as slow where y is much wider than a.
-  constexpr std::int64_t kWide = 8;
+  // With AMX oneDNN falls to a slow way where y is much wider than a.
+  const std::int64_t widest =
+      dtype == DType::bf16 && has_tiles() ? 8 * p.k : p.n;
   const std::int64_t panels = parts(p.n, kPanel);
   const std::int64_t down = parts(p.m, kMaxRows);
   // Few rows take as long as b is read.
@@ -64,7 +65,7 @@ Grid grid_of(const Problem& p) {
       std::max(p.m * p.n * p.k / kSmallTile, p.n * p.k / kSmallRead);
   const std::int64_t jobs = std::clamp<std::int64_t>(work, 1, kJobs);
   const std::int64_t across =
-      std::min(std::max(parts(jobs, down), parts(p.n, kWide * p.k)), panels);
+      std::min(std::max(parts(jobs, down), parts(p.n, widest)), panels);
   return {Cut(p.m, kRowStep, down), Cut(p.n, kPanel, across)};
 }
 
@@ -159,7 +160,7 @@ std::shared_ptr<const Panels> panels_of(const Problem& p, DType dtype,
 bool blocked_product(const Problem& p, DType dtype, const Storage* kept,
                      std::optional<std::int64_t> b_depth) {
   if (p.batch != 1 || p.alpha != 1.0f || p.transpose_a) return false;
-  const Grid grid = grid_of(p);
+  const Grid grid = grid_of(p, dtype);
   Products products;
   if (!find_products(p, dtype, grid, products)) return false;
   Problem laid = p;
