@@ -153,6 +153,7 @@ def test_every_run_is_kept_and_not_repeated(tiny, tmp_path, capsys) -> None:
     assert by_arm["dc-t"]["options"]["attention"] == {"kind": "vanilla"}
     assert by_arm["dc-t"]["options"]["max_length"] == 24
     assert by_arm["dc-t"]["train"] == 67
+    assert by_arm["dc-t"]["cpu"] == harness.cpu_model()[0]
 
     record["runs"][1]["score"] = 12.5  # the file is what counts, not a new run
     result.write_text(json.dumps(record))
@@ -196,7 +197,8 @@ def test_the_table_has_both_kinds_of_runs() -> None:
         one_run("dc-t", 0, 98.0),
         one_run("dc-t", -1, 98.0),
         one_run("1nn-dtw", 0, 95.0),
-        one_run("ea-dc-t", 1, 97.0, parameters=1234),
+        # on another machine: the seconds of a fit are the archive's alone
+        one_run("ea-dc-t", 1, 97.0, parameters=1234, cpu_seconds=9.0),
         one_run("dc-t", 1, 98.0),
     ]
     lines = timeseries.table(runs, "JapaneseVowels").splitlines()
