@@ -73,7 +73,26 @@ def offline(_: Path) -> Any:
     return load("nobody/nothing", local_files_only=True)
 
 
+def a_file(folder: Path) -> Path:
+    (path := folder / "afile").write_text("x")
+    return path
+
+
 ROWS = {
+    "a model saved to a file": Row(
+        lambda folder: load(saved(folder)).save_pretrained(a_file(folder)),
+        errors.CheckpointError,
+        r"File exists",
+        r"cannot make the folder .*afile",
+        r"give another path: this one is a file",
+    ),
+    "a tokenizer saved below a file": Row(
+        lambda folder: words(folder).save_pretrained(a_file(folder) / "x"),
+        errors.CheckpointError,
+        r"Not a directory",
+        r"cannot make the folder .*afile/x",
+        r"give another path: a part of this one is a file",
+    ),
     "a folder without config": Row(
         lambda f: load(without(f, "config.json")),
         ea.CheckpointError,

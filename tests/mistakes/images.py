@@ -398,9 +398,9 @@ ROWS = {
     "a file as the folder of a classifier": Row(
         lambda folder: fit().save(a_file(folder)),
         ea.CheckpointError,
-        r"cannot write",
+        r"cannot make the folder",
         r"afile",
-        r"the estimator is not saved",
+        r"give another path",
     ),
     "a grey picture without channels": Row(
         lambda _: image_transforms.Resize([4, 4])(X[0], RNG),

@@ -203,6 +203,20 @@ ROWS = {
         r"\[backward\]",
         r"run the forward pass again",
     ),
+    "a graph kept for a second backward": Row(
+        lambda _: (parameter() * 2).backward(retain_graph=True),
+        ea.InputError,
+        r"retain_graph=True is not supported",
+        r"\[backward\]",
+        r"add the losses and call backward once",
+    ),
+    "gradients of gradients": Row(
+        lambda _: (parameter() * 2).backward(create_graph=True),
+        ea.InputError,
+        r"create_graph=True is not supported",
+        r"\[backward\]",
+        r"leave it out",
+    ),
     "backward without a graph": Row(
         lambda _: ea.Tensor([1.0]).backward(),
         ea.InputError,

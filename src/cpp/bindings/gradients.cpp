@@ -30,8 +30,15 @@ Complete told(const std::vector<Var>& leaves, const py::object& on_complete) {
 }
 
 void run_backward(const Var& self, const std::optional<Var>& gradient,
-                  const std::vector<Var>& leaves,
-                  const py::object& on_complete) {
+                  const std::vector<Var>& leaves, const py::object& on_complete,
+                  bool retain_graph, bool create_graph) {
+  EA_CHECK_AS(InputError, !retain_graph, "backward",
+              "retain_graph=True is not supported: a graph is freed as it is "
+              "used; add the losses and call backward once, or run the forward "
+              "pass again");
+  EA_CHECK_AS(InputError, !create_graph, "backward",
+              "create_graph=True is not supported: gradients of gradients are "
+              "not computed; leave it out");
   const Complete complete = told(leaves, on_complete);
   const py::gil_scoped_release release;
   backward(self, gradient ? gradient->data() : Tensor(), complete);
@@ -134,7 +141,9 @@ void bind_gradients(py::class_<Var>& c) {
            py::call_guard<py::gil_scoped_release>(), docs::kAdd)
       .def("backward", &run_backward, py::arg("gradient") = py::none(),
            py::arg("leaves") = std::vector<Var>(),
-           py::arg("on_complete") = py::none(), docs::kBackward);
+           py::arg("on_complete") = py::none(), py::kw_only(),
+           py::arg("retain_graph") = false, py::arg("create_graph") = false,
+           docs::kBackward);
 }
 
 }  // namespace ea

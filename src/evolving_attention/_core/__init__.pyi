@@ -535,6 +535,9 @@ class Tensor:
         gradient: Tensor | None = None,
         leaves: collections.abc.Sequence[Tensor] = [],
         on_complete: typing.Any = None,
+        *,
+        retain_graph: bool = False,
+        create_graph: bool = False,
     ) -> None:
         """
         Adds the gradients of this tensor to those of the leaves it was made of.
@@ -545,12 +548,14 @@ class Tensor:
             gradient: [...] in the shape of this tensor; None: 1, for one element.
             leaves: those that on_complete is called for.
             on_complete: called with i when leaves[i] will get no more in this pass.
+            retain_graph: only False: a graph is freed as it is used.
+            create_graph: only False: there are no gradients of gradients.
 
         Raises:
             InputError: nothing that the tensor was made of requires a gradient; a tensor
                 that backward reads was written since (a step of an optimizer, copy_, but
-                not through NumPy, which nobody sees); or backward ran before, since a
-                graph is used once.
+                not through NumPy, which nobody sees); backward ran before; or
+                retain_graph or create_graph is true.
             ShapeError: a gradient is needed, or does not fit.
 
         Example:

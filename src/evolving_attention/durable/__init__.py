@@ -1,6 +1,6 @@
 """Files and folders that a crash leaves as they were before or as they shall be."""
 
-from evolving_attention.durable.files import write_bytes, write_json
+from evolving_attention.durable.files import make_folder, write_bytes, write_json
 from evolving_attention.durable.folders import (
     MANIFEST,
     CorruptCheckpointWarning,
@@ -18,6 +18,7 @@ __all__ = [
     "clean_stale",
     "commit_directory",
     "list_checkpoints",
+    "make_folder",
     "newest_verified",
     "rotate",
     "verify_directory",

@@ -17,6 +17,7 @@ from evolving_attention.errors import CheckpointError
 __all__ = [
     "READ_FLAGS",
     "digest",
+    "make_folder",
     "opened",
     "reported",
     "sync_folder",
@@ -33,6 +34,8 @@ _ADVICE = {
     errno.EDQUOT: "free disk space or raise the quota",
     errno.EROFS: "save to a disk that can be written",
     errno.EACCES: "make the folder writable for you",
+    errno.EEXIST: "give another path: this one is a file",
+    errno.ENOTDIR: "give another path: a part of this one is a file",
     errno.EIO: "check the disk, and save to another one",
 }
 
@@ -67,6 +70,18 @@ def write_json(path: str | Path, value: Any) -> None:
     """
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
+
+
+def make_folder(path: str | Path) -> Path:
+    """The folder ``path``, made with its parents if it is not there.
+
+    Raises:
+        CheckpointError: it is a file, or cannot be made.
+    """
+    folder = Path(path)
+    with reported(f"cannot make the folder {folder}", "nothing was written"):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def digest(path: Path) -> tuple[int, str]:

@@ -450,15 +450,14 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         save leaves what was there before.
 
         Raises:
-            CheckpointError: the folder cannot be written, or holds a
+            CheckpointError: the folder is a file, cannot be written, or holds a
                 pytorch_model.bin that transformers would take for an evolving model's.
         """
-        from evolving_attention.durable import write_json
+        from evolving_attention.durable import make_folder, write_json
         from evolving_attention.interop.evolving_mark import weights_stem
         from evolving_attention.interop.safetensors_io import save_safetensors
 
-        root = Path(folder)
-        root.mkdir(parents=True, exist_ok=True)
+        root = make_folder(folder)
         config = self.config.to_saved()
         stem = weights_stem(config)
         self._refuse_foreign_weights(root, stem)

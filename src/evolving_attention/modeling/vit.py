@@ -219,17 +219,16 @@ class _ViT(ImageModel):
         Raises:
             ConfigError: timm's ViT computes something else: this one has other
                 attention, another activation, or a pooler.
-            CheckpointError: the folder cannot be written.
+            CheckpointError: the folder is a file, or cannot be written.
         """
-        from evolving_attention.durable import write_json
+        from evolving_attention.durable import make_folder, write_json
         from evolving_attention.interop.safetensors_io import save_safetensors
         from evolving_attention.interop.vit_folders import timm_config, to_timm
 
         config, tensors = timm_config(self.config), to_timm(self.state_dict())
         if "head.weight" not in tensors:
             config["num_classes"] = config["pretrained_cfg"]["num_classes"] = 0
-        root = Path(folder)
-        root.mkdir(parents=True, exist_ok=True)
+        root = make_folder(folder)
         write_json(root / "config.json", config)
         save_safetensors(root, tensors)
 

@@ -363,11 +363,13 @@ class Tokenizer:
 
         A tokenizer of a spiece.model writes that in place of tokenizer.json. The folder
         loads here and in transformers. Returns the paths written.
-        """
-        from evolving_attention.durable import write_bytes
 
-        folder = Path(save_directory)
-        folder.mkdir(parents=True, exist_ok=True)
+        Raises:
+            CheckpointError: the folder is a file, or cannot be written.
+        """
+        from evolving_attention.durable import make_folder, write_bytes
+
+        folder = make_folder(save_directory)
         with self._lock:
             self._backend.no_truncation()
             self._truncation = None

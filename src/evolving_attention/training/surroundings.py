@@ -35,12 +35,12 @@ class Surroundings:
 
         Raises:
             NonFiniteError: a weight is NaN or infinite; nothing is written.
+            CheckpointError: the folder is a file, or cannot be written.
         """
         if not self.team.is_first:
             return
         folder = pathlib.Path(output_dir or self.args.output_dir)
         numerics.check_finite(self.model, None, f"saving {folder}")
-        folder.mkdir(parents=True, exist_ok=True)
         self.model.save_pretrained(folder)
         ckpt.save_processing_class(self.processing_class, folder)
         durable.write_json(folder / ckpt.ARGUMENTS, plain(self.args.to_dict()))
