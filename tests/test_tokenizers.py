@@ -145,9 +145,59 @@ def test_parity_on_minilm(minilm_pair, name):
 
 def test_what_a_tokenizer_has_not(minilm_pair):
     ours, _ = minilm_pair
-    with pytest.raises(AttributeError, match="no attribute 'pad'; call it with paddin"):
-        ours.pad  # noqa: B018
     assert not hasattr(ours, "mask")
+
+
+PADDINGS = {
+    "longest": {"padding": True},
+    "fixed": {"padding": "max_length", "max_length": 12},
+    "multiple": {"padding": True, "pad_to_multiple_of": 8},
+    "arrays": {"padding": True, "return_tensors": "np"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(PADDINGS))
+def test_padding_of_rows_is_that_of_transformers(tiny, name):
+    transformers = pytest.importorskip("transformers")
+    ours = AutoTokenizer.from_pretrained(tiny)
+    theirs = transformers.BertTokenizerFast(str(tiny / "vocab.txt"))
+    texts = ["time fly an", "time", "fly time . an"]
+    rows = [{**ours(text), "label": i} for i, text in enumerate(texts)]
+    columns = {key: [row[key] for row in rows] for key in rows[0]}
+    for given in (rows, columns):
+        same(ours.pad(given, **PADDINGS[name]), theirs.pad(given, **PADDINGS[name]))
+    assert rows[1]["input_ids"] == ours("time").input_ids  # what is given stays
+
+
+def test_the_collator_of_transformers_takes_our_tokenizer(tiny):
+    transformers = pytest.importorskip("transformers")
+    ours = AutoTokenizer.from_pretrained(tiny)
+    rows = [{**ours("time fly"), "label": 1}, {**ours("time"), "label": 0}]
+    batch = transformers.DataCollatorWithPadding(ours, return_tensors="np")(rows)
+    assert batch["input_ids"].shape == (2, 4)
+    assert batch["labels"].tolist() == [1, 0]
+    with pytest.raises(ConfigError, match="return_tensors='pt' is not known; use None"):
+        transformers.DataCollatorWithPadding(ours)(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([], "no row with input_ids; expected one or more"),
+        ([{"label": 1}], "no row with input_ids"),
+        ([3], r"encoded_inputs\[0\] is int; expected a row as a call"),
+        ({"input_ids": [2, 3]}, "is one row; expected a list of rows"),
+        ([{"input_ids": [2]}, {"ids": [2]}], r"\[1\] has the keys \['ids'\]; expected"),
+        (
+            [{"input_ids": [2, 3], "attention_mask": [1]}],
+            "attention_mask has other len",
+        ),
+        ([{"input_ids": [2], "text": "time"}], "text: the rows make no array of numb"),
+    ],
+)
+def test_rows_that_cannot_be_padded(tiny, rows, text):
+    with pytest.raises(InputError, match=text):
+        AutoTokenizer.from_pretrained(tiny).pad(rows, return_tensors="np")
 
 
 def test_parity_of_attributes(minilm_pair):

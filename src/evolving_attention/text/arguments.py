@@ -10,12 +10,16 @@ import numpy as np
 from evolving_attention.errors import ConfigError, InputError
 
 __all__ = [
+    "FILLED",
     "PADDING",
     "TRUNCATION",
+    "as_columns",
+    "check_tensors",
     "choice",
     "id_array",
     "refuse_long",
     "text_batch",
+    "value_array",
 ]
 
 MAX_TEXT_CHARS = 1_000_000
@@ -37,6 +41,13 @@ PADDING: dict[Any, str | None] = {
     "longest": "longest",
     "max_length": "max_length",
 }
+#: What padding adds to the columns of a call, and the tokenizer's id to the first.
+FILLED: dict[str, Any] = {
+    "input_ids": None,
+    "token_type_ids": 0,
+    "attention_mask": 0,
+    "offset_mapping": (0, 0),
+}
 
 
 def choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None:
@@ -47,6 +58,15 @@ def choice(table: Mapping[Any, str | None], value: Any, name: str) -> str | None
         raise ConfigError(
             f"{name}={value!r} is not known; use one of {known}"
         ) from None
+
+
+def check_tensors(value: Any) -> None:
+    """Refuse a ``return_tensors`` that is neither None nor "np"."""
+    if value not in (None, "np"):
+        raise ConfigError(
+            f"return_tensors={value!r} is not known; use None or 'np' "
+            "(models here take NumPy arrays)"
+        )
 
 
 def text_batch(
@@ -109,6 +129,49 @@ def id_array(name: str, rows: list[list[Any]]) -> np.ndarray:
     shape = (len(rows), max(lengths, default=0))
     pair = (2,) if name == "offset_mapping" else ()
     return np.array(rows, dtype=np.int64).reshape(*shape, *pair)
+
+
+def as_columns(encoded: Any) -> dict[str, list[Any]]:
+    """Columns of lists from rows, or from columns of lists or arrays."""
+    if isinstance(encoded, Mapping):
+        columns = {name: list(values) for name, values in encoded.items()}
+    else:
+        rows = _as_list(encoded, "encoded_inputs")
+        for index, row in enumerate(rows):
+            if not isinstance(row, Mapping):
+                raise InputError(
+                    f"encoded_inputs[{index}] is {type(row).__name__}; expected a row "
+                    "as a call of the tokenizer gives it"
+                )
+            if row.keys() != rows[0].keys():
+                raise InputError(
+                    f"encoded_inputs[{index}] has the keys {list(row)}; expected "
+                    f"{list(rows[0])}, as the rows before"
+                )
+        columns = {name: [row[name] for row in rows] for name in dict(*rows[:1])}
+    if not columns.get("input_ids"):
+        raise InputError("encoded_inputs: no row with input_ids; expected one or more")
+    if np.ndim(columns["input_ids"][0]) == 0:
+        raise InputError("encoded_inputs is one row; expected a list of rows")
+    lengths = [len(row) for row in columns["input_ids"]]
+    for name in FILLED.keys() & columns:
+        columns[name] = [np.asarray(row).tolist() for row in columns[name]]
+        if [len(row) for row in columns[name]] != lengths:
+            raise InputError(f"encoded_inputs: {name} has other lengths than input_ids")
+    return columns
+
+
+def value_array(name: str, values: list[Any]) -> np.ndarray:
+    """A column that is not padded as an array of numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of unequal length
+        array = np.asarray(values, dtype=object)
+    if array.dtype.kind not in "biuf":
+        raise InputError(
+            f"{name}: the rows make no array of numbers; leave this key out"
+        )
+    return array
 
 
 def check_text(value: Any, where: str, limit: int) -> str:

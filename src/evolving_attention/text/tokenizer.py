@@ -17,12 +17,16 @@ import numpy as np
 
 from evolving_attention.errors import ConfigError, InputError
 from evolving_attention.text.arguments import (
+    FILLED,
     PADDING,
     TRUNCATION,
+    as_columns,
+    check_tensors,
     choice,
     id_array,
     refuse_long,
     text_batch,
+    value_array,
 )
 from evolving_attention.text.build import guard
 from evolving_attention.text.spiece import SpieceTokenizer
@@ -119,10 +123,7 @@ class Tokenizer:
         # pad_token, pad_token_id, mask_token, … for the names in SPECIAL_NAMES
         role, mark, rest = name.partition("_token")
         if not mark or role not in SPECIAL_NAMES or rest not in ("", "_id"):
-            remedy = ""
-            if name == "pad":
-                remedy = "; call it with padding=True, or leave padding to the Trainer"
-            raise AttributeError(f"a tokenizer has no attribute {name!r}{remedy}")
+            raise AttributeError(f"a tokenizer has no attribute {name!r}")
         token = self.__dict__.get("_special", {}).get(role)
         if not rest or token is None:
             return token
@@ -223,11 +224,7 @@ class Tokenizer:
         """
         strategy = choice(TRUNCATION, truncation, "truncation")
         pad_mode = choice(PADDING, padding, "padding")
-        if return_tensors not in (None, "np"):
-            raise ConfigError(
-                f"return_tensors={return_tensors!r} is not known; use None or 'np' "
-                "(models here take NumPy arrays)"
-            )
+        check_tensors(return_tensors)
         single = isinstance(text, str)
         texts, pairs = text_batch(text, text_pair, single)
         limit = self._limit(max_length)
@@ -246,11 +243,7 @@ class Tokenizer:
             columns["attention_mask"] = [[1] * len(row) for row in ids]
         if return_offsets_mapping:
             columns["offset_mapping"] = [encoding.offsets for encoding in encodings]
-        if pad_mode is not None:
-            fixed = limit if pad_mode == "max_length" else None
-            if pad_mode == "max_length" and limit is None:
-                raise ConfigError('padding="max_length" needs max_length')
-            self._pad(columns, fixed, pad_to_multiple_of)
+        self._pad(columns, pad_mode, limit, pad_to_multiple_of)
         if return_tensors == "np":
             found = Encoded({k: id_array(k, rows) for k, rows in columns.items()})
         elif single:
@@ -259,6 +252,54 @@ class Tokenizer:
             found = Encoded(columns)
         found.truncated = [bool(encoding.overflowing) for encoding in encodings]
         return found
+
+    def pad(
+        self,
+        encoded_inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        padding: bool | str = True,
+        *,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        return_tensors: str | None = None,
+    ) -> Encoded:
+        """Rows that were encoded one by one as a batch of one length.
+
+        What transformers' collators call; a Trainer without a collator pads by itself.
+
+        Args:
+            encoded_inputs: a list of rows, ``[{"input_ids": [...], "label": 1}, …]``,
+                or columns, ``{"input_ids": [[...], …]}``. Other keys than a call
+                gives (labels) are gathered as they are.
+            padding: as in a call.
+            max_length: with ``padding="max_length"``; by default ``model_max_length``.
+            pad_to_multiple_of: pad on to a multiple of this.
+            return_tensors: None for lists, "np" for arrays.
+
+        Raises:
+            InputError: there are no rows or no ``input_ids``, the rows have different
+                keys, or are to be arrays and have different lengths.
+            ConfigError: an option is unknown, or there is no pad token.
+
+        Example:
+            >>> rows = [tokenizer("time flies"), tokenizer("time")]  # doctest: +SKIP
+            >>> tokenizer.pad(rows, return_tensors="np").input_ids  # doctest: +SKIP
+            array([[  2,   5,   6,   3],
+                   [  2,   5,   3,   0]])
+        """
+        mode = choice(PADDING, padding, "padding")
+        check_tensors(return_tensors)
+        columns = as_columns(encoded_inputs)
+        own = {name: columns[name] for name in FILLED if name in columns}
+        self._pad(own, mode, self._limit(max_length), pad_to_multiple_of)
+        columns |= own
+        if return_tensors == "np":
+            return Encoded(
+                {
+                    k: id_array(k, v) if k in own else value_array(k, v)
+                    for k, v in columns.items()
+                }
+            )
+        return Encoded(columns)
 
     def encode(self, text: str, text_pair: str | None = None, **options: Any) -> Any:
         """Only the ids of one text or pair; options as in a call."""
@@ -319,21 +360,25 @@ class Tokenizer:
     def _pad(
         self,
         columns: dict[str, list[Any]],
-        fixed: int | None,
+        mode: str | None,
+        limit: int | None,
         multiple: int | None,
     ) -> None:
+        if mode is None:
+            return
+        if mode == "max_length" and limit is None:
+            raise ConfigError('padding="max_length" needs max_length')
         pad_id = self.pad_token_id
         if pad_id is None:
             raise ConfigError("padding needs a pad token, and this tokenizer has none")
         longest = max((len(row) for row in columns["input_ids"]), default=0)
-        target = max(longest, fixed or 0)
+        target = max(longest, (limit or 0) if mode == "max_length" else 0)
         if multiple:
             target = -(-target // multiple) * multiple
-        fill: dict[str, Any] = {"input_ids": pad_id, "token_type_ids": 0}
-        fill |= {"attention_mask": 0, "offset_mapping": (0, 0)}
         for name, rows in columns.items():
+            fill = pad_id if name == "input_ids" else FILLED[name]
             for index, row in enumerate(rows):
-                filler = [fill[name]] * (target - len(row))
+                filler = [fill] * (target - len(row))
                 left = self.padding_side == "left"
                 rows[index] = filler + row if left else row + filler
 
