@@ -398,9 +398,9 @@ ROWS = {
     "a file as the folder of a classifier": Row(
         lambda folder: fit().save(a_file(folder)),
         ea.CheckpointError,
-        r"cannot make the folder",
+        r"cannot write",
         r"afile",
-        r"give another path",
+        r"the estimator is not saved",
     ),
     "a grey picture without channels": Row(
         lambda _: image_transforms.Resize([4, 4])(X[0], RNG),

@@ -137,9 +137,9 @@ ROWS = {
             fit().save(folder / "afile"),
         ],
         ea.CheckpointError,
-        r"cannot make the folder",
+        r"cannot write",
         r"afile",
-        r"give another path",
+        r"the estimator is not saved",
     ),
     "heads that do not divide the width": Row(
         lambda _: fit(hidden_size=48, num_attention_heads=8, attention_ratio=0.25),

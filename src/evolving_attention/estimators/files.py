@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,9 +37,12 @@ MAX_BYTES = 64 << 20  # of the record, whose history grows with the epochs
 _Class = TypeVar("_Class")
 
 
-def writing(folder: str | Path) -> AbstractContextManager[None]:
-    """A block that writes an estimator's folder; OSError becomes CheckpointError."""
-    return reported(f"cannot write {folder}", "the estimator is not saved")
+@contextmanager
+def writing(folder: str | Path) -> Iterator[None]:
+    """Make an estimator's folder and write it; OSError becomes CheckpointError."""
+    with reported(f"cannot write {folder}", "the estimator is not saved"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        yield
 
 
 def packed(model: Any) -> dict[str, Any]:

@@ -148,7 +148,8 @@ def as_columns(encoded: Any) -> dict[str, list[Any]]:
                     f"encoded_inputs[{index}] has the keys {list(row)}; expected "
                     f"{list(rows[0])}, as the rows before"
                 )
-        columns = {name: [row[name] for row in rows] for name in dict(*rows[:1])}
+        names = rows[0] if rows else ()
+        columns = {name: [row[name] for row in rows] for name in names}
     if not columns.get("input_ids"):
         raise InputError("encoded_inputs: no row with input_ids; expected one or more")
     if np.ndim(columns["input_ids"][0]) == 0:

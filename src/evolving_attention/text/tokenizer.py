@@ -366,13 +366,15 @@ class Tokenizer:
     ) -> None:
         if mode is None:
             return
-        if mode == "max_length" and limit is None:
+        if mode == "longest":
+            limit = 0
+        elif limit is None:
             raise ConfigError('padding="max_length" needs max_length')
         pad_id = self.pad_token_id
         if pad_id is None:
             raise ConfigError("padding needs a pad token, and this tokenizer has none")
         longest = max((len(row) for row in columns["input_ids"]), default=0)
-        target = max(longest, (limit or 0) if mode == "max_length" else 0)
+        target = max(longest, limit)
         if multiple:
             target = -(-target // multiple) * multiple
         for name, rows in columns.items():

@@ -90,7 +90,7 @@ def average_checkpoints(
         )
         for name, array in last.tensors.items()
     }
-    target.mkdir(parents=True, exist_ok=True)
+    durable.make_folder(target)
     for name in _BESIDE:
         if present(paths[-1], name):
             shutil.copyfile(paths[-1] / name, target / name)

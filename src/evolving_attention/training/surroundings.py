@@ -41,6 +41,7 @@ class Surroundings:
             return
         folder = pathlib.Path(output_dir or self.args.output_dir)
         numerics.check_finite(self.model, None, f"saving {folder}")
+        durable.make_folder(folder)
         self.model.save_pretrained(folder)
         ckpt.save_processing_class(self.processing_class, folder)
         durable.write_json(folder / ckpt.ARGUMENTS, plain(self.args.to_dict()))
