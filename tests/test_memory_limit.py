@@ -127,3 +127,35 @@ def test_cached_blocks_count_towards_the_limit() -> None:
         del x
     finally:
         _core.set_memory_limit(before)
+
+
+def floats(mebibytes: float, value: float = 1.0) -> ea.Tensor:
+    count = int(mebibytes * (1 << 18))
+    return ea.Tensor(np.full((count,), value, np.float32))
+
+
+def test_free_memory_serves_blocks_of_other_sizes() -> None:
+    """Neighbours that are free make one larger block, and a larger one several."""
+    _core.release_cached_memory()
+    kept = [floats(3) for _ in range(40)]
+    full = resident()
+    for size, count in ((8, 15), (1.5, 80), (3, 40), (60, 2)):
+        kept.clear()
+        kept.extend(floats(size) for _ in range(count))
+        assert resident() < full + (24 << 20)
+
+
+def test_blocks_in_use_do_not_overlap() -> None:
+    """Random sizes, taken and given back in random order, keep what they hold."""
+    rng = np.random.default_rng(0)
+    kept: dict[int, ea.Tensor] = {}
+    for turn in range(400):
+        if kept and rng.random() < 0.48:
+            value = int(rng.choice(list(kept)))
+            assert np.all(kept.pop(value).numpy() == value)
+        else:
+            kept[turn] = floats(float(rng.exponential(0.8)) + 1e-5, turn)
+        if turn % 100 == 99:
+            _core.release_cached_memory()
+    for value, x in kept.items():
+        assert np.all(x.numpy() == value)

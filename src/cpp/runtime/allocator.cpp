@@ -1,12 +1,11 @@
-// Caching host allocator: free blocks are kept in lists by size class.
+// Caching host allocator: large blocks are ranges of pages, free small ones are
+// kept in lists by size class.
 #include "runtime/allocator.h"
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -14,14 +13,15 @@
 #include "runtime/cgroup.h"
 #include "runtime/check.h"
 #include "runtime/fork.h"
+#include "runtime/page_ranges.h"
 
 namespace ea {
 
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// Larger blocks are whole pages.
+constexpr std::size_t kMalloced = std::size_t{256} << 10;
 
 // Eight classes per power of two: at most 1/8 of a block is slack.
 std::size_t size_class(std::size_t bytes) {
@@ -32,38 +32,6 @@ std::size_t size_class(std::size_t bytes) {
 
 std::size_t round_up(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
-}
-
-// Pages of the system, aligned to a huge page. The rest that does not fill a
-// huge page stays in small pages: otherwise a weight of 768 x 768 floats would
-// take 4 MiB instead of 2.25.
-void* map_pages(std::size_t size) {
-  const std::size_t bytes = round_up(size, kPage);
-  void* all = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (all == MAP_FAILED) return nullptr;
-  const auto begin = reinterpret_cast<std::uintptr_t>(all);
-  const std::size_t before = round_up(begin, kHugePage) - begin;
-  char* const block = static_cast<char*>(all) + before;
-  if (before > 0) munmap(all, before);
-  if (before < kHugePage) munmap(block + bytes, kHugePage - before);
-  const std::size_t huge = bytes / kHugePage * kHugePage;
-  madvise(block, huge, MADV_HUGEPAGE);
-  if (huge < bytes) madvise(block + huge, bytes - huge, MADV_NOHUGEPAGE);
-  return block;
-}
-
-void* from_system(std::size_t size) {
-  if (size >= kHugePage) return map_pages(size);
-  return std::aligned_alloc(kAlignment, round_up(size, kAlignment));
-}
-
-void to_system(void* block, std::size_t size) noexcept {
-  if (size >= kHugePage) {
-    munmap(block, round_up(size, kPage));
-  } else {
-    std::free(block);
-  }
 }
 
 // Small blocks are many and similar: they are reused for their own class only.
@@ -78,7 +46,8 @@ std::int64_t free_cache(std::int64_t most) {
 class BlockPool {
  public:
   MemoryBlock take(std::size_t bytes) {
-    const std::size_t size = size_class(bytes);
+    const std::size_t size =
+        bytes > kMalloced ? round_up(bytes, kPage) : size_class(bytes);
     const std::lock_guard lock(mutex_);
     if (limit_ > 0 &&
         statistics_.current + static_cast<std::int64_t>(size) > limit_) {
@@ -89,7 +58,9 @@ class BlockPool {
           size, statistics_.current, limit_,
           is_default_ ? " (from the memory of this container)" : "");
     }
-    const MemoryBlock block = cached_or_fresh(size);
+    const MemoryBlock block = size > kMalloced
+                                  ? MemoryBlock{pages_of(size), size}
+                                  : cached_or_fresh(size);
     statistics_.current += static_cast<std::int64_t>(block.capacity);
     most_ = std::max(most_, statistics_.current);
     statistics_.peak = std::max(statistics_.peak, statistics_.current);
@@ -99,11 +70,12 @@ class BlockPool {
   void give(MemoryBlock block) noexcept {
     const std::lock_guard lock(mutex_);
     statistics_.current -= static_cast<std::int64_t>(block.capacity);
+    if (block.capacity > kMalloced) return pages_.give(block.data);
     try {
       free_[block.capacity].push_back(block.data);
       statistics_.cached += static_cast<std::int64_t>(block.capacity);
     } catch (...) {
-      to_system(block.data, block.capacity);
+      std::free(block.data);
     }
   }
 
@@ -114,7 +86,9 @@ class BlockPool {
 
   MemoryStatistics statistics() {
     const std::lock_guard lock(mutex_);
-    return statistics_;
+    MemoryStatistics all = statistics_;
+    all.cached += static_cast<std::int64_t>(pages_.free_bytes());
+    return all;
   }
 
   void reset_peak() {
@@ -144,32 +118,24 @@ class BlockPool {
       statistics_.cached -= static_cast<std::int64_t>(it->first);
       return {data, it->first};
     }
-    const auto wanted = static_cast<std::int64_t>(size);
-    const auto beyond = [&](std::int64_t most) {
-      return statistics_.current + statistics_.cached + wanted - most;
-    };
-    if (beyond(most_ + free_cache(most_)) > 0) trim(wanted);
-    if (limit_ > 0) trim(beyond(limit_));
-    return {fresh(size), size};
+    make_room(size);
+    const auto fresh = [&] { return std::aligned_alloc(kAlignment, size); };
+    return {or_fail(size, fresh), size};
   }
 
-  // Frees cached blocks, largest first, until `bytes` are gone or none is left.
-  void trim(std::int64_t bytes) {
-    for (auto it = free_.rbegin(); it != free_.rend() && bytes > 0; ++it) {
-      while (!it->second.empty() && bytes > 0) {
-        to_system(it->second.back(), it->first);
-        it->second.pop_back();
-        statistics_.cached -= static_cast<std::int64_t>(it->first);
-        bytes -= static_cast<std::int64_t>(it->first);
-      }
-    }
+  void* pages_of(std::size_t size) {
+    make_room(0);  // the limit may be lower than it was
+    if (void* const data = pages_.take(size)) return data;
+    make_room(pages_.missing(size));
+    return or_fail(size, [&] { return pages_.grow(size); });
   }
 
-  void* fresh(std::size_t size) {
-    void* block = from_system(size);
+  template <typename Fresh>
+  void* or_fail(std::size_t size, Fresh&& fresh) {
+    void* block = fresh();
     if (block == nullptr) {
       release_locked();
-      block = from_system(size);
+      block = fresh();
     }
     if (block == nullptr) {
       fail<OutOfMemory>("allocate",
@@ -180,18 +146,43 @@ class BlockPool {
     return block;
   }
 
-  void release_locked() {
-    for (auto& [size, blocks] : free_) {
-      for (void* block : blocks) to_system(block, size);
-      blocks.clear();
+  // Returns cached memory to the system where so many new bytes would exceed
+  // what may be in use and cached.
+  void make_room(std::size_t bytes) {
+    const auto wanted = static_cast<std::int64_t>(bytes);
+    const auto beyond = [&](std::int64_t most) {
+      return statistics_.current + statistics_.cached +
+             static_cast<std::int64_t>(pages_.free_bytes()) + wanted - most;
+    };
+    if (beyond(most_ + free_cache(most_)) > 0) trim(wanted);
+    if (limit_ > 0) trim(beyond(limit_));
+  }
+
+  // Frees cached blocks, largest first, until `bytes` are gone or none is left.
+  void trim(std::int64_t bytes) {
+    if (bytes <= 0) return;
+    bytes -= static_cast<std::int64_t>(
+        pages_.release(static_cast<std::size_t>(bytes)));
+    for (auto it = free_.rbegin(); it != free_.rend() && bytes > 0; ++it) {
+      while (!it->second.empty() && bytes > 0) {
+        std::free(it->second.back());
+        it->second.pop_back();
+        statistics_.cached -= static_cast<std::int64_t>(it->first);
+        bytes -= static_cast<std::int64_t>(it->first);
+      }
     }
-    statistics_.cached = 0;
+  }
+
+  void release_locked() {
+    constexpr auto kAll = std::numeric_limits<std::int64_t>::max();
+    trim(kAll);
   }
 
   ForkMutex mutex_{ForkMutex::Level::memory};
+  PageRanges pages_;
   std::map<std::size_t, std::vector<void*>> free_;
-  MemoryStatistics statistics_;
-  std::int64_t most_ = 0;  // of statistics_.current, ever
+  MemoryStatistics statistics_;  // `cached` without pages_
+  std::int64_t most_ = 0;        // of statistics_.current, ever
   std::int64_t limit_ = limit_within(cgroup_memory());
   bool is_default_ = true;  // nobody has set the limit
 };

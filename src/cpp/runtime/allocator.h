@@ -19,11 +19,12 @@ struct MemoryBlock {
 };
 
 // Blocks are cached for reuse: every training step requests similar sizes, and
-// fresh pages cost more than the arithmetic on them. A cached block of up to
-// twice the requested size is reused too, since packed batches differ slightly
-// from step to step. Blocks in use and cached ones together exceed the peak use
-// by at most 1/16 of it or 64 MiB, and never the limit. Throws OutOfMemory when
-// the system has no memory or the limit would be exceeded.
+// fresh pages cost more than the arithmetic on them. Above 256 KiB a block is
+// cut from a larger free range of pages (runtime/page_ranges.h), below that one
+// of up to twice the size is taken. Blocks in use and cached ones together
+// exceed the peak use by at most 1/16 of it or 64 MiB, and never the limit.
+// Throws OutOfMemory when the system has no memory or the limit would be
+// exceeded.
 MemoryBlock allocate(std::size_t bytes);
 void deallocate(MemoryBlock block) noexcept;
 
