@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,9 +16,12 @@ from support.cases import round_to
 
 from evolving_attention import _core
 
+INFO = _core.build_info()
+
 # Tokens, outputs, inputs: one tile; a last tile with rows to pad; a transposed
 # weight that is turned round first; many columns; a weight gradient whose depth
-# takes two blocks, with and without a remainder.
+# takes two blocks, with and without a remainder; small ones of much depth, wide
+# and tall; a large one of two blocks.
 SIZES = [
     (1, 3, 5),
     (15, 2, 384),
@@ -25,6 +31,9 @@ SIZES = [
     (40, 5000, 33),
     (2048, 48, 33),
     (2100, 50, 33),
+    (9248, 48, 96),
+    (2080, 96, 48),
+    (2200, 400, 352),
 ]
 
 
@@ -86,6 +95,45 @@ def test_every_token_count_of_a_stretch(dtype: str):
         np.testing.assert_allclose(
             got, exact[:tokens], rtol=rtol, atol=atol, err_msg=tokens
         )
+
+
+WEIGHT_GRADIENT = """
+import sys
+import numpy as np
+from evolving_attention import _core
+
+_core.set_num_threads(1)
+tokens, outputs, inputs = map(int, sys.argv[1:])
+x, w = (
+    _core.Tensor(np.ones(s, np.float32), dtype="bfloat16", requires_grad=grad)
+    for s, grad in (((tokens, inputs), False), ((outputs, inputs), True))
+)
+y = _core.ops.linear(x, w, None)
+y.backward(_core.Tensor(np.ones((tokens, outputs), np.float32), dtype="bfloat16"))
+"""
+
+
+@pytest.mark.skipif(
+    not (INFO["avx512_bf16"] and INFO["isa_used"] == "avx512"),
+    reason="no products of bfloat16",
+)
+@pytest.mark.parametrize("size", [(3136, 256, 1024), (9248, 48, 96), (2080, 96, 48)])
+def test_weight_gradients_of_many_tokens_multiply_bfloat16(size: tuple[int, int, int]):
+    """Those of more than 2,048 tokens were widened and took twice as long."""
+    run = subprocess.run(
+        [sys.executable, "-c", WEIGHT_GRADIENT, *map(str, size)],
+        env={**os.environ, "DNNL_VERBOSE": "profile_exec"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    done = [
+        math.prod(map(int, m.groups()))
+        for line in run.stdout.splitlines()
+        if ",exec," in line and "src_bf16" in line
+        if (m := re.search(r",(\d+)x(\d+):\d+x(\d+),", line))
+    ]
+    assert sum(done) >= 2 * math.prod(size)  # y and the gradient
 
 
 FREE_AFTER_PRODUCTS = """

@@ -55,31 +55,30 @@ struct Piece {
 // How one tile shape is computed: pieces of the depth in order of summation.
 struct Plan {
   std::int64_t padded_rows;  // of its product
-  bool plain;                // the last piece writes y; else finish() does
+  bool plain;                // its one piece writes y; else finish() does
   std::vector<Piece> pieces;
 };
 
 // False where oneDNN has no fast primitive for a piece.
 bool make_plan(const Problem& p, std::int64_t rows, std::int64_t cols,
-               std::int64_t depth_block, Plan& plan) {
+               std::int64_t depth_block, bool plain, Plan& plan) {
   plan.padded_rows = up(rows, kTileRows);
-  plan.plain = p.alpha == 1.0f;
+  plan.plain = plain;
   const bool padded = plan.padded_rows != rows;
   for (std::int64_t at = 0; at < p.k; at += depth_block) {
-    const bool first = at == 0, last = at + depth_block >= p.k;
-    const bool into_y = last && plan.plain;
     ProductKey key{};
     key.m = plan.padded_rows;
     key.n = cols;
     key.k = std::min(depth_block, p.k - at);
     key.a_stride = padded ? key.k : p.a_stride;
     key.b_stride = p.b_stride;
-    key.y_stride = into_y && !padded ? p.n : cols;
+    key.y_stride = plan.plain && !padded ? p.n : cols;
     key.layout = p.transpose_b ? Layout::columns : Layout::rows;
     key.dtype = DType::bf16;
-    key.bias = into_y && p.bias != nullptr;
-    key.addend = into_y && !first;
-    key.output = into_y ? Output::same : first ? Output::f32 : Output::f32_add;
+    key.bias = plan.plain && p.bias != nullptr;
+    key.output = plan.plain ? Output::same
+                 : at == 0  ? Output::f32
+                            : Output::f32_add;
     plan.pieces.push_back({at, key.k, find_product(key)});
     if (!plan.pieces.back().product) return false;
   }
@@ -90,7 +89,7 @@ bfloat16* bf16_scratch(Scratch slot, std::int64_t elements) {
   return static_cast<bfloat16*>(scratch(slot, elements * sizeof(bfloat16)));
 }
 
-// y = bf16(alpha sum + bias), for the rare product with a factor.
+// y = bf16(alpha sum + bias), for a product of several pieces or with a factor.
 void finish(const Problem& p, const Rectangle& r, const float* sum,
             const bfloat16* bias, bfloat16* y) {
   for (std::int64_t i = 0; i < r.rows; ++i) {
@@ -112,15 +111,13 @@ void bf16_tile(const Problem& p, const Plan& plan, std::int64_t batch,
       static_cast<bfloat16*>(p.y) + (batch * p.m + r.row) * p.n + r.col;
   const bool rows_padded = plan.padded_rows != r.rows;
   float* sum = nullptr;
-  if (!plan.plain || plan.pieces.size() > 1) {
+  if (!plan.plain) {
     sum = static_cast<float*>(
         scratch(Scratch::sum, plan.padded_rows * r.cols * sizeof(float)));
   }
   bfloat16* target =
       rows_padded ? bf16_scratch(Scratch::c, plan.padded_rows * r.cols) : y;
-  for (std::size_t i = 0; i < plan.pieces.size(); ++i) {
-    const Piece& piece = plan.pieces[i];
-    const bool into_y = plan.plain && i + 1 == plan.pieces.size();
+  for (const Piece& piece : plan.pieces) {
     const bfloat16* a = a0 + a_offset(p, r.row, piece.begin);
     const bfloat16* b = b0 + b_offset(p, piece.begin, r.col);
     if (rows_padded) {
@@ -129,9 +126,8 @@ void bf16_tile(const Problem& p, const Plan& plan, std::int64_t batch,
                   piece.depth);
       a = copy;
     }
-    execute(*piece.product,
-            {a, b, into_y ? bias : nullptr, into_y && i > 0 ? sum : nullptr,
-             into_y ? static_cast<void*>(target) : sum});
+    execute(*piece.product, {a, b, plan.plain ? bias : nullptr,
+                             plan.plain ? static_cast<void*>(target) : sum});
   }
   if (!plan.plain) {
     finish(p, r, sum, bias, y);
@@ -192,11 +188,12 @@ bool tiled_product(const Problem& p, std::int64_t depth_block) {
   const Tiles tiles = bf16_tiles(p);
   const std::int64_t last_rows = p.m - (tiles.down - 1) * tiles.rows;
   const std::int64_t last_cols = p.n - (tiles.across - 1) * tiles.cols;
+  const bool plain = p.alpha == 1.0f && p.k <= depth_block;
   Plan plans[2][2];  // [last row of tiles][last column of tiles]
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       if (!make_plan(p, i == 0 ? tiles.rows : last_rows,
-                     j == 0 ? tiles.cols : last_cols, depth_block,
+                     j == 0 ? tiles.cols : last_cols, depth_block, plain,
                      plans[i][j])) {
         return false;
       }
@@ -213,6 +210,76 @@ bool tiled_product(const Problem& p, std::int64_t depth_block) {
   return true;
 }
 
+// Whether y = a^T b is too small for the threads to share, and its depth large.
+bool is_deep(const Problem& p) {
+  constexpr std::int64_t kElements = 1 << 17;
+  return p.m * p.n <= kElements && p.k > kDepthBlock && p.batch == 1 &&
+         p.alpha == 1.0f && p.bias == nullptr && !p.transpose_b &&
+         p.m % kTileRows == 0 && p.n % kTileRows == 0 && p.k % kDepthStep == 0;
+}
+
+// to = the sum of `groups` matrices [rows, cols] in their order, turned if
+// `turned`.
+void add_up(float* sums, std::int64_t groups, std::int64_t rows,
+            std::int64_t cols, bool turned, bfloat16* to) {
+  const std::int64_t size = rows * cols;
+  const std::int64_t grain = std::max<std::int64_t>(1, (1 << 13) / cols);
+  parallel_chunks(rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t g = 1; g < groups; ++g) {
+      const float* const from = sums + g * size;
+      for (std::int64_t i = begin * cols; i < end * cols; ++i) {
+        sums[i] += from[i];
+      }
+    }
+    for (std::int64_t i = begin; i < end; ++i) {
+      for (std::int64_t j = 0; j < cols; ++j) {
+        to[turned ? j * rows + i : i * cols + j] = bfloat16(sums[i * cols + j]);
+      }
+    }
+  });
+}
+
+// Such a product: groups of the depth have a sum each. What is laid out anew is
+// the narrower of a and b, piece by piece: y^T = b^T a.
+bool deep_product(const Problem& p) {
+  constexpr std::int64_t kGroups = 8, kPiece = 1024;
+  const bool turned = p.m > p.n;
+  Problem part = p;
+  part.transpose_a = false;
+  part.m = turned ? p.n : p.m;
+  part.n = turned ? p.m : p.n;
+  part.a_stride = kPiece + kDepthStep;  // an odd number of cache lines
+  part.b_stride = turned ? p.a_stride : p.b_stride;
+  part.k = up((p.k + kGroups - 1) / kGroups, kDepthStep);
+  const std::int64_t groups = (p.k + part.k - 1) / part.k;
+  Problem last = part;
+  last.k = p.k - (groups - 1) * part.k;
+  Plan plans[2];
+  if (!make_plan(part, part.m, part.n, kPiece, false, plans[0]) ||
+      !make_plan(last, part.m, part.n, kPiece, false, plans[1])) {
+    return false;
+  }
+  const std::int64_t size = p.m * p.n;
+  const Storage sums(static_cast<std::size_t>(groups * size) * sizeof(float));
+  float* const all = static_cast<float*>(sums.data());
+  const auto* left = static_cast<const bfloat16*>(turned ? p.b : p.a);
+  const auto* right = static_cast<const bfloat16*>(turned ? p.a : p.b);
+  const std::int64_t left_stride = turned ? p.b_stride : p.a_stride;
+  parallel_for(groups, [&](std::int64_t g) {
+    const SingleThreaded single;
+    bfloat16* const copy = bf16_scratch(Scratch::a, part.m * part.a_stride);
+    for (const Piece& piece : plans[g == groups - 1].pieces) {
+      const std::int64_t at = g * part.k + piece.begin;
+      transpose_padded(left + at * left_stride, left_stride, piece.depth,
+                       part.m, copy, part.a_stride);
+      execute(*piece.product,
+              {copy, right + at * part.b_stride, nullptr, all + g * size});
+    }
+  });
+  add_up(all, groups, part.m, part.n, turned, static_cast<bfloat16*>(p.y));
+  return true;
+}
+
 // With AMX oneDNN multiplies a tile in the time that it takes to lay out b for
 // it: b is laid out once, for all tiles.
 bool prefers_panels(const Problem& p) {
@@ -226,6 +293,7 @@ bool prefers_panels(const Problem& p) {
 bool transposed_product(const Problem& p) {
   const std::int64_t k = up(p.k, kDepthStep);
   const bool panels = prefers_panels(p);  // whose rows are dense
+  if (!panels && is_deep(p) && deep_product(p)) return true;
   // An odd number of cache lines, so that rows do not fall onto one another in
   // the cache.
   const std::int64_t stride = k % 64 == 0 && !panels ? k + 32 : k;

@@ -135,9 +135,8 @@ void blocked_tile(const Problem& p, DType dtype, const Product& product,
   if (rows != r.rows || r.cols != p.n) {
     target = static_cast<char*>(scratch(Scratch::c, rows * r.cols * size));
   }
-  execute(product,
-          {a, panels + r.col / kPanel * panels_bytes(p.k, 1, dtype),
-           bias == nullptr ? nullptr : bias + r.col * size, nullptr, target});
+  execute(product, {a, panels + r.col / kPanel * panels_bytes(p.k, 1, dtype),
+                    bias == nullptr ? nullptr : bias + r.col * size, target});
   if (target != y) {
     copy_rows({target, r.cols * size}, r.rows, r.cols * size, y, p.n * size);
   }

@@ -36,7 +36,7 @@ void matmul_parallel(const MatMul::Args& args) {
   const ProductPtr product = plain ? whole_product(p, args.y.dtype) : nullptr;
   if (product == nullptr) return matmul(args);
   const OnednnThreads threads(num_threads());
-  execute(*product, {p.a, p.b, p.bias, nullptr, p.y});
+  execute(*product, {p.a, p.b, p.bias, p.y});
 }
 
 }  // namespace ea::onednn

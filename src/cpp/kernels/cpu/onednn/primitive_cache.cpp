@@ -24,16 +24,16 @@ constexpr std::size_t kCapacity = 2048;
 struct Hash {
   std::size_t operator()(const ProductKey& k) const {
     std::size_t h = 1469598103934665603u;
-    const std::int64_t words[] = {
-        k.m,
-        k.n,
-        k.k,
-        k.a_stride,
-        k.b_stride,
-        k.y_stride,
-        k.bias + 2 * k.addend + 4 * static_cast<int>(k.output) +
-            16 * static_cast<int>(k.layout) + 64 * static_cast<int>(k.dtype),
-        k.a_columns + 2 * k.threads};
+    const std::int64_t words[] = {k.m,
+                                  k.n,
+                                  k.k,
+                                  k.a_stride,
+                                  k.b_stride,
+                                  k.y_stride,
+                                  k.bias + 4 * static_cast<int>(k.output) +
+                                      16 * static_cast<int>(k.layout) +
+                                      64 * static_cast<int>(k.dtype),
+                                  k.a_columns + 2 * k.threads};
     for (const std::int64_t word : words) {
       h = (h ^ static_cast<std::size_t>(word)) * 1099511628211u;
       h ^= h >> 29;
@@ -87,10 +87,6 @@ ProductPtr make_product(const ProductKey& key) {
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops post;
   if (key.output == Output::f32_add) post.append_sum(1.0f);
-  if (key.addend) {
-    one->addend = memory::desc({key.m, key.n}, f32, dims{key.n, 1});
-    post.append_binary(dnnl::algorithm::binary_add, one->addend);
-  }
   attr.set_post_ops(post);
 
   const dnnl::matmul::primitive_desc desc(engine(), one->a, one->b, one->bias,
@@ -152,10 +148,6 @@ void execute(const Product& product, const Operands& o) {
   add(DNNL_ARG_WEIGHTS, product.b, o.b);
   add(DNNL_ARG_DST, product.y, o.y);
   if (o.bias != nullptr) add(DNNL_ARG_BIAS, product.bias, o.bias);
-  if (o.addend != nullptr) {
-    add(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, product.addend,
-        o.addend);
-  }
   const std::size_t bytes = product.scratchpad.get_size();
   if (bytes > 0) {
     add(DNNL_ARG_SCRATCHPAD, product.scratchpad,

@@ -25,7 +25,6 @@ struct ProductKey {
   Layout layout;
   bool a_columns;  // a lies as [k, m]
   bool bias;       // [n]
-  bool addend;     // y = a b + addend, addend float32 [m, n] contiguous
   Output output;
   DType dtype;
   int threads = 1;  // that oneDNN divides it among
@@ -35,7 +34,7 @@ struct ProductKey {
 
 struct Product {
   dnnl::matmul primitive;
-  dnnl::memory::desc a, b, bias, addend, y, scratchpad;
+  dnnl::memory::desc a, b, bias, y, scratchpad;
 };
 
 using ProductPtr = std::shared_ptr<const Product>;
@@ -43,8 +42,7 @@ using ProductPtr = std::shared_ptr<const Product>;
 struct Operands {
   const void* a;
   const void* b;
-  const void* bias;     // null: none
-  const float* addend;  // null: none
+  const void* bias;  // null: none
   void* y;
 };
 
