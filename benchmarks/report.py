@@ -5,11 +5,11 @@
 Both hold ``<!-- benchmarks:begin -->`` and ``<!-- benchmarks:end -->``; what is between
 them is replaced: in the README by the rows of FRONT, in docs/benchmarks.md by all rows.
 The figures of docs/figures are drawn from the same records. A benchmark without a
-record is left out. In the README and the figure of ratios stands the newest record of a
-benchmark that keeps the rules of benchmarks/rules.py; docs/benchmarks.md has the newest
-of all on each CPU, and says what is wrong with it. Records older than the code they
-measure are printed. --check writes nothing and fails when a page is out of date or a
-figure missing.
+record is left out. In the README and the figure of ratios stand the newest records that
+keep the rules of benchmarks/rules.py, all of one CPU: that with the most of these rows.
+docs/benchmarks.md has the newest of all on each CPU, and says what is wrong with it.
+Records older than the code they measure are printed. --check writes nothing and fails
+when a page is out of date or a figure missing.
 """
 
 from __future__ import annotations
@@ -68,6 +68,20 @@ def latest(records: Iterable[Record]) -> list[Record]:
     """The newest of each name, whichever CPU it is of."""
     by_date = sorted(records, key=lambda one: str(one["date"]))
     return list({one["name"]: one for one in by_date}.values())
+
+
+def of_one_cpu(records: Iterable[Record]) -> list[Record]:
+    """Those of the CPU with the most rows of FRONT; of several such, the newest."""
+    by_cpu: dict[str, list[Record]] = {}
+    for one in records:
+        by_cpu.setdefault(one["machine"]["cpu"], []).append(one)
+
+    def rank(some: list[Record]) -> tuple[int, str]:
+        rows = [row for one in some for row in rows_of(one["name"], one)]
+        shown = sum(row.headline and row.what in FRONT for row in rows)
+        return shown, max(str(one["date"]) for one in some)
+
+    return max(by_cpu.values(), key=rank, default=[])
 
 
 def machine_name(record: Record) -> str:
@@ -237,7 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)
     records = newest(options.results)
-    front = latest(newest(options.results, admitted=True))
+    front = of_one_cpu(newest(options.results, admitted=True))
     shown = figures(records, front)
     stale = [f for f in shown if not (options.figures / f"{f}.svg").exists()]
     for path, every in ((options.readme, False), (options.page, True)):
