@@ -30,10 +30,6 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-std::size_t round_up(std::size_t bytes, std::size_t step) {
-  return (bytes + step - 1) / step * step;
-}
-
 // Small blocks are many and similar: they are reused for their own class only.
 constexpr std::size_t kSmall = std::size_t{1} << 14;
 // Bytes that may be cached beyond the peak use. Blocks of unsuitable sizes stay

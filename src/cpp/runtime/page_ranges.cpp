@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-std::size_t round_up(std::size_t bytes, std::size_t step) {
-  return (bytes + step - 1) / step * step;
-}
-
 // Addresses for `size` bytes, from the beginning of a huge page; null if the
 // system has none. They take memory when they are used.
 char* map_addresses(std::size_t size) {

@@ -10,6 +10,10 @@ namespace ea {
 
 constexpr std::size_t kPage = 4096;
 
+constexpr std::size_t round_up(std::size_t bytes, std::size_t step) {
+  return (bytes + step - 1) / step * step;
+}
+
 // A block comes from the smallest free range that holds it, and a free one is
 // joined with its free neighbours: steps that ask for the same sizes need no
 // new pages after the first, which the system would clear. Not for two threads
