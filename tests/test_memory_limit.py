@@ -159,3 +159,33 @@ def test_blocks_in_use_do_not_overlap() -> None:
             _core.release_cached_memory()
     for value, x in kept.items():
         assert np.all(x.numpy() == value)
+
+
+FEW_ADDRESSES = """
+import resource
+from pathlib import Path
+import numpy as np
+import evolving_attention as ea
+
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+limit = pages * resource.getpagesize() + (256 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+x = ea.Tensor(np.ones((8 << 20,), np.float32))
+print(float(x.mean()))
+kept = [x]
+try:
+    while len(kept) < 100:
+        kept.append(x * 2.0)
+except ea.OutOfMemory as error:
+    print(error)
+"""
+
+
+def test_a_limit_of_addresses_leaves_what_fits() -> None:
+    """ulimit -v: fewer addresses are reserved than otherwise, then a typed error."""
+    command = [sys.executable, "-c", FEW_ADDRESSES]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    mean, error = run.stdout.splitlines()
+    assert mean == "1.0"
+    assert "the system has no" in error
+    assert "lower the batch size" in error

@@ -119,7 +119,7 @@ y.backward(_core.Tensor(np.ones((tokens, outputs), np.float32), dtype="bfloat16"
 )
 @pytest.mark.parametrize("size", [(3136, 256, 1024), (9248, 48, 96), (2080, 96, 48)])
 def test_weight_gradients_of_many_tokens_multiply_bfloat16(size: tuple[int, int, int]):
-    """Those of more than 2,048 tokens were widened and took twice as long."""
+    """Those of more than 2,048 tokens were widened to float32."""
     run = subprocess.run(
         [sys.executable, "-c", WEIGHT_GRADIENT, *map(str, size)],
         env={**os.environ, "DNNL_VERBOSE": "profile_exec"},

@@ -83,7 +83,7 @@ class BlockPool {
   MemoryStatistics statistics() {
     const std::lock_guard lock(mutex_);
     MemoryStatistics all = statistics_;
-    all.cached += static_cast<std::int64_t>(pages_.free_bytes());
+    all.cached = cached();
     return all;
   }
 
@@ -104,6 +104,10 @@ class BlockPool {
   }
 
  private:
+  std::int64_t cached() const {
+    return statistics_.cached + static_cast<std::int64_t>(pages_.free_bytes());
+  }
+
   MemoryBlock cached_or_fresh(std::size_t size) {
     const std::size_t largest = size < kSmall ? size : 2 * size;
     for (auto it = free_.lower_bound(size);
@@ -147,8 +151,7 @@ class BlockPool {
   void make_room(std::size_t bytes) {
     const auto wanted = static_cast<std::int64_t>(bytes);
     const auto beyond = [&](std::int64_t most) {
-      return statistics_.current + statistics_.cached +
-             static_cast<std::int64_t>(pages_.free_bytes()) + wanted - most;
+      return statistics_.current + cached() + wanted - most;
     };
     if (beyond(most_ + free_cache(most_)) > 0) trim(wanted);
     if (limit_ > 0) trim(beyond(limit_));

@@ -11,6 +11,7 @@
 
 #include "kernels/cpu/onednn/conv_primitives.h"
 #include "kernels/cpu/onednn/engine.h"
+#include "kernels/cpu/onednn/group_sums.h"
 #include "runtime/bfloat16.h"
 #include "runtime/signals.h"
 #include "runtime/threads.h"
@@ -373,13 +374,7 @@ void weight_gradient(const Conv2dBackward::Args& args) {
             own.data(), nullptr, at(args.dy, n * p.y_elements(), p.element));
     reorder(mine.weight, own.data(), one->weight, to);
   });
-  constexpr std::int64_t kGrain = 1 << 15;
-  parallel_chunks(elements, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t g = 1; g < groups; ++g) {
-      const float* from = all + g * elements;
-      for (std::int64_t i = begin; i < end; ++i) all[i] += from[i];
-    }
-  });
+  add_groups(all, groups, elements);
   const SingleThreaded single;
   reorder(one->weight, all, plain_weight(p.key, args.dweight.dtype),
           args.dweight.data);

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/gemm_blocked.h"
+#include "kernels/cpu/onednn/group_sums.h"
 #include "kernels/cpu/onednn/primitive_cache.h"
 #include "kernels/cpu/onednn/transpose.h"
 #include "runtime/bfloat16.h"
@@ -218,22 +219,14 @@ bool is_deep(const Problem& p) {
          p.m % kTileRows == 0 && p.n % kTileRows == 0 && p.k % kDepthStep == 0;
 }
 
-// to = the sum of `groups` matrices [rows, cols] in their order, turned if
-// `turned`.
-void add_up(float* sums, std::int64_t groups, std::int64_t rows,
-            std::int64_t cols, bool turned, bfloat16* to) {
-  const std::int64_t size = rows * cols;
+// to = bf16(from [rows, cols]), turned round if `turned`.
+void narrow(const float* from, std::int64_t rows, std::int64_t cols,
+            bool turned, bfloat16* to) {
   const std::int64_t grain = std::max<std::int64_t>(1, (1 << 13) / cols);
   parallel_chunks(rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t g = 1; g < groups; ++g) {
-      const float* const from = sums + g * size;
-      for (std::int64_t i = begin * cols; i < end * cols; ++i) {
-        sums[i] += from[i];
-      }
-    }
     for (std::int64_t i = begin; i < end; ++i) {
       for (std::int64_t j = 0; j < cols; ++j) {
-        to[turned ? j * rows + i : i * cols + j] = bfloat16(sums[i * cols + j]);
+        to[turned ? j * rows + i : i * cols + j] = bfloat16(from[i * cols + j]);
       }
     }
   });
@@ -276,7 +269,8 @@ bool deep_product(const Problem& p) {
               {copy, right + at * part.b_stride, nullptr, all + g * size});
     }
   });
-  add_up(all, groups, part.m, part.n, turned, static_cast<bfloat16*>(p.y));
+  add_groups(all, groups, size);
+  narrow(all, part.m, part.n, turned, static_cast<bfloat16*>(p.y));
   return true;
 }
 

@@ -1,0 +1,22 @@
+// Sums that groups of a depth, or of images, made on their own.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/threads.h"
+
+namespace ea::onednn {
+
+// Adds the sums [groups, elements] to those of the first group, in their order.
+inline void add_groups(float* sums, std::int64_t groups,
+                       std::int64_t elements) {
+  constexpr std::int64_t kGrain = 1 << 15;
+  parallel_chunks(elements, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t g = 1; g < groups; ++g) {
+      const float* const from = sums + g * elements;
+      for (std::int64_t i = begin; i < end; ++i) sums[i] += from[i];
+    }
+  });
+}
+
+}  // namespace ea::onednn
