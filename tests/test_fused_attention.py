@@ -203,7 +203,7 @@ def test_without_evolution_causal_bits_are_vanilla(form):
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
-@pytest.mark.parametrize("width", [6, WIDTH, 64])
+@pytest.mark.parametrize("width", [6, WIDTH, 37, 64])
 @pytest.mark.parametrize("way", ["pairs", "tiles"])
 @pytest.mark.parametrize("kind", FORMS)
 def test_products_of_bfloat16_change_only_rounding(kind: str, way: str, width: int):

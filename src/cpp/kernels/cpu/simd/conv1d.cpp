@@ -3,8 +3,6 @@
 #include "kernels/cpu/simd/conv1d-inl.h"
 #include "kernels/cpu/simd/conv1d_weight-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
-#include "runtime/cpu_info.h"
-#include "runtime/fast_paths.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -83,13 +81,6 @@ void run_backward(const Conv1dBackward::Args& args) {
   if (args.dx.defined()) run_input_gradient<M>(args);
   if (args.dweight.defined()) run_weight_gradient<M>(args);
 }
-
-#if defined(__AVX512F__)
-// Whether the processor adds up products of bfloat16 itself.
-bool takes_pairs() {
-  return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs);
-}
-#endif
 
 }  // namespace
 

@@ -31,10 +31,11 @@ struct Maps {
 
 // `rows` rows of I = a M + b S, from row `first` on.
 template <typename T>
-Padded mixed(const T* previous, const T* scores, const EvolveCoefficients& c,
-             const Maps& m, std::int64_t pad, std::int64_t first,
-             std::int64_t rows, float* memory) {
-  const Padded to(memory, pad, m.n_k, rows);
+Padded<float> mixed(const T* previous, const T* scores,
+                    const EvolveCoefficients& c, const Maps& m,
+                    std::int64_t pad, std::int64_t first, std::int64_t rows,
+                    float* memory) {
+  const Padded<float> to(memory, pad, m.n_k, rows);
   const Vf a = set(static_cast<float>(c.a)), b = set(static_cast<float>(c.b));
   if (previous == nullptr) {
     fill(to, m.heads, m.cells, first,
@@ -83,8 +84,8 @@ void write_output(const EvolveForward::Args& args, const Maps& m,
 template <typename T>
 void forward_of(const EvolveForward::Args& args) {
   const ConvSizes s(args.weight, args.shift);
-  const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
-                     s.heads, s.k, false);
+  const TapWeights<> w(args.weight.as<const T>(), args.bias.as<const T>(),
+                       s.heads, s.k, false);
   const MapJobs jobs(args.layout, kStepCells, kForwardRows);
   const std::int64_t i_size = jobs.largest([&](const MapBlock& b) {
     const Maps m(args.layout, b);
@@ -101,12 +102,12 @@ void forward_of(const EvolveForward::Args& args) {
     float* const memory = reinterpret_cast<float*>(offset + s.taps);
     jobs.for_blocks(job, [&](const MapBlock& block) {
       const Maps m(args.layout, block);
-      const Padded input =
+      const Padded<float> input =
           mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
                 m, s.pad, m.row - s.down - s.r, m.rows + 2 * s.r, memory);
       tap_offsets(input, s.heads, s.k, offset);
       const Convolved z(memory + i_size, input, m.rows);
-      convolve(input, offset, s.heads, s.taps, w, m.rows, z);
+      convolve(input, offset, s.heads, w, m.rows, z);
       write_output<T>(args, m,
                       Existing(args.layout, block.sequence, args.shift), z);
     });
@@ -116,10 +117,10 @@ void forward_of(const EvolveForward::Args& args) {
 // G = w dL [Z > 0] of the cells to which the block's Z goes, with a halo of r
 // rows, from Z with the same halo.
 template <typename T>
-Padded gated(const T* dout, const Convolved& z, const EvolveCoefficients& c,
-             const Maps& m, const Existing& moved, const ConvSizes& s,
-             float* memory) {
-  const Padded to(memory, s.pad, m.n_k, m.rows + 2 * s.r);
+Padded<float> gated(const T* dout, const Convolved& z,
+                    const EvolveCoefficients& c, const Maps& m,
+                    const Existing& moved, const ConvSizes& s, float* memory) {
+  const Padded<float> to(memory, s.pad, m.n_k, m.rows + 2 * s.r);
   const Vf w = set(static_cast<float>(c.w));
   const std::int64_t first = m.row + s.down - s.r;
   fill(to, m.heads, moved, first,
@@ -175,7 +176,7 @@ struct BackwardSizes {
       const Maps m(layout, b);
       return padded_size(m.heads, s.pad, m.n_k, m.rows + 2 * s.r);
     });
-    sums = WeightSums::size(s.heads, s.taps);
+    sums = WeightSums<>::size(s.heads, s.taps);
     total = input + conv + gate + sums;
   }
 };
@@ -185,10 +186,10 @@ struct BackwardSizes {
 template <typename T>
 void backward_of(const EvolveBackward::Args& args) {
   const ConvSizes s(args.weight, args.shift);
-  const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
-                     s.heads, s.k, false);
-  const TapWeights turned(args.weight.as<const T>(),
-                          static_cast<const T*>(nullptr), s.heads, s.k, true);
+  const TapWeights<> w(args.weight.as<const T>(), args.bias.as<const T>(),
+                       s.heads, s.k, false);
+  const TapWeights<> turned(args.weight.as<const T>(),
+                            static_cast<const T*>(nullptr), s.heads, s.k, true);
   const MapJobs jobs(args.layout, kStepCells, kBackwardRows);
   const BackwardSizes size(jobs, args.layout, s);
   const std::int64_t weights = s.heads * s.taps;
@@ -202,27 +203,27 @@ void backward_of(const EvolveBackward::Args& args) {
     float* const i_memory = reinterpret_cast<float*>(g_offset + s.taps);
     float* const z_memory = i_memory + size.input;
     float* const g_memory = z_memory + size.conv;
-    WeightSums sums(g_memory + size.gate, s.heads, s.taps);
+    WeightSums<> sums(g_memory + size.gate, s.heads, s.taps);
     float* const dweight = partials.as<float>() + job * partial_size;
     float* const dbias = dweight + weights;
     for (std::int64_t o = 0; o < s.heads; ++o) dbias[o] = 0.0f;
     jobs.for_blocks(job, [&](const MapBlock& block) {
       const Maps m(args.layout, block);
-      const Padded input =
+      const Padded<float> input =
           mixed(args.previous.as<const T>(), args.scores.as<const T>(), args.c,
                 m, s.pad, m.row - 2 * s.r, m.rows + 4 * s.r, i_memory);
       tap_offsets(input, s.heads, s.k, offset);
       const Convolved z(z_memory, input, m.rows + 2 * s.r);
-      convolve(input, offset, s.heads, s.taps, w, m.rows + 2 * s.r, z);
-      const Padded g =
+      convolve(input, offset, s.heads, w, m.rows + 2 * s.r, z);
+      const Padded<float> g =
           gated(args.dout.as<const T>(), z, args.c, m,
                 Existing(args.layout, block.sequence, args.shift), s, g_memory);
       tap_offsets(g, s.heads, s.k, g_offset);
       const Convolved di(z_memory, g, m.rows);  // Z has done its work
-      convolve(g.ahead(2 * s.right), g_offset, s.heads, s.taps, turned, m.rows,
-               di);
+      convolve(g.ahead(2 * s.right), g_offset, s.heads, turned, m.rows, di);
       write_gradients<T>(args, m, di);
-      sums.add(g, s.r, input.data + s.r * input.width, offset, m.rows, dbias);
+      sums.add(g, s.r, input.data + s.r * input.width, offset, m.rows);
+      add_cells(g, s.heads, s.r, m.rows, dbias);
     });
     sums.finish(dweight);
   });

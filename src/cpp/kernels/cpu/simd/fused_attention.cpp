@@ -140,7 +140,7 @@ void plain_block(const Forward<M>& f, const MapBlock& block,
 // The rows of I and of p M + s S that a step of a strip has at hand: those of I
 // begin at `top`, those of the sum at `row`.
 struct Window {
-  Padded input;
+  Padded<float> input;
   std::int64_t top, row;
 };
 
@@ -157,9 +157,7 @@ void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
   for (std::int64_t i = first; i < last; ++i) {
     float* const x = rows + (i - w.top) * width;
     if (i >= 0 && i < m.n_q) continue;
-    for_vectors(width, [&](std::int64_t j, auto part) {
-      store(x + j, set(0.0f), part);
-    });
+    clear(x, width);
   }
   if (from >= to) return;
   score_rows<M>(in, m, h, from, to - from, f.keys.at(b, h),
@@ -183,7 +181,7 @@ void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
     });
     m.cells.clear(i, x);
     if (i >= w.row) m.cells.clear(i, sum);
-    for (std::int64_t j = 0; j < r; ++j) x[m.n_k + j] = 0.0f;
+    clear(x + m.n_k, r);
   }
 }
 
@@ -222,19 +220,18 @@ EA_INLINE std::int64_t rows_below(const FusedSizes& s) {
 
 // A block of rows with a convolution, kStepRows at a time.
 template <typename M>
-void strip(const Forward<M>& f, const TapWeights& weights,
+void strip(const Forward<M>& f, const TapWeights<>& weights,
            const MapBlock& block, const Parts& parts) {
   const std::int64_t b = block.sequence, pad = f.s.pad;
   const std::int64_t above = rows_above(f.s), below = rows_below(f.s);
   const SequenceMaps m(f.args.in.layout, b);
   const Existing moved(f.args.in.layout, b, f.args.in.shift);
-  const Padded input(parts.window, pad, m.n_k, kStepRows + above + below);
+  const Padded<float> input(parts.window, pad, m.n_k,
+                            kStepRows + above + below);
   const std::int64_t sums_size = (kStepRows + below) * m.n_k;
   tap_offsets(input, m.heads, f.s.k, parts.offset);
-  for (std::int64_t h = 0; h <= m.heads; ++h) {  // and behind the last head
-    const std::int64_t n = h < m.heads ? pad : 4 * kLanes + pad;
-    for (std::int64_t i = 0; i < n; ++i) input.head(h)[i] = 0.0f;
-  }
+  for (std::int64_t h = 0; h < m.heads; ++h) clear(input.head(h), pad);
+  clear_end(input, m.heads);
   const std::int64_t end = block.row + block.rows;
   std::int64_t filled = block.row - above;
   for (std::int64_t row = block.row; row < end; row += kStepRows) {
@@ -246,7 +243,7 @@ void strip(const Forward<M>& f, const TapWeights& weights,
     }
     filled = row + rows + below;
     const Convolved z(parts.z, input, rows);
-    convolve(input, parts.offset, m.heads, f.s.taps, weights, rows, z);
+    convolve(input, parts.offset, m.heads, weights, rows, z);
     for (std::int64_t h = 0; h < m.heads; ++h) {
       float* const sums = parts.lines + h * sums_size;
       add_convolved(f, m, moved, h, row, rows, z, sums);
@@ -282,9 +279,9 @@ void forward_of(const FusedAttentionForward::Args& args) {
   const std::int64_t tall =
       jobs.largest([](const MapBlock& b) { return b.rows; }) + halo;
   const std::int64_t wide = sizeof(T) < sizeof(float) ? tall * s.widest() : 0;
-  const TapWeights weights(args.in.weight.as<const T>(),
-                           args.in.bias.as<const T>(), conv ? s.heads : 0, s.k,
-                           false);
+  const TapWeights<> weights(args.in.weight.as<const T>(),
+                             args.in.bias.as<const T>(), conv ? s.heads : 0,
+                             s.k, false);
   parallel_for(jobs.count(), [&](std::int64_t job) {
     [[maybe_unused]] const typename M::Setup setup;
     const Scratch scratch((lines + window + z + wide + Dropping::words(keys)) *
@@ -328,7 +325,7 @@ void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
   }
   clear_rows<bfloat16>(args);
 #if defined(__AVX512F__)
-  if (takes_pairs(args.in)) {
+  if (takes_pairs()) {
     return takes_tiles() ? forward_of<TileProducts>(args)
                          : forward_of<PairProducts>(args);
   }

@@ -47,34 +47,46 @@ class ParameterSums {
 // Second phase of a group: dL to dS, dM and the convolution's gradients.
 template <typename M>
 void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
-                       const TapWeights& turned, const MapLayout& group,
-                       std::int64_t first, const GroupMaps& maps,
-                       ParameterSums& total) {
+                       const TapWeights<typename M::Taps>& turned,
+                       const MapLayout& group, std::int64_t first,
+                       const GroupMaps& maps, ParameterSums& total) {
+  using Taps = typename M::Taps;
   const FusedSizes& s = f.s;
   const MapJobs jobs(group, kGradientCells, kGradientRows);
   const std::int64_t padded = jobs.largest([&](const MapBlock& b) {
-    return padded_size(s.heads, s.pad, group.n_k(b.sequence), b.rows + 2 * s.r);
+    return padded_floats<typename Taps::Map>(
+        s.heads, s.pad, group.n_k(b.sequence), b.rows + 2 * s.r);
+  });
+  const std::int64_t cells = jobs.largest([&](const MapBlock& b) {
+    return cells_size<Taps>(s.heads, s.pad, group.n_k(b.sequence),
+                            b.rows + 2 * s.r);
+  });
+  const std::int64_t scores = jobs.largest([&](const MapBlock& b) {
+    return (b.rows + 2 * s.r) * group.n_k(b.sequence);
   });
   const std::int64_t convolved = jobs.largest([&](const MapBlock& b) {
     return convolved_size(s.heads, s.pad, group.n_k(b.sequence), b.rows);
   });
-  const std::int64_t conv = convolved > padded ? convolved : padded;
+  const std::int64_t second = Taps::kValues == 1 ? padded : scores;
+  const std::int64_t conv = convolved > second ? convolved : second;
   const std::int64_t wide =
       jobs.largest([&](const MapBlock& b) { return b.rows + 2 * s.r; }) * s.d;
-  const std::int64_t sums_size = WeightSums::size(s.heads, s.taps);
+  const std::int64_t sums_size = WeightSums<Taps>::size(s.heads, s.taps);
   const Scratch partials(jobs.count() * total.size() *
                              static_cast<std::int64_t>(sizeof(float)) +
                          1);
   parallel_for(jobs.count(), [&](std::int64_t job) {
     [[maybe_unused]] const typename M::Setup setup;
-    const Scratch scratch((padded + conv + wide + sums_size) * sizeof(float) +
+    const Scratch scratch((padded + cells + conv + wide + sums_size) *
+                              sizeof(float) +
                           s.taps * sizeof(std::int64_t));
     BlockParts parts;
     parts.offset = scratch.as<std::int64_t>();
     parts.gate = reinterpret_cast<float*>(parts.offset + s.taps);
-    parts.conv = parts.gate + padded;
+    parts.cells = parts.gate + padded;
+    parts.conv = parts.cells + cells;
     parts.wide = parts.conv + conv;
-    WeightSums sums(parts.wide + wide, s.heads, s.taps);
+    WeightSums<Taps> sums(parts.wide + wide, s.heads, s.taps);
     float* const dweight = partials.as<float>() + job * total.size();
     float* const dbias = dweight + total.weights();
     for (std::int64_t o = 0; o < s.heads; ++o) dbias[o] = 0.0f;
@@ -138,9 +150,9 @@ void convolved_backward(const Backward<M>& f) {
   const FusedAttentionBackward::Args& args = f.args;
   const MapLayout& layout = f.layout();
   const PackedHeads<M> keys(args.in.k, layout, true);
-  const TapWeights turned(args.in.weight.template as<const T>(),
-                          static_cast<const T*>(nullptr), f.s.heads, f.s.k,
-                          true);
+  const TapWeights<typename M::Taps> turned(
+      args.in.weight.template as<const T>(), static_cast<const T*>(nullptr),
+      f.s.heads, f.s.k, true);
   ParameterSums total(f.s);
   for (std::int64_t first = 0; first < layout.sequences;) {
     const std::int64_t last = group_end(layout, first);
@@ -184,7 +196,7 @@ void run<FusedAttentionBackward>(const FusedAttentionBackward::Args& args) {
     return backward_of<FloatProducts<float>>(args);
   }
 #if defined(__AVX512F__)
-  if (takes_pairs(args.in) && args.dy.strides[0] % 2 == 0) {
+  if (takes_pairs()) {
     return takes_tiles() ? backward_of<TileProducts>(args)
                          : backward_of<PairProducts>(args);
   }

@@ -196,64 +196,86 @@ struct GroupMaps {
   std::int64_t begin;
 };
 
+// The scratch of a job of the second phase. `cells` is G once more, as
+// in_cells() makes it; I takes the place of that, or of dI where it takes none.
 struct BlockParts {
-  float *gate, *conv, *wide;
+  float *gate, *cells, *conv, *wide;
   std::int64_t* offset;
 };
 
 // I = a M + b S of a block, with a halo of r rows; S computed again.
 template <typename M>
-Padded mixed(const Backward<M>& f, const PackedHeads<M>& keys,
-             const SequenceMaps& m, const MapBlock& block,
-             const BlockParts& parts) {
+Padded<typename M::Taps::Map> mixed(const Backward<M>& f,
+                                    const PackedHeads<M>& keys,
+                                    const SequenceMaps& m,
+                                    const MapBlock& block,
+                                    const BlockParts& parts) {
   using T = typename M::T;
+  using Map = typename M::Taps::Map;
   const FusedAttention& in = f.args.in;
   const std::int64_t r = f.s.r, top = block.row - r;
-  const Padded to(parts.conv, f.s.pad, m.n_k, block.rows + 2 * r);
+  float* const memory = M::Taps::kValues == 1 ? parts.conv : parts.cells;
+  const Padded<Map> to(reinterpret_cast<Map*>(memory), f.s.pad, m.n_k,
+                       block.rows + 2 * r);
   const T* const previous = in.previous.template as<const T>();
   const Vf a = set(static_cast<float>(in.c.a));
   const Vf b = set(static_cast<float>(in.c.b));
   const std::int64_t from = top < 0 ? 0 : top;
   const std::int64_t end = top + to.rows < m.n_q ? top + to.rows : m.n_q;
   for (std::int64_t h = 0; h < m.heads; ++h) {
+    const Scores scores =
+        scores_at(to.head(h) + to.radius + (from - top) * to.width, to.width,
+                  parts.conv, m.n_k);
     score_rows<M>(in, m, h, from, end - from, keys.at(block.sequence, h),
-                  to.head(h) + to.radius + (from - top) * to.width, to.width,
-                  parts.wide);
+                  scores.data, scores.stride, parts.wide);
+    fill_head(to, h, m.cells, top,
+              [&](std::int64_t i, std::int64_t j, auto part) {
+                const T* const cell =
+                    previous == nullptr ? nullptr : previous + m.at(h, i) + j;
+                const float* const score =
+                    scores.data + (i - from) * scores.stride + j;
+                return mix(a, cell, b, load(score, part), part);
+              });
   }
-  fill(to, m.heads, m.cells, top,
-       [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
-         const T* const cell =
-             previous == nullptr ? nullptr : previous + m.at(h, i) + j;
-         const float* const score =
-             to.head(h) + to.radius + (i - top) * to.width + j;
-         return mix(a, cell, b, load(score, part), part);
-       });
+  clear_end(to, m.heads);
   return to;
 }
 
 // dS, dM and the sums of the weights' gradients for a block of rows.
 template <typename M>
 void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
-                       const TapWeights& turned, const MapBlock& block,
-                       const GroupMaps& maps, const BlockParts& parts,
-                       WeightSums& sums, float* dbias) {
+                       const TapWeights<typename M::Taps>& turned,
+                       const MapBlock& block, const GroupMaps& maps,
+                       const BlockParts& parts,
+                       WeightSums<typename M::Taps>& sums, float* dbias) {
   using T = typename M::T;
+  using Map = typename M::Taps::Map;
   const FusedAttentionBackward::Args& args = f.args;
   const EvolveCoefficients& c = args.in.c;
   const std::int64_t r = f.s.r;
   const SequenceMaps m(f.layout(), block.sequence);
   const Vf w = set(static_cast<float>(c.w));
-  const Padded g(parts.gate, f.s.pad, m.n_k, block.rows + 2 * r);
-  fill(g, m.heads, m.cells, block.row + f.s.down - r,
-       [&](std::int64_t h, std::int64_t i, std::int64_t j, auto part) {
-         const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);
-         const Vf d = load(maps.logits + m.at(h, i) - maps.begin + j, part);
-         return open ? w * d : set(0.0f);
-       });
+  const Padded<Map> g(reinterpret_cast<Map*>(parts.gate), f.s.pad, m.n_k,
+                      block.rows + 2 * r);
+  const std::int64_t begin = block.row + f.s.down, end = begin + block.rows;
+  for (std::int64_t h = 0; h < m.heads; ++h) {
+    Vf sum = set(0.0f);  // before G is rounded
+    fill_head(g, h, m.cells, begin - r,
+              [&](std::int64_t i, std::int64_t j, auto part) {
+                const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);
+                const Vf d =
+                    load(maps.logits + m.at(h, i) - maps.begin + j, part);
+                const Vf x = open ? w * d : set(0.0f);
+                if (begin <= i && i < end) sum += x;
+                return x;
+              });
+    dbias[h] += reduce_add(sum);
+  }
+  clear_end(g, m.heads);
   tap_offsets(g, m.heads, f.s.k, parts.offset);
   const Convolved di(parts.conv, g, block.rows);
-  convolve(g.ahead(2 * f.s.right), parts.offset, m.heads, f.s.taps, turned,
-           block.rows, di);
+  convolve(in_cells(g, m.heads, parts.cells).ahead(2 * f.s.right), parts.offset,
+           m.heads, turned, block.rows, di);
   const Vf va = set(static_cast<float>(c.a));
   const Vf vb = set(static_cast<float>(c.b));
   const Vf vp = set(static_cast<float>(c.p));
@@ -279,9 +301,8 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
       }
     }
   }
-  // I takes the place of dI, which has done its work.
-  const Padded input = mixed(f, keys, m, block, parts);
-  sums.add(g, r, input.data, parts.offset, block.rows, dbias);
+  const Padded<Map> input = mixed(f, keys, m, block, parts);
+  sums.add(g, r, input.data, parts.offset, block.rows);
 }
 
 }  // namespace

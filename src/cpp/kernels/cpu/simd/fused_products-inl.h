@@ -5,9 +5,8 @@
 
 #include "kernels/cpu/simd/amx-inl.h"
 #include "kernels/cpu/simd/factors-inl.h"
+#include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/fused_attention.h"
-#include "runtime/cpu_info.h"
-#include "runtime/fast_paths.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -23,7 +22,8 @@ template <typename Type>
 struct FloatProducts {
   using T = Type;
   using Cells = Floats;
-  using Map = float;  // of probabilities, on the way into a product
+  using Taps = Floats;  // of the convolution
+  using Map = float;    // of probabilities, on the way into a product
   struct Setup {};
   static constexpr std::int64_t kRows = kTileRows;  // that go well together
 
@@ -55,6 +55,7 @@ struct FloatProducts {
 struct PairProducts {
   using T = bfloat16;
   using Cells = Pairs;
+  using Taps = Pairs;
   using Map = bfloat16;
   struct Setup {};
   static constexpr std::int64_t kRows = kTileRows;
@@ -84,12 +85,26 @@ struct PairProducts {
   }
   static void pack_transposed(Rows<const T> b, std::int64_t depth,
                               std::int64_t cols, float* packed) {
-    simd::EA_TARGET::pack_transposed(as_cells(b.data), b.stride / 2, depth / 2,
+    const Scratch copy(in_pairs(b, depth)
+                           ? 1
+                           : cols * cells(depth) *
+                                 static_cast<std::int64_t>(sizeof(float)));
+    const Factor turned = left(b, cols, depth, copy.as<float>());
+    simd::EA_TARGET::pack_transposed(turned.data, turned.row, cells(depth),
                                      cols, packed);
   }
-  EA_INLINE static Factor left(Rows<const T> a, std::int64_t, std::int64_t,
-                               float*) {
-    return {as_cells(a.data), a.stride / 2, 1};
+  // An odd number of columns gets one of zeros behind it, in `memory`.
+  static Factor left(Rows<const T> a, std::int64_t rows, std::int64_t cols,
+                     float* memory) {
+    if (in_pairs(a, cols)) return {as_cells(a.data), a.stride / 2, 1};
+    const std::int64_t stride = cells(cols);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      T* const row = reinterpret_cast<T*>(memory + i * stride);
+      __builtin_memcpy(static_cast<void*>(row), a.data + i * a.stride,
+                       static_cast<std::size_t>(cols) * sizeof(T));
+      if (cols % 2 != 0) store_one(row + cols, 0.0f);
+    }
+    return {memory, stride, 1};
   }
   static Factor left(const float* map, std::int64_t rows, std::int64_t cols,
                      float* memory) {
@@ -121,6 +136,9 @@ struct PairProducts {
   }
 
  private:
+  EA_INLINE static bool in_pairs(Rows<const T> a, std::int64_t cols) {
+    return cols % 2 == 0 && a.stride % 2 == 0;
+  }
   EA_INLINE static const float* as_cells(const T* p) {
     return reinterpret_cast<const float*>(p);
   }
@@ -131,6 +149,7 @@ struct PairProducts {
 
 struct TileProducts : PairProducts {
   using Cells = Tiles;
+  using Taps = Floats;  // pairs were not measured where there are tiles
   using Setup = TileSetup;
   static constexpr std::int64_t kRows = 2 * kLanes;
 };
@@ -138,14 +157,6 @@ struct TileProducts : PairProducts {
 // Whether the processor multiplies tiles of pairs, which there must be.
 bool takes_tiles() {
   return has_amx_bf16() && enabled(FastPath::bfloat16_tiles);
-}
-
-// Whether all heads' rows are whole pairs, and the processor multiplies these.
-bool takes_pairs(const FusedAttention& in) {
-  return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs) &&
-         in.q.shape[1] / in.layout.heads % 2 == 0 &&
-         in.v.shape[1] / in.layout.heads % 2 == 0 && in.q.strides[0] % 2 == 0 &&
-         in.k.strides[0] % 2 == 0 && in.v.strides[0] % 2 == 0;
 }
 #endif
 

@@ -176,6 +176,21 @@ EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
   }
 }
 
+// Where rows of scores are computed that something is then made of, and how far
+// apart: in the place of that, if it holds floats, else in `memory`.
+struct Scores {
+  float* data;
+  std::int64_t stride;
+};
+EA_INLINE Scores scores_at(float* place, std::int64_t width, float*,
+                           std::int64_t) {
+  return {place, width};
+}
+EA_INLINE Scores scores_at(bfloat16*, std::int64_t, float* memory,
+                           std::int64_t n_k) {
+  return {memory, n_k};
+}
+
 // x M + y S for a vector of cells.
 template <typename T, typename P>
 EA_INLINE Vf mix(Vf x, const T* previous, Vf y, Vf scores, P part) {

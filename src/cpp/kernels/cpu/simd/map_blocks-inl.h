@@ -91,18 +91,19 @@ class MapJobs {
 // it computes for the zeros is not used. A convolution moved to the right takes
 // so many zeros more, which is all that it takes: the taps of a cell are found
 // from where it goes to.
+template <typename T>
 struct Padded {
-  float* data;
+  T* data;
   std::int64_t radius, width, rows;  // rows of the block, halo included
   std::int64_t head_stride;
 
-  Padded(float* at, std::int64_t r, std::int64_t n_k, std::int64_t n)
+  Padded(T* at, std::int64_t r, std::int64_t n_k, std::int64_t n)
       : data(at),
         radius(r),
         width(n_k + r),
         rows(n),
         head_stride(r + n * (n_k + r)) {}
-  EA_INLINE float* head(std::int64_t h) const { return data + h * head_stride; }
+  EA_INLINE T* head(std::int64_t h) const { return data + h * head_stride; }
   // The same, read some cells further on.
   EA_INLINE Padded ahead(std::int64_t cells) const {
     Padded x = *this;
@@ -111,39 +112,66 @@ struct Padded {
   }
 };
 
-// Floats that a Padded block takes: a vector or two behind the end are read.
+// Elements that a Padded block takes: a vector or two behind the end are read.
 EA_INLINE std::int64_t padded_size(std::int64_t heads, std::int64_t r,
                                    std::int64_t n_k, std::int64_t rows) {
   return heads * (r + rows * (n_k + r)) + 4 * kLanes + r;
 }
 
-// Fills `to` with rows first .. first + to.rows of a sequence's maps: zero
-// outside 0 .. n_q and where no cell exists, else cell(head, row, j, part) for
+// The same in floats.
+template <typename T>
+EA_INLINE std::int64_t padded_floats(std::int64_t heads, std::int64_t r,
+                                     std::int64_t n_k, std::int64_t rows) {
+  constexpr std::int64_t kOfOne = sizeof(float) / sizeof(T);
+  return ceil_div(padded_size(heads, r, n_k, rows), kOfOne);
+}
+
+template <typename T>
+EA_INLINE void clear(T* at, std::int64_t n) {
+  for_vectors(
+      n, [&](std::int64_t j, auto part) { store(at + j, set(0.0f), part); });
+}
+template <typename T>
+EA_INLINE void clear_end(const Padded<T>& x, std::int64_t heads) {
+  clear(x.head(heads), 4 * kLanes + x.radius);
+}
+
+// Fills head h of `to` with rows first .. first + to.rows of a sequence's maps:
+// zero outside 0 .. n_q and where no cell exists, else cell(row, j, part) for
 // vectors of columns.
-template <typename Cell>
-EA_INLINE void fill(const Padded& to, std::int64_t heads, const Existing& cells,
-                    std::int64_t first, Cell&& cell) {
+template <typename T, typename Cell>
+EA_INLINE void fill_head(const Padded<T>& to, std::int64_t h,
+                         const Existing& cells, std::int64_t first,
+                         Cell&& cell) {
   const std::int64_t n_q = cells.n_q(), n_k = cells.n_k();
-  for (std::int64_t h = 0; h < heads; ++h) {
-    float* at = to.head(h);
-    for (std::int64_t i = 0; i < to.radius; ++i) *at++ = 0.0f;
-    for (std::int64_t row = first; row < first + to.rows; ++row) {
-      if (row < 0 || row >= n_q) {
-        for_vectors(to.width, [&](std::int64_t j, auto part) {
-          store(at + j, set(0.0f), part);
-        });
-      } else {
-        for_vectors(n_k, [&](std::int64_t j, auto part) {
-          store(at + j, cell(h, row, j, part), part);
-        });
-        cells.clear(row, at);
-        for (std::int64_t i = 0; i < to.radius; ++i) at[n_k + i] = 0.0f;
-      }
-      at += to.width;
+  T* at = to.head(h);
+  clear(at, to.radius);
+  at += to.radius;
+  for (std::int64_t row = first; row < first + to.rows; ++row) {
+    if (row < 0 || row >= n_q) {
+      clear(at, to.width);
+    } else {
+      for_vectors(n_k, [&](std::int64_t j, auto part) {
+        store(at + j, cell(row, j, part), part);
+      });
+      cells.clear(row, at);
+      clear(at + n_k, to.radius);
     }
+    at += to.width;
   }
-  float* const end = to.head(heads);
-  for (std::int64_t i = 0; i < 4 * kLanes + to.radius; ++i) end[i] = 0.0f;
+}
+
+// The same for all heads, with cell(head, row, j, part).
+template <typename T, typename Cell>
+EA_INLINE void fill(const Padded<T>& to, std::int64_t heads,
+                    const Existing& cells, std::int64_t first, Cell&& cell) {
+  for (std::int64_t h = 0; h < heads; ++h) {
+    fill_head(to, h, cells, first,
+              [&](std::int64_t row, std::int64_t j, auto part) {
+                return cell(h, row, j, part);
+              });
+  }
+  clear_end(to, heads);
 }
 
 }  // namespace

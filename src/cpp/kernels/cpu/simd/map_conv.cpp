@@ -18,10 +18,10 @@ EA_INLINE std::int64_t cell(const MapLayout& layout, const MapBlock& block,
 
 // Rows of x with a halo of r, the block's moved by `down`.
 template <typename T>
-Padded padded(const T* x, const MapLayout& layout, const MapBlock& block,
-              const ConvSizes& s, std::int64_t down, const Existing& cells,
-              float* memory) {
-  const Padded to(memory, s.pad, cells.n_k(), block.rows + 2 * s.r);
+Padded<float> padded(const T* x, const MapLayout& layout, const MapBlock& block,
+                     const ConvSizes& s, std::int64_t down,
+                     const Existing& cells, float* memory) {
+  const Padded<float> to(memory, s.pad, cells.n_k(), block.rows + 2 * s.r);
   fill(to, s.heads, cells, block.row + down - s.r,
        [&](std::int64_t h, std::int64_t row, std::int64_t j, auto part) {
          return load(x + cell(layout, block, h, row) + j, part);
@@ -31,12 +31,12 @@ Padded padded(const T* x, const MapLayout& layout, const MapBlock& block,
 
 // y = w * x for one block, where `cells` exist.
 template <typename T>
-void convolve_block(const Padded& x, const MapLayout& layout,
+void convolve_block(const Padded<float>& x, const MapLayout& layout,
                     const MapBlock& block, const ConvSizes& s,
-                    const std::int64_t* offset, const TapWeights& w,
+                    const std::int64_t* offset, const TapWeights<>& w,
                     const Existing& cells, float* memory, T* y) {
   const Convolved z(memory, x, block.rows);
-  convolve(x, offset, s.heads, s.taps, w, block.rows, z);
+  convolve(x, offset, s.heads, w, block.rows, z);
   const std::int64_t n_k = layout.n_k(block.sequence);
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t i = 0; i < block.rows; ++i) {
@@ -63,8 +63,8 @@ std::int64_t convolved_size(const MapLayout& layout, const MapBlock& b,
 template <typename T>
 void forward_of(const MapConvForward::Args& args) {
   const ConvSizes s(args.weight, args.shift);
-  const TapWeights w(args.weight.as<const T>(), args.bias.as<const T>(),
-                     s.heads, s.k, false);
+  const TapWeights<> w(args.weight.as<const T>(), args.bias.as<const T>(),
+                       s.heads, s.k, false);
   const MapJobs jobs(args.layout, kConvCells, kConvRows);
   const std::int64_t x_size = jobs.largest(
       [&](const MapBlock& b) { return padded_size(args.layout, b, s); });
@@ -76,7 +76,7 @@ void forward_of(const MapConvForward::Args& args) {
     std::int64_t* offset = scratch.as<std::int64_t>();
     float* memory = reinterpret_cast<float*>(offset + s.taps);
     jobs.for_blocks(job, [&](const MapBlock& block) {
-      const Padded x =
+      const Padded<float> x =
           padded(args.x.as<const T>(), args.layout, block, s, -s.down,
                  Existing(args.layout, block.sequence), memory);
       tap_offsets(x, s.heads, s.k, offset);
@@ -94,8 +94,8 @@ template <typename T>
 void backward_of(const MapConvBackward::Args& args) {
   const MapLayout& layout = args.layout;
   const ConvSizes s(args.weight, args.shift);
-  const TapWeights w(args.weight.as<const T>(), static_cast<const T*>(nullptr),
-                     s.heads, s.k, true);
+  const TapWeights<> w(args.weight.as<const T>(),
+                       static_cast<const T*>(nullptr), s.heads, s.k, true);
   const MapJobs jobs(layout, kConvCells, kConvRows);
   const std::int64_t x_size = jobs.largest(
       [&](const MapBlock& b) { return padded_size(layout, b, s); });
@@ -107,7 +107,7 @@ void backward_of(const MapConvBackward::Args& args) {
   const Scratch partials(jobs.count() * partial_size * sizeof(float) + 1);
   parallel_for(jobs.count(), [&](std::int64_t job) {
     const std::int64_t sums_size =
-        summed ? WeightSums::size(s.heads, s.taps) : 0;
+        summed ? WeightSums<>::size(s.heads, s.taps) : 0;
     const Scratch scratch((2 * x_size + y_size + sums_size) * sizeof(float) +
                           s.taps * sizeof(std::int64_t));
     std::int64_t* const offset = scratch.as<std::int64_t>();
@@ -116,13 +116,13 @@ void backward_of(const MapConvBackward::Args& args) {
     float* const dy_memory = y_memory + y_size;
     float* const x_memory = dy_memory + x_size;
     float* const partial = partials.as<float>() + job * partial_size;
-    WeightSums sums(sums_memory, summed ? s.heads : 0, s.taps);
+    WeightSums<> sums(sums_memory, summed ? s.heads : 0, s.taps);
     for (std::int64_t o = 0; summed && o < s.heads; ++o) {
       partial[weights + o] = 0.0f;
     }
     jobs.for_blocks(job, [&](const MapBlock& block) {
       const Existing cells(layout, block.sequence);
-      const Padded dy =
+      const Padded<float> dy =
           padded(args.dy.as<const T>(), layout, block, s, s.down,
                  Existing(layout, block.sequence, args.shift), dy_memory);
       tap_offsets(dy, s.heads, s.k, offset);
@@ -131,9 +131,10 @@ void backward_of(const MapConvBackward::Args& args) {
                        cells, y_memory, args.dx.as<T>());
       }
       if (!summed) return;
-      const Padded x =
+      const Padded<float> x =
           padded(args.x.as<const T>(), layout, block, s, 0, cells, x_memory);
-      sums.add(dy, s.r, x.data, offset, block.rows, partial + weights);
+      sums.add(dy, s.r, x.data, offset, block.rows);
+      add_cells(dy, s.heads, s.r, block.rows, partial + weights);
     });
     if (summed) sums.finish(partial);
   });

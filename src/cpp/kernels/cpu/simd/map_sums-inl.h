@@ -16,10 +16,10 @@ constexpr int kSumHeads = 4, kSumTaps = 3;  // 12 of 16
 #endif
 
 // sums[t][o] (a vector each) += g[o][p] x[offset[t] + p] over positions p.
-template <int O, int T>
-void correlate_vectors(const float* g, std::int64_t g_stride, const float* x,
-                       const std::int64_t* offset, std::int64_t positions,
-                       float* sums) {
+template <typename Cells, int O, int T>
+void correlate_vectors(const typename Cells::Map* g, std::int64_t g_stride,
+                       const typename Cells::Map* x, const std::int64_t* offset,
+                       std::int64_t positions, float* sums) {
   Vf sum[T][O];
 #pragma GCC unroll 4
   for (int t = 0; t < T; ++t) {
@@ -29,15 +29,20 @@ void correlate_vectors(const float* g, std::int64_t g_stride, const float* x,
   const auto step = [&](std::int64_t p, auto part) {
     Vf in[T];
 #pragma GCC unroll 4
-    for (int t = 0; t < T; ++t) in[t] = load(x + offset[t] + p, part);
+    for (int t = 0; t < T; ++t) in[t] = Cells::load(x + offset[t] + p, part);
 #pragma GCC unroll 6
     for (int o = 0; o < O; ++o) {
-      const Vf gradient = load(g + o * g_stride + p, part);
+      const Vf gradient = Cells::load(g + o * g_stride + p, part);
 #pragma GCC unroll 4
-      for (int t = 0; t < T; ++t) sum[t][o] = fma(gradient, in[t], sum[t][o]);
+      for (int t = 0; t < T; ++t) {
+        sum[t][o] = Cells::add(sum[t][o], gradient, in[t]);
+      }
     }
   };
-  for_vectors(positions, step);
+  constexpr std::int64_t kStep = Cells::kValues * kLanes;
+  std::int64_t p = 0;
+  for (; p + kStep <= positions; p += kStep) step(p, Full{});
+  if (p < positions) step(p, typename Cells::Rest(positions - p));
 #pragma GCC unroll 4
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 6
@@ -45,14 +50,17 @@ void correlate_vectors(const float* g, std::int64_t g_stride, const float* x,
   }
 }
 
-template <int T>
-EA_INLINE void correlate_heads(std::int64_t outputs, const float* g,
-                               std::int64_t g_stride, const float* x,
+template <typename Cells, int T>
+EA_INLINE void correlate_heads(std::int64_t outputs,
+                               const typename Cells::Map* g,
+                               std::int64_t g_stride,
+                               const typename Cells::Map* x,
                                const std::int64_t* offset,
                                std::int64_t positions, float* sums) {
-#define EA_HEADS(O) \
-  case O:           \
-    return correlate_vectors<O, T>(g, g_stride, x, offset, positions, sums)
+#define EA_HEADS(O)                                                          \
+  case O:                                                                    \
+    return correlate_vectors<Cells, O, T>(g, g_stride, x, offset, positions, \
+                                          sums)
   switch (outputs) {
     EA_HEADS(1);
     EA_HEADS(2);
@@ -70,8 +78,10 @@ EA_INLINE void correlate_heads(std::int64_t outputs, const float* g,
 
 // Sums of products of gradients g and inputs x for all taps and heads, kept as
 // vectors until finish(): [group of heads][tap][head of group].
+template <typename Cells = Floats>
 class WeightSums {
  public:
+  using Map = typename Cells::Map;
   static std::int64_t size(std::int64_t heads, std::int64_t taps) {
     return heads * taps * kLanes;
   }
@@ -85,21 +95,15 @@ class WeightSums {
 
   // Adds the sums over `rows` rows of a block: gradients g with one halo of
   // `halo` rows, and x such that x + offset[tap] is the input of the block's
-  // first cell. dbias[o] += sum of g[o].
-  void add(const Padded& g, std::int64_t halo, const float* x,
-           const std::int64_t* offset, std::int64_t rows, float* dbias) {
-    const float* first = g.data + g.radius + halo * g.width;
+  // first cell.
+  void add(const Padded<Map>& g, std::int64_t halo, const Map* x,
+           const std::int64_t* offset, std::int64_t rows) {
+    const Map* first = g.data + g.radius + halo * g.width;
     const std::int64_t positions = rows * g.width - g.radius;
     constexpr std::int64_t kChunk = 512;  // gradients of all heads fit the L1
     for (std::int64_t p = 0; p < positions; p += kChunk) {
       const std::int64_t n = positions - p < kChunk ? positions - p : kChunk;
       add_chunk(first + p, g.head_stride, x + p, offset, n);
-    }
-    for (std::int64_t o = 0; o < groups_.heads; ++o) {
-      const float* at = first + o * g.head_stride;
-      dbias[o] += sum_over(positions, [&](std::int64_t p, auto part) {
-        return load(at + p, part);
-      });
     }
   }
 
@@ -119,7 +123,7 @@ class WeightSums {
   }
 
  private:
-  void add_chunk(const float* g, std::int64_t g_stride, const float* x,
+  void add_chunk(const Map* g, std::int64_t g_stride, const Map* x,
                  const std::int64_t* offset, std::int64_t n) {
     for (std::int64_t t = 0; t < taps_; t += kSumTaps) {
       for (std::int64_t i = 0; i < groups_.count; ++i) {
@@ -131,22 +135,25 @@ class WeightSums {
     }
   }
 
-  static void add_block(std::int64_t taps, std::int64_t outputs, const float* g,
-                        std::int64_t g_stride, const float* x,
+  static void add_block(std::int64_t taps, std::int64_t outputs, const Map* g,
+                        std::int64_t g_stride, const Map* x,
                         const std::int64_t* offset, std::int64_t n,
                         float* sums) {
     switch (taps) {
       case 1:
-        return correlate_heads<1>(outputs, g, g_stride, x, offset, n, sums);
+        return correlate_heads<Cells, 1>(outputs, g, g_stride, x, offset, n,
+                                         sums);
       case 2:
-        return correlate_heads<2>(outputs, g, g_stride, x, offset, n, sums);
+        return correlate_heads<Cells, 2>(outputs, g, g_stride, x, offset, n,
+                                         sums);
 #if defined(__AVX512F__)
       case 3:
-        return correlate_heads<3>(outputs, g, g_stride, x, offset, n, sums);
+        return correlate_heads<Cells, 3>(outputs, g, g_stride, x, offset, n,
+                                         sums);
 #endif
       default:
-        return correlate_heads<kSumTaps>(outputs, g, g_stride, x, offset, n,
-                                         sums);
+        return correlate_heads<Cells, kSumTaps>(outputs, g, g_stride, x, offset,
+                                                n, sums);
     }
   }
 
@@ -154,6 +161,17 @@ class WeightSums {
   std::int64_t taps_;
   Groups groups_;
 };
+
+// dbias[o] += sum of g[o] over the same cells.
+EA_INLINE void add_cells(const Padded<float>& g, std::int64_t heads,
+                         std::int64_t halo, std::int64_t rows, float* dbias) {
+  for (std::int64_t o = 0; o < heads; ++o) {
+    const float* const at = g.head(o) + g.radius + halo * g.width;
+    dbias[o] +=
+        sum_over(rows * g.width - g.radius,
+                 [&](std::int64_t p, auto part) { return load(at + p, part); });
+  }
+}
 
 }  // namespace
 }  // namespace ea::simd::EA_TARGET

@@ -2,10 +2,12 @@
 //
 // A tap is (input head, row shift, column shift): one offset into the padded
 // block. A few vectors of positions of a group of output heads stay in
-// registers while all taps run, weights broadcast.
+// registers while all taps run, weights broadcast. In pairs of bfloat16 an
+// input head is two of them, cell by cell.
 #pragma once
 
 #include "kernels/cpu/simd/map_blocks-inl.h"
+#include "kernels/cpu/simd/pairs-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -46,48 +48,90 @@ struct Groups {
 // Weights [heads, heads, k, k] as [group][tap][head of group]; `adjoint` swaps
 // input and output heads and turns the kernel round: the convolution that takes
 // the gradient of the output to that of the input.
-template <typename T>
+template <typename Cells, typename T>
 void pack_weights(const T* weight, std::int64_t heads, std::int64_t k,
-                  bool adjoint, float* packed) {
+                  bool adjoint, typename Cells::Map* packed) {
   const Groups groups(heads, kGroup);
+  const auto one = [&](std::int64_t o, std::int64_t c, std::int64_t uv) {
+    if (c >= heads) return 0.0f;  // an odd number of heads, in pairs
+    return load_one(weight + (adjoint ? (c * heads + o + 1) * k * k - 1 - uv
+                                      : (o * heads + c) * k * k + uv));
+  };
   for (std::int64_t g = 0; g < groups.count; ++g) {
-    for (std::int64_t c = 0; c < heads; ++c) {
+    for (std::int64_t c = 0; c < heads; c += Cells::kValues) {
       for (std::int64_t uv = 0; uv < k * k; ++uv) {
         for (std::int64_t o = groups.begin(g); o < groups.begin(g + 1); ++o) {
-          *packed++ =
-              load_one(weight + (adjoint ? (c * heads + o + 1) * k * k - 1 - uv
-                                         : (o * heads + c) * k * k + uv));
+          for (int i = 0; i < Cells::kValues; ++i) {
+            store_one(packed++, one(o, c + i, uv));
+          }
         }
       }
     }
   }
 }
 
-// Packed weights and a bias in float32, for the length of one kernel call.
+// Packed weights, and a bias in float32, for the length of one kernel call.
+template <typename Cells = Floats>
 class TapWeights {
  public:
   template <typename T>
   TapWeights(const T* weight, const T* bias, std::int64_t heads, std::int64_t k,
              bool adjoint)
-      : memory_((heads * heads * k * k + heads) * sizeof(float)),
+      : taps_(ceil_div(heads, Cells::kValues) * k * k),
+        memory_((taps_ + 1) * heads * static_cast<std::int64_t>(sizeof(float))),
         weights_(memory_.as<float>()),
-        bias_(weights_ + heads * heads * k * k) {
-    pack_weights(weight, heads, k, adjoint, weights_);
+        bias_(weights_ + heads * taps_) {
+    pack_weights<Cells>(weight, heads, k, adjoint,
+                        memory_.as<typename Cells::Map>());
     for (std::int64_t o = 0; o < heads; ++o) {
       bias_[o] = bias == nullptr ? 0.0f : load_one(bias + o);
     }
   }
+  std::int64_t taps() const { return taps_; }
   const float* weights() const { return weights_; }
   const float* bias() const { return bias_; }
 
  private:
+  std::int64_t taps_;
   Scratch memory_;
   float* weights_;
   float* bias_;
 };
 
+// Floats of `memory` that in_cells() takes.
+template <typename Cells>
+EA_INLINE std::int64_t cells_size(std::int64_t heads, std::int64_t r,
+                                  std::int64_t n_k, std::int64_t rows) {
+  return Cells::kValues == 1
+             ? 0
+             : padded_size(ceil_div(heads, Cells::kValues), r, n_k, rows);
+}
+
+// A block as the cells that convolve() reads. One of bfloat16 makes a new one
+// in `memory`: heads 2 h and 2 h + 1 are head h of that, with the same offsets.
+EA_INLINE Padded<float> in_cells(const Padded<float>& x, std::int64_t, float*) {
+  return x;
+}
+#if defined(__AVX512F__)
+inline Padded<float> in_cells(const Padded<bfloat16>& x, std::int64_t heads,
+                              float* memory) {
+  Padded<float> to(memory, x.radius, x.width - x.radius, x.rows);
+  for (std::int64_t h = 0; h < heads; h += 2) {
+    const bfloat16* const from = x.head(h);
+    for_vectors(x.head_stride, [&](std::int64_t i, auto part) {
+      const Vf second =
+          h + 1 < heads ? load(from + x.head_stride + i, part) : set(0.0f);
+      store(to.head(h / 2) + i, pair_of(load(from + i, part), second), part);
+    });
+  }
+  clear_end(to, (heads + 1) / 2);
+  return to;
+}
+#endif
+
 // Offsets of the taps (c, u, v), in this order, for one padded geometry.
-void tap_offsets(const Padded& x, std::int64_t heads, std::int64_t k,
+template <typename T>
+void tap_offsets(const Padded<T>& x, std::int64_t heads, std::int64_t k,
                  std::int64_t* offset) {
   for (std::int64_t c = 0; c < heads; ++c) {
     for (std::int64_t u = 0; u < k; ++u) {
@@ -99,7 +143,7 @@ void tap_offsets(const Padded& x, std::int64_t heads, std::int64_t k,
 }
 
 // y[o][0 .. V vectors] = bias[o] + sum over taps of w[tap][o] x[offset[tap]].
-template <int O, int V>
+template <typename Cells, int O, int V>
 void convolve_vectors(const float* x, const std::int64_t* offset,
                       std::int64_t taps, const float* w, const float* bias,
                       float* y, std::int64_t y_stride) {
@@ -116,7 +160,9 @@ void convolve_vectors(const float* x, const std::int64_t* offset,
 #pragma GCC unroll 12
     for (int o = 0; o < O; ++o) {
 #pragma GCC unroll 2
-      for (int v = 0; v < V; ++v) sum[o][v] = fma(set(w[o]), in[v], sum[o][v]);
+      for (int v = 0; v < V; ++v) {
+        sum[o][v] = Cells::add(sum[o][v], set(cell_at(w + o)), in[v]);
+      }
     }
     w += O;
   }
@@ -129,14 +175,14 @@ void convolve_vectors(const float* x, const std::int64_t* offset,
   }
 }
 
-template <int V>
+template <typename Cells, int V>
 EA_INLINE void convolve_group(std::int64_t outputs, const float* x,
                               const std::int64_t* offset, std::int64_t taps,
                               const float* w, const float* bias, float* y,
                               std::int64_t y_stride) {
 #define EA_GROUP(O) \
   case O:           \
-    return convolve_vectors<O, V>(x, offset, taps, w, bias, y, y_stride)
+    return convolve_vectors<Cells, O, V>(x, offset, taps, w, bias, y, y_stride)
   switch (outputs) {
     EA_GROUP(1);
     EA_GROUP(2);
@@ -164,7 +210,8 @@ struct Convolved {
   float* data;
   std::int64_t width, head_stride;
 
-  Convolved(float* at, const Padded& x, std::int64_t rows)
+  template <typename T>
+  Convolved(float* at, const Padded<T>& x, std::int64_t rows)
       : data(at), width(x.width), head_stride(rows * x.width + 2 * kLanes) {}
   EA_INLINE float* row(std::int64_t h, std::int64_t i) const {
     return data + h * head_stride + i * width;
@@ -177,9 +224,11 @@ EA_INLINE std::int64_t convolved_size(std::int64_t heads, std::int64_t r,
 }
 
 // Convolution of all heads: row i of y from rows i .. i + k of x.
-void convolve(const Padded& x, const std::int64_t* offset, std::int64_t heads,
-              std::int64_t taps, const TapWeights& w, std::int64_t rows,
+template <typename Cells>
+void convolve(const Padded<float>& x, const std::int64_t* offset,
+              std::int64_t heads, const TapWeights<Cells>& w, std::int64_t rows,
               const Convolved& y) {
+  const std::int64_t taps = w.taps();
   const Groups groups(heads, kGroup);
   const std::int64_t positions = rows * x.width - x.radius;
   for (std::int64_t p = 0; p < positions; p += 2 * kLanes) {
@@ -188,10 +237,10 @@ void convolve(const Padded& x, const std::int64_t* offset, std::int64_t heads,
       const std::int64_t o = groups.begin(g);
       const std::int64_t outputs = groups.begin(g + 1) - o;
       float* const at = y.data + o * y.head_stride + p;
-      (two ? convolve_group<2>
-           : convolve_group<1>)(outputs, x.data + p, offset, taps,
-                                w.weights() + o * taps, w.bias() + o, at,
-                                y.head_stride);
+      (two ? convolve_group<Cells, 2>
+           : convolve_group<Cells, 1>)(outputs, x.data + p, offset, taps,
+                                       w.weights() + o * taps, w.bias() + o, at,
+                                       y.head_stride);
     }
   }
 }

@@ -5,11 +5,11 @@
 // a tile of C stays in registers while the whole depth runs: kTileRows x 2
 // vectors, every vector of B used kTileRows times.
 //
-// The cells of A and B have 32 bits: a float (Floats), or two bfloat16 that are
-// neighbours in depth, the first in the lower half (Pairs); depth counts cells.
+// The cells of A and B are those of pairs-inl.h, neighbours in depth; depth
+// counts cells.
 #pragma once
 
-#include "kernels/cpu/simd/vec-inl.h"
+#include "kernels/cpu/simd/pairs-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -109,35 +109,6 @@ void pack_transposed(const T* b, std::int64_t stride, std::int64_t depth,
                  at + k * kPanel);
     }
   }
-}
-
-struct Floats {
-  EA_INLINE static Vf add(Vf sum, Vf a, Vf b) { return fma(a, b, sum); }
-};
-
-#if defined(__AVX512F__)
-// Where the processor has AVX512-BF16. The instruction by name: the sources are
-// compiled for processors without it, and an intrinsic would ask for a function
-// that is compiled for those with it, which takes none of ours inline.
-struct Pairs {
-  EA_INLINE static Vf add(Vf sum, Vf a, Vf b) {
-    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
-    return sum;
-  }
-};
-
-// Two bfloat16, widened to floats, as the cells of a pair.
-EA_INLINE Vf pair_of(Vf first, Vf second) {
-  typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));
-  return (Vf)((Vu)second | (Vu)first >> 16);
-}
-#endif
-
-// A cell, wherever it lies: pairs of bfloat16 may begin at any of them.
-EA_INLINE float cell_at(const float* p) {
-  float cell;
-  __builtin_memcpy(&cell, p, sizeof(cell));
-  return cell;
 }
 
 // A [rows, depth]: cell (i, k) at data[i row + k col]; one of the two is 1.

@@ -65,6 +65,20 @@ EA_INLINE void store(bfloat16* p, Vf v, Part part) {
   _mm256_mask_storeu_epi16(p, part.mask, narrow(v));
 }
 
+// 2 kLanes bfloat16 as they lie, two in each lane; of the first n, 0 <= n <= 2
+// kLanes, with zeros behind them.
+struct Halves {
+  __mmask32 mask;
+  explicit EA_INLINE Halves(std::int64_t n)
+      : mask(static_cast<__mmask32>((std::uint64_t{1} << n) - 1u)) {}
+};
+EA_INLINE Vf load_halves(const bfloat16* p, Full) {
+  return (Vf)_mm512_loadu_si512(p);
+}
+EA_INLINE Vf load_halves(const bfloat16* p, Halves part) {
+  return (Vf)_mm512_maskz_loadu_epi16(part.mask, p);
+}
+
 // Lanes whose byte is not zero, as 0 or -1.
 EA_INLINE Vi load_mask(const std::uint8_t* p, Full) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));

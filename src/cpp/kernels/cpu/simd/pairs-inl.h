@@ -1,0 +1,63 @@
+// What is multiplied, in cells of 32 bits: a float (Floats), or two bfloat16,
+// the first in the lower half, whose products are added up together (Pairs).
+#pragma once
+
+#include "kernels/cpu/simd/vec-inl.h"
+#include "runtime/cpu_info.h"
+#include "runtime/fast_paths.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// A cell, wherever it lies: pairs of bfloat16 may begin at any of them.
+EA_INLINE float cell_at(const float* p) {
+  float cell;
+  __builtin_memcpy(&cell, p, sizeof(cell));
+  return cell;
+}
+
+// Map: of what maps consist whose products are added up; kValues of them are a
+// cell, `load` takes kLanes cells or the part of them.
+struct Floats {
+  using Map = float;
+  using Rest = Part;
+  static constexpr int kValues = 1;
+  EA_INLINE static Vf add(Vf sum, Vf a, Vf b) { return fma(a, b, sum); }
+  template <typename P>
+  EA_INLINE static Vf load(const float* p, P part) {
+    return simd::EA_TARGET::load(p, part);
+  }
+};
+
+#if defined(__AVX512F__)
+// Where the processor has AVX512-BF16. The instruction by name: the sources are
+// compiled for processors without it, and an intrinsic would ask for a function
+// that is compiled for those with it, which takes none of ours inline.
+struct Pairs {
+  using Map = bfloat16;
+  using Rest = Halves;
+  static constexpr int kValues = 2;
+  EA_INLINE static Vf add(Vf sum, Vf a, Vf b) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+  }
+  template <typename P>
+  EA_INLINE static Vf load(const bfloat16* p, P part) {
+    return load_halves(p, part);
+  }
+};
+
+// Whether the processor adds up products of bfloat16 itself.
+EA_INLINE bool takes_pairs() {
+  return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs);
+}
+
+// Two bfloat16, widened to floats, as the cells of a pair.
+EA_INLINE Vf pair_of(Vf first, Vf second) {
+  typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));
+  return (Vf)((Vu)second | (Vu)first >> 16);
+}
+#endif
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
