@@ -55,7 +55,7 @@ EA_INLINE void softmax_row(float* x, Map* p, std::int64_t n, float t, T* carry,
   });
   const float inverse = 1.0f / total;
   for_vectors(n, [&](std::int64_t j, auto part) {
-    store(p + j, keep(j, load(x + j, part) * set(inverse)), part);
+    store_factor(p + j, keep(j, load(x + j, part) * set(inverse)), part);
   });
   if (sizeof(Map) < sizeof(float) && n % 2 != 0) store_one(p + n, 0.0f);
   if (statistics != nullptr) {

@@ -112,7 +112,7 @@ struct PairProducts {
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = reinterpret_cast<T*>(memory + i * stride);
       for_vectors(cols, [&](std::int64_t j, auto part) {
-        store(row + j, load(map + i * cols + j, part), part);
+        store_factor(row + j, load(map + i * cols + j, part), part);
       });
       if (cols % 2 != 0) store_one(row + cols, 0.0f);
     }
@@ -124,12 +124,9 @@ struct PairProducts {
       const float* const from = map + i * cols;
       float* const to = map + i / 2 * cols;
       for_vectors(cols, [&](std::int64_t j, auto part) {
-        const Vf first = rounded(load(from + j, part));
-        store(to + j,
-              i + 1 < rows
-                  ? pair_of(first, rounded(load(from + cols + j, part)))
-                  : pair_of(first, set(0.0f)),
-              part);
+        const Vf second =
+            i + 1 < rows ? load(from + cols + j, part) : set(0.0f);
+        store(to + j, rounded_pair(load(from + j, part), second), part);
       });
     }
     return {map, 1, cols};
@@ -141,9 +138,6 @@ struct PairProducts {
   }
   EA_INLINE static const float* as_cells(const T* p) {
     return reinterpret_cast<const float*>(p);
-  }
-  EA_INLINE static Vf rounded(Vf v) {
-    return as_stored(v, static_cast<const T*>(nullptr));
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/simd/cells-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/pairs-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
@@ -152,7 +153,7 @@ EA_INLINE void fill_head(const Padded<T>& to, std::int64_t h,
       clear(at, to.width);
     } else {
       for_vectors(n_k, [&](std::int64_t j, auto part) {
-        store(at + j, cell(row, j, part), part);
+        store_factor(at + j, cell(row, j, part), part);
       });
       cells.clear(row, at);
       clear(at + n_k, to.radius);

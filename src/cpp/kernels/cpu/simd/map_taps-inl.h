@@ -7,7 +7,6 @@
 #pragma once
 
 #include "kernels/cpu/simd/map_blocks-inl.h"
-#include "kernels/cpu/simd/pairs-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {

@@ -57,6 +57,35 @@ EA_INLINE Vf pair_of(Vf first, Vf second) {
   typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));
   return (Vf)((Vu)second | (Vu)first >> 16);
 }
+// The same of floats that are first rounded to nearest even. Numbers too small
+// for a normal one become 0, as they do in a product.
+EA_INLINE Vf rounded_pair(Vf first, Vf second) {
+  typedef std::uint16_t Vh __attribute__((vector_size(sizeof(Vf))));
+  Vh halves;  // all of the first, then all of the second
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(second), "v"(first));
+  return (Vf)__builtin_shuffle(
+      halves, Vh{0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
+}
+#endif
+
+// Stores what products will read: bfloat16 as rounded_pair() rounds them.
+template <typename P>
+EA_INLINE void store_factor(float* p, Vf v, P part) {
+  store(p, v, part);
+}
+#if defined(__AVX512F__)
+EA_INLINE __m256i rounded_halves(Vf v) {
+  __m256i halves;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(v));
+  return halves;
+}
+EA_INLINE void store_factor(bfloat16* p, Vf v, Full) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), rounded_halves(v));
+}
+EA_INLINE void store_factor(bfloat16* p, Vf v, Part part) {
+  _mm256_mask_storeu_epi16(p, part.mask, rounded_halves(v));
+}
 #endif
 
 }  // namespace
