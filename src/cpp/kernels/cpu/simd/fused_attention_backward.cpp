@@ -49,7 +49,8 @@ template <typename M>
 void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
                        const TapWeights<typename M::Taps>& turned,
                        const MapLayout& group, std::int64_t first,
-                       const GroupMaps& maps, ParameterSums& total) {
+                       const GroupMaps<typename M::Taps::Map>& maps,
+                       ParameterSums& total) {
   using Taps = typename M::Taps;
   const FusedSizes& s = f.s;
   const MapJobs jobs(group, kGradientCells, kGradientRows);
@@ -126,7 +127,8 @@ void plain_backward(const Backward<M>& f) {
   for_group_heads(f, 0, f.layout().sequences, true,
                   [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
                     const SequenceMaps m(f.layout(), b);
-                    logit_gradient(f, m, h, parts, parts.gradient);
+                    logit_gradient(f, m, h, parts, parts.gradient,
+                                   parts.gradient);
                     plain_gradients(f, m, h, parts.gradient);
                     score_products(f, m, h, parts.gradient, parts);
                   });
@@ -147,6 +149,8 @@ std::int64_t group_end(const MapLayout& layout, std::int64_t first) {
 template <typename M>
 void convolved_backward(const Backward<M>& f) {
   using T = typename M::T;
+  using Map = typename M::Taps::Map;
+  constexpr bool kInPlace = sizeof(Map) == sizeof(float);
   const FusedAttentionBackward::Args& args = f.args;
   const MapLayout& layout = f.layout();
   const PackedHeads<M> keys(args.in.k, layout, true);
@@ -159,23 +163,30 @@ void convolved_backward(const Backward<M>& f) {
     const MapLayout group{layout.heads, last - first, layout.q_offsets + first,
                           layout.k_offsets + first,
                           layout.cell_offsets + first};
-    const std::int64_t begin = layout.begin(first);
-    const std::int64_t cells = layout.begin(last) - begin;
-    const Scratch memory(2 * cells * static_cast<std::int64_t>(sizeof(float)) +
-                         1);
-    const GroupMaps maps{memory.as<float>(), memory.as<float>() + cells, begin};
+    const std::int64_t cells = layout.begin(first);
+    const std::int64_t rows = layout.heads * layout.q_offsets[first];
+    const std::int64_t size = layout.begin(last) - cells +
+                              layout.heads * layout.q_offsets[last] - rows;
+    const Scratch memory(2 * size * static_cast<std::int64_t>(sizeof(Map)) + 1);
+    const GroupMaps<Map> maps{memory.as<Map>(), memory.as<Map>() + size, cells,
+                              rows};
     for_group_heads(
-        f, first, last, false,
+        f, first, last, !kInPlace,
         [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
           const SequenceMaps m(layout, b);
-          logit_gradient(f, m, h, parts, maps.logits + m.at(h, 0) - begin);
+          Map* const dl = maps.logits + maps.at(m, h, 0);
+          if constexpr (kInPlace) {
+            logit_gradient(f, m, h, parts, dl, dl);
+          } else {
+            logit_gradient(f, m, h, parts, parts.gradient, dl);
+          }
         });
     convolution_phase(f, keys, turned, group, first, maps, total);
     for_group_heads(
         f, first, last, false,
         [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
           const SequenceMaps m(layout, b);
-          score_products(f, m, h, maps.scores + m.at(h, 0) - begin, parts);
+          score_products(f, m, h, maps.scores + maps.at(m, h, 0), parts);
         });
     first = last;
   }

@@ -56,11 +56,11 @@ struct HeadParts {
 };
 
 // One row: P from L, rounded here where it was computed again; what dropout
-// leaves of it to `kept_p`, and dL from the gradient g of the latter, in its
-// place.
-template <typename T, typename L, typename Keep, typename Mask>
+// leaves of it to `kept_p`, and dL from the gradient g of the latter, which is
+// lost; dL may take its place.
+template <typename T, typename L, typename Map, typename Keep, typename Mask>
 EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
-                                    float* g, std::int64_t n, float t,
+                                    float* g, Map* dl, std::int64_t n, float t,
                                     const float* statistics, const T* dcarry,
                                     Keep keep, Mask mask) {
   const Vf top = set(statistics[0]), inverse = set(statistics[1]);
@@ -77,14 +77,16 @@ EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
   }));
   for_vectors(n, [&](std::int64_t j, auto part) {
     const Vf d = set(t) * load(p + j, part) * (load(g + j, part) - dot);
-    store(g + j, dcarry == nullptr ? d : d + load(dcarry + j, part), part);
+    store_factor(dl + j, dcarry == nullptr ? d : d + load(dcarry + j, part),
+                 part);
   });
 }
 
-// dV of one head, and its dL [n_q, n_k] to `gradient`.
-template <typename M>
+// dV of one head, and its dL [n_q, n_k] to `dl`, by way of `gradient`, which
+// may be the same.
+template <typename M, typename Map>
 void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
-                    const HeadParts& parts, float* gradient) {
+                    const HeadParts& parts, float* gradient, Map* dl) {
   using T = typename M::T;
   using Cells = typename M::Cells;
   const FusedAttentionBackward::Args& args = f.args;
@@ -109,21 +111,22 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
   for (std::int64_t i = 0; i < m.n_q; ++i) {
     const std::int64_t at = i * m.n_k;
     float* const kept = parts.probabilities + at;
+    Map* const to = dl + i * map_stride(dl, m.n_k);
     const T* const more = dcarry == nullptr ? nullptr : dcarry + at;
     const float* const statistics =
         args.statistics.as<const float>() + 2 * m.row(h, i);
     const auto from = [&](const auto* logits, auto keep) {
       if (m.cells.mask() == nullptr) {
-        softmax_gradient_row(logits, kept, parts.row, gradient + at,
+        softmax_gradient_row(logits, kept, parts.row, gradient + at, to,
                              m.cells.columns(i), t, statistics, more, keep,
                              NoMask{});
       } else {
-        softmax_gradient_row(logits, kept, parts.row, gradient + at,
+        softmax_gradient_row(logits, kept, parts.row, gradient + at, to,
                              m.cells.columns(i), t, statistics, more, keep,
                              KeyMask{m.cells.mask()});
       }
       m.cells.clear(i, kept);
-      m.cells.clear(i, gradient + at);
+      m.cells.clear(i, to);
     };
     const auto run = [&](auto keep) {
       carry == nullptr ? from(kept, keep) : from(carry + at, keep);
@@ -139,7 +142,8 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
     }
   }
   M::pack(dy, m.n_q, e, parts.packed);
-  multiply_into<Cells>(M::left_transposed(parts.probabilities, m.n_q, m.n_k),
+  multiply_into<Cells>(M::left_transposed(parts.probabilities, m.n_q, m.n_k,
+                                          static_cast<float*>(nullptr)),
                        parts.packed, m.n_k, M::cells(m.n_q), e, 1.0f,
                        rows_of<T>(args.dv, m.key, h * e), parts.wide);
 }
@@ -164,9 +168,9 @@ void plain_gradients(const Backward<M>& f, const SequenceMaps& m,
 }
 
 // dQ = scale dS K, dK = scale dS^T Q and dB = dS of one head; dS is lost.
-template <typename M>
+template <typename M, typename Map>
 void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
-                    float* ds, const HeadParts& parts) {
+                    Map* ds, const HeadParts& parts) {
   using T = typename M::T;
   using Cells = typename M::Cells;
   const FusedAttention& in = f.args.in;
@@ -174,9 +178,12 @@ void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
   const std::int64_t d = f.s.d;
   if (f.args.dscore_bias.defined()) {
     T* const to = f.args.dscore_bias.template as<T>() + m.at(h, 0);
-    for_vectors(m.n_q * m.n_k, [&](std::int64_t j, auto part) {
-      store(to + j, load(ds + j, part), part);
-    });
+    for (std::int64_t i = 0; i < m.n_q; ++i) {
+      const Map* const row = ds + i * map_stride(ds, m.n_k);
+      for_vectors(m.n_k, [&](std::int64_t j, auto part) {
+        store(to + i * m.n_k + j, load(row + j, part), part);
+      });
+    }
   }
   const auto q = rows_of<const T>(in.q, m.query, h * d);
   const auto k = rows_of<const T>(in.k, m.key, h * d);
@@ -185,15 +192,23 @@ void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
                        parts.packed, m.n_q, M::cells(m.n_k), d, scale,
                        rows_of<T>(f.args.dq, m.query, h * d), parts.wide);
   M::pack(q, m.n_q, d, parts.packed);
-  multiply_into<Cells>(M::left_transposed(ds, m.n_q, m.n_k), parts.packed,
-                       m.n_k, M::cells(m.n_q), d, scale,
-                       rows_of<T>(f.args.dk, m.key, h * d), parts.wide);
+  multiply_into<Cells>(
+      M::left_transposed(ds, m.n_q, m.n_k, parts.probabilities), parts.packed,
+      m.n_k, M::cells(m.n_q), d, scale, rows_of<T>(f.args.dk, m.key, h * d),
+      parts.wide);
 }
 
-// dL and dS of a group of sequences; `begin`: the first of its cells.
+// dL and dS of a group of sequences; `cells`, `rows`: of all before it.
+template <typename Map>
 struct GroupMaps {
-  float *logits, *scores;
-  std::int64_t begin;
+  Map *logits, *scores;
+  std::int64_t cells, rows;
+  // Element of cell (h, i, 0): each row may have one cell more.
+  EA_INLINE std::int64_t at(const SequenceMaps& m, std::int64_t h,
+                            std::int64_t i) const {
+    return m.begin - cells + m.row(0, 0) - rows +
+           (h * m.n_q + i) * map_stride(logits, m.n_k);
+  }
 };
 
 // The scratch of a job of the second phase. `cells` is G once more, as
@@ -245,7 +260,8 @@ Padded<typename M::Taps::Map> mixed(const Backward<M>& f,
 template <typename M>
 void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
                        const TapWeights<typename M::Taps>& turned,
-                       const MapBlock& block, const GroupMaps& maps,
+                       const MapBlock& block,
+                       const GroupMaps<typename M::Taps::Map>& maps,
                        const BlockParts& parts,
                        WeightSums<typename M::Taps>& sums, float* dbias) {
   using T = typename M::T;
@@ -263,8 +279,7 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
     fill_head(g, h, m.cells, begin - r,
               [&](std::int64_t i, std::int64_t j, auto part) {
                 const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);
-                const Vf d =
-                    load(maps.logits + m.at(h, i) - maps.begin + j, part);
+                const Vf d = load(maps.logits + maps.at(m, h, i) + j, part);
                 const Vf x = open ? w * d : set(0.0f);
                 if (begin <= i && i < end) sum += x;
                 return x;
@@ -286,16 +301,20 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
     for (std::int64_t i = 0; i < block.rows; ++i) {
       const float* const row = di.row(h, i);
       const std::int64_t at = m.at(h, block.row + i);
-      const float* const dl = maps.logits + at - maps.begin;
-      float* const ds = maps.scores + at - maps.begin;
+      const std::int64_t own = maps.at(m, h, block.row + i);
+      const Map* const dl = maps.logits + own;
+      Map* const ds = maps.scores + own;
       for_vectors(m.n_k, [&](std::int64_t j, auto part) {
         const Vf d = load(row + j, part), l = load(dl + j, part);
-        store(ds + j, fma(vb, d, vs * l), part);
+        store_factor(ds + j, fma(vb, d, vs * l), part);
         if (dprevious != nullptr) {
           store(dprevious + at + j, fma(va, d, vp * l), part);
         }
       });
       m.cells.clear(block.row + i, ds);
+      for (std::int64_t j = m.n_k; j < map_stride(ds, m.n_k); ++j) {
+        store_one(ds + j, 0.0f);
+      }
       if (dprevious != nullptr) {
         m.cells.clear(block.row + i, dprevious + at);
       }

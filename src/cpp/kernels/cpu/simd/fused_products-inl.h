@@ -11,13 +11,22 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
+// How far apart the rows of a map in scratch lie: those of bfloat16 are pairs,
+// where a zero follows an odd number of cells.
+EA_INLINE std::int64_t map_stride(const float*, std::int64_t cols) {
+  return cols;
+}
+EA_INLINE std::int64_t map_stride(const bfloat16*, std::int64_t cols) {
+  return cols + cols % 2;
+}
+
 // Products of float32, to which bfloat16 operands are widened.
 //
 // Both this and PairProducts pack the right factor of a product, as it lies or
 // stored transposed, and make left factors: of an operand, of a map [rows,
-// cols] of scratch, of the latter transposed. The last may take the place of
-// the map; `memory` holds what the others need. A thread that multiplies holds
-// a Setup.
+// cols] of scratch, of the latter transposed. That of a map of floats may take
+// its place; `memory` holds what the others need. A thread that multiplies
+// holds a Setup.
 template <typename Type>
 struct FloatProducts {
   using T = Type;
@@ -46,7 +55,7 @@ struct FloatProducts {
     return {map, cols, 1};
   }
   EA_INLINE static Factor left_transposed(float* map, std::int64_t,
-                                          std::int64_t cols) {
+                                          std::int64_t cols, float*) {
     return {map, 1, cols};
   }
 };
@@ -119,7 +128,7 @@ struct PairProducts {
     return {memory, stride, 1};
   }
   static Factor left_transposed(float* map, std::int64_t rows,
-                                std::int64_t cols) {
+                                std::int64_t cols, float*) {
     for (std::int64_t i = 0; i < rows; i += 2) {
       const float* const from = map + i * cols;
       float* const to = map + i / 2 * cols;
@@ -130,6 +139,25 @@ struct PairProducts {
       });
     }
     return {map, 1, cols};
+  }
+  // Maps of bfloat16, whose rows are map_stride() apart.
+  EA_INLINE static Factor left(const T* map, std::int64_t, std::int64_t cols,
+                               float*) {
+    return {as_cells(map), cells(cols), 1};
+  }
+  static Factor left_transposed(const T* map, std::int64_t rows,
+                                std::int64_t cols, float* memory) {
+    const std::int64_t stride = map_stride(map, cols);
+    for (std::int64_t i = 0; i < rows; i += 2) {
+      const T* const from = map + i * stride;
+      for_vectors(cols, [&](std::int64_t j, auto part) {
+        const Vf second =
+            i + 1 < rows ? load(from + stride + j, part) : set(0.0f);
+        store(memory + i / 2 * cols + j, pair_of(load(from + j, part), second),
+              part);
+      });
+    }
+    return {memory, 1, cols};
   }
 
  private:
