@@ -183,6 +183,25 @@ def test_maps_and_states_of_every_layer():
     assert np.abs(out.attentions[1].grad).max() > 0
 
 
+def test_in_evaluation_a_sum_takes_the_place_of_its_shortcut():
+    """One tensor of the block's size, unless the shortcut is wanted as a state."""
+    wide = {"embedding_size": 8, "hidden_sizes": [512], "depths": [2]}
+    model = tiny(PLAIN, wide, "float32").eval()
+    images = draw(2, (64, 64)).astype(np.float32)
+    state = 2 * 512 * 16 * 16 * 4  # bytes
+    with ea.no_grad():
+        model(images)  # makes what is kept with the weights
+        before = ea.memory.current()
+        ea.memory.reset_peak()
+        alone = model(images).logits.numpy()
+        assert ea.memory.peak() - before < 2 * state
+        kept = model(images, output_hidden_states=True)
+    np.testing.assert_array_equal(kept.logits, alone)
+    again = model(images, output_hidden_states=True)  # apart from the norm
+    for ours, theirs in zip(kept.hidden_states, again.hidden_states, strict=True):
+        np.testing.assert_allclose(ours, theirs.detach(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_threads_change_no_bit(dtype):
     images = draw(5, (64, 32)).astype(np.float32)

@@ -24,9 +24,9 @@ struct Conv2dTaps {
 // for float64). An image alone has the bits it has in a batch.
 // With scale and shift, both [out] of the sums' type, y = scale y' + shift +
 // residual where y' is the above, or max(that, 0) with `rectify`; residual has
-// the shape of y. So does a norm behind a convolution in evaluation.
-// kept_weight: the storage of the weight, where it is fixed: what an
-// implementation makes of it may be kept there (Storage::keep).
+// the shape of y, and may be y itself. So does a norm behind a convolution in
+// evaluation. kept_weight: the storage of the weight, where it is fixed: what
+// an implementation makes of it may be kept there (Storage::keep).
 struct Conv2dForward {
   static constexpr const char* name = "conv2d_forward";
   struct Args {

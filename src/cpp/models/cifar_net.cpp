@@ -126,7 +126,7 @@ class CifarBlock : public ImageBlock {
       add_child("feed_forward." + std::to_string(i), *feed_forwards_.back());
     }
   }
-  Var forward(const std::vector<Var>& earlier, MapChain& chain) override {
+  Var forward(std::vector<Var> earlier, MapChain& chain) override {
     Var x = earlier.back();
     if (gathering_) {
       x = gathering_->forward(concat(earlier, 3), chain);

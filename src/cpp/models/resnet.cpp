@@ -1,6 +1,9 @@
 // The body: stem, stages, and the chains of their attention layers.
 #include "models/resnet.h"
 
+#include <utility>
+#include <vector>
+
 #include "runtime/check.h"
 
 namespace ea {
@@ -143,7 +146,11 @@ EncodedPixels ResNetBody::forward(const ImageInputs& inputs) {
   Var x = halved_by_maximum(stem_.forward(channels_last(pixels), chain));
   if (contains(wanted, 0)) out.stages[0] = x;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
-    for (const auto& block : stages_[stage]) x = chain.run(block, {x});
+    for (const auto& block : stages_[stage]) {
+      std::vector<Var> last;  // and nothing else holds it, where none is wanted
+      last.push_back(std::move(x));
+      x = chain.run(block, std::move(last));
+    }
     const int index = static_cast<int>(stage) + 1;
     if (contains(wanted, index)) out.stages[index] = x;
   }

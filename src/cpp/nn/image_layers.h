@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <utility>
 
 #include "nn/layers.h"
 #include "nn/module.h"
@@ -29,9 +30,9 @@ class Conv2d : public Module {
         taps_{c.stride, c.stride, c.kernel / 2, c.kernel / 2, 1, 1, 1} {}
   Var operator()(const Var& x) const { return conv2d(x, weight_, {}, taps_); }
   // With what follows it in evaluation: see conv2d_mapped().
-  Var mapped(const Var& x, const ChannelMap& map, const Var& residual,
+  Var mapped(const Var& x, const ChannelMap& map, Var residual,
              bool rectify) const {
-    return conv2d_mapped(x, weight_, taps_, map, residual, rectify);
+    return conv2d_mapped(x, weight_, taps_, map, std::move(residual), rectify);
   }
   Device device() const { return weight_.device(); }
 

@@ -75,15 +75,20 @@ Var product_of_pixels(const Var& x, const Var& weight, const Var& bias) {
       });
 }
 
-// The output, not filled.
-Tensor convolved(const Var& x, const Var& weight, const Conv2dTaps& taps) {
+Shape shape_of(const Var& x, const Var& weight, const Conv2dTaps& taps) {
   const std::int64_t height = places_of_window(
       "conv2d", "height",
       {x.dim(1), weight.dim(2), taps.stride_h, taps.pad_h, taps.dilation_h});
   const std::int64_t width = places_of_window(
       "conv2d", "width",
       {x.dim(2), weight.dim(3), taps.stride_w, taps.pad_w, taps.dilation_w});
-  return empty({x.dim(0), height, width, weight.dim(0)}, x.dtype(), x.device());
+  return {x.dim(0), height, width, weight.dim(0)};
+}
+
+// Whether no graph and no other tensor has the data of a temporary.
+bool held_alone(const Var& x) {
+  return x.defined() && x.impl().use_count() == 1 && !x.requires_grad() &&
+         x.data().storage().use_count() == 1 && x.data().is_contiguous();
 }
 
 }  // namespace
@@ -94,7 +99,7 @@ Var conv2d(const Var& x, const Var& weight, const Var& bias,
   if (of_single_pixels(weight, taps)) {
     return product_of_pixels(x, weight, bias);
   }
-  const Tensor y = convolved(x, weight, taps);
+  const Tensor y = empty(shape_of(x, weight, taps), x.dtype(), x.device());
   const Tensor images = contiguous(x.data());
   const Tensor w = contiguous(weight.data());
   kernels::run<Conv2dForward>(
@@ -118,16 +123,20 @@ Var conv2d(const Var& x, const Var& weight, const Var& bias,
 }
 
 Var conv2d_mapped(const Var& x, const Var& weight, const Conv2dTaps& taps,
-                  const ChannelMap& map, const Var& residual, bool rectify) {
+                  const ChannelMap& map, Var residual, bool rectify) {
   check_convolution(x, weight, {}, taps.groups);
-  const Tensor y = convolved(x, weight, taps);
-  EA_CHECK(!residual.defined() || residual.shape() == y.shape(), "conv2d",
+  const Shape shape = shape_of(x, weight, taps);
+  EA_CHECK(!residual.defined() || residual.shape() == shape, "conv2d",
            "residual has shape {}, expected {}",
-           residual.defined() ? residual.shape() : Shape(), y.shape());
+           residual.defined() ? residual.shape() : Shape(), shape);
+  const bool in_place = held_alone(residual);
+  const Tensor y =
+      in_place ? residual.data() : empty(shape, x.dtype(), x.device());
   kernels::run<Conv2dForward>(
       {contiguous(x.data()), contiguous(weight.data()), Tensor(), y, taps,
        keeper_of(weight), map.scale, map.shift,
        residual.defined() ? contiguous(residual.data()) : Tensor(), rectify});
+  if (in_place) y.storage()->note_write();
   return Var(y);
 }
 

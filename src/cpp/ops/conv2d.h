@@ -17,9 +17,10 @@ Var conv2d(const Var& x, const Var& weight, const Var& bias,
            const Conv2dTaps& taps);
 
 // scale conv2d(x) + shift + residual of each channel, or max(that, 0) with
-// `rectify`, in one pass and without a gradient; residual may be undefined. An
-// image alone has the bits that it has in a batch.
+// `rectify`, in one pass and without a gradient; residual may be undefined,
+// and the result takes its place if nothing else holds it. An image alone has
+// the bits that it has in a batch.
 Var conv2d_mapped(const Var& x, const Var& weight, const Conv2dTaps& taps,
-                  const ChannelMap& map, const Var& residual, bool rectify);
+                  const ChannelMap& map, Var residual, bool rectify);
 
 }  // namespace ea

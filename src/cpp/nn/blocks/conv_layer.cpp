@@ -1,6 +1,8 @@
 // Wiring of the two branches.
 #include "nn/blocks/conv_layer.h"
 
+#include <utility>
+
 #include "autograd/grad_mode.h"
 #include "ops/shape_ops.h"
 #include "runtime/fast_paths.h"
@@ -57,13 +59,13 @@ Var ConvLayer::attended(const Var& x, MapChain& chain) {
   return config_.beside->halved ? doubled(image) : image;
 }
 
-Var ConvLayer::join(const Var& x, MapChain& chain, const Var& residual,
+Var ConvLayer::join(const Var& x, MapChain& chain, Var residual,
                     std::optional<Activation> act) {
   const bool rectify = act == Activation::relu;
   Var out;
   if (!attention_ && !training() && !grad_enabled() && x.device().is_cpu() &&
       enabled(FastPath::fused_norm)) {
-    out = convolution_.mapped(x, norm_.map(), residual, rectify);
+    out = convolution_.mapped(x, norm_.map(), std::move(residual), rectify);
   } else {
     Var y = convolution_(x);
     if (attention_) y = concat({y, attended(x, chain)}, 3);

@@ -41,8 +41,8 @@ class ConvLayer : public Module {
     return join(x, chain, {}, config_.activation);
   }
   // act(norm(conv(x)) + residual): the last layer of a block, whose activation
-  // the caller knows.
-  Var join(const Var& x, MapChain& chain, const Var& residual,
+  // the caller knows. A residual that nothing else holds may be lost.
+  Var join(const Var& x, MapChain& chain, Var residual,
            std::optional<Activation> act);
   bool takes_previous() const {
     return attention_ && attention_->takes_previous();

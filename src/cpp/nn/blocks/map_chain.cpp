@@ -1,6 +1,8 @@
 // Runs a block with its part of the chain, and again in backward.
 #include "nn/blocks/map_chain.h"
 
+#include <utility>
+
 #include "autograd/grad_mode.h"
 #include "autograd/recompute.h"
 
@@ -35,9 +37,9 @@ void MapChain::each_kept(Fn&& fn) {
 }
 
 Var MapChain::run(const std::shared_ptr<ImageBlock>& block,
-                  const std::vector<Var>& earlier) {
+                  std::vector<Var> earlier) {
   if (!block->recomputes() || !block->training() || !grad_enabled()) {
-    return block->forward(earlier, *this);
+    return block->forward(std::move(earlier), *this);
   }
   // Without Vars: those of a function that a node owns would keep their graphs.
   MapChain before = layouts();

@@ -17,7 +17,7 @@ class MapChain;
 // last of which every block reads, and of the chain.
 class ImageBlock : public Module {
  public:
-  virtual Var forward(const std::vector<Var>& earlier, MapChain& chain) = 0;
+  virtual Var forward(std::vector<Var> earlier, MapChain& chain) = 0;
   // Whether an attention layer of the block uses the maps of the one before.
   virtual bool takes_previous() const = 0;
 };
@@ -39,8 +39,7 @@ class MapChain {
   }
   // block->forward(earlier, *this); in training of a module that recomputes,
   // backward runs it again. Shared, for the graph may outlive the model.
-  Var run(const std::shared_ptr<ImageBlock>& block,
-          const std::vector<Var>& earlier);
+  Var run(const std::shared_ptr<ImageBlock>& block, std::vector<Var> earlier);
   const StackOutput& kept() const { return kept_; }
 
  private:

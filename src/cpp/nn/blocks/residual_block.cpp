@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "runtime/check.h"
 
@@ -42,14 +43,14 @@ void ResidualBlock::add_layer(std::int64_t in, std::int64_t out,
   add_child("layer." + std::to_string(layers_.size() - 1), *layers_.back());
 }
 
-Var ResidualBlock::forward(const std::vector<Var>& earlier, MapChain& chain) {
-  const Var& x = earlier.back();
-  Var y = x;
-  const Var beside = shortcut_ ? shortcut_->forward(x, chain) : x;
+Var ResidualBlock::forward(std::vector<Var> earlier, MapChain& chain) {
+  Var y = std::move(earlier.back());
+  earlier.clear();
+  Var beside = shortcut_ ? shortcut_->forward(y, chain) : y;
   for (std::size_t i = 0; i + 1 < layers_.size(); ++i) {
     y = layers_[i]->forward(y, chain);
   }
-  return layers_.back()->join(y, chain, beside, config_.activation);
+  return layers_.back()->join(y, chain, std::move(beside), config_.activation);
 }
 
 bool ResidualBlock::takes_previous() const {

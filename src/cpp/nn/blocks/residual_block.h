@@ -30,7 +30,7 @@ struct ResidualBlockConfig {
 class ResidualBlock : public ImageBlock {
  public:
   explicit ResidualBlock(const ResidualBlockConfig& config);
-  Var forward(const std::vector<Var>& earlier, MapChain& chain) override;
+  Var forward(std::vector<Var> earlier, MapChain& chain) override;
   bool takes_previous() const override;
 
  private:

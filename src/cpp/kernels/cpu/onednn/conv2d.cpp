@@ -293,7 +293,9 @@ void forward_section(const Conv2dForward::Args& args, const TensorView& bias,
       bytes};
   if (args.residual.defined()) {  // the sums are added to it
     const Stretches from{at(args.residual, y, p.element), result.stride};
-    copy_stretches(from, dense, whole ? 1 : pixels, whole ? all : bytes);
+    if (from.data != dense.data) {
+      copy_stretches(from, dense, whole ? 1 : pixels, whole ? all : bytes);
+    }
   }
   execute(*section.convolution, ConvPass::forward, x, weight,
           channels_from(bias, section.channel), dense.data);
