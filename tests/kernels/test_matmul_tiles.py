@@ -97,6 +97,23 @@ def test_every_token_count_of_a_stretch(dtype: str):
         )
 
 
+def products_of(program: str, *sizes: int, of: str = "") -> list[tuple[int, ...]]:
+    """Rows, depth and columns of the products in oneDNN's log of a program."""
+    run = subprocess.run(
+        [sys.executable, "-c", program, *map(str, sizes)],
+        env={**os.environ, "DNNL_VERBOSE": "profile_exec"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [
+        tuple(map(int, m.groups()))
+        for line in run.stdout.splitlines()
+        if ",exec," in line and of in line
+        if (m := re.search(r",(\d+)x(\d+):\d+x(\d+),", line))
+    ]
+
+
 WEIGHT_GRADIENT = """
 import sys
 import numpy as np
@@ -120,20 +137,29 @@ y.backward(_core.Tensor(np.ones((tokens, outputs), np.float32), dtype="bfloat16"
 @pytest.mark.parametrize("size", [(3136, 256, 1024), (9248, 48, 96), (2080, 96, 48)])
 def test_weight_gradients_of_many_tokens_multiply_bfloat16(size: tuple[int, int, int]):
     """Those of more than 2,048 tokens were widened to float32."""
-    run = subprocess.run(
-        [sys.executable, "-c", WEIGHT_GRADIENT, *map(str, size)],
-        env={**os.environ, "DNNL_VERBOSE": "profile_exec"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    done = [
-        math.prod(map(int, m.groups()))
-        for line in run.stdout.splitlines()
-        if ",exec," in line and "src_bf16" in line
-        if (m := re.search(r",(\d+)x(\d+):\d+x(\d+),", line))
-    ]
-    assert sum(done) >= 2 * math.prod(size)  # y and the gradient
+    done = products_of(WEIGHT_GRADIENT, *size, of="src_bf16")
+    assert sum(map(math.prod, done)) >= 2 * math.prod(size)  # y and the gradient
+
+
+KEPT_PRODUCT = """
+import sys
+import numpy as np
+from evolving_attention import _core
+
+rows = int(sys.argv[1])
+x = _core.Tensor(np.ones((rows, 768), np.float32))
+w = _core.Tensor(np.ones((768, 768), np.float32), requires_grad=True)
+_core.set_grad_enabled(False)
+_core.ops.linear(x, w, None)
+"""
+
+
+@pytest.mark.skipif(INFO["isa_used"] != "avx512", reason="no products in panels")
+@pytest.mark.parametrize(("rows", "computed"), [(3, 4), (9, 12), (17, 20), (197, 200)])
+def test_few_rows_are_computed_in_vain(rows: int, computed: int):
+    """Tiles were padded to 16 rows: a short sentence took up to half as long again."""
+    done = products_of(KEPT_PRODUCT, rows)
+    assert sum(map(math.prod, done)) == computed * 768 * 768
 
 
 FREE_AFTER_PRODUCTS = """

@@ -39,12 +39,12 @@ std::int64_t parts(std::int64_t n, std::int64_t most) {
   return (n + most - 1) / most;
 }
 
-// Rows of a are padded with zeros to multiples of this.
-constexpr std::int64_t kRowStep = 16;
+// Heights of tiles are multiples of kRowStep, but for the last, whose rows are
+// padded with zeros to a multiple of kRowPadding.
+constexpr std::int64_t kRowStep = 16, kRowPadding = 4;
 
 std::int64_t padded(std::int64_t rows) {
-  const std::int64_t step = rows <= 4 ? 4 : rows <= 8 ? 8 : kRowStep;
-  return parts(rows, step) * step;
+  return parts(rows, kRowPadding) * kRowPadding;
 }
 
 struct Grid {
