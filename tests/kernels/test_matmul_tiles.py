@@ -155,7 +155,9 @@ _core.ops.linear(x, w, None)
 
 
 @pytest.mark.skipif(INFO["isa_used"] != "avx512", reason="no products in panels")
-@pytest.mark.parametrize(("rows", "computed"), [(3, 4), (9, 12), (17, 20), (197, 200)])
+@pytest.mark.parametrize(
+    ("rows", "computed"), [(3, 3), (17, 17), (197, 197), (301, 304)]
+)
 def test_few_rows_are_computed_in_vain(rows: int, computed: int):
     """Tiles were padded to 16 rows: a short sentence took up to half as long again."""
     done = products_of(KEPT_PRODUCT, rows)

@@ -39,12 +39,18 @@ std::int64_t parts(std::int64_t n, std::int64_t most) {
   return (n + most - 1) / most;
 }
 
-// Heights of tiles are multiples of kRowStep, but for the last, whose rows are
-// padded with zeros to a multiple of kRowPadding.
-constexpr std::int64_t kRowStep = 16, kRowPadding = 4;
+bool in_tiles(DType dtype) { return dtype == DType::bf16 && has_tiles(); }
 
-std::int64_t padded(std::int64_t rows) {
-  return parts(rows, kRowPadding) * kRowPadding;
+// Heights of tiles are multiples of kRowStep, but for the last. Where there are
+// many rows, that is padded with zeros, and shares its primitive with others.
+// AMX takes 16 rows at a time, or as long for fewer.
+constexpr std::int64_t kRowStep = 16;
+
+std::int64_t padded(const Problem& p, DType dtype, std::int64_t rows) {
+  constexpr std::int64_t kMany = 256;
+  std::int64_t step = p.m <= kMany ? 1 : 4;
+  if (in_tiles(dtype)) step = rows <= 4 ? 4 : rows <= 8 ? 8 : kRowStep;
+  return parts(rows, step) * step;
 }
 
 struct Grid {
@@ -56,8 +62,7 @@ Grid grid_of(const Problem& p, DType dtype) {
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
   constexpr std::int64_t kSmallRead = 1 << 17;  // elements of b worth a job
   // With AMX oneDNN falls to a slow way where y is much wider than a.
-  const std::int64_t widest =
-      dtype == DType::bf16 && has_tiles() ? 8 * p.k : p.n;
+  const std::int64_t widest = in_tiles(dtype) ? 8 * p.k : p.n;
   const std::int64_t panels = parts(p.n, kPanel);
   const std::int64_t down = parts(p.m, kMaxRows);
   // Few rows take as long as b is read.
@@ -72,7 +77,7 @@ Grid grid_of(const Problem& p, DType dtype) {
 ProductKey key_of(const Problem& p, DType dtype, std::int64_t rows,
                   std::int64_t cols) {
   ProductKey key{};
-  key.m = padded(rows);
+  key.m = padded(p, dtype, rows);
   key.n = cols;
   key.k = p.k;
   key.a_stride = p.k;  // oneDNN's blocked products have dense rows alone
@@ -121,7 +126,7 @@ void copy_rows(const Place& from, std::int64_t rows, std::int64_t bytes,
 void blocked_tile(const Problem& p, DType dtype, const Product& product,
                   const char* panels, const Rectangle& r) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t rows = padded(r.rows);
+  const std::int64_t rows = padded(p, dtype, r.rows);
   const char* a = static_cast<const char*>(p.a) + r.row * p.a_stride * size;
   const char* bias = static_cast<const char*>(p.bias);
   char* y = static_cast<char*>(p.y) + (r.row * p.n + r.col) * size;

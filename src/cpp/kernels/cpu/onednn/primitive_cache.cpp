@@ -17,8 +17,8 @@ namespace {
 using dims = dnnl::memory::dims;
 using dnnl::memory;
 
-// Padding to multiples of 4 leaves a model 32 products, or a few times as many,
-// for each of its ten or so weight shapes.
+// A model has some hundred products for each of its ten or so weight shapes:
+// the last tile of few rows has any height up to 128.
 constexpr std::size_t kCapacity = 2048;
 
 struct Hash {
