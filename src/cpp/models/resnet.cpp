@@ -147,7 +147,7 @@ EncodedPixels ResNetBody::forward(const ImageInputs& inputs) {
   if (contains(wanted, 0)) out.stages[0] = x;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     for (const auto& block : stages_[stage]) {
-      std::vector<Var> last;  // and nothing else holds it, where none is wanted
+      std::vector<Var> last;  // moved: the block may then reuse its memory
       last.push_back(std::move(x));
       x = chain.run(block, std::move(last));
     }

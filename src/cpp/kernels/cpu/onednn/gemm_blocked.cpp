@@ -41,9 +41,9 @@ std::int64_t parts(std::int64_t n, std::int64_t most) {
 
 bool in_tiles(DType dtype) { return dtype == DType::bf16 && has_tiles(); }
 
-// Heights of tiles are multiples of kRowStep, but for the last. Where there are
-// many rows, that is padded with zeros, and shares its primitive with others.
-// AMX takes 16 rows at a time, or as long for fewer.
+// Tiles have multiples of kRowStep rows, except for the last. Of many rows it
+// is padded with zeros, so that other token counts can use its primitive. AMX
+// computes 16 rows at a time and takes as long for fewer: there it always is.
 constexpr std::int64_t kRowStep = 16;
 
 std::int64_t padded(const Problem& p, DType dtype, std::int64_t rows) {

@@ -3,7 +3,7 @@
 //
 // Shapes: a pass multiplies rows of `depth` channels by taps of [depth, cols];
 // forward depth = in and cols = out, and the pass for dx the other way round.
-// Channels come in cells of 32 bits (tile-inl.h).
+// Channels come in cells of 32 bits (pairs-inl.h).
 #pragma once
 
 #include "kernels/conv1d.h"
@@ -112,8 +112,7 @@ inline std::int64_t cut_rows(const Conv1dTaps& taps, RowBlock* block) {
 template <typename M>
 void copy_row(const typename M::T* from, std::int64_t depth, float* to) {
   if constexpr (M::kPairs) {
-    if (depth % 2 != 0) to[depth / 2] = 0.0f;  // the half behind the last
-    __builtin_memcpy(to, from, static_cast<std::size_t>(depth) * 2);
+    copy_cells(from, depth, to);
   } else {
     for_vectors(depth, [&](std::int64_t c, auto part) {
       store(to + c, load(from + c, part), part);

@@ -150,7 +150,6 @@ template <typename M>
 void convolved_backward(const Backward<M>& f) {
   using T = typename M::T;
   using Map = typename M::Taps::Map;
-  constexpr bool kInPlace = sizeof(Map) == sizeof(float);
   const FusedAttentionBackward::Args& args = f.args;
   const MapLayout& layout = f.layout();
   const PackedHeads<M> keys(args.in.k, layout, true);
@@ -171,15 +170,12 @@ void convolved_backward(const Backward<M>& f) {
     const GroupMaps<Map> maps{memory.as<Map>(), memory.as<Map>() + size, cells,
                               rows};
     for_group_heads(
-        f, first, last, !kInPlace,
+        f, first, last, sizeof(Map) < sizeof(float),
         [&](std::int64_t b, std::int64_t h, const HeadParts& parts) {
           const SequenceMaps m(layout, b);
           Map* const dl = maps.logits + maps.at(m, h, 0);
-          if constexpr (kInPlace) {
-            logit_gradient(f, m, h, parts, dl, dl);
-          } else {
-            logit_gradient(f, m, h, parts, parts.gradient, dl);
-          }
+          const Scores gradient = scores_at(dl, m.n_k, parts.gradient, m.n_k);
+          logit_gradient(f, m, h, parts, gradient.data, dl);
         });
     convolution_phase(f, keys, turned, group, first, maps, total);
     for_group_heads(

@@ -94,24 +94,23 @@ struct PairProducts {
   }
   static void pack_transposed(Rows<const T> b, std::int64_t depth,
                               std::int64_t cols, float* packed) {
-    const Scratch copy(in_pairs(b, depth)
-                           ? 1
-                           : cols * cells(depth) *
-                                 static_cast<std::int64_t>(sizeof(float)));
+    if (in_pairs(b, depth)) {
+      return simd::EA_TARGET::pack_transposed(as_cells(b.data), b.stride / 2,
+                                              depth / 2, cols, packed);
+    }
+    const Scratch copy(cols * cells(depth) *
+                       static_cast<std::int64_t>(sizeof(float)));
     const Factor turned = left(b, cols, depth, copy.as<float>());
     simd::EA_TARGET::pack_transposed(turned.data, turned.row, cells(depth),
                                      cols, packed);
   }
-  // An odd number of columns gets one of zeros behind it, in `memory`.
+  // As it lies, if its rows are whole pairs, else copied to `memory`.
   static Factor left(Rows<const T> a, std::int64_t rows, std::int64_t cols,
                      float* memory) {
     if (in_pairs(a, cols)) return {as_cells(a.data), a.stride / 2, 1};
     const std::int64_t stride = cells(cols);
     for (std::int64_t i = 0; i < rows; ++i) {
-      T* const row = reinterpret_cast<T*>(memory + i * stride);
-      __builtin_memcpy(static_cast<void*>(row), a.data + i * a.stride,
-                       static_cast<std::size_t>(cols) * sizeof(T));
-      if (cols % 2 != 0) store_one(row + cols, 0.0f);
+      copy_cells(a.data + i * a.stride, cols, memory + i * stride);
     }
     return {memory, stride, 1};
   }

@@ -176,8 +176,8 @@ EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
   }
 }
 
-// Where rows of scores are computed that something is then made of, and how far
-// apart: in the place of that, if it holds floats, else in `memory`.
+// Where the floats lie that rows of a map are made from, and how far apart the
+// rows are: in the place of the map, if that holds floats, else in `memory`.
 struct Scores {
   float* data;
   std::int64_t stride;

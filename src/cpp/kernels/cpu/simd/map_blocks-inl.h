@@ -127,11 +127,7 @@ EA_INLINE std::int64_t padded_floats(std::int64_t heads, std::int64_t r,
   return ceil_div(padded_size(heads, r, n_k, rows), kOfOne);
 }
 
-template <typename T>
-EA_INLINE void clear(T* at, std::int64_t n) {
-  for_vectors(
-      n, [&](std::int64_t j, auto part) { store(at + j, set(0.0f), part); });
-}
+// Writes the zeros that are read behind the last head.
 template <typename T>
 EA_INLINE void clear_end(const Padded<T>& x, std::int64_t heads) {
   clear(x.head(heads), 4 * kLanes + x.radius);

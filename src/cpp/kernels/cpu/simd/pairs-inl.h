@@ -52,6 +52,12 @@ EA_INLINE bool takes_pairs() {
   return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs);
 }
 
+// Copies a row of n values into whole cells: an odd one gets a zero behind it.
+EA_INLINE void copy_cells(const bfloat16* from, std::int64_t n, float* to) {
+  if (n % 2 != 0) to[n / 2] = 0.0f;
+  __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(bfloat16));
+}
+
 // Two bfloat16, widened to floats, as the cells of a pair.
 EA_INLINE Vf pair_of(Vf first, Vf second) {
   typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));

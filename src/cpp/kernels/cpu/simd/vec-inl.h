@@ -83,6 +83,13 @@ EA_INLINE void for_vectors(std::int64_t n, Fn&& fn) {
   if (i < n) fn(i, Part(n - i));
 }
 
+// Writes n zeros.
+template <typename T>
+EA_INLINE void clear(T* to, std::int64_t n) {
+  for_vectors(
+      n, [&](std::int64_t i, auto part) { store(to + i, set(0.0f), part); });
+}
+
 // Sum (greatest) of the lanes of fn(i, part) over n elements; fn may return
 // anything in lanes outside the part. Four accumulators, combined in a tree:
 // the order depends on n alone.

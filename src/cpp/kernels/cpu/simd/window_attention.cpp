@@ -50,12 +50,6 @@ EA_INLINE std::int64_t work_of(std::int64_t d) {
   return ceil_div(2 * d, kLanes);
 }
 
-template <typename T>
-EA_INLINE void clear(T* row, std::int64_t n) {
-  for_vectors(
-      n, [&](std::int64_t c, auto part) { store(row + c, set(0.0f), part); });
-}
-
 // Sums of the lanes of 2 kHalf vectors, in their order, each of which has
 // kLanes / (2 kHalf) vectors' sums in it already: log2(kLanes) rounds from
 // kLanes on.
