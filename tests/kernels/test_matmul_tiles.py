@@ -97,7 +97,7 @@ def test_every_token_count_of_a_stretch(dtype: str):
         )
 
 
-def products_of(program: str, *sizes: int, of: str = "") -> list[tuple[int, ...]]:
+def products_of(program: str, *sizes: int | str, of: str = "") -> list[tuple[int, ...]]:
     """Rows, depth and columns of the products in oneDNN's log of a program."""
     run = subprocess.run(
         [sys.executable, "-c", program, *map(str, sizes)],
@@ -146,22 +146,31 @@ import sys
 import numpy as np
 from evolving_attention import _core
 
-rows = int(sys.argv[1])
-x = _core.Tensor(np.ones((rows, 768), np.float32))
-w = _core.Tensor(np.ones((768, 768), np.float32), requires_grad=True)
+dtype, rows = sys.argv[1], int(sys.argv[2])
+x = _core.Tensor(np.ones((rows, 768), np.float32), dtype=dtype)
+w = _core.Tensor(np.ones((768, 768), np.float32), dtype=dtype, requires_grad=True)
 _core.set_grad_enabled(False)
 _core.ops.linear(x, w, None)
 """
 
 
-@pytest.mark.skipif(INFO["isa_used"] != "avx512", reason="no products in panels")
+@pytest.mark.skipif(
+    not (INFO["avx512_bf16"] and INFO["isa_used"] == "avx512") or INFO["amx_bf16"],
+    reason="no products of bfloat16 in panels, or in tiles of 16 rows",
+)
 @pytest.mark.parametrize(
     ("rows", "computed"), [(3, 3), (17, 17), (197, 197), (301, 304)]
 )
 def test_few_rows_are_computed_in_vain(rows: int, computed: int):
     """Tiles were padded to 16 rows: a short sentence took up to half as long again."""
-    done = products_of(KEPT_PRODUCT, rows)
+    done = products_of(KEPT_PRODUCT, "bfloat16", rows)
     assert sum(map(math.prod, done)) == computed * 768 * 768
+
+
+@pytest.mark.parametrize("rows", [1, 17, 301])
+def test_float32_rows_need_no_primitive(rows: int):
+    """Each count of rows had primitives of its own to make, and was slower with few."""
+    assert products_of(KEPT_PRODUCT, "float32", rows) == []
 
 
 FREE_AFTER_PRODUCTS = """

@@ -54,7 +54,7 @@ std::shared_ptr<const RowPanels> kept_panels(const MatMulProblem& p,
   return found;
 }
 
-constexpr std::int64_t kWidest = 32;  // columns of a panel, with AVX-512
+constexpr std::int64_t kWidest = 64;  // columns of a panel, with AVX-512
 
 // Panels for this product alone: of a stretch of b's columns and depth at a
 // time, so that they stay in a cache and their memory is bounded. Sums go on

@@ -1,7 +1,8 @@
 // Products in which each row is summed by itself, whatever rows are beside it:
-// the parts that are compiled for each instruction set, and their entry. With
-// AVX2 they also serve training: oneDNN's sgemm does not pack the operands of
-// tiles below some 512 x 768, and is half as fast with a transposed a then.
+// the parts that are compiled for each instruction set, and their entry. They
+// serve inference. With AVX2 they also serve training: oneDNN's sgemm does not
+// pack the operands of tiles below some 512 x 768, and is half as fast with a
+// transposed a then.
 #pragma once
 
 #include "kernels/gemm.h"

@@ -64,8 +64,8 @@ void register_products() {
                                    !cpu::row_product_is_faster(args);
                           });
   if (isa_used() != Isa::scalar) {
-    // The others: products whose rows must be invariant, with AVX-512 those of
-    // little depth; with AVX2 all of them, and those that are faster here.
+    // Products whose rows must be invariant; with AVX2 those that are faster
+    // here too.
     register_kernel<MatMul>("simd", cpu::row_product,
                             cpu::row_product_supports);
   }

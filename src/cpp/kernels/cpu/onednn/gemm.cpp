@@ -1,6 +1,6 @@
-// Chooses how a product is computed: with b in panels (gemm_blocked.cpp), or in
-// float32 through oneDNN's sgemm (any shape and stride, nothing to cache), or
-// in bfloat16 by gemm_bf16.cpp.
+// Chooses how a product is computed: in float32 through oneDNN's sgemm (any
+// shape and stride, nothing to cache), in bfloat16 with b in panels
+// (gemm_blocked.cpp) or by gemm_bf16.cpp.
 #include "kernels/cpu/onednn/gemm.h"
 
 #include <cstdlib>
@@ -113,11 +113,6 @@ void f32_product(const Problem& p) {
   f32_tiles_product(q);
 }
 
-// float32 with panels made for this product, which sum each row by itself.
-void f32_rows(const Problem& p) {
-  if (!blocked_product(p, DType::f32, nullptr)) f32_product(p);
-}
-
 // Without a sum to take, y is the bias.
 void no_depth(const Problem& p, std::size_t element) {
   char* y = static_cast<char*>(p.y);
@@ -134,16 +129,11 @@ void no_depth(const Problem& p, std::size_t element) {
 }  // namespace
 
 bool matmul_supports(const MatMul::Args& args) {
-  // Up to this depth products row by row (kernels/cpu/gemm_rows.h) are as fast
-  // with many rows, and faster with few.
-  constexpr std::int64_t kDepth = 512;
-  if (args.row_invariant && isa_used() == Isa::avx512 &&
-      args.y.dtype == DType::f32 && args.a.dim(-1) <= kDepth) {
-    return false;
-  }
-  // With AVX2 oneDNN has no product with panels: its sums depend on the shape.
-  if (args.row_invariant && isa_used() == Isa::avx2) return false;
-  return args.y.dtype == DType::f32 || args.y.dtype == DType::bf16;
+  // The sums of sgemm depend on the shape: kernels/cpu/gemm_rows.h sums row by
+  // row. In panels of bfloat16 oneDNN does so too.
+  const bool by_row = args.row_invariant && isa_used() != Isa::scalar;
+  if (args.y.dtype == DType::f32) return !by_row;
+  return args.y.dtype == DType::bf16 && (!by_row || has_bf16());
 }
 
 void matmul(const MatMul::Args& args) {
@@ -151,13 +141,10 @@ void matmul(const MatMul::Args& args) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   if (p.k == 0) {
     no_depth(p, size_of(args.y.dtype));
-  } else if ((args.kept_b != nullptr || args.row_invariant) &&
-             blocked_product(p, args.y.dtype, args.kept_b)) {
-    return;
   } else if (args.y.dtype == DType::f32) {
     f32_product(p);
-  } else {
-    bf16_product(p, args.row_invariant ? f32_rows : f32_product);
+  } else if (!args.row_invariant || !blocked_product(p, args.kept_b)) {
+    bf16_product(p, f32_product);
   }
 }
 

@@ -303,7 +303,7 @@ bool transposed_product(const Problem& p) {
                      p.a_stride, p.k, p.m,
                      static_cast<bfloat16*>(a.data()) + i * q.a_batch, stride);
   }
-  if (panels && blocked_product(q, DType::bf16, nullptr, p.k)) return true;
+  if (panels && blocked_product(q, nullptr, p.k)) return true;
   const std::int64_t b_rows = p.transpose_b ? p.n : k;
   const std::int64_t b_cols = p.transpose_b ? k : p.n;
   const Storage b(k == p.k ? 0 : p.batch * k * p.n * sizeof(bfloat16));
@@ -331,10 +331,9 @@ bool transposed_product(const Problem& p) {
 void bf16_product(const Problem& p, void (*f32_product)(const Problem&)) {
   const bool done =
       has_bf16() &&
-      (p.transpose_a
-           ? transposed_product(p)
-           : (prefers_panels(p) && blocked_product(p, DType::bf16, nullptr)) ||
-                 tiled_product(p, p.k));
+      (p.transpose_a ? transposed_product(p)
+                     : (prefers_panels(p) && blocked_product(p, nullptr)) ||
+                           tiled_product(p, p.k));
   if (!done) widened_product(p, f32_product);
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/panels.h"
 #include "kernels/cpu/onednn/primitive_cache.h"
+#include "runtime/bfloat16.h"
 #include "runtime/threads.h"
 
 namespace ea::onednn {
@@ -39,17 +40,15 @@ std::int64_t parts(std::int64_t n, std::int64_t most) {
   return (n + most - 1) / most;
 }
 
-bool in_tiles(DType dtype) { return dtype == DType::bf16 && has_tiles(); }
-
 // Tiles have multiples of kRowStep rows, except for the last. Of many rows it
 // is padded with zeros, so that other token counts can use its primitive. AMX
 // computes 16 rows at a time and takes as long for fewer: there it always is.
 constexpr std::int64_t kRowStep = 16;
 
-std::int64_t padded(const Problem& p, DType dtype, std::int64_t rows) {
+std::int64_t padded(const Problem& p, std::int64_t rows) {
   constexpr std::int64_t kMany = 256;
   std::int64_t step = p.m <= kMany ? 1 : 4;
-  if (in_tiles(dtype)) step = rows <= 4 ? 4 : rows <= 8 ? 8 : kRowStep;
+  if (has_tiles()) step = rows <= 4 ? 4 : rows <= 8 ? 8 : kRowStep;
   return parts(rows, step) * step;
 }
 
@@ -57,12 +56,12 @@ struct Grid {
   Cut rows, cols;
 };
 
-Grid grid_of(const Problem& p, DType dtype) {
+Grid grid_of(const Problem& p) {
   constexpr std::int64_t kMaxRows = 128, kJobs = 8;
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
   constexpr std::int64_t kSmallRead = 1 << 17;  // elements of b worth a job
   // With AMX oneDNN falls to a slow way where y is much wider than a.
-  const std::int64_t widest = in_tiles(dtype) ? 8 * p.k : p.n;
+  const std::int64_t widest = has_tiles() ? 8 * p.k : p.n;
   const std::int64_t panels = parts(p.n, kPanel);
   const std::int64_t down = parts(p.m, kMaxRows);
   // Few rows take as long as b is read.
@@ -74,16 +73,15 @@ Grid grid_of(const Problem& p, DType dtype) {
   return {Cut(p.m, kRowStep, down), Cut(p.n, kPanel, across)};
 }
 
-ProductKey key_of(const Problem& p, DType dtype, std::int64_t rows,
-                  std::int64_t cols) {
+ProductKey key_of(const Problem& p, std::int64_t rows, std::int64_t cols) {
   ProductKey key{};
-  key.m = padded(p, dtype, rows);
+  key.m = padded(p, rows);
   key.n = cols;
   key.k = p.k;
   key.a_stride = p.k;  // oneDNN's blocked products have dense rows alone
   key.y_stride = cols;
   key.bias = p.bias != nullptr;
-  key.dtype = dtype;
+  key.dtype = DType::bf16;
   key.layout = Layout::panels;
   return key;
 }
@@ -95,16 +93,14 @@ int kind(const Cut& cut, std::int64_t i) {
 
 using Products = std::array<std::array<ProductPtr, 3>, 3>;
 
-bool find_products(const Problem& p, DType dtype, const Grid& grid,
-                   Products& found) {
+bool find_products(const Problem& p, const Grid& grid, Products& found) {
   const std::int64_t rows[] = {0, grid.rows.longer, grid.rows.count - 1};
   const std::int64_t cols[] = {0, grid.cols.longer, grid.cols.count - 1};
   for (const std::int64_t i : rows) {
     for (const std::int64_t j : cols) {
       if (i >= grid.rows.count || j >= grid.cols.count) continue;
       ProductPtr& one = found[kind(grid.rows, i)][kind(grid.cols, j)];
-      one =
-          find_product(key_of(p, dtype, grid.rows.size(i), grid.cols.size(j)));
+      one = find_product(key_of(p, grid.rows.size(i), grid.cols.size(j)));
       if (one == nullptr) return false;
     }
   }
@@ -123,10 +119,10 @@ void copy_rows(const Place& from, std::int64_t rows, std::int64_t bytes,
   }
 }
 
-void blocked_tile(const Problem& p, DType dtype, const Product& product,
-                  const char* panels, const Rectangle& r) {
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t rows = padded(p, dtype, r.rows);
+void blocked_tile(const Problem& p, const Product& product, const char* panels,
+                  const Rectangle& r) {
+  constexpr std::int64_t size = sizeof(bfloat16);
+  const std::int64_t rows = padded(p, r.rows);
   const char* a = static_cast<const char*>(p.a) + r.row * p.a_stride * size;
   const char* bias = static_cast<const char*>(p.bias);
   char* y = static_cast<char*>(p.y) + (r.row * p.n + r.col) * size;
@@ -140,7 +136,7 @@ void blocked_tile(const Problem& p, DType dtype, const Product& product,
   if (rows != r.rows || r.cols != p.n) {
     target = static_cast<char*>(scratch(Scratch::c, rows * r.cols * size));
   }
-  execute(product, {a, panels + r.col / kPanel * panels_bytes(p.k, 1, dtype),
+  execute(product, {a, panels + r.col / kPanel * panels_bytes(p.k, 1),
                     bias == nullptr ? nullptr : bias + r.col * size, target});
   if (target != y) {
     copy_rows({target, r.cols * size}, r.rows, r.cols * size, y, p.n * size);
@@ -148,35 +144,33 @@ void blocked_tile(const Problem& p, DType dtype, const Product& product,
 }
 
 // Those kept with b, or new ones, kept if that is allowed.
-std::shared_ptr<const Panels> panels_of(const Problem& p, DType dtype,
-                                        const Storage* kept) {
-  if (kept == nullptr) return std::make_shared<const Panels>(p, dtype);
+std::shared_ptr<const Panels> panels_of(const Problem& p, const Storage* kept) {
+  if (kept == nullptr) return std::make_shared<const Panels>(p);
   auto found = std::dynamic_pointer_cast<const Panels>(kept->derived());
-  if (found != nullptr && found->made_of(p, dtype)) return found;
+  if (found != nullptr && found->made_of(p)) return found;
   const std::uint64_t version = kept->version();
-  found = std::make_shared<const Panels>(p, dtype);
+  found = std::make_shared<const Panels>(p);
   kept->keep(found, version);
   return found;
 }
 
 }  // namespace
 
-bool blocked_product(const Problem& p, DType dtype, const Storage* kept,
+bool blocked_product(const Problem& p, const Storage* kept,
                      std::optional<std::int64_t> b_depth) {
   if (p.batch != 1 || p.alpha != 1.0f || p.transpose_a) return false;
-  const Grid grid = grid_of(p, dtype);
+  const Grid grid = grid_of(p);
   Products products;
-  if (!find_products(p, dtype, grid, products)) return false;
+  if (!find_products(p, grid, products)) return false;
   Problem laid = p;
   laid.k = b_depth.value_or(p.k);
-  const auto panels = panels_of(laid, dtype, kept);
+  const auto panels = panels_of(laid, kept);
   const auto* data = static_cast<const char*>(panels->data.data());
   const std::int64_t across = grid.cols.count;
   parallel_for(grid.rows.count * across, [&](std::int64_t job) {
     const std::int64_t i = job / across, j = job % across;
     const SingleThreaded single;
-    blocked_tile(p, dtype, *products[kind(grid.rows, i)][kind(grid.cols, j)],
-                 data,
+    blocked_tile(p, *products[kind(grid.rows, i)][kind(grid.cols, j)], data,
                  {grid.rows.begin(i), grid.cols.begin(j), grid.rows.size(i),
                   grid.cols.size(j)});
   });

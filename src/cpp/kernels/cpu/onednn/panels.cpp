@@ -1,5 +1,5 @@
-// Copies matrices into panels, in elements of 4 bytes: a float or a pair of
-// bfloat16 that follow one another in depth.
+// Copies matrices into panels, in elements of 4 bytes: a pair of bfloat16 that
+// follow one another in depth.
 #include "kernels/cpu/onednn/panels.h"
 
 #include <algorithm>
@@ -62,14 +62,6 @@ void turn(const char* from, std::int64_t stride, std::int64_t cols,
   }
 }
 
-// panel [depth, 64] = `depth` rows of `cols` floats.
-void copy(const char* from, std::int64_t stride, std::int64_t cols,
-          std::int64_t depth, std::uint32_t* panel) {
-  for (std::int64_t d = 0; d < depth; ++d) {
-    std::memcpy(panel + d * kPanel, from + d * stride, cols * 4);
-  }
-}
-
 // panel [pairs, 64, 2] = rows 2 i and 2 i + 1 of `cols` bfloat16, interleaved.
 void interleave(const char* from, std::int64_t stride, std::int64_t cols,
                 std::int64_t pairs, std::uint32_t* panel) {
@@ -105,25 +97,21 @@ void last_half(const char* from, std::int64_t step, std::int64_t cols,
   }
 }
 
-void one_panel(const Problem& p, DType dtype, std::int64_t col,
-               std::uint32_t* panel) {
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t per = 4 / size;  // rows of b in an element
+void one_panel(const Problem& p, std::int64_t col, std::uint32_t* panel) {
+  constexpr std::int64_t size = sizeof(bfloat16);
   const std::int64_t cols = std::min(kPanel, p.n - col);
-  const std::int64_t depth = p.k / per;
-  const std::int64_t rows = panel_depth(p.k, dtype) / per;
+  const std::int64_t depth = p.k / 2;
+  const std::int64_t rows = panel_depth(p.k) / 2;
   const std::int64_t stride = p.b_stride * size;
   const char* from = static_cast<const char*>(p.b) + b_offset(p, 0, col) * size;
   if (cols < kPanel) std::memset(panel, 0, rows * kPanel * 4);
   if (p.transpose_b) {
     turn(from, stride, cols, depth, panel);
-  } else if (dtype == DType::f32) {
-    copy(from, stride, cols, depth, panel);
   } else {
     interleave(from, stride, cols, depth, panel);
   }
   std::int64_t done = depth;
-  if (depth * per < p.k) {
+  if (p.k % 2 != 0) {
     const std::int64_t step = p.transpose_b ? stride : size;
     const char* last =
         from + (p.transpose_b ? (p.k - 1) * size : (p.k - 1) * stride);
@@ -135,39 +123,34 @@ void one_panel(const Problem& p, DType dtype, std::int64_t col,
 
 }  // namespace
 
-std::int64_t panel_depth(std::int64_t k, DType dtype) {
-  const std::int64_t step = dtype == DType::f32 ? 16 : 32;
-  return (k + step - 1) / step * step;
+std::int64_t panel_depth(std::int64_t k) { return (k + 31) / 32 * 32; }
+
+std::int64_t panels_bytes(std::int64_t k, std::int64_t n) {
+  return (n + kPanel - 1) / kPanel * kPanel * panel_depth(k) *
+         static_cast<std::int64_t>(sizeof(bfloat16));
 }
 
-std::int64_t panels_bytes(std::int64_t k, std::int64_t n, DType dtype) {
-  const std::int64_t panels = (n + kPanel - 1) / kPanel;
-  return panels * kPanel * panel_depth(k, dtype) *
-         static_cast<std::int64_t>(size_of(dtype));
-}
-
-void to_panels(const Problem& p, DType dtype, void* panels) {
-  const std::int64_t bytes = panels_bytes(p.k, 1, dtype);
+void to_panels(const Problem& p, void* panels) {
+  const std::int64_t bytes = panels_bytes(p.k, 1);
   parallel_for((p.n + kPanel - 1) / kPanel, [&](std::int64_t i) {
     char* panel = static_cast<char*>(panels) + i * bytes;
-    one_panel(p, dtype, i * kPanel, reinterpret_cast<std::uint32_t*>(panel));
+    one_panel(p, i * kPanel, reinterpret_cast<std::uint32_t*>(panel));
   });
 }
 
-Panels::Panels(const Problem& p, DType dtype)
+Panels::Panels(const Problem& p)
     : b(p.b),
       k(p.k),
       n(p.n),
       stride(p.b_stride),
       transpose(p.transpose_b),
-      dtype(dtype),
-      data(static_cast<std::size_t>(panels_bytes(p.k, p.n, dtype))) {
-  to_panels(p, dtype, data.data());
+      data(static_cast<std::size_t>(panels_bytes(p.k, p.n))) {
+  to_panels(p, data.data());
 }
 
-bool Panels::made_of(const Problem& p, DType dtype) const {
+bool Panels::made_of(const Problem& p) const {
   return b == p.b && k == p.k && n == p.n && stride == p.b_stride &&
-         transpose == p.transpose_b && this->dtype == dtype;
+         transpose == p.transpose_b;
 }
 
 }  // namespace ea::onednn

@@ -1,34 +1,31 @@
-// The right operand of a product in panels of 64 columns, as oneDNN's blocked
-// products read it.
+// The right operand of a product of bfloat16 in panels of 64 columns, as
+// oneDNN's blocked products read it.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/cpu/onednn/problem.h"
-#include "runtime/dtype.h"
 #include "tensor/storage.h"
 
 namespace ea::onednn {
 
-// A panel is [depth, 64] in float32 and [depth / 2, 64, 2] in bfloat16, zeros
-// behind the last row and the last column.
+// A panel is [depth / 2, 64, 2], zeros behind the last row and the last column.
 constexpr std::int64_t kPanel = 64;
 
-std::int64_t panel_depth(std::int64_t k, DType dtype);  // padded
-std::int64_t panels_bytes(std::int64_t k, std::int64_t n, DType dtype);
+std::int64_t panel_depth(std::int64_t k);  // padded
+std::int64_t panels_bytes(std::int64_t k, std::int64_t n);
 
 // p.b in panels. Runs on the pool.
-void to_panels(const Problem& p, DType dtype, void* panels);
+void to_panels(const Problem& p, void* panels);
 
 // Panels of a weight, and which matrix they were made of.
 struct Panels : Storage::Derived {
-  Panels(const Problem& p, DType dtype);
-  bool made_of(const Problem& p, DType dtype) const;
+  explicit Panels(const Problem& p);
+  bool made_of(const Problem& p) const;
 
   const void* b;
   std::int64_t k, n, stride;
   bool transpose;
-  DType dtype;
   Storage data;
 };
 

@@ -57,17 +57,10 @@ memory::desc layout_of_b(const ProductKey& key, memory::data_type type) {
 
 // Whether oneDNN wants b as panels.h writes it.
 bool reads_panels(const ProductKey& key, const memory::desc& b) {
-  const std::int64_t pair = key.dtype == DType::f32 ? 1 : 2;
-  dims blocks{16, kPanel, pair}, order{0, 1, 0};
-  if (pair == 1) {
-    blocks.pop_back();
-    order.pop_back();
-  }
-  return b.get_inner_blks() == blocks && b.get_inner_idxs() == order &&
-         b.get_strides() ==
-             dims{16 * kPanel * pair, panel_depth(key.k, key.dtype) * kPanel} &&
-         static_cast<std::int64_t>(b.get_size()) ==
-             panels_bytes(key.k, key.n, key.dtype);
+  return b.get_inner_blks() == dims{16, kPanel, 2} &&
+         b.get_inner_idxs() == dims{0, 1, 0} &&
+         b.get_strides() == dims{32 * kPanel, panel_depth(key.k) * kPanel} &&
+         static_cast<std::int64_t>(b.get_size()) == panels_bytes(key.k, key.n);
 }
 
 ProductPtr make_product(const ProductKey& key) {

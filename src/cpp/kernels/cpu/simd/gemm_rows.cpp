@@ -5,6 +5,7 @@
 // its order, and stretches are added in theirs: its bits depend on a row of a
 // and a column of b alone, not on how many rows there are or how they are
 // divided into tiles.
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/gemm_rows.h"
@@ -15,21 +16,33 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
+// A tile: with AVX-512 24 of 32 registers are sums, with AVX2 12 of 16. The
+// wider a panel, the fewer loads for a sum.
+constexpr int kTileHigh = 6;
+#if defined(__AVX512F__)
+constexpr int kTileVectors = 4;
+#else
+constexpr int kTileVectors = 2;
+#endif
+constexpr std::int64_t kTileColumns = kTileVectors * kLanes;  // of a panel
+
 template <typename T>
 void run_pack(const cpu::PackRowPanels::Args& args) {
   const MatMulProblem& p = args.problem;
   const T* b = static_cast<const T*>(p.b);
-  parallel_for(ceil_div(p.n, kPanel), [&](std::int64_t job) {
-    const std::int64_t col = job * kPanel;
-    const std::int64_t cols = p.n - col < kPanel ? p.n - col : kPanel;
+  parallel_for(ceil_div(p.n, kTileColumns), [&](std::int64_t job) {
+    const std::int64_t col = job * kTileColumns;
+    const std::int64_t cols =
+        p.n - col < kTileColumns ? p.n - col : kTileColumns;
     float* panel = args.panels + col * p.k;
-    if (cols <= kPanel - kLanes) {
-      std::memset(panel, 0, p.k * kPanel * sizeof(float));
+    if (cols <= kTileColumns - kLanes) {
+      std::memset(panel, 0, p.k * kTileColumns * sizeof(float));
     }
     if (p.transpose_b) {
-      pack_transposed(b + col * p.b_stride, p.b_stride, p.k, cols, panel);
+      pack_transposed<kTileVectors>(b + col * p.b_stride, p.b_stride, p.k, cols,
+                                    panel);
     } else {
-      pack(b + col, p.b_stride, p.k, cols, panel);
+      pack<kTileVectors>(b + col, p.b_stride, p.k, cols, panel);
     }
   });
 }
@@ -38,26 +51,29 @@ void run_pack(const cpu::PackRowPanels::Args& args) {
 // round once a job: few jobs across then.
 struct RowJobs {
   static constexpr std::int64_t kMaxBlocks = 16;
-  static constexpr std::int64_t kMaxRows = kMaxBlocks * kTileRows;
+  static constexpr std::int64_t kMaxRows = kMaxBlocks * kTileHigh;
   std::int64_t blocks, down, across, panels;
 
   explicit EA_INLINE RowJobs(const MatMulProblem& p) {
     const std::int64_t most = p.transpose_a ? 8 : 48;
-    constexpr std::int64_t kSmall = 1 << 20;  // multiply-adds worth a job
+    constexpr std::int64_t kSmall = 1 << 22;  // multiply-adds worth a job
+    constexpr std::int64_t kRead = 1 << 17;   // elements of b worth a job
     constexpr std::int64_t kEven = 4;  // so many threads have as much to do
-    panels = ceil_div(p.n, kPanel);
-    blocks = ceil_div(p.m, std::int64_t{kTileRows});
+    panels = ceil_div(p.n, kTileColumns);
+    blocks = ceil_div(p.m, std::int64_t{kTileHigh});
     down = ceil_div(blocks, kMaxBlocks);
     if (down > kEven) down = ceil_div(down, kEven) * kEven;
-    const std::int64_t worth = p.m * p.n * p.k / kSmall + 1;
-    across = ceil_div(worth < most ? worth : most, down);
-    if (across > panels) across = panels;
+    // Few rows take as long as b is read.
+    const std::int64_t worth =
+        std::max(p.m * p.n * p.k / kSmall, p.n * p.k / kRead) / 2 * 2 + 2;
+    across = ceil_div(std::min(worth, most), down);
+    across = ceil_div(panels, ceil_div(panels, across));
   }
 };
 
 // Where block `block` of `rows` rows begins: blocks are as even as they can be.
 EA_INLINE std::int64_t block_begin(std::int64_t rows, std::int64_t block) {
-  return rows * block / ceil_div(rows, std::int64_t{kTileRows});
+  return rows * block / ceil_div(rows, std::int64_t{kTileHigh});
 }
 
 constexpr std::int64_t kLine = 16;  // floats
@@ -65,16 +81,16 @@ constexpr std::int64_t kLine = 16;  // floats
 // From one block of a turned a to the next; the line lets them fall onto
 // different places of a cache.
 EA_INLINE std::int64_t turned_block(std::int64_t depth) {
-  return depth * kTileRows + kLine;
+  return depth * kTileHigh + kLine;
 }
 
 // Turns a transposed a [depth, rows] round, for tiles: blocks of rows, in each
-// the depth with kTileRows rows side by side.
+// the depth with kTileHigh rows side by side.
 template <typename T>
 void turn(const T* a, std::int64_t stride, std::int64_t rows,
           std::int64_t depth, float* turned) {
   constexpr std::int64_t kAhead = 8;
-  const std::int64_t blocks = ceil_div(rows, std::int64_t{kTileRows});
+  const std::int64_t blocks = ceil_div(rows, std::int64_t{kTileHigh});
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* line = a + k * stride;
     if (k + kAhead < depth) {
@@ -85,9 +101,9 @@ void turn(const T* a, std::int64_t stride, std::int64_t rows,
     for (std::int64_t block = 0; block < blocks; ++block) {
       const std::int64_t i = block_begin(rows, block);
       const std::int64_t count = block_begin(rows, block + 1) - i;
-      float* to = turned + block * turned_block(depth) + k * kTileRows;
-      if (count == kTileRows) {
-        for (int r = 0; r < kTileRows; ++r) {
+      float* to = turned + block * turned_block(depth) + k * kTileHigh;
+      if (count == kTileHigh) {
+        for (int r = 0; r < kTileHigh; ++r) {
           to[r] = static_cast<float>(line[i + r]);
         }
       } else {
@@ -99,102 +115,102 @@ void turn(const T* a, std::int64_t stride, std::int64_t rows,
   }
 }
 
-// Depth of a stretch: of a panel in the nearest cache, and the shorter the
-// stretches the smaller the error of a long sum.
+// Depth of a stretch: the shorter the stretches, the smaller the error of a
+// long sum.
 constexpr std::int64_t kStretch = 512;
 
-// One row in kRowPanels whole panels at once, `next` apart, added to the sums:
-// as many sums as hide the latency of their additions.
-constexpr int kRowPanels = 4;
-
-void one_row(const float* a, const float* packed, std::int64_t next,
-             std::int64_t depth, float* sums) {
-  Vf sum[kRowPanels][kPanelVectors];
+// Stores the sums of a tile, or adds them to those of earlier stretches.
+template <int kRows>
+EA_INLINE void put_sums(const Vf (&sum)[kRows][kTileVectors], bool add,
+                        float* sums) {
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-  for (int i = 0; i < kRowPanels; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kPanelVectors; ++v) sum[i][v] = set(0);
-  }
-  for (std::int64_t k = 0; k < depth; ++k, packed += kPanel) {
-    const Vf x = set(a[k]);
-#pragma GCC unroll 4
-    for (int i = 0; i < kRowPanels; ++i) {
-#pragma GCC unroll 2
-      for (int v = 0; v < kPanelVectors; ++v) {
-        sum[i][v] = fma(x, load(packed + i * next + v * kLanes), sum[i][v]);
-      }
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < kRowPanels; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kPanelVectors; ++v) {
-      float* at = sums + i * kPanel + v * kLanes;
-      store(at, load(at) + sum[i][v]);
+    for (int v = 0; v < kTileVectors; ++v) {
+      float* at = sums + i * kTileColumns + v * kLanes;
+      store(at, add ? load(at) + sum[i][v] : sum[i][v]);
     }
   }
 }
 
-// kRows rows in one panel, added to the sums. A line of `ahead` is fetched for
-// each step of the depth: few rows would else wait for the memory of every
-// panel.
+// One row in kRowPanels whole panels at once, `next` apart: as many sums as
+// hide the latency of their additions.
+constexpr int kRowPanels = 8 / kTileVectors;
+constexpr std::int64_t kRowColumns = kRowPanels * kTileColumns;
+
+void one_row(const float* a, const float* packed, std::int64_t next,
+             std::int64_t depth, bool add, float* sums) {
+  Vf sum[kRowPanels][kTileVectors];
+#pragma GCC unroll 4
+  for (int i = 0; i < kRowPanels; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) sum[i][v] = set(0);
+  }
+  for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns) {
+    const Vf x = set(a[k]);
+#pragma GCC unroll 4
+    for (int i = 0; i < kRowPanels; ++i) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        sum[i][v] = fma(x, load(packed + i * next + v * kLanes), sum[i][v]);
+      }
+    }
+  }
+  put_sums(sum, add, sums);
+}
+
+// kRows rows in one panel. A line of `ahead` is fetched for each step of the
+// depth: few rows would else wait for the memory of every panel.
 template <int kRows, bool kTurned>
 void few_rows(const float* a, std::int64_t stride, const float* packed,
-              std::int64_t depth, const float* ahead, float* sums) {
-  Vf sum[kRows][kPanelVectors];
-#pragma GCC unroll 12
+              std::int64_t depth, const float* ahead, bool add, float* sums) {
+  Vf sum[kRows][kTileVectors];
+#pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kPanelVectors; ++v) sum[i][v] = set(0);
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) sum[i][v] = set(0);
   }
   const std::int64_t three = 3 * stride;
-  for (std::int64_t k = 0; k < depth; ++k, packed += kPanel) {
+  for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns) {
     __builtin_prefetch(ahead + k * kLine);
-    Vf column[kPanelVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kPanelVectors; ++v) {
+    Vf column[kTileVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
       column[v] = load(packed + v * kLanes);
     }
-#pragma GCC unroll 12
+#pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
-      const Vf x = set(kTurned ? a[k * kTileRows + i]
+      const Vf x = set(kTurned ? a[k * kTileHigh + i]
                                : a[i / 3 * three + i % 3 * stride + k]);
-#pragma GCC unroll 2
-      for (int v = 0; v < kPanelVectors; ++v) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
         sum[i][v] = fma(x, column[v], sum[i][v]);
       }
     }
   }
-#pragma GCC unroll 12
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kPanelVectors; ++v) {
-      float* at = sums + i * kPanel + v * kLanes;
-      store(at, load(at) + sum[i][v]);
-    }
-  }
+  put_sums(sum, add, sums);
 }
 
 // `rows` rows in a stretch of one panel, from depth k on, while the next panel
 // is fetched.
 template <bool kTurned>
 void stretch(const Factor& a, const float* packed, std::int64_t rows,
-             std::int64_t depth, std::int64_t k, float* sums) {
+             std::int64_t depth, std::int64_t k, bool add, float* sums) {
   const std::int64_t count = depth - k < kStretch ? depth - k : kStretch;
-  const std::int64_t blocks = ceil_div(rows, kTileRows);
-  const float* const from = packed + k * kPanel;
-  const float* const next = packed + depth * kPanel + k * kLine;
+  const std::int64_t blocks = ceil_div(rows, kTileHigh);
+  const float* const from = packed + k * kTileColumns;
+  const float* const next = packed + depth * kTileColumns + k * kLine;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t i = block_begin(rows, block);
     const float* at = kTurned
-                          ? a.data + block * turned_block(depth) + k * kTileRows
+                          ? a.data + block * turned_block(depth) + k * kTileHigh
                           : a.data + i * a.row + k;
-    float* to = sums + i * kPanel;
+    float* to = sums + i * kTileColumns;
     const float* ahead =
-        block < kPanel / kLine ? next + block * depth * kLine : from;
-#define EA_ROWS(R)                                           \
-  case R:                                                    \
-    few_rows<R, kTurned>(at, a.row, from, count, ahead, to); \
+        block < kTileColumns / kLine ? next + block * depth * kLine : from;
+#define EA_ROWS(R)                                                \
+  case R:                                                         \
+    few_rows<R, kTurned>(at, a.row, from, count, ahead, add, to); \
     break
     switch (block_begin(rows, block + 1) - i) {
       EA_ROWS(1);
@@ -203,14 +219,6 @@ void stretch(const Factor& a, const float* packed, std::int64_t rows,
       EA_ROWS(4);
       EA_ROWS(5);
       EA_ROWS(6);
-#if defined(__AVX512F__)
-      EA_ROWS(7);
-      EA_ROWS(8);
-      EA_ROWS(9);
-      EA_ROWS(10);
-      EA_ROWS(11);
-      EA_ROWS(12);
-#endif
       default:
         break;
     }
@@ -226,7 +234,7 @@ struct Left {
   Left(const MatMulProblem& p, std::int64_t row, std::int64_t rows)
       : turned(p.transpose_a),
         copy(sizeof(float) *
-             (turned   ? ceil_div(rows, kTileRows) * turned_block(p.k)
+             (turned   ? ceil_div(rows, kTileHigh) * turned_block(p.k)
               : kWiden ? rows * p.k
                        : 0)) {
     const T* a = static_cast<const T*>(p.a) + a_offset(p, row, 0);
@@ -251,36 +259,41 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
   const MatMulProblem& p = args.problem;
   const Left<T> left(p, row, rows);
   const Factor& a = left.factor;
-  const Vf zero = set(0);
-  float sums[RowJobs::kMaxRows * kPanel];
-  constexpr std::int64_t kWide = kRowPanels * kPanel;
-  for (std::int64_t col = first * kPanel; col < last * kPanel && col < p.n;) {
+  float sums[RowJobs::kMaxRows * kTileColumns];
+  for (std::int64_t col = first * kTileColumns;
+       col < last * kTileColumns && col < p.n;) {
     const bool wide = rows == 1 && !left.turned &&
-                      col + kWide <= last * kPanel && col + kWide <= p.n;
+                      col + kRowColumns <= last * kTileColumns &&
+                      col + kRowColumns <= p.n;
     const std::int64_t rest = p.n - col;
-    const std::int64_t cols = wide ? kWide : rest < kPanel ? rest : kPanel;
+    const std::int64_t cols = wide                  ? kRowColumns
+                              : rest < kTileColumns ? rest
+                                                    : kTileColumns;
     const float* packed = args.panels + col * p.k;
     T* y = static_cast<T*>(p.y) + row * args.y_stride + col;
-    for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t i = 0; args.add && i < rows; ++i) {
       for_vectors(cols, [&](std::int64_t j, auto part) {
-        const Vf from = args.add ? load(y + i * args.y_stride + j, part) : zero;
-        store(sums + i * kPanel + j, from, part);
+        store(sums + i * kTileColumns + j,
+              load(y + i * args.y_stride + j, part), part);
       });
     }
-    for (std::int64_t k = 0; k < p.k; k += kStretch) {
+    // Without depth a stretch of none stores zeros.
+    for (std::int64_t k = 0; k == 0 || k < p.k; k += kStretch) {
       const std::int64_t count = p.k - k < kStretch ? p.k - k : kStretch;
+      const bool add = args.add || k > 0;
       if (wide) {
-        one_row(a.data + k, packed + k * kPanel, p.k * kPanel, count, sums);
+        one_row(a.data + k, packed + k * kTileColumns, p.k * kTileColumns,
+                count, add, sums);
       } else {
         (left.turned ? stretch<true> : stretch<false>)(a, packed, rows, p.k, k,
-                                                       sums);
+                                                       add, sums);
       }
     }
     const T* bias =
         p.bias == nullptr ? nullptr : static_cast<const T*>(p.bias) + col;
     for (std::int64_t i = 0; i < rows; ++i) {
       for_vectors(cols, [&](std::int64_t j, auto part) {
-        Vf sum = load(sums + i * kPanel + j, part);
+        Vf sum = load(sums + i * kTileColumns + j, part);
         if (bias != nullptr) sum += load(bias + j, part);
         store(y + i * args.y_stride + j, sum, part);
       });
@@ -295,8 +308,8 @@ void run_product(const cpu::RowProduct::Args& args) {
   const RowJobs jobs(p);
   parallel_for(jobs.down * jobs.across, [&](std::int64_t job) {
     const std::int64_t i = job / jobs.across, j = job % jobs.across;
-    const std::int64_t row = jobs.blocks * i / jobs.down * kTileRows;
-    const std::int64_t end = jobs.blocks * (i + 1) / jobs.down * kTileRows;
+    const std::int64_t row = jobs.blocks * i / jobs.down * kTileHigh;
+    const std::int64_t end = jobs.blocks * (i + 1) / jobs.down * kTileHigh;
     row_block<T>(args, row, (end < p.m ? end : p.m) - row,
                  jobs.panels * j / jobs.across,
                  jobs.panels * (j + 1) / jobs.across);

@@ -54,13 +54,14 @@ EA_INLINE void transpose(Vf (&rows)[kLanes]) {
   }
 }
 
-// Packs B [depth, cols], stored by rows with `stride` between them.
-template <typename T>
+// Packs B [depth, cols], stored by rows with `stride` between them, in panels
+// of kVectors vectors.
+template <int kVectors = kPanelVectors, typename T>
 void pack(const T* b, std::int64_t stride, std::int64_t depth,
           std::int64_t cols, float* packed) {
-  for (std::int64_t col = 0; col < cols; col += kPanel) {
+  for (std::int64_t col = 0; col < cols; col += kVectors * kLanes) {
     for (std::int64_t k = 0; k < depth; ++k) {
-      for (int v = 0; v < kPanelVectors; ++v) {
+      for (int v = 0; v < kVectors; ++v) {
         const std::int64_t left = cols - col - v * kLanes;
         if (left > 0) {
           const Part part(left < kLanes ? left : kLanes);
@@ -73,8 +74,8 @@ void pack(const T* b, std::int64_t stride, std::int64_t depth,
 }
 
 // The block of kLanes columns and kLanes deep of the transposed matrix at b, of
-// which `cols` columns and `depth` are there, packed with kPanel a row.
-template <typename T>
+// which `cols` columns and `depth` are there, packed with kWidth a row.
+template <int kWidth, typename T>
 EA_INLINE void pack_block(const T* b, std::int64_t stride, std::int64_t depth,
                           std::int64_t cols, float* packed) {
   Vf rows[kLanes];
@@ -83,7 +84,7 @@ EA_INLINE void pack_block(const T* b, std::int64_t stride, std::int64_t depth,
     for (int i = 0; i < kLanes; ++i) rows[i] = load(b + i * stride);
     transpose(rows);
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) store(packed + i * kPanel, rows[i]);
+    for (int i = 0; i < kLanes; ++i) store(packed + i * kWidth, rows[i]);
   } else {
     const Part part(depth < kLanes ? depth : kLanes);
 #pragma GCC unroll 16
@@ -93,20 +94,22 @@ EA_INLINE void pack_block(const T* b, std::int64_t stride, std::int64_t depth,
     transpose(rows);
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      if (i < depth) store(packed + i * kPanel, rows[i]);
+      if (i < depth) store(packed + i * kWidth, rows[i]);
     }
   }
 }
 
-// Packs B [depth, cols] stored transposed: [cols, depth], rows `stride` apart.
-template <typename T>
+// Packs B [depth, cols] stored transposed: [cols, depth], rows `stride` apart,
+// in panels of kVectors vectors.
+template <int kVectors = kPanelVectors, typename T>
 void pack_transposed(const T* b, std::int64_t stride, std::int64_t depth,
                      std::int64_t cols, float* packed) {
+  constexpr std::int64_t kWidth = kVectors * kLanes;
   for (std::int64_t col = 0; col < cols; col += kLanes) {
-    float* const at = packed + col / kPanel * kPanel * depth + col % kPanel;
+    float* const at = packed + col / kWidth * kWidth * depth + col % kWidth;
     for (std::int64_t k = 0; k < depth; k += kLanes) {
-      pack_block(b + col * stride + k, stride, depth - k, cols - col,
-                 at + k * kPanel);
+      pack_block<kWidth>(b + col * stride + k, stride, depth - k, cols - col,
+                         at + k * kWidth);
     }
   }
 }
