@@ -209,6 +209,7 @@ def _file_names(repo_id: str, endpoint: str) -> list[str]:
     """The files of a model on the Hub; the first request, with a time limit.
 
     The system looks up host names without a limit, so a thread sends the request.
+    The client's own limit is longer: of two that end together, either could tell.
 
     Raises:
         TimeoutError: no answer came in time; else the client's error.
@@ -220,7 +221,7 @@ def _file_names(repo_id: str, endpoint: str) -> list[str]:
     def ask() -> None:
         try:
             api = huggingface_hub.HfApi(endpoint=endpoint)
-            found = api.model_info(repo_id, timeout=_HUB_SECONDS).siblings
+            found = api.model_info(repo_id, timeout=2 * _HUB_SECONDS).siblings
             answers.put([file.rfilename for file in found or ()])
         except Exception as error:
             answers.put(error)
