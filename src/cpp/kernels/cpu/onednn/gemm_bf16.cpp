@@ -274,12 +274,13 @@ bool deep_product(const Problem& p) {
   return true;
 }
 
-// With AMX oneDNN multiplies a tile in the time that it takes to lay out b for
-// it: b is laid out once, for all tiles.
+// oneDNN lays out b for every tile anew, which takes as long as a tile with
+// AMX, and a tenth of it without where b is large: b is laid out once then.
 bool prefers_panels(const Problem& p) {
-  constexpr std::int64_t kRows = 256;
-  return has_tiles() && p.batch == 1 && p.alpha == 1.0f &&
-         (p.transpose_a || p.m >= kRows);
+  constexpr std::int64_t kRows = 256, kLarge = 1 << 19;  // elements of b
+  if (p.batch != 1 || p.alpha != 1.0f) return false;
+  if (p.transpose_a) return has_tiles() || !is_deep(p);
+  return p.m >= kRows && (has_tiles() || p.n * p.k >= kLarge);
 }
 
 // a is transposed: its depth is a token count. a is copied as it would lie
