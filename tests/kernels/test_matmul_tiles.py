@@ -17,6 +17,10 @@ from support.cases import round_to
 from evolving_attention import _core
 
 INFO = _core.build_info()
+MULTIPLIES_BFLOAT16 = INFO["avx512_bf16"] and INFO["isa_used"] == "avx512"
+needs_bfloat16 = pytest.mark.skipif(
+    not MULTIPLIES_BFLOAT16, reason="no products of bfloat16"
+)
 
 # Tokens, outputs, inputs: one tile; a last tile with rows to pad; a transposed
 # weight that is turned round first; many columns; a weight gradient whose depth
@@ -130,10 +134,7 @@ y.backward(_core.Tensor(np.ones((tokens, outputs), np.float32), dtype="bfloat16"
 """
 
 
-@pytest.mark.skipif(
-    not (INFO["avx512_bf16"] and INFO["isa_used"] == "avx512"),
-    reason="no products of bfloat16",
-)
+@needs_bfloat16
 @pytest.mark.parametrize("size", [(3136, 256, 1024), (9248, 48, 96), (2080, 96, 48)])
 def test_weight_gradients_of_many_tokens_multiply_bfloat16(size: tuple[int, int, int]):
     """Those of more than 2,048 tokens were widened to float32."""
@@ -141,12 +142,9 @@ def test_weight_gradients_of_many_tokens_multiply_bfloat16(size: tuple[int, int,
     assert sum(map(math.prod, done)) >= 2 * math.prod(size)  # y and the gradient
 
 
-@pytest.mark.skipif(
-    not (INFO["avx512_bf16"] and INFO["isa_used"] == "avx512"),
-    reason="no products of bfloat16",
-)
+@needs_bfloat16
 def test_large_weights_are_laid_out_once():
-    """oneDNN laid the right operand out anew for each tile: 5 % of ViT-B/16's step."""
+    """oneDNN laid the right operand out anew for each tile."""
     size = 1024, 768, 768
     done = products_of(WEIGHT_GRADIENT, *size, of="wei_bf16:a:blocked:BA16a64b2a")
     assert sum(map(math.prod, done)) == 2 * math.prod(size)
@@ -166,7 +164,7 @@ _core.ops.linear(x, w, None)
 
 
 @pytest.mark.skipif(
-    not (INFO["avx512_bf16"] and INFO["isa_used"] == "avx512") or INFO["amx_bf16"],
+    not MULTIPLIES_BFLOAT16 or INFO["amx_bf16"],
     reason="no products of bfloat16 in panels, or in tiles of 16 rows",
 )
 @pytest.mark.parametrize(

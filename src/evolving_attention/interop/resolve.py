@@ -209,7 +209,7 @@ def _file_names(repo_id: str, endpoint: str) -> list[str]:
     """The files of a model on the Hub; the first request, with a time limit.
 
     The system looks up host names without a limit, so a thread sends the request.
-    The client's own limit is longer: of two that end together, either could tell.
+    The client's own limit is longer, so that this one ends first.
 
     Raises:
         TimeoutError: no answer came in time; else the client's error.

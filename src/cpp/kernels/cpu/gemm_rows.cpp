@@ -3,12 +3,11 @@
 #include "kernels/cpu/gemm_rows.h"
 
 #include <algorithm>
-#include <memory>
 
+#include "kernels/cpu/kept_matrix.h"
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
 #include "runtime/cpu_info.h"
-#include "tensor/storage.h"
 
 namespace ea::cpu {
 
@@ -19,40 +18,23 @@ void run(const typename K::Args& args) {
   (isa_used() == Isa::avx512 ? simd::avx512::run<K> : simd::avx2::run<K>)(args);
 }
 
-// The panels of a weight, and which matrix they were made of.
+// The panels of a weight.
 struct RowPanels : Storage::Derived {
   RowPanels(const MatMulProblem& p, DType dtype)
-      : b(p.b),
-        k(p.k),
-        n(p.n),
-        stride(p.b_stride),
-        transpose(p.transpose_b),
+      : operand(p),
         dtype(dtype),
         data(static_cast<std::size_t>(row_panels_size(p.k, p.n)) *
              sizeof(float)) {
     run<PackRowPanels>({p, dtype, static_cast<float*>(data.data())});
   }
   bool made_of(const MatMulProblem& p, DType type) const {
-    return b == p.b && k == p.k && n == p.n && stride == p.b_stride &&
-           transpose == p.transpose_b && dtype == type;
+    return operand == RightOperand(p) && dtype == type;
   }
 
-  const void* b;
-  std::int64_t k, n, stride;
-  bool transpose;
+  RightOperand operand;
   DType dtype;
   Storage data;
 };
-
-std::shared_ptr<const RowPanels> kept_panels(const MatMulProblem& p,
-                                             DType dtype, const Storage* kept) {
-  auto found = std::dynamic_pointer_cast<const RowPanels>(kept->derived());
-  if (found != nullptr && found->made_of(p, dtype)) return found;
-  const std::uint64_t version = kept->version();
-  found = std::make_shared<const RowPanels>(p, dtype);
-  kept->keep(found, version);
-  return found;
-}
 
 constexpr std::int64_t kWidest = 64;  // columns of a panel, with AVX-512
 
@@ -117,7 +99,7 @@ void row_product(const MatMul::Args& args) {
   const MatMulProblem p = problem_of(args);
   if (p.m == 0 || p.n == 0) return;
   if (args.kept_b == nullptr) return product_in_slabs(p, args.y.dtype);
-  const auto panels = kept_panels(p, args.y.dtype, args.kept_b);
+  const auto panels = kept_or_made<RowPanels>(args.kept_b, p, args.y.dtype);
   run<RowProduct>({p, args.y.dtype,
                    static_cast<const float*>(panels->data.data()), p.n, false});
 }

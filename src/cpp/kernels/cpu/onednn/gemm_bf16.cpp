@@ -212,11 +212,13 @@ bool tiled_product(const Problem& p, std::int64_t depth_block) {
 }
 
 // Whether y = a^T b is too small for the threads to share, and its depth large.
+// With AMX panels are the way for it.
 bool is_deep(const Problem& p) {
   constexpr std::int64_t kElements = 1 << 17;
-  return p.m * p.n <= kElements && p.k > kDepthBlock && p.batch == 1 &&
-         p.alpha == 1.0f && p.bias == nullptr && !p.transpose_b &&
-         p.m % kTileRows == 0 && p.n % kTileRows == 0 && p.k % kDepthStep == 0;
+  return !has_tiles() && p.m * p.n <= kElements && p.k > kDepthBlock &&
+         p.batch == 1 && p.alpha == 1.0f && p.bias == nullptr &&
+         !p.transpose_b && p.m % kTileRows == 0 && p.n % kTileRows == 0 &&
+         p.k % kDepthStep == 0;
 }
 
 // to = bf16(from [rows, cols]), turned round if `turned`.
@@ -274,12 +276,12 @@ bool deep_product(const Problem& p) {
   return true;
 }
 
-// oneDNN lays out b for every tile anew, which takes as long as a tile with
-// AMX, and a tenth of it without where b is large: b is laid out once then.
+// oneDNN lays out b for every tile anew: with AMX that takes as long as to
+// multiply the tile, without it is worth sparing where b is large.
 bool prefers_panels(const Problem& p) {
   constexpr std::int64_t kRows = 256, kLarge = 1 << 19;  // elements of b
   if (p.batch != 1 || p.alpha != 1.0f) return false;
-  if (p.transpose_a) return has_tiles() || !is_deep(p);
+  if (p.transpose_a) return !is_deep(p);
   return p.m >= kRows && (has_tiles() || p.n * p.k >= kLarge);
 }
 
@@ -287,8 +289,8 @@ bool prefers_panels(const Problem& p) {
 // untransposed, both are padded in depth.
 bool transposed_product(const Problem& p) {
   const std::int64_t k = up(p.k, kDepthStep);
+  if (is_deep(p) && deep_product(p)) return true;
   const bool panels = prefers_panels(p);  // whose rows are dense
-  if (!panels && is_deep(p) && deep_product(p)) return true;
   // An odd number of cache lines, so that rows do not fall onto one another in
   // the cache.
   const std::int64_t stride = k % 64 == 0 && !panels ? k + 32 : k;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/panels.h"
@@ -143,17 +142,6 @@ void blocked_tile(const Problem& p, const Product& product, const char* panels,
   }
 }
 
-// Those kept with b, or new ones, kept if that is allowed.
-std::shared_ptr<const Panels> panels_of(const Problem& p, const Storage* kept) {
-  if (kept == nullptr) return std::make_shared<const Panels>(p);
-  auto found = std::dynamic_pointer_cast<const Panels>(kept->derived());
-  if (found != nullptr && found->made_of(p)) return found;
-  const std::uint64_t version = kept->version();
-  found = std::make_shared<const Panels>(p);
-  kept->keep(found, version);
-  return found;
-}
-
 }  // namespace
 
 bool blocked_product(const Problem& p, const Storage* kept,
@@ -164,7 +152,7 @@ bool blocked_product(const Problem& p, const Storage* kept,
   if (!find_products(p, grid, products)) return false;
   Problem laid = p;
   laid.k = b_depth.value_or(p.k);
-  const auto panels = panels_of(laid, kept);
+  const auto panels = kept_or_made<Panels>(kept, laid);
   const auto* data = static_cast<const char*>(panels->data.data());
   const std::int64_t across = grid.cols.count;
   parallel_for(grid.rows.count * across, [&](std::int64_t job) {

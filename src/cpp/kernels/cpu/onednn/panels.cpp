@@ -130,27 +130,14 @@ std::int64_t panels_bytes(std::int64_t k, std::int64_t n) {
          static_cast<std::int64_t>(sizeof(bfloat16));
 }
 
-void to_panels(const Problem& p, void* panels) {
-  const std::int64_t bytes = panels_bytes(p.k, 1);
-  parallel_for((p.n + kPanel - 1) / kPanel, [&](std::int64_t i) {
-    char* panel = static_cast<char*>(panels) + i * bytes;
-    one_panel(p, i * kPanel, reinterpret_cast<std::uint32_t*>(panel));
-  });
-}
-
 Panels::Panels(const Problem& p)
-    : b(p.b),
-      k(p.k),
-      n(p.n),
-      stride(p.b_stride),
-      transpose(p.transpose_b),
-      data(static_cast<std::size_t>(panels_bytes(p.k, p.n))) {
-  to_panels(p, data.data());
-}
-
-bool Panels::made_of(const Problem& p) const {
-  return b == p.b && k == p.k && n == p.n && stride == p.b_stride &&
-         transpose == p.transpose_b;
+    : operand(p), data(static_cast<std::size_t>(panels_bytes(p.k, p.n))) {
+  const std::int64_t bytes = panels_bytes(p.k, 1);
+  char* const panels = static_cast<char*>(data.data());
+  parallel_for((p.n + kPanel - 1) / kPanel, [&](std::int64_t i) {
+    one_panel(p, i * kPanel,
+              reinterpret_cast<std::uint32_t*>(panels + i * bytes));
+  });
 }
 
 }  // namespace ea::onednn

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/kept_matrix.h"
 #include "kernels/cpu/onednn/problem.h"
 #include "tensor/storage.h"
 
@@ -15,17 +16,12 @@ constexpr std::int64_t kPanel = 64;
 std::int64_t panel_depth(std::int64_t k);  // padded
 std::int64_t panels_bytes(std::int64_t k, std::int64_t n);
 
-// p.b in panels. Runs on the pool.
-void to_panels(const Problem& p, void* panels);
-
-// Panels of a weight, and which matrix they were made of.
+// p.b in panels, as it may be kept with its storage.
 struct Panels : Storage::Derived {
   explicit Panels(const Problem& p);
-  bool made_of(const Problem& p) const;
+  bool made_of(const Problem& p) const { return operand == RightOperand(p); }
 
-  const void* b;
-  std::int64_t k, n, stride;
-  bool transpose;
+  RightOperand operand;
   Storage data;
 };
 

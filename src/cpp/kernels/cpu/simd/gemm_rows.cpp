@@ -5,7 +5,6 @@
 // its order, and stretches are added in theirs: its bits depend on a row of a
 // and a column of b alone, not on how many rows there are or how they are
 // divided into tiles.
-#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/gemm_rows.h"
@@ -18,7 +17,7 @@ namespace {
 
 // A tile: with AVX-512 24 of 32 registers are sums, with AVX2 12 of 16. The
 // wider a panel, the fewer loads for a sum.
-constexpr int kTileHigh = 6;
+constexpr int kTileHeight = 6;
 #if defined(__AVX512F__)
 constexpr int kTileVectors = 4;
 #else
@@ -51,7 +50,7 @@ void run_pack(const cpu::PackRowPanels::Args& args) {
 // round once a job: few jobs across then.
 struct RowJobs {
   static constexpr std::int64_t kMaxBlocks = 16;
-  static constexpr std::int64_t kMaxRows = kMaxBlocks * kTileHigh;
+  static constexpr std::int64_t kMaxRows = kMaxBlocks * kTileHeight;
   std::int64_t blocks, down, across, panels;
 
   explicit EA_INLINE RowJobs(const MatMulProblem& p) {
@@ -60,20 +59,22 @@ struct RowJobs {
     constexpr std::int64_t kRead = 1 << 17;   // elements of b worth a job
     constexpr std::int64_t kEven = 4;  // so many threads have as much to do
     panels = ceil_div(p.n, kTileColumns);
-    blocks = ceil_div(p.m, std::int64_t{kTileHigh});
+    blocks = ceil_div(p.m, std::int64_t{kTileHeight});
     down = ceil_div(blocks, kMaxBlocks);
     if (down > kEven) down = ceil_div(down, kEven) * kEven;
     // Few rows take as long as b is read.
+    const std::int64_t by_work = p.m * p.n * p.k / kSmall;
+    const std::int64_t by_read = p.n * p.k / kRead;
     const std::int64_t worth =
-        std::max(p.m * p.n * p.k / kSmall, p.n * p.k / kRead) / 2 * 2 + 2;
-    across = ceil_div(std::min(worth, most), down);
+        (by_work > by_read ? by_work : by_read) / 2 * 2 + 2;
+    across = ceil_div(worth < most ? worth : most, down);
     across = ceil_div(panels, ceil_div(panels, across));
   }
 };
 
 // Where block `block` of `rows` rows begins: blocks are as even as they can be.
 EA_INLINE std::int64_t block_begin(std::int64_t rows, std::int64_t block) {
-  return rows * block / ceil_div(rows, std::int64_t{kTileHigh});
+  return rows * block / ceil_div(rows, std::int64_t{kTileHeight});
 }
 
 constexpr std::int64_t kLine = 16;  // floats
@@ -81,16 +82,16 @@ constexpr std::int64_t kLine = 16;  // floats
 // From one block of a turned a to the next; the line lets them fall onto
 // different places of a cache.
 EA_INLINE std::int64_t turned_block(std::int64_t depth) {
-  return depth * kTileHigh + kLine;
+  return depth * kTileHeight + kLine;
 }
 
 // Turns a transposed a [depth, rows] round, for tiles: blocks of rows, in each
-// the depth with kTileHigh rows side by side.
+// the depth with kTileHeight rows side by side.
 template <typename T>
 void turn(const T* a, std::int64_t stride, std::int64_t rows,
           std::int64_t depth, float* turned) {
   constexpr std::int64_t kAhead = 8;
-  const std::int64_t blocks = ceil_div(rows, std::int64_t{kTileHigh});
+  const std::int64_t blocks = ceil_div(rows, std::int64_t{kTileHeight});
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* line = a + k * stride;
     if (k + kAhead < depth) {
@@ -101,9 +102,9 @@ void turn(const T* a, std::int64_t stride, std::int64_t rows,
     for (std::int64_t block = 0; block < blocks; ++block) {
       const std::int64_t i = block_begin(rows, block);
       const std::int64_t count = block_begin(rows, block + 1) - i;
-      float* to = turned + block * turned_block(depth) + k * kTileHigh;
-      if (count == kTileHigh) {
-        for (int r = 0; r < kTileHigh; ++r) {
+      float* to = turned + block * turned_block(depth) + k * kTileHeight;
+      if (count == kTileHeight) {
+        for (int r = 0; r < kTileHeight; ++r) {
           to[r] = static_cast<float>(line[i + r]);
         }
       } else {
@@ -180,7 +181,7 @@ void few_rows(const float* a, std::int64_t stride, const float* packed,
     }
 #pragma GCC unroll 6
     for (int i = 0; i < kRows; ++i) {
-      const Vf x = set(kTurned ? a[k * kTileHigh + i]
+      const Vf x = set(kTurned ? a[k * kTileHeight + i]
                                : a[i / 3 * three + i % 3 * stride + k]);
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) {
@@ -197,14 +198,14 @@ template <bool kTurned>
 void stretch(const Factor& a, const float* packed, std::int64_t rows,
              std::int64_t depth, std::int64_t k, bool add, float* sums) {
   const std::int64_t count = depth - k < kStretch ? depth - k : kStretch;
-  const std::int64_t blocks = ceil_div(rows, kTileHigh);
+  const std::int64_t blocks = ceil_div(rows, kTileHeight);
   const float* const from = packed + k * kTileColumns;
   const float* const next = packed + depth * kTileColumns + k * kLine;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t i = block_begin(rows, block);
-    const float* at = kTurned
-                          ? a.data + block * turned_block(depth) + k * kTileHigh
-                          : a.data + i * a.row + k;
+    const float* at =
+        kTurned ? a.data + block * turned_block(depth) + k * kTileHeight
+                : a.data + i * a.row + k;
     float* to = sums + i * kTileColumns;
     const float* ahead =
         block < kTileColumns / kLine ? next + block * depth * kLine : from;
@@ -234,7 +235,7 @@ struct Left {
   Left(const MatMulProblem& p, std::int64_t row, std::int64_t rows)
       : turned(p.transpose_a),
         copy(sizeof(float) *
-             (turned   ? ceil_div(rows, kTileHigh) * turned_block(p.k)
+             (turned   ? ceil_div(rows, kTileHeight) * turned_block(p.k)
               : kWiden ? rows * p.k
                        : 0)) {
     const T* a = static_cast<const T*>(p.a) + a_offset(p, row, 0);
@@ -308,8 +309,8 @@ void run_product(const cpu::RowProduct::Args& args) {
   const RowJobs jobs(p);
   parallel_for(jobs.down * jobs.across, [&](std::int64_t job) {
     const std::int64_t i = job / jobs.across, j = job % jobs.across;
-    const std::int64_t row = jobs.blocks * i / jobs.down * kTileHigh;
-    const std::int64_t end = jobs.blocks * (i + 1) / jobs.down * kTileHigh;
+    const std::int64_t row = jobs.blocks * i / jobs.down * kTileHeight;
+    const std::int64_t end = jobs.blocks * (i + 1) / jobs.down * kTileHeight;
     row_block<T>(args, row, (end < p.m ? end : p.m) - row,
                  jobs.panels * j / jobs.across,
                  jobs.panels * (j + 1) / jobs.across);
