@@ -41,8 +41,10 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    objects = sorted(
-        path for path in Path(sys.argv[1]).rglob("*.o") if "simd" in path.parts
+    objects = sorted(  # of single sources, or of several at once
+        path
+        for path in Path(sys.argv[1]).rglob("*.o")
+        if "simd" in path.parts or path.name.startswith("unity_simd")
     )
     if not objects:
         print(f"check_simd_symbols: no SIMD object below {sys.argv[1]}")
