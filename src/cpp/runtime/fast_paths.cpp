@@ -11,9 +11,10 @@ namespace ea {
 
 namespace {
 
-constexpr std::array<const char*, 8> kNames = {
-    "fused_attention", "fused_activation",  "fused_norm",     "packed_weights",
-    "first_tokens",    "sparse_embeddings", "bfloat16_pairs", "bfloat16_tiles"};
+constexpr std::array<const char*, 9> kNames = {
+    "fused_attention", "fused_activation", "fused_norm",
+    "packed_weights",  "first_tokens",     "sparse_embeddings",
+    "bfloat16_pairs",  "bfloat16_tiles",   "winograd"};
 
 using Flags = std::array<std::atomic<bool>, kNames.size()>;
 

@@ -17,6 +17,7 @@ enum class FastPath {
   sparse_embeddings,  // gradients of tables hold only the rows in use
   bfloat16_pairs,     // fused attention and conv1d multiply bfloat16 directly
   bfloat16_tiles,     // fused attention does so in the tiles of AMX
+  winograd,           // 3 x 3 convolutions with fewer multiplications
 };
 
 // On unless EA_DISABLE names it (EA_DISABLE=all: every one).

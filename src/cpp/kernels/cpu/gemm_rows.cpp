@@ -13,11 +13,6 @@ namespace ea::cpu {
 
 namespace {
 
-template <typename K>
-void run(const typename K::Args& args) {
-  (isa_used() == Isa::avx512 ? simd::avx512::run<K> : simd::avx2::run<K>)(args);
-}
-
 // The panels of a weight.
 struct RowPanels : Storage::Derived {
   RowPanels(const MatMulProblem& p, DType dtype)
@@ -25,7 +20,7 @@ struct RowPanels : Storage::Derived {
         dtype(dtype),
         data(static_cast<std::size_t>(row_panels_size(p.k, p.n)) *
              sizeof(float)) {
-    run<PackRowPanels>({p, dtype, static_cast<float*>(data.data())});
+    simd_kernel<PackRowPanels>()({p, dtype, static_cast<float*>(data.data())});
   }
   bool made_of(const MatMulProblem& p, DType type) const {
     return operand == RightOperand(p) && dtype == type;
@@ -66,8 +61,8 @@ void product_in_slabs(const MatMulProblem& p, DType dtype) {
       q.bias = last && p.bias != nullptr ? at(p.bias, col) : nullptr;
       q.y = const_cast<char*>(at(p.y, col));
       auto* packed = static_cast<float*>(panels.data());
-      run<PackRowPanels>({q, dtype, packed});
-      run<RowProduct>({q, dtype, packed, p.n, d > 0});
+      simd_kernel<PackRowPanels>()({q, dtype, packed});
+      simd_kernel<RowProduct>()({q, dtype, packed, p.n, d > 0});
     }
   }
 }
@@ -100,8 +95,9 @@ void row_product(const MatMul::Args& args) {
   if (p.m == 0 || p.n == 0) return;
   if (args.kept_b == nullptr) return product_in_slabs(p, args.y.dtype);
   const auto panels = kept_or_made<RowPanels>(args.kept_b, p, args.y.dtype);
-  run<RowProduct>({p, args.y.dtype,
-                   static_cast<const float*>(panels->data.data()), p.n, false});
+  simd_kernel<RowProduct>()({p, args.y.dtype,
+                             static_cast<const float*>(panels->data.data()),
+                             p.n, false});
 }
 
 }  // namespace ea::cpu

@@ -9,6 +9,7 @@
 #include "kernels/cpu/onednn/conv2d.h"
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
+#include "kernels/cpu/winograd.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/edge_attention.h"
@@ -40,11 +41,8 @@ namespace {
 // reference kernels, where a line does not say otherwise.
 template <typename K>
 void add(bool (*supports)(const typename K::Args&) = narrow<K>) {
-  const Isa isa = isa_used();
-  if (isa == Isa::scalar) return;
-  register_kernel<K>(
-      "simd", isa == Isa::avx512 ? simd::avx512::run<K> : simd::avx2::run<K>,
-      supports);
+  if (isa_used() == Isa::scalar) return;
+  register_kernel<K>("simd", cpu::simd_kernel<K>(), supports);
 }
 
 // Copies take float64 too.
@@ -54,6 +52,10 @@ bool floating_maps(const auto& args) { return is_floating(args.flat.dtype); }
 
 // Those that oneDNN computes, or shares.
 void register_products() {
+  if (isa_used() != Isa::scalar) {
+    register_kernel<Conv2dForward>("winograd", cpu::winograd,
+                                   cpu::winograd_supports);
+  }
   register_kernel<Conv2dForward>("onednn", onednn::conv2d_forward,
                                  narrow<Conv2dForward>);
   register_kernel<Conv2dBackward>("onednn", onednn::conv2d_backward,

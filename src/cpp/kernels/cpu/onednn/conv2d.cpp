@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "kernels/cpu/onednn/conv_primitives.h"
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/group_sums.h"
+#include "kernels/cpu/scaled_weight.h"
 #include "runtime/bfloat16.h"
 #include "runtime/signals.h"
 #include "runtime/threads.h"
@@ -147,16 +147,6 @@ std::vector<Section> sections_of(const Pictures& p) {
   return bands_of(key, p, std::min(count, key.out_height));
 }
 
-// The scale of each output channel, or nothing: a norm behind a convolution is
-// in its weight and its bias, since what a primitive does behind its sums takes
-// as long as the sums where products are fast.
-using Scale = std::span<const float>;
-
-Scale scale_of(const Conv2dForward::Args& args) {
-  if (!args.scale.defined()) return {};
-  return {args.scale.as<float>(), static_cast<std::size_t>(args.scale.numel())};
-}
-
 // to[o] = w[o] by[o] for rows of `each` elements.
 template <typename T>
 void scale_rows(const void* w, Scale by, std::int64_t each, void* to) {
@@ -170,7 +160,9 @@ void scale_rows(const void* w, Scale by, std::int64_t each, void* to) {
 }
 
 // The weight of a section's channels, times their scale, in the layout that its
-// convolution reads.
+// convolution reads. A norm behind the convolution is in its weight and bias,
+// since what a primitive does behind its sums takes as long as the sums where
+// products are fast.
 struct ReadyWeight {
   dnnl::memory::desc layout;
   std::int64_t channel;
@@ -205,14 +197,9 @@ using ReadyWeightPtr = std::shared_ptr<const ReadyWeight>;
 // All that was made of one weight: bands of other heights may read another
 // layout.
 struct ReadyWeights : Storage::Derived {
-  const void* source = nullptr;
-  std::vector<float> scale;
+  ScaledWeight of;
   std::vector<ReadyWeightPtr> all;
 
-  bool made_of(const TensorView& weight, Scale by) const {
-    return source == weight.data &&
-           std::equal(scale.begin(), scale.end(), by.begin(), by.end());
-  }
   ReadyWeightPtr find(const Section& section) const {
     const auto at = std::find_if(all.begin(), all.end(), [&](const auto& one) {
       return one->channel == section.channel &&
@@ -234,10 +221,9 @@ std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
   if (kept != nullptr) {
     const auto found =
         std::dynamic_pointer_cast<const ReadyWeights>(kept->derived());
-    if (found != nullptr && found->made_of(weight, scale)) *ready = *found;
+    if (found != nullptr && found->of.is(weight, scale)) *ready = *found;
   }
-  ready->source = weight.data;
-  ready->scale.assign(scale.begin(), scale.end());
+  ready->of = {weight, scale};
   const std::size_t before = ready->all.size();
   std::vector<ReadyWeightPtr> weights;
   for (const Section& section : sections) {

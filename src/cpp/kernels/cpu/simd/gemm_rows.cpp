@@ -1,29 +1,15 @@
 // SIMD products in which each row is summed by itself
 // (kernels/cpu/gemm_rows.h).
-//
-// A sum stays in one lane of a register while a stretch of the depth runs, in
-// its order, and stretches are added in theirs: its bits depend on a row of a
-// and a column of b alone, not on how many rows there are or how they are
-// divided into tiles.
 #include <cstring>
 
 #include "kernels/cpu/gemm_rows.h"
 #include "kernels/cpu/simd/factors-inl.h"
 #include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/row_tiles-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
 
 namespace ea::simd::EA_TARGET {
 namespace {
-
-// A tile: with AVX-512 24 of 32 registers are sums, with AVX2 12 of 16. The
-// wider a panel, the fewer loads for a sum.
-constexpr int kTileHeight = 6;
-#if defined(__AVX512F__)
-constexpr int kTileVectors = 4;
-#else
-constexpr int kTileVectors = 2;
-#endif
-constexpr std::int64_t kTileColumns = kTileVectors * kLanes;  // of a panel
 
 template <typename T>
 void run_pack(const cpu::PackRowPanels::Args& args) {
@@ -72,19 +58,6 @@ struct RowJobs {
   }
 };
 
-// Where block `block` of `rows` rows begins: blocks are as even as they can be.
-EA_INLINE std::int64_t block_begin(std::int64_t rows, std::int64_t block) {
-  return rows * block / ceil_div(rows, std::int64_t{kTileHeight});
-}
-
-constexpr std::int64_t kLine = 16;  // floats
-
-// From one block of a turned a to the next; the line lets them fall onto
-// different places of a cache.
-EA_INLINE std::int64_t turned_block(std::int64_t depth) {
-  return depth * kTileHeight + kLine;
-}
-
 // Turns a transposed a [depth, rows] round, for tiles: blocks of rows, in each
 // the depth with kTileHeight rows side by side.
 template <typename T>
@@ -116,24 +89,6 @@ void turn(const T* a, std::int64_t stride, std::int64_t rows,
   }
 }
 
-// Depth of a stretch: the shorter the stretches, the smaller the error of a
-// long sum.
-constexpr std::int64_t kStretch = 512;
-
-// Stores the sums of a tile, or adds them to those of earlier stretches.
-template <int kRows>
-EA_INLINE void put_sums(const Vf (&sum)[kRows][kTileVectors], bool add,
-                        float* sums) {
-#pragma GCC unroll 6
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
-      float* at = sums + i * kTileColumns + v * kLanes;
-      store(at, add ? load(at) + sum[i][v] : sum[i][v]);
-    }
-  }
-}
-
 // One row in kRowPanels whole panels at once, `next` apart: as many sums as
 // hide the latency of their additions.
 constexpr int kRowPanels = 8 / kTileVectors;
@@ -160,70 +115,13 @@ void one_row(const float* a, const float* packed, std::int64_t next,
   put_sums(sum, add, sums);
 }
 
-// kRows rows in one panel. A line of `ahead` is fetched for each step of the
-// depth: few rows would else wait for the memory of every panel.
-template <int kRows, bool kTurned>
-void few_rows(const float* a, std::int64_t stride, const float* packed,
-              std::int64_t depth, const float* ahead, bool add, float* sums) {
-  Vf sum[kRows][kTileVectors];
-#pragma GCC unroll 6
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) sum[i][v] = set(0);
-  }
-  const std::int64_t three = 3 * stride;
-  for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns) {
-    __builtin_prefetch(ahead + k * kLine);
-    Vf column[kTileVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kTileVectors; ++v) {
-      column[v] = load(packed + v * kLanes);
-    }
-#pragma GCC unroll 6
-    for (int i = 0; i < kRows; ++i) {
-      const Vf x = set(kTurned ? a[k * kTileHeight + i]
-                               : a[i / 3 * three + i % 3 * stride + k]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kTileVectors; ++v) {
-        sum[i][v] = fma(x, column[v], sum[i][v]);
-      }
-    }
-  }
-  put_sums(sum, add, sums);
-}
-
-// `rows` rows in a stretch of one panel, from depth k on, while the next panel
-// is fetched.
-template <bool kTurned>
-void stretch(const Factor& a, const float* packed, std::int64_t rows,
-             std::int64_t depth, std::int64_t k, bool add, float* sums) {
-  const std::int64_t count = depth - k < kStretch ? depth - k : kStretch;
-  const std::int64_t blocks = ceil_div(rows, kTileHeight);
-  const float* const from = packed + k * kTileColumns;
-  const float* const next = packed + depth * kTileColumns + k * kLine;
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    const std::int64_t i = block_begin(rows, block);
-    const float* at =
-        kTurned ? a.data + block * turned_block(depth) + k * kTileHeight
-                : a.data + i * a.row + k;
-    float* to = sums + i * kTileColumns;
-    const float* ahead =
-        block < kTileColumns / kLine ? next + block * depth * kLine : from;
-#define EA_ROWS(R)                                                \
-  case R:                                                         \
-    few_rows<R, kTurned>(at, a.row, from, count, ahead, add, to); \
-    break
-    switch (block_begin(rows, block + 1) - i) {
-      EA_ROWS(1);
-      EA_ROWS(2);
-      EA_ROWS(3);
-      EA_ROWS(4);
-      EA_ROWS(5);
-      EA_ROWS(6);
-      default:
-        break;
-    }
-#undef EA_ROWS
+// sums [1, kRowColumns] of a row, as panel_sums().
+void row_sums(const float* a, const float* packed, std::int64_t depth, bool add,
+              float* sums) {
+  for (std::int64_t k = 0; k == 0 || k < depth; k += kStretch) {
+    const std::int64_t count = depth - k < kStretch ? depth - k : kStretch;
+    one_row(a + k, packed + k * kTileColumns, depth * kTileColumns, count,
+            add || k > 0, sums);
   }
 }
 
@@ -278,17 +176,12 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
               load(y + i * args.y_stride + j, part), part);
       });
     }
-    // Without depth a stretch of none stores zeros.
-    for (std::int64_t k = 0; k == 0 || k < p.k; k += kStretch) {
-      const std::int64_t count = p.k - k < kStretch ? p.k - k : kStretch;
-      const bool add = args.add || k > 0;
-      if (wide) {
-        one_row(a.data + k, packed + k * kTileColumns, p.k * kTileColumns,
-                count, add, sums);
-      } else {
-        (left.turned ? stretch<true> : stretch<false>)(a, packed, rows, p.k, k,
-                                                       add, sums);
-      }
+    if (wide) {
+      row_sums(a.data, packed, p.k, args.add, sums);
+    } else {
+      (left.turned
+           ? panel_sums<Floats, true>
+           : panel_sums<Floats, false>)(a, packed, rows, p.k, args.add, sums);
     }
     const T* bias =
         p.bias == nullptr ? nullptr : static_cast<const T*>(p.bias) + col;

@@ -1,0 +1,34 @@
+// A convolution's fixed weight times the scale of the norm behind it.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "kernels/conv2d.h"
+
+namespace ea {
+
+// The scale of each output channel, or nothing.
+using Scale = std::span<const float>;
+
+inline Scale scale_of(const Conv2dForward::Args& args) {
+  if (!args.scale.defined()) return {};
+  return {args.scale.as<float>(), static_cast<std::size_t>(args.scale.numel())};
+}
+
+// What something kept with a weight was made of.
+struct ScaledWeight {
+  const void* weight = nullptr;
+  std::vector<float> scale;
+
+  ScaledWeight() = default;
+  ScaledWeight(const TensorView& w, Scale by)
+      : weight(w.data), scale(by.begin(), by.end()) {}
+  bool is(const TensorView& w, Scale by) const {
+    return weight == w.data &&
+           std::equal(scale.begin(), scale.end(), by.begin(), by.end());
+  }
+};
+
+}  // namespace ea

@@ -1,0 +1,137 @@
+// Rows times a panel of a packed right factor: a product whose every row is
+// summed by itself.
+//
+// A sum stays in one lane of a register while a stretch of the depth runs, in
+// its order, and stretches are added in theirs: its bits depend on a row of a
+// and a column of b alone, not on how many rows there are or how they are
+// divided into tiles. Depth counts cells (pairs-inl.h).
+#pragma once
+
+#include "kernels/cpu/simd/jobs-inl.h"
+#include "kernels/cpu/simd/tile-inl.h"
+
+namespace ea::simd::EA_TARGET {
+namespace {
+
+// A tile: with AVX-512 24 of 32 registers are sums, with AVX2 12 of 16. The
+// wider a panel, the fewer loads for a sum.
+constexpr int kTileHeight = 6;
+#if defined(__AVX512F__)
+constexpr int kTileVectors = 4;
+#else
+constexpr int kTileVectors = 2;
+#endif
+constexpr std::int64_t kTileColumns = kTileVectors * kLanes;  // of a panel
+
+// Where block `block` of `rows` rows begins: blocks are as even as they can be.
+EA_INLINE std::int64_t block_begin(std::int64_t rows, std::int64_t block) {
+  return rows * block / ceil_div(rows, std::int64_t{kTileHeight});
+}
+
+constexpr std::int64_t kLine = 16;  // floats
+
+// From one block of a turned a to the next; the line lets them fall onto
+// different places of a cache.
+EA_INLINE std::int64_t turned_block(std::int64_t depth) {
+  return depth * kTileHeight + kLine;
+}
+
+// Depth of a stretch: the shorter the stretches, the smaller the error of a
+// long sum.
+constexpr std::int64_t kStretch = 512;
+
+// Stores the sums of a tile, or adds them to those of earlier stretches.
+template <int kRows>
+EA_INLINE void put_sums(const Vf (&sum)[kRows][kTileVectors], bool add,
+                        float* sums) {
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      float* at = sums + i * kTileColumns + v * kLanes;
+      store(at, add ? load(at) + sum[i][v] : sum[i][v]);
+    }
+  }
+}
+
+// kRows rows in one panel. A line of `ahead` is fetched for each step of the
+// depth: few rows would else wait for the memory of every panel.
+template <typename Cells, int kRows, bool kTurned>
+void few_rows(const float* a, std::int64_t stride, const float* packed,
+              std::int64_t depth, const float* ahead, bool add, float* sums) {
+  Vf sum[kRows][kTileVectors];
+#pragma GCC unroll 6
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) sum[i][v] = set(0);
+  }
+  const std::int64_t three = 3 * stride;
+  for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns) {
+    __builtin_prefetch(ahead + k * kLine);
+    Vf column[kTileVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kTileVectors; ++v) {
+      column[v] = load(packed + v * kLanes);
+    }
+#pragma GCC unroll 6
+    for (int i = 0; i < kRows; ++i) {
+      const Vf x =
+          set(cell_at(kTurned ? a + k * kTileHeight + i
+                              : a + i / 3 * three + i % 3 * stride + k));
+#pragma GCC unroll 4
+      for (int v = 0; v < kTileVectors; ++v) {
+        sum[i][v] = Cells::add(sum[i][v], x, column[v]);
+      }
+    }
+  }
+  put_sums(sum, add, sums);
+}
+
+// `rows` rows in a stretch of one panel, from depth k on, while the next panel
+// is fetched.
+template <typename Cells, bool kTurned>
+void stretch(const Factor& a, const float* packed, std::int64_t rows,
+             std::int64_t depth, std::int64_t k, bool add, float* sums) {
+  const std::int64_t count = depth - k < kStretch ? depth - k : kStretch;
+  const std::int64_t blocks = ceil_div(rows, kTileHeight);
+  const float* const from = packed + k * kTileColumns;
+  const float* const next = packed + depth * kTileColumns + k * kLine;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t i = block_begin(rows, block);
+    const float* at =
+        kTurned ? a.data + block * turned_block(depth) + k * kTileHeight
+                : a.data + i * a.row + k;
+    float* to = sums + i * kTileColumns;
+    const float* ahead =
+        block < kTileColumns / kLine ? next + block * depth * kLine : from;
+#define EA_ROWS(R)                                                       \
+  case R:                                                                \
+    few_rows<Cells, R, kTurned>(at, a.row, from, count, ahead, add, to); \
+    break
+    switch (block_begin(rows, block + 1) - i) {
+      EA_ROWS(1);
+      EA_ROWS(2);
+      EA_ROWS(3);
+      EA_ROWS(4);
+      EA_ROWS(5);
+      EA_ROWS(6);
+      default:
+        break;
+    }
+#undef EA_ROWS
+  }
+}
+
+// sums [rows, kTileColumns] = a times a panel [depth, kTileColumns], or that
+// added to them.
+template <typename Cells, bool kTurned>
+void panel_sums(const Factor& a, const float* packed, std::int64_t rows,
+                std::int64_t depth, bool add, float* sums) {
+  // Without depth a stretch of none stores zeros.
+  for (std::int64_t k = 0; k == 0 || k < depth; k += kStretch) {
+    stretch<Cells, kTurned>(a, packed, rows, depth, k, add || k > 0, sums);
+  }
+}
+
+}  // namespace
+}  // namespace ea::simd::EA_TARGET
