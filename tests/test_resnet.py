@@ -187,8 +187,8 @@ def test_in_evaluation_a_sum_takes_the_place_of_its_shortcut():
     """One tensor of the block's size, unless the shortcut is wanted as a state."""
     wide = {"embedding_size": 8, "hidden_sizes": [512], "depths": [2]}
     model = tiny(PLAIN, wide, "float32").eval()
-    images = draw(4, (64, 64)).astype(np.float32)
-    state = 4 * 512 * 16 * 16 * 4  # bytes
+    images = draw(16, (64, 64)).astype(np.float32)
+    state = 16 * 512 * 16 * 16 * 4  # bytes
     with ea.no_grad():
         model(images)  # makes what is kept with the weights
         before = ea.memory.current()
