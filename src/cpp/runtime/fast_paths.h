@@ -15,7 +15,7 @@ enum class FastPath {
   packed_weights,     // weights packed once for many products (inference)
   first_tokens,       // the last layer computes only rows the classifier reads
   sparse_embeddings,  // gradients of tables hold only the rows in use
-  bfloat16_pairs,     // fused attention and conv1d multiply bfloat16 directly
+  bfloat16_pairs,     // our own kernels multiply bfloat16 directly
   bfloat16_tiles,     // fused attention does so in the tiles of AMX
   winograd,           // 3 x 3 convolutions with fewer multiplications
 };

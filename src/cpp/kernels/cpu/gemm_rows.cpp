@@ -8,26 +8,34 @@
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/simd/targets.h"
 #include "runtime/cpu_info.h"
+#include "runtime/fast_paths.h"
 
 namespace ea::cpu {
 
 namespace {
 
+std::int64_t cells(std::int64_t depth, bool pairs) {
+  return pairs ? (depth + 1) / 2 : depth;
+}
+
 // The panels of a weight.
 struct RowPanels : Storage::Derived {
-  RowPanels(const MatMulProblem& p, DType dtype)
+  RowPanels(const MatMulProblem& p, DType dtype, bool pairs)
       : operand(p),
         dtype(dtype),
-        data(static_cast<std::size_t>(row_panels_size(p.k, p.n)) *
+        pairs(pairs),
+        data(static_cast<std::size_t>(row_panels_size(cells(p.k, pairs), p.n)) *
              sizeof(float)) {
-    simd_kernel<PackRowPanels>()({p, dtype, static_cast<float*>(data.data())});
+    simd_kernel<PackRowPanels>()(
+        {p, dtype, pairs, static_cast<float*>(data.data())});
   }
-  bool made_of(const MatMulProblem& p, DType type) const {
-    return operand == RightOperand(p) && dtype == type;
+  bool made_of(const MatMulProblem& p, DType type, bool in_pairs) const {
+    return operand == RightOperand(p) && dtype == type && pairs == in_pairs;
   }
 
   RightOperand operand;
   DType dtype;
+  bool pairs;
   Storage data;
 };
 
@@ -36,7 +44,7 @@ constexpr std::int64_t kWidest = 64;  // columns of a panel, with AVX-512
 // Panels for this product alone: of a stretch of b's columns and depth at a
 // time, so that they stay in a cache and their memory is bounded. Sums go on
 // through y from one stretch of the depth to the next, with the same bits.
-void product_in_slabs(const MatMulProblem& p, DType dtype) {
+void product_in_slabs(const MatMulProblem& p, DType dtype, bool pairs) {
   constexpr std::int64_t kSlab = 1 << 21;  // floats
   constexpr std::int64_t kDepth = 4096;
   const auto size = static_cast<std::int64_t>(size_of(dtype));
@@ -61,8 +69,8 @@ void product_in_slabs(const MatMulProblem& p, DType dtype) {
       q.bias = last && p.bias != nullptr ? at(p.bias, col) : nullptr;
       q.y = const_cast<char*>(at(p.y, col));
       auto* packed = static_cast<float*>(panels.data());
-      simd_kernel<PackRowPanels>()({q, dtype, packed});
-      simd_kernel<RowProduct>()({q, dtype, packed, p.n, d > 0});
+      simd_kernel<PackRowPanels>()({q, dtype, pairs, packed});
+      simd_kernel<RowProduct>()({q, dtype, pairs, packed, p.n, d > 0});
     }
   }
 }
@@ -81,7 +89,15 @@ bool row_product_supports(const MatMul::Args& args) {
   return args.y.dtype == DType::f32 || args.y.dtype == DType::bf16;
 }
 
+bool multiplies_pairs() {
+  return isa_used() == Isa::avx512 && has_avx512_bf16() && !has_amx_bf16() &&
+         enabled(FastPath::bfloat16_pairs);
+}
+
 bool row_product_is_faster(const MatMul::Args& args) {
+  if (args.y.dtype == DType::bf16) {
+    return args.row_invariant && plain(args) && multiplies_pairs();
+  }
   // Few rows do not pay for the panels, and sgemm is faster at writing wide
   // rows as long as a is not transposed.
   constexpr std::int64_t kRows = 32, kWide = 2048;
@@ -93,9 +109,12 @@ void row_product(const MatMul::Args& args) {
   if (!plain(args)) return onednn::matmul(args);
   const MatMulProblem p = problem_of(args);
   if (p.m == 0 || p.n == 0) return;
-  if (args.kept_b == nullptr) return product_in_slabs(p, args.y.dtype);
-  const auto panels = kept_or_made<RowPanels>(args.kept_b, p, args.y.dtype);
-  simd_kernel<RowProduct>()({p, args.y.dtype,
+  const bool pairs =
+      args.y.dtype == DType::bf16 && !args.transpose_a && multiplies_pairs();
+  if (args.kept_b == nullptr) return product_in_slabs(p, args.y.dtype, pairs);
+  const auto panels =
+      kept_or_made<RowPanels>(args.kept_b, p, args.y.dtype, pairs);
+  simd_kernel<RowProduct>()({p, args.y.dtype, pairs,
                              static_cast<const float*>(panels->data.data()),
                              p.n, false});
 }

@@ -13,11 +13,13 @@ namespace ea::cpu {
 // The floats that b in panels takes, for every instruction set.
 std::int64_t row_panels_size(std::int64_t k, std::int64_t n);
 
-// b of the problem, in float32 panels of columns (kernels/cpu/simd/tile-inl.h).
+// b of the problem, in panels of columns (kernels/cpu/simd/tile-inl.h) of
+// floats, or of pairs of bfloat16 along the depth.
 struct PackRowPanels {
   struct Args {
     MatMulProblem problem;
     DType dtype;
+    bool pairs;
     float* panels;
   };
 };
@@ -28,15 +30,19 @@ struct RowProduct {
   struct Args {
     MatMulProblem problem;
     DType dtype;
+    bool pairs;
     const float* panels;
     std::int64_t y_stride;
     bool add;
   };
 };
 
+// Whether bfloat16 is multiplied in pairs: with AVX512-BF16, but not with AMX,
+// whose tiles are faster.
+bool multiplies_pairs();
 // float32 and bfloat16.
 bool row_product_supports(const MatMul::Args& args);
-// With AVX2: whether oneDNN's takes longer.
+// Whether oneDNN's takes longer.
 bool row_product_is_faster(const MatMul::Args& args);
 // The product, by the code for the instruction set in use. Batches and factors
 // go to oneDNN.

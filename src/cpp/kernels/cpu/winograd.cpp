@@ -9,7 +9,6 @@
 #include "kernels/cpu/scaled_weight.h"
 #include "kernels/cpu/simd/targets.h"
 #include "runtime/bfloat16.h"
-#include "runtime/cpu_info.h"
 #include "runtime/fast_paths.h"
 
 namespace ea::cpu {
@@ -93,7 +92,7 @@ struct WinogradFactors : Storage::Derived {
       problem.k = problem.b_stride = cells;
       problem.b = at + p * place;
       problem.transpose_b = true;
-      simd_kernel<PackRowPanels>()({problem, DType::f32, to});
+      simd_kernel<PackRowPanels>()({problem, DType::f32, false, to});
       to += row_panels_size(cells, count);
     }
   }
@@ -108,10 +107,7 @@ void run_winograd(const Conv2dForward::Args& args) {
 
 // Whether products of this type are as fast as those of whole convolutions.
 bool multiplies(DType dtype) {
-  return dtype == DType::f32 ||
-         (dtype == DType::bf16 && isa_used() == Isa::avx512 &&
-          has_avx512_bf16() && !has_amx_bf16() &&
-          enabled(FastPath::bfloat16_pairs));
+  return dtype == DType::f32 || (dtype == DType::bf16 && multiplies_pairs());
 }
 
 }  // namespace

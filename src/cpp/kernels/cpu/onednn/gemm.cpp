@@ -130,7 +130,7 @@ void no_depth(const Problem& p, std::size_t element) {
 
 bool matmul_supports(const MatMul::Args& args) {
   // The sums of sgemm depend on the shape: kernels/cpu/gemm_rows.h sums row by
-  // row. In panels of bfloat16 oneDNN does so too.
+  // row, and with AMX oneDNN does so in panels of bfloat16.
   const bool by_row = args.row_invariant && isa_used() != Isa::scalar;
   if (args.y.dtype == DType::f32) return !by_row;
   return args.y.dtype == DType::bf16 && (!by_row || has_bf16());

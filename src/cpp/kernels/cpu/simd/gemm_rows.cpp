@@ -11,24 +11,72 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-template <typename T>
+// One panel of b, `cols` columns from `col` on.
+template <typename T, typename Cells>
+struct PackedPanel {
+  static void fill(const MatMulProblem& p, std::int64_t col, std::int64_t cols,
+                   float* panel) {
+    const T* b = static_cast<const T*>(p.b) + b_offset(p, 0, col);
+    if (p.transpose_b) {
+      pack_transposed<kTileVectors>(b, p.b_stride, p.k, cols, panel);
+    } else {
+      pack<kTileVectors>(b, p.b_stride, p.k, cols, panel);
+    }
+  }
+};
+
+#if defined(__AVX512F__)
+// Rows of a matrix of bfloat16 as cells: as they lie where that can be.
+EA_INLINE Factor pair_rows(const bfloat16* a, std::int64_t stride,
+                           std::int64_t rows, std::int64_t cols, float* own) {
+  if (in_pairs(stride, cols)) {
+    return {reinterpret_cast<const float*>(a), stride / 2, 1};
+  }
+  const std::int64_t cells = ceil_div(cols, 2);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    copy_cells(a + i * stride, cols, own + i * cells);
+  }
+  return {own, cells, 1};
+}
+
+template <>
+struct PackedPanel<bfloat16, Pairs> {
+  static void fill(const MatMulProblem& p, std::int64_t col, std::int64_t cols,
+                   float* panel) {
+    const auto* b = static_cast<const bfloat16*>(p.b) + b_offset(p, 0, col);
+    const std::int64_t cells = ceil_div(p.k, 2);
+    if (p.transpose_b) {
+      const Scratch own(
+          in_pairs(p.b_stride, p.k) ? 0 : cols * cells * sizeof(float));
+      const Factor rows = pair_rows(b, p.b_stride, cols, p.k, own.as<float>());
+      return pack_transposed<kTileVectors>(rows.data, rows.row, cells, cols,
+                                           panel);
+    }
+    for (std::int64_t k = 0; k < cells; ++k, panel += kTileColumns) {
+      const bfloat16* first = b + 2 * k * p.b_stride;
+      for_vectors(cols, [&](std::int64_t j, auto part) {
+        const Vf second =
+            2 * k + 1 < p.k ? load(first + p.b_stride + j, part) : set(0);
+        store(panel + j, pair_of(load(first + j, part), second), part);
+      });
+    }
+  }
+};
+#endif
+
+template <typename T, typename Cells>
 void run_pack(const cpu::PackRowPanels::Args& args) {
   const MatMulProblem& p = args.problem;
-  const T* b = static_cast<const T*>(p.b);
+  const std::int64_t depth = ceil_div(p.k, Cells::kValues);
   parallel_for(ceil_div(p.n, kTileColumns), [&](std::int64_t job) {
     const std::int64_t col = job * kTileColumns;
     const std::int64_t cols =
         p.n - col < kTileColumns ? p.n - col : kTileColumns;
-    float* panel = args.panels + col * p.k;
-    if (cols <= kTileColumns - kLanes) {
-      std::memset(panel, 0, p.k * kTileColumns * sizeof(float));
+    float* panel = args.panels + col * depth;
+    if (cols < kTileColumns) {
+      std::memset(panel, 0, depth * kTileColumns * sizeof(float));
     }
-    if (p.transpose_b) {
-      pack_transposed<kTileVectors>(b + col * p.b_stride, p.b_stride, p.k, cols,
-                                    panel);
-    } else {
-      pack<kTileVectors>(b + col, p.b_stride, p.k, cols, panel);
-    }
+    PackedPanel<T, Cells>::fill(p, col, cols, panel);
   });
 }
 
@@ -94,6 +142,7 @@ void turn(const T* a, std::int64_t stride, std::int64_t rows,
 constexpr int kRowPanels = 8 / kTileVectors;
 constexpr std::int64_t kRowColumns = kRowPanels * kTileColumns;
 
+template <typename Cells>
 void one_row(const float* a, const float* packed, std::int64_t next,
              std::int64_t depth, bool add, float* sums) {
   Vf sum[kRowPanels][kTileVectors];
@@ -103,12 +152,13 @@ void one_row(const float* a, const float* packed, std::int64_t next,
     for (int v = 0; v < kTileVectors; ++v) sum[i][v] = set(0);
   }
   for (std::int64_t k = 0; k < depth; ++k, packed += kTileColumns) {
-    const Vf x = set(a[k]);
+    const Vf x = set(cell_at(a + k));
 #pragma GCC unroll 4
     for (int i = 0; i < kRowPanels; ++i) {
 #pragma GCC unroll 4
       for (int v = 0; v < kTileVectors; ++v) {
-        sum[i][v] = fma(x, load(packed + i * next + v * kLanes), sum[i][v]);
+        sum[i][v] =
+            Cells::add(sum[i][v], x, load(packed + i * next + v * kLanes));
       }
     }
   }
@@ -116,17 +166,18 @@ void one_row(const float* a, const float* packed, std::int64_t next,
 }
 
 // sums [1, kRowColumns] of a row, as panel_sums().
+template <typename Cells>
 void row_sums(const float* a, const float* packed, std::int64_t depth, bool add,
               float* sums) {
   for (std::int64_t k = 0; k == 0 || k < depth; k += kStretch) {
     const std::int64_t count = depth - k < kStretch ? depth - k : kStretch;
-    one_row(a + k, packed + k * kTileColumns, depth * kTileColumns, count,
-            add || k > 0, sums);
+    one_row<Cells>(a + k, packed + k * kTileColumns, depth * kTileColumns,
+                   count, add || k > 0, sums);
   }
 }
 
 // The left factor of a job in float32: as it lies where that can be.
-template <typename T>
+template <typename T, typename Cells>
 struct Left {
   static constexpr bool kWiden = sizeof(T) < sizeof(float);
 
@@ -151,12 +202,31 @@ struct Left {
   Factor factor;
 };
 
+#if defined(__AVX512F__)
+// In pairs; an a that is transposed is not.
+template <>
+struct Left<bfloat16, Pairs> {
+  static constexpr bool turned = false;
+
+  Left(const MatMulProblem& p, std::int64_t row, std::int64_t rows)
+      : copy(in_pairs(p.a_stride, p.k)
+                 ? 0
+                 : rows * ceil_div(p.k, 2) * sizeof(float)),
+        factor(pair_rows(static_cast<const bfloat16*>(p.a) + row * p.a_stride,
+                         p.a_stride, rows, p.k, copy.as<float>())) {}
+
+  Scratch copy;
+  Factor factor;
+};
+#endif
+
 // `rows` rows of y from row `row` on, in the panels [first, last).
-template <typename T>
+template <typename T, typename Cells>
 void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
                std::int64_t rows, std::int64_t first, std::int64_t last) {
   const MatMulProblem& p = args.problem;
-  const Left<T> left(p, row, rows);
+  const Left<T, Cells> left(p, row, rows);
+  const std::int64_t depth = ceil_div(p.k, Cells::kValues);
   const Factor& a = left.factor;
   float sums[RowJobs::kMaxRows * kTileColumns];
   for (std::int64_t col = first * kTileColumns;
@@ -168,7 +238,7 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
     const std::int64_t cols = wide                  ? kRowColumns
                               : rest < kTileColumns ? rest
                                                     : kTileColumns;
-    const float* packed = args.panels + col * p.k;
+    const float* packed = args.panels + col * depth;
     T* y = static_cast<T*>(p.y) + row * args.y_stride + col;
     for (std::int64_t i = 0; args.add && i < rows; ++i) {
       for_vectors(cols, [&](std::int64_t j, auto part) {
@@ -177,11 +247,11 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
       });
     }
     if (wide) {
-      row_sums(a.data, packed, p.k, args.add, sums);
+      row_sums<Cells>(a.data, packed, depth, args.add, sums);
     } else {
       (left.turned
-           ? panel_sums<Floats, true>
-           : panel_sums<Floats, false>)(a, packed, rows, p.k, args.add, sums);
+           ? panel_sums<Cells, true>
+           : panel_sums<Cells, false>)(a, packed, rows, depth, args.add, sums);
     }
     const T* bias =
         p.bias == nullptr ? nullptr : static_cast<const T*>(p.bias) + col;
@@ -196,7 +266,7 @@ void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
   }
 }
 
-template <typename T>
+template <typename T, typename Cells>
 void run_product(const cpu::RowProduct::Args& args) {
   const MatMulProblem& p = args.problem;
   const RowJobs jobs(p);
@@ -204,9 +274,9 @@ void run_product(const cpu::RowProduct::Args& args) {
     const std::int64_t i = job / jobs.across, j = job % jobs.across;
     const std::int64_t row = jobs.blocks * i / jobs.down * kTileHeight;
     const std::int64_t end = jobs.blocks * (i + 1) / jobs.down * kTileHeight;
-    row_block<T>(args, row, (end < p.m ? end : p.m) - row,
-                 jobs.panels * j / jobs.across,
-                 jobs.panels * (j + 1) / jobs.across);
+    row_block<T, Cells>(args, row, (end < p.m ? end : p.m) - row,
+                        jobs.panels * j / jobs.across,
+                        jobs.panels * (j + 1) / jobs.across);
   });
 }
 
@@ -214,14 +284,20 @@ void run_product(const cpu::RowProduct::Args& args) {
 
 template <>
 void run<cpu::PackRowPanels>(const cpu::PackRowPanels::Args& args) {
-  if (args.dtype == DType::bf16) return run_pack<bfloat16>(args);
-  run_pack<float>(args);
+#if defined(__AVX512F__)
+  if (args.pairs) return run_pack<bfloat16, Pairs>(args);
+#endif
+  if (args.dtype == DType::bf16) return run_pack<bfloat16, Floats>(args);
+  run_pack<float, Floats>(args);
 }
 
 template <>
 void run<cpu::RowProduct>(const cpu::RowProduct::Args& args) {
-  if (args.dtype == DType::bf16) return run_product<bfloat16>(args);
-  run_product<float>(args);
+#if defined(__AVX512F__)
+  if (args.pairs) return run_product<bfloat16, Pairs>(args);
+#endif
+  if (args.dtype == DType::bf16) return run_product<bfloat16, Floats>(args);
+  run_product<float, Floats>(args);
 }
 
 }  // namespace ea::simd::EA_TARGET

@@ -52,6 +52,11 @@ EA_INLINE bool takes_pairs() {
   return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs);
 }
 
+// Whether rows of this width and stride are whole cells as they lie.
+EA_INLINE bool in_pairs(std::int64_t stride, std::int64_t width) {
+  return stride % 2 == 0 && width % 2 == 0;
+}
+
 // Copies a row of n values into whole cells: an odd one gets a zero behind it.
 EA_INLINE void copy_cells(const bfloat16* from, std::int64_t n, float* to) {
   if (n % 2 != 0) to[n / 2] = 0.0f;
