@@ -45,15 +45,17 @@ struct TilePlace {
         column(tile % s.across * 2) {}
 };
 
-// How the work is divided, by the shapes alone: tiles, and panels where that
-// alone would give few jobs.
+// How the work is divided, by the shapes alone: `down` groups of tiles, whose
+// transforms fit a second cache where channels are few, and `across` groups of
+// panels where the tiles alone give few jobs.
 struct WinogradJobs {
   std::int64_t panels, down, across;
 
   explicit WinogradJobs(const WinogradShape& s)
       : panels(ceil_div(s.out, kTileColumns)) {
-    constexpr std::int64_t kElements = 1 << 17;  // of transforms
-    constexpr std::int64_t kLeast = 24, kMost = 48, kJobs = 8;
+    constexpr std::int64_t kElements = 1 << 17;      // of transforms
+    constexpr std::int64_t kLeast = 24, kMost = 48;  // tiles of a job
+    constexpr std::int64_t kJobs = 8;
     const std::int64_t fit = kElements / (kPlaces * s.in);
     const std::int64_t each = fit < kLeast ? kLeast : fit > kMost ? kMost : fit;
     const std::int64_t all = s.tiles();
@@ -195,7 +197,8 @@ void run_winograd(const cpu::WinogradForward::Args& args) {
     const std::int64_t i = job / jobs.across, j = job % jobs.across;
     const std::int64_t first = s.tiles() * i / jobs.down;
     const std::int64_t count = s.tiles() * (i + 1) / jobs.down - first;
-    // The line lets places fall onto different places of a cache.
+    // Without the line between them, the places of a tile would share a few
+    // sets of a cache.
     const std::int64_t next = count * s.in + Cells::kValues * kLine;
     const Scratch sums(kPlaces * count * kTileColumns * sizeof(float));
     const Scratch transforms(kPlaces * next * sizeof(Map));
