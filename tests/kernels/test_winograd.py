@@ -52,11 +52,11 @@ def convolved(*inputs: ea.Tensor, fast: bool = True, **taps: int) -> np.ndarray:
 # and of more than a tile reads; a depth of several stretches; jobs of many tiles.
 SIZES = [
     (1, 32, 8, 8, 64, 1),
-    (2, 48, 7, 9, 33, 1),
-    (3, 34, 5, 4, 70, 1),
+    (2, 48, 7, 9, 45, 1),
+    (3, 34, 5, 4, 90, 1),
     (2, 32, 6, 7, 130, 0),
-    (1, 36, 3, 5, 40, 3),
-    (1, 1030, 4, 5, 32, 1),
+    (1, 36, 3, 5, 43, 3),
+    (1, 1030, 4, 5, 50, 1),
     (3, 64, 31, 30, 96, 1),
 ]
 
@@ -135,21 +135,22 @@ def test_bits_do_not_depend_on_threads_or_company(dtype: str):
 
 
 def test_a_weight_that_changes_has_new_factors():
-    x, weight = draw("float32", 1, 32, 8, 8), draw("float32", 32, 32, 3, 3, seed=1)
+    x, weight = draw("float32", 1, 32, 8, 8), draw("float32", 48, 32, 3, 3, seed=1)
     convolved(x, weight)
-    weight.copy_(np.asarray(draw("float32", 32, 32, 3, 3, seed=2)))
-    want = convolved(x, draw("float32", 32, 32, 3, 3, seed=2))
+    weight.copy_(np.asarray(draw("float32", 48, 32, 3, 3, seed=2)))
+    want = convolved(x, draw("float32", 48, 32, 3, 3, seed=2))
     np.testing.assert_array_equal(convolved(x, weight), want)
 
 
 @pytest.mark.parametrize(
     ("weight", "taps"),
     [
-        ((32, 32, 3, 3), {"stride": 2}),
-        ((32, 32, 3, 3), {"dilation": 2}),
-        ((32, 16, 3, 3), {"groups": 2}),
-        ((32, 32, 5, 5), {}),
-        ((31, 32, 3, 3), {}),
+        ((64, 32, 3, 3), {"stride": 2}),
+        ((64, 32, 3, 3), {"dilation": 2}),
+        ((64, 16, 3, 3), {"groups": 2}),
+        ((64, 32, 5, 5), {}),
+        ((32, 32, 3, 3), {}),  # half a slab
+        ((70, 32, 3, 3), {}),
     ],
 )
 def test_other_convolutions_go_to_onednn(weight: tuple[int, ...], taps: dict[str, int]):
@@ -160,7 +161,7 @@ def test_other_convolutions_go_to_onednn(weight: tuple[int, ...], taps: dict[str
 
 
 def test_training_and_the_switch_go_to_onednn():
-    x, weight = draw("float32", 1, 32, 8, 8), draw("float32", 32, 32, 3, 3, seed=1)
+    x, weight = draw("float32", 1, 32, 8, 8), draw("float32", 48, 32, 3, 3, seed=1)
     before = calls()
     exact = convolved(x, weight, fast=False)
     weight.requires_grad = True

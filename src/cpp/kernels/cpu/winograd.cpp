@@ -110,6 +110,12 @@ bool multiplies(DType dtype) {
   return dtype == DType::f32 || (dtype == DType::bf16 && multiplies_pairs());
 }
 
+// Whether `out` channels fill two thirds of their slabs or more.
+bool fills_slabs(std::int64_t out) {
+  const std::int64_t slabs = (out + kWinogradSlab - 1) / kWinogradSlab;
+  return 3 * out >= 2 * slabs * kWinogradSlab;
+}
+
 }  // namespace
 
 bool winograd_supports(const Conv2dForward::Args& args) {
@@ -120,7 +126,7 @@ bool winograd_supports(const Conv2dForward::Args& args) {
   return enabled(FastPath::winograd) && args.kept_weight != nullptr &&
          w.dim(2) == 3 && w.dim(3) == 3 && t.groups == 1 && t.stride_h == 1 &&
          t.stride_w == 1 && t.dilation_h == 1 && t.dilation_w == 1 &&
-         w.dim(0) >= kChannels && w.dim(1) >= kChannels && w.dim(1) % 2 == 0 &&
+         fills_slabs(w.dim(0)) && w.dim(1) >= kChannels && w.dim(1) % 2 == 0 &&
          args.y.dim(1) * args.y.dim(2) >= kPixels && multiplies(args.x.dtype);
 }
 
