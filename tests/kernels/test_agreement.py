@@ -112,7 +112,7 @@ OWN_TEST = {
     "sum_of_squares",
 }
 
-# Implementations of fixed weights alone, in test_winograd.py.
+# Those that take fixed weights alone: test_winograd.py compares them.
 OF_FIXED = {("conv2d_forward", "winograd")}
 
 ENTRIES = sorted({(kernel, one) for kernel, one, _ in _core.kernel_entries()})

@@ -7,19 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from support.cases import as_float64, forced, kernel_calls, round_to
+from support.processor import float32_and_pairs, needs_pairs
 
 import evolving_attention as ea
 from evolving_attention import _core
 from evolving_attention import functional as F
 
-INFO = _core.build_info()
-bfloat16_only = pytest.mark.skipif(
-    not INFO["avx512_bf16"] or INFO["amx_bf16"] or INFO["isa_used"] != "avx512",
-    reason="no products of bfloat16 in pairs, or in tiles of 16 rows",
-)
-both = pytest.mark.parametrize(
-    "dtype", ["float32", pytest.param("bfloat16", marks=bfloat16_only)]
-)
 # Largest error over the root mean square of the result: float32's sums, and factors
 # that are rounded to 8 bits of which 16 terms are added up.
 BOUND = {"float32": 1e-5, "bfloat16": 0.03}
@@ -61,7 +54,7 @@ SIZES = [
 ]
 
 
-@both
+@float32_and_pairs
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: "x".join(map(str, s)))
 def test_it_is_the_convolution(size: tuple[int, ...], bias: bool, dtype: str):
@@ -81,7 +74,7 @@ def test_it_is_the_convolution(size: tuple[int, ...], bias: bool, dtype: str):
 
 
 @pytest.mark.parametrize(("fast", "bound"), [(True, 0.005), (False, 0.002)])
-@bfloat16_only
+@needs_pairs
 def test_the_error_of_bfloat16(fast: bool, bound: float):
     """Of the root mean square: the bounds that docs/numerics.md states."""
     inputs = draw("bfloat16", 2, 128, 14, 14), draw("bfloat16", 128, 128, 3, 3, seed=1)
@@ -109,7 +102,7 @@ def network(dtype: str) -> ea.PreTrainedModel:
     return model.to(dtype).eval()
 
 
-@both
+@float32_and_pairs
 def test_norms_and_residuals_behind_it(dtype: str):
     model = network(dtype)
     images = np.random.default_rng(4).standard_normal((2, 3, 75, 64))
@@ -120,7 +113,7 @@ def test_norms_and_residuals_behind_it(dtype: str):
     assert np.abs(got - want).max() <= BOUND[dtype] * np.abs(want).max()
 
 
-@both
+@float32_and_pairs
 def test_bits_do_not_depend_on_threads_or_company(dtype: str):
     x = draw(dtype, 5, 64, 30, 31)
     weight = draw(dtype, 96, 64, 3, 3, seed=1)

@@ -39,8 +39,6 @@ struct RowPanels : Storage::Derived {
   Storage data;
 };
 
-constexpr std::int64_t kWidest = 64;  // columns of a panel, with AVX-512
-
 // Panels for this product alone: of a stretch of b's columns and depth at a
 // time, so that they stay in a cache and their memory is bounded. Sums go on
 // through y from one stretch of the depth to the next, with the same bits.
@@ -51,8 +49,8 @@ void product_in_slabs(const MatMulProblem& p, DType dtype, bool pairs) {
   const std::int64_t whole = std::max<std::int64_t>(p.k, 1);
   const std::int64_t depth =
       dtype == DType::f32 ? std::min(whole, kDepth) : whole;
-  const std::int64_t cols =
-      std::min(p.n, std::max(kSlab / depth, kWidest) / kWidest * kWidest);
+  const std::int64_t cols = std::min(
+      p.n, std::max(kSlab / depth, kWidestPanel) / kWidestPanel * kWidestPanel);
   const Storage panels(static_cast<std::size_t>(row_panels_size(depth, cols)) *
                        sizeof(float));
   const auto at = [&](const void* data, std::int64_t offset) {
@@ -82,7 +80,7 @@ bool plain(const MatMul::Args& args) {
 }  // namespace
 
 std::int64_t row_panels_size(std::int64_t k, std::int64_t n) {
-  return (n + kWidest - 1) / kWidest * kWidest * k;
+  return (n + kWidestPanel - 1) / kWidestPanel * kWidestPanel * k;
 }
 
 bool row_product_supports(const MatMul::Args& args) {

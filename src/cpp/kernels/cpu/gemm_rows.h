@@ -10,6 +10,8 @@
 
 namespace ea::cpu {
 
+// Columns of the widest panel, AVX-512's.
+constexpr std::int64_t kWidestPanel = 64;
 // The floats that b in panels takes, for every instruction set.
 std::int64_t row_panels_size(std::int64_t k, std::int64_t n);
 

@@ -119,7 +119,8 @@ bool fills_slabs(std::int64_t out) {
 }  // namespace
 
 bool winograd_supports(const Conv2dForward::Args& args) {
-  // Fewer channels are no products to speak of, fewer pixels no whole tiles.
+  // From fewer channels the products are too small to gain; fewer pixels make
+  // few whole tiles.
   constexpr std::int64_t kChannels = 32, kPixels = 16;
   const Conv2dTaps& t = args.taps;
   const TensorView& w = args.weight;

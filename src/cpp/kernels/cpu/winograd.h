@@ -17,15 +17,16 @@
 #pragma once
 
 #include "kernels/conv2d.h"
+#include "kernels/cpu/gemm_rows.h"
 
 namespace ea::cpu {
 
 constexpr std::int64_t kWinogradPlaces = 16;
 // Output channels whose factors lie together: [place][in, channels], each
 // matrix in panels for products row by row (kernels/cpu/gemm_rows.h).
-constexpr std::int64_t kWinogradSlab = 64;
+constexpr std::int64_t kWinogradSlab = kWidestPanel;
 
-// The convolution, its weight as factors G g G^T in slabs.
+// Computes the convolution from the factors G g G^T of its weight, in slabs.
 struct WinogradForward {
   struct Args {
     Conv2dForward::Args convolution;
@@ -33,7 +34,8 @@ struct WinogradForward {
   };
 };
 
-// Float32 with a fixed weight, where it is faster than the sums themselves.
+// Float32, or bfloat16 where it is multiplied in pairs, with a fixed weight
+// whose sums take longer.
 bool winograd_supports(const Conv2dForward::Args& args);
 // By the code for the instruction set in use.
 void winograd(const Conv2dForward::Args& args);
