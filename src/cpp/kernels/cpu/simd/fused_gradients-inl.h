@@ -64,7 +64,7 @@ EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
                                     const float* statistics, const T* dcarry,
                                     Keep keep, Mask mask) {
   const Vf top = set(statistics[0]), inverse = set(statistics[1]);
-  const Vf dot = set(sum_over(n, [&](std::int64_t j, auto part) {
+  const Vf dot = set(sum_over(n, [&](std::int64_t j, auto part) EA_INLINE_CALL {
     const Vf l = load(logits + j, part);
     const Vf stored = sizeof(T) < sizeof(L) ? as_stored(l, dcarry) : l;
     const Vf all = exp(stored * set(t) - top) * inverse;
@@ -115,7 +115,8 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
     const T* const more = dcarry == nullptr ? nullptr : dcarry + at;
     const float* const statistics =
         args.statistics.as<const float>() + 2 * m.row(h, i);
-    const auto from = [&](const auto* logits, auto keep) {
+    // GCC would call it for each row: a tenth of the time of short rows.
+    const auto from = [&](const auto* logits, auto keep) EA_INLINE_CALL {
       if (m.cells.mask() == nullptr) {
         softmax_gradient_row(logits, kept, parts.row, gradient + at, to,
                              m.cells.columns(i), t, statistics, more, keep,
@@ -128,7 +129,7 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
       m.cells.clear(i, kept);
       m.cells.clear(i, to);
     };
-    const auto run = [&](auto keep) {
+    const auto run = [&](auto keep) EA_INLINE_CALL {
       carry == nullptr ? from(kept, keep) : from(carry + at, keep);
     };
     if (f.drop.on()) {

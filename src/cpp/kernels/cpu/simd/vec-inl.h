@@ -16,7 +16,8 @@
 
 #include "runtime/bfloat16.h"
 
-#define EA_INLINE inline __attribute__((always_inline))
+#define EA_INLINE_CALL __attribute__((always_inline))  // of a lambda
+#define EA_INLINE inline EA_INLINE_CALL
 
 namespace ea::simd::EA_TARGET {
 namespace {
