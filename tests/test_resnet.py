@@ -324,6 +324,47 @@ def test_passes_without_gradients_join_what_others_take_apart(sizes, act, dtype)
     np.testing.assert_array_equal(alone[0], found[1])
 
 
+LAYERS = "resnet.encoder.stages.0.layers.0.layer"
+NORM = r"channel 3 is not finite.*weight\[3\], bias\[3\], running_mean\[3\]"
+# A parameter or buffer, where it is NaN, and what the error says.
+BROKEN = [
+    (
+        "resnet.embedder.embedder.convolution.weight",
+        (3, 1, 2, 5),
+        r"weight of shape \(64, 3, 7, 7\) is not finite at \[3, 1, 2, 5\]",
+    ),
+    (  # whose transform is kept
+        f"{LAYERS}.1.convolution.weight",
+        (63, 2, 0, 1),
+        r"weight of shape \(64, 64, 3, 3\) is not finite at \[63, 2, 0, 1\]",
+    ),
+    (f"{LAYERS}.0.normalization.weight", 3, NORM),
+    (f"{LAYERS}.2.normalization.running_var", 3, NORM),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(("name", "where", "message"), BROKEN)
+def test_numbers_that_a_relu_would_hide_are_refused(name, where, message, dtype):
+    sizes = {"embedding_size": 64, "hidden_sizes": [256], "depths": [1]}
+    model = tiny(PLAIN, sizes, dtype).eval()
+    images = draw(2)
+    broken = dict([*model.named_parameters(), *model.named_buffers()])[name]
+    sound = np.array(broken.numpy())
+    with_nan = sound.copy()
+    with_nan[where] = np.nan
+    with ea.no_grad():
+        expected = model(images).logits.numpy()
+        broken.copy_(with_nan)
+        for _ in range(2):
+            with pytest.raises(ea.InputError, match=message):
+                model(images)
+        broken.copy_(sound)
+        np.testing.assert_array_equal(model(images).logits.numpy(), expected)
+    broken.copy_(with_nan)
+    assert np.isnan(np.asarray(model(images).logits.numpy(), np.float32)).all()
+
+
 @pytest.mark.parametrize("recorded", [True, False])
 def test_statistics_that_move_change_passes_without_gradients(recorded):
     model = tiny(PLAIN, SIZES["bottleneck"], "float32")

@@ -25,8 +25,9 @@ struct Conv2dTaps {
 // With scale and shift, both [out] of the sums' type, y = scale y' + shift +
 // residual where y' is the above, or max(that, 0) with `rectify`; residual has
 // the shape of y, and may be y itself. So does a norm behind a convolution in
-// evaluation. kept_weight: the storage of the weight, where it is fixed: what
-// an implementation makes of it may be kept there (Storage::keep).
+// evaluation. Throws InputError where such a weight is not finite: a NaN may be
+// 0 behind max(). kept_weight: the storage of the weight, where it is fixed:
+// what an implementation makes of it may be kept there (Storage::keep).
 struct Conv2dForward {
   static constexpr const char* name = "conv2d_forward";
   struct Args {
@@ -40,6 +41,9 @@ struct Conv2dForward {
     bool rectify = false;               // with a scale
   };
 };
+
+// What a weight with a scale must be: looked at where something is made of it.
+void check_finite_weight(const TensorView& weight);
 
 // dx and dweight of the above, fully written; one left undefined is not
 // computed. dbias is the sum of the rows of dy. Sums over images combine fixed

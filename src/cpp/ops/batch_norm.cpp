@@ -11,6 +11,7 @@
 #include "kernels/registry.h"
 #include "ops/products.h"
 #include "runtime/check.h"
+#include "tensor/finite.h"
 
 namespace ea {
 
@@ -183,6 +184,13 @@ ChannelMap channel_map(const Var& weight, const Var& bias,
       shift[c] = static_cast<A>(plus[c]) - center[c] * scale[c];
     }
   });
+  const std::int64_t c = first_not_finite(map.shift);
+  EA_CHECK_AS(InputError, c < 0, "batch_norm",
+              "y = scale x + shift of channel {} is not finite: expected "
+              "finite numbers, since the ReLU behind it would hide a NaN; "
+              "look at weight[{}], bias[{}], running_mean[{}] and "
+              "running_var[{}], or load sound ones",
+              c, c, c, c, c);
   return map;
 }
 

@@ -24,7 +24,8 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
                double eps, const Var& residual = {}, bool rectify = false);
 
 // A norm in evaluation as scale x + shift, both [channels] of the statistics'
-// type; without a gradient, on the CPU.
+// type; without a gradient, on the CPU. Throws InputError if a shift is not
+// finite.
 struct ChannelMap {
   Tensor scale, shift;
 };

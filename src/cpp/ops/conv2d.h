@@ -19,7 +19,8 @@ Var conv2d(const Var& x, const Var& weight, const Var& bias,
 // scale conv2d(x) + shift + residual of each channel, or max(that, 0) with
 // `rectify`, in one pass and without a gradient; residual may be undefined,
 // and the result takes its place if nothing else holds it. An image alone has
-// the bits that it has in a batch.
+// the bits that it has in a batch. Throws InputError if the weight is not
+// finite.
 Var conv2d_mapped(const Var& x, const Var& weight, const Conv2dTaps& taps,
                   const ChannelMap& map, Var residual, bool rectify);
 

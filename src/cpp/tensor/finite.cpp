@@ -56,12 +56,12 @@ std::int64_t first_not_finite(std::span<const float> values) {
   return first_of(values.data(), static_cast<std::int64_t>(values.size()));
 }
 
-std::int64_t first_not_finite(const Tensor& t) {
-  if (!is_floating(t.dtype())) return -1;
+std::int64_t first_not_finite(const TensorView& t) {
+  if (!is_floating(t.dtype)) return -1;
   std::int64_t first = -1;
-  visit_floating(t.dtype(), "isfinite", [&](auto tag) {
+  visit_floating(t.dtype, "isfinite", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    first = first_of(t.data<T>(), t.numel());
+    first = first_of(t.as<T>(), t.numel());
   });
   return first;
 }

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <span>
 
-#include "tensor/tensor.h"
+#include "tensor/tensor_view.h"
 
 namespace ea {
 
 // The first element that is NaN or infinite, counted in order, or -1.
 std::int64_t first_not_finite(std::span<const float> values);
 // The same of a contiguous tensor on the CPU; -1 for integers.
-std::int64_t first_not_finite(const Tensor& t);
+std::int64_t first_not_finite(const TensorView& t);
 
 }  // namespace ea

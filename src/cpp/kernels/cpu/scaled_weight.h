@@ -17,14 +17,17 @@ inline Scale scale_of(const Conv2dForward::Args& args) {
   return {args.scale.as<float>(), static_cast<std::size_t>(args.scale.numel())};
 }
 
-// What something kept with a weight was made of.
+// What something kept with a weight was made of. Throws InputError: see
+// Conv2dForward.
 struct ScaledWeight {
   const void* weight = nullptr;
   std::vector<float> scale;
 
   ScaledWeight() = default;
   ScaledWeight(const TensorView& w, Scale by)
-      : weight(w.data), scale(by.begin(), by.end()) {}
+      : weight(w.data), scale(by.begin(), by.end()) {
+    if (!by.empty()) check_finite_weight(w);
+  }
   bool is(const TensorView& w, Scale by) const {
     return weight == w.data &&
            std::equal(scale.begin(), scale.end(), by.begin(), by.end());

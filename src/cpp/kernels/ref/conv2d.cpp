@@ -89,6 +89,7 @@ void add_row_product(const T* x, const A* matrix, std::int64_t rows,
 template <typename T>
 void conv2d_of(const Conv2dForward::Args& args) {
   using A = Accumulator<T>;
+  if (args.scale.defined()) check_finite_weight(args.weight);
   const ConvSizes s(args.x, args.weight, args.y, args.taps);
   const std::vector<A> weight = weight_by_taps<T>(args.weight, s, true);
   const std::int64_t matrix = s.group_in * s.group_out;

@@ -223,7 +223,7 @@ std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
         std::dynamic_pointer_cast<const ReadyWeights>(kept->derived());
     if (found != nullptr && found->of.is(weight, scale)) *ready = *found;
   }
-  ready->of = {weight, scale};
+  if (ready->all.empty()) ready->of = {weight, scale};
   const std::size_t before = ready->all.size();
   std::vector<ReadyWeightPtr> weights;
   for (const Section& section : sections) {
