@@ -1,6 +1,4 @@
-// Reference attention: scores Q K^T and context P V, by Eigen, head by head.
-#include <Eigen/Core>
-
+// Reference attention: scores Q K^T and context P V, head by head.
 #include "kernels/attention.h"
 #include "kernels/ref/map_cells.h"
 #include "kernels/ref/matrix.h"
@@ -72,6 +70,11 @@ class HeadOfSequence {
   std::int64_t b_, h_;
 };
 
+template <typename A>
+Matrix<A> turned(const Matrix<A>& a) {
+  return a.transpose();
+}
+
 // Calls fn(HeadOfSequence<T>) for every sequence and head.
 template <typename Fn>
 void for_each_head(DType dtype, const char* kernel, const MapLayout& layout,
@@ -94,7 +97,7 @@ void run<AttentionScores>(const AttentionScores::Args& args) {
                 [&](const auto& head) {
                   const auto q = head.read_queries(args.q);
                   const auto k = head.read_keys(args.k);
-                  auto scores = (q * k.transpose()).eval();
+                  auto scores = product(q, turned(k));
                   scores *= args.scale;
                   head.write_map(scores, args.scores);
                 });
@@ -106,8 +109,8 @@ void run<AttentionScoresBackward>(const AttentionScoresBackward::Args& args) {
   for_each_head(args.q.dtype, AttentionScoresBackward::name, args.layout,
                 [&](const auto& head) {
                   const auto ds = head.read_map(args.dscores);
-                  auto dq = (ds * head.read_keys(args.k)).eval();
-                  auto dk = (ds.transpose() * head.read_queries(args.q)).eval();
+                  auto dq = product(ds, head.read_keys(args.k));
+                  auto dk = product(turned(ds), head.read_queries(args.q));
                   dq *= args.scale;
                   dk *= args.scale;
                   head.write_queries(dq, args.dq);
@@ -120,7 +123,7 @@ void run<AttentionContext>(const AttentionContext::Args& args) {
   for_each_head(args.p.dtype, AttentionContext::name, args.layout,
                 [&](const auto& head) {
                   const auto p = head.read_map(args.p);
-                  const auto y = (p * head.read_keys(args.v)).eval();
+                  const auto y = product(p, head.read_keys(args.v));
                   head.write_queries(y, args.y);
                 });
 }
@@ -133,8 +136,8 @@ void run<AttentionContextBackward>(const AttentionContextBackward::Args& args) {
                   const auto p = head.read_map(args.p);
                   const auto dy = head.read_queries(args.dy);
                   const auto v = head.read_keys(args.v);
-                  const auto dp = (dy * v.transpose()).eval();
-                  const auto dv = (p.transpose() * dy).eval();
+                  const auto dp = product(dy, turned(v));
+                  const auto dv = product(turned(p), dy);
                   head.write_map(dp, args.dp);
                   head.write_keys(dv, args.dv);
                 });

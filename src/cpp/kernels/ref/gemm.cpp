@@ -7,21 +7,29 @@
 
 namespace ea::ref {
 
-namespace {
-
 // Eigen sums in other orders where the number of rows is no multiple of four,
 // is one, or is small: padded with zeros, and with the way chosen by depth and
-// columns, each row has the same bits whatever rows are beside it.
-constexpr std::int64_t kRowStep = 4;
-constexpr std::int64_t kSmall = 16;  // Eigen's limit of 20, less these rows
-
+// columns, each row is summed in one order.
 template <typename A>
-Matrix<A> padded_rows(const Matrix<A>& a) {
-  Matrix<A> out = Matrix<A>::Zero(
+Matrix<A> product(const Matrix<A>& a, const Matrix<A>& b) {
+  constexpr std::int64_t kRowStep = 4;
+  constexpr std::int64_t kSmall = 16;  // Eigen's limit of 20, less these rows
+  Matrix<A> rows = Matrix<A>::Zero(
       (a.rows() + kRowStep - 1) / kRowStep * kRowStep, a.cols());
-  out.topRows(a.rows()) = a;
-  return out;
+  rows.topRows(a.rows()) = a;
+  Matrix<A> y(rows.rows(), b.cols());
+  if (a.cols() + b.cols() < kSmall) {
+    y.noalias() = rows.lazyProduct(b);
+  } else {
+    y.noalias() = rows * b;
+  }
+  y.conservativeResize(a.rows(), Eigen::NoChange);
+  return y;
 }
+template Matrix<float> product(const Matrix<float>&, const Matrix<float>&);
+template Matrix<double> product(const Matrix<double>&, const Matrix<double>&);
+
+namespace {
 
 // Matrix number `batch` of a [rows, cols] or [batch, rows, cols] view.
 template <typename T>
@@ -46,19 +54,13 @@ void matmul_of(const MatMul::Args& args) {
     Matrix<A> b = read<T>(args.b, batch);
     if (args.transpose_a) a = a.transpose().eval();
     if (args.transpose_b) b = b.transpose().eval();
-    a = padded_rows(a);
-    Matrix<A> y(a.rows(), n);
-    if (a.cols() + n < kSmall) {
-      y.noalias() = a.lazyProduct(b);
-    } else {
-      y.noalias() = a * b;
-    }
+    Matrix<A> y = product(a, b);
     y *= alpha;
     if (args.bias.defined()) {
       const T* bias = args.bias.as<T>();
       for (std::int64_t j = 0; j < n; ++j) y.col(j).array() += A(bias[j]);
     }
-    write_matrix(y.topRows(m), args.y.as<T>() + batch * m * n, n);
+    write_matrix(y, args.y.as<T>() + batch * m * n, n);
   }
 }
 

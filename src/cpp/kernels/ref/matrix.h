@@ -1,4 +1,5 @@
-// Copies between strided rows of any element type and a wide dense matrix.
+// Products of wide dense matrices, and copies between them and strided rows of
+// any element type.
 #pragma once
 
 #include <Eigen/Core>
@@ -9,6 +10,11 @@ namespace ea::ref {
 template <typename A>
 using Matrix =
     Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// a b, for float and double: Eigen takes seconds to compile, so once. Each row
+// has the same bits whatever rows are beside it.
+template <typename A>
+Matrix<A> product(const Matrix<A>& a, const Matrix<A>& b);
 
 // Copying first costs little beside the product, serves bfloat16, and gives
 // the product one alignment: its bits then depend on the values alone.
