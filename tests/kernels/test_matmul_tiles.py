@@ -178,6 +178,7 @@ def test_rows_need_no_primitive(dtype: str, rows: int):
 
 FREE_AFTER_PRODUCTS = """
 import ctypes
+import sys
 import numpy as np
 from evolving_attention import _core
 
@@ -187,7 +188,7 @@ class Info(ctypes.Structure):
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.mallinfo2.restype = ctypes.c_void_p, Info
 _core.set_num_threads(1)
-x, w = (_core.Tensor(np.ones((n, 768), np.float32)) for n in (512, 768))
+x, w = (_core.Tensor(np.ones((int(n), 768), np.float32)) for n in sys.argv[1:])
 for _ in range(40):
     _core.ops.linear(x, w, None)
     for size in range(24, 200, 16):
@@ -199,8 +200,12 @@ print(getattr(libc.mallinfo2(), "8"))  # fordblks: free bytes of the heap
 @pytest.mark.skipif(
     not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="no glibc 2.33 or newer"
 )
-def test_buffers_of_products_do_not_pile_up_in_the_heap():
-    """55 MB of free blocks that fit no later buffer, before sgemm's were mended."""
-    run = [sys.executable, "-c", FREE_AFTER_PRODUCTS]
+@pytest.mark.parametrize(("rows", "columns"), [(512, 768), (56, 1536)])
+def test_buffers_of_products_do_not_pile_up_in_the_heap(rows: int, columns: int):
+    """55 MB of free blocks that fit no later buffer, before sgemm's were mended.
+
+    The second shape has small tiles, but buffers of a megabyte all the same.
+    """
+    run = [sys.executable, "-c", FREE_AFTER_PRODUCTS, str(rows), str(columns)]
     free = int(subprocess.run(run, capture_output=True, check=True).stdout)
     assert free < 16 << 20

@@ -72,7 +72,7 @@ void f32_tile(const Problem& p, std::int64_t batch, const Rectangle& r) {
     }
   }
   const SingleThreaded single;
-  constexpr std::int64_t kLarge = 1 << 24;  // below it buffers are small
+  constexpr std::int64_t kLarge = 1 << 22;  // below it buffers are small
   if (r.rows * r.cols * p.k >= kLarge) fill_cache_of_small_blocks();
   const dnnl_status_t status =
       dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', r.rows,
