@@ -16,6 +16,7 @@ from helpers_models import (
 from support.cases import as_float64, round_to
 from support.fused_cases import FORMS, inputs, split
 from support.map_cases import Lengths
+from support.processor import INFO, MULTIPLIES_BFLOAT16
 
 import evolving_attention as ea
 from evolving_attention import _core
@@ -25,11 +26,9 @@ SPARSE = Lengths(
     3, (1, 2, 17, 128, 200), (3, 1, 17, 150, 200), causal=True, masked=True
 )
 WIDTH = 16
-INFO = _core.build_info()
-TAKES_PAIRS = INFO["avx512_bf16"] and INFO["isa_used"] == "avx512"
-TAKES_TILES = TAKES_PAIRS and INFO["amx_bf16"]
+TAKES_TILES = MULTIPLIES_BFLOAT16 and INFO["amx_bf16"]
 # The ways of the processor to multiply bfloat16.
-WAYS = ["widened", *["pairs"] * TAKES_PAIRS, *["tiles"] * TAKES_TILES]
+WAYS = ["widened", *["pairs"] * MULTIPLIES_BFLOAT16, *["tiles"] * TAKES_TILES]
 SCALE, SOFTMAX_SCALE = 0.25, 0.7
 
 

@@ -13,8 +13,8 @@ void check_finite_weight(const TensorView& weight) {
   const std::int64_t c = h / weight.dim(2);
   fail<InputError>("conv2d",
                    "the weight of shape {} is not finite at [{}, {}, {}, {}]: "
-                   "expected finite numbers, since the ReLU behind it would "
-                   "hide a NaN; load sound weights",
+                   "expected finite numbers, since a ReLU behind it may make "
+                   "0 of NaN; load weights that are finite",
                    weight.shape, c / weight.dim(1), c % weight.dim(1),
                    h % weight.dim(2), w);
 }

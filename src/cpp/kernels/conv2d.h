@@ -25,9 +25,10 @@ struct Conv2dTaps {
 // With scale and shift, both [out] of the sums' type, y = scale y' + shift +
 // residual where y' is the above, or max(that, 0) with `rectify`; residual has
 // the shape of y, and may be y itself. So does a norm behind a convolution in
-// evaluation. Throws InputError where such a weight is not finite: a NaN may be
-// 0 behind max(). kept_weight: the storage of the weight, where it is fixed:
-// what an implementation makes of it may be kept there (Storage::keep).
+// evaluation. On the CPU such a weight must be finite, since max() may make 0
+// of NaN: throws InputError. kept_weight: the storage of the weight, where it
+// is fixed: what an implementation makes of it may be kept there
+// (Storage::keep).
 struct Conv2dForward {
   static constexpr const char* name = "conv2d_forward";
   struct Args {
@@ -42,7 +43,8 @@ struct Conv2dForward {
   };
 };
 
-// What a weight with a scale must be: looked at where something is made of it.
+// Throws InputError if a number of the weight is not finite. Searches all of
+// it: for where something is made of the weight, not for every pass.
 void check_finite_weight(const TensorView& weight);
 
 // dx and dweight of the above, fully written; one left undefined is not

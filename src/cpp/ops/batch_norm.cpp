@@ -187,9 +187,9 @@ ChannelMap channel_map(const Var& weight, const Var& bias,
   const std::int64_t c = first_not_finite(map.shift);
   EA_CHECK_AS(InputError, c < 0, "batch_norm",
               "y = scale x + shift of channel {} is not finite: expected "
-              "finite numbers, since the ReLU behind it would hide a NaN; "
+              "finite numbers, since a ReLU behind it may make 0 of NaN; "
               "look at weight[{}], bias[{}], running_mean[{}] and "
-              "running_var[{}], or load sound ones",
+              "running_var[{}], or load finite ones",
               c, c, c, c, c);
   return map;
 }

@@ -17,8 +17,8 @@ inline Scale scale_of(const Conv2dForward::Args& args) {
   return {args.scale.as<float>(), static_cast<std::size_t>(args.scale.numel())};
 }
 
-// What something kept with a weight was made of. Throws InputError: see
-// Conv2dForward.
+// What something kept with a weight was made of. Throws InputError if a weight
+// with a scale is not finite.
 struct ScaledWeight {
   const void* weight = nullptr;
   std::vector<float> scale;

@@ -70,11 +70,6 @@ class HeadOfSequence {
   std::int64_t b_, h_;
 };
 
-template <typename A>
-Matrix<A> turned(const Matrix<A>& a) {
-  return a.transpose();
-}
-
 // Calls fn(HeadOfSequence<T>) for every sequence and head.
 template <typename Fn>
 void for_each_head(DType dtype, const char* kernel, const MapLayout& layout,

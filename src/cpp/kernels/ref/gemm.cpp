@@ -52,8 +52,8 @@ void matmul_of(const MatMul::Args& args) {
   for (std::int64_t batch = 0; batch < batches; ++batch) {
     Matrix<A> a = read<T>(args.a, batch);
     Matrix<A> b = read<T>(args.b, batch);
-    if (args.transpose_a) a = a.transpose().eval();
-    if (args.transpose_b) b = b.transpose().eval();
+    if (args.transpose_a) a = turned(a);
+    if (args.transpose_b) b = turned(b);
     Matrix<A> y = product(a, b);
     y *= alpha;
     if (args.bias.defined()) {

@@ -11,10 +11,15 @@ template <typename A>
 using Matrix =
     Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// a b, for float and double: Eigen takes seconds to compile, so once. Each row
-// has the same bits whatever rows are beside it.
+// a b, for float and double. Defined in gemm.cpp, so that Eigen's products are
+// compiled once. Each row has the same bits whatever rows are beside it.
 template <typename A>
 Matrix<A> product(const Matrix<A>& a, const Matrix<A>& b);
+
+template <typename A>
+Matrix<A> turned(const Matrix<A>& a) {
+  return a.transpose();
+}
 
 // Copying first costs little beside the product, serves bfloat16, and gives
 // the product one alignment: its bits then depend on the values alone.

@@ -115,7 +115,8 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
     const T* const more = dcarry == nullptr ? nullptr : dcarry + at;
     const float* const statistics =
         args.statistics.as<const float>() + 2 * m.row(h, i);
-    // GCC would call it for each row: a tenth of the time of short rows.
+    // GCC would call it for each row, and short rows would wait for its
+    // arguments: a load of two of them at once waits until both are stored.
     const auto from = [&](const auto* logits, auto keep) EA_INLINE_CALL {
       if (m.cells.mask() == nullptr) {
         softmax_gradient_row(logits, kept, parts.row, gradient + at, to,

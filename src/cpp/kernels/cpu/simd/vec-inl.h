@@ -16,7 +16,7 @@
 
 #include "runtime/bfloat16.h"
 
-#define EA_INLINE_CALL __attribute__((always_inline))  // of a lambda
+#define EA_INLINE_CALL __attribute__((always_inline))  // behind a lambda's ()
 #define EA_INLINE inline EA_INLINE_CALL
 
 namespace ea::simd::EA_TARGET {
