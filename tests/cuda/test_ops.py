@@ -7,6 +7,7 @@ out, and types take turns: tests/kernels/test_agreement.py has each kernel on al
 from __future__ import annotations
 
 import os
+import re
 import zlib
 
 import pytest
@@ -20,14 +21,24 @@ import evolving_attention as ea
 DEVICE = last_cuda_device()
 SMALL = "emulated" in ea.devices()[DEVICE]
 TURNS = SMALL and not os.environ.get("EA_TEST_EXHAUSTIVE")
-HERE = by_op(case for case in CASES if not (SMALL and case.wide))
+# EA_TEST_CASES: a pattern of the wanted cases; tools that watch a kernel make it 10 to
+# 100 times slower.
+WANTED = re.compile(os.environ.get("EA_TEST_CASES", ""))
+HERE = by_op(
+    case for case in CASES if not (SMALL and case.wide) and WANTED.search(str(case))
+)
 DTYPES = ("float32", "bfloat16")
+# It stores its maps on the way. In bfloat16 one of a hundred sums of the convolution is
+# so near 0 that rounding decides its sign, hence whether ReLU passes its gradient.
+# Its operations have cases of their own.
+FLOAT32_ALONE = ("evolve_composite",)
 
 
 @pytest.mark.parametrize("op", HERE)
 def test_agrees_with_the_cpu(op: str):
     for case in HERE[op]:
         types = [dtype for dtype in DTYPES if dtype in case.dtypes]
+        types = types[:1] if case.op in FLOAT32_ALONE else types
         if TURNS:
             types = [types[zlib.crc32(str(case).encode()) % len(types)]]
         for dtype in types:
