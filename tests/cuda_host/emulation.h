@@ -82,6 +82,8 @@ T from_lane(unsigned mask, T value, int source) {
 // The twin of mma.sync.m16n8k16, from the layout in kernels/cuda/mma.cuh.
 void mma_m16n8k16(float (&c)[4], const std::uint32_t (&a)[4],
                   const std::uint32_t (&b)[2]);
+// The twin of ldmatrix, as kernels/cuda/mma.cuh says.
+void load_tiles(const void* row, bool turned, std::uint32_t (&to)[4]);
 
 }  // namespace ea::emulation
 

@@ -43,12 +43,15 @@ extern "C" __attribute__((visibility("default"))) void ea_conv_plan(
     return bf16 != 0 ? conv_bytes<ea::bfloat16>(s) : conv_bytes<float>(s);
   };
   const ConvShape conv = conv_shape(heads, kernel, limits, bytes);
-  const ConvShape weights = conv_shape(heads, kernel, limits, weights_bytes);
+  const auto of_weights = [&](const ConvShape& s) {
+    return bf16 != 0 ? weights_bytes<ea::bfloat16>(s) : weights_bytes<float>(s);
+  };
+  const ConvShape weights = conv_shape(heads, kernel, limits, of_weights);
   const auto put = [&](std::size_t n) { *found++ = static_cast<long long>(n); };
   put(limits.block);
   put(limits.of_two);
   put(static_cast<std::size_t>(conv.columns));
   put(bytes(conv));
   put(static_cast<std::size_t>(weights.columns));
-  put(weights_bytes(weights));
+  put(of_weights(weights));
 }

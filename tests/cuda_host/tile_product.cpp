@@ -1,4 +1,4 @@
-// The twin of the tensor-core tile product.
+// The twins of the tensor-core tile product and of what loads its operands.
 #include "emulation.h"
 
 namespace ea::emulation {
@@ -56,6 +56,24 @@ void mma_m16n8k16(float (&c)[4], const std::uint32_t (&a)[4],
   Four sums{c[0], c[1], c[2], c[3]};
   for (int k = 0; k < 16; ++k) sums += rows[k] * columns[k];
   for (int i = 0; i < 4; ++i) c[i] = sums[i];
+}
+
+void load_tiles(const void* row, bool turned, std::uint32_t (&to)[4]) {
+  constexpr std::size_t kBytes = 16;
+  if (reinterpret_cast<std::uintptr_t>(row) % kBytes != 0) {
+    refuse("a row of a tile does not begin on 16 bytes");
+  }
+  const Deposit* all = exchange(0xffffffffu, row, kBytes);
+  for (int i = 0; i < 4; ++i) {
+    std::uint16_t pair[2];
+    for (int k = 0; k < 2; ++k) {
+      const int near = lane() / 4, along = lane() % 4 * 2 + k;
+      const Deposit& from = all[8 * i + (turned ? along : near)];
+      std::memcpy(&pair[k], from.bytes + 2 * (turned ? near : along),
+                  sizeof pair[k]);
+    }
+    std::memcpy(&to[i], pair, sizeof to[i]);
+  }
 }
 
 }  // namespace ea::emulation

@@ -194,9 +194,14 @@ struct TileProduct {
       bt[i % 8 * 16 + i / 8] = b[i];
     }
     __syncwarp();
+    FragmentA left;
+    load_tiles<false>(a + lane % 16 * 16 + lane / 16 * 8, left.a);
+    std::uint32_t right[4], turned[4];  // the upper two are those below again
+    load_tiles<true>(b + lane % 16 * 8, right);
+    load_tiles<false>(bt + lane % 8 * 16 + lane / 8 % 2 * 8, turned);
     FragmentC c, ct;
-    mma(c, load_a(a, 16, lane), load_b(b, 8, lane));
-    mma(ct, load_a(a, 16, lane), load_b_transposed(bt, 16, lane));
+    mma(c, left, {{right[0], right[1]}});
+    mma(ct, left, {{turned[0], turned[1]}});
     for (int i = 0; i < 4; ++i) {
       const int at = row_of_c(lane, i) * 8 + column_of_c(lane, i);
       y[at] = c.c[i];

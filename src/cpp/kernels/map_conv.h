@@ -11,7 +11,7 @@ namespace ea {
 struct MapShift {
   std::int64_t down = 0, right = 0;
 
-  bool none() const { return down == 0 && right == 0; }
+  constexpr bool none() const { return down == 0 && right == 0; }
 };
 
 // y[o, i, j] = bias[o] + sum_{c, u, v} weight[o, c, u, v] x[c, i + u - r, j + v

@@ -24,7 +24,8 @@ struct TokenRows {
   __device__ StoredOperand<T, kAlong> operand(std::int64_t first,
                                               std::int64_t count,
                                               std::int64_t h) const {
-    return {row(first, h), stride, count, width};
+    return {row(first, h), stride, static_cast<int>(count),
+            static_cast<int>(width)};
   }
 };
 
@@ -33,13 +34,19 @@ template <typename E, bool kAlong>
 struct MapOperand : StoredOperand<E, kAlong> {
   MapBlock at;
 
-  __device__ void load(std::int64_t row, std::int64_t column,
-                       float (&v)[kSpan]) const {
+  __device__ void load(int row, int column, Span<E>& v) const {
     StoredOperand<E, kAlong>::load(row, column, v);
     if (at.dense()) return;
 #pragma unroll
-    for (int i = 0; i < kSpan; ++i) {
-      if (column + i < at.keys && !at.exists(row, column + i)) v[i] = 0.0f;
+    for (int i = 0; i < kSpan; i += kPack<E>) {
+      float values[kPack<E>];
+      unpack(v.words[i / kPack<E>], values);
+#pragma unroll
+      for (int k = 0; k < kPack<E>; ++k) {
+        const int j = column + i + k;
+        if (j < at.keys && !at.exists(row, j)) values[k] = 0.0f;
+      }
+      v.words[i / kPack<E>] = pack(values);
     }
   }
 };

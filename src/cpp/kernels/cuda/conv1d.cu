@@ -60,14 +60,14 @@ __global__ void __launch_bounds__(kThreads)
 // 0 where that is another sequence's.
 template <typename T, bool kAlong>
 struct ShiftedRows {
+  using Element = T;
   static constexpr bool kAlongDepth = kAlong;
   static constexpr int kCount = kParts<T>;
   const T* x;
   const Bounds* bounds;
   std::int64_t width, first, count, shift;
 
-  __device__ void load(std::int64_t row, std::int64_t column,
-                       float (&v)[kSpan]) const {
+  __device__ void load(int row, int column, Span<T>& v) const {
     std::int64_t place = 0;
     bool inside = false;
     if (row < count) {
@@ -76,7 +76,8 @@ struct ShiftedRows {
       inside = place >= of.begin && place < of.end;
     }
     const StoredOperand<T, kAlong> here{x + (inside ? place * width : 0), width,
-                                        inside ? 1 : 0, width};
+                                        inside ? 1 : 0,
+                                        static_cast<int>(width)};
     here.load(0, column, v);
   }
 };
@@ -109,9 +110,9 @@ struct RowsForm {
   __device__ StoredOperand<T, kAlong> b(std::int64_t j) const {
     const T* const tap = weight + j * depth * columns;
     if constexpr (kAlong) {
-      return {tap, depth, columns, depth};
+      return {tap, depth, static_cast<int>(columns), static_cast<int>(depth)};
     } else {
-      return {tap, columns, depth, columns};
+      return {tap, columns, static_cast<int>(depth), static_cast<int>(columns)};
     }
   }
   __device__ void store(std::int64_t row, std::int64_t column,
@@ -124,20 +125,23 @@ struct RowsForm {
 // A block makes one tile, of all taps.
 template <typename T, typename Form>
 __global__ void __launch_bounds__(kProductThreads) rows_kernel(Form form) {
-  EA_SHARED(T, left, kStage<T>);
-  EA_SHARED(T, right, kStage<T>);
+  EA_SHARED(T, left, kSquare<T>);
+  EA_SHARED(T, right, kSquare<T>);
   const ProductSize size = form.size();
-  const std::int64_t row = blockIdx.x / size.across() * kSide;
-  const std::int64_t column = blockIdx.x % size.across() * kSide;
+  const int row = static_cast<int>(blockIdx.x / size.across()) * kSide;
+  const int column = static_cast<int>(blockIdx.x % size.across()) * kSide;
   const int rows = of_side(size.rows - row);
   const int columns = of_side(size.columns - column);
   Share<T> share;
   for (std::int64_t j = 0; j < form.shifts.taps; ++j) {
-    add_product(form.a(j), row, form.b(j), column, size.depth, rows, columns,
-                left, right, share);
+    add_product(form.a(j), row, form.b(j), column, static_cast<int>(size.depth),
+                rows, columns, left, right, share);
   }
-  share.each([&](int i, int k, float sum) {
-    if (i < rows && k < columns) form.store(row + i, column + k, sum);
+  each_cell(share, [&](int r, int c) {
+    const int i = share.row(r), k = share.column(c);
+    if (i < rows && k < columns) {
+      form.store(row + i, column + k, share.at(r, c));
+    }
   });
 }
 
@@ -163,30 +167,31 @@ struct WeightForm {
 template <typename T>
 __global__ void __launch_bounds__(kProductThreads)
     weight_kernel(WeightForm<T> form) {
-  EA_SHARED(T, left, kStage<T>);
-  EA_SHARED(T, right, kStage<T>);
+  EA_SHARED(T, left, kSquare<T>);
+  EA_SHARED(T, right, kSquare<T>);
   const ProductSize size = form.size();
   const std::int64_t taps = form.shifts.taps;
   const std::int64_t tile = blockIdx.x % size.tiles();
   const std::int64_t j = blockIdx.x / size.tiles() % taps;
   const std::int64_t chunk = blockIdx.x / size.tiles() / taps;
-  const std::int64_t row = tile / size.across() * kSide;
-  const std::int64_t column = tile % size.across() * kSide;
+  const int row = static_cast<int>(tile / size.across()) * kSide;
+  const int column = static_cast<int>(tile % size.across()) * kSide;
   const int rows = of_side(form.out - row);
   const int columns = of_side(form.in - column);
   const std::int64_t first = chunk * form.chunk;
   const std::int64_t rest = form.tokens - first;
-  const std::int64_t count = rest < form.chunk ? rest : form.chunk;
+  const int count = static_cast<int>(rest < form.chunk ? rest : form.chunk);
   const StoredOperand<T, false> a{form.dy + first * form.out, form.out, count,
-                                  form.out};
+                                  static_cast<int>(form.out)};
   const ShiftedRows<T, false> b{form.x, form.bounds, form.in,
                                 first,  count,       form.shifts.of(j)};
   Share<T> share;
   add_product(a, row, b, column, count, rows, columns, left, right, share);
   float* const to = form.sums + chunk * form.out * form.in * taps;
-  share.each([&](int i, int k, float sum) {
+  each_cell(share, [&](int r, int c) {
+    const int i = share.row(r), k = share.column(c);
     if (i < rows && k < columns) {
-      to[((row + i) * form.in + column + k) * taps + j] = sum;
+      to[((row + i) * form.in + column + k) * taps + j] = share.at(r, c);
     }
   });
 }

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kConvThreads, 4)
                        Work work) {
   const MapBlock at = blocks.find(blockIdx.x);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t groups = (at.keys + kWarp - 1) / kWarp;
+  const int groups = (at.keys + kWarp - 1) / kWarp;
   const std::int64_t job = at.number * (kConvThreads / kWarp) +
                            static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t i = job / groups, j = job % groups * kWarp + lane;
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(kConvThreads, 4)
   float total = 0.0f;
   for (int b = 0; b < blocks.maps.sequences; ++b) {
     const MapBlock at = blocks.of_sequence(b, 0);
-    for (std::int64_t cell = threadIdx.x; cell < at.queries * at.keys;
-         cell += kConvThreads) {
+    const std::int64_t cells = std::int64_t{at.queries} * at.keys;
+    for (std::int64_t cell = threadIdx.x; cell < cells; cell += kConvThreads) {
       const std::int64_t i = cell / at.keys, j = cell % at.keys;
       const float right =
           bias ? 1.0f

@@ -10,6 +10,9 @@
 namespace ea::cuda {
 
 inline constexpr int kConvWarps = kConvThreads / kWarp;
+// Blocks on a multiprocessor at a time that registers are kept for: as many as
+// have room for the windows of BERT's 12 heads on sm_90.
+inline constexpr int kConvBlocks = 3;
 
 // weight [heads, heads, k, k]; turned: as the gradient of the input takes it,
 // outputs and inputs exchanged and the taps in reverse. bias: null for none.
@@ -27,6 +30,10 @@ struct ConvWeights {
   }
   __device__ std::int64_t right() const {
     return turned ? shift.right : -shift.right;
+  }
+  // Whether every cell gets its sum.
+  __device__ bool all(const MapBlock& at) const {
+    return at.dense() && (turned || shift.none());
   }
   // What a cell gets of the sum z.
   __device__ float result(const MapBlock& at, std::int64_t i, std::int64_t j,
@@ -71,16 +78,21 @@ __device__ inline void stage_weights(const ConvShape& s,
                                      const ConvWeights<bfloat16>& weights,
                                      std::uint32_t* to) {
   const int tiles = s.head_tiles();
-  for (int e = static_cast<int>(threadIdx.x); e < weight_words<bfloat16>(s);
-       e += kConvThreads) {
-    const int i = e % 4, lane = e / 4 % kWarp, tile = e / 4 / kWarp;
-    const int out = tile / tiles % tiles * kTileM + lane / 4 + i % 2 * 8;
-    const int in = tile % tiles * kTileK + lane % 4 * 2 + i / 2 * 8;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int tile = static_cast<int>(threadIdx.x) / kWarp;
+       tile < s.taps() * tiles * tiles; tile += kConvWarps) {
+    const int out = tile / tiles % tiles * kTileM + lane / 4;
+    const int in = tile % tiles * kTileK + lane % 4 * 2;
     const int tap = tile / tiles / tiles;
-    const auto value = [&](int c) {
-      return out < s.heads && c < s.heads ? weights(s, out, c, tap) : 0.0f;
+    const auto value = [&](int o, int c) {
+      return o < s.heads && c < s.heads ? weights(s, o, c, tap) : 0.0f;
     };
-    to[e] = bf16_pair(value(in), value(in + 1));
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int o = out + i % 2 * 8, c = in + i / 2 * 8;
+      to[(tile * kWarp + lane) * 4 + i] =
+          bf16_pair(value(o, c), value(o, c + 1));
+    }
   }
 }
 
@@ -91,7 +103,8 @@ __device__ inline void stage_weights(const ConvShape& s,
 // lane has one cell and four outputs at a time.
 template <int kCount, bool kGates, typename Result, typename Meet,
           typename Gates>
-__device__ inline void convolve(const ConvShape& s, const float* window,
+__device__ inline void convolve(const ConvShape& s,
+                                const WindowCells<float>& window,
                                 const std::uint32_t* staged,
                                 const ConvWeights<float>& weights,
                                 const Result& result, const Meet& meet,
@@ -109,10 +122,8 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
     float z[kOutputs] = {};
     for (int c = 0; mine && c < s.heads; ++c) {
       for (int tap = 0; tap < s.taps(); ++tap) {
-        const float x = window[((row + tap / s.kernel) * s.width() + column +
-                                tap % s.kernel) *
-                                   s.stride() +
-                               c];
+        const float x = window.get<1>(
+            (row + tap / s.kernel) * s.width() + column + tap % s.kernel, c);
 #pragma unroll
         for (int o = 0; o < kOutputs; ++o) {
           if (first + o >= s.heads) break;
@@ -138,38 +149,12 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
   }
 }
 
-// Turns the values of a window into parts, in place and once for all taps: for
-// heads h and h + 1, h even, one float has the bits of their first part, the
-// other those of their second.
-template <int kCount>
-__device__ inline void split_window(const ConvShape& s, float* window) {
-  static_assert(kCount <= 2);
-  auto* const pairs = reinterpret_cast<float2*>(window);
-  const int of_cell = s.stride() / 2;
-  for (int e = static_cast<int>(threadIdx.x); e < s.window() / 2;
-       e += kConvThreads) {
-    float2 pair = pairs[e];
-    if (s.heads % 2 != 0 && e % of_cell == of_cell - 1) pair.y = 0.0f;
-    std::uint32_t parts[kCount];
-    split_pair(pair.x, pair.y, parts);
-    pairs[e] = {float_of_bits(parts[0]), float_of_bits(parts[kCount - 1])};
-  }
-}
-
-// Parts of heads h and h + 1 of a cell, 0 beyond the last.
-__device__ inline uint2 parts_of_heads(const ConvShape& s, const float* cell,
-                                       int h) {
-  if (h >= s.heads) return {0u, 0u};
-  const float2 pair = *reinterpret_cast<const float2*>(cell + h);
-  return {bits_of_float(pair.x), bits_of_float(pair.y)};
-}
-
-// bfloat16, of a window in parts: Z [16 outputs, 8 cells] = sum over taps of
-// W_tap [16, 16 inputs] X_tap [16, 8 shifted cells]; a warp has 32 neighbours
-// at a time.
+// bfloat16: Z [16 outputs, 8 cells] = sum over taps of W_tap [16, 16 inputs]
+// X_tap [16, 8 shifted cells]; a warp has 32 neighbours at a time.
 template <int kCount, bool kGates, typename Result, typename Meet,
           typename Gates>
-__device__ inline void convolve(const ConvShape& s, const float* window,
+__device__ inline void convolve(const ConvShape& s,
+                                const WindowCells<bfloat16>& window,
                                 const std::uint32_t* staged,
                                 const ConvWeights<bfloat16>& weights,
                                 const Result& result, const Meet& meet,
@@ -185,23 +170,25 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
     const int out = job / groups % tiles;
     FragmentC z[kGroup];
     for (int tap = 0; tap < s.taps(); ++tap) {
-      const float* const x = window + ((row + tap / s.kernel) * s.width() +
-                                       column + tap % s.kernel + lane / 4) *
-                                          s.stride();
+      // The lane's cell of 16, and its eight heads of 16: see load_tiles().
+      const int first = (row + tap / s.kernel) * s.width() + column +
+                        tap % s.kernel + lane / 16 * 8 + lane % 8;
       for (int in = 0; in < tiles; ++in) {
         const uint4 words = reinterpret_cast<const uint4*>(
             staged)[((tap * tiles + out) * tiles + in) * kWarp + lane];
         const FragmentA w{{words.x, words.y, words.z, words.w}};
-        const int c = in * kTileK + lane % 4 * 2;
+        const int head = in * kTileK + lane / 8 % 2 * 8;
 #pragma unroll
-        for (int n = 0; n < kGroup; ++n) {
+        for (int n = 0; n < kGroup; n += 2) {
           if (column + n * kTileN >= s.columns) break;
-          const float* const cell = x + n * kTileN * s.stride();
-          const uint2 first = parts_of_heads(s, cell, c);
-          const uint2 second = parts_of_heads(s, cell, c + 8);
-          mma(z[n], w, FragmentB{{first.x, second.x}});
-          if constexpr (kCount > 1) {
-            mma(z[n], w, FragmentB{{first.y, second.y}});
+          const int cell = first + n * kTileN;
+#pragma unroll
+          for (int q = 0; q < kCount; ++q) {
+            std::uint32_t x[4];
+            load_tiles<false>(window.row(q, cell < window.cells, cell, head),
+                              x);
+            mma(z[n], w, {{x[0], x[1]}});
+            mma(z[n + 1], w, {{x[2], x[3]}});
           }
         }
       }
@@ -240,33 +227,36 @@ __device__ inline void convolve(const ConvShape& s, const float* window,
 // `results` held) what is kept of a cell; finish(block, head, query, key, kept)
 // stores it; gate(...) a byte of gates, where kGates.
 template <typename T, typename Work>
-__global__ void __launch_bounds__(kConvThreads)
+__global__ void __launch_bounds__(kConvThreads, kConvBlocks)
     conv_kernel(MapBlocks blocks, ConvShape shape, ConvWeights<T> weights,
                 Work work) {
   EA_DYNAMIC_SHARED(std::uint32_t, staged);
   // The fragments come first: they are read 16 bytes at a time.
-  float* const tile = reinterpret_cast<float*>(staged + weight_words<T>(shape));
-  float* const results = tile + shape.window();
+  std::uint32_t* const rest = staged + weight_words<T>(shape);
+  const WindowCells<T> tile(rest, shape, shape.width(), shape.window());
+  float* const results =
+      reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(rest) +
+                               WindowCells<T>::bytes(shape, shape.window()));
   const MapBlock at = blocks.find(blockIdx.x);
-  const std::int64_t across = (at.keys + shape.columns - 1) / shape.columns;
-  const std::int64_t i0 = at.number / across * shape.rows();
-  const std::int64_t j0 = at.number % across * shape.columns;
-  const Window window{i0 + weights.down() - shape.radius(),
-                      j0 + weights.right() - shape.radius(), kTileM,
-                      shape.width(), shape.heads};
+  const int across = (at.keys + shape.columns - 1) / shape.columns;
+  const int i0 = static_cast<int>(at.number / across) * shape.rows();
+  const int j0 = static_cast<int>(at.number % across) * shape.columns;
+  const Window window{i0 + static_cast<int>(weights.down()) - shape.radius(),
+                      j0 + static_cast<int>(weights.right()) - shape.radius(),
+                      kTileM, shape.width(), shape.heads};
   stage_weights(shape, weights, staged);
+  tile.clear();
+  __syncthreads();
   work.fill(at, shape, window, tile, results);
   __syncthreads();
-  if constexpr (!std::is_same_v<T, float>) {
-    split_window<Work::kCount>(shape, tile);
-    __syncthreads();
-  }
+  const bool all = weights.all(at);
   const auto slot = [&](int h, int row, int column) {
     return (h * shape.rows() + row) * shape.columns + column;
   };
   convolve<Work::kCount, Work::kGates>(
       shape, tile, staged, weights,
       [&](int row, int column, float z) {
+        if (all) return z;
         const std::int64_t i = i0 + row, j = j0 + column;
         return i < at.queries && j < at.keys ? weights.result(at, i, j, z) : z;
       },
@@ -291,7 +281,8 @@ __global__ void __launch_bounds__(kConvThreads)
 
 template <typename T>
 std::size_t conv_bytes(const ConvShape& s) {
-  return sizeof(float) * static_cast<std::size_t>(s.window() + s.results() +
+  return WindowCells<T>::bytes(s, s.window()) +
+         sizeof(float) * static_cast<std::size_t>(s.results() * s.heads +
                                                   weight_words<T>(s));
 }
 

@@ -10,98 +10,96 @@
 namespace ea::cuda {
 
 // Adds dweight[o, c, u, v] = sum over cells of G[o, i, j] X[c, i + u - r, j + v
-// - r] of a block to sums. g: [rows, columns, heads], x: the window around it.
+// - r] of a block to sums. g: the block's cells, x: the window around them.
 // Each sum has one owner. float32: a thread has a weight.
 template <int kG, int kX>
-__device__ inline void add_weights(const ConvShape& s, const float* g,
-                                   const float* x, float* sums, float) {
+__device__ inline void add_weights(const ConvShape& s,
+                                   const WindowCells<float>& g,
+                                   const WindowCells<float>& x, float* sums) {
   for (int e = static_cast<int>(threadIdx.x); e < s.heads * s.heads * s.taps();
        e += kConvThreads) {
     const int tap = e % s.taps(), pair = e / s.taps();
     const int o = pair / s.heads, c = pair % s.heads;
     float total = 0.0f;
     for (int i = 0; i < s.rows(); ++i) {
-      const float* const from =
-          x + ((i + tap / s.kernel) * s.width() + tap % s.kernel) * s.stride() +
-          c;
+      const int from = (i + tap / s.kernel) * s.width() + tap % s.kernel;
       for (int j = 0; j < s.columns; ++j) {
-        total += g[(i * s.columns + j) * s.stride() + o] * from[j * s.stride()];
+        total += g.get<1>(i * s.columns + j, o) * x.get<1>(from + j, c);
       }
     }
     sums[e] += total;
   }
 }
 
-// bfloat16: for a tap, dW [16 outputs, 8 inputs] = G [16, cells] X [cells, 8];
-// a warp has such a tile and walks the cells, 16 neighbours at a time.
+// bfloat16: for a tap, dW [16 outputs, 16 inputs] = G [16, cells] X [cells,
+// 16]; a warp has such a tile and walks the cells, 16 neighbours at a time.
 template <int kG, int kX>
-__device__ inline void add_weights(const ConvShape& s, const float* g,
-                                   const float* x, float* sums, bfloat16) {
+__device__ inline void add_weights(const ConvShape& s,
+                                   const WindowCells<bfloat16>& g,
+                                   const WindowCells<bfloat16>& x,
+                                   float* sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int outs = s.head_tiles(), ins = (s.heads + kTileN - 1) / kTileN;
+  const int tiles = s.head_tiles();
+  // The lane's row of the four tiles of each side: see load_tiles().
+  const int odd = lane / 8 % 2 * 8, upper = lane / 16 * 8;
   for (int job = static_cast<int>(threadIdx.x) / kWarp;
-       job < s.taps() * outs * ins; job += kConvWarps) {
-    const int tap = job / ins / outs;
-    const int out = job / ins % outs * kTileM;
-    const int in = job % ins * kTileN;
-    FragmentC total;
+       job < s.taps() * tiles * tiles; job += kConvWarps) {
+    const int tap = job / tiles / tiles;
+    const int out = job / tiles % tiles * kTileM;
+    const int in = job % tiles * kTileM;
+    FragmentC total[2];
     for (int i = 0; i < s.rows(); ++i) {
-      const float* const from =
-          x + ((i + tap / s.kernel) * s.width() + tap % s.kernel) * s.stride();
+      const int from = (i + tap / s.kernel) * s.width() + tap % s.kernel;
       for (int j = 0; j < s.columns; j += kTileK) {
-        const auto left = [&](int column, int o) {
-          return column < s.columns && o < s.heads
-                     ? g[(i * s.columns + column) * s.stride() + o]
-                     : 0.0f;
-        };
-        const auto right = [&](int column, int c) {
-          return column < s.columns && c < s.heads
-                     ? from[column * s.stride() + c]
-                     : 0.0f;
-        };
-        std::uint32_t a[4][kG], b[2][kX];
+        const int left = j + upper + lane % 8, right = j + odd + lane % 8;
+        FragmentA a[kG];
+        std::uint32_t b[kX][4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const int column = j + lane % 4 * 2 + k / 2 * 8;
-          const int o = out + lane / 4 + k % 2 * 8;
-          split_pair(left(column, o), left(column + 1, o), a[k]);
+        for (int p = 0; p < kG; ++p) {
+          load_tiles<true>(
+              g.row(p, left < s.columns, i * s.columns + left, out + odd),
+              a[p].a);
         }
 #pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const int column = j + lane % 4 * 2 + k * 8;
-          const int c = in + lane / 4;
-          split_pair(right(column, c), right(column + 1, c), b[k]);
+        for (int q = 0; q < kX; ++q) {
+          load_tiles<true>(
+              x.row(q, right < s.columns, from + right, in + upper), b[q]);
         }
 #pragma unroll
         for (int p = 0; p < kG; ++p) {
 #pragma unroll
           for (int q = 0; q < kX; ++q) {
             if (!parts_meet(p, q)) continue;
-            mma(total, FragmentA{{a[0][p], a[1][p], a[2][p], a[3][p]}},
-                FragmentB{{b[0][q], b[1][q]}});
+            mma(total[0], a[p], {{b[q][0], b[q][1]}});
+            mma(total[1], a[p], {{b[q][2], b[q][3]}});
           }
         }
       }
     }
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int o = out + row_of_c(lane, k), c = in + column_of_c(lane, k);
-      if (o < s.heads && c < s.heads) {
-        sums[(o * s.heads + c) * s.taps() + tap] += total.c[k];
+    for (int n = 0; n < 2; ++n) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const int o = out + row_of_c(lane, k);
+        const int c = in + n * kTileN + column_of_c(lane, k);
+        if (o < s.heads && c < s.heads) {
+          sums[(o * s.heads + c) * s.taps() + tap] += total[n].c[k];
+        }
       }
     }
   }
 }
 
 // dbias[o] = sum of G[o]; a warp has a head.
-__device__ inline void add_bias(const ConvShape& s, const float* g,
+template <int kG, typename T>
+__device__ inline void add_bias(const ConvShape& s, const WindowCells<T>& g,
                                 float* sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int o = static_cast<int>(threadIdx.x) / kWarp; o < s.heads;
        o += kConvWarps) {
     float total = 0.0f;
-    for (int e = lane; e < s.rows() * s.columns; e += kWarp) {
-      total += g[e * s.stride() + o];
+    for (int e = lane; e < s.results(); e += kWarp) {
+      total += g.template get<kG>(e, o);
     }
     total = warp_reduce(total);
     if (lane == 0) sums[o] += total;
@@ -111,32 +109,40 @@ __device__ inline void add_bias(const ConvShape& s, const float* g,
 // A block has some rows of a sequence and walks along the keys. G and X: what
 // fills windows (see FromCells); G lies where `shift` moves X's result.
 template <typename T, typename G, typename X>
-__global__ void __launch_bounds__(kConvThreads, 4)
+__global__ void __launch_bounds__(kConvThreads, kConvBlocks)
     weights_kernel(MapBlocks blocks, ConvShape shape, MapShift shift, G g, X x,
                    float* dweight, float* dbias) {
-  EA_DYNAMIC_SHARED(float, x_tile);
-  float* const g_tile = x_tile + shape.window();
-  float* const sums = g_tile + shape.results();
+  EA_DYNAMIC_SHARED(unsigned char, memory);
+  const WindowCells<T> x_tile(memory, shape, shape.width(), shape.window());
+  unsigned char* const behind =
+      memory + WindowCells<T>::bytes(shape, shape.window());
+  const WindowCells<T> g_tile(behind, shape, shape.columns, shape.results());
+  float* const sums = reinterpret_cast<float*>(
+      behind + WindowCells<T>::bytes(shape, shape.results()));
   const int weights = shape.heads * shape.heads * shape.taps();
   const MapBlock at = blocks.find(blockIdx.x);
-  const std::int64_t i0 = at.number * shape.rows();
+  const int i0 = static_cast<int>(at.number) * shape.rows();
+  const int down = static_cast<int>(shift.down);
+  const int right = static_cast<int>(shift.right);
+  x_tile.clear();
+  g_tile.clear();
   for (int e = static_cast<int>(threadIdx.x); e < weights + shape.heads;
        e += kConvThreads) {
     sums[e] = 0.0f;
   }
-  for (std::int64_t j0 = 0; j0 < at.keys; j0 += shape.columns) {
+  for (int j0 = 0; j0 < at.keys; j0 += shape.columns) {
     __syncthreads();
     x.fill(at,
            Window{i0 - shape.radius(), j0 - shape.radius(), kTileM,
                   shape.width(), shape.heads},
            x_tile);
-    g.fill(at,
-           Window{i0 + shift.down, j0 + shift.right, shape.rows(),
-                  shape.columns, shape.heads},
-           g_tile);
+    g.fill(
+        at,
+        Window{i0 + down, j0 + right, shape.rows(), shape.columns, shape.heads},
+        g_tile);
     __syncthreads();
-    add_weights<G::kCount, X::kCount>(shape, g_tile, x_tile, sums, T());
-    add_bias(shape, g_tile, sums + weights);
+    add_weights<G::kCount, X::kCount>(shape, g_tile, x_tile, sums);
+    add_bias<G::kCount>(shape, g_tile, sums + weights);
   }
   __syncthreads();
   for (int e = static_cast<int>(threadIdx.x); e < weights; e += kConvThreads) {
@@ -148,14 +154,17 @@ __global__ void __launch_bounds__(kConvThreads, 4)
   }
 }
 
-inline std::size_t weights_bytes(const ConvShape& s) {
-  return sizeof(float) *
-         static_cast<std::size_t>(s.window() + s.results() +
-                                  s.heads * s.heads * s.taps() + s.heads);
+template <typename T>
+std::size_t weights_bytes(const ConvShape& s) {
+  const int sums = s.heads * s.heads * s.taps() + s.heads;
+  return WindowCells<T>::bytes(s, s.window()) +
+         WindowCells<T>::bytes(s, s.results()) +
+         16 * static_cast<std::size_t>((sums + 3) / 4);
 }
 
-inline ConvShape shape_of_weights(std::int64_t heads, std::int64_t kernel) {
-  return conv_shape(heads, kernel, shared_limits(), weights_bytes);
+template <typename T>
+ConvShape shape_of_weights(std::int64_t heads, std::int64_t kernel) {
+  return conv_shape(heads, kernel, shared_limits(), weights_bytes<T>);
 }
 
 // dweight and dbias, each optional.
@@ -163,7 +172,7 @@ template <typename T, typename G, typename X>
 void run_weights(const MapLayout& layout, std::int64_t kernel,
                  const MapShift& shift, const G& g, const X& x,
                  const TensorView& dweight, const TensorView& dbias) {
-  const ConvShape shape = shape_of_weights(layout.heads, kernel);
+  const ConvShape shape = shape_of_weights<T>(layout.heads, kernel);
   if constexpr (requires { x.value; }) {
     if (shape.columns == 0) {
       return run_direct_weights<T>(layout, shape, shift, g.value, x.value,
@@ -182,7 +191,7 @@ void run_weights(const MapLayout& layout, std::int64_t kernel,
   const Scratch<float> db(current_stream(), all * layout.heads);
   std::int64_t done = 0;
   for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned here) {
-    launch(current_stream(), here, kConvThreads, weights_bytes(shape),
+    launch(current_stream(), here, kConvThreads, weights_bytes<T>(shape),
            weights_kernel<T, G, X>, blocks, shape, shift, g, x,
            dw.data() + done * weights, db.data() + done * layout.heads);
     done += here;

@@ -24,22 +24,16 @@ struct ConvShape {
   EA_HOST_DEVICE int head_tiles() const {
     return (heads + kTileM - 1) / kTileM;
   }
-  // Floats between cells of a window: heads in pairs, each on 8 bytes.
-  EA_HOST_DEVICE int stride() const { return heads + heads % 2; }
-  // Floats of shared memory.
-  EA_HOST_DEVICE int window() const { return kTileM * width() * stride(); }
-  EA_HOST_DEVICE int results() const { return rows() * columns * stride(); }
+  // Cells of the window, and inside its halo.
+  EA_HOST_DEVICE int window() const { return kTileM * width(); }
+  EA_HOST_DEVICE int results() const { return rows() * columns; }
 };
 
-// A rectangle of cells of the maps of one sequence, all heads, in shared
-// memory: [rows, width, stride of heads]. It may reach beyond the maps.
+// A rectangle of cells of the maps of one sequence, all heads. It may reach
+// beyond the maps.
 struct Window {
-  std::int64_t top, left;
-  int rows, width, heads;
+  int top, left, rows, width, heads;
 
-  __device__ int at(int row, int column) const {
-    return (row * width + column) * (heads + heads % 2);
-  }
   __device__ bool inside(const MapBlock& block, int row, int column) const {
     return top + row >= 0 && top + row < block.queries && left + column >= 0 &&
            left + column < block.keys;
@@ -67,6 +61,7 @@ template <typename Fn>
 __device__ inline void each_of_window(const Window& w, const Fn& fn) {
   const int all = w.rows * w.width * w.heads;
   const Divisor width(w.width), rows(w.rows);
+#pragma unroll 4
   for (int e = static_cast<int>(threadIdx.x); e < all;
        e += static_cast<int>(blockDim.x)) {
     const int line = width.into(e), head = rows.into(line);
@@ -74,20 +69,108 @@ __device__ inline void each_of_window(const Window& w, const Fn& fn) {
   }
 }
 
+// The cells of a window in shared memory. float: [cell, head].
+template <typename T>
+struct WindowCells {
+  float* data;
+  int width, heads;
+
+  EA_HOST_DEVICE static std::size_t bytes(const ConvShape& s, int cells) {
+    return sizeof(float) * static_cast<std::size_t>(cells * s.heads);
+  }
+  __device__ WindowCells(void* memory, const ConvShape& s, int width_, int)
+      : data(static_cast<float*>(memory)), width(width_), heads(s.heads) {}
+  __device__ void clear() const {}
+  template <int>
+  __device__ void put(int row, int column, int h, float value) const {
+    data[(row * width + column) * heads + h] = value;
+  }
+  template <int>
+  __device__ float get(int cell, int h) const {
+    return data[cell * heads + h];
+  }
+};
+
+// bfloat16: kFloatParts times [cell, heads in tiles of 16]: for products whose
+// depth are heads, and, turned, cells. The halves of a tile of every second
+// four cells are exchanged, so that eight cells in a row meet no bank twice.
+// Behind the last cell lies one of zeros.
+template <>
+struct WindowCells<bfloat16> {
+  bfloat16* data;
+  int width, heads, cells;  // heads: of all tiles
+
+  EA_HOST_DEVICE static std::size_t bytes(const ConvShape& s, int cells) {
+    return sizeof(bfloat16) *
+           static_cast<std::size_t>(kFloatParts * (cells + 1) * s.head_tiles() *
+                                    kTileM);
+  }
+  __device__ WindowCells(void* memory, const ConvShape& s, int width_,
+                         int cells_)
+      : data(static_cast<bfloat16*>(memory)),
+        width(width_),
+        heads(s.head_tiles() * kTileM),
+        cells(cells_) {}
+  // Of one part.
+  __device__ int elements() const { return (cells + 1) * heads; }
+  __device__ int at(int cell, int h) const {
+    return cell * heads + (h ^ (cell & 4) << 1);
+  }
+  // Heads beyond the last stay 0: nothing else is put there.
+  __device__ void clear() const {
+    auto* const words = reinterpret_cast<uint4*>(data);
+    for (int e = static_cast<int>(threadIdx.x);
+         e < kFloatParts * elements() / kPack<bfloat16>; e += kConvThreads) {
+      words[e] = uint4{0u, 0u, 0u, 0u};
+    }
+  }
+  template <int kCount>
+  __device__ void put(int row, int column, int h, float value) const {
+    bfloat16* const to = data + at(row * width + column, h);
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) {
+      const std::uint32_t part = bf16_pair(value, 0.0f);
+      to[q * elements()].bits = static_cast<std::uint16_t>(part);
+      value -= float_of_bits(part << 16);
+    }
+  }
+  template <int kCount>
+  __device__ float get(int cell, int h) const {
+    float sum = 0.0f;
+#pragma unroll
+    for (int q = kCount - 1; q >= 0; --q) {
+      sum += static_cast<float>(data[q * elements() + at(cell, h)]);
+    }
+    return sum;
+  }
+  // Where eight heads of a cell begin, or zeros.
+  __device__ const bfloat16* row(int part, bool there, int cell, int h) const {
+    return data + part * elements() + at(there ? cell : cells, h);
+  }
+};
+
 // A window of value(block, head, query, key), zero beyond the maps.
 template <int kParts_, typename Value>
 struct FromCells {
   static constexpr int kCount = kParts_;
   Value value;
 
+  template <typename Cells>
   __device__ void fill(const MapBlock& block, const Window& w,
-                       float* to) const {
+                       const Cells& to) const {
     each_of_window(w, [&](int h, int row, int column) {
-      to[w.at(row, column) + h] =
-          w.inside(block, row, column)
-              ? value(block, h, w.top + row, w.left + column)
-              : 0.0f;
+      // Beyond the maps their nearest cell is read in vain: without a branch
+      // the next reads need not wait for this.
+      const float near = value(block, h, within(w.top + row, block.queries),
+                               within(w.left + column, block.keys));
+      to.template put<kCount>(row, column, h,
+                              w.inside(block, row, column) ? near : 0.0f);
     });
+  }
+
+ private:
+  __device__ static int within(int i, int count) {
+    return i < 0 ? 0 : i < count ? i : count - 1;
   }
 };
 

@@ -1,4 +1,4 @@
-// Dropout of a pack on the way: the bits of kernels/dropout.h.
+// Dropout on the way: the bits of kernels/dropout.h.
 #pragma once
 
 #include "kernels/cuda/vec.cuh"
@@ -18,28 +18,42 @@ struct DropBits {
         threshold(p > 0.0 ? dropout_threshold(p) : 0u),
         scale(p > 0.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f) {}
   EA_HOST_DEVICE bool on() const { return scale > 0.0f; }
+  EA_HOST_DEVICE float factor() const { return on() ? scale : 1.0f; }
+
+  // Four neighbours share one counter: a bit for each of group `group` that
+  // stays.
+  __device__ std::uint32_t kept(std::int64_t group) const {
+    const Philox4 words =
+        philox(seed, stream, static_cast<std::uint64_t>(group));
+    std::uint32_t bits = 0;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      bits |= (words.v[k] >= threshold ? 1u : 0u) << k;
+    }
+    return bits;
+  }
+  // Of elements first .. first + 4.
+  __device__ std::uint32_t kept_from(std::int64_t first) const {
+    const int skip = static_cast<int>(first & 3);
+    std::uint32_t bits = kept(first >> 2);
+    if (skip != 0) bits |= kept((first >> 2) + 1) << 4;
+    return bits >> skip & 0xfu;
+  }
 };
 
 // Elements first .. first + kPack of a tensor, as dropout leaves and stores
-// them in T. Four neighbours share one counter.
+// them in T.
 template <typename T>
 __device__ inline void drop_pack(const DropBits& drop, std::int64_t first,
                                  float (&v)[kPack<T>]) {
-  Philox4 words =
-      philox(drop.seed, drop.stream, static_cast<std::uint64_t>(first) / 4);
 #pragma unroll
-  for (int k = 0; k < kPack<T>; ++k) {
-    const int word = static_cast<int>((first + k) % 4);
-    if (k > 0 && word == 0) {
-      words = philox(drop.seed, drop.stream,
-                     static_cast<std::uint64_t>(first + k) / 4);
+  for (int k = 0; k < kPack<T>; k += 4) {
+    const std::uint32_t bits = drop.kept_from(first + k);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& one = v[k + i];
+      one = (bits >> i & 1u) != 0 ? stored<T>(one * drop.scale) : 0.0f;
     }
-    // Indexed by a constant, so that the words stay in registers.
-    const std::uint32_t bits = word == 0   ? words.v[0]
-                               : word == 1 ? words.v[1]
-                               : word == 2 ? words.v[2]
-                                           : words.v[3];
-    v[k] = bits >= drop.threshold ? stored<T>(v[k] * drop.scale) : 0.0f;
   }
 }
 

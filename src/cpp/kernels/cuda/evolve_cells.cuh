@@ -34,8 +34,9 @@ struct MixedWork {
   MixedWindow<T, S> input;
 
   __device__ MixedCells<T, S> source() const { return input.value; }
+  template <typename Cells>
   __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, float* to, float*) const {
+                       const Window& window, const Cells& to, float*) const {
     input.fill(at, window, to);
   }
   __device__ float meet(float z, float) const { return z; }
@@ -73,8 +74,9 @@ struct EvolveGradientWork {
   T* dscore_bias = nullptr;  // dS again
 
   __device__ auto source() const { return g.value; }
+  template <typename Cells>
   __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, float* to, float*) const {
+                       const Window& window, const Cells& to, float*) const {
     g.fill(at, window, to);
   }
   __device__ float meet(float z, float) const { return z; }

@@ -19,8 +19,10 @@ struct LogitsWork {
   std::uint8_t* bits;  // or null
   std::int64_t heads;
 
+  template <typename Cells>
   __device__ void fill(const MapBlock& at, const ConvShape& shape,
-                       const Window& window, float* to, float* results) const {
+                       const Window& window, const Cells& to,
+                       float* results) const {
     const EvolveNumbers& c = input.c;
     input.fill(
         at, window, to, [&](int h, int row, int column, float m, float s) {
@@ -84,7 +86,7 @@ void convolved_logits(const FusedAttention& in, T* logits,
 
 template <typename T>
 struct Context {
-  TokenRows<T> v, y;
+  TokenRows<T> q, k, v, y;
   float* statistics;  // or null
   std::int64_t heads;
   float softmax_scale;
@@ -95,81 +97,77 @@ struct Context {
 // greatest t L so far, and of exp(t L - greatest) the sum and, with dropout and
 // V, what the sum divides to give y; where the greatest grows, both are scaled.
 template <typename T, typename Logits>
-__global__ void __launch_bounds__(kProductThreads,
-                                  TileSpace<T>::kOneSquareBlocks)
+__global__ void __launch_bounds__(kProductThreads, kContextBlocks)
     context_kernel(MapBlocks blocks, Context<T> c, Logits logits) {
-  EA_DYNAMIC_SHARED(float, memory);
-  EA_SHARED(float, of_rows, kSide);  // factors of rows
-  const TileSpace<T> space(memory);
+  using S = Share<T>;
+  EA_DYNAMIC_SHARED(T, memory);
+  const TileSpace<T> space{memory};
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.queries, c.v.width);
   const std::int64_t h = job.head;
   const bool first = job.column == 0;  // of the blocks of these rows
   const int columns = of_side(c.v.width - job.column);
-  float greatest[kFours], total[kFours];
+  StagedRows<T> q = staged(c.q, at.first_query, at.queries, h, space.square(0));
+  StagedRows<T> k = staged(c.k, at.first_key, at.keys, h, space.square(1));
+  StagedRows<T> v = staged(c.v, at.first_key, at.keys, h, space.square(2));
+  q.move(job.row);
+  float greatest[S::kRows], total[S::kRows];
 #pragma unroll
-  for (int i = 0; i < kFours; ++i) {
-    greatest[i] = -INFINITY;
-    total[i] = 0.0f;
+  for (int r = 0; r < S::kRows; ++r) {
+    greatest[r] = -INFINITY;
+    total[r] = 0.0f;
   }
-  Share<T> y;
-  for (std::int64_t j = 0; j < at.keys; j += kSide) {
+  S y;
+  for (int j = 0; j < at.keys; j += kSide) {
     const SquareTile tile(at, job.row, j);
-    logits.fill(at, h, tile, space, first);
-    each_four([&](int i, int row, int column) {
-      float* const cells = space.logits + row * kSquareStride + column;
-      float most = greatest[i];
+    const TileCells<S> cells(at, h, tile, y);
+    k.move(j);
+    v.move(j);
+    S e = logits.tile(at, tile, cells, q, k, first);
+    each_cell(e, [&](int r, int i) { e.at(r, i) *= c.softmax_scale; });
+    set_missing(at, tile, e, -INFINITY);
+    const std::uint32_t kept = kept_cells(c.drop, cells);
+    const float kept_factor = c.drop.factor();
 #pragma unroll
-      for (int k = 0; k < kFour; ++k) {
-        if (!tile.exists(at, row, column + k)) continue;
-        most = fmaxf(most, c.softmax_scale * cells[k]);
-      }
-      most = over_row(most, Largest{});
+    for (int r = 0; r < S::kRows; ++r) {
+      float most = greatest[r];
+#pragma unroll
+      for (int i = 0; i < S::kCells; ++i) most = fmaxf(most, e.at(r, i));
+      most = over_row(e, most, Largest{});
       // Logits of -infinity alone so far leave sums of 0.
       const float base = most == -INFINITY ? 0.0f : most;
-      const float factor = expf(greatest[i] - base);
-      greatest[i] = most;
-      float e[kFour], sum = 0.0f;
+      const float factor = expf(greatest[r] - base);
+      greatest[r] = most;
+      float sum = 0.0f;
 #pragma unroll
-      for (int k = 0; k < kFour; ++k) {
-        e[k] = tile.exists(at, row, column + k)
-                   ? expf(c.softmax_scale * cells[k] - base)
-                   : 0.0f;
-        sum += e[k];
+      for (int i = 0; i < S::kCells; ++i) {
+        const float one = expf(e.at(r, i) - base);
+        sum += one;
+        e.at(r, i) = is_kept<S>(kept, r, i) ? one * kept_factor : 0.0f;
+        y.at(r, i) *= factor;
       }
-      total[i] = total[i] * factor + sum;
-      if (column == 0) of_rows[row] = factor;
-      if (c.drop.on()) {
-        drop_pack<float>(c.drop, at.row(h, job.row + row) + j + column, e);
-      }
-#pragma unroll
-      for (int k = 0; k < kFour; ++k) cells[k] = e[k];
-    });
-    __syncthreads();
-    y.scale_rows(of_rows);
-    space.add(TileOperand<true>{space.logits}, 0,
-              c.v.template operand<false>(at.first_key + j, tile.columns, h),
-              job.column, tile.columns, tile.rows, columns, y);
+      total[r] = total[r] * factor + sum;
+    }
+    add_rows<false>(space, e, v, job.column, tile.columns, tile.rows, columns,
+                    y);
   }
   const SquareTile rows(at, job.row, 0);
-  each_four([&](int i, int row, int column) {
-    const float sum = over_row(total[i], Plus{});
-    if (column != 0 || row >= rows.rows) return;
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+    const float sum = over_row(y, total[r], Plus{});
+    const int row = y.row(r);
+    if (row >= rows.rows) continue;
     // A row of which no cell exists.
     const bool none = at.keys == 0 || (!at.dense() && sum == 0.0f);
-    of_rows[row] = none ? 0.0f : 1.0f / sum;
-    if (!first || c.statistics == nullptr) return;
+    const float inverse = none ? 0.0f : 1.0f / sum;
+    store_row(y, r, inverse,
+              c.y.row(at.first_query + job.row + row, h) + job.column, columns);
+    if (y.column(0) != 0 || !first || c.statistics == nullptr) continue;
     float* const to =
         c.statistics + 2 * row_number(at, c.heads, h, job.row + row);
-    to[0] = none ? 0.0f : greatest[i];
-    to[1] = of_rows[row];
-  });
-  __syncthreads();
-  y.each([&](int i, int e, float sum) {
-    if (i >= rows.rows || e >= columns) return;
-    c.y.row(at.first_query + job.row + i, h)[job.column + e] =
-        T(sum * of_rows[i]);
-  });
+    to[0] = none ? 0.0f : greatest[r];
+    to[1] = inverse;
+  }
 }
 
 template <typename T, typename Logits>
@@ -177,7 +175,9 @@ void run_context(const FusedAttentionForward::Args& args,
                  const Logits& logits) {
   const FusedAttention& in = args.in;
   const MapLayout& layout = in.layout;
-  const Context<T> context{{in.v, layout.heads},
+  const Context<T> context{{in.q, layout.heads},
+                           {in.k, layout.heads},
+                           {in.v, layout.heads},
                            {args.y, layout.heads},
                            args.statistics.as<float>(),
                            layout.heads,
@@ -190,8 +190,8 @@ void run_context(const FusedAttentionForward::Args& args,
       },
       [&](const MapBlocks& blocks, unsigned count) {
         launch(current_stream(), count, kProductThreads,
-               TileSpace<T>::kOneSquare, context_kernel<T, Logits>, blocks,
-               context, logits);
+               TileSpace<T>::bytes(kContextSquares), context_kernel<T, Logits>,
+               blocks, context, logits);
       });
 }
 

@@ -19,8 +19,9 @@ struct GatedCells {
 
   __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
                               std::int64_t j) const {
-    const unsigned byte = gates[gate_of(at, heads, h, i, j)];
-    return (byte >> (j % 8) & 1u) != 0 ? w * dl[at.row(h, i) + j] : 0.0f;
+    const unsigned byte = __ldg(gates + gate_of(at, heads, h, i, j));
+    const float g = w * __ldg(dl + at.row(h, i) + j);
+    return (byte >> (j & 7) & 1u) != 0 ? g : 0.0f;
   }
 };
 
@@ -39,7 +40,7 @@ void evolve_gradients(const FusedAttentionBackward::Args& args, const float* dl,
       in.layout, kernel, {in.weight.as<T>(), nullptr, true, in.shift},
       EvolveGradientWork<GatedWindow, float, float, T>{
           g, c, dl, ds, args.dprevious.as<T>(), args.dscore_bias.as<T>()});
-  const ConvShape shape = shape_of_weights(in.layout.heads, kernel);
+  const ConvShape shape = shape_of_weights<T>(in.layout.heads, kernel);
   if (shape.columns > 0) {
     return run_weights<T>(in.layout, kernel, in.shift, g, scored_window<T>(in),
                           args.dweight, args.dbias);
@@ -64,7 +65,9 @@ void backward_of(const FusedAttentionBackward::Args& args,
   const Scratch<float> dots(
       current_stream(),
       kConvolved ? 0 : heads * layout.q_offsets[layout.sequences]);
-  const LogitGradient<T> gradient{{args.dy, heads},
+  const LogitGradient<T> gradient{{in.q, heads},
+                                  {in.k, heads},
+                                  {args.dy, heads},
                                   {in.v, heads},
                                   args.statistics.as<float>(),
                                   args.dcarry.as<T>(),
@@ -72,24 +75,25 @@ void backward_of(const FusedAttentionBackward::Args& args,
                                   heads,
                                   static_cast<float>(in.softmax_scale),
                                   DropBits(in.p, in.seed, in.stream)};
-  const TokenRows<T> q(in.q, heads), k(in.k, heads), dq(args.dq, heads);
+  const TokenRows<T> dq(args.dq, heads);
   // Without a convolution dS = s dL, and s goes into the scale.
   const auto scale =
       static_cast<float>(kConvolved ? in.scale : in.scale * in.c.s);
   run_rows<T, kConvolved>(
       layout, gradient,
-      RowGradient<T>{dl.data(), k, dq, args.dprevious.as<T>(),
+      RowGradient<T>{dl.data(), dq, args.dprevious.as<T>(),
                      args.dscore_bias.as<T>(), static_cast<float>(in.c.p),
                      static_cast<float>(in.c.s), scale},
       logits);
   if constexpr (kConvolved) {
     evolve_gradients<T>(args, dl.data(), ds.data());
     using Maps = StoredMaps<float>;
-    run_products<T>(layout, QueryForm<T, Maps>{{ds.data()}, k, dq, scale});
+    run_products<T>(layout,
+                    QueryForm<T, Maps>{{ds.data()}, gradient.k, dq, scale});
   }
   run_keys<T, kConvolved>(
       layout, gradient,
-      KeyGradient<T>{ds.data(), q, {args.dk, heads}, {args.dv, heads}, scale},
+      KeyGradient<T>{ds.data(), {args.dk, heads}, {args.dv, heads}, scale},
       logits);
 }
 

@@ -10,7 +10,7 @@ namespace ea::cuda {
 EA_HOST_DEVICE inline std::int64_t row_number(const MapBlock& at,
                                               std::int64_t heads,
                                               std::int64_t h, std::int64_t i) {
-  return heads * at.first_query + h * at.queries + i;
+  return heads * at.first_query + at.line(h, i);
 }
 
 // Byte of gates of cell j of row (h, i).

@@ -9,61 +9,85 @@
 
 namespace ea::cuda {
 
-// Elements k, k + 1 of a token row, 0 beyond its end.
-__device__ inline std::uint32_t token_pair(const bfloat16* row, int k,
-                                           int width) {
-  if (row == nullptr || k >= width) return 0u;
-  if (k + 1 == width) return row[k].bits;
-  if (reinterpret_cast<std::uintptr_t>(row + k) % 4 != 0) {
-    return pair_of(row[k], row[k + 1]);
+// Eight elements of a token row from k on, 0 beyond its end; of no row, zeros.
+__device__ inline uint4 token_eight(const bfloat16* row, int k, int width) {
+  if (row == nullptr || k >= width) return uint4{0u, 0u, 0u, 0u};
+  row += k;
+  if (k + 8 <= width && reinterpret_cast<std::uintptr_t>(row) % 16 == 0) {
+    return *reinterpret_cast<const uint4*>(row);
   }
-  return *reinterpret_cast<const std::uint32_t*>(row + k);
+  float values[8];
+  load_pack(row, width - k, false, values);
+  return pack(values);
 }
 
-// S = scale Q K^T of all heads into a window of 16 rows, 0 beyond the maps.
-// bfloat16: a warp makes 16 x 8 cells of one head; the rows come from cache.
-__device__ inline void score_window(const MapBlock& at, const Window& w,
-                                    const TokenRows<bfloat16>& q,
-                                    const TokenRows<bfloat16>& k, float scale,
-                                    float* to) {
+// Calls fn(h, row, column, s) for all cells of a window of 16 rows, by one
+// thread each: S = scale Q K^T, 0 beyond the maps. bfloat16: a warp makes 16 x
+// 8 cells of a head at a time, some of its columns, in products whose depth is
+// taken in the order in which a thread of four has eight elements of a row; the
+// rows come from cache.
+template <typename Fn>
+__device__ inline void each_score(const MapBlock& at, const Window& w,
+                                  const TokenRows<bfloat16>& q,
+                                  const TokenRows<bfloat16>& k, float scale,
+                                  const Fn& fn) {
+  constexpr int kChunk = 32, kChunks = 2, kAtOnce = kChunk * kChunks;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int across = (w.width + kTileN - 1) / kTileN;
+  const int across = (w.width + kTileN - 1) / kTileN, half = (across + 1) / 2;
   const int width = static_cast<int>(q.width);
-  for (int job = static_cast<int>(threadIdx.x) / kWarp; job < across * w.heads;
+  for (int job = static_cast<int>(threadIdx.x) / kWarp; job < 2 * w.heads;
        job += kConvWarps) {
-    const int h = job / across, column = job % across * kTileN;
+    const int h = job / 2, from = job % 2 * half;
+    const int to = job % 2 == 0 ? half : across;
     const auto query = [&](int row) -> const bfloat16* {
-      const std::int64_t i = w.top + row;
+      const int i = w.top + row;
       return i >= 0 && i < at.queries ? q.row(at.first_query + i, h) : nullptr;
     };
-    const std::int64_t j = w.left + column + lane / 4;
-    const bfloat16* const key =
-        j >= 0 && j < at.keys ? k.row(at.first_key + j, h) : nullptr;
-    const bfloat16* const upper = query(lane / 4);
-    const bfloat16* const lower = query(lane / 4 + 8);
-    FragmentC sum;
-    for (int e = lane % 4 * 2; e - lane % 4 * 2 < width; e += kTileK) {
-      const FragmentA a{
-          {token_pair(upper, e, width), token_pair(lower, e, width),
-           token_pair(upper, e + 8, width), token_pair(lower, e + 8, width)}};
-      const FragmentB b{
-          {token_pair(key, e, width), token_pair(key, e + 8, width)}};
-      mma(sum, a, b);
-    }
+    const bfloat16* const rows[2] = {query(lane / 4), query(lane / 4 + 8)};
+    uint4 a[kChunks][2];
+#pragma unroll 1
+    for (int tile = from; tile < to; ++tile) {
+      const int column = tile * kTileN;
+      const int j = w.left + column + lane / 4;
+      const bfloat16* const key =
+          j >= 0 && j < at.keys ? k.row(at.first_key + j, h) : nullptr;
+      FragmentC sum;
+#pragma unroll 1
+      for (int begin = 0; begin < width; begin += kAtOnce) {
+        const int e = begin + lane % 4 * 8;
+        if (tile == from || width > kAtOnce) {
 #pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const int to_column = column + column_of_c(lane, c);
-      if (to_column < w.width) {
-        to[w.at(row_of_c(lane, c), to_column) + h] = scale * sum.c[c];
+          for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+            for (int r = 0; r < 2; ++r) {
+              a[c][r] = token_eight(rows[r], e + c * kChunk, width);
+            }
+          }
+        }
+#pragma unroll
+        for (int c = 0; c < kChunks; ++c) {
+          if (begin + c * kChunk >= width) break;
+          const uint4 b = token_eight(key, e + c * kChunk, width);
+          mma(sum, {{a[c][0].x, a[c][1].x, a[c][0].y, a[c][1].y}},
+              {{b.x, b.y}});
+          mma(sum, {{a[c][0].z, a[c][1].z, a[c][0].w, a[c][1].w}},
+              {{b.z, b.w}});
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int here = column + column_of_c(lane, c);
+        if (here < w.width) fn(h, row_of_c(lane, c), here, scale * sum.c[c]);
       }
     }
   }
 }
 
-__device__ inline void score_window(const MapBlock& at, const Window& w,
-                                    const TokenRows<float>& q,
-                                    const TokenRows<float>& k, float scale,
-                                    float* to) {
+template <typename Fn>
+__device__ inline void each_score(const MapBlock& at, const Window& w,
+                                  const TokenRows<float>& q,
+                                  const TokenRows<float>& k, float scale,
+                                  const Fn& fn) {
   each_of_window(w, [&](int h, int row, int column) {
     float sum = 0.0f;
     if (w.inside(at, row, column)) {
@@ -71,7 +95,7 @@ __device__ inline void score_window(const MapBlock& at, const Window& w,
       const float* const right = k.row(at.first_key + w.left + column, h);
       for (std::int64_t e = 0; e < q.width; ++e) sum += left[e] * right[e];
     }
-    to[w.at(row, column) + h] = scale * sum;
+    fn(h, row, column, scale * sum);
   });
 }
 
@@ -86,27 +110,27 @@ struct ScoredWindow {
   float scale;
   EvolveNumbers c;
 
-  template <typename Mixed>
-  __device__ void fill(const MapBlock& at, const Window& w, float* to,
+  template <typename Cells, typename Mixed>
+  __device__ void fill(const MapBlock& at, const Window& w, const Cells& to,
                        const Mixed& mixed) const {
-    score_window(at, w, q, k, scale, to);
-    __syncthreads();
-    each_of_window(w, [&](int h, int row, int column) {
-      float& cell = to[w.at(row, column) + h];
-      const std::int64_t i = w.top + row, j = w.left + column;
+    each_score(at, w, q, k, scale, [&](int h, int row, int column, float s) {
+      const int i = w.top + row, j = w.left + column;
       const bool there = w.inside(at, row, column) && at.exists(i, j);
-      float s = there ? cell : 0.0f;
-      if (there && bias != nullptr) {
-        s += static_cast<float>(bias[at.row(h, i) + j]);
+      float m = 0.0f;
+      if (!there) {
+        s = 0.0f;
+      } else {
+        const std::int64_t cell = at.row(h, i) + j;
+        if (bias != nullptr) s += static_cast<float>(bias[cell]);
+        if (previous != nullptr) m = static_cast<float>(previous[cell]);
       }
-      const float m = there && previous != nullptr
-                          ? static_cast<float>(previous[at.row(h, i) + j])
-                          : 0.0f;
-      cell = c.a * m + c.b * s;
+      to.template put<kCount>(row, column, h, c.a * m + c.b * s);
       mixed(h, row, column, m, s);
     });
   }
-  __device__ void fill(const MapBlock& at, const Window& w, float* to) const {
+  template <typename Cells>
+  __device__ void fill(const MapBlock& at, const Window& w,
+                       const Cells& to) const {
     fill(at, w, to, [](int, int, int, float, float) {});
   }
 };

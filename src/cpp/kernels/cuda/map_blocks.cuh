@@ -9,7 +9,7 @@ namespace ea::cuda {
 
 // The sequence of a block, and the block's number within it.
 struct MapBlock {
-  std::int64_t queries, keys;           // its lengths
+  int queries, keys;                    // its lengths
   std::int64_t first_query, first_key;  // its first tokens
   std::int64_t begin;                   // the first cell of its maps
   std::int64_t number;
@@ -23,9 +23,13 @@ struct MapBlock {
   }
   EA_HOST_DEVICE bool dense() const { return !causal && mask == nullptr; }
 
-  // First cell of row i of head h.
+  // Row i of head h among those of the sequence.
+  EA_HOST_DEVICE int line(std::int64_t h, std::int64_t i) const {
+    return static_cast<int>(h) * queries + static_cast<int>(i);
+  }
+  // Its first cell.
   EA_HOST_DEVICE std::int64_t row(std::int64_t h, std::int64_t i) const {
-    return begin + (h * queries + i) * keys;
+    return begin + std::int64_t{line(h, i)} * keys;
   }
 };
 
@@ -41,8 +45,8 @@ struct MapBlocks {
   }
   // Block `number` of sequence b.
   EA_HOST_DEVICE MapBlock of_sequence(int b, std::int64_t number) const {
-    return {maps.q[b + 1] - maps.q[b],
-            maps.k[b + 1] - maps.k[b],
+    return {static_cast<int>(maps.q[b + 1] - maps.q[b]),
+            static_cast<int>(maps.k[b + 1] - maps.k[b]),
             maps.q[b],
             maps.k[b],
             maps.heads * maps.cells[b],

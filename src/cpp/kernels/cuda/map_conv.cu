@@ -16,8 +16,9 @@ struct PlainWork {
   T* y;
 
   __device__ PlainCells<T> source() const { return x.value; }
+  template <typename Cells>
   __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, float* to, float*) const {
+                       const Window& window, const Cells& to, float*) const {
     x.fill(at, window, to);
   }
   __device__ float meet(float z, float) const { return z; }

@@ -37,39 +37,30 @@ __device__ inline std::uint32_t pair_of(bfloat16 low, bfloat16 high) {
   return low.bits | (static_cast<std::uint32_t>(high.bits) << 16);
 }
 
-// A from a row-major tile whose rows lie `stride` elements apart.
-__device__ inline FragmentA load_a(const bfloat16* tile, int stride, int lane) {
-  FragmentA f;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const bfloat16* p =
-        tile + (lane / 4 + i % 2 * 8) * stride + lane % 4 * 2 + i / 2 * 8;
-    f.a[i] = pair_of(p[0], p[1]);
+// Four tiles of 8 x 8 bfloat16 from shared memory. Lane 8 i + r says where row
+// r of tile i begins, on 16 bytes; register i of a lane has row lane / 4,
+// columns 2 (lane % 4) and the next, of tile i, or of its transpose, if
+// kTurned.
+template <bool kTurned>
+__device__ inline void load_tiles(const bfloat16* row, std::uint32_t (&to)[4]) {
+#if defined(__CUDACC__)
+  const auto address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (kTurned) {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(address)
+        : "memory");
+  } else {
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+        : "r"(address)
+        : "memory");
   }
-  return f;
-}
-
-// B from a tile stored row-major, element (k, n) at k stride + n ...
-__device__ inline FragmentB load_b(const bfloat16* tile, int stride, int lane) {
-  FragmentB f;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const bfloat16* p = tile + (lane % 4 * 2 + i * 8) * stride + lane / 4;
-    f.b[i] = pair_of(p[0], p[stride]);
-  }
-  return f;
-}
-
-// ... or transposed, element (k, n) at n stride + k.
-__device__ inline FragmentB load_b_transposed(const bfloat16* tile, int stride,
-                                              int lane) {
-  FragmentB f;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const bfloat16* p = tile + lane / 4 * stride + lane % 4 * 2 + i * 8;
-    f.b[i] = pair_of(p[0], p[1]);
-  }
-  return f;
+#else
+  emulation::load_tiles(row, kTurned, to);
+#endif
 }
 
 // c += a b. All 32 lanes take part; products are exact, sums in float32.

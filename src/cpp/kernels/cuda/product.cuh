@@ -11,210 +11,233 @@
 namespace ea::cuda {
 
 // C [rows, columns] = A [rows, depth] B [depth, columns]. A block takes a tile
-// of kSide x kSide and walks the depth in steps of kDepth, which it brings to
-// shared memory: (row of A, depth) and (column of B, depth), depth contiguous.
+// of kSide x kSide and walks the depth in steps of kSide: squares of A and B,
+// which it brings to shared memory as they lie in memory.
 inline constexpr int kProductThreads = 128;
-inline constexpr int kSide = 64, kDepth = 32;
+inline constexpr int kSide = 64;
 inline constexpr int kSpan = 8;  // neighbours that a thread loads at once
 
-// Strides for which the fragments of a warp meet no bank twice.
+// A square in shared memory, and the distance of its rows: eight rows meet no
+// bank twice, where a warp reads 16 bytes (bfloat16) or 4 (float) of each.
 template <typename T>
-inline constexpr int kStageStride = sizeof(T) == 2 ? kDepth + 8 : kDepth + 1;
+inline constexpr int kStride = kSide + (sizeof(T) == 2 ? 8 : 1);
+template <typename T>
+inline constexpr int kSquare = kSide * kStride<T>;  // elements of a part
+
+// That many elements as they lie in memory.
+template <typename E>
+struct Span {
+  uint4 words[kSpan / kPack<E>];
+};
 
 // A matrix in memory as an operand. kAlongDepth: its rows run along the depth
 // of the product (one row per row of A or column of B); else across it.
 template <typename E, bool kAlong>
 struct StoredOperand {
+  using Element = E;
   static constexpr bool kAlongDepth = kAlong;
   static constexpr int kCount = kParts<E>;
   const E* data;
-  std::int64_t stride;         // between rows
-  std::int64_t rows, columns;  // beyond which it is 0
+  std::int64_t stride;  // between rows
+  int rows, columns;    // beyond which it is 0
 
-  __device__ void load(std::int64_t row, std::int64_t column,
-                       float (&v)[kSpan]) const {
+  // Eight neighbours as they lie in memory.
+  __device__ void load(int row, int column, Span<E>& v) const {
     const E* p = data + row * stride + column;
-    const std::int64_t count = row < rows ? columns - column : 0;
+    const int count = row < rows ? columns - column : 0;
+    constexpr int kOf = kPack<E>;
     if (count >= kSpan && reinterpret_cast<std::uintptr_t>(p) % 16 == 0) {
 #pragma unroll
-      for (int i = 0; i < kSpan; i += kPack<E>) {
-        float values[kPack<E>];
-        unpack(*reinterpret_cast<const uint4*>(p + i), values);
-#pragma unroll
-        for (int k = 0; k < kPack<E>; ++k) v[i + k] = values[k];
+      for (int i = 0; i < kSpan; i += kOf) {
+        v.words[i / kOf] = *reinterpret_cast<const uint4*>(p + i);
       }
       return;
     }
 #pragma unroll
-    for (int i = 0; i < kSpan; ++i) {
-      v[i] = i < count ? static_cast<float>(p[i]) : 0.0f;
+    for (int i = 0; i < kSpan; i += kOf) {
+      float values[kOf];
+      load_pack(p + i, count - i, false, values);
+      v.words[i / kOf] = pack(values);
     }
   }
 };
 
-template <typename T>
-inline constexpr int kStage = kSide * kStageStride<T>;  // elements of a part
-
-// Rows (or columns) first .. first + kSide of an operand, from depth on.
-template <typename T, typename Operand>
-__device__ inline void stage(const Operand& from, std::int64_t first,
-                             std::int64_t depth, T* to) {
-  constexpr int kStride = kStageStride<T>;
-  for (int p = static_cast<int>(threadIdx.x); p < kSide * kDepth / kSpan;
-       p += kProductThreads) {
-    constexpr int kAcross =
-        Operand::kAlongDepth ? kDepth / kSpan : kSide / kSpan;
-    const int major = p / kAcross, minor = p % kAcross * kSpan;
-    float v[kSpan];
-    if constexpr (Operand::kAlongDepth) {
-      from.load(first + major, depth + minor, v);
-    } else {
-      from.load(depth + major, first + minor, v);
+// Neighbours into a square: floats, or their parts.
+template <int kCount, int kValues>
+__device__ inline void put_values(const float (&v)[kValues], float* to) {
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) to[k] = v[k];
+}
+template <int kCount, int kValues>
+__device__ inline void put_values(const float (&v)[kValues], bfloat16* to) {
+#pragma unroll
+  for (int k = 0; k < kValues; k += 2) {
+    std::uint32_t parts[kCount];
+    split_pair(v[k], v[k + 1], parts);
+#pragma unroll
+    for (int q = 0; q < kCount; ++q) {
+      *reinterpret_cast<std::uint32_t*>(to + q * kSquare<bfloat16> + k) =
+          parts[q];
     }
-    T* at = Operand::kAlongDepth ? to + major * kStride + minor
-                                 : to + minor * kStride + major;
-    constexpr int kStep = Operand::kAlongDepth ? 1 : kStride;
-    if constexpr (std::is_same_v<T, float>) {
+  }
+}
+
+// The rows and columns of an operand from (row, column) on as a square of T.
+template <typename T, typename Operand>
+__device__ inline void stage(const Operand& from, int row, int column, T* to) {
+  using E = typename Operand::Element;
+  constexpr int kOfRow = kSide / kSpan, kRows = kProductThreads / kOfRow;
+  constexpr int kAtOnce =
+      8 / sizeof(E);  // loads before the first is waited for
+  const int i = static_cast<int>(threadIdx.x) / kOfRow;
+  const int j = static_cast<int>(threadIdx.x) % kOfRow * kSpan;
 #pragma unroll
-      for (int i = 0; i < kSpan; ++i) at[i * kStep] = v[i];
-    } else {
-      std::uint32_t pairs[kSpan / 2][Operand::kCount];
+  for (int first = 0; first < kSide; first += kAtOnce * kRows) {
+    Span<E> v[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kSpan / 2; ++i) {
-        split_pair(v[2 * i], v[2 * i + 1], pairs[i]);
-      }
+    for (int turn = 0; turn < kAtOnce; ++turn) {
+      from.load(row + first + i + turn * kRows, column + j, v[turn]);
+    }
 #pragma unroll
-      for (int q = 0; q < Operand::kCount; ++q) {
-        T* const part = at + q * kStage<T>;
-        if constexpr (Operand::kAlongDepth) {
-          *reinterpret_cast<uint4*>(part) =
-              uint4{pairs[0][q], pairs[1][q], pairs[2][q], pairs[3][q]};
-        } else {
+    for (int turn = 0; turn < kAtOnce; ++turn) {
+      T* const at = to + (first + i + turn * kRows) * kStride<T> + j;
+      if constexpr (sizeof(T) == 2 && sizeof(E) == 2) {
+        *reinterpret_cast<uint4*>(at) = v[turn].words[0];
+      } else {
 #pragma unroll
-          for (int i = 0; i < kSpan; ++i) {
-            part[i * kStep].bits =
-                static_cast<std::uint16_t>(pairs[i / 2][q] >> (i % 2 * 16));
-          }
+        for (int k = 0; k < kSpan; k += kPack<E>) {
+          float values[kPack<E>];
+          unpack(v[turn].words[k / kPack<E>], values);
+          put_values<Operand::kCount>(values, at + k);
         }
       }
     }
   }
 }
 
-// The share of a thread in a tile of float32: rows y + 8 i, columns x + 16 k.
+// The cells of a tile that a thread has, of float32: eight rows, and of each
+// four neighbours. 16 threads share a row.
 struct PlainShare {
-  static constexpr int kRows = 8, kColumns = 4;
-  float sums[kRows][kColumns] = {};
-  int x = static_cast<int>(threadIdx.x) % 16;
-  int y = static_cast<int>(threadIdx.x) / 16;
+  static constexpr int kRows = 8, kCells = 4, kTogether = 4, kOfRow = 16;
+  float sums[kRows][kCells] = {};
 
-  template <int kA, int kB>
-  __device__ void add(const float* a, const float* b, int rows, int columns) {
-    if (y >= rows || x >= columns) return;
-    for (int k = 0; k < kDepth; ++k) {
-      float right[kColumns];
+  __device__ int row(int r) const {
+    return static_cast<int>(threadIdx.x) / kOfRow + 8 * r;
+  }
+  // From its first cell in a row to cell c.
+  EA_HOST_DEVICE static constexpr int after(int c) { return c; }
+  __device__ int column(int c) const {
+    return static_cast<int>(threadIdx.x) % kOfRow * kCells + after(c);
+  }
+  __device__ float& at(int r, int c) { return sums[r][c]; }
+  __device__ float at(int r, int c) const { return sums[r][c]; }
+
+  template <int kA, int kB, bool kAlongA, bool kAlongB>
+  __device__ void add(const float* a, const float* b, int depth, int rows,
+                      int columns) {
+    if (row(0) >= rows || column(0) >= columns) return;
+    for (int k = 0; k < depth; ++k) {
+      float right[kCells];
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        right[j] = b[(x + 16 * j) * kStageStride<float> + k];
+      for (int c = 0; c < kCells; ++c) {
+        right[c] = kAlongB ? b[column(c) * kStride<float> + k]
+                           : b[k * kStride<float> + column(c)];
       }
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        if (y + 8 * i >= rows) break;
-        const float left = a[(y + 8 * i) * kStageStride<float> + k];
+      for (int r = 0; r < kRows; ++r) {
+        if (row(r) >= rows) break;
+        const float left = kAlongA ? a[row(r) * kStride<float> + k]
+                                   : a[k * kStride<float> + row(r)];
 #pragma unroll
-        for (int j = 0; j < kColumns; ++j) sums[i][j] += left * right[j];
+        for (int c = 0; c < kCells; ++c) sums[r][c] += left * right[c];
       }
     }
   }
-
-  template <typename Fn>
-  __device__ void each(const Fn& fn) const {
+  // Puts them into a square.
+  __device__ void put(float* to) const {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) fn(y + 8 * i, x + 16 * j, sums[i][j]);
-    }
-  }
-  __device__ void scale_rows(const float* factors) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[i][j] *= factors[y + 8 * i];
+      for (int c = 0; c < kCells; ++c) {
+        to[row(r) * kStride<float> + column(c)] = sums[r][c];
+      }
     }
   }
 };
 
-// ... of bfloat16: a warp has a quarter, 32 x 32, in 2 x 4 fragments.
+// ... of bfloat16: a warp has 16 rows in eight fragments, a thread two rows and
+// of each eight pairs of neighbours. Four threads share a row.
 struct TensorShare {
-  static constexpr int kRows = 2, kColumns = 4;
-  FragmentC sums[kRows][kColumns];
-  int lane = static_cast<int>(threadIdx.x) % kWarp;
-  int row = static_cast<int>(threadIdx.x) / kWarp / 2 * 32;
-  int column = static_cast<int>(threadIdx.x) / kWarp % 2 * 32;
+  static constexpr int kRows = 2, kCells = 16, kTogether = 2, kOfRow = 4;
+  FragmentC sums[kSide / kTileN];
 
-  // Fragments beyond `rows` and `columns` are left out, by the whole warp.
-  template <int kA, int kB>
-  __device__ void add(const bfloat16* a, const bfloat16* b, int rows,
+  __device__ int lane() const { return static_cast<int>(threadIdx.x) % kWarp; }
+  __device__ int first() const {
+    return static_cast<int>(threadIdx.x) / kWarp * kTileM;
+  }
+  __device__ int row(int r) const { return first() + lane() / 4 + 8 * r; }
+  EA_HOST_DEVICE static constexpr int after(int c) {
+    return c / 2 * kTileN + c % 2;
+  }
+  __device__ int column(int c) const { return lane() % 4 * 2 + after(c); }
+  __device__ float& at(int r, int c) { return sums[c / 2].c[r * 2 + c % 2]; }
+  __device__ float at(int r, int c) const {
+    return sums[c / 2].c[r * 2 + c % 2];
+  }
+
+  // a and b: kA and kB parts. Fragments beyond `rows` and `columns` are left
+  // out, by the whole warp.
+  template <int kA, int kB, bool kAlongA, bool kAlongB>
+  __device__ void add(const bfloat16* a, const bfloat16* b, int depth, int rows,
                       int columns) {
-    constexpr int kStride = kStageStride<bfloat16>;
-    if (row >= rows || column >= columns) return;
+    constexpr int kS = kStride<bfloat16>;
+    if (first() >= rows) return;
+    const int of_eight = lane() % 8, odd = lane() / 8 % 2, upper = lane() / 16;
+    // Where the lane's row of the four tiles begins: for a (rows, depth) the
+    // order of FragmentA, for b two fragments of 8 columns, depth first.
+    a += kAlongA ? (first() + odd * 8 + of_eight) * kS + upper * 8
+                 : (upper * 8 + of_eight) * kS + first() + odd * 8;
+    b += kAlongB ? (upper * 8 + of_eight) * kS + odd * 8
+                 : (odd * 8 + of_eight) * kS + upper * 8;
+#pragma unroll 1
+    for (int k = 0; k < depth; k += kTileK) {
+      FragmentA left[kA];
 #pragma unroll
-    for (int k = 0; k < kDepth; k += kTileK) {
-      FragmentB right[kB][kColumns];
-#pragma unroll
-      for (int q = 0; q < kB; ++q) {
-#pragma unroll
-        for (int j = 0; j < kColumns; ++j) {
-          right[q][j] = load_b_transposed(
-              b + q * kStage<bfloat16> + (column + kTileN * j) * kStride + k,
-              kStride, lane);
-        }
+      for (int p = 0; p < kA; ++p) {
+        load_tiles<!kAlongA>(a + p * kSquare<bfloat16> + (kAlongA ? k : k * kS),
+                             left[p].a);
       }
 #pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        if (row + kTileM * i >= rows) break;
+      for (int n = 0; n < kSide; n += 2 * kTileN) {
+        if (n >= columns) break;
+        std::uint32_t right[kB][4];
+#pragma unroll
+        for (int q = 0; q < kB; ++q) {
+          load_tiles<!kAlongB>(
+              b + q * kSquare<bfloat16> + (kAlongB ? n * kS + k : k * kS + n),
+              right[q]);
+        }
 #pragma unroll
         for (int p = 0; p < kA; ++p) {
-          const FragmentA left = load_a(
-              a + p * kStage<bfloat16> + (row + kTileM * i) * kStride + k,
-              kStride, lane);
 #pragma unroll
           for (int q = 0; q < kB; ++q) {
             if (!parts_meet(p, q)) continue;
-#pragma unroll
-            for (int j = 0; j < kColumns; ++j) {
-              if (column + kTileN * j < columns)
-                mma(sums[i][j], left, right[q][j]);
-            }
+            mma(sums[n / kTileN], left[p], {{right[q][0], right[q][1]}});
+            mma(sums[n / kTileN + 1], left[p], {{right[q][2], right[q][3]}});
           }
         }
       }
     }
   }
-
-  template <typename Fn>
-  __device__ void each(const Fn& fn) const {
+  // Puts them into a square, in kFloatParts parts.
+  __device__ void put(bfloat16* to) const {
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
+    for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          fn(row + kTileM * i + row_of_c(lane, c),
-             column + kTileN * j + column_of_c(lane, c), sums[i][j].c[c]);
-        }
-      }
-    }
-  }
-  __device__ void scale_rows(const float* factors) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          sums[i][j].c[c] *= factors[row + kTileM * i + row_of_c(lane, c)];
-        }
+      for (int c = 0; c < kCells; c += 2) {
+        const float pair[2] = {at(r, c), at(r, c + 1)};
+        put_values<kFloatParts>(pair,
+                                to + row(r) * kStride<bfloat16> + column(c));
       }
     }
   }
@@ -224,26 +247,49 @@ template <typename T>
 using Share =
     std::conditional_t<std::is_same_v<T, float>, PlainShare, TensorShare>;
 
-// Adds to the shares of all threads rows `row`.. of a times columns `column`..
-// of b, of which `rows` and `columns` are wanted. left and right: shared
-// memory, free again when the call returns.
-template <typename T, typename A, typename B>
-__device__ inline void add_product(const A& a, std::int64_t row, const B& b,
-                                   std::int64_t column, std::int64_t depth,
-                                   int rows, int columns, T* left, T* right,
-                                   Share<T>& share) {
-  for (std::int64_t k = 0; k < depth; k += kDepth) {
-    stage(a, row, k, left);
-    stage(b, column, k, right);
-    __syncthreads();
-    share.template add<A::kCount, B::kCount>(left, right, rows, columns);
-    __syncthreads();
+// Calls fn(r, c): cell c of row r of the thread.
+template <typename S, typename Fn>
+__device__ inline void each_cell(const S&, const Fn& fn) {
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < S::kCells; ++c) fn(r, c);
   }
 }
 
 // How many of n things lie in a tile.
 __device__ inline int of_side(std::int64_t n) {
   return static_cast<int>(n < kSide ? n : kSide);
+}
+
+// Parts of an operand as squares of T.
+template <typename T, typename Operand>
+inline constexpr int kPartsOf = std::is_same_v<T, float> ? 1 : Operand::kCount;
+
+// Adds to the shares of all threads rows `row`.. of a times columns `column`..
+// of b, of which `rows` and `columns` are wanted. left and right: shared
+// memory, free again when the call returns.
+template <typename T, typename A, typename B>
+__device__ inline void add_product(const A& a, int row, const B& b, int column,
+                                   int depth, int rows, int columns, T* left,
+                                   T* right, Share<T>& share) {
+  for (int k = 0; k < depth; k += kSide) {
+    if constexpr (A::kAlongDepth) {
+      stage(a, row, k, left);
+    } else {
+      stage(a, k, row, left);
+    }
+    if constexpr (B::kAlongDepth) {
+      stage(b, column, k, right);
+    } else {
+      stage(b, k, column, right);
+    }
+    __syncthreads();
+    share.template add<kPartsOf<T, A>, kPartsOf<T, B>, A::kAlongDepth,
+                       B::kAlongDepth>(left, right, of_side(depth - k), rows,
+                                       columns);
+    __syncthreads();
+  }
 }
 
 struct ProductSize {
@@ -264,24 +310,26 @@ __global__ void __launch_bounds__(kProductThreads)
     product_kernel(MapBlocks blocks, Form form) {
   using A = decltype(form.a(MapBlock{}, 0));
   using B = decltype(form.b(MapBlock{}, 0));
-  constexpr bool kPlain = std::is_same_v<T, float>;
-  constexpr int kA = kPlain ? 1 : A::kCount, kB = kPlain ? 1 : B::kCount;
-  EA_SHARED(T, left, kA * kStage<T>);
-  EA_SHARED(T, right, kB * kStage<T>);
+  EA_SHARED(T, left, (kPartsOf<T, A> * kSquare<T>));
+  EA_SHARED(T, right, (kPartsOf<T, B> * kSquare<T>));
   const MapBlock at = blocks.find(blockIdx.x);
   const ProductSize size = form.size(at.queries, at.keys);
   const std::int64_t h = at.number / size.tiles();
   const std::int64_t tile = at.number % size.tiles();
-  const std::int64_t row = tile / size.across() * kSide;
-  const std::int64_t column = tile % size.across() * kSide;
+  const int row = static_cast<int>(tile / size.across()) * kSide;
+  const int column = static_cast<int>(tile % size.across()) * kSide;
   const A a = form.a(at, h);
   const B b = form.b(at, h);
   const int rows = of_side(size.rows - row);
   const int columns = of_side(size.columns - column);
   Share<T> share;
-  add_product(a, row, b, column, size.depth, rows, columns, left, right, share);
-  share.each([&](int i, int j, float sum) {
-    if (i < rows && j < columns) form.store(at, h, row + i, column + j, sum);
+  add_product(a, row, b, column, static_cast<int>(size.depth), rows, columns,
+              left, right, share);
+  each_cell(share, [&](int r, int c) {
+    const int i = share.row(r), j = share.column(c);
+    if (i < rows && j < columns) {
+      form.store(at, h, row + i, column + j, share.at(r, c));
+    }
   });
 }
 

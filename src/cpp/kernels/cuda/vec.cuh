@@ -114,7 +114,11 @@ __device__ inline void for_my_packs(std::int64_t width, Fn&& fn) {
 // What a value becomes when it is stored as T and read again.
 template <typename T>
 __device__ inline float stored(float value) {
-  return static_cast<float>(T(value));
+  if constexpr (sizeof(T) == 2) {
+    return float_of_bits(bf16_pair(value, 0.0f) << 16);
+  } else {
+    return static_cast<float>(T(value));
+  }
 }
 
 }  // namespace ea::cuda
