@@ -190,6 +190,19 @@ def test_records_older_than_their_code(repository, capsys) -> None:
     assert "not in this history" in rules.older(record(commit="fffffff+"))
 
 
+@pytest.mark.parametrize(("changed", "which"), [("cuda", "gpu"), ("cpu", "cpu")])
+def test_a_record_is_as_old_as_the_kernels_it_ran(repository, changed, which) -> None:
+    one = {"cpu": record(commit=rules.commit()[0])}
+    one["gpu"] = {**one["cpu"], "machine": {**one["cpu"]["machine"], "gpu": "A GPU"}}
+    kernel = repository / "src/cpp/kernels" / changed / "a.cpp"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("1\n")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "code")
+    older = {name for name in one if rules.older(one[name])}
+    assert older == {which}
+
+
 def test_every_kind_of_record_names_what_it_measures() -> None:
     assert rules.MEASURED.keys() == ROWS.keys()
     for script, paths in rules.MEASURED.values():
