@@ -60,6 +60,7 @@ WRONG = {
     "blocks_in_order": "depends on the order of threads or blocks",
     "misaligned": "undefined behaviour: a misaligned access",
     "outside_array": "thread (4, 0, 0): undefined behaviour",
+    "unaligned_tile": "a row of a tile does not begin on 16 bytes",
     "host_reads_device": "[toy on cuda_host] may not touch byte 0 of tensor 1",
     "kernel_after_free": "may not touch byte 0 of scratch",
     "block_of_33": "a block of 33 threads",

@@ -210,6 +210,19 @@ struct TileProduct {
   }
 };
 
+// The rows of a tile begin on an odd element.
+struct UnalignedTile {
+  static __device__ void body(const float*, float* y, int n) {
+    EA_SHARED(bfloat16, tile, 128);
+    const int i = static_cast<int>(threadIdx.x);
+    tile[i] = tile[64 + i] = bfloat16(1.0f);
+    __syncthreads();
+    std::uint32_t words[4];
+    load_tiles<false>(tile + i % 8 * 8 + 1, words);
+    if (i < n) y[i] = static_cast<float>(words[0]);
+  }
+};
+
 template <typename Body>
 __global__ void kernel(const float* x, float* y, int n) {
   Body::body(x, y, n);
@@ -266,6 +279,7 @@ const std::map<std::string, Run> kToys = {
     {"blocks_in_order", of<BlocksInOrder>},
     {"misaligned", of<Misaligned>},
     {"outside_array", of<OutsideArray>},
+    {"unaligned_tile", of<UnalignedTile>},
     {"block_sum", of<BlockSum>},
     {"half_warps", of<HalfWarps>},
     {"tile_product", of<TileProduct>},
