@@ -28,17 +28,15 @@ HERE = by_op(
     case for case in CASES if not (SMALL and case.wide) and WANTED.search(str(case))
 )
 DTYPES = ("float32", "bfloat16")
-# It stores its maps on the way. In bfloat16 one of a hundred sums of the convolution is
-# so near 0 that rounding decides its sign, hence whether ReLU passes its gradient.
-# Its operations have cases of their own.
-FLOAT32_ALONE = ("evolve_composite",)
+# It stores its maps on the way. In bfloat16 a sum of the convolution may be so near 0
+# that a GPU's order of sums decides its sign, hence whether ReLU passes its gradient.
+GATES_TURN = ("evolve_composite", "bfloat16")
 
 
 @pytest.mark.parametrize("op", HERE)
 def test_agrees_with_the_cpu(op: str):
     for case in HERE[op]:
         types = [dtype for dtype in DTYPES if dtype in case.dtypes]
-        types = types[:1] if case.op in FLOAT32_ALONE else types
         if TURNS:
             types = [types[zlib.crc32(str(case).encode()) % len(types)]]
         for dtype in types:
@@ -51,6 +49,8 @@ def check_case(case: Case, dtype: str) -> None:
     with forced(("*", "ref")):
         want = run_case(case, dtype)
     want[0] = followed(case, dtype, got[0], want[0])
+    if not SMALL and (case.op, dtype) == GATES_TURN:
+        got, want = got[:1], want[:1]  # without the gradients
     # Every kernel of the op differs, not one of them.
     for which, (ours, theirs) in enumerate(zip(got, want, strict=True)):
         assert_agrees(
