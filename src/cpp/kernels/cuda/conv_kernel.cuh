@@ -25,11 +25,11 @@ struct ConvWeights {
   MapShift shift = {};
 
   // The rows (columns) from a cell of the result to the middle of its taps.
-  __device__ std::int64_t down() const {
-    return turned ? shift.down : -shift.down;
+  __device__ int down() const {
+    return static_cast<int>(turned ? shift.down : -shift.down);
   }
-  __device__ std::int64_t right() const {
-    return turned ? shift.right : -shift.right;
+  __device__ int right() const {
+    return static_cast<int>(turned ? shift.right : -shift.right);
   }
   // Whether every cell gets its sum.
   __device__ bool all(const MapBlock& at) const {
@@ -241,9 +241,9 @@ __global__ void __launch_bounds__(kConvThreads, kConvBlocks)
   const int across = (at.keys + shape.columns - 1) / shape.columns;
   const int i0 = static_cast<int>(at.number / across) * shape.rows();
   const int j0 = static_cast<int>(at.number % across) * shape.columns;
-  const Window window{i0 + static_cast<int>(weights.down()) - shape.radius(),
-                      j0 + static_cast<int>(weights.right()) - shape.radius(),
-                      kTileM, shape.width(), shape.heads};
+  const Window window{i0 + weights.down() - shape.radius(),
+                      j0 + weights.right() - shape.radius(), kTileM,
+                      shape.width(), shape.heads};
   stage_weights(shape, weights, staged);
   tile.clear();
   __syncthreads();

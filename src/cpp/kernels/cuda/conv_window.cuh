@@ -127,11 +127,11 @@ struct WindowCells<bfloat16> {
   template <int kCount>
   __device__ void put(int row, int column, int h, float value) const {
     bfloat16* const to = data + at(row * width + column, h);
+    std::uint32_t parts[kCount];
+    split_pair(value, 0.0f, parts);
 #pragma unroll
     for (int q = 0; q < kCount; ++q) {
-      const std::uint32_t part = bf16_pair(value, 0.0f);
-      to[q * elements()].bits = static_cast<std::uint16_t>(part);
-      value -= float_of_bits(part << 16);
+      to[q * elements()].bits = static_cast<std::uint16_t>(parts[q]);
     }
   }
   template <int kCount>

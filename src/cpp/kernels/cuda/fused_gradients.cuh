@@ -6,6 +6,12 @@
 
 namespace ea::cuda {
 
+// The rows that the gradients of tiles are made of.
+template <typename T>
+struct GradientRows {
+  StagedRows<T> q, k, dy, v;
+};
+
 // What the gradient of the logits is made of:
 // dL = t P (dP - sum_j dP_j P_j) + dcarry, where P = exp(t L - greatest) / sum
 // and dP = dY V^T behind dropout's mask.
@@ -20,6 +26,14 @@ struct LogitGradient {
   float softmax_scale;
   DropBits drop;
 
+  // Rows of a head, none of them in its square yet.
+  __device__ GradientRows<T> rows_of(const MapBlock& at, std::int64_t h,
+                                     const TileSpace<T>& space) const {
+    return {staged(q, at.first_query, at.queries, h, space.square(0)),
+            staged(k, at.first_key, at.keys, h, space.square(1)),
+            staged(dy, at.first_query, at.queries, h, space.square(2)),
+            staged(v, at.first_key, at.keys, h, space.square(3))};
+  }
   // What dropout leaves of a tile.
   __device__ void drop_from(S& tile, std::uint32_t kept) const {
     const float factor = drop.factor();
@@ -141,11 +155,7 @@ __global__ void __launch_bounds__(kProductThreads, kGradientBlocks)
   const std::int64_t h = job.head;
   const bool first = job.column == 0;
   const int rows = of_side(at.queries - job.row);
-  StagedRows<T> q = staged(g.q, at.first_query, at.queries, h, space.square(0));
-  StagedRows<T> k = staged(g.k, at.first_key, at.keys, h, space.square(1));
-  StagedRows<T> dy =
-      staged(g.dy, at.first_query, at.queries, h, space.square(2));
-  StagedRows<T> v = staged(g.v, at.first_key, at.keys, h, space.square(3));
+  auto [q, k, dy, v] = g.rows_of(at, h, space);
   q.move(job.row);
   dy.move(job.row);
   S dq;
@@ -211,13 +221,7 @@ __device__ inline Share<T> score_gradient(
   using S = Share<T>;
   S ds;
   if constexpr (kConvolved) {
-#pragma unroll
-    for (int r = 0; r < S::kRows; ++r) {
-      float row[S::kCells];
-      load_row(ds, stored + cells.first[r], cells.count[r], row);
-#pragma unroll
-      for (int c = 0; c < S::kCells; ++c) ds.at(r, c) = row[c];
-    }
+    ds = load_tile(stored, cells);
     set_missing(at, tile, ds, 0.0f);
   } else {
     ds = g.of_probabilities(at, tile, dy, v, kept);
@@ -246,11 +250,7 @@ __global__ void __launch_bounds__(kProductThreads, kGradientBlocks)
   const std::int64_t dk_left = to.dk.width - job.column;
   const std::int64_t dv_left = to.dv.width - job.column;
   const int keys = of_side(at.keys - job.row);
-  StagedRows<T> q = staged(g.q, at.first_query, at.queries, h, space.square(0));
-  StagedRows<T> k = staged(g.k, at.first_key, at.keys, h, space.square(1));
-  StagedRows<T> dy =
-      staged(g.dy, at.first_query, at.queries, h, space.square(2));
-  StagedRows<T> v = staged(g.v, at.first_key, at.keys, h, space.square(3));
+  auto [q, k, dy, v] = g.rows_of(at, h, space);
   k.move(job.row);
   v.move(job.row);
   S dk, dv;

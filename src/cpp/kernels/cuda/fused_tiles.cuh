@@ -91,6 +91,13 @@ struct alignas(N * sizeof(E)) Few {
   }
 };
 
+// Whether all of a tile's columns lie in memory, a thread's from p on as words.
+template <typename Word, typename E>
+__device__ inline bool in_words(const E* p, int count) {
+  return count == kSide &&
+         reinterpret_cast<std::uintptr_t>(p) % alignof(Word) == 0;
+}
+
 // Row r of a thread's share from and to memory, where `count` of the tile's
 // columns lie from p on; the rest is 0.
 template <typename S, typename E>
@@ -98,8 +105,7 @@ __device__ inline void load_row(const S& share, const E* p, int count,
                                 float (&v)[S::kCells]) {
   using Word = Few<S::kTogether, E>;
   p += share.column(0);
-  if (count == kSide &&
-      reinterpret_cast<std::uintptr_t>(p) % alignof(Word) == 0) {
+  if (in_words<Word>(p, count)) {
 #pragma unroll
     for (int c = 0; c < S::kCells; c += S::kTogether) {
       const Word word = *reinterpret_cast<const Word*>(p + S::after(c));
@@ -119,8 +125,7 @@ __device__ inline void store_row(const S& share, int r, float scale, E* p,
                                  int count) {
   using Word = Few<S::kTogether, E>;
   p += share.column(0);
-  if (count == kSide &&
-      reinterpret_cast<std::uintptr_t>(p) % alignof(Word) == 0) {
+  if (in_words<Word>(p, count)) {
 #pragma unroll
     for (int c = 0; c < S::kCells; c += S::kTogether) {
       float few[S::kTogether];
@@ -157,6 +162,20 @@ struct TileCells {
     }
   }
 };
+
+// A share of a tile from maps in memory, 0 beyond them.
+template <typename S, typename E>
+__device__ inline S load_tile(const E* maps, const TileCells<S>& cells) {
+  S tile;
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+    float row[S::kCells];
+    load_row(tile, maps + cells.first[r], cells.count[r], row);
+#pragma unroll
+    for (int c = 0; c < S::kCells; ++c) tile.at(r, c) = row[c];
+  }
+  return tile;
+}
 
 // Which cells of a share dropout keeps: bit kCells r + c.
 __device__ inline std::uint32_t kept_cells(const DropBits& drop,
@@ -300,7 +319,7 @@ __device__ inline void add_rows(const TileSpace<T>& space, const Share<T>& tile,
   __syncthreads();
 }
 
-// Logits from memory, 0 beyond the map.
+// Logits from memory.
 template <typename T>
 struct StoredLogits {
   const T* logits;
@@ -308,15 +327,7 @@ struct StoredLogits {
   __device__ Share<T> tile(const MapBlock&, const SquareTile&,
                            const TileCells<Share<T>>& cells, StagedRows<T>&,
                            StagedRows<T>&, bool) const {
-    Share<T> l;
-#pragma unroll
-    for (int r = 0; r < Share<T>::kRows; ++r) {
-      float row[Share<T>::kCells];
-      load_row(l, logits + cells.first[r], cells.count[r], row);
-#pragma unroll
-      for (int c = 0; c < Share<T>::kCells; ++c) l.at(r, c) = row[c];
-    }
-    return l;
+    return load_tile(logits, cells);
   }
 };
 

@@ -33,10 +33,6 @@ __device__ inline int column_of_c(int lane, int i) {
   return lane % 4 * 2 + i % 2;
 }
 
-__device__ inline std::uint32_t pair_of(bfloat16 low, bfloat16 high) {
-  return low.bits | (static_cast<std::uint32_t>(high.bits) << 16);
-}
-
 // Four tiles of 8 x 8 bfloat16 from shared memory. Lane 8 i + r says where row
 // r of tile i begins, on 16 bytes; register i of a lane has row lane / 4,
 // columns 2 (lane % 4) and the next, of tile i, or of its transpose, if
