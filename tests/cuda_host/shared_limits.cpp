@@ -39,19 +39,20 @@ extern "C" __attribute__((visibility("default"))) void ea_conv_plan(
     int architecture, int heads, int kernel, int bf16, long long* found) {
   using namespace ea::cuda;
   const SharedLimits limits = limits_of(architecture);
-  const auto bytes = [&](const ConvShape& s) {
-    return bf16 != 0 ? conv_bytes<ea::bfloat16>(s) : conv_bytes<float>(s);
-  };
-  const ConvShape conv = conv_shape(heads, kernel, limits, bytes);
-  const auto of_weights = [&](const ConvShape& s) {
-    return bf16 != 0 ? weights_bytes<ea::bfloat16>(s) : weights_bytes<float>(s);
-  };
-  const ConvShape weights = conv_shape(heads, kernel, limits, of_weights);
   const auto put = [&](std::size_t n) { *found++ = static_cast<long long>(n); };
+  const auto put_shapes = [&]<typename T>(T) {
+    const ConvShape conv = shape_of_conv<T>(heads, kernel, limits);
+    put(static_cast<std::size_t>(conv.columns));
+    put(conv_bytes<T>(conv));
+    const ConvShape weights = shape_of_weights<T>(heads, kernel, limits);
+    put(static_cast<std::size_t>(weights.columns));
+    put(weights_bytes<T>(weights));
+  };
   put(limits.block);
   put(limits.of_two);
-  put(static_cast<std::size_t>(conv.columns));
-  put(bytes(conv));
-  put(static_cast<std::size_t>(weights.columns));
-  put(of_weights(weights));
+  if (bf16 != 0) {
+    put_shapes(ea::bfloat16());
+  } else {
+    put_shapes(0.0f);
+  }
 }

@@ -73,14 +73,14 @@ def test_two_blocks_of_a_bert_run_at_a_time(architecture: int, heads: int, bf16:
 
 def test_the_emulation_has_the_budget_it_is_told():
     """Heads that sm_86 has no room for go straight to memory, with the same values."""
-    assert plan(90, 44, 3, False).columns > 0
-    assert plan(86, 44, 3, False).columns == 0
+    assert plan(90, 46, 3, False).columns > 0
+    assert plan(86, 46, 3, False).columns == 0
     code = """
 import numpy as np
 from evolving_attention import _core
 from support.cases import as_float64, forced, kernel_calls, run_case
 from support.map_cases import Lengths, convolution
-case = convolution(Lengths(44, (3, 2)), 3)
+case = convolution(Lengths(46, (3, 2)), 3)
 with forced(("*", "ref")):
     want = run_case(case, "float32")
 with forced(("*", "cuda_host")):

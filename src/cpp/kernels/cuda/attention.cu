@@ -10,11 +10,10 @@ void run<AttentionScores>(const AttentionScores::Args& args) {
   visit_narrow(args.q.dtype, AttentionScores::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const std::int64_t heads = args.layout.heads;
-    run_products<T>(args.layout,
-                    MapForm<T, StoreScaled<T>>{
-                        {args.q, heads},
-                        {args.k, heads},
-                        {args.scores.as<T>(), static_cast<float>(args.scale)}});
+    run_products<T>(args.layout, MapForm<T, T>{{args.q, heads},
+                                               {args.k, heads},
+                                               args.scores.as<T>(),
+                                               static_cast<float>(args.scale)});
   });
 }
 
@@ -23,16 +22,15 @@ template <>
 void run<AttentionScoresBackward>(const AttentionScoresBackward::Args& args) {
   visit_narrow(args.q.dtype, AttentionScoresBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using Maps = StoredMaps<T>;
     const std::int64_t heads = args.layout.heads;
-    const Maps ds{args.dscores.as<T>()};
+    const StoredMaps<T> ds{args.dscores.as<T>()};
     const auto scale = static_cast<float>(args.scale);
     run_products<T>(
         args.layout,
-        QueryForm<T, Maps>{ds, {args.k, heads}, {args.dq, heads}, scale});
+        QueryForm<T, T>{ds, {args.k, heads}, {args.dq, heads}, scale});
     run_products<T>(
         args.layout,
-        KeyForm<T, Maps>{ds, {args.q, heads}, {args.dk, heads}, scale});
+        KeyForm<T, T>{ds, {args.q, heads}, {args.dk, heads}, scale});
   });
 }
 
@@ -40,11 +38,10 @@ template <>
 void run<AttentionContext>(const AttentionContext::Args& args) {
   visit_narrow(args.p.dtype, AttentionContext::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using Maps = StoredMaps<T>;
     const std::int64_t heads = args.layout.heads;
     run_products<T>(
         args.layout,
-        QueryForm<T, Maps>{
+        QueryForm<T, T>{
             {args.p.as<T>()}, {args.v, heads}, {args.y, heads}, 1.0f});
   });
 }
@@ -54,15 +51,14 @@ template <>
 void run<AttentionContextBackward>(const AttentionContextBackward::Args& args) {
   visit_narrow(args.p.dtype, AttentionContextBackward::name, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using Maps = StoredMaps<T>;
     const std::int64_t heads = args.layout.heads;
     run_products<T>(
         args.layout,
-        MapForm<T, StoreScaled<T>>{
-            {args.dy, heads}, {args.v, heads}, {args.dp.as<T>(), 1.0f}});
+        MapForm<T, T>{
+            {args.dy, heads}, {args.v, heads}, args.dp.as<T>(), 1.0f});
     run_products<T>(
         args.layout,
-        KeyForm<T, Maps>{
+        KeyForm<T, T>{
             {args.p.as<T>()}, {args.dy, heads}, {args.dv, heads}, 1.0f});
   });
 }

@@ -63,12 +63,127 @@ struct StoredMaps {
   }
 };
 
-// Maps [queries, keys] = left right^T of rows of queries and keys; store takes
-// (cell, whether it exists, sum).
-template <typename T, typename Store>
+// A tile of kSide x kSide cells, of which rows x columns lie in the map.
+struct SquareTile {
+  int row, column;
+  int rows, columns;
+
+  __device__ SquareTile(const MapBlock& at, int row_, int column_)
+      : row(row_),
+        column(column_),
+        rows(of_side(at.queries - row_)),
+        columns(of_side(at.keys - column_)) {}
+
+  // Whether all its cells lie in the map and exist.
+  __device__ bool whole(const MapBlock& at) const {
+    return rows == kSide && columns == kSide && at.dense();
+  }
+  // How many of row i exist, as far as the mask does not say.
+  __device__ int length(const MapBlock& at, int i) const {
+    if (i >= rows) return 0;
+    const std::int64_t seen =
+        MapLayout::columns_of(at.causal, at.queries, at.keys, row + i) - column;
+    return seen < 0 ? 0 : seen < columns ? static_cast<int>(seen) : columns;
+  }
+};
+
+// Sets the cells of a share that do not exist.
+template <typename S>
+__device__ inline void set_missing(const MapBlock& at, const SquareTile& tile,
+                                   S& share, float value) {
+  if (tile.whole(at)) return;
+  const int column = share.column(0);
+  const std::uint8_t* const mask =
+      at.mask == nullptr ? nullptr : at.mask + tile.column + column;
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+    const int left = tile.length(at, share.row(r)) - column;
+#pragma unroll
+    for (int c = 0; c < S::kCells; ++c) {
+      const int j = S::after(c);
+      if (j >= left || (mask != nullptr && mask[j] == 0)) {
+        share.at(r, c) = value;
+      }
+    }
+  }
+}
+
+// Where the rows of a share of a tile begin in the maps, and how many of their
+// cells lie there.
+template <typename S>
+struct TileCells {
+  std::int64_t first[S::kRows];
+  int count[S::kRows];
+
+  __device__ TileCells(const MapBlock& at, std::int64_t h,
+                       const SquareTile& tile, const S& share) {
+#pragma unroll
+    for (int r = 0; r < S::kRows; ++r) {
+      first[r] = at.row(h, tile.row + share.row(r)) + tile.column;
+      count[r] = share.row(r) < tile.rows ? tile.columns : 0;
+    }
+  }
+};
+
+// A share of a tile from maps in memory, 0 beyond them.
+template <typename S, typename E>
+__device__ inline S load_tile(const E* maps, const TileCells<S>& cells) {
+  S tile;
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+    float row[S::kCells];
+    load_row(tile, maps + cells.first[r], cells.count[r], row);
+#pragma unroll
+    for (int c = 0; c < S::kCells; ++c) tile.at(r, c) = row[c];
+  }
+  return tile;
+}
+
+// Adds scale times that of maps in memory to a share.
+template <typename S, typename E>
+__device__ inline void add_tile(const E* maps, const TileCells<S>& cells,
+                                float scale, S& tile) {
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+    float row[S::kCells];
+    load_row(tile, maps + cells.first[r], cells.count[r], row);
+#pragma unroll
+    for (int c = 0; c < S::kCells; ++c) tile.at(r, c) += scale * row[c];
+  }
+}
+
+// scale times a share of a tile to maps in memory.
+template <typename S, typename E>
+__device__ inline void store_tile(const S& tile, float scale, E* maps,
+                                  const TileCells<S>& cells) {
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+    store_row(tile, r, scale, maps + cells.first[r], cells.count[r]);
+  }
+}
+
+// scale times a share of `count` rows of tokens from `first` on, of columns
+// `column`.. of a head.
+template <typename T>
+__device__ inline void store_tokens(const Share<T>& share, float scale,
+                                    const TokenRows<T>& to, std::int64_t first,
+                                    int count, std::int64_t h, int column) {
+#pragma unroll
+  for (int r = 0; r < Share<T>::kRows; ++r) {
+    if (share.row(r) >= count) continue;
+    store_row(share, r, scale, to.row(first + share.row(r), h) + column,
+              of_side(to.width - column));
+  }
+}
+
+// Maps [queries, keys] = scale left right^T + bias, of rows of queries and
+// keys.
+template <typename T, typename E>
 struct MapForm {
   TokenRows<T> left, right;
-  Store to;
+  E* to;
+  float scale;
+  const T* bias = nullptr;
 
   EA_HOST_DEVICE ProductSize size(std::int64_t queries,
                                   std::int64_t keys) const {
@@ -80,16 +195,21 @@ struct MapForm {
   __device__ auto b(const MapBlock& at, std::int64_t h) const {
     return right.template operand<true>(at.first_key, at.keys, h);
   }
-  __device__ void store(const MapBlock& at, std::int64_t h, std::int64_t i,
-                        std::int64_t j, float sum) const {
-    to(at.row(h, i) + j, at.exists(i, j), sum);
+  __device__ void store(const MapBlock& at, std::int64_t h, int row, int column,
+                        Share<T>& sums) const {
+    const SquareTile tile(at, row, column);
+    const TileCells<Share<T>> cells(at, h, tile, sums);
+    each_cell(sums, [&](int r, int c) { sums.at(r, c) *= scale; });
+    if (bias != nullptr) add_tile(bias, cells, 1.0f, sums);
+    set_missing(at, tile, sums, 0.0f);
+    store_tile(sums, 1.0f, to, cells);
   }
 };
 
-// Query rows = scale maps (key rows). Maps: StoredMaps, or what makes its own.
-template <typename T, typename Maps>
+// Query rows = scale maps (key rows), of flat maps of E.
+template <typename T, typename E>
 struct QueryForm {
-  Maps maps;
+  StoredMaps<E> maps;
   TokenRows<T> keys_rows, out;
   float scale;
 
@@ -103,16 +223,17 @@ struct QueryForm {
   __device__ auto b(const MapBlock& at, std::int64_t h) const {
     return keys_rows.template operand<false>(at.first_key, at.keys, h);
   }
-  __device__ void store(const MapBlock& at, std::int64_t h, std::int64_t i,
-                        std::int64_t e, float sum) const {
-    out.row(at.first_query + i, h)[e] = T(scale * sum);
+  __device__ void store(const MapBlock& at, std::int64_t h, int row, int column,
+                        const Share<T>& sums) const {
+    store_tokens(sums, scale, out, at.first_query + row,
+                 of_side(at.queries - row), h, column);
   }
 };
 
 // Key rows = scale maps^T (query rows).
-template <typename T, typename Maps>
+template <typename T, typename E>
 struct KeyForm {
-  Maps maps;
+  StoredMaps<E> maps;
   TokenRows<T> query_rows, out;
   float scale;
 
@@ -126,19 +247,10 @@ struct KeyForm {
   __device__ auto b(const MapBlock& at, std::int64_t h) const {
     return query_rows.template operand<false>(at.first_query, at.queries, h);
   }
-  __device__ void store(const MapBlock& at, std::int64_t h, std::int64_t j,
-                        std::int64_t e, float sum) const {
-    out.row(at.first_key + j, h)[e] = T(scale * sum);
-  }
-};
-
-// Stores scale sum as E.
-template <typename E>
-struct StoreScaled {
-  E* to;
-  float scale;
-  __device__ void operator()(std::int64_t cell, bool exists, float sum) const {
-    to[cell] = E(exists ? scale * sum : 0.0f);
+  __device__ void store(const MapBlock& at, std::int64_t h, int row, int column,
+                        const Share<T>& sums) const {
+    store_tokens(sums, scale, out, at.first_key + row, of_side(at.keys - row),
+                 h, column);
   }
 };
 

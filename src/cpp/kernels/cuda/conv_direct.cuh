@@ -10,16 +10,19 @@
 
 namespace ea::cuda {
 
-// source(block, head, query, key) where the cell lies in the maps, else 0.
+// What source loads where the cell lies in the maps, else 0.
 template <typename Source>
 __device__ inline float cell_or_zero(const MapBlock& at, const Source& source,
                                      int h, std::int64_t i, std::int64_t j) {
-  return i >= 0 && i < at.queries && j >= 0 && j < at.keys ? source(at, h, i, j)
-                                                           : 0.0f;
+  float one[1] = {};
+  if (i >= 0 && i < at.queries && j >= 0 && j < at.keys) {
+    source.load(at, h, i, j, one);
+  }
+  return one[0];
 }
 
 // A warp has 32 neighbours of a row and makes all heads of them, one after
-// another. Work and Weights: as in conv_kernel; work.source() gives its input.
+// another. Work and Weights: as in conv_kernel.cuh.
 template <typename Weights, typename Work>
 __global__ void __launch_bounds__(kConvThreads, 4)
     direct_conv_kernel(MapBlocks blocks, ConvShape s, Weights weights,
@@ -32,7 +35,7 @@ __global__ void __launch_bounds__(kConvThreads, 4)
   const std::int64_t i = job / groups, j = job % groups * kWarp + lane;
   if (i >= at.queries) return;  // the whole warp; nobody waits for it
   const bool mine = j < at.keys;
-  const auto source = work.source();
+  const auto& source = work.input.value;
   for (int o = 0; o < s.heads; ++o) {
     float z = 0.0f;
     for (int c = 0; mine && c < s.heads; ++c) {
@@ -44,8 +47,11 @@ __global__ void __launch_bounds__(kConvThreads, 4)
       }
     }
     z += weights.bias_of(o);
-    if (mine) z = weights.result(at, i, j, z);
-    if (mine) work.finish(at, o, i, j, work.meet(z, 0.0f));
+    if (mine) {
+      z = weights.result(at, i, j, z);
+      const float one[1] = {z};
+      work.template finish<1>(at.row(o, i) + j, at.exists(i, j) ? 1u : 0u, one);
+    }
     if constexpr (Work::kGates) {
       const unsigned open = __ballot_sync(kAllLanes, mine && !(z <= 0.0f));
       if (mine && lane % 8 == 0) {
@@ -80,7 +86,7 @@ __global__ void __launch_bounds__(kConvThreads, 4)
                : cell_or_zero(at, x, c,
                               i - shift.down + tap / s.kernel - s.radius(),
                               j - shift.right + tap % s.kernel - s.radius());
-      total += g(at, o, i, j) * right;
+      total += cell_or_zero(at, g, o, i, j) * right;
     }
   }
   total = block_sum(total, partial);

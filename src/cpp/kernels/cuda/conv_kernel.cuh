@@ -10,9 +10,11 @@
 namespace ea::cuda {
 
 inline constexpr int kConvWarps = kConvThreads / kWarp;
-// Blocks on a multiprocessor at a time that registers are kept for: as many as
-// have room for the windows of BERT's 12 heads on sm_90.
+// Blocks on a multiprocessor at a time that registers are kept for; the windows
+// of BERT's 12 heads have room for one more on sm_90.
 inline constexpr int kConvBlocks = 3;
+// Rows of a block: as many for each of its warps.
+inline constexpr int kConvRows = 2 * kConvWarps;
 
 // weight [heads, heads, k, k]; turned: as the gradient of the input takes it,
 // outputs and inputs exchanged and the taps in reverse. bias: null for none.
@@ -96,34 +98,73 @@ __device__ inline void stage_weights(const ConvShape& s,
   }
 }
 
-// Convolves a window: result(row, column, sum) gives z, which goes to
-// meet(output head, row, column, z) for every cell of the block, by one thread
-// each, and, where kGates, gates(head, row, first column,
-// byte) with a bit for each of eight neighbours, set unless z <= 0. float32: a
-// lane has one cell and four outputs at a time.
-template <int kCount, bool kGates, typename Result, typename Meet,
-          typename Gates>
+// Where the sums of a block go. Work: `input` fills the window; finish(first
+// cell, which exist, sums) stores what becomes of the sums of some neighbours;
+// where kGates, gate(block, head, query, key, byte) has a bit for each of eight
+// neighbours, set unless its sum <= 0.
+template <typename T, typename Work>
+struct ConvResults {
+  const MapBlock& at;
+  const ConvWeights<T>& weights;
+  const Work& work;
+  int i0, j0;
+
+  // Of N neighbours of head o from `column` on; a bit for each, as in a gate.
+  template <int N>
+  __device__ unsigned take(int o, int row, int column, float (&z)[N]) const {
+    const int i = i0 + row, j = j0 + column;
+    const int left = i < at.queries ? at.keys - j : 0;
+    unsigned there = ~0u;
+    if (!weights.all(at)) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        if (k >= left) continue;
+        z[k] = weights.result(at, i, j + k, z[k]);
+        if (!at.exists(i, j + k)) there &= ~(1u << k);
+      }
+    }
+    const std::int64_t cell = at.row(o, i) + j;
+    if (left >= N) {
+      work.finish(cell, there, z);
+    } else {
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const float one[1] = {z[k]};
+        if (k < left) work.finish(cell + k, there >> k, one);
+      }
+    }
+    unsigned open = 0;
+#pragma unroll
+    for (int k = 0; k < N; ++k) open |= (!(z[k] <= 0.0f) ? 1u : 0u) << k;
+    return open;
+  }
+  __device__ void gate(int o, int row, int column, unsigned open) const {
+    const int i = i0 + row, j = j0 + column;
+    if (i < at.queries && j < at.keys) {
+      work.gate(at, o, i, j, static_cast<std::uint8_t>(open));
+    }
+  }
+};
+
+// Convolves a window. float32: a lane has one cell and four outputs at a time.
+template <typename Work>
 __device__ inline void convolve(const ConvShape& s,
                                 const WindowCells<float>& window,
                                 const std::uint32_t* staged,
                                 const ConvWeights<float>& weights,
-                                const Result& result, const Meet& meet,
-                                const Gates& gates) {
+                                const ConvResults<float, Work>& to) {
   constexpr int kOutputs = 4;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int groups = (s.columns + kWarp - 1) / kWarp;
   const int chunks = (s.heads + kOutputs - 1) / kOutputs;
-  for (int job = static_cast<int>(threadIdx.x) / kWarp;
-       job < s.rows() * groups * chunks; job += kConvWarps) {
-    const int row = job / groups / chunks;
-    const int column = job % groups * kWarp + lane;
-    const int first = job / groups % chunks * kOutputs;
-    const bool mine = column < s.columns;
+  const bool mine = lane < s.columns;
+  for (int job = static_cast<int>(threadIdx.x) / kWarp; job < s.rows * chunks;
+       job += kConvWarps) {
+    const int row = job / chunks, first = job % chunks * kOutputs;
     float z[kOutputs] = {};
     for (int c = 0; mine && c < s.heads; ++c) {
       for (int tap = 0; tap < s.taps(); ++tap) {
         const float x = window.get<1>(
-            (row + tap / s.kernel) * s.width() + column + tap % s.kernel, c);
+            (row + tap / s.kernel) * s.width() + lane + tap % s.kernel, c);
 #pragma unroll
         for (int o = 0; o < kOutputs; ++o) {
           if (first + o >= s.heads) break;
@@ -135,14 +176,12 @@ __device__ inline void convolve(const ConvShape& s,
 #pragma unroll
     for (int o = 0; o < kOutputs; ++o) {
       if (first + o >= s.heads) break;
-      z[o] += weights.bias_of(first + o);
-      if (mine) z[o] = result(row, column, z[o]);
-      if (mine) meet(first + o, row, column, z[o]);
-      if constexpr (kGates) {
-        const unsigned open = __ballot_sync(kAllLanes, mine && !(z[o] <= 0.0f));
+      float one[1] = {z[o] + weights.bias_of(first + o)};
+      const bool open = mine && to.take(first + o, row, lane, one) != 0;
+      if constexpr (Work::kGates) {
+        const unsigned bits = __ballot_sync(kAllLanes, open);
         if (mine && lane % 8 == 0) {
-          gates(first + o, row, column,
-                static_cast<std::uint8_t>(open >> lane & 0xffu));
+          to.gate(first + o, row, lane, bits >> lane & 0xffu);
         }
       }
     }
@@ -151,71 +190,64 @@ __device__ inline void convolve(const ConvShape& s,
 
 // bfloat16: Z [16 outputs, 8 cells] = sum over taps of W_tap [16, 16 inputs]
 // X_tap [16, 8 shifted cells]; a warp has 32 neighbours at a time.
-template <int kCount, bool kGates, typename Result, typename Meet,
-          typename Gates>
+template <typename Work>
 __device__ inline void convolve(const ConvShape& s,
                                 const WindowCells<bfloat16>& window,
                                 const std::uint32_t* staged,
                                 const ConvWeights<bfloat16>& weights,
-                                const Result& result, const Meet& meet,
-                                const Gates& gates) {
+                                const ConvResults<bfloat16, Work>& to) {
   constexpr int kGroup = kWarp / kTileN;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int groups = (s.columns + kWarp - 1) / kWarp;
   const int tiles = s.head_tiles();
-  for (int job = static_cast<int>(threadIdx.x) / kWarp;
-       job < s.rows() * groups * tiles; job += kConvWarps) {
-    const int row = job / groups / tiles;
-    const int column = job % groups * kWarp;
-    const int out = job / groups % tiles;
+  const auto* const fragments = reinterpret_cast<const uint4*>(staged) + lane;
+  for (int job = static_cast<int>(threadIdx.x) / kWarp; job < s.rows * tiles;
+       job += kConvWarps) {
+    const int row = job / tiles, out = job % tiles;
     FragmentC z[kGroup];
-    for (int tap = 0; tap < s.taps(); ++tap) {
-      // The lane's cell of 16, and its eight heads of 16: see load_tiles().
-      const int first = (row + tap / s.kernel) * s.width() + column +
-                        tap % s.kernel + lane / 16 * 8 + lane % 8;
-      for (int in = 0; in < tiles; ++in) {
-        const uint4 words = reinterpret_cast<const uint4*>(
-            staged)[((tap * tiles + out) * tiles + in) * kWarp + lane];
-        const FragmentA w{{words.x, words.y, words.z, words.w}};
-        const int head = in * kTileK + lane / 8 % 2 * 8;
+    for (int u = 0; u < s.kernel; ++u) {
+      for (int v = 0; v < s.kernel; ++v) {
+        const uint4* const of_tap =
+            fragments + ((u * s.kernel + v) * tiles + out) * tiles * kWarp;
+        // The lane's cell of 16, and its eight heads of 16: see load_tiles().
+        const int cell = (row + u) * s.width() + v + lane / 16 * 8 + lane % 8;
+        for (int in = 0; in < tiles; ++in) {
+          const uint4 words = of_tap[in * kWarp];
+          const FragmentA w{{words.x, words.y, words.z, words.w}};
+          const bfloat16* const x =
+              window.row(0, cell, in * kTileK + lane / 8 % 2 * 8);
 #pragma unroll
-        for (int n = 0; n < kGroup; n += 2) {
-          if (column + n * kTileN >= s.columns) break;
-          const int cell = first + n * kTileN;
+          for (int n = 0; n < kGroup; n += 2) {
+            if (n * kTileN >= s.columns) break;
 #pragma unroll
-          for (int q = 0; q < kCount; ++q) {
-            std::uint32_t x[4];
-            load_tiles<false>(window.row(q, cell < window.cells, cell, head),
-                              x);
-            mma(z[n], w, {{x[0], x[1]}});
-            mma(z[n + 1], w, {{x[2], x[3]}});
+            for (int q = 0; q < decltype(to.work.input)::kCount; ++q) {
+              std::uint32_t b[4];
+              load_tiles<false>(
+                  x + n * kTileN * window.heads + q * window.elements(), b);
+              mma(z[n], w, {{b[0], b[1]}});
+              mma(z[n + 1], w, {{b[2], b[3]}});
+            }
           }
         }
       }
     }
 #pragma unroll
-    for (int n = 0; n < kGroup; ++n) {
-      if (column + n * kTileN >= s.columns) break;
+    for (int half = 0; half < 2; ++half) {
+      const int o = out * kTileM + lane / 4 + half * 8;
+      const float bias = o < s.heads ? weights.bias_of(o) : 0.0f;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int o = out * kTileM + lane / 4 + half * 8;
-        const int first = column + n * kTileN;
+      for (int n = 0; n < kGroup; ++n) {
+        if (n * kTileN >= s.columns) break;
         unsigned open = 0;
         if (o < s.heads) {
-          const float bias = weights.bias_of(o);
-#pragma unroll
-          for (int k = 0; k < 2; ++k) {
-            const int to = first + lane % 4 * 2 + k;
-            const float value = result(row, to, z[n].c[half * 2 + k] + bias);
-            meet(o, row, to, value);
-            if (!(value <= 0.0f)) open |= 1u << (lane % 4 * 2 + k);
-          }
+          const int pair = lane % 4 * 2;
+          float two[2] = {z[n].c[half * 2] + bias, z[n].c[half * 2 + 1] + bias};
+          open = to.take(o, row, n * kTileN + pair, two) << pair;
         }
-        if constexpr (kGates) {
+        if constexpr (Work::kGates) {
           open |= __shfl_xor_sync(kAllLanes, open, 1);
           open |= __shfl_xor_sync(kAllLanes, open, 2);
           if (o < s.heads && lane % 4 == 0) {
-            gates(o, row, first, static_cast<std::uint8_t>(open));
+            to.gate(o, row, n * kTileN, open);
           }
         }
       }
@@ -223,87 +255,52 @@ __device__ inline void convolve(const ConvShape& s,
   }
 }
 
-// Work: fill(block, shape, window, to, results) makes the window; meet(z, what
-// `results` held) what is kept of a cell; finish(block, head, query, key, kept)
-// stores it; gate(...) a byte of gates, where kGates.
 template <typename T, typename Work>
 __global__ void __launch_bounds__(kConvThreads, kConvBlocks)
     conv_kernel(MapBlocks blocks, ConvShape shape, ConvWeights<T> weights,
                 Work work) {
   EA_DYNAMIC_SHARED(std::uint32_t, staged);
   // The fragments come first: they are read 16 bytes at a time.
-  std::uint32_t* const rest = staged + weight_words<T>(shape);
-  const WindowCells<T> tile(rest, shape, shape.width(), shape.window());
-  float* const results =
-      reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(rest) +
-                               WindowCells<T>::bytes(shape, shape.window()));
+  const WindowCells<T> tile(staged + weight_words<T>(shape), shape,
+                            shape.window());
   const MapBlock at = blocks.find(blockIdx.x);
   const int across = (at.keys + shape.columns - 1) / shape.columns;
-  const int i0 = static_cast<int>(at.number / across) * shape.rows();
-  const int j0 = static_cast<int>(at.number % across) * shape.columns;
-  const Window window{i0 + weights.down() - shape.radius(),
-                      j0 + weights.right() - shape.radius(), kTileM,
-                      shape.width(), shape.heads};
+  const int number = static_cast<int>(at.number);
+  const int i0 = number / across * shape.rows;
+  const int j0 = number % across * shape.columns;
   stage_weights(shape, weights, staged);
   tile.clear();
+  work.input.fill(at,
+                  Window{i0 + weights.down() - shape.radius(),
+                         j0 + weights.right() - shape.radius(), shape.height(),
+                         shape.width(), shape.heads},
+                  tile);
   __syncthreads();
-  work.fill(at, shape, window, tile, results);
-  __syncthreads();
-  const bool all = weights.all(at);
-  const auto slot = [&](int h, int row, int column) {
-    return (h * shape.rows() + row) * shape.columns + column;
-  };
-  convolve<Work::kCount, Work::kGates>(
-      shape, tile, staged, weights,
-      [&](int row, int column, float z) {
-        if (all) return z;
-        const std::int64_t i = i0 + row, j = j0 + column;
-        return i < at.queries && j < at.keys ? weights.result(at, i, j, z) : z;
-      },
-      [&](int o, int row, int column, float z) {
-        float& kept = results[slot(o, row, column)];
-        kept = work.meet(z, kept);
-      },
-      [&](int o, int row, int column, std::uint8_t byte) {
-        if constexpr (Work::kGates) {
-          if (i0 + row < at.queries && j0 + column < at.keys) {
-            work.gate(at, o, i0 + row, j0 + column, byte);
-          }
-        }
-      });
-  __syncthreads();
-  const Window inner{i0, j0, shape.rows(), shape.columns, shape.heads};
-  each_of_window(inner, [&](int h, int row, int column) {
-    if (!inner.inside(at, row, column)) return;
-    work.finish(at, h, i0 + row, j0 + column, results[slot(h, row, column)]);
-  });
+  convolve(shape, tile, staged, weights,
+           ConvResults<T, Work>{at, weights, work, i0, j0});
 }
 
 template <typename T>
 std::size_t conv_bytes(const ConvShape& s) {
   return WindowCells<T>::bytes(s, s.window()) +
-         sizeof(float) * static_cast<std::size_t>(s.results() * s.heads +
-                                                  weight_words<T>(s));
+         sizeof(float) * static_cast<std::size_t>(weight_words<T>(s));
 }
 
 template <typename T>
-ConvShape shape_of_conv(std::int64_t heads, std::int64_t kernel) {
-  return conv_shape(heads, kernel, shared_limits(), conv_bytes<T>);
+ConvShape shape_of_conv(std::int64_t heads, std::int64_t kernel,
+                        const SharedLimits& limits = shared_limits()) {
+  return conv_shape(heads, kernel, kConvRows, limits, conv_bytes<T>);
 }
 
-// Work without a source() needs a shape that fits.
 template <typename T, typename Work>
 void run_conv(const MapLayout& layout, std::int64_t kernel,
               const ConvWeights<T>& weights, const Work& work) {
   const ConvShape shape = shape_of_conv<T>(layout.heads, kernel);
-  if constexpr (requires { work.source(); }) {
-    if (shape.columns == 0)
-      return run_direct_conv(layout, shape, weights, work);
-  }
+  if (shape.columns == 0) return run_direct_conv(layout, shape, weights, work);
   for_map_blocks(
       layout,
       [&](std::int64_t queries, std::int64_t keys) {
-        return (queries + shape.rows() - 1) / shape.rows() *
+        return (queries + shape.rows - 1) / shape.rows *
                ((keys + shape.columns - 1) / shape.columns);
       },
       [&](const MapBlocks& blocks, unsigned count) {

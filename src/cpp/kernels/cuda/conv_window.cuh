@@ -10,14 +10,16 @@
 namespace ea::cuda {
 
 inline constexpr int kConvThreads = 256;
+// Heads that a thread brings to a window at a time.
+inline constexpr int kHeadGroup = 8;
 
-// What a block makes: `rows` x `columns` cells of every head. Its window has
-// the halo besides, hence a tile's 16 rows.
+// What a block makes: `rows` x `columns` cells of every head, from a window
+// that has the halo besides.
 struct ConvShape {
-  int heads, kernel, columns;
+  int heads, kernel, rows, columns;
 
   EA_HOST_DEVICE int radius() const { return (kernel - 1) / 2; }
-  EA_HOST_DEVICE int rows() const { return kTileM - 2 * radius(); }
+  EA_HOST_DEVICE int height() const { return rows + 2 * radius(); }
   EA_HOST_DEVICE int width() const { return columns + 2 * radius(); }
   EA_HOST_DEVICE int taps() const { return kernel * kernel; }
   // Heads in tiles of 16.
@@ -25,8 +27,8 @@ struct ConvShape {
     return (heads + kTileM - 1) / kTileM;
   }
   // Cells of the window, and inside its halo.
-  EA_HOST_DEVICE int window() const { return kTileM * width(); }
-  EA_HOST_DEVICE int results() const { return rows() * columns; }
+  EA_HOST_DEVICE int window() const { return height() * width(); }
+  EA_HOST_DEVICE int results() const { return rows * columns; }
 };
 
 // A rectangle of cells of the maps of one sequence, all heads. It may reach
@@ -55,35 +57,28 @@ class Divisor {
   unsigned inverse_;
 };
 
-// Calls fn(head, row, column) for all cells of a window, neighbours in a row by
-// neighbouring threads.
-template <typename Fn>
-__device__ inline void each_of_window(const Window& w, const Fn& fn) {
-  const int all = w.rows * w.width * w.heads;
-  const Divisor width(w.width), rows(w.rows);
-#pragma unroll 4
-  for (int e = static_cast<int>(threadIdx.x); e < all;
-       e += static_cast<int>(blockDim.x)) {
-    const int line = width.into(e), head = rows.into(line);
-    fn(head, line - head * w.rows, e - line * w.width);
-  }
-}
-
 // The cells of a window in shared memory. float: [cell, head].
 template <typename T>
 struct WindowCells {
   float* data;
-  int width, heads;
+  int heads;
 
   EA_HOST_DEVICE static std::size_t bytes(const ConvShape& s, int cells) {
     return sizeof(float) * static_cast<std::size_t>(cells * s.heads);
   }
-  __device__ WindowCells(void* memory, const ConvShape& s, int width_, int)
-      : data(static_cast<float*>(memory)), width(width_), heads(s.heads) {}
+  __device__ WindowCells(void* memory, const ConvShape& s, int)
+      : data(static_cast<float*>(memory)), heads(s.heads) {}
+  __device__ int groups() const {
+    return (heads + kHeadGroup - 1) / kHeadGroup;
+  }
   __device__ void clear() const {}
+  // Of heads h..; of those beyond the last, v is 0.
   template <int>
-  __device__ void put(int row, int column, int h, float value) const {
-    data[(row * width + column) * heads + h] = value;
+  __device__ void put(int cell, int h, const float (&v)[kHeadGroup]) const {
+#pragma unroll
+    for (int k = 0; k < kHeadGroup; ++k) {
+      if (h + k < heads) data[cell * heads + h + k] = v[k];
+    }
   }
   template <int>
   __device__ float get(int cell, int h) const {
@@ -94,44 +89,54 @@ struct WindowCells {
 // bfloat16: kFloatParts times [cell, heads in tiles of 16]: for products whose
 // depth are heads, and, turned, cells. The halves of a tile of every second
 // four cells are exchanged, so that eight cells in a row meet no bank twice.
-// Behind the last cell lies one of zeros.
+// Behind the last cell lie zeros, for the eight that a product reads beyond a
+// narrow window's end.
 template <>
 struct WindowCells<bfloat16> {
+  static constexpr int kBeyond = 8;
   bfloat16* data;
-  int width, heads, cells;  // heads: of all tiles
+  int heads, cells;  // heads: of all tiles
 
   EA_HOST_DEVICE static std::size_t bytes(const ConvShape& s, int cells) {
     return sizeof(bfloat16) *
-           static_cast<std::size_t>(kFloatParts * (cells + 1) * s.head_tiles() *
-                                    kTileM);
+           static_cast<std::size_t>(kFloatParts * (cells + kBeyond) *
+                                    s.head_tiles() * kTileM);
   }
-  __device__ WindowCells(void* memory, const ConvShape& s, int width_,
-                         int cells_)
+  __device__ WindowCells(void* memory, const ConvShape& s, int cells_)
       : data(static_cast<bfloat16*>(memory)),
-        width(width_),
         heads(s.head_tiles() * kTileM),
         cells(cells_) {}
+  __device__ int groups() const { return heads / kHeadGroup; }
   // Of one part.
-  __device__ int elements() const { return (cells + 1) * heads; }
+  __device__ int elements() const { return (cells + kBeyond) * heads; }
   __device__ int at(int cell, int h) const {
     return cell * heads + (h ^ (cell & 4) << 1);
   }
-  // Heads beyond the last stay 0: nothing else is put there.
+  // Where eight heads of a cell begin.
+  __device__ bfloat16* row(int part, int cell, int h) const {
+    return data + part * elements() + at(cell, h);
+  }
   __device__ void clear() const {
-    auto* const words = reinterpret_cast<uint4*>(data);
     for (int e = static_cast<int>(threadIdx.x);
-         e < kFloatParts * elements() / kPack<bfloat16>; e += kConvThreads) {
-      words[e] = uint4{0u, 0u, 0u, 0u};
+         e < kFloatParts * kBeyond * groups();
+         e += static_cast<int>(blockDim.x)) {
+      const int part = e / (kBeyond * groups());
+      const int cell = e / groups() % kBeyond, group = e % groups();
+      *reinterpret_cast<uint4*>(row(part, cells + cell, group * kHeadGroup)) =
+          uint4{0u, 0u, 0u, 0u};
     }
   }
   template <int kCount>
-  __device__ void put(int row, int column, int h, float value) const {
-    bfloat16* const to = data + at(row * width + column, h);
-    std::uint32_t parts[kCount];
-    split_pair(value, 0.0f, parts);
+  __device__ void put(int cell, int h, const float (&v)[kHeadGroup]) const {
+    std::uint32_t words[kHeadGroup / 2][kCount];
+#pragma unroll
+    for (int k = 0; k < kHeadGroup / 2; ++k) {
+      split_pair(v[2 * k], v[2 * k + 1], words[k]);
+    }
 #pragma unroll
     for (int q = 0; q < kCount; ++q) {
-      to[q * elements()].bits = static_cast<std::uint16_t>(parts[q]);
+      *reinterpret_cast<uint4*>(row(q, cell, h)) =
+          uint4{words[0][q], words[1][q], words[2][q], words[3][q]};
     }
   }
   template <int kCount>
@@ -143,13 +148,30 @@ struct WindowCells<bfloat16> {
     }
     return sum;
   }
-  // Where eight heads of a cell begin, or zeros.
-  __device__ const bfloat16* row(int part, bool there, int cell, int h) const {
-    return data + part * elements() + at(there ? cell : cells, h);
-  }
 };
 
-// A window of value(block, head, query, key), zero beyond the maps.
+// Cell (i, j) of head h and the heads behind it, in maps and in the bytes of
+// gates; of heads beyond the last, that of the last.
+class CellOfHeads {
+ public:
+  __device__ CellOfHeads(const MapBlock& at, int h, std::int64_t i,
+                         std::int64_t j)
+      : first_(at.row(h, i) + j),
+        of_head_(std::int64_t{at.queries} * at.keys),
+        last_(static_cast<int>(at.heads) - 1 - h) {}
+  __device__ std::int64_t operator()(int k) const {
+    return first_ + step(k) * of_head_;
+  }
+  __device__ int step(int k) const { return k < last_ ? k : last_; }
+
+ private:
+  std::int64_t first_, of_head_;
+  int last_;
+};
+
+// A window of value.load(block, head, query, key, of some heads), zero beyond
+// the maps. A thread has one cell of some heads at a time, its neighbour the
+// next; all its loads come before the first is waited for.
 template <int kParts_, typename Value>
 struct FromCells {
   static constexpr int kCount = kParts_;
@@ -158,19 +180,24 @@ struct FromCells {
   template <typename Cells>
   __device__ void fill(const MapBlock& block, const Window& w,
                        const Cells& to) const {
-    each_of_window(w, [&](int h, int row, int column) {
-      // Beyond the maps their nearest cell is read in vain: without a branch
-      // the next reads need not wait for this.
-      const float near = value(block, h, within(w.top + row, block.queries),
-                               within(w.left + column, block.keys));
-      to.template put<kCount>(row, column, h,
-                              w.inside(block, row, column) ? near : 0.0f);
-    });
-  }
-
- private:
-  __device__ static int within(int i, int count) {
-    return i < 0 ? 0 : i < count ? i : count - 1;
+    const int cells = w.rows * w.width, all = cells * to.groups();
+    const Divisor width(w.width), of_group(cells);
+#pragma unroll 1
+    for (int e = static_cast<int>(threadIdx.x); e < all;
+         e += static_cast<int>(blockDim.x)) {
+      const int group = of_group.into(e), cell = e - group * cells;
+      const int row = width.into(cell), column = cell - row * w.width;
+      const int h = group * kHeadGroup;
+      float v[kHeadGroup] = {};
+      if (w.inside(block, row, column)) {
+        value.load(block, h, w.top + row, w.left + column, v);
+#pragma unroll
+        for (int k = 0; k < kHeadGroup; ++k) {
+          if (h + k >= w.heads) v[k] = 0.0f;
+        }
+      }
+      to.template put<kCount>(cell, h, v);
+    }
   }
 };
 
@@ -180,11 +207,16 @@ template <typename E>
 struct PlainCells {
   const E* data;
   MapShift shift = {};
-  __device__ float operator()(const MapBlock& block, int h, std::int64_t i,
-                              std::int64_t j) const {
-    const bool there =
-        i >= shift.down && j >= shift.right && block.exists(i, j);
-    return there ? static_cast<float>(data[block.row(h, i) + j]) : 0.0f;
+
+  template <int N>
+  __device__ void load(const MapBlock& at, int h, std::int64_t i,
+                       std::int64_t j, float (&v)[N]) const {
+    const CellOfHeads cell(at, h, i, j);
+    const bool there = i >= shift.down && j >= shift.right && at.exists(i, j);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = static_cast<float>(data[cell(k)]);
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = there ? v[k] : 0.0f;
   }
 };
 
@@ -195,10 +227,10 @@ using PlainWindow = FromCells<kParts<E>, PlainCells<E>>;
 // multiprocessor, or the narrowest; its `columns` are 0 where that does not fit
 // one block either.
 template <typename Bytes>
-ConvShape conv_shape(std::int64_t heads, std::int64_t kernel,
+ConvShape conv_shape(std::int64_t heads, std::int64_t kernel, int rows,
                      const SharedLimits& limits, Bytes&& bytes) {
-  ConvShape s{static_cast<int>(heads), static_cast<int>(kernel), 32};
-  if (heads > 128 || s.rows() < 4) return {s.heads, s.kernel, 0};
+  ConvShape s{static_cast<int>(heads), static_cast<int>(kernel), rows, 32};
+  if (heads > 128 || kernel > 32) s.columns = 0;
   while (s.columns > 8 && bytes(s) > limits.of_two) s.columns /= 2;
   if (bytes(s) > limits.block) s.columns = 0;
   return s;

@@ -8,18 +8,25 @@ namespace ea::cuda {
 
 namespace {
 
-// G = w dL [Z > 0].
+// G = w dL [Z > 0] of Z = Conv(I).
 template <typename T>
-struct GateWork : MixedWork<T, T> {
+struct GateWork {
+  static constexpr bool kGates = false;
+  MixedWindow<T, T> input;
   const T* dout;
   float* g;
 
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float z) const {
-    const std::int64_t cell = at.row(h, i) + j;
-    g[cell] = z <= 0.0f
-                  ? 0.0f
-                  : this->input.value.c.w * static_cast<float>(dout[cell]);
+  template <int N>
+  __device__ void finish(std::int64_t cell, unsigned,
+                         const float (&z)[N]) const {
+    const bool whole = is_few<N>(dout + cell) && is_few<N>(g + cell);
+    float d[N];
+    load_few(dout + cell, whole, d);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      d[k] = z[k] <= 0.0f ? 0.0f : input.value.c.w * d[k];
+    }
+    store_few(g + cell, whole, d);
   }
 };
 
@@ -33,7 +40,7 @@ void run<EvolveForward>(const EvolveForward::Args& args) {
         {args.previous.as<T>(), args.scores.as<T>(), args.c}};
     run_conv<T>(args.layout, args.weight.dim(-1),
                 {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
-                EvolvedWork<T, T>{{input}, args.out.as<T>()});
+                EvolvedWork<T, T>{input, args.out.as<T>()});
   });
 }
 
@@ -49,7 +56,7 @@ void run<EvolveBackward>(const EvolveBackward::Args& args) {
     const Scratch<float> g(current_stream(), args.layout.numel());
     run_conv<T>(args.layout, kernel,
                 {args.weight.as<T>(), args.bias.as<T>(), false, args.shift},
-                GateWork<T>{{input}, args.dout.as<T>(), g.data()});
+                GateWork<T>{input, args.dout.as<T>(), g.data()});
     const PlainWindow<float> gated{{g.data()}};
     run_conv<T>(args.layout, kernel,
                 {args.weight.as<T>(), nullptr, true, args.shift},

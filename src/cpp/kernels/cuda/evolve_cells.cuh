@@ -13,50 +13,49 @@ struct MixedCells {
   const S* scores;
   EvolveNumbers c;
 
-  __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
-                              std::int64_t j) const {
-    if (!at.exists(i, j)) return 0.0f;
-    const std::int64_t cell = at.row(h, i) + j;
-    const float s = c.b * static_cast<float>(scores[cell]);
-    return previous == nullptr ? s
-                               : c.a * static_cast<float>(previous[cell]) + s;
+  template <int N>
+  __device__ void load(const MapBlock& at, int h, std::int64_t i,
+                       std::int64_t j, float (&v)[N]) const {
+    const CellOfHeads cell(at, h, i, j);
+    const bool there = at.exists(i, j);
+    float m[N] = {};
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = static_cast<float>(scores[cell(k)]);
+    if (previous != nullptr) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) m[k] = static_cast<float>(previous[cell(k)]);
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) v[k] = there ? c.a * m[k] + c.b * v[k] : 0.0f;
   }
 };
 
 template <typename T, typename S>
 using MixedWindow = FromCells<kFloatParts, MixedCells<T, S>>;
 
-// What begins with Z = Conv(I).
+// L = p M + s S + w ReLU(Z) of Z = Conv(I).
 template <typename T, typename S>
-struct MixedWork {
-  static constexpr int kCount = kFloatParts;
+struct EvolvedWork {
   static constexpr bool kGates = false;
   MixedWindow<T, S> input;
-
-  __device__ MixedCells<T, S> source() const { return input.value; }
-  template <typename Cells>
-  __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, const Cells& to, float*) const {
-    input.fill(at, window, to);
-  }
-  __device__ float meet(float z, float) const { return z; }
-};
-
-// L = p M + s S + w ReLU(Z).
-template <typename T, typename S>
-struct EvolvedWork : MixedWork<T, S> {
   T* out;
 
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float z) const {
-    const MixedCells<T, S>& in = this->input.value;
-    const std::int64_t cell = at.row(h, i) + j;
-    const float kept = in.previous == nullptr
-                           ? 0.0f
-                           : in.c.p * static_cast<float>(in.previous[cell]);
-    const float s = in.c.s * static_cast<float>(in.scores[cell]);
-    const float l = kept + s + in.c.w * (z < 0.0f ? 0.0f : z);
-    out[cell] = T(at.exists(i, j) ? l : 0.0f);
+  template <int N>
+  __device__ void finish(std::int64_t cell, unsigned there,
+                         const float (&z)[N]) const {
+    const MixedCells<T, S>& in = input.value;
+    const bool whole = is_few<N>(out + cell) && is_few<N>(in.scores + cell) &&
+                       is_few<N>(in.previous + cell);
+    float m[N] = {}, s[N], l[N];
+    load_few(in.scores + cell, whole, s);
+    if (in.previous != nullptr) load_few(in.previous + cell, whole, m);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const float open = z[k] < 0.0f ? 0.0f : z[k];
+      const float sum = in.c.p * m[k] + in.c.s * s[k] + in.c.w * open;
+      l[k] = (there >> k & 1u) != 0 ? sum : 0.0f;
+    }
+    store_few(out + cell, whole, l);
   }
 };
 
@@ -64,30 +63,31 @@ struct EvolvedWork : MixedWork<T, S> {
 // of dL and dS.
 template <typename Gate, typename D, typename S, typename T>
 struct EvolveGradientWork {
-  static constexpr int kCount = kFloatParts;
   static constexpr bool kGates = false;
-  Gate g;
+  Gate input;
   EvolveNumbers c;
   const D* dl;
   S* dscores;
   T* dprevious;              // or null
   T* dscore_bias = nullptr;  // dS again
 
-  __device__ auto source() const { return g.value; }
-  template <typename Cells>
-  __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, const Cells& to, float*) const {
-    g.fill(at, window, to);
-  }
-  __device__ float meet(float z, float) const { return z; }
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float di) const {
-    const std::int64_t cell = at.row(h, i) + j;
-    const bool exists = at.exists(i, j);
-    const float d = exists ? static_cast<float>(dl[cell]) : 0.0f;
-    dscores[cell] = S(c.s * d + c.b * di);
-    if (dscore_bias != nullptr) dscore_bias[cell] = T(c.s * d + c.b * di);
-    if (dprevious != nullptr) dprevious[cell] = T(c.p * d + c.a * di);
+  template <int N>
+  __device__ void finish(std::int64_t cell, unsigned there,
+                         const float (&di)[N]) const {
+    const bool whole = is_few<N>(dl + cell) && is_few<N>(dscores + cell) &&
+                       is_few<N>(dprevious + cell) &&
+                       is_few<N>(dscore_bias + cell);
+    float d[N], ds[N], dm[N];
+    load_few(dl + cell, whole, d);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      if ((there >> k & 1u) == 0) d[k] = 0.0f;
+      ds[k] = c.s * d[k] + c.b * di[k];
+      dm[k] = c.p * d[k] + c.a * di[k];
+    }
+    store_few(dscores + cell, whole, ds);
+    if (dprevious != nullptr) store_few(dprevious + cell, whole, dm);
+    if (dscore_bias != nullptr) store_few(dscore_bias + cell, whole, ds);
   }
 };
 

@@ -1,4 +1,5 @@
 // Fused attention, forward: logits with the evolving step, softmax and context.
+#include "kernels/cuda/conv_kernel.cuh"
 #include "kernels/cuda/fused_scores.cuh"
 #include "kernels/cuda/fused_tiles.cuh"
 #include "kernels/cuda/run.h"
@@ -9,48 +10,9 @@ namespace ea::cuda {
 
 namespace {
 
-// L = p M + s S + w ReLU(Conv(a M + b S)): S and I never leave the block.
+// L, and where Z is above 0.
 template <typename T>
-struct LogitsWork {
-  static constexpr int kCount = kFloatParts;
-  static constexpr bool kGates = true;
-  ScoredWindow<T> input;
-  T* logits;
-  std::uint8_t* bits;  // or null
-  std::int64_t heads;
-
-  template <typename Cells>
-  __device__ void fill(const MapBlock& at, const ConvShape& shape,
-                       const Window& window, const Cells& to,
-                       float* results) const {
-    const EvolveNumbers& c = input.c;
-    input.fill(
-        at, window, to, [&](int h, int row, int column, float m, float s) {
-          const int i = row - shape.radius();
-          const int j = column - shape.radius();
-          if (i < 0 || i >= shape.rows() || j < 0 || j >= shape.columns) {
-            return;
-          }
-          results[(h * shape.rows() + i) * shape.columns + j] =
-              c.p * m + c.s * s;
-        });
-  }
-  __device__ float meet(float z, float kept) const {
-    return kept + input.c.w * (z < 0.0f ? 0.0f : z);
-  }
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float l) const {
-    logits[at.row(h, i) + j] = T(l);
-  }
-  __device__ void gate(const MapBlock& at, int h, std::int64_t i,
-                       std::int64_t j, std::uint8_t byte) const {
-    if (bits != nullptr) bits[gate_of(at, heads, h, i, j)] = byte;
-  }
-};
-
-// The same from stored S.
-template <typename T>
-struct StoredLogitsWork : EvolvedWork<T, float> {
+struct LogitsWork : EvolvedWork<T, float> {
   static constexpr bool kGates = true;
   std::uint8_t* bits;  // or null
   std::int64_t heads;
@@ -65,23 +27,13 @@ template <typename T>
 void convolved_logits(const FusedAttention& in, T* logits,
                       std::uint8_t* gates) {
   const MapLayout& layout = in.layout;
-  const std::int64_t kernel = in.weight.dim(-1);
-  const ConvWeights<T> weights{in.weight.as<T>(), in.bias.as<T>(), false,
-                               in.shift};
-  const ConvShape shape = shape_of_conv<T>(layout.heads, kernel);
-  // A window that is moved has other cells than those that the block makes.
-  if (shape.columns > 0 && in.shift.none()) {
-    return run_conv<T>(
-        layout, kernel, weights,
-        LogitsWork<T>{scored_window<T>(in), logits, gates, layout.heads});
-  }
   const Scratch<float> scores(current_stream(), layout.numel());
   store_scores<T>(in, scores.data());
   run_conv<T>(
-      layout, kernel, weights,
-      StoredLogitsWork<T>{{{{mixed_cells<T>(in, scores.data())}}, logits},
-                          gates,
-                          layout.heads});
+      layout, in.weight.dim(-1),
+      {in.weight.as<T>(), in.bias.as<T>(), false, in.shift},
+      LogitsWork<T>{
+          {mixed_window<T>(in, scores.data()), logits}, gates, layout.heads});
 }
 
 template <typename T>
@@ -94,23 +46,26 @@ struct Context {
 };
 
 // A block walks along the keys of its rows once. For each row it has the
-// greatest t L so far, and of exp(t L - greatest) the sum and, with dropout and
-// V, what the sum divides to give y; where the greatest grows, both are scaled.
+// greatest t L so far, t in powers of 2, and of 2^(t L - greatest) the sum and,
+// with dropout and V, what the sum divides to give y; where the greatest grows,
+// both are scaled.
 template <typename T, typename Logits>
-__global__ void __launch_bounds__(kProductThreads, kContextBlocks)
+__global__ void __launch_bounds__(kProductThreads, kContextBlocks<T>)
     context_kernel(MapBlocks blocks, Context<T> c, Logits logits) {
   using S = Share<T>;
   EA_DYNAMIC_SHARED(T, memory);
-  const TileSpace<T> space{memory};
+  const TileSpace<T> space{memory, kContextRows};
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.queries, c.v.width);
   const std::int64_t h = job.head;
   const bool first = job.column == 0;  // of the blocks of these rows
   const int columns = of_side(c.v.width - job.column);
-  StagedRows<T> q = staged(c.q, at.first_query, at.queries, h, space.square(0));
-  StagedRows<T> k = staged(c.k, at.first_key, at.keys, h, space.square(1));
-  StagedRows<T> v = staged(c.v, at.first_key, at.keys, h, space.square(2));
-  q.move(job.row);
+  StagedRows<T> q =
+      staged(c.q, at.first_query, at.queries, h, space.of_rows(0));
+  StagedRows<T> k = staged(c.k, at.first_key, at.keys, h, space.of_rows(1));
+  StagedRows<T> v = staged(c.v, at.first_key, at.keys, h, space.of_rows(2));
+  q.move(job.row, 0);
+  const float t = c.softmax_scale * kLog2OfE;
   float greatest[S::kRows], total[S::kRows];
 #pragma unroll
   for (int r = 0; r < S::kRows; ++r) {
@@ -121,10 +76,12 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks)
   for (int j = 0; j < at.keys; j += kSide) {
     const SquareTile tile(at, job.row, j);
     const TileCells<S> cells(at, h, tile, y);
-    k.move(j);
-    v.move(j);
+    k.move(j, 0);
+    v.move(j, job.column);
+    if constexpr (Logits::kMade) bring(q, k, v);
     S e = logits.tile(at, tile, cells, q, k, first);
-    each_cell(e, [&](int r, int i) { e.at(r, i) *= c.softmax_scale; });
+    if constexpr (!Logits::kMade) bring(v);  // while the logits come
+    each_cell(e, [&](int r, int i) { e.at(r, i) *= t; });
     set_missing(at, tile, e, -INFINITY);
     const std::uint32_t kept = kept_cells(c.drop, cells);
     const float kept_factor = c.drop.factor();
@@ -136,20 +93,20 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks)
       most = over_row(e, most, Largest{});
       // Logits of -infinity alone so far leave sums of 0.
       const float base = most == -INFINITY ? 0.0f : most;
-      const float factor = expf(greatest[r] - base);
+      const float factor = exp2_near(greatest[r] - base);
       greatest[r] = most;
       float sum = 0.0f;
 #pragma unroll
       for (int i = 0; i < S::kCells; ++i) {
-        const float one = expf(e.at(r, i) - base);
+        const float one = exp2_near(e.at(r, i) - base);
         sum += one;
         e.at(r, i) = is_kept<S>(kept, r, i) ? one * kept_factor : 0.0f;
         y.at(r, i) *= factor;
       }
       total[r] = total[r] * factor + sum;
     }
-    add_rows<false>(space, e, v, job.column, tile.columns, tile.rows, columns,
-                    y);
+    add_rows(space.of_tile(0), v, job.column, tile.columns, tile.rows, columns,
+             OwnProduct<S>{e, y});
   }
   const SquareTile rows(at, job.row, 0);
 #pragma unroll
@@ -165,7 +122,7 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks)
     if (y.column(0) != 0 || !first || c.statistics == nullptr) continue;
     float* const to =
         c.statistics + 2 * row_number(at, c.heads, h, job.row + row);
-    to[0] = none ? 0.0f : greatest[r];
+    to[0] = none ? 0.0f : greatest[r] / kLog2OfE;
     to[1] = inverse;
   }
 }
@@ -190,8 +147,8 @@ void run_context(const FusedAttentionForward::Args& args,
       },
       [&](const MapBlocks& blocks, unsigned count) {
         launch(current_stream(), count, kProductThreads,
-               TileSpace<T>::bytes(kContextSquares), context_kernel<T, Logits>,
-               blocks, context, logits);
+               TileSpace<T>::bytes(kContextRows, kOwnTiles<T>),
+               context_kernel<T, Logits>, blocks, context, logits);
       });
 }
 

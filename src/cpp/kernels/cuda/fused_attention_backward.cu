@@ -1,5 +1,8 @@
 // Fused attention, backward: through context, softmax and the evolving step to
 // queries, keys, values and the convolution.
+#include <optional>
+#include <utility>
+
 #include "kernels/cuda/conv_weights.cuh"
 #include "kernels/cuda/fused_gradients.cuh"
 #include "kernels/cuda/fused_scores.cuh"
@@ -17,39 +20,48 @@ struct GatedCells {
   std::int64_t heads;
   float w;
 
-  __device__ float operator()(const MapBlock& at, int h, std::int64_t i,
-                              std::int64_t j) const {
-    const unsigned byte = __ldg(gates + gate_of(at, heads, h, i, j));
-    const float g = w * __ldg(dl + at.row(h, i) + j);
-    return (byte >> (j & 7) & 1u) != 0 ? g : 0.0f;
+  template <int N>
+  __device__ void load(const MapBlock& at, int h, std::int64_t i,
+                       std::int64_t j, float (&v)[N]) const {
+    const CellOfHeads cell(at, h, i, j);
+    const std::uint8_t* const of_rows =
+        gates + row_number(at, heads, h, i) + j / 8;
+    unsigned bytes[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      v[k] = __ldg(dl + cell(k));
+      bytes[k] =
+          __ldg(of_rows + gate_byte(cell(k) - j, cell.step(k) * at.queries));
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      v[k] = (bytes[k] >> (j & 7) & 1u) != 0 ? w * v[k] : 0.0f;
+    }
   }
 };
 
 using GatedWindow = FromCells<kFloatParts, GatedCells>;
 
-// dS, dM and the gradients of the convolution, from dL.
+// dS, dM and the gradients of the convolution, from dL. S comes first and is
+// gone before there is a dS.
 template <typename T>
-void evolve_gradients(const FusedAttentionBackward::Args& args, const float* dl,
-                      float* ds) {
+void weight_gradients(const FusedAttentionBackward::Args& args,
+                      const GatedWindow& g) {
   const FusedAttention& in = args.in;
-  const std::int64_t kernel = in.weight.dim(-1);
-  const EvolveNumbers c(in.c);
-  const GatedWindow g{
-      {dl, args.gates.as<std::uint8_t>(), in.layout.heads, c.w}};
-  run_conv<T>(
-      in.layout, kernel, {in.weight.as<T>(), nullptr, true, in.shift},
-      EvolveGradientWork<GatedWindow, float, float, T>{
-          g, c, dl, ds, args.dprevious.as<T>(), args.dscore_bias.as<T>()});
-  const ConvShape shape = shape_of_weights<T>(in.layout.heads, kernel);
-  if (shape.columns > 0) {
-    return run_weights<T>(in.layout, kernel, in.shift, g, scored_window<T>(in),
-                          args.dweight, args.dbias);
-  }
   const Scratch<float> scores(current_stream(), in.layout.numel());
   store_scores<T>(in, scores.data());
-  run_direct_weights<T>(in.layout, shape, in.shift, g.value,
-                        mixed_cells<T>(in, scores.data()), args.dweight,
-                        args.dbias);
+  run_weights<T>(in.layout, in.weight.dim(-1), in.shift, g,
+                 mixed_window<T>(in, scores.data()), args.dweight, args.dbias);
+}
+template <typename T>
+void map_gradients(const FusedAttentionBackward::Args& args,
+                   const GatedWindow& g, float* ds) {
+  const FusedAttention& in = args.in;
+  run_conv<T>(in.layout, in.weight.dim(-1),
+              {in.weight.as<T>(), nullptr, true, in.shift},
+              EvolveGradientWork<GatedWindow, float, float, T>{
+                  g, in.c, g.value.dl, ds, args.dprevious.as<T>(),
+                  args.dscore_bias.as<T>()});
 }
 
 // kConvolved: dL and dS lie between the kernels as float32, because rounded to
@@ -61,7 +73,7 @@ void backward_of(const FusedAttentionBackward::Args& args,
   const MapLayout& layout = in.layout;
   const std::int64_t heads = layout.heads;
   const std::int64_t cells = kConvolved ? layout.numel() : 0;
-  const Scratch<float> dl(current_stream(), cells), ds(current_stream(), cells);
+  std::optional<Scratch<float>> dl(std::in_place, current_stream(), cells);
   const Scratch<float> dots(
       current_stream(),
       kConvolved ? 0 : heads * layout.q_offsets[layout.sequences]);
@@ -79,21 +91,29 @@ void backward_of(const FusedAttentionBackward::Args& args,
   // Without a convolution dS = s dL, and s goes into the scale.
   const auto scale =
       static_cast<float>(kConvolved ? in.scale : in.scale * in.c.s);
-  run_rows<T, kConvolved>(
-      layout, gradient,
-      RowGradient<T>{dl.data(), dq, args.dprevious.as<T>(),
-                     args.dscore_bias.as<T>(), static_cast<float>(in.c.p),
-                     static_cast<float>(in.c.s), scale},
-      logits);
+  run_rows<T, kConvolved>(layout, gradient,
+                          RowGradient<T>{dl->data(), dq, scale}, logits);
+  std::optional<Scratch<float>> ds;
   if constexpr (kConvolved) {
-    evolve_gradients<T>(args, dl.data(), ds.data());
-    using Maps = StoredMaps<float>;
+    const GatedWindow gated{{dl->data(), args.gates.as<std::uint8_t>(), heads,
+                             static_cast<float>(in.c.w)}};
+    weight_gradients<T>(args, gated);
+    ds.emplace(current_stream(), cells);
+    map_gradients<T>(args, gated, ds->data());
+    dl.reset();
     run_products<T>(layout,
-                    QueryForm<T, Maps>{{ds.data()}, gradient.k, dq, scale});
+                    QueryForm<T, float>{{ds->data()}, gradient.k, dq, scale});
+  } else {
+    run_maps<T>(
+        layout, gradient,
+        MapGradient<T>{args.dprevious.as<T>(), args.dscore_bias.as<T>(),
+                       static_cast<float>(in.c.p), static_cast<float>(in.c.s)},
+        logits);
   }
   run_keys<T, kConvolved>(
       layout, gradient,
-      KeyGradient<T>{ds.data(), {args.dk, heads}, {args.dv, heads}, scale},
+      KeyGradient<T>{
+          ds ? ds->data() : nullptr, {args.dk, heads}, {args.dv, heads}, scale},
       logits);
 }
 

@@ -29,10 +29,10 @@ struct LogitGradient {
   // Rows of a head, none of them in its square yet.
   __device__ GradientRows<T> rows_of(const MapBlock& at, std::int64_t h,
                                      const TileSpace<T>& space) const {
-    return {staged(q, at.first_query, at.queries, h, space.square(0)),
-            staged(k, at.first_key, at.keys, h, space.square(1)),
-            staged(dy, at.first_query, at.queries, h, space.square(2)),
-            staged(v, at.first_key, at.keys, h, space.square(3))};
+    return {staged(q, at.first_query, at.queries, h, space.of_rows(0)),
+            staged(k, at.first_key, at.keys, h, space.of_rows(1)),
+            staged(dy, at.first_query, at.queries, h, space.of_rows(2)),
+            staged(v, at.first_key, at.keys, h, space.of_rows(3))};
   }
   // What dropout leaves of a tile.
   __device__ void drop_from(S& tile, std::uint32_t kept) const {
@@ -51,27 +51,27 @@ struct LogitGradient {
     set_missing(at, tile, dp, 0.0f);
     return dp;
   }
-  // dP to dL, 0 where no cell exists.
-  __device__ void to_logits(const MapBlock& at, const SquareTile& tile,
-                            const TileCells<S>& cells, const S& p,
-                            const float (&dot)[S::kRows], S& d) const {
-#pragma unroll
-    for (int r = 0; r < S::kRows; ++r) {
-      float more[S::kCells] = {};
-      if (dcarry != nullptr) {
-        load_row(d, dcarry + cells.first[r], cells.count[r], more);
-      }
-#pragma unroll
-      for (int c = 0; c < S::kCells; ++c) {
-        d.at(r, c) =
-            softmax_scale * p.at(r, c) * (d.at(r, c) - dot[r]) + more[c];
-      }
+  // dP to dL but for the dots, t P dP + dcarry, and to all of it.
+  __device__ void without_dots(const MapBlock& at, const SquareTile& tile,
+                               const TileCells<S>& cells, const S& p,
+                               S& d) const {
+    each_cell(d,
+              [&](int r, int c) { d.at(r, c) *= softmax_scale * p.at(r, c); });
+    if (dcarry != nullptr) {
+      add_tile(dcarry, cells, 1.0f, d);
+      set_missing(at, tile, d, 0.0f);
     }
-    set_missing(at, tile, d, 0.0f);
+  }
+  __device__ void with_dots(const S& p, const float (&dot)[S::kRows],
+                            S& d) const {
+    each_cell(d, [&](int r, int c) {
+      d.at(r, c) -= softmax_scale * dot[r] * p.at(r, c);
+    });
   }
 };
 
-// The statistics of the rows of a thread, 0 beyond the tile, where P is 0.
+// The statistics of the rows of a thread, 0 beyond the tile, where P is 0;
+// greatest: in powers of 2.
 template <typename S>
 struct RowStatistics {
   float greatest[S::kRows] = {}, inverse[S::kRows] = {};
@@ -82,120 +82,152 @@ struct RowStatistics {
     for (int r = 0; r < S::kRows; ++r) {
       if (share.row(r) >= rows) continue;
       const float* const from = statistics + 2 * (number + share.row(r));
-      greatest[r] = from[0];
+      greatest[r] = kLog2OfE * from[0];
       inverse[r] = from[1];
     }
   }
   // Logits to P, 0 where no cell exists.
   __device__ void probabilities(const MapBlock& at, const SquareTile& tile,
                                 float softmax_scale, S& l) const {
+    const float t = softmax_scale * kLog2OfE;
     each_cell(l, [&](int r, int c) {
-      l.at(r, c) = expf(softmax_scale * l.at(r, c) - greatest[r]) * inverse[r];
+      l.at(r, c) = exp2_near(t * l.at(r, c) - greatest[r]) * inverse[r];
     });
     set_missing(at, tile, l, 0.0f);
   }
 };
 
-// scale times a share of `count` rows of tokens from `first` on, of columns
-// `column`.. of a head.
-template <typename T>
-__device__ inline void store_tokens(const Share<T>& share, float scale,
-                                    const TokenRows<T>& to, std::int64_t first,
-                                    int count, std::int64_t h, int column) {
-#pragma unroll
-  for (int r = 0; r < Share<T>::kRows; ++r) {
-    if (share.row(r) >= count) continue;
-    store_row(share, r, scale, to.row(first + share.row(r), h) + column,
-              of_side(to.width - column));
-  }
-}
-
 // What rows of dL go to. kConvolved: dL itself, for the convolution; else dQ =
-// scale dL K and dM = p dL.
+// scale dL K.
 template <typename T>
 struct RowGradient {
   float* dl;
   TokenRows<T> dq;
-  T* dprevious;    // or null
-  T* dscore_bias;  // s dL, or null
-  float p, s, scale;
-
-  template <bool kConvolved>
-  __device__ void store(const Share<T>& d, const TileCells<Share<T>>& cells,
-                        bool first) const {
-#pragma unroll
-    for (int r = 0; r < Share<T>::kRows; ++r) {
-      const std::int64_t cell = cells.first[r];
-      const int count = cells.count[r];
-      if constexpr (kConvolved) {
-        store_row(d, r, 1.0f, dl + cell, count);
-      } else {
-        if (first && dprevious != nullptr) {
-          store_row(d, r, p, dprevious + cell, count);
-        }
-        if (first && dscore_bias != nullptr) {
-          store_row(d, r, s, dscore_bias + cell, count);
-        }
-      }
-    }
-  }
+  float scale;
 };
 
-// A block has 64 queries of a head and walks along their keys twice: for the
-// dots, and for dL.
+// A block has 64 queries of a head and walks along their keys. The dots are
+// known behind the last, so that of dL = U - t dot P first comes U: it is
+// stored and taken up again, or, as P K is summed beside U K, dQ = scale (U K -
+// t dot P K).
 template <typename T, bool kConvolved, typename Logits>
-__global__ void __launch_bounds__(kProductThreads, kGradientBlocks)
+__global__ void __launch_bounds__(kProductThreads,
+                                  (kGradientBlocks<T, kConvolved>))
     row_gradient_kernel(MapBlocks blocks, LogitGradient<T> g, RowGradient<T> to,
                         Logits logits) {
   using S = Share<T>;
   EA_DYNAMIC_SHARED(T, memory);
-  const TileSpace<T> space{memory};
+  const TileSpace<T> space{memory, kGradientRows};
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.queries, kConvolved ? 1 : to.dq.width);
   const std::int64_t h = job.head;
-  const bool first = job.column == 0;
   const int rows = of_side(at.queries - job.row);
   auto [q, k, dy, v] = g.rows_of(at, h, space);
-  q.move(job.row);
-  dy.move(job.row);
-  S dq;
-  const RowStatistics<S> statistics(
-      g.statistics, row_number(at, g.heads, h, job.row), rows, dq);
+  q.move(job.row, 0);
+  dy.move(job.row, 0);
+  S uk, pk;
+  const std::int64_t number = row_number(at, g.heads, h, job.row);
+  const RowStatistics<S> statistics(g.statistics, number, rows, uk);
   float dots[S::kRows] = {};
-#pragma unroll 1
-  for (int pass = 0; pass < 2; ++pass) {
+  for (int j = 0; j < at.keys; j += kSide) {
+    const SquareTile tile(at, job.row, j);
+    const TileCells<S> cells(at, h, tile, uk);
+    k.move(j, 0);
+    v.move(j, 0);
+    if constexpr (Logits::kMade) bring(q, k, dy, v);
+    S p = logits.tile(at, tile, cells, q, k, false);
+    if constexpr (!Logits::kMade) bring(dy, v);  // while the logits come
+    statistics.probabilities(at, tile, g.softmax_scale, p);
+    S d = g.of_probabilities(at, tile, dy, v, kept_cells(g.drop, cells));
+    each_cell(d, [&](int r, int c) { dots[r] += p.at(r, c) * d.at(r, c); });
+    g.without_dots(at, tile, cells, p, d);
+    if constexpr (kConvolved) {
+      store_tile(d, 1.0f, to.dl, cells);
+    } else {
+      add_rows(space.of_tile(0), k, job.column, tile.columns, rows,
+               of_side(to.dq.width - job.column), OwnProduct<S>{d, uk},
+               OwnProduct<S>{p, pk});
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) dots[r] = over_row(uk, dots[r], Plus{});
+  if constexpr (kConvolved) {
+#pragma unroll 2
     for (int j = 0; j < at.keys; j += kSide) {
       const SquareTile tile(at, job.row, j);
-      const TileCells<S> cells(at, h, tile, dq);
-      k.move(j);
-      v.move(j);
-      S d = g.of_probabilities(at, tile, dy, v, kept_cells(g.drop, cells));
+      const TileCells<S> cells(at, h, tile, uk);
       S p = logits.tile(at, tile, cells, q, k, false);
       statistics.probabilities(at, tile, g.softmax_scale, p);
-      if (pass == 0) {
-        each_cell(d, [&](int r, int c) { dots[r] += p.at(r, c) * d.at(r, c); });
-        continue;
-      }
-      g.to_logits(at, tile, cells, p, dots, d);
-      to.template store<kConvolved>(d, cells, first);
-      if (!kConvolved) {
-        add_rows<false>(space, d, k, job.column, tile.columns, rows,
-                        of_side(to.dq.width - job.column), dq);
-      }
+      S d = load_tile(to.dl, cells);
+      g.with_dots(p, dots, d);
+      store_tile(d, 1.0f, to.dl, cells);
     }
-    if (pass == 1) break;
-#pragma unroll
-    for (int r = 0; r < S::kRows; ++r) dots[r] = over_row(dq, dots[r], Plus{});
-  }
-  if constexpr (!kConvolved) {
+  } else {
+    each_cell(uk, [&](int r, int c) {
+      uk.at(r, c) -= g.softmax_scale * dots[r] * pk.at(r, c);
+    });
+    store_tokens(uk, to.scale, to.dq, at.first_query + job.row, rows, h,
+                 job.column);
 #pragma unroll
     for (int r = 0; r < S::kRows; ++r) {
-      if (!first || dq.column(0) != 0 || dq.row(r) >= rows) continue;
-      g.dots[row_number(at, g.heads, h, job.row + dq.row(r))] = dots[r];
+      if (job.column != 0 || uk.column(0) != 0 || uk.row(r) >= rows) continue;
+      g.dots[number + uk.row(r)] = dots[r];
     }
-    store_tokens(dq, to.scale, to.dq, at.first_query + job.row, rows, h,
-                 job.column);
   }
+}
+
+// dL of a tile from P, with the dots.
+template <typename T>
+__device__ inline Share<T> logit_gradient(
+    const LogitGradient<T>& g, const MapBlock& at, const SquareTile& tile,
+    const TileCells<Share<T>>& cells, const Share<T>& p, StagedRows<T>& dy,
+    StagedRows<T>& v, std::int64_t number, std::uint32_t kept) {
+  using S = Share<T>;
+  S d = g.of_probabilities(at, tile, dy, v, kept);
+  float dots[S::kRows];
+#pragma unroll
+  for (int r = 0; r < S::kRows; ++r) {
+    dots[r] = p.row(r) < tile.rows ? g.dots[number + p.row(r)] : 0.0f;
+  }
+  g.without_dots(at, tile, cells, p, d);
+  g.with_dots(p, dots, d);
+  return d;
+}
+
+// dM = p dL and the gradient of the scores' bias, s dL, where there is no
+// convolution; each optional.
+template <typename T>
+struct MapGradient {
+  T *dprevious, *dscore_bias;
+  float p, s;
+};
+
+// A block has a tile.
+template <typename T, typename Logits>
+__global__ void __launch_bounds__(kProductThreads, (kGradientBlocks<T, false>))
+    map_gradient_kernel(MapBlocks blocks, LogitGradient<T> g, MapGradient<T> to,
+                        Logits logits) {
+  using S = Share<T>;
+  EA_DYNAMIC_SHARED(T, memory);
+  const TileSpace<T> space{memory, kGradientRows};
+  const MapBlock at = blocks.find(blockIdx.x);
+  const TileJob job(at, at.queries, at.keys);
+  const std::int64_t h = job.head;
+  auto [q, k, dy, v] = g.rows_of(at, h, space);
+  q.move(job.row, 0);
+  dy.move(job.row, 0);
+  k.move(job.column, 0);
+  v.move(job.column, 0);
+  const SquareTile tile(at, job.row, job.column);
+  const TileCells<S> cells(at, h, tile, S());
+  const std::int64_t number = row_number(at, g.heads, h, job.row);
+  S p = logits.tile(at, tile, cells, q, k, false);
+  RowStatistics<S>(g.statistics, number, tile.rows, p)
+      .probabilities(at, tile, g.softmax_scale, p);
+  const S d = logit_gradient(g, at, tile, cells, p, dy, v, number,
+                             kept_cells(g.drop, cells));
+  if (to.dprevious != nullptr) store_tile(d, to.p, to.dprevious, cells);
+  if (to.dscore_bias != nullptr) store_tile(d, to.s, to.dscore_bias, cells);
 }
 
 // dV = P^T dY behind dropout's mask and dK = scale dS^T Q; dS: from memory
@@ -211,38 +243,15 @@ struct KeyGradient {
   }
 };
 
-// dS of a tile from P.
-template <bool kConvolved, typename T>
-__device__ inline Share<T> score_gradient(
-    const LogitGradient<T>& g, const float* stored, const MapBlock& at,
-    const SquareTile& tile, const TileCells<Share<T>>& cells, const Share<T>& p,
-    StagedRows<T>& dy, StagedRows<T>& v, std::int64_t number,
-    std::uint32_t kept) {
-  using S = Share<T>;
-  S ds;
-  if constexpr (kConvolved) {
-    ds = load_tile(stored, cells);
-    set_missing(at, tile, ds, 0.0f);
-  } else {
-    ds = g.of_probabilities(at, tile, dy, v, kept);
-    float dots[S::kRows];
-#pragma unroll
-    for (int r = 0; r < S::kRows; ++r) {
-      dots[r] = p.row(r) < tile.rows ? g.dots[number + p.row(r)] : 0.0f;
-    }
-    g.to_logits(at, tile, cells, p, dots, ds);
-  }
-  return ds;
-}
-
 // A block has 64 keys of a head and walks along their queries.
 template <typename T, bool kConvolved, typename Logits>
-__global__ void __launch_bounds__(kProductThreads, kGradientBlocks)
+__global__ void __launch_bounds__(kProductThreads,
+                                  (kGradientBlocks<T, kConvolved>))
     key_gradient_kernel(MapBlocks blocks, LogitGradient<T> g, KeyGradient<T> to,
                         Logits logits) {
   using S = Share<T>;
   EA_DYNAMIC_SHARED(T, memory);
-  const TileSpace<T> space{memory};
+  const TileSpace<T> space{memory, kGradientRows};
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.keys, to.widest());
   const std::int64_t h = job.head;
@@ -251,29 +260,40 @@ __global__ void __launch_bounds__(kProductThreads, kGradientBlocks)
   const std::int64_t dv_left = to.dv.width - job.column;
   const int keys = of_side(at.keys - job.row);
   auto [q, k, dy, v] = g.rows_of(at, h, space);
-  k.move(job.row);
-  v.move(job.row);
+  k.move(job.row, 0);
+  v.move(job.row, 0);
   S dk, dv;
   for (int i0 = 0; i0 < at.queries; i0 += kSide) {
     const SquareTile tile(at, i0, job.row);
     const TileCells<S> cells(at, h, tile, dk);
     const std::int64_t number = row_number(at, g.heads, h, i0);
-    q.move(i0);
-    dy.move(i0);
+    q.move(i0, 0);
+    dy.move(i0, 0);
+    if constexpr (Logits::kMade) bring(q, k, dy, v);
     S p = logits.tile(at, tile, cells, q, k, false);
+    if constexpr (!Logits::kMade) bring(q, dy);  // while the logits come
     RowStatistics<S>(g.statistics, number, tile.rows, p)
         .probabilities(at, tile, g.softmax_scale, p);
     const std::uint32_t kept = kept_cells(g.drop, cells);
-    const S ds = score_gradient<kConvolved>(g, to.ds, at, tile, cells, p, dy, v,
-                                            number, kept);
+    S ds;
+    if constexpr (kConvolved) {
+      ds = load_tile(to.ds, cells);
+      set_missing(at, tile, ds, 0.0f);
+    } else {
+      ds = logit_gradient(g, at, tile, cells, p, dy, v, number, kept);
+    }
     g.drop_from(p, kept);
+    // Since the last tile's were read, rows have been brought.
+    p.put(space.of_tile(0));
+    ds.put(space.of_tile(1));
+    __syncthreads();
     if (dv_left > 0) {
-      add_rows<true>(space, p, dy, job.column, tile.rows, keys,
-                     of_side(dv_left), dv);
+      add_turned(space.of_tile(0), dy, job.column, tile.rows, keys,
+                 of_side(dv_left), dv);
     }
     if (dk_left > 0) {
-      add_rows<true>(space, ds, q, job.column, tile.rows, keys,
-                     of_side(dk_left), dk);
+      add_turned(space.of_tile(1), q, job.column, tile.rows, keys,
+                 of_side(dk_left), dk);
     }
   }
   const std::int64_t first = at.first_key + job.row;
@@ -294,8 +314,22 @@ void run_rows(const MapLayout& layout, const LogitGradient<T>& g,
   };
   for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
     launch(current_stream(), n, kProductThreads,
-           TileSpace<T>::bytes(kGradientSquares),
+           TileSpace<T>::bytes(kGradientRows, kOwnTiles<T>),
            row_gradient_kernel<T, kConvolved, Logits>, blocks, g, to, logits);
+  });
+}
+
+template <typename T, typename Logits>
+void run_maps(const MapLayout& layout, const LogitGradient<T>& g,
+              const MapGradient<T>& to, const Logits& logits) {
+  if (to.dprevious == nullptr && to.dscore_bias == nullptr) return;
+  const auto count = [&](std::int64_t queries, std::int64_t keys) {
+    return layout.heads * ProductSize{queries, keys, 0}.tiles();
+  };
+  for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
+    launch(current_stream(), n, kProductThreads,
+           TileSpace<T>::bytes(kGradientRows, 0),
+           map_gradient_kernel<T, Logits>, blocks, g, to, logits);
   });
 }
 
@@ -307,7 +341,7 @@ void run_keys(const MapLayout& layout, const LogitGradient<T>& g,
   };
   for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
     launch(current_stream(), n, kProductThreads,
-           TileSpace<T>::bytes(kGradientSquares),
+           TileSpace<T>::bytes(kGradientRows, kKeyTiles),
            key_gradient_kernel<T, kConvolved, Logits>, blocks, g, to, logits);
   });
 }

@@ -13,6 +13,7 @@ struct MapBlock {
   std::int64_t first_query, first_key;  // its first tokens
   std::int64_t begin;                   // the first cell of its maps
   std::int64_t number;
+  std::int64_t heads;
   const std::uint8_t* mask;  // of its keys, or null
   bool causal;
 
@@ -51,6 +52,7 @@ struct MapBlocks {
             maps.k[b],
             maps.heads * maps.cells[b],
             number,
+            maps.heads,
             maps.mask(b),
             maps.causal};
   }

@@ -10,21 +10,14 @@ namespace {
 // y = Conv(x).
 template <typename T>
 struct PlainWork {
-  static constexpr int kCount = kParts<T>;
   static constexpr bool kGates = false;
-  PlainWindow<T> x;
+  PlainWindow<T> input;
   T* y;
 
-  __device__ PlainCells<T> source() const { return x.value; }
-  template <typename Cells>
-  __device__ void fill(const MapBlock& at, const ConvShape&,
-                       const Window& window, const Cells& to, float*) const {
-    x.fill(at, window, to);
-  }
-  __device__ float meet(float z, float) const { return z; }
-  __device__ void finish(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j, float z) const {
-    y[at.row(h, i) + j] = T(z);
+  template <int N>
+  __device__ void finish(std::int64_t cell, unsigned,
+                         const float (&z)[N]) const {
+    store_few(y + cell, is_few<N>(y + cell), z);
   }
 };
 

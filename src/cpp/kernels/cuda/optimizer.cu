@@ -145,38 +145,40 @@ struct SGDRule {
   }
 };
 
-// count floats from p on into a pack of N, in loads of four.
-template <int N>
-__device__ inline void load_floats(const float* p, std::int64_t count,
-                                   bool aligned, float (&out)[N]) {
+// Elements that a thread updates at a time: of float32 one load, and of a warp
+// all that lies between its first and its last.
+constexpr int kFew = 4;
+
+// Elements p[0 .. count) as floats, the rest 0; and rounded to memory.
+template <typename E>
+__device__ inline void load_some(const E* p, std::int64_t count, bool aligned,
+                                 float (&v)[kFew]) {
+  if (count >= kFew) return load_few(p, aligned, v);
 #pragma unroll
-  for (int i = 0; i < N; i += 4) {
-    float four[4];
-    load_pack(p + i, count - i, aligned, four);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) out[i + k] = four[k];
+  for (int k = 0; k < kFew; ++k) {
+    v[k] = k < count ? static_cast<float>(p[k]) : 0.0f;
   }
 }
-
-template <int N>
-__device__ inline void store_floats(float* p, std::int64_t count, bool aligned,
-                                    const float (&in)[N]) {
+template <typename E>
+__device__ inline void store_some(E* p, std::int64_t count, bool aligned,
+                                  const float (&v)[kFew]) {
+  if (count >= kFew) return store_few(p, aligned, v);
 #pragma unroll
-  for (int i = 0; i < N; i += 4) {
-    const float four[4] = {in[i], in[i + 1], in[i + 2], in[i + 3]};
-    store_pack(p + i, count - i, aligned, four);
+  for (int k = 0; k < kFew; ++k) {
+    if (k < count) p[k] = E(v[k]);
   }
 }
 
 // The gradient of elements i .. i + count; of rows without one it is zero.
 template <typename T>
 __device__ inline void load_gradient(const One<T>& one, std::int64_t i,
-                                     std::int64_t count, float (&g)[kPack<T>]) {
-  if (one.rows == nullptr)
-    return load_pack(one.grad + i, count, one.aligned, g);
+                                     std::int64_t count, float (&g)[kFew]) {
+  if (one.rows == nullptr) {
+    return load_some(one.grad + i, count, one.aligned, g);
+  }
   std::int64_t row = -1, place = -1;
 #pragma unroll
-  for (int k = 0; k < kPack<T>; ++k) {
+  for (int k = 0; k < kFew; ++k) {
     g[k] = 0.0f;
     if (k >= count) continue;
     if ((i + k) / one.width != row) {
@@ -203,27 +205,26 @@ template <typename Rule, typename T>
 __device__ inline void update(const Rule& rule, const One<T>& one,
                               float grad_scale, std::int64_t i,
                               std::int64_t count) {
-  constexpr int kN = kPack<T>;
   constexpr bool kHasM = Rule::kMoments > 0, kHasV = Rule::kMoments > 1;
-  float g[kN], m[kN], v[kN], x[kN];
+  float g[kFew], m[kFew], v[kFew], x[kFew];
   load_gradient(one, i, count, g);
-  if constexpr (kHasM) load_floats(one.exp_avg + i, count, one.aligned, m);
-  if constexpr (kHasV) load_floats(one.exp_avg_sq + i, count, one.aligned, v);
+  if constexpr (kHasM) load_some(one.exp_avg + i, count, one.aligned, m);
+  if constexpr (kHasV) load_some(one.exp_avg_sq + i, count, one.aligned, v);
   if (one.master != nullptr) {
-    load_floats(one.master + i, count, one.aligned, x);
+    load_some(one.master + i, count, one.aligned, x);
   } else {
-    load_pack(one.param + i, count, one.aligned, x);
+    load_some(one.param + i, count, one.aligned, x);
   }
 #pragma unroll
-  for (int k = 0; k < kN; ++k) {
+  for (int k = 0; k < kFew; ++k) {
     x[k] = rule.next(one, x[k], g[k] * grad_scale, m[k], v[k]);
   }
-  if constexpr (kHasM) store_floats(one.exp_avg + i, count, one.aligned, m);
-  if constexpr (kHasV) store_floats(one.exp_avg_sq + i, count, one.aligned, v);
+  if constexpr (kHasM) store_some(one.exp_avg + i, count, one.aligned, m);
+  if constexpr (kHasV) store_some(one.exp_avg_sq + i, count, one.aligned, v);
   if (one.master != nullptr) {
-    store_floats(one.master + i, count, one.aligned, x);
+    store_some(one.master + i, count, one.aligned, x);
   }
-  store_pack(one.param + i, count, one.aligned, x);
+  store_some(one.param + i, count, one.aligned, x);
 }
 
 template <typename Rule, typename T>
@@ -239,8 +240,8 @@ __global__ void __launch_bounds__(kThreads)
       std::int64_t{blockIdx.x - batch.first_block[which]} * kChunk;
   const std::int64_t end =
       begin + kChunk < one.numel ? begin + kChunk : one.numel;
-  for (std::int64_t i = begin + threadIdx.x * kPack<T>; i < end;
-       i += kThreads * kPack<T>) {
+  for (std::int64_t i = begin + threadIdx.x * kFew; i < end;
+       i += kThreads * kFew) {
     update(rule, one, grad_scale, i, end - i);
   }
 }
@@ -260,9 +261,9 @@ One<T> described(const typename Rule::Args& args, const AdamWTensor& t) {
              static_cast<float>(Rule::decay(args, t)),
              static_cast<float>(Rule::rate(args, t)),
              false};
-  one.aligned = packs_aligned(one.param) && packs_aligned(one.grad) &&
-                packs_aligned(one.exp_avg) && packs_aligned(one.exp_avg_sq) &&
-                packs_aligned(one.master);
+  one.aligned = is_few<kFew>(one.param) && is_few<kFew>(one.grad) &&
+                is_few<kFew>(one.exp_avg) && is_few<kFew>(one.exp_avg_sq) &&
+                is_few<kFew>(one.master);
   return one;
 }
 

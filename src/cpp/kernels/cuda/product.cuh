@@ -22,7 +22,7 @@ inline constexpr int kSpan = 8;  // neighbours that a thread loads at once
 template <typename T>
 inline constexpr int kStride = kSide + (sizeof(T) == 2 ? 8 : 1);
 template <typename T>
-inline constexpr int kSquare = kSide * kStride<T>;  // elements of a part
+inline constexpr int kSquare = kSide* kStride<T>;  // elements of a part
 
 // That many elements as they lie in memory.
 template <typename E>
@@ -229,7 +229,7 @@ struct TensorShare {
       }
     }
   }
-  // Puts them into a square, in kFloatParts parts.
+  // Puts them into squares, as parts.
   __device__ void put(bfloat16* to) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -247,6 +247,74 @@ template <typename T>
 using Share =
     std::conditional_t<std::is_same_v<T, float>, PlainShare, TensorShare>;
 
+// A tile as the left operand of a product, straight from the threads that have
+// its cells; b (depth, columns) is a square.
+template <typename S>
+struct OwnProduct;
+
+// own: a square for the tile, of which a warp has the rows whose cells it has.
+template <>
+struct OwnProduct<PlainShare> {
+  const PlainShare& tile;
+  PlainShare& to;
+
+  __device__ void add(float* own, const float* b, int depth, int rows,
+                      int columns) const {
+    __syncwarp();
+    tile.put(own);
+    __syncwarp();
+    to.add<1, 1, true, false>(own, b, depth, rows, columns);
+  }
+};
+template <typename... Products>
+__device__ inline void add_own(float* own, const float* b, int depth, int rows,
+                               int columns, Products... products) {
+  (products.add(own, b, depth, rows, columns), ...);
+}
+
+// The fragments of a sum are those of a left operand.
+template <>
+struct OwnProduct<TensorShare> {
+  const TensorShare& tile;
+  TensorShare& to;
+  std::uint32_t left[4][kFloatParts] = {};
+
+  __device__ void split(int k) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const auto& from = tile.sums[k / kTileN + i / 2].c;
+      split_pair(from[i % 2 * 2], from[i % 2 * 2 + 1], left[i]);
+    }
+  }
+  __device__ void add(int n, const std::uint32_t (&right)[4]) {
+#pragma unroll
+    for (int p = 0; p < kFloatParts; ++p) {
+      const FragmentA part{{left[0][p], left[1][p], left[2][p], left[3][p]}};
+      mma(to.sums[n / kTileN], part, {{right[0], right[1]}});
+      mma(to.sums[n / kTileN + 1], part, {{right[2], right[3]}});
+    }
+  }
+};
+template <typename... Products>
+__device__ inline void add_own(bfloat16*, const bfloat16* b, int depth,
+                               int rows, int columns, Products... products) {
+  const int lane = TensorShare().lane();
+  if (TensorShare().first() >= rows) return;
+  b += lane % 16 * kStride<bfloat16> + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < kSide; k += kTileK) {
+    if (k >= depth) break;
+    (products.split(k), ...);
+#pragma unroll
+    for (int n = 0; n < kSide; n += 2 * kTileN) {
+      if (n >= columns) break;
+      std::uint32_t right[4];
+      load_tiles<true>(b + k * kStride<bfloat16> + n, right);
+      (products.add(n, right), ...);
+    }
+  }
+}
+
 // Calls fn(r, c): cell c of row r of the thread.
 template <typename S, typename Fn>
 __device__ inline void each_cell(const S&, const Fn& fn) {
@@ -254,6 +322,61 @@ __device__ inline void each_cell(const S&, const Fn& fn) {
   for (int r = 0; r < S::kRows; ++r) {
 #pragma unroll
     for (int c = 0; c < S::kCells; ++c) fn(r, c);
+  }
+}
+
+// Whether all of a tile's columns lie in memory, a thread's from p on as words.
+template <typename Word, typename E>
+__device__ inline bool in_words(const E* p, int count) {
+  return count == kSide &&
+         reinterpret_cast<std::uintptr_t>(p) % alignof(Word) == 0;
+}
+
+// Row r of a thread's share from and to memory, where `count` of the tile's
+// columns lie from p on; the rest is 0.
+template <typename S, typename E>
+__device__ inline void load_row(const S& share, const E* p, int count,
+                                float (&v)[S::kCells]) {
+  using Word = Few<S::kTogether, E>;
+  p += share.column(0);
+  if (in_words<Word>(p, count)) {
+#pragma unroll
+    for (int c = 0; c < S::kCells; c += S::kTogether) {
+      const Word word = *reinterpret_cast<const Word*>(p + S::after(c));
+#pragma unroll
+      for (int k = 0; k < S::kTogether; ++k) v[c + k] = word[k];
+    }
+    return;
+  }
+  count -= share.column(0);
+#pragma unroll
+  for (int c = 0; c < S::kCells; ++c) {
+    v[c] = S::after(c) < count ? static_cast<float>(p[S::after(c)]) : 0.0f;
+  }
+}
+template <typename S, typename E>
+__device__ inline void store_row(const S& share, int r, float scale, E* p,
+                                 int count) {
+  using Word = Few<S::kTogether, E>;
+  p += share.column(0);
+  if (in_words<Word>(p, count)) {
+#pragma unroll
+    for (int c = 0; c < S::kCells; c += S::kTogether) {
+      float few[S::kTogether];
+#pragma unroll
+      for (int k = 0; k < S::kTogether; ++k) {
+        few[k] = scale * share.at(r, c + k);
+      }
+      Word word;
+      word.set(few);
+      *reinterpret_cast<Word*>(p + S::after(c)) = word;
+    }
+    return;
+  }
+  count -= share.column(0);
+#pragma unroll
+  for (int c = 0; c < S::kCells; ++c) {
+    if (S::after(c) < count) p[S::after(c)] = E(scale * share.at(r, c));
   }
 }
 
@@ -303,8 +426,8 @@ struct ProductSize {
   }
 };
 
-// Form: size(queries, keys), the operands a(at, h) and b(at, h), and
-// store(at, h, row, column, sum).
+// Form: size(queries, keys), the operands a(at, h) and b(at, h), and store(at,
+// h, row, column, share).
 template <typename T, typename Form>
 __global__ void __launch_bounds__(kProductThreads)
     product_kernel(MapBlocks blocks, Form form) {
@@ -325,12 +448,7 @@ __global__ void __launch_bounds__(kProductThreads)
   Share<T> share;
   add_product(a, row, b, column, static_cast<int>(size.depth), rows, columns,
               left, right, share);
-  each_cell(share, [&](int r, int c) {
-    const int i = share.row(r), j = share.column(c);
-    if (i < rows && j < columns) {
-      form.store(at, h, row + i, column + j, share.at(r, c));
-    }
-  });
+  form.store(at, h, row, column, share);
 }
 
 template <typename T, typename Form>

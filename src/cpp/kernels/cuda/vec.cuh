@@ -33,6 +33,18 @@ __device__ inline std::uint32_t bits_of_float(float value) {
   return bits;
 }
 
+// 2^x within 2^-22 of it, 0 below the normal numbers.
+__device__ inline float exp2_near(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+inline constexpr float kLog2OfE = 1.44269504088896341f;
+
 // Two floats rounded to bfloat16, `low` in the lower half.
 __device__ inline std::uint32_t bf16_pair(float low, float high) {
 #if defined(__CUDA_ARCH__)
@@ -99,6 +111,67 @@ __device__ inline void store_pack(T* p, std::int64_t count, bool aligned,
   for (int i = 0; i < kPack<T>; ++i) {
     if (i < count) p[i] = T(in[i]);
   }
+}
+
+// N neighbours as one word.
+template <int N, typename E>
+struct alignas(N * sizeof(E)) Few {
+  static constexpr int kWords = N * sizeof(E) / 4;
+  std::uint32_t words[kWords];
+
+  __device__ float operator[](int k) const {
+    if constexpr (sizeof(E) == 4) {
+      return float_of_bits(words[k]);
+    } else {
+      return float_of_bits(k % 2 == 0 ? words[k / 2] << 16
+                                      : words[k / 2] & 0xffff0000u);
+    }
+  }
+  __device__ void set(const float (&v)[N]) {
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) {
+      if constexpr (sizeof(E) == 4) {
+        words[k] = bits_of_float(v[k]);
+      } else {
+        words[k] = bf16_pair(v[2 * k], v[2 * k + 1]);
+      }
+    }
+  }
+};
+
+// Whether N neighbours from p on may be loaded and stored at once.
+template <int N, typename E>
+EA_HOST_DEVICE inline bool is_few(const E* p) {
+  return reinterpret_cast<std::uintptr_t>(p) % (N * sizeof(E)) == 0;
+}
+
+// N neighbours as floats from memory, and rounded to memory. `whole` (is_few)
+// lets them be one word; the values are the same either way.
+template <int N, typename E>
+__device__ inline void load_few(const E* p, bool whole, float (&v)[N]) {
+  if constexpr (N > 1) {
+    if (whole) {
+      const auto word = *reinterpret_cast<const Few<N, E>*>(p);
+#pragma unroll
+      for (int k = 0; k < N; ++k) v[k] = word[k];
+      return;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) v[k] = static_cast<float>(p[k]);
+}
+template <int N, typename E>
+__device__ inline void store_few(E* p, bool whole, const float (&v)[N]) {
+  if constexpr (N > 1) {
+    if (whole) {
+      Few<N, E> word;
+      word.set(v);
+      *reinterpret_cast<Few<N, E>*>(p) = word;
+      return;
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) p[k] = E(v[k]);
 }
 
 // Calls fn(first element, elements from there on) for the packs of a row that
