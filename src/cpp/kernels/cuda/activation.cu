@@ -1,4 +1,6 @@
 // Activations and their derivatives, one pack of 16 bytes per thread.
+#include <type_traits>
+
 #include "kernels/activation.h"
 #include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
@@ -85,6 +87,21 @@ __device__ inline float derivative(Activation kind, float slope, float x) {
   }
 }
 
+// Calls fn(kind) with the kind as a constant: chosen once for all elements of a
+// thread, which then run side by side.
+template <typename Fn>
+__device__ inline void with_kind(Activation kind, const Fn& fn) {
+  const auto one_of = [&]<Activation... kKinds>() {
+    (void)((kind == kKinds &&
+            (fn(std::integral_constant<Activation, kKinds>()), true)) ||
+           ...);
+  };
+  one_of.template operator()<
+      Activation::gelu, Activation::gelu_tanh, Activation::relu,
+      Activation::leaky_relu, Activation::tanh, Activation::sigmoid,
+      Activation::exp, Activation::log, Activation::elu, Activation::sqrt>();
+}
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(Activation kind, float slope, const T* x, T* y,
@@ -94,8 +111,10 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= n) return;
   float v[kPack<T>];
   load_pack(x + i, n - i, aligned, v);
+  with_kind(kind, [&](auto known) {
 #pragma unroll
-  for (int k = 0; k < kPack<T>; ++k) v[k] = value(kind, slope, v[k]);
+    for (int k = 0; k < kPack<T>; ++k) v[k] = value(known, slope, v[k]);
+  });
   store_pack(y + i, n - i, aligned, v);
 }
 
@@ -109,8 +128,10 @@ __global__ void __launch_bounds__(kThreads)
   float v[kPack<T>], d[kPack<T>];
   load_pack(x + i, n - i, aligned, v);
   load_pack(dy + i, n - i, aligned, d);
+  with_kind(kind, [&](auto known) {
 #pragma unroll
-  for (int k = 0; k < kPack<T>; ++k) d[k] *= derivative(kind, slope, v[k]);
+    for (int k = 0; k < kPack<T>; ++k) d[k] *= derivative(known, slope, v[k]);
+  });
   store_pack(dx + i, n - i, aligned, d);
 }
 

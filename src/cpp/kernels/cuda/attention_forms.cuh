@@ -34,6 +34,9 @@ template <typename E, bool kAlong>
 struct MapOperand : StoredOperand<E, kAlong> {
   MapBlock at;
 
+  __device__ bool packs(int column) const {
+    return at.dense() && StoredOperand<E, kAlong>::packs(column);
+  }
   __device__ void load(int row, int column, Span<E>& v) const {
     StoredOperand<E, kAlong>::load(row, column, v);
     if (at.dense()) return;

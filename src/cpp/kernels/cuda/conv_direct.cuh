@@ -16,7 +16,7 @@ __device__ inline float cell_or_zero(const MapBlock& at, const Source& source,
                                      int h, std::int64_t i, std::int64_t j) {
   float one[1] = {};
   if (i >= 0 && i < at.queries && j >= 0 && j < at.keys) {
-    source.load(at, h, i, j, one);
+    source.load(at, h, static_cast<int>(i), static_cast<int>(j), one);
   }
   return one[0];
 }

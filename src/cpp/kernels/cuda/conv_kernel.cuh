@@ -295,6 +295,7 @@ ConvShape shape_of_conv(std::int64_t heads, std::int64_t kernel,
 template <typename T, typename Work>
 void run_conv(const MapLayout& layout, std::int64_t kernel,
               const ConvWeights<T>& weights, const Work& work) {
+  check_heads(layout);
   const ConvShape shape = shape_of_conv<T>(layout.heads, kernel);
   if (shape.columns == 0) return run_direct_conv(layout, shape, weights, work);
   for_map_blocks(

@@ -192,6 +192,7 @@ template <typename T, typename G, typename X>
 void run_weights(const MapLayout& layout, std::int64_t kernel,
                  const MapShift& shift, const G& g, const X& x,
                  const TensorView& dweight, const TensorView& dbias) {
+  check_heads(layout);
   const ConvShape shape = shape_of_weights<T>(layout.heads, kernel);
   if (shape.columns == 0) {
     return run_direct_weights<T>(layout, shape, shift, g.value, x.value,

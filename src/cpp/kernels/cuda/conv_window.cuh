@@ -150,23 +150,23 @@ struct WindowCells<bfloat16> {
   }
 };
 
-// Cell (i, j) of head h and the heads behind it, in maps and in the bytes of
-// gates; of heads beyond the last, that of the last.
+// Cell (i, j) of head h and the heads behind it; of heads beyond the last, that
+// of the last.
 class CellOfHeads {
  public:
-  __device__ CellOfHeads(const MapBlock& at, int h, std::int64_t i,
-                         std::int64_t j)
-      : first_(at.row(h, i) + j),
-        of_head_(std::int64_t{at.queries} * at.keys),
-        last_(static_cast<int>(at.heads) - 1 - h) {}
-  __device__ std::int64_t operator()(int k) const {
-    return first_ + step(k) * of_head_;
+  __device__ CellOfHeads(const MapBlock& at, int h, int i, int j)
+      : first_(static_cast<std::uint64_t>(at.row(h, i) + j)),
+        of_head_(static_cast<unsigned>(at.queries) *
+                 static_cast<unsigned>(at.keys)),
+        last_(static_cast<unsigned>(at.heads) - 1 - static_cast<unsigned>(h)) {}
+  __device__ std::uint64_t operator()(unsigned k) const {
+    return first_ + std::uint64_t{step(k)} * of_head_;
   }
-  __device__ int step(int k) const { return k < last_ ? k : last_; }
+  __device__ unsigned step(unsigned k) const { return k < last_ ? k : last_; }
 
  private:
-  std::int64_t first_, of_head_;
-  int last_;
+  std::uint64_t first_;
+  unsigned of_head_, last_;
 };
 
 // A window of value.load(block, head, query, key, of some heads), zero beyond
@@ -189,7 +189,7 @@ struct FromCells {
       const int row = width.into(cell), column = cell - row * w.width;
       const int h = group * kHeadGroup;
       float v[kHeadGroup] = {};
-      if (w.inside(block, row, column)) {
+      if (h < w.heads && w.inside(block, row, column)) {
         value.load(block, h, w.top + row, w.left + column, v);
 #pragma unroll
         for (int k = 0; k < kHeadGroup; ++k) {
@@ -209,8 +209,8 @@ struct PlainCells {
   MapShift shift = {};
 
   template <int N>
-  __device__ void load(const MapBlock& at, int h, std::int64_t i,
-                       std::int64_t j, float (&v)[N]) const {
+  __device__ void load(const MapBlock& at, int h, int i, int j,
+                       float (&v)[N]) const {
     const CellOfHeads cell(at, h, i, j);
     const bool there = i >= shift.down && j >= shift.right && at.exists(i, j);
 #pragma unroll
@@ -222,6 +222,17 @@ struct PlainCells {
 
 template <typename E>
 using PlainWindow = FromCells<kParts<E>, PlainCells<E>>;
+
+// Cells of one head are counted in 32 bits.
+inline void check_heads(const MapLayout& layout) {
+  for (std::int64_t b = 0; b < layout.sequences; ++b) {
+    EA_CHECK(
+        layout.n_q(b) * layout.n_k(b) < (std::int64_t{1} << 31), "launch",
+        "sequence {} has maps of {} x {} cells; the convolution over heads "
+        "takes at most 2^31 - 1",
+        b, layout.n_q(b), layout.n_k(b));
+  }
+}
 
 // The widest shape whose bytes(shape) leave room for a second block on the
 // multiprocessor, or the narrowest; its `columns` are 0 where that does not fit

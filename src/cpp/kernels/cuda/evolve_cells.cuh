@@ -14,8 +14,8 @@ struct MixedCells {
   EvolveNumbers c;
 
   template <int N>
-  __device__ void load(const MapBlock& at, int h, std::int64_t i,
-                       std::int64_t j, float (&v)[N]) const {
+  __device__ void load(const MapBlock& at, int h, int i, int j,
+                       float (&v)[N]) const {
     const CellOfHeads cell(at, h, i, j);
     const bool there = at.exists(i, j);
     float m[N] = {};

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks<T>)
     if constexpr (!Logits::kMade) bring(v);  // while the logits come
     each_cell(e, [&](int r, int i) { e.at(r, i) *= t; });
     set_missing(at, tile, e, -INFINITY);
-    const std::uint32_t kept = kept_cells(c.drop, cells);
+    const std::uint32_t kept = KeptCells<S>{c.drop}.draw(tile, cells, 0);
     const float kept_factor = c.drop.factor();
 #pragma unroll
     for (int r = 0; r < S::kRows; ++r) {

@@ -21,17 +21,20 @@ struct GatedCells {
   float w;
 
   template <int N>
-  __device__ void load(const MapBlock& at, int h, std::int64_t i,
-                       std::int64_t j, float (&v)[N]) const {
+  __device__ void load(const MapBlock& at, int h, int i, int j,
+                       float (&v)[N]) const {
     const CellOfHeads cell(at, h, i, j);
+    // gate_byte() of the heads' rows.
     const std::uint8_t* const of_rows =
-        gates + row_number(at, heads, h, i) + j / 8;
+        gates + row_number(at, heads, h, i) + (j >> 3);
+    const auto queries = static_cast<unsigned>(at.queries);
+    const auto column = static_cast<unsigned>(j);
     unsigned bytes[N];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       v[k] = __ldg(dl + cell(k));
-      bytes[k] =
-          __ldg(of_rows + gate_byte(cell(k) - j, cell.step(k) * at.queries));
+      bytes[k] = __ldg(of_rows + ((cell(k) - column) >> 3) +
+                       std::uint64_t{cell.step(k)} * queries);
     }
 #pragma unroll
     for (int k = 0; k < N; ++k) {
@@ -74,9 +77,16 @@ void backward_of(const FusedAttentionBackward::Args& args,
   const std::int64_t heads = layout.heads;
   const std::int64_t cells = kConvolved ? layout.numel() : 0;
   std::optional<Scratch<float>> dl(std::in_place, current_stream(), cells);
-  const Scratch<float> dots(
-      current_stream(),
-      kConvolved ? 0 : heads * layout.q_offsets[layout.sequences]);
+  const std::int64_t rows = heads * layout.q_offsets[layout.sequences];
+  const Scratch<float> dots(current_stream(), kConvolved ? 0 : rows);
+  KeptCells<Share<T>> kept{DropBits(in.p, in.seed, in.stream)};
+  std::optional<Scratch<std::uint64_t>> words;
+  if constexpr (requires { kept.words; }) {
+    if (kept.drop.on()) {
+      words.emplace(current_stream(), kept.words_of(layout.numel(), rows));
+      kept.words = words->data();
+    }
+  }
   const LogitGradient<T> gradient{{in.q, heads},
                                   {in.k, heads},
                                   {args.dy, heads},
@@ -86,7 +96,7 @@ void backward_of(const FusedAttentionBackward::Args& args,
                                   dots.data(),
                                   heads,
                                   static_cast<float>(in.softmax_scale),
-                                  DropBits(in.p, in.seed, in.stream)};
+                                  kept};
   const TokenRows<T> dq(args.dq, heads);
   // Without a convolution dS = s dL, and s goes into the scale.
   const auto scale =

@@ -24,7 +24,7 @@ struct LogitGradient {
   float* dots;      // [rows] sum_j dP_j P_j
   std::int64_t heads;
   float softmax_scale;
-  DropBits drop;
+  KeptCells<S> kept;
 
   // Rows of a head, none of them in its square yet.
   __device__ GradientRows<T> rows_of(const MapBlock& at, std::int64_t h,
@@ -35,19 +35,19 @@ struct LogitGradient {
             staged(v, at.first_key, at.keys, h, space.of_rows(3))};
   }
   // What dropout leaves of a tile.
-  __device__ void drop_from(S& tile, std::uint32_t kept) const {
-    const float factor = drop.factor();
+  __device__ void drop_from(S& tile, std::uint32_t bits) const {
+    const float factor = kept.drop.factor();
     each_cell(tile, [&](int r, int c) {
       float& one = tile.at(r, c);
-      one = is_kept<S>(kept, r, c) ? one * factor : 0.0f;
+      one = is_kept<S>(bits, r, c) ? one * factor : 0.0f;
     });
   }
   // dP of a tile, 0 where no cell exists.
   __device__ S of_probabilities(const MapBlock& at, const SquareTile& tile,
                                 StagedRows<T>& dy_rows, StagedRows<T>& v_rows,
-                                std::uint32_t kept) const {
+                                std::uint32_t bits) const {
     S dp = multiply(dy_rows, v_rows, tile);
-    drop_from(dp, kept);
+    drop_from(dp, bits);
     set_missing(at, tile, dp, 0.0f);
     return dp;
   }
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(kProductThreads,
     S p = logits.tile(at, tile, cells, q, k, false);
     if constexpr (!Logits::kMade) bring(dy, v);  // while the logits come
     statistics.probabilities(at, tile, g.softmax_scale, p);
-    S d = g.of_probabilities(at, tile, dy, v, kept_cells(g.drop, cells));
+    S d = g.of_probabilities(at, tile, dy, v, g.kept.draw(tile, cells, number));
     each_cell(d, [&](int r, int c) { dots[r] += p.at(r, c) * d.at(r, c); });
     g.without_dots(at, tile, cells, p, d);
     if constexpr (kConvolved) {
@@ -225,7 +225,7 @@ __global__ void __launch_bounds__(kProductThreads, (kGradientBlocks<T, false>))
   RowStatistics<S>(g.statistics, number, tile.rows, p)
       .probabilities(at, tile, g.softmax_scale, p);
   const S d = logit_gradient(g, at, tile, cells, p, dy, v, number,
-                             kept_cells(g.drop, cells));
+                             g.kept.again(tile, cells, number));
   if (to.dprevious != nullptr) store_tile(d, to.p, to.dprevious, cells);
   if (to.dscore_bias != nullptr) store_tile(d, to.s, to.dscore_bias, cells);
 }
@@ -274,7 +274,7 @@ __global__ void __launch_bounds__(kProductThreads,
     if constexpr (!Logits::kMade) bring(q, dy);  // while the logits come
     RowStatistics<S>(g.statistics, number, tile.rows, p)
         .probabilities(at, tile, g.softmax_scale, p);
-    const std::uint32_t kept = kept_cells(g.drop, cells);
+    const std::uint32_t kept = g.kept.again(tile, cells, number);
     S ds;
     if constexpr (kConvolved) {
       ds = load_tile(to.ds, cells);

@@ -20,50 +20,115 @@ __device__ inline float over_row(const S&, float value, Op op) {
   return value;
 }
 
-// Which cells of a share dropout keeps: bit kCells r + c.
-__device__ inline std::uint32_t kept_cells(const DropBits& drop,
-                                           const TileCells<PlainShare>& cells) {
-  if (!drop.on()) return 0xffffffffu;
-  std::uint32_t kept = 0;
+// Which cells of a share dropout keeps: bit kCells r + c. Drawn once, they may
+// be kept for the next kernel in words of 64 cells of a row, whose number comes
+// from the row's first cell and its number, as that of gates does.
+template <typename S>
+struct KeptCells;
+
+template <>
+struct KeptCells<PlainShare> {
+  using S = PlainShare;
+  DropBits drop;
+
+  __device__ std::uint32_t draw(const SquareTile&, const TileCells<S>& cells,
+                                std::int64_t) const {
+    if (!drop.on()) return 0xffffffffu;
+    std::uint32_t kept = 0;
 #pragma unroll
-  for (int r = 0; r < PlainShare::kRows; ++r) {
-    kept |= drop.kept_from(cells.first[r] + PlainShare().column(0))
-            << r * PlainShare::kCells;
+    for (int r = 0; r < S::kRows; ++r) {
+      kept |= drop.kept_from(cells.first[r] + S().column(0)) << r * S::kCells;
+    }
+    return kept;
   }
-  return kept;
-}
-// The four threads of a row each draw a quarter of its 64 bits, and those of
-// the next group, which a row has a part of that begins within a group.
-__device__ inline std::uint32_t kept_cells(
-    const DropBits& drop, const TileCells<TensorShare>& cells) {
-  if (!drop.on()) return 0xffffffffu;
-  const int quarter = static_cast<int>(threadIdx.x) % TensorShare::kOfRow;
-  std::uint32_t kept = 0;
+  __device__ std::uint32_t again(const SquareTile& tile,
+                                 const TileCells<S>& cells,
+                                 std::int64_t number) const {
+    return draw(tile, cells, number);
+  }
+};
+
+template <>
+struct KeptCells<TensorShare> {
+  using S = TensorShare;
+  DropBits drop;
+  std::uint64_t* words = nullptr;  // or null
+
+  static std::int64_t words_of(std::int64_t cells, std::int64_t rows) {
+    return cells / kSide + rows + 1;
+  }
+  // number: of the tile's first row.
+  __device__ std::uint32_t draw(const SquareTile& tile,
+                                const TileCells<S>& cells,
+                                std::int64_t number) const {
+    if (!drop.on()) return 0xffffffffu;
+    std::uint64_t rows[S::kRows];
 #pragma unroll
-  for (int r = 0; r < TensorShare::kRows; ++r) {
-    const std::int64_t group = cells.first[r] >> 2;
-    const int skip = static_cast<int>(cells.first[r] & 3);
-    std::uint64_t row = 0;
+    for (int r = 0; r < S::kRows; ++r) {
+      rows[r] = row(cells.first[r]);
+      if (words != nullptr && quarter() == 0 && cells.count[r] > 0) {
+        words[word(tile, cells, number, r)] = rows[r];
+      }
+    }
+    return of_rows(rows);
+  }
+  __device__ std::uint32_t again(const SquareTile& tile,
+                                 const TileCells<S>& cells,
+                                 std::int64_t number) const {
+    if (!drop.on()) return 0xffffffffu;
+    std::uint64_t rows[S::kRows] = {};
+#pragma unroll
+    for (int r = 0; r < S::kRows; ++r) {
+      if (cells.count[r] > 0) rows[r] = words[word(tile, cells, number, r)];
+    }
+    return of_rows(rows);
+  }
+
+ private:
+  __device__ static int quarter() {
+    return static_cast<int>(threadIdx.x) % S::kOfRow;
+  }
+  __device__ static std::int64_t word(const SquareTile& tile,
+                                      const TileCells<S>& cells,
+                                      std::int64_t number, int r) {
+    return ((cells.first[r] - tile.column) >> 6) + tile.column / kSide +
+           number + S().row(r);
+  }
+  // The four threads of a row each draw a quarter of its 64 bits, and those of
+  // the next group, which a row has a part of that begins within a group.
+  __device__ std::uint64_t row(std::int64_t first) const {
+    const std::int64_t group = first >> 2;
+    const int skip = static_cast<int>(first & 3);
+    std::uint64_t bits = 0;
 #pragma unroll
     for (int m = 0; m < kSide / 16; ++m) {
-      row |= std::uint64_t{drop.kept(group + 4 * m + quarter)}
-             << (16 * m + 4 * quarter);
+      bits |= std::uint64_t{drop.kept(group + 4 * m + quarter())}
+              << (16 * m + 4 * quarter());
     }
-    row |= __shfl_xor_sync(kAllLanes, row, 1);
-    row |= __shfl_xor_sync(kAllLanes, row, 2);
+    bits |= __shfl_xor_sync(kAllLanes, bits, 1);
+    bits |= __shfl_xor_sync(kAllLanes, bits, 2);
     if (__any_sync(kAllLanes, skip != 0)) {
       const std::uint64_t next = drop.kept(group + kSide / 4);
-      row = row >> skip | next << 1 << (63 - skip);
+      bits = bits >> skip | next << 1 << (63 - skip);
     }
-    row >>= 2 * quarter;
-#pragma unroll
-    for (int n = 0; n < kSide / kTileN; ++n) {
-      kept |= static_cast<std::uint32_t>(row >> kTileN * n & 3u)
-              << (r * TensorShare::kCells + 2 * n);
-    }
+    return bits;
   }
-  return kept;
-}
+  // The thread's cells, two of each eight.
+  __device__ static std::uint32_t of_rows(
+      const std::uint64_t (&rows)[S::kRows]) {
+    std::uint32_t kept = 0;
+#pragma unroll
+    for (int r = 0; r < S::kRows; ++r) {
+      const std::uint64_t bits = rows[r] >> 2 * quarter();
+#pragma unroll
+      for (int n = 0; n < kSide / kTileN; ++n) {
+        kept |= static_cast<std::uint32_t>(bits >> kTileN * n & 3u)
+                << (r * S::kCells + 2 * n);
+      }
+    }
+    return kept;
+  }
+};
 template <typename S>
 __device__ inline bool is_kept(std::uint32_t kept, int r, int c) {
   return (kept >> (r * S::kCells + c) & 1u) != 0;

@@ -41,6 +41,20 @@ struct StoredOperand {
   std::int64_t stride;  // between rows
   int rows, columns;    // beyond which it is 0
 
+  // Whether kSide columns from `column` on lie in memory as packs.
+  __device__ bool packs(int column) const {
+    return column + kSide <= columns && stride % kPack<E> == 0 &&
+           reinterpret_cast<std::uintptr_t>(data + column) % 16 == 0;
+  }
+  // Eight neighbours of those.
+  __device__ void load_packs(int row, int column, Span<E>& v) const {
+    const auto* const p =
+        reinterpret_cast<const uint4*>(data + row * stride + column);
+#pragma unroll
+    for (int i = 0; i < kSpan / kPack<E>; ++i) {
+      v.words[i] = row < rows ? p[i] : uint4{0u, 0u, 0u, 0u};
+    }
+  }
   // Eight neighbours as they lie in memory.
   __device__ void load(int row, int column, Span<E>& v) const {
     const E* p = data + row * stride + column;
@@ -82,6 +96,20 @@ __device__ inline void put_values(const float (&v)[kValues], bfloat16* to) {
   }
 }
 
+// Whether an operand can load packs, and does so for these columns.
+template <typename Operand>
+__device__ inline bool packs_of(const Operand& from, int column) {
+  if constexpr (requires { from.packs(column); }) return from.packs(column);
+  return false;
+}
+template <typename Operand, typename E>
+__device__ inline void load_packs(const Operand& from, int row, int column,
+                                  Span<E>& v) {
+  if constexpr (requires { from.packs(column); }) {
+    from.load_packs(row, column, v);
+  }
+}
+
 // The rows and columns of an operand from (row, column) on as a square of T.
 template <typename T, typename Operand>
 __device__ inline void stage(const Operand& from, int row, int column, T* to) {
@@ -94,9 +122,18 @@ __device__ inline void stage(const Operand& from, int row, int column, T* to) {
 #pragma unroll
   for (int first = 0; first < kSide; first += kAtOnce * kRows) {
     Span<E> v[kAtOnce];
+    const auto load = [&](auto one) {
 #pragma unroll
-    for (int turn = 0; turn < kAtOnce; ++turn) {
-      from.load(row + first + i + turn * kRows, column + j, v[turn]);
+      for (int turn = 0; turn < kAtOnce; ++turn) {
+        one(row + first + i + turn * kRows, v[turn]);
+      }
+    };
+    if (packs_of(from, column)) {
+      load([&](int at, Span<E>& span) {
+        load_packs(from, at, column + j, span);
+      });
+    } else {
+      load([&](int at, Span<E>& span) { from.load(at, column + j, span); });
     }
 #pragma unroll
     for (int turn = 0; turn < kAtOnce; ++turn) {
