@@ -11,13 +11,15 @@ namespace {
 template <typename T>
 struct PlainWork {
   static constexpr bool kGates = false;
+  static constexpr int kBlocks = 2;
   PlainWindow<T> input;
   T* y;
 
+  __device__ bool pairs() const { return is_few<2>(y); }
   template <int N>
-  __device__ void finish(std::int64_t cell, unsigned,
+  __device__ void finish(std::int64_t cell, unsigned, bool whole,
                          const float (&z)[N]) const {
-    store_few(y + cell, is_few<N>(y + cell), z);
+    store_few(y + cell, whole, z);
   }
 };
 
