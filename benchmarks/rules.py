@@ -121,14 +121,16 @@ def admitted(record: Record) -> bool:
 def older(record: Record) -> str | None:
     """How the record's code has changed since, or None: it has not.
 
-    The CPU does not run the kernels of CUDA, and a GPU not those of the CPU. Needs git
-    and the history.
+    The CPU does not run the kernels of CUDA, and a GPU not those of the CPU; what was
+    taken back has not changed. Needs git and the history.
     """
     script, paths = MEASURED.get(record["name"].split("-")[0], ("", _ALL))
     other = "cpu" if "gpu" in record["machine"] else "cuda"
     paths = (*paths, f":(exclude)src/cpp/kernels/{other}")
     made = str(record["machine"].get("commit", "unknown")).rstrip("+")
     own = (f"benchmarks/{script}.py",) if script else ()
+    if git("diff", "--stat", made, "HEAD", "--", *paths, *own) == "":
+        return None
     count = git("rev-list", "--count", f"{made}..HEAD", "--", *paths, *own)
     if count is None:
         return f"commit {made} is not in this history"

@@ -188,6 +188,9 @@ def test_records_older_than_their_code(repository, capsys) -> None:
     )
     assert "other" not in out
     assert "not in this history" in rules.older(record(commit="fffffff+"))
+    (repository / "src/cpp/a.cpp").write_text("1\n")
+    git(repository, "commit", "-qam", "code taken back")
+    assert rules.older(one) is None
 
 
 @pytest.mark.parametrize(("changed", "which"), [("cuda", "gpu"), ("cpu", "cpu")])

@@ -66,7 +66,7 @@ struct FusedAttentionBackward {
 };
 
 constexpr std::int64_t gate_byte(std::int64_t cell, std::int64_t row) {
-  return (cell >> 3) + row;
+  return cell / 8 + row;
 }
 constexpr std::int64_t gate_bytes(std::int64_t cells, std::int64_t rows) {
   return cells / 8 + rows + 2;
