@@ -1,7 +1,10 @@
 // The shared memory of the GPU that is emulated, and what it makes of shapes.
 #include "kernels/cuda/shared_limits.h"
 
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <string>
 
 #include "kernels/cuda/conv_weights.cuh"
 
@@ -55,4 +58,20 @@ extern "C" __attribute__((visibility("default"))) void ea_conv_plan(
   } else {
     put_shapes(0.0f);
   }
+}
+
+// For tests: what the convolution says of one sequence's maps; empty if
+// nothing.
+extern "C" __attribute__((visibility("default"))) void ea_conv_refusal(
+    long long queries, long long keys, char* text, int size) {
+  const std::int64_t q[] = {0, queries}, k[] = {0, keys};
+  const std::int64_t cells[] = {0, queries * keys};
+  const ea::MapLayout layout{1, 1, q, k, cells};
+  std::string found;
+  try {
+    ea::cuda::check_heads(layout);
+  } catch (const std::exception& error) {
+    found = error.what();
+  }
+  std::snprintf(text, static_cast<std::size_t>(size), "%s", found.c_str());
 }

@@ -71,6 +71,21 @@ def test_two_blocks_of_a_bert_run_at_a_time(architecture: int, heads: int, bf16:
         assert p.columns == p.weights_columns == 32
 
 
+def refusal(queries: int, keys: int) -> str:
+    text = ctypes.create_string_buffer(300)
+    size = ctypes.c_longlong
+    ctypes.CDLL(str(CHECKS)).ea_conv_refusal(size(queries), size(keys), text, 300)
+    return text.value.decode()
+
+
+def test_maps_of_more_cells_than_are_counted_are_refused():
+    assert refusal(46_340, 46_340) == ""
+    assert refusal(1 << 16, (1 << 15) - 1) == ""
+    said = refusal(1 << 16, 1 << 15)
+    assert "sequence 0 has maps of 65536 x 32768 cells" in said
+    assert "at most 2^31 - 1" in said
+
+
 def test_the_emulation_has_the_budget_it_is_told():
     """Heads that sm_86 has no room for go straight to memory, with the same values."""
     assert plan(90, 46, 3, False).columns > 0
