@@ -67,6 +67,11 @@ struct ShiftedRows {
   const Bounds* bounds;
   std::int64_t width, first, count, shift;
 
+  // Neighbours may belong to different sequences.
+  __device__ bool packs(int) const { return false; }
+  __device__ void load_packs(int row, int column, Span<T>& v) const {
+    load(row, column, v);
+  }
   __device__ void load(int row, int column, Span<T>& v) const {
     std::int64_t place = 0;
     bool inside = false;

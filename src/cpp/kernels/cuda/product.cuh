@@ -96,20 +96,6 @@ __device__ inline void put_values(const float (&v)[kValues], bfloat16* to) {
   }
 }
 
-// Whether an operand can load packs, and does so for these columns.
-template <typename Operand>
-__device__ inline bool packs_of(const Operand& from, int column) {
-  if constexpr (requires { from.packs(column); }) return from.packs(column);
-  return false;
-}
-template <typename Operand, typename E>
-__device__ inline void load_packs(const Operand& from, int row, int column,
-                                  Span<E>& v) {
-  if constexpr (requires { from.packs(column); }) {
-    from.load_packs(row, column, v);
-  }
-}
-
 // The rows and columns of an operand from (row, column) on as a square of T.
 template <typename T, typename Operand>
 __device__ inline void stage(const Operand& from, int row, int column, T* to) {
@@ -128,12 +114,10 @@ __device__ inline void stage(const Operand& from, int row, int column, T* to) {
         one(row + first + i + turn * kRows, v[turn]);
       }
     };
-    if (packs_of(from, column)) {
-      load([&](int at, Span<E>& span) {
-        load_packs(from, at, column + j, span);
-      });
+    if (from.packs(column)) {
+      load([&](int at, Span<E>& to) { from.load_packs(at, column + j, to); });
     } else {
-      load([&](int at, Span<E>& span) { from.load(at, column + j, span); });
+      load([&](int at, Span<E>& to) { from.load(at, column + j, to); });
     }
 #pragma unroll
     for (int turn = 0; turn < kAtOnce; ++turn) {
@@ -362,13 +346,6 @@ __device__ inline void each_cell(const S&, const Fn& fn) {
   }
 }
 
-// Whether all of a tile's columns lie in memory, a thread's from p on as words.
-template <typename Word, typename E>
-__device__ inline bool in_words(const E* p, int count) {
-  return count == kSide &&
-         reinterpret_cast<std::uintptr_t>(p) % alignof(Word) == 0;
-}
-
 // Row r of a thread's share from and to memory, where `count` of the tile's
 // columns lie from p on; the rest is 0.
 template <typename S, typename E>
@@ -376,7 +353,7 @@ __device__ inline void load_row(const S& share, const E* p, int count,
                                 float (&v)[S::kCells]) {
   using Word = Few<S::kTogether, E>;
   p += share.column(0);
-  if (in_words<Word>(p, count)) {
+  if (count == kSide && is_few<S::kTogether>(p)) {
 #pragma unroll
     for (int c = 0; c < S::kCells; c += S::kTogether) {
       const Word word = *reinterpret_cast<const Word*>(p + S::after(c));
@@ -396,7 +373,7 @@ __device__ inline void store_row(const S& share, int r, float scale, E* p,
                                  int count) {
   using Word = Few<S::kTogether, E>;
   p += share.column(0);
-  if (in_words<Word>(p, count)) {
+  if (count == kSide && is_few<S::kTogether>(p)) {
 #pragma unroll
     for (int c = 0; c < S::kCells; c += S::kTogether) {
       float few[S::kTogether];
