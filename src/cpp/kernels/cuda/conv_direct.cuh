@@ -50,8 +50,7 @@ __global__ void __launch_bounds__(kConvThreads, 4)
     if (mine) {
       z = weights.result(at, i, j, z);
       const float one[1] = {z};
-      work.template finish<1>(at.row(o, i) + j, at.exists(i, j) ? 1u : 0u,
-                              false, one);
+      work.template finish<1>(at.row(o, i) + j, at.exists(i, j) ? 1u : 0u, one);
     }
     if constexpr (Work::kGates) {
       const unsigned open = __ballot_sync(kAllLanes, mine && !(z <= 0.0f));

@@ -10,7 +10,10 @@
 namespace ea::cuda {
 
 inline constexpr int kConvWarps = kConvThreads / kWarp;
-// Rows of a block: two for each of its warps.
+// Blocks on a multiprocessor at a time that registers are kept for; the windows
+// of BERT's 12 heads have room for one more on sm_90.
+inline constexpr int kConvBlocks = 3;
+// Rows of a block: as many for each of its warps.
 inline constexpr int kConvRows = 2 * kConvWarps;
 
 // weight [heads, heads, k, k]; turned: as the gradient of the input takes it,
@@ -95,19 +98,16 @@ __device__ inline void stage_weights(const ConvShape& s,
   }
 }
 
-// Where the sums of a block go. Work: kBlocks, on a multiprocessor at a time,
-// are those that registers are kept for; `input` fills the window; finish(first
-// cell, which exist, whether they are whole words of few(), sums) stores what
-// becomes of the sums of some neighbours; where kGates, gate(block, head,
-// query, key, byte) has a bit for each of eight neighbours, set unless its sum
-// <= 0.
+// Where the sums of a block go. Work: `input` fills the window; finish(first
+// cell, which exist, sums) stores what becomes of the sums of some neighbours;
+// where kGates, gate(block, head, query, key, byte) has a bit for each of eight
+// neighbours, set unless its sum <= 0.
 template <typename T, typename Work>
 struct ConvResults {
   const MapBlock& at;
   const ConvWeights<T>& weights;
   const Work& work;
   int i0, j0;
-  bool pairs;  // whether all pairs of cells are whole words
 
   // Of N neighbours of head o from `column` on; a bit for each, as in a gate.
   template <int N>
@@ -125,12 +125,12 @@ struct ConvResults {
     }
     const std::int64_t cell = at.row(o, i) + j;
     if (left >= N) {
-      work.finish(cell, there, pairs, z);
+      work.finish(cell, there, z);
     } else {
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const float one[1] = {z[k]};
-        if (k < left) work.finish(cell + k, there >> k, false, one);
+        if (k < left) work.finish(cell + k, there >> k, one);
       }
     }
     unsigned open = 0;
@@ -188,111 +188,75 @@ __device__ inline void convolve(const ConvShape& s,
   }
 }
 
-// Two rows of a warp's sums, of 32 neighbours and 16 outputs.
-struct WarpSums {
-  static constexpr int kRows = kConvRows / kConvWarps;
-  static constexpr int kGroup = kWarp / kTileN;
-  FragmentC z[kRows][kGroup];
-
-  // first: the warp's first row; the next is kConvWarps on. out: of the tile.
-  template <typename Work>
-  __device__ void give(const ConvShape& s, int first, int out,
-                       const ConvResults<bfloat16, Work>& to) const {
-    const int lane = static_cast<int>(threadIdx.x) % kWarp;
-    const int pair = lane % 4 * 2;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int row = first + r * kConvWarps;
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const int o = out + lane / 4 + k * 8;
-#pragma unroll
-        for (int n = 0; n < kGroup; ++n) {
-          if (n * kTileN >= s.columns) break;
-          unsigned open = 0;
-          if (o < s.heads) {
-            float two[2] = {z[r][n].c[k * 2], z[r][n].c[k * 2 + 1]};
-            open = to.take(o, row, n * kTileN + pair, two) << pair;
-          }
-          if constexpr (Work::kGates) {
-            open |= __shfl_xor_sync(kAllLanes, open, 1);
-            open |= __shfl_xor_sync(kAllLanes, open, 2);
-            if (o < s.heads && lane % 4 == 0) {
-              to.gate(o, row, n * kTileN, open);
-            }
-          }
-        }
-      }
-    }
-  }
-};
-
 // bfloat16: Z [16 outputs, 8 cells] = sum over taps of W_tap [16, 16 inputs]
-// X_tap [16, 8 shifted cells]; a warp has 32 neighbours of two rows at a time.
+// X_tap [16, 8 shifted cells]; a warp has 32 neighbours at a time.
 template <typename Work>
 __device__ inline void convolve(const ConvShape& s,
                                 const WindowCells<bfloat16>& window,
                                 const std::uint32_t* staged,
                                 const ConvWeights<bfloat16>& weights,
                                 const ConvResults<bfloat16, Work>& to) {
-  constexpr int kCount = decltype(to.work.input)::kCount;
-  constexpr int kRows = WarpSums::kRows, kGroup = WarpSums::kGroup;
+  constexpr int kGroup = kWarp / kTileN;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int first = static_cast<int>(threadIdx.x) / kWarp;
   const int tiles = s.head_tiles();
   const auto* const fragments = reinterpret_cast<const uint4*>(staged) + lane;
-  // Eight heads of a tile of 16, of the lane's cell of 16: see load_tiles().
-  const int half = lane / 8 % 2 * 8, cell = lane / 16 * 8 + lane % 8;
-#pragma unroll 1
-  for (int out = 0; out < tiles; ++out) {
-    WarpSums sums;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int o = out * kTileM + row_of_c(lane, k);
-      const float bias = o < s.heads ? weights.bias_of(o) : 0.0f;
-#pragma unroll
-      for (int n = 0; n < kRows * kGroup; ++n) {
-        sums.z[n / kGroup][n % kGroup].c[k] = bias;
-      }
-    }
-#pragma unroll 1
+  for (int job = static_cast<int>(threadIdx.x) / kWarp; job < s.rows * tiles;
+       job += kConvWarps) {
+    const int row = job / tiles, out = job % tiles;
+    FragmentC z[kGroup];
     for (int u = 0; u < s.kernel; ++u) {
-#pragma unroll 1
       for (int v = 0; v < s.kernel; ++v) {
-        const uint4* of_tap =
+        const uint4* const of_tap =
             fragments + ((u * s.kernel + v) * tiles + out) * tiles * kWarp;
-        const int begin = (first + u) * s.width() + v + cell;
-#pragma unroll 1
-        for (int in = 0; in < tiles; ++in, of_tap += kWarp) {
-          const uint4 words = *of_tap;
+        // The lane's cell of 16, and its eight heads of 16: see load_tiles().
+        const int cell = (row + u) * s.width() + v + lane / 16 * 8 + lane % 8;
+        for (int in = 0; in < tiles; ++in) {
+          const uint4 words = of_tap[in * kWarp];
           const FragmentA w{{words.x, words.y, words.z, words.w}};
-          const bfloat16* const x = window.row(0, begin, in * kTileK + half);
+          const bfloat16* const x =
+              window.row(0, cell, in * kTileK + lane / 8 % 2 * 8);
 #pragma unroll
-          for (int r = 0; r < kRows; ++r) {
+          for (int n = 0; n < kGroup; n += 2) {
+            if (n * kTileN >= s.columns) break;
 #pragma unroll
-            for (int n = 0; n < kGroup; n += 2) {
-              if (n * kTileN >= s.columns) break;
-              // A multiple of eight cells on: their halves lie as these do.
-              const int far = r * kConvWarps * s.width() + n * kTileN;
-#pragma unroll
-              for (int q = 0; q < kCount; ++q) {
-                std::uint32_t b[4];
-                load_tiles<false>(
-                    x + far * window.heads + q * window.elements(), b);
-                mma(sums.z[r][n], w, {{b[0], b[1]}});
-                mma(sums.z[r][n + 1], w, {{b[2], b[3]}});
-              }
+            for (int q = 0; q < decltype(to.work.input)::kCount; ++q) {
+              std::uint32_t b[4];
+              load_tiles<false>(
+                  x + n * kTileN * window.heads + q * window.elements(), b);
+              mma(z[n], w, {{b[0], b[1]}});
+              mma(z[n + 1], w, {{b[2], b[3]}});
             }
           }
         }
       }
     }
-    sums.give(s, first, out * kTileM, to);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int o = out * kTileM + lane / 4 + half * 8;
+      const float bias = o < s.heads ? weights.bias_of(o) : 0.0f;
+#pragma unroll
+      for (int n = 0; n < kGroup; ++n) {
+        if (n * kTileN >= s.columns) break;
+        unsigned open = 0;
+        if (o < s.heads) {
+          const int pair = lane % 4 * 2;
+          float two[2] = {z[n].c[half * 2] + bias, z[n].c[half * 2 + 1] + bias};
+          open = to.take(o, row, n * kTileN + pair, two) << pair;
+        }
+        if constexpr (Work::kGates) {
+          open |= __shfl_xor_sync(kAllLanes, open, 1);
+          open |= __shfl_xor_sync(kAllLanes, open, 2);
+          if (o < s.heads && lane % 4 == 0) {
+            to.gate(o, row, n * kTileN, open);
+          }
+        }
+      }
+    }
   }
 }
 
 template <typename T, typename Work>
-__global__ void __launch_bounds__(kConvThreads, Work::kBlocks)
+__global__ void __launch_bounds__(kConvThreads, kConvBlocks)
     conv_kernel(MapBlocks blocks, ConvShape shape, ConvWeights<T> weights,
                 Work work) {
   EA_DYNAMIC_SHARED(std::uint32_t, staged);
@@ -313,9 +277,7 @@ __global__ void __launch_bounds__(kConvThreads, Work::kBlocks)
                   tile);
   __syncthreads();
   convolve(shape, tile, staged, weights,
-           ConvResults<T, Work>{
-               at, weights, work, i0, j0,
-               work.pairs() && at.keys % 2 == 0 && at.begin % 2 == 0});
+           ConvResults<T, Work>{at, weights, work, i0, j0});
 }
 
 template <typename T>

@@ -12,15 +12,14 @@ namespace {
 template <typename T>
 struct GateWork {
   static constexpr bool kGates = false;
-  static constexpr int kBlocks = 3;
   MixedWindow<T, T> input;
   const T* dout;
   float* g;
 
-  __device__ bool pairs() const { return is_few<2>(dout) && is_few<2>(g); }
   template <int N>
-  __device__ void finish(std::int64_t cell, unsigned, bool whole,
+  __device__ void finish(std::int64_t cell, unsigned,
                          const float (&z)[N]) const {
+    const bool whole = is_few<N>(dout + cell) && is_few<N>(g + cell);
     float d[N];
     load_few(dout + cell, whole, d);
 #pragma unroll

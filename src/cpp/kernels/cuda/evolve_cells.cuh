@@ -37,19 +37,15 @@ using MixedWindow = FromCells<kFloatParts, MixedCells<T, S>>;
 template <typename T, typename S>
 struct EvolvedWork {
   static constexpr bool kGates = false;
-  static constexpr int kBlocks = 2;
   MixedWindow<T, S> input;
   T* out;
 
-  // Whether pairs of cells from an even one on are words of few().
-  __device__ bool pairs() const {
-    return is_few<2>(out) && is_few<2>(input.value.scores) &&
-           is_few<2>(input.value.previous);
-  }
   template <int N>
-  __device__ void finish(std::int64_t cell, unsigned there, bool whole,
+  __device__ void finish(std::int64_t cell, unsigned there,
                          const float (&z)[N]) const {
     const MixedCells<T, S>& in = input.value;
+    const bool whole = is_few<N>(out + cell) && is_few<N>(in.scores + cell) &&
+                       is_few<N>(in.previous + cell);
     float m[N] = {}, s[N], l[N];
     load_few(in.scores + cell, whole, s);
     if (in.previous != nullptr) load_few(in.previous + cell, whole, m);
@@ -68,7 +64,6 @@ struct EvolvedWork {
 template <typename Gate, typename D, typename S, typename T>
 struct EvolveGradientWork {
   static constexpr bool kGates = false;
-  static constexpr int kBlocks = 3;
   Gate input;
   EvolveNumbers c;
   const D* dl;
@@ -76,13 +71,12 @@ struct EvolveGradientWork {
   T* dprevious;              // or null
   T* dscore_bias = nullptr;  // dS again
 
-  __device__ bool pairs() const {
-    return is_few<2>(dl) && is_few<2>(dscores) && is_few<2>(dprevious) &&
-           is_few<2>(dscore_bias);
-  }
   template <int N>
-  __device__ void finish(std::int64_t cell, unsigned there, bool whole,
+  __device__ void finish(std::int64_t cell, unsigned there,
                          const float (&di)[N]) const {
+    const bool whole = is_few<N>(dl + cell) && is_few<N>(dscores + cell) &&
+                       is_few<N>(dprevious + cell) &&
+                       is_few<N>(dscore_bias + cell);
     float d[N], ds[N], dm[N];
     load_few(dl + cell, whole, d);
 #pragma unroll

@@ -14,7 +14,6 @@ namespace {
 template <typename T>
 struct LogitsWork : EvolvedWork<T, float> {
   static constexpr bool kGates = true;
-  static constexpr int kBlocks = 3;
   std::uint8_t* bits;  // or null
   std::int64_t heads;
 

@@ -11,15 +11,13 @@ namespace {
 template <typename T>
 struct PlainWork {
   static constexpr bool kGates = false;
-  static constexpr int kBlocks = 2;
   PlainWindow<T> input;
   T* y;
 
-  __device__ bool pairs() const { return is_few<2>(y); }
   template <int N>
-  __device__ void finish(std::int64_t cell, unsigned, bool whole,
+  __device__ void finish(std::int64_t cell, unsigned,
                          const float (&z)[N]) const {
-    store_few(y + cell, whole, z);
+    store_few(y + cell, is_few<N>(y + cell), z);
   }
 };
 
