@@ -97,16 +97,12 @@ template <typename Weights, typename Work>
 void run_direct_conv(const MapLayout& layout, const ConvShape& shape,
                      const Weights& weights, const Work& work) {
   constexpr std::int64_t kWarps = kConvThreads / kWarp;
-  for_map_blocks(
-      layout,
-      [&](std::int64_t queries, std::int64_t keys) {
-        const std::int64_t jobs = queries * ((keys + kWarp - 1) / kWarp);
-        return (jobs + kWarps - 1) / kWarps;
-      },
-      [&](const MapBlocks& blocks, unsigned count) {
-        launch(current_stream(), count, kConvThreads, 0,
-               direct_conv_kernel<Weights, Work>, blocks, shape, weights, work);
-      });
+  const auto count = [&](std::int64_t queries, std::int64_t keys) {
+    const std::int64_t jobs = queries * ((keys + kWarp - 1) / kWarp);
+    return (jobs + kWarps - 1) / kWarps;
+  };
+  launch_map_blocks(layout, count, kConvThreads, 0,
+                    direct_conv_kernel<Weights, Work>, shape, weights, work);
 }
 
 // dweight and dbias, each optional.

@@ -298,16 +298,12 @@ void run_conv(const MapLayout& layout, std::int64_t kernel,
   check_heads(layout);
   const ConvShape shape = shape_of_conv<T>(layout.heads, kernel);
   if (shape.columns == 0) return run_direct_conv(layout, shape, weights, work);
-  for_map_blocks(
-      layout,
-      [&](std::int64_t queries, std::int64_t keys) {
-        return (queries + shape.rows - 1) / shape.rows *
-               ((keys + shape.columns - 1) / shape.columns);
-      },
-      [&](const MapBlocks& blocks, unsigned count) {
-        launch(current_stream(), count, kConvThreads, conv_bytes<T>(shape),
-               conv_kernel<T, Work>, blocks, shape, weights, work);
-      });
+  const auto count = [&](std::int64_t queries, std::int64_t keys) {
+    return (queries + shape.rows - 1) / shape.rows *
+           ((keys + shape.columns - 1) / shape.columns);
+  };
+  launch_map_blocks(layout, count, kConvThreads, conv_bytes<T>(shape),
+                    conv_kernel<T, Work>, shape, weights, work);
 }
 
 }  // namespace ea::cuda

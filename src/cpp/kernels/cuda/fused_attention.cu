@@ -140,16 +140,12 @@ void run_context(const FusedAttentionForward::Args& args,
                            layout.heads,
                            static_cast<float>(in.softmax_scale),
                            DropBits(in.p, in.seed, in.stream)};
-  for_map_blocks(
-      layout,
-      [&](std::int64_t queries, std::int64_t) {
-        return layout.heads * ProductSize{queries, context.v.width, 0}.tiles();
-      },
-      [&](const MapBlocks& blocks, unsigned count) {
-        launch(current_stream(), count, kProductThreads,
-               TileSpace<T>::bytes(kContextRows, kOwnTiles<T>),
-               context_kernel<T, Logits>, blocks, context, logits);
-      });
+  const auto count = [&](std::int64_t queries, std::int64_t) {
+    return layout.heads * ProductSize{queries, context.v.width, 0}.tiles();
+  };
+  launch_map_blocks(layout, count, kProductThreads,
+                    TileSpace<T>::bytes(kContextRows, kOwnTiles<T>),
+                    context_kernel<T, Logits>, context, logits);
 }
 
 template <typename T>

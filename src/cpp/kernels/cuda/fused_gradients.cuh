@@ -312,11 +312,9 @@ void run_rows(const MapLayout& layout, const LogitGradient<T>& g,
     return layout.heads *
            ProductSize{queries, kConvolved ? 1 : to.dq.width, 0}.tiles();
   };
-  for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
-    launch(current_stream(), n, kProductThreads,
-           TileSpace<T>::bytes(kGradientRows, kOwnTiles<T>),
-           row_gradient_kernel<T, kConvolved, Logits>, blocks, g, to, logits);
-  });
+  launch_map_blocks(layout, count, kProductThreads,
+                    TileSpace<T>::bytes(kGradientRows, kOwnTiles<T>),
+                    row_gradient_kernel<T, kConvolved, Logits>, g, to, logits);
 }
 
 template <typename T, typename Logits>
@@ -326,11 +324,9 @@ void run_maps(const MapLayout& layout, const LogitGradient<T>& g,
   const auto count = [&](std::int64_t queries, std::int64_t keys) {
     return layout.heads * ProductSize{queries, keys, 0}.tiles();
   };
-  for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
-    launch(current_stream(), n, kProductThreads,
-           TileSpace<T>::bytes(kGradientRows, 0),
-           map_gradient_kernel<T, Logits>, blocks, g, to, logits);
-  });
+  launch_map_blocks(layout, count, kProductThreads,
+                    TileSpace<T>::bytes(kGradientRows, 0),
+                    map_gradient_kernel<T, Logits>, g, to, logits);
 }
 
 template <typename T, bool kConvolved, typename Logits>
@@ -339,11 +335,9 @@ void run_keys(const MapLayout& layout, const LogitGradient<T>& g,
   const auto count = [&](std::int64_t, std::int64_t keys) {
     return layout.heads * ProductSize{keys, to.widest(), 0}.tiles();
   };
-  for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
-    launch(current_stream(), n, kProductThreads,
-           TileSpace<T>::bytes(kGradientRows, kKeyTiles),
-           key_gradient_kernel<T, kConvolved, Logits>, blocks, g, to, logits);
-  });
+  launch_map_blocks(layout, count, kProductThreads,
+                    TileSpace<T>::bytes(kGradientRows, kKeyTiles),
+                    key_gradient_kernel<T, kConvolved, Logits>, g, to, logits);
 }
 
 }  // namespace ea::cuda

@@ -2,6 +2,7 @@
 // from the block's number alone.
 #pragma once
 
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/map_rows.cuh"
 #include "runtime/check.h"
 
@@ -78,6 +79,17 @@ void for_map_blocks(const MapLayout& layout, Count&& count, Fn&& fn) {
     blocks.first[blocks.maps.sequences] = static_cast<std::int32_t>(total);
     if (total > 0) fn(blocks, static_cast<unsigned>(total));
   }
+}
+
+// Starts kernel(blocks, args...) on those, with `shared` bytes for a block.
+template <typename Count, typename... Params, typename... Args>
+void launch_map_blocks(const MapLayout& layout, const Count& count,
+                       unsigned threads, std::size_t shared,
+                       void (*kernel)(MapBlocks, Params...),
+                       const Args&... args) {
+  for_map_blocks(layout, count, [&](const MapBlocks& blocks, unsigned n) {
+    launch(current_stream(), n, threads, shared, kernel, blocks, args...);
+  });
 }
 
 }  // namespace ea::cuda

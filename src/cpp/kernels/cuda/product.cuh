@@ -467,15 +467,11 @@ __global__ void __launch_bounds__(kProductThreads)
 
 template <typename T, typename Form>
 void run_products(const MapLayout& layout, const Form& form) {
-  for_map_blocks(
-      layout,
-      [&](std::int64_t queries, std::int64_t keys) {
-        return layout.heads * form.size(queries, keys).tiles();
-      },
-      [&](const MapBlocks& blocks, unsigned count) {
-        launch(current_stream(), count, kProductThreads, 0,
-               product_kernel<T, Form>, blocks, form);
-      });
+  const auto count = [&](std::int64_t queries, std::int64_t keys) {
+    return layout.heads * form.size(queries, keys).tiles();
+  };
+  launch_map_blocks(layout, count, kProductThreads, 0, product_kernel<T, Form>,
+                    form);
 }
 
 }  // namespace ea::cuda
