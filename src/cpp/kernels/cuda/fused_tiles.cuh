@@ -162,7 +162,7 @@ template <typename T>
 inline constexpr int kContextBlocks = std::is_same_v<T, bfloat16> ? 3 : 2;
 template <typename T, bool kConvolved>
 inline constexpr int kGradientBlocks =
-    kConvolved&& std::is_same_v<T, bfloat16> ? 3 : 2;
+    std::is_same_v<T, bfloat16> && kConvolved ? 3 : 2;
 // Every GPU since sm_80 gives a block 99 KB.
 static_assert(TileSpace<float>::bytes(kGradientRows, kKeyTiles) <= 99 * 1024 &&
               TileSpace<bfloat16>::bytes(kGradientRows, kKeyTiles) <=

@@ -22,7 +22,7 @@ inline constexpr int kSpan = 8;  // neighbours that a thread loads at once
 template <typename T>
 inline constexpr int kStride = kSide + (sizeof(T) == 2 ? 8 : 1);
 template <typename T>
-inline constexpr int kSquare = kSide* kStride<T>;  // elements of a part
+inline constexpr int kSquare = kStride<T> * kSide;  // elements of a part
 
 // That many elements as they lie in memory.
 template <typename E>
