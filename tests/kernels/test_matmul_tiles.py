@@ -20,7 +20,7 @@ from evolving_attention import _core
 # Tokens, outputs, inputs: one tile; a last tile with rows to pad; a transposed
 # weight that is turned round first; many columns; a weight gradient whose depth
 # takes two blocks, with and without a remainder; small ones of much depth, wide
-# and tall; a large one of two blocks.
+# and tall; a large one of two blocks, whose weight is turned for its many rows.
 SIZES = [
     (1, 3, 5),
     (15, 2, 384),

@@ -13,7 +13,7 @@ namespace ea {
 
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 16;  // elements a job
+constexpr std::int64_t kGrain = 1 << 14;  // elements a job
 
 // Offsets in elements of rows (all axes but the last), row-major, from one on.
 class RowOffsets {

@@ -96,10 +96,11 @@ void f32_tiles_product(const Problem& p) {
 
 void f32_product(const Problem& p) {
   initialize();
-  // sgemm is slow at packing a deep transposed b, once per row of tiles: where
-  // there are rows enough to pay for it, b is turned round once.
-  constexpr std::int64_t kRows = 128, kDepth = 1024;
-  if (!p.transpose_b || p.batch != 1 || p.m < kRows || p.k < kDepth) {
+  // sgemm is slow at packing a transposed b, once per row of tiles: where there
+  // are rows enough to pay for it, b is turned round once.
+  constexpr std::int64_t kRows = 128, kDepth = 256, kDeep = 1024;
+  const bool pays = p.m >= kRows && (p.k >= kDeep || p.m >= 2 * p.n);
+  if (!p.transpose_b || p.batch != 1 || p.k < kDepth || !pays) {
     return f32_tiles_product(p);
   }
   const std::int64_t stride = (p.n + 15) / 16 * 16;
