@@ -1,15 +1,18 @@
 """Another checkout of this package beside this one: is anything slower than it was?
 
-Each version runs in a process of its own and both take turns, a step at a time. For
+Each version runs in a process of its own and both take turns, a step at a time. How
+fast a process is depends on where its memory lies: several pairs of processes are
+started, one after the other, and each gives one ratio, the median of its rounds. For
 each task the table has the ratio of seconds, now over before, its 95 % interval by
-ranks, and the medians and minima. The other checkout must have its extension built in
-place (docs/benchmarks.md).
+ranks of the pairs, and the medians and minima of all rounds. The other checkout must
+have its extension built in place (docs/benchmarks.md).
 
-    python -m benchmarks.versions --before ../before/src [--rounds 9] [--tasks CoLA]
+    python -m benchmarks.versions --before ../before/src [--pairs 9] [--tasks CoLA]
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import math
@@ -163,14 +166,14 @@ def child(task: str) -> None:
         print(json.dumps(answer), file=out, flush=True)
 
 
-def interval(before: list[float], now: list[float]) -> dict[str, float]:
-    """The ratio of the rounds, now over before, and its 95 % interval.
+def interval(ratios: list[float]) -> dict[str, float]:
+    """The ratio that the pairs of processes agree on, and its 95 % interval.
 
     Both are of Hodges and Lehmann (1963), on logarithms: the median of the means of
-    all pairs of rounds, and those means between which it lies by the signed ranks of
-    Wilcoxon. A round that something else made slow moves neither far.
+    all pairs of ratios, and those means between which it lies by the signed ranks of
+    Wilcoxon. A pair that something else made slow moves neither far.
     """
-    logs = [math.log(b / a) for a, b in zip(before, now, strict=True)]
+    logs = [math.log(ratio) for ratio in ratios]
     both = itertools.combinations_with_replacement(logs, 2)
     means = sorted(statistics.mean(pair) for pair in both)
     # How many of the 2^n choices of signs have a sum of positive ranks of w.
@@ -181,7 +184,7 @@ def interval(before: list[float], now: list[float]) -> dict[str, float]:
     below = itertools.accumulate(ways)
     cut = sum(total <= 0.025 * 2 ** len(logs) for total in below)
     if not cut:
-        raise ValueError(f"{len(logs)} rounds, expected 6 or more for an interval")
+        raise ValueError(f"{len(logs)} ratios, expected 6 or more for an interval")
     return {
         "ratio": math.exp(statistics.median(means)),
         "low": math.exp(means[cut - 1]),
@@ -189,8 +192,8 @@ def interval(before: list[float], now: list[float]) -> dict[str, float]:
     }
 
 
-def compare(before: Path, task: str, threads: int, rounds: int) -> dict[str, Any]:
-    """Both versions in turns on one task."""
+def pair(before: Path, task: str, threads: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each round of both versions in turns, in processes of their own."""
     sides = {
         "before": Version(before, task, threads),
         "now": Version(REPOSITORY / "src", task, threads),
@@ -198,19 +201,35 @@ def compare(before: Path, task: str, threads: int, rounds: int) -> dict[str, Any
     try:
         if sides["before"].where == sides["now"].where:
             raise SystemExit(f"--before {before}: both sides run {sides['now'].where}")
-        times = harness.interleave(
+        return harness.interleave(
             {name: side.ask for name, side in sides.items()}, rounds, warmup=2
         )
     finally:
         for side in sides.values():
             side.close()
-    found = {name: harness.summarize(seconds) for name, seconds in times.items()}
-    return {**found, **interval(times["before"], times["now"])}
+
+
+def compare(task: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Both versions on one task: their seconds, and the ratio over the pairs."""
+    found = [
+        pair(options.before, task, options.threads, options.rounds)
+        for _ in range(options.pairs)
+    ]
+    ratios = [
+        statistics.median(b / a for a, b in zip(one["before"], one["now"], strict=True))
+        for one in found
+    ]
+    sides = {
+        name: harness.summarize([s for one in found for s in one[name]])
+        for name in ("before", "now")
+    }
+    return {**sides, "ratios": ratios, **interval(ratios)}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Command line."""
-    parser = spelled.parser(__doc__, "threads", "dry", rounds=9)
+    parser = spelled.parser(__doc__, "threads", "dry", rounds=5)
+    parser.add_argument("--pairs", type=int, default=7, help="of processes, 6 or more")
     parser.add_argument("--before", type=Path, help="the other checkout's src folder")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--child", choices=TASKS, help="(used by itself)")
@@ -220,11 +239,13 @@ def main(arguments: list[str] | None = None) -> None:
         return child(options.child)
     if options.before is None or not (options.before / "evolving_attention").is_dir():
         parser.error("--before: expected the src folder of another checkout")
+    if options.pairs < 6:
+        parser.error(f"--pairs {options.pairs}: expected 6 or more, for an interval")
     machine = harness.measured_machine(options.threads)
     print(harness.machine_line(machine))
     results: dict[str, Any] = {}
     for task in options.tasks:
-        found = compare(options.before, task, options.threads, options.rounds)
+        found = compare(task, options)
         results[task] = found
         both = (harness.shown(found[side]) for side in ("before", "now"))
         print(
