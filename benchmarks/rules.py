@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,20 +121,55 @@ def admitted(record: Record) -> bool:
     return marks(record) in ([], [BEFORE])
 
 
-def older(record: Record) -> str | None:
-    """How the record's code has changed since, or None: it has not.
+# A string or character of C++, kept, or else a comment or white space.
+_CPP = re.compile(
+    r"""(?P<kept>R"([^(\s]*)\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')"""
+    r"|//[^\n]*|/\*.*?\*/|\s+",
+    re.DOTALL,
+)
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-    The CPU does not run the kernels of CUDA, and a GPU not those of the CPU; what was
-    taken back has not changed. Needs git and the history.
+
+@functools.cache
+def code(blob: str, suffix: str) -> str:
+    """The text of a file without its comments and docstrings, for comparison."""
+    text = git("cat-file", "blob", blob) or ""
+    if suffix in {".h", ".cpp", ".cu", ".cuh"}:
+        return _CPP.sub(lambda found: found["kept"] or "", text)
+    if suffix != ".py":
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    return ast.dump(tree)
+
+
+def changes_code(line: str) -> bool:
+    """Whether a line of ``git diff --raw`` changes more than comments."""
+    described, path = line.split("\t", 1)
+    *_, before, after, status = described.split()
+    suffix = Path(path).suffix
+    return status != "M" or code(before, suffix) != code(after, suffix)
+
+
+def older(record: Record) -> str | None:
+    """How the record's code has changed since, or None if it has not.
+
+    The CPU does not run the kernels of CUDA, and a GPU not those of the CPU. Code that
+    was changed and changed back counts as unchanged, and so do comments. Needs git and
+    the history.
     """
     script, paths = MEASURED.get(record["name"].split("-")[0], ("", _ALL))
     other = "cpu" if "gpu" in record["machine"] else "cuda"
     paths = (*paths, f":(exclude)src/cpp/kernels/{other}")
     made = str(record["machine"].get("commit", "unknown")).rstrip("+")
     own = (f"benchmarks/{script}.py",) if script else ()
-    if git("diff", "--stat", made, "HEAD", "--", *paths, *own) == "":
+    raw = ("diff", "--raw", "--no-abbrev", "--no-renames")
+    changed = git(*raw, made, "HEAD", "--", *paths, *own)
+    if changed is None:
+        return f"commit {made} is not in this history"
+    if not any(map(changes_code, changed.splitlines())):
         return None
     count = git("rev-list", "--count", f"{made}..HEAD", "--", *paths, *own)
-    if count is None:
-        return f"commit {made} is not in this history"
-    return f"{count} commits since {made}" if int(count) else None
+    return f"{count} commits since {made}"

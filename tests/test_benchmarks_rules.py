@@ -193,6 +193,29 @@ def test_records_older_than_their_code(repository, capsys) -> None:
     assert rules.older(one) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "after", "same"),
+    [
+        ("a.cpp", "int a;  // old\n", "// new\nint a; /* x\n */\n", True),
+        ("a.cu", 'f("// old");\n', 'f("// new");\n', False),
+        ("a.h", 'f(R"(// old)");\n', 'f(R"(// new)");\n', False),
+        ("a.h", "f(1'000, 'a');\n", "f(1'000, 'b');\n", False),
+        ("a.py", 'def f():\n    "Old"\n', 'def f():  # new\n    "New"\n', True),
+        ("a.py", 'x = """Old."""\n', 'x = """New."""\n', False),
+        ("CMakeLists.txt", "# old\n", "# new\n", False),
+    ],
+)
+def test_comments_do_not_age_a_record(repository, name, before, after, same) -> None:
+    file = repository / "src/cpp" / name
+    file.write_text(before)
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "before")
+    one = record(commit=rules.commit()[0])
+    file.write_text(after)
+    git(repository, "commit", "-qam", "after")
+    assert (rules.older(one) is None) == same
+
+
 @pytest.mark.parametrize(("changed", "which"), [("cuda", "gpu"), ("cpu", "cpu")])
 def test_a_record_is_as_old_as_the_kernels_it_ran(repository, changed, which) -> None:
     one = {"cpu": record(commit=rules.commit()[0])}
