@@ -1,5 +1,5 @@
-// cuBLASLt's twin: the product that kernels/cuda/cublas.h promises, as a plain
-// kernel, so that the guards around its operands hold here too.
+// Emulates cuBLASLt: the product promised in kernels/cuda/cublas.h, as a plain
+// kernel, so that the guards around its operands apply here too.
 #include "kernels/cuda/cublas.h"
 
 #include <cstdlib>

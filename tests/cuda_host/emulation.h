@@ -1,5 +1,6 @@
-// CUDA for the CPU: what the kernels of src/cpp/kernels/cuda use of it, for the
-// same sources compiled as plain C++. Included before the first line of each.
+// Emulates on the CPU the part of CUDA that src/cpp/kernels/cuda uses, for the
+// same sources compiled as plain C++. Included before the first line of each
+// source.
 #pragma once
 
 #include <cmath>
@@ -33,26 +34,26 @@ struct alignas(16) float4 {
 struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 
-// Of the thread that runs: one thread of one block at a time.
+// Indices of the running thread: one thread of one block runs at a time.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
 namespace ea::emulation {
 
-// What a lane puts down for the others of its warp to see.
+// Value that a lane deposits for the other lanes of its warp.
 struct alignas(16) Deposit {
   unsigned char bytes[32];
 };
 
-// Waits until all lanes of `mask` have come with the same mask, then returns
-// what each of the 32 put down; valid until this lane's next exchange.
+// Waits until all lanes of `mask` have called it with the same mask, then
+// returns the deposits of all 32 lanes; valid until this lane's next exchange.
 const Deposit* exchange(unsigned mask, const void* mine, std::size_t bytes);
-std::uint64_t exchange_number();  // of the last that is complete
+std::uint64_t exchange_number();  // of the last complete exchange
 void wait_for_block();
 int lane();
 
-// `bytes` of the block's static shared memory, the same for all threads that
-// come with the same key; and its dynamic shared memory.
+// Return `bytes` of the block's static shared memory, the same for all threads
+// that pass the same key; and the block's dynamic shared memory.
 void* static_shared(const void* key, std::size_t bytes);
 void* dynamic_shared();
 
@@ -60,7 +61,7 @@ void* dynamic_shared();
 void run_grid(dim3 grid, dim3 block, std::size_t shared,
               void (*thread)(void* context), void* context);
 
-// Stops the kernel with a failure that says `why`.
+// Stops the kernel with an error that says `why`.
 [[noreturn]] void refuse(const char* why);
 
 template <typename T>
@@ -73,10 +74,10 @@ T from_lane(unsigned mask, T value, int source) {
   return got;
 }
 
-// The twin of mma.sync.m16n8k16, from the layout in kernels/cuda/mma.cuh.
+// Emulates mma.sync.m16n8k16 with the layout of kernels/cuda/mma.cuh.
 void mma_m16n8k16(float (&c)[4], const std::uint32_t (&a)[4],
                   const std::uint32_t (&b)[2]);
-// The twin of ldmatrix, as kernels/cuda/mma.cuh says.
+// Emulates ldmatrix as described in kernels/cuda/mma.cuh.
 void load_tiles(const void* row, bool turned, std::uint32_t (&to)[4]);
 
 }  // namespace ea::emulation
@@ -93,7 +94,8 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
   ea::emulation::exchange(mask, nullptr, 0);
 }
 
-// Lanes outside [0, width) of a segment keep their own value, as on a GPU.
+// A lane whose source is outside its segment of `width` lanes keeps its own
+// value, as on a GPU.
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
   const int first = ea::emulation::lane() / width * width;
@@ -156,7 +158,7 @@ void launch(cudaStream_t, dim3 grid, dim3 block, std::size_t shared,
   emulation::run_grid(
       grid, block, shared,
       [](void* context) {
-        // By value: a thread's parameters are its own.
+        // Passed by value: each thread has its own parameters.
         const Call& c = *static_cast<const Call*>(context);
         std::apply(c.kernel, c.values);
       },

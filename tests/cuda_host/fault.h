@@ -1,4 +1,4 @@
-// What an emulated kernel did wrong, as an error with a type of its own.
+// Errors of emulated kernels, as an exception type of their own.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ class KernelFault : public Error {
   using Error::Error;
 };
 
-// "block (3, 0, 0), thread (17, 0, 0): ", or nothing outside a kernel.
+// Returns "block (3, 0, 0), thread (17, 0, 0): ", or "" outside a kernel.
 std::string place();
-void abandon_kernel();  // there is no place any more
+void abandon_kernel();  // place() returns "" from here on
 
-// Calls body(context). A signal on the way (a guard page, undefined behaviour)
-// leaves it at once, without running destructors, and becomes a KernelFault
-// that begins with [what].
+// Calls body(context). A signal during the call (guard page, undefined
+// behaviour) leaves it at once, without running destructors, and becomes a
+// KernelFault whose text starts with [what on cuda_host].
 void run_caught(const char* what, void (*body)(void* context), void* context);
 
 }  // namespace ea::emulation

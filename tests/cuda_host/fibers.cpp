@@ -1,5 +1,5 @@
 // Runs the blocks of a grid one after another and the threads of a block as
-// fibers: each runs until it waits for others, and is then set aside.
+// fibers: each runs until it waits for others, and is then suspended.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -18,8 +18,8 @@ dim3 blockDim, gridDim;
 #error "the host emulation switches fibers in x86-64 code"
 #endif
 
-// ea_switch(&mine, other): puts what a function call must keep on this stack
-// and its pointer into `mine`, and goes on where `other` was left.
+// ea_switch(&mine, other): pushes the registers that a call must preserve,
+// stores this stack's pointer in `mine` and resumes the stack `other`.
 extern "C" void ea_switch(void** mine, void* other);
 asm(R"(
 .text
@@ -51,7 +51,7 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr int kMostThreads = 1024;
-constexpr std::size_t kStack = 64 * 1024;  // a guard page included
+constexpr std::size_t kStack = 64 * 1024;  // including a guard page
 constexpr std::size_t kPage = 4096;
 
 enum class State { ready, in_exchange, at_barrier, left };
@@ -60,7 +60,7 @@ struct Fiber {
   void* stack_pointer = nullptr;
   State state = State::left;
   unsigned mask = 0;      // of the exchange it waits in
-  std::size_t bytes = 0;  // that it put down
+  std::size_t bytes = 0;  // size of its deposit
   uint3 index{};
 };
 
@@ -69,8 +69,8 @@ struct StaticArray {
   Buffer* buffer;
 };
 
-// What the lanes put down is shown when the exchange is complete: a lane may
-// put down its next one before a slower lane has read the last.
+// `shown` is a copy of the deposits, made when the exchange completes: a lane
+// may deposit again before a slower lane has read the last exchange.
 struct Warp {
   Deposit put[kWarp], shown[kWarp];
 };
@@ -82,8 +82,8 @@ struct Block {
   Buffer* dynamic = nullptr;
   std::size_t shared_bytes = 0;
   Fiber* running = nullptr;
-  int lane = 0;               // of its warp
-  void* scheduler = nullptr;  // its stack pointer
+  int lane = 0;               // of the running fiber
+  void* scheduler = nullptr;  // stack pointer
   void (*thread)(void*) = nullptr;
   void* context = nullptr;
   const char* refusal = nullptr;
@@ -91,7 +91,7 @@ struct Block {
 
 Block block;
 bool in_kernel = false;
-std::uint64_t exchanges = 0;  // that are complete
+std::uint64_t exchanges = 0;  // completed so far
 
 unsigned char* stacks() {
   static unsigned char* const all = [] {
@@ -117,8 +117,8 @@ void to_scheduler() {
   std::abort();  // a fiber that left is not resumed
 }
 
-// A new stack looks as if ea_switch had left it just before fiber_main: six
-// registers, its address, and a word that keeps the ABI's alignment.
+// A new stack looks as if ea_switch had suspended it just before fiber_main:
+// six registers, the address of fiber_main, and a word for the ABI's alignment.
 void prepare(Fiber& fiber, std::size_t number) {
   auto** top = reinterpret_cast<void**>(stacks() + (number + 1) * kStack);
   *--top = nullptr;
@@ -154,7 +154,8 @@ bool falling() {
   return arena != nullptr && arena->order() == Order::backward;
 }
 
-// The exchange of a whole warp, which most are. Returns whether it was one.
+// Completes the exchange of a whole warp, the usual case. Returns whether it
+// was one.
 bool release_all(Fiber* lanes, Warp& warp) {
   for (int i = 0; i < kWarp; ++i) {
     if (lanes[i].state != State::in_exchange || lanes[i].mask != 0xffffffffu ||
@@ -167,9 +168,9 @@ bool release_all(Fiber* lanes, Warp& warp) {
   return true;
 }
 
-// Every lane waits or has left. Lets the lanes go whose exchange is complete;
-// returns whether there are any. A lane that waits for one that left or stands
-// at a barrier would wait for ever.
+// Called when every lane waits or has returned. Releases the lanes whose
+// exchange is complete; returns whether there are any. Faults if a lane waits
+// for one that has returned or is at a barrier: it would wait forever.
 bool release_exchanges(Fiber* lanes, Warp& warp) {
   if (release_all(lanes, warp)) return true;
   bool any = false;
@@ -209,7 +210,8 @@ void run_warp(std::size_t number) {
   } while (release_exchanges(lanes, block.warps[number]));
 }
 
-// Until all threads have returned; all of them, or none, come to a barrier.
+// Runs until all threads have returned. Either all threads reach a barrier or
+// none does.
 void run_block() {
   const std::size_t warps = block.warps.size();
   for (;;) {
@@ -276,7 +278,7 @@ int lane() { return block.lane; }
 void refuse(const char* why) {
   block.refusal = why;
   to_scheduler();
-  std::abort();  // the block is given up
+  std::abort();  // the block is abandoned
 }
 
 const Deposit* exchange(unsigned mask, const void* mine, std::size_t bytes) {

@@ -1,4 +1,4 @@
-// Guarded copies of a kernel's arguments, and what is asked of its results.
+// Guarded copies of a kernel's arguments, and checks of its results.
 #include "guarded.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace ea::emulation {
 
 namespace {
 
-// Calls fn(offset in bytes) for every element, from the view's first.
+// Calls fn(index, offset in bytes) for every element of a view.
 template <typename Fn>
 void for_each_element(const TensorView& view, Fn&& fn) {
   const std::size_t size = size_of(view.dtype);
@@ -41,7 +41,7 @@ void for_each_element(const TensorView& view, Fn&& fn) {
   }
 }
 
-// Bytes from the first element of a view to behind its last.
+// Returns the bytes from the first element of a view to the end of its last.
 std::size_t extent(const TensorView& view) {
   if (view.numel() == 0) return 0;
   std::int64_t last = 0;
@@ -153,7 +153,7 @@ void Operands::copy_back(
 std::vector<std::vector<unsigned char>> run_guarded(
     const char* kernel, Operands& operands, Order order,
     const std::function<void()>& entry) {
-  // Threads, blocks and the arena are those of the process.
+  // Threads, blocks and the arena are global to the process.
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   Arena arena(order);

@@ -1,4 +1,4 @@
-// Guarded copies of a kernel's arguments, and a call with them.
+// Guarded copies of a kernel's arguments, and calls with them.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ea::emulation {
 
-// The arguments of one call, as operands.h lists them.
+// Arguments of one call, as listed by operands.h.
 class Operands {
  public:
   void in(std::string name, TensorView& view) {
@@ -26,15 +26,16 @@ class Operands {
   void both(std::string name, TensorView& view) {
     add(std::move(name), view, Access::both);
   }
-  // For arguments without a name: the n-th tensor of the call, from 1.
+  // Returns a name for the n-th tensor of the call, counted from 1.
   std::string next_name() { return "tensor " + std::to_string(++unnamed_); }
-  // An array that the entry reads and a kernel may not.
+  // Adds an array that the host entry reads and a kernel must not read.
   template <typename T>
   void host(const char* name, const T*& array, std::int64_t count) {
     add_host(name, reinterpret_cast<const void**>(&array),
              static_cast<std::size_t>(count) * sizeof(T));
   }
-  // A copy of a list of views that lives as long as this, for pointers to it.
+  // Copies a list of views. The copy lives as long as this object, so pointers
+  // to it stay valid.
   template <typename List>
   List& copy(const List* list) {
     auto made = std::make_shared<List>(*list);
@@ -42,26 +43,26 @@ class Operands {
     return *made;
   }
 
-  // Guarded copies in an arena, which the views then point to.
+  // Copies the arguments to guarded buffers and points the views to them.
   void move_into(Arena& arena);
-  // Bytes of every buffer that a kernel may write, after the call.
+  // Returns the bytes of every buffer that a kernel may write, after the call.
   std::vector<std::vector<unsigned char>> results() const;
-  // Throws if an element of an output was left as it was.
+  // Throws if an element of an output was not written.
   void check_written() const;
-  // The results into the tensors of the caller.
+  // Copies the results to the caller's tensors.
   void copy_back(const std::vector<std::vector<unsigned char>>& results) const;
 
  private:
   struct One {
     std::string name;
-    TensorView* view;      // or null, for a host array
-    const void** pointer;  // then
+    TensorView* view;      // null for a host array
+    const void** pointer;  // of a host array
     const unsigned char* begin;
     std::size_t bytes;
     Access access;
     std::size_t span = 0;
   };
-  // Views that overlap share a buffer.
+  // Address range of a buffer; overlapping views share one.
   struct Span {
     const unsigned char* begin;
     const unsigned char* end;

@@ -1,4 +1,4 @@
-// Guarded mappings, and the signals that they and trapped code raise.
+// Guarded mappings, and the signals raised by them and by trapped code.
 #include "memory.h"
 
 #include <setjmp.h>
@@ -145,8 +145,8 @@ sigjmp_buf way_out;
 std::string report;
 
 void on_signal(int signal, siginfo_t* info, void*) {
-  // Raised by the code under test itself, so that nothing is interrupted in
-  // the middle that the lines below need.
+  // The code under test raises the signal itself, so it never interrupts code
+  // that the lines below depend on.
   if (signal == SIGILL) {
     report = place() +
              "undefined behaviour: a misaligned access, an index outside its "
@@ -160,7 +160,7 @@ void on_signal(int signal, siginfo_t* info, void*) {
   siglongjmp(way_out, 1);
 }
 
-// Handlers for as long as it lives, on a stack of their own.
+// Installs signal handlers, on a stack of their own, during its lifetime.
 class Signals {
  public:
   Signals() : stack_(new char[kSize]) {

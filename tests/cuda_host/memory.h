@@ -1,5 +1,5 @@
-// Guarded memory for emulated kernels: pages beyond both ends cannot be
-// touched, what was not written reads as NaN, and the host cannot look inside.
+// Guarded memory for emulated kernels: pages beyond both ends are inaccessible,
+// unwritten memory reads as NaN, and the host cannot access device buffers.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace ea::emulation {
 
-// Where a buffer lies in its pages, and in which order threads and blocks run.
-// A correct kernel gives the same bits in both.
+// Position of a buffer in its pages, and the order in which threads and blocks
+// run. A correct kernel gives the same bits in both orders.
 enum class Order : std::uint8_t {
-  forward,   // data ends at the guard behind it; threads in rising order
-  backward,  // data begins at the guard before it; threads in falling order
+  forward,   // data ends at the guard page; threads in rising order
+  backward,  // data starts at the guard page; threads in falling order
 };
 
 enum class Access : std::uint8_t {
   read,   // an input: writes fault
   write,  // an output: NaN until written
   both,
-  host,  // for the host alone: a kernel's reads fault
+  host,  // only for the host: a kernel's reads fault
 };
 
 // One mapping: guard page, whole pages with the data at one end, guard page.
@@ -38,12 +38,12 @@ class Buffer {
   Access access() const { return access_; }
   const std::string& name() const { return name_; }
 
-  void poison();  // the data too
+  void poison();  // including the data
   void allow_all();
   void allow_kernel();
   void allow_host();
-  void forbid();  // for good: freed memory
-  // True where bytes around the data were changed.
+  void forbid();  // permanently: freed memory
+  // Returns whether bytes around the data were changed.
   bool overrun() const;
   bool maps(const void* address) const;
 
@@ -57,7 +57,7 @@ class Buffer {
   bool freed_ = false;
 };
 
-// The memory of one kernel call. At most one exists at a time.
+// Memory of one kernel call. At most one arena exists at a time.
 class Arena {
  public:
   explicit Arena(Order order);
@@ -66,12 +66,12 @@ class Arena {
 
   Order order() const { return order_; }
   Buffer& add(std::string name, std::size_t bytes, Access access);
-  void for_kernel();  // only what a kernel may touch can be touched
-  void for_host();    // only what the host may touch
-  // Opens everything; throws if bytes around a buffer were changed.
+  void for_kernel();  // allows only the accesses of kernels
+  void for_host();    // allows only the accesses of the host
+  // Allows all accesses; throws if bytes around a buffer were changed.
   void finish();
   void free(const void* data);
-  // "12 bytes behind y (float32 ...)" for a report.
+  // Describes an address for a report, as "byte 160 of y (160 bytes)".
   std::string describe(const void* address) const;
 
  private:

@@ -1,10 +1,11 @@
-// A stand-in for NCCL under its C names: emulated devices of processes on one
-// machine, by Unix sockets. What is received lands as late as the stream
-// allows; what is sent must not change before the stream has come by. As with
-// NCCL, who waits for a rank that is gone waits until ncclCommAbort.
+// A stand-in for NCCL under its C names: connects emulated devices of processes
+// on one machine through Unix sockets. Received data is written as late as the
+// stream allows; sent data must not change before the stream has passed the
+// send. As with NCCL, a call that waits for a lost rank waits until
+// ncclCommAbort.
 //
-// EA_EMULATED_NCCL makes something fail: init, send, or async (what
-// ncclCommGetAsyncError tells once something was sent).
+// EA_EMULATED_NCCL selects a failure: init, send, or async (reported by
+// ncclCommGetAsyncError after the first send).
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -47,7 +48,7 @@ bool amiss(const char* what) {
   std::abort();
 }
 
-// A name that needs no file: it begins with a zero byte.
+// Returns an address that needs no file: its name starts with a zero byte.
 std::pair<sockaddr_un, socklen_t> address(const Id& id, int rank) {
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
@@ -81,7 +82,7 @@ bool read_all(int from, void* data, std::size_t bytes) {
 
 }  // namespace
 
-// One rank's end: a socket to each other rank, and what came by it.
+// One rank's end: a socket to each other rank, and the messages received.
 struct Ranks {
   Ranks(int count, int own) : size(count), rank(own), peers(count, -1) {
     inbox.resize(static_cast<std::size_t>(count));
@@ -122,7 +123,7 @@ struct Ranks {
     return true;
   }
 
-  // Everything that comes, so that nobody's write waits for us.
+  // Reads everything that arrives, so that no other rank's write waits for us.
   void read() {
     std::vector<bool> open(peers.size(), true);
     while (!ended) {
@@ -156,7 +157,7 @@ struct Ranks {
     return aborted || !inbox[static_cast<std::size_t>(peer)].empty();
   }
 
-  // The next message of a rank; nothing after an abort.
+  // Returns the next message of a rank; nothing after an abort.
   Bytes take(int peer, std::size_t bytes) {
     std::unique_lock lock(mutex);
     auto& from = inbox[static_cast<std::size_t>(peer)];
@@ -225,7 +226,7 @@ void start(const Operation& op) {
       {});
 }
 
-// Sends read what the work before them left, and receives write after it.
+// Sends read the results of earlier work; receives write after it.
 int start_all(std::vector<Operation> operations) {
   if (amiss("send") && operations.size() > 0 &&
       operations[0].ranks->used.exchange(true)) {

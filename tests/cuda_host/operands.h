@@ -1,5 +1,5 @@
-// What each argument of a contract is, read from the types of its fields: read,
-// written or both. The guards of an emulated call follow it.
+// Derives from the field types of a contract whether each argument is read,
+// written or both. The guards of an emulated call follow this.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace ea::emulation {
 template <typename Field>
 void add_operands(Field& field, Operands& o);
 
-// The arrays of a layout lie on the host.
+// The arrays of a layout are in host memory.
 inline void add_operands(MapLayout& layout, Operands& o) {
   o.host("q_offsets", layout.q_offsets, layout.sequences + 1);
   o.host("k_offsets", layout.k_offsets, layout.sequences + 1);
@@ -28,7 +28,7 @@ inline void add_operands(Conv1dTaps& taps, Operands& o) {
   o.host("offsets", taps.offsets, taps.sequences + 1);
 }
 
-// Lists of tensors are given by pointers.
+// Lists of tensors are passed as pointers.
 template <typename Item>
 void add_operands(const std::vector<Item>*& list, Operands& o) {
   std::vector<Item>& items = o.copy(list);
@@ -52,8 +52,8 @@ void add_operands(Field& field, Operands& o) {
   }
 }
 
-// Calls an entry with guarded copies of its arguments, twice: the order of
-// threads, blocks and guards must not show in a single bit.
+// Calls an entry twice with guarded copies of its arguments: not a single bit
+// may depend on the order of threads, blocks and guards.
 template <typename K, auto entry>
 void guarded(const typename K::Args& args) {
   std::vector<std::vector<unsigned char>> results[2];

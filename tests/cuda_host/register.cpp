@@ -1,6 +1,6 @@
 // Registers the emulated kernels twice: as implementation "cuda_host" on the
-// CPU, after all others, where a test forces them; and as those of the device
-// "cuda", whose memory nothing but they can reach.
+// CPU, after all others, where tests select it; and as kernels of the device
+// "cuda", whose memory only they can access.
 #include "arena.h"
 #include "kernels/cuda/api.h"
 #include "kernels/cuda/list.h"
@@ -22,7 +22,7 @@ struct OnTheCpu {
   }
 };
 
-// After the copies that were started before it, as on a GPU.
+// Runs after the copies that were started before it, as on a GPU.
 template <typename K>
 void on_its_device(const typename K::Args& args) {
   const cuda::UseDevice use(detail::places_of(args).first.index);

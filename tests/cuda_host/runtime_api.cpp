@@ -1,10 +1,10 @@
-// CUDA's runtime on the CPU, as late as CUDA allows: what is asynchronous there
-// is put off until a kernel, a host that waits, or another stream needs it, so
-// that whoever reuses memory too early is found out.
+// CUDA's runtime on the CPU, as late as CUDA allows: asynchronous work is
+// deferred until a kernel, a waiting host or another stream needs it, which
+// exposes code that reuses memory too early.
 //
-// EA_EMULATED_CUDA makes it a machine with something amiss: no_driver,
-// old_driver, no_gpu, no_pools, capability=M.m (instead of 9.0); no_cublas is
-// seen to in cublas.cpp.
+// EA_EMULATED_CUDA simulates a defective machine: no_driver, old_driver,
+// no_gpu, no_pools, capability=M.m (instead of 9.0); cublas.cpp handles
+// no_cublas.
 #include "runtime_api.h"
 
 #include <cuda_runtime_api.h>
@@ -25,7 +25,7 @@ using ea::fake::Arena;
 
 struct CUevent_st {
   cudaStream_t stream = nullptr;
-  std::uint64_t after = 0;  // so many pieces of its work
+  std::uint64_t after = 0;  // pieces of its work
 };
 
 struct CUmemPool_st {
@@ -47,7 +47,7 @@ std::map<void*, ea::MemoryBlock>& blocks() {
   return *all;
 }
 
-// 1 and 2 name the default streams.
+// The handles 1 and 2 name the default streams.
 cudaStream_t named(cudaStream_t stream) {
   static auto* const defaults =
       new CUstream_st[2]{CUstream_st(0), CUstream_st(0)};
@@ -55,7 +55,7 @@ cudaStream_t named(cudaStream_t stream) {
   return number == 1 || number == 2 ? &defaults[number - 1] : stream;
 }
 
-// "no_gpu", "capability=7.5".
+// Returns the simulated defect, as "no_gpu" or "capability=7.5".
 std::string amiss() {
   const char* const value = std::getenv("EA_EMULATED_CUDA");
   return value == nullptr ? "" : value;
@@ -87,7 +87,7 @@ void move(void* to, const void* from, std::size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-// Whether a block of memory is on the device, as the call says.
+// Returns whether a block's location is what the call states.
 bool right(const void* p, int device, bool on_device) {
   return on_device ? ea::fake::arena(device).holds(p) : !ea::fake::on_device(p);
 }
@@ -237,7 +237,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-// Work that need not wait for somebody goes on by itself.
+// Runs pending work that need not wait, which a GPU would do on its own.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::unique_lock lock(everything, std::try_to_lock);
   if (!lock.owns_lock()) return cudaErrorNotReady;
@@ -316,7 +316,8 @@ cudaError_t cudaFreeHost(void* data) {
   return cudaSuccess;
 }
 
-// From pinned memory and within a device later; all else, as CUDA may, at once.
+// Copies from pinned memory and within a device are deferred; all others run at
+// once, as CUDA may do.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
   const std::lock_guard lock(everything);

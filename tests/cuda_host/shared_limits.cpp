@@ -1,4 +1,4 @@
-// The shared memory of the GPU that is emulated, and what it makes of shapes.
+// Shared memory of the emulated GPU, and the convolution shapes that fit in it.
 #include "kernels/cuda/shared_limits.h"
 
 #include <cstdio>
@@ -12,8 +12,8 @@ namespace ea::cuda {
 
 namespace {
 
-// CUDA Programming Guide, technical specifications per compute capability, KB:
-// of a block, of a multiprocessor.
+// KB per block and per multiprocessor, from the CUDA Programming Guide,
+// technical specifications per compute capability.
 SharedLimits limits_of(int architecture) {
   constexpr std::size_t kKilo = 1024;
   switch (architecture) {
@@ -28,7 +28,7 @@ SharedLimits limits_of(int architecture) {
 
 }  // namespace
 
-// EA_CUDA_HOST_ARCHITECTURE names another GPU than that of sm_90.
+// EA_CUDA_HOST_ARCHITECTURE selects another GPU than sm_90.
 SharedLimits shared_limits() {
   const char* named = std::getenv("EA_CUDA_HOST_ARCHITECTURE");
   return limits_of(named == nullptr ? 90 : std::atoi(named));
@@ -36,8 +36,8 @@ SharedLimits shared_limits() {
 
 }  // namespace ea::cuda
 
-// For tests: the limits, and columns and bytes of a convolution's blocks and of
-// those of its weights' gradient.
+// For tests: returns the limits, and columns and bytes of the blocks of a
+// convolution and of its weight gradient.
 extern "C" __attribute__((visibility("default"))) void ea_conv_plan(
     int architecture, int heads, int kernel, int bf16, long long* found) {
   using namespace ea::cuda;
@@ -60,8 +60,8 @@ extern "C" __attribute__((visibility("default"))) void ea_conv_plan(
   }
 }
 
-// For tests: what the convolution says of one sequence's maps; empty if
-// nothing.
+// For tests: returns the convolution's error text for one sequence's maps, or
+// an empty text.
 extern "C" __attribute__((visibility("default"))) void ea_conv_refusal(
     long long queries, long long keys, char* text, int size) {
   const std::int64_t q[] = {0, queries}, k[] = {0, keys};

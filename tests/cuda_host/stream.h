@@ -1,6 +1,5 @@
-// A stream of the emulated CUDA, as runtime_api.cpp has it and as a library
-// that is opened at run time (nccl.cpp) may use it: through the virtual
-// functions.
+// A stream of the emulated CUDA, implemented in runtime_api.cpp. A library
+// opened at run time (nccl.cpp) may use it through the virtual functions.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +7,17 @@
 #include <deque>
 #include <functional>
 
-// Work in its order; what was done is counted.
+// Work in order, and a count of the completed pieces.
 struct CUstream_st {
   using Run = std::function<void()>;
-  using Ready = std::function<bool()>;  // whether it would not wait
+  using Ready = std::function<bool()>;  // whether Run would not wait
 
   explicit CUstream_st(int number) : device(number) {}
   virtual ~CUstream_st() = default;
 
   virtual void later(Run run, Ready ready);
-  virtual void finish();  // all work so far, now
-  // Bytes of the device or the host, now.
+  virtual void finish();  // runs all work queued so far
+  // Copies bytes of the device or the host at once.
   virtual void copy(void* to, const void* from, std::size_t bytes) const;
 
   struct Work {

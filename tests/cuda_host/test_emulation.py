@@ -1,8 +1,8 @@
-"""The host emulation of CUDA finds what is wrong with a kernel, and runs what is not.
+"""The host emulation of CUDA reports faulty kernels and runs correct ones.
 
 Each toy of wrong_kernels.cu runs as two blocks of 64 threads on vectors between guard
-pages. That the emulated kernels compute what ``ref`` computes is for
-tests/kernels/test_agreement.py, which finds them in the registry.
+pages. tests/kernels/test_agreement.py checks that the emulated kernels, which it finds
+in the registry, compute the same as ``ref``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Toy = Callable[[str, np.ndarray, int], tuple[str, np.ndarray]]
 
 @pytest.fixture(scope="module")
 def toy() -> Toy:
-    """Run a toy on x into ``size`` elements: what was found, and the result."""
+    """Runs a toy on x; returns the error found, and the result of ``size`` elements."""
     run = ctypes.CDLL(str(CHECKS)).ea_run_toy
     run.restype = ctypes.c_char_p
     array = np.ctypeslib.ndpointer(np.float32, flags="C_CONTIGUOUS")
@@ -42,7 +42,7 @@ def toy() -> Toy:
     return call
 
 
-# toy: what the report must say
+# toy: text that the report must contain
 WRONG = {
     "leaves_before_barrier": "thread (39, 0, 0): waits at a barrier for 24 threads",
     "divergent_shuffle": "divergent shuffle: it waits for lane 8, which has returned",
@@ -72,7 +72,7 @@ def test_finds(toy: Toy, name: str):
     found, y = toy(name, np.linspace(-1, 1, 40), 40)
     assert WRONG[name] in found
     assert not y.any(), "the caller's memory was touched"
-    # ... and is as good as new after it.
+    # The emulation still works after the error.
     assert toy("copy", np.ones(7), 7)[0] == ""
 
 
@@ -102,7 +102,7 @@ def test_half_warps_go_on(toy: Toy):
 
 
 def test_tile_product(toy: Toy):
-    """Whole numbers, exact in bfloat16 and in any order of the sums."""
+    """Uses whole numbers: exact in bfloat16 and in any order of summation."""
     rng = np.random.default_rng(3)
     a, b = rng.integers(-9, 9, (16, 16)), rng.integers(-9, 9, (16, 8))
     found, y = toy("tile_product", np.concatenate([a.ravel(), b.ravel()]), 256)

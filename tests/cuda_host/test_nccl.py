@@ -1,8 +1,8 @@
-"""Several processes train on GPUs, which exchange gradients by NCCL.
+"""Several processes train on GPUs and exchange gradients through NCCL.
 
-On emulated GPUs by its stand-in (nccl.cpp), found as users' own libraries are, by
-EA_NCCL. Where there are two real ones, what needs no emulation runs on them. What is
-asked of ranks on the CPU in tests/test_distributed*.py holds here too.
+Emulated GPUs use its stand-in (nccl.cpp), found through EA_NCCL like a user's own
+library. With two real GPUs, the tests that need no emulation run on them. The
+requirements on CPU ranks in tests/test_distributed*.py apply here too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHORT: dict[str, Any] = {
     "save_steps": 2,
     "model": SMALL,
 }
-# Steps of 6 batches: 8 batches in an epoch leave some ranks without one at its end.
+# Steps of 6 batches: with 8 batches an epoch, some ranks have none at its end.
 JOBS: dict[str, dict[str, Any]] = {
     "evolving, dropout": {"model": {**SMALL, "attention": EVOLVING}},
     "tied embeddings, bfloat16": {
@@ -57,7 +57,7 @@ IN_STEP = 6
 
 
 def jobs(processes: int) -> list[dict[str, Any]]:
-    """The jobs for so many processes: six batches a step in all."""
+    """Returns the jobs for that many processes: six batches a step in total."""
     return [
         {
             **SHORT,
@@ -73,7 +73,7 @@ def jobs(processes: int) -> list[dict[str, Any]]:
 
 
 def start(folder: Path, count: int, *jobs: dict[str, Any], **variables: str) -> Ended:
-    """Jobs in so many processes; two GPUs are emulated, or one for each process."""
+    """Runs jobs in ``count`` processes, on two GPUs or on an emulated one each."""
 
     def of(rank: int) -> dict[str, str]:
         own = {"CUDA_VISIBLE_DEVICES": str(rank)} if EMULATED and count > 2 else {}
@@ -83,7 +83,7 @@ def start(folder: Path, count: int, *jobs: dict[str, Any], **variables: str) -> 
 
 
 def checkpoints(folder: Path) -> dict[str, list[bytes]]:
-    """Weights and optimizer of every checkpoint."""
+    """Returns the weights and optimizer files of every checkpoint."""
     found = {}
     for path in durable.list_checkpoints(folder):
         durable.verify_directory(path)
@@ -93,7 +93,7 @@ def checkpoints(folder: Path) -> dict[str, list[bytes]]:
 
 
 def logged(folder: Path) -> list[Any]:
-    """Losses and norms as they were logged."""
+    """Returns the logged losses and gradient norms."""
     state = json.loads((folder / "trainer_state.json").read_text())
     return [
         {k: v for k, v in line.items() if k in ("step", "loss", "grad_norm")}
@@ -103,7 +103,7 @@ def logged(folder: Path) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> Ended:
-    """The jobs in one process, on one emulated GPU."""
+    """Runs the jobs in one process, on one emulated GPU."""
     ended = alone(tmp_path_factory.mktemp("one"), *jobs(1), timeout=240)
     assert ended.codes == [0], ended.text
     return ended
@@ -142,8 +142,8 @@ def test_mpirun_starts_them_too(
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (["kill", 1, 4], "rank 1 (process "),  # the device has what it waits for
-        (["kill early", 1, 4], "rank 1 (process "),  # it would wait for ever
+        (["kill", 1, 4], "rank 1 (process "),  # the device has all its data
+        (["kill early", 1, 4], "rank 1 (process "),  # the device would wait forever
         (["fail", 1, 4], "the disk of this rank is on fire"),
     ],
 )
@@ -169,7 +169,7 @@ def test_a_rank_that_ends_ends_the_others(
 
 
 def test_a_rank_that_hangs_is_given_up(tmp_path: Path) -> None:
-    """While a device waits for it, and its host for the device."""
+    """The device waits for the rank, and the host for the device."""
     ended = start(tmp_path, 2, {**SHORT, "event": ["hang", 1, 4], "ddp_timeout": 5})
     assert ended.codes == [1, 1], ended.text
     first, second = ended.results()
@@ -179,7 +179,7 @@ def test_a_rank_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_loss_that_is_not_finite(tmp_path: Path) -> None:
-    """All ranks stop where they look, with one report."""
+    """All ranks stop when they read the results, with one report."""
     ended = start(tmp_path, 2, {**SHORT, "num_train_epochs": 2, "bad_row": 5})
     assert ended.codes == [1, 1], ended.text
     messages = {result["message"] for result in ended.results()}
@@ -243,7 +243,7 @@ def test_what_cannot_be(
     words: str,
     tmp_path: Path,
 ) -> None:
-    """Every rank ends with a typed error that says what is missing or wrong."""
+    """Every rank ends with a typed error that names the defect."""
     ended = start(tmp_path, count, {**SHORT, **job}, **variables)
     assert ended.codes == [1] * count, ended.text
     errors = [result["error"] for result in ended.results()]

@@ -1,7 +1,6 @@
-"""The CUDA runtime where something is amiss, on an emulated CUDA.
+"""Defects that the CUDA runtime must report, on an emulated CUDA.
 
-EA_EMULATED_CUDA says what; memory is 256 MiB. What a GPU in order does is in
-tests/cuda.
+EA_EMULATED_CUDA selects the defect; memory is 256 MiB. tests/cuda covers intact GPUs.
 """
 
 from __future__ import annotations
@@ -91,6 +90,6 @@ def test_a_full_device_says_so():
 
 
 def test_freed_memory_serves_again():
-    for i in range(12):  # 12 times 40 MiB in 256
+    for i in range(12):  # 12 times 40 MiB in 256 MiB
         t = ea.Tensor(np.full(10 << 20, i, np.float32), device="cuda")
         assert t[5].item() == i

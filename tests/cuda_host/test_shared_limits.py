@@ -1,6 +1,6 @@
-"""Every shape of a convolution fits the shared memory of each GPU, or none is asked.
+"""Every shape of a convolution fits in the shared memory of each GPU, or uses none.
 
-The budgets are those that the kernels are launched with; the emulation refuses more.
+The kernels are launched with these budgets; the emulation refuses more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 class Plan(NamedTuple):
-    """Limits in bytes, and what the convolution and its weights' gradient take."""
+    """Limits in bytes, and the needs of the convolution and its weight gradient."""
 
     block: int
     of_two: int
@@ -87,7 +87,7 @@ def test_maps_of_more_cells_than_are_counted_are_refused():
 
 
 def test_the_emulation_has_the_budget_it_is_told():
-    """Heads that sm_86 has no room for go straight to memory, with the same values."""
+    """Heads that do not fit on sm_86 read global memory, with the same values."""
     assert plan(90, 46, 3, False).columns > 0
     assert plan(86, 46, 3, False).columns == 0
     code = """

@@ -1,15 +1,15 @@
-// The twins of the tensor-core tile product and of what loads its operands.
+// Emulates the tensor-core tile product and the loads of its operands.
 #include "emulation.h"
 
 namespace ea::emulation {
 
 namespace {
 
-// Of the four sums that a lane keeps: rows r, r, r + 8, r + 8 and columns c,
-// c + 1, c, c + 1 of the tile, for r = lane / 4 and c = lane % 4 * 2.
+// The four sums of a lane: rows r, r, r + 8, r + 8 and columns c, c + 1, c, c +
+// 1 of the tile, for r = lane / 4 and c = lane % 4 * 2.
 typedef float Four __attribute__((vector_size(16)));
 
-// The operands of a tile product in the order of its sums.
+// Operands of a tile product in the order of its sums.
 struct Tile {
   Four a[8][16], b[4][16];  // (r, k) and (c / 2, k)
   std::uint64_t exchange = 0;
@@ -48,7 +48,8 @@ void mma_m16n8k16(float (&c)[4], const std::uint32_t (&a)[4],
   static Tile tile;
   std::uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const Deposit* all = exchange(0xffffffffu, mine, sizeof mine);
-  // Once for all lanes: no other exchange ends before the last has gone on.
+  // Decodes once for all lanes: no other exchange completes before the last
+  // lane has passed here.
   if (tile.exchange != exchange_number()) tile.decode(all);
   tile.exchange = exchange_number();
   const Four* const rows = tile.a[lane() / 4];

@@ -1,5 +1,5 @@
-// Small kernels for the tests of the emulation: mistakes that it must find, and
-// correct uses of the building blocks, called through ctypes.
+// Small kernels for the tests of the emulation, called through ctypes: mistakes
+// that it must find, and correct uses of the building blocks.
 #include <map>
 #include <string>
 
@@ -131,7 +131,7 @@ struct MissingBarrier {
   }
 };
 
-struct BlocksInOrder {  // counts on block 0 being first
+struct BlocksInOrder {  // relies on block 0 being first
   static __device__ void body(const float*, float* y, int n) {
     if (threadIdx.x == 0) {
       for (int i = 0; i < n; ++i) y[i] = static_cast<float>(blockIdx.x);
@@ -157,7 +157,7 @@ struct OutsideArray {
   }
 };
 
-// The correct ones.
+// Correct kernels.
 struct BlockSum {
   static __device__ void body(const float* x, float* y, int n) {
     EA_SHARED(float, partial, kWarp);
@@ -168,7 +168,7 @@ struct BlockSum {
   }
 };
 
-// Lanes of one half of each warp leave; the others go on among themselves.
+// The upper half of each warp returns; the lower half keeps exchanging.
 struct HalfWarps {
   static __device__ void body(const float* x, float* y, int n) {
     const int i = static_cast<int>(threadIdx.x);
@@ -196,7 +196,7 @@ struct TileProduct {
     __syncwarp();
     FragmentA left;
     load_tiles<false>(a + lane % 16 * 16 + lane / 16 * 8, left.a);
-    std::uint32_t right[4], turned[4];  // the upper two are those below again
+    std::uint32_t right[4], turned[4];  // words 2 and 3 repeat 0 and 1
     load_tiles<true>(b + lane % 16 * 8, right);
     load_tiles<false>(bt + lane % 8 * 16 + lane / 8 % 2 * 8, turned);
     FragmentC c, ct;
@@ -210,7 +210,7 @@ struct TileProduct {
   }
 };
 
-// The rows of a tile begin on an odd element.
+// The rows of a tile start at an odd element.
 struct UnalignedTile {
   static __device__ void body(const float*, float* y, int n) {
     EA_SHARED(bfloat16, tile, 128);
@@ -228,7 +228,8 @@ __global__ void kernel(const float* x, float* y, int n) {
   Body::body(x, y, n);
 }
 
-// Two blocks of 64 threads for `Body`, and 256 bytes of dynamic shared memory.
+// Launches two blocks of 64 threads for `Body`, with 256 bytes of dynamic
+// shared memory.
 template <typename Body>
 void entry(const Toy::Args& args) {
   launch(current_stream(), 2, 64, 256, kernel<Body>, args.x.as<const float>(),
@@ -294,7 +295,7 @@ const std::map<std::string, Run> kToys = {
 
 }  // namespace ea
 
-// Runs a toy; returns what the emulation has against it, or "".
+// Runs a toy; returns the emulation's error text, or "".
 extern "C" __attribute__((visibility("default"))) const char* ea_run_toy(
     const char* name, float* x, std::int64_t n_x, float* y, std::int64_t n_y) {
   static std::string message;

@@ -1,5 +1,6 @@
-// What the runtime of src/cpp/kernels/cuda calls of CUDA, for the same sources
-// compiled for the CPU: runtime_api.cpp says what the calls do there.
+// The part of CUDA's API that the runtime of src/cpp/kernels/cuda calls, for
+// the same sources compiled for the CPU; runtime_api.cpp defines what the calls
+// do there.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Activations and their derivatives, one pack of 16 bytes per thread.
+// Activations and their derivatives, one 16-byte pack per thread.
 #include <type_traits>
 
 #include "kernels/activation.h"
@@ -23,7 +23,7 @@ __device__ inline float normal_cdf(float x) {
   return 0.5f * erfcf(-x * kSqrtHalf);
 }
 
-// Comparisons are written so that a NaN stays one instead of becoming zero.
+// Comparisons are written so that a NaN stays NaN instead of becoming zero.
 __device__ inline float value(Activation kind, float slope, float x) {
   switch (kind) {
     case Activation::gelu:
@@ -87,8 +87,8 @@ __device__ inline float derivative(Activation kind, float slope, float x) {
   }
 }
 
-// Calls fn(kind) with the kind as a constant: chosen once for all elements of a
-// thread, which then run side by side.
+// Calls fn(kind) with the kind as a constant. The kind is selected once for all
+// elements of a thread, which can then be computed in parallel.
 template <typename Fn>
 __device__ inline void with_kind(Activation kind, const Fn& fn) {
   const auto one_of = [&]<Activation... kKinds>() {

@@ -1,4 +1,4 @@
-// Error texts, and the current device of a thread.
+// Error texts, and selection of a thread's current device.
 #include "kernels/cuda/api.h"
 
 #include "runtime/check.h"
@@ -7,7 +7,7 @@ namespace ea::cuda {
 
 namespace {
 
-// Errors after which a process can do nothing more on the device.
+// Errors after which the process cannot use the device any more.
 bool is_lasting(cudaError_t status) {
   return status == cudaErrorIllegalAddress ||
          status == cudaErrorLaunchFailure || status == cudaErrorAssert ||
@@ -21,7 +21,7 @@ bool is_lasting(cudaError_t status) {
 
 void check_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // it is told once, here
+  static_cast<void>(cudaGetLastError());  // clears it: reported here
   const char* const text = cudaGetErrorString(status);
   const char* const name = cudaGetErrorName(status);
   if (status == cudaErrorMemoryAllocation) {

@@ -1,4 +1,4 @@
-// Calls into the CUDA runtime: errors as exceptions that say what to do.
+// Calls into the CUDA runtime; errors become exceptions that say what to do.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -6,10 +6,10 @@
 namespace ea::cuda {
 
 // Throws OutOfMemory, DeviceError (after a fork) or Error unless the call
-// succeeded. `what` names it in the message.
+// succeeded. `what` names the call in the message.
 void check_cuda(cudaError_t status, const char* what);
 
-// Makes a device the current one of this thread, for as long as it lives.
+// Makes a device the current one of this thread during its lifetime.
 class UseDevice {
  public:
   explicit UseDevice(int index);

@@ -1,4 +1,4 @@
-// Attention scores and context and their gradients: six products of one kernel.
+// Attention scores, context and their gradients: six products by one kernel.
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_forms.cuh"
 #include "kernels/cuda/run.h"

@@ -1,5 +1,5 @@
-// The products of attention in the form that product.cuh runs: maps from token
-// rows, and token rows from maps.
+// The products of attention as forms for product.cuh: maps from token rows, and
+// token rows from maps.
 #pragma once
 
 #include "kernels/cuda/product.cuh"
@@ -19,7 +19,7 @@ struct TokenRows {
   __device__ T* row(std::int64_t token, std::int64_t h) const {
     return data + token * stride + h * width;
   }
-  // Tokens first .. first + count of head h.
+  // Returns tokens first .. first + count of head h.
   template <bool kAlong>
   __device__ StoredOperand<T, kAlong> operand(std::int64_t first,
                                               std::int64_t count,
@@ -66,7 +66,7 @@ struct StoredMaps {
   }
 };
 
-// A tile of kSide x kSide cells, of which rows x columns lie in the map.
+// A tile of kSide x kSide cells, of which rows x columns are inside the map.
 struct SquareTile {
   int row, column;
   int rows, columns;
@@ -77,11 +77,11 @@ struct SquareTile {
         rows(of_side(at.queries - row_)),
         columns(of_side(at.keys - column_)) {}
 
-  // Whether all its cells lie in the map and exist.
+  // Returns whether all cells are inside the map and exist.
   __device__ bool whole(const MapBlock& at) const {
     return rows == kSide && columns == kSide && at.dense();
   }
-  // How many of row i exist, as far as the mask does not say.
+  // Returns how many cells of row i exist, ignoring the mask.
   __device__ int length(const MapBlock& at, int i) const {
     if (i >= rows) return 0;
     const std::int64_t seen =
@@ -90,7 +90,7 @@ struct SquareTile {
   }
 };
 
-// Sets the cells of a share that do not exist.
+// Sets the cells of a share that do not exist to `value`.
 template <typename S>
 __device__ inline void set_missing(const MapBlock& at, const SquareTile& tile,
                                    S& share, float value) {
@@ -111,8 +111,8 @@ __device__ inline void set_missing(const MapBlock& at, const SquareTile& tile,
   }
 }
 
-// Where the rows of a share of a tile begin in the maps, and how many of their
-// cells lie there.
+// Start of each row of a thread's share in the maps, and the number of the
+// tile's cells there.
 template <typename S>
 struct TileCells {
   std::int64_t first[S::kRows];
@@ -128,7 +128,7 @@ struct TileCells {
   }
 };
 
-// A share of a tile from maps in memory, 0 beyond them.
+// Loads a share of a tile from maps in memory, 0 outside the maps.
 template <typename S, typename E>
 __device__ inline S load_tile(const E* maps, const TileCells<S>& cells) {
   S tile;
@@ -142,7 +142,7 @@ __device__ inline S load_tile(const E* maps, const TileCells<S>& cells) {
   return tile;
 }
 
-// Adds scale times that of maps in memory to a share.
+// Adds scale times a tile of maps in memory to a share.
 template <typename S, typename E>
 __device__ inline void add_tile(const E* maps, const TileCells<S>& cells,
                                 float scale, S& tile) {
@@ -155,7 +155,7 @@ __device__ inline void add_tile(const E* maps, const TileCells<S>& cells,
   }
 }
 
-// scale times a share of a tile to maps in memory.
+// Stores scale times a share of a tile in maps in memory.
 template <typename S, typename E>
 __device__ inline void store_tile(const S& tile, float scale, E* maps,
                                   const TileCells<S>& cells) {
@@ -165,8 +165,8 @@ __device__ inline void store_tile(const S& tile, float scale, E* maps,
   }
 }
 
-// scale times a share of `count` rows of tokens from `first` on, of columns
-// `column`.. of a head.
+// Stores scale times a share in `count` token rows starting at `first`, in
+// columns `column`.. of a head.
 template <typename T>
 __device__ inline void store_tokens(const Share<T>& share, float scale,
                                     const TokenRows<T>& to, std::int64_t first,
@@ -179,8 +179,7 @@ __device__ inline void store_tokens(const Share<T>& share, float scale,
   }
 }
 
-// Maps [queries, keys] = scale left right^T + bias, of rows of queries and
-// keys.
+// Maps [queries, keys] = scale left right^T + bias, from token rows.
 template <typename T, typename E>
 struct MapForm {
   TokenRows<T> left, right;
@@ -209,7 +208,7 @@ struct MapForm {
   }
 };
 
-// Query rows = scale maps (key rows), of flat maps of E.
+// Query rows = scale maps (key rows), from flat maps of E.
 template <typename T, typename E>
 struct QueryForm {
   StoredMaps<E> maps;

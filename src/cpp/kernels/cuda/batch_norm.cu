@@ -1,5 +1,5 @@
-// Batch normalisation: sums over chunks of rows, and the affine map by threads
-// that have a pack of columns of a few rows.
+// Batch normalisation: sums over chunks of rows; the affine map, where each
+// thread has a pack of columns in a few rows.
 #include <algorithm>
 
 #include "kernels/batch_norm.h"
@@ -41,7 +41,7 @@ struct SquareTerms {
   }
 };
 
-// dy and dy h, h = (x - mean) rstd; with a bias only where y > 0.
+// Terms dy and dy h, h = (x - mean) rstd; with a bias, only where y > 0.
 template <typename T>
 struct GradientTerms {
   static constexpr int kSums = 2;
@@ -64,9 +64,9 @@ struct GradientTerms {
   }
 };
 
-// How the packs of a matrix are dealt out: neighbouring threads have
-// neighbouring packs of a row, then those of the next row. A thread's own rows
-// lie `step` apart, at least one thread having each column.
+// Distribution of a matrix's packs: adjacent threads take adjacent packs of a
+// row, then those of the next row. A thread's rows are `step` apart; every
+// column has at least one thread.
 struct Dealt {
   std::int64_t rows, width, packs, step;
 
@@ -80,7 +80,7 @@ struct Dealt {
   unsigned blocks() const { return blocks_for(packs * step, kThreads); }
 };
 
-// The pack of columns of a thread, and its first row.
+// Pack of columns of a thread, and its first row.
 template <typename T>
 struct Mine {
   std::int64_t column, count, first;
@@ -94,10 +94,10 @@ struct Mine {
   __device__ bool out_of(const Dealt& dealt) const {
     return first >= dealt.step;
   }
-  // One of the threads of a column writes what belongs to the column.
+  // Returns whether this thread, one per column, writes the column's results.
   __device__ bool writes() const { return first == 0; }
 
-  // A number for each column, 0 beyond the last.
+  // Loads a number for each column, 0 beyond the last.
   template <typename E>
   __device__ void load(const E* from, float (&values)[kPack<T>]) const {
 #pragma unroll
@@ -168,7 +168,7 @@ template <typename T>
 struct BackwardParams {
   const T *dy, *x, *weight, *bias;  // bias: or null
   const float *mean, *rstd;
-  const float *sum, *sum_h;  // over the rows: of dy, of dy h
+  const float *sum, *sum_h;  // sums over the rows of dy and of dy h
   T *dx, *dweight, *dbias;
   bool of_batch, aligned;
 };

@@ -1,4 +1,4 @@
-// Sums and maxima over a warp and a block, always in the same order.
+// Sums and maxima over a warp and a block, reduced in a fixed order.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -15,13 +15,13 @@ struct Plus {
   }
 };
 
-// A NaN is passed over, as fmaxf does.
+// Ignores NaN, as fmaxf does.
 struct Largest {
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// Butterfly: every lane ends with the same bits, since a + b = b + a. All 32
-// lanes take part.
+// Butterfly reduction: every lane gets the same bits, since a + b = b + a. All
+// 32 lanes must take part.
 template <typename A, typename Op = Plus>
 __device__ inline A warp_reduce(A value, Op op = {}) {
 #pragma unroll
@@ -31,8 +31,9 @@ __device__ inline A warp_reduce(A value, Op op = {}) {
   return value;
 }
 
-// All threads of a block (x axis, whole warps) take part and get the result.
-// `partial`: shared memory, kWarp elements; free again when the call returns.
+// All threads of a block (x axis, whole warps) must take part and get the
+// result. `partial`: kWarp elements of shared memory, reusable when the call
+// returns.
 template <typename A, typename Op = Plus>
 __device__ inline A block_reduce(A value, A* partial, A identity, Op op = {}) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

@@ -1,4 +1,4 @@
-// Attention over cached rows: a warp for each head of each sequence.
+// Attention over cached rows: one warp per head of each sequence.
 #include "kernels/cached_attention.h"
 
 #include "kernels/cuda/block_reduce.cuh"
@@ -10,7 +10,7 @@ namespace ea::cuda {
 
 namespace {
 
-// Of the evolving step; null where there is no such part.
+// Parameters of the evolving step; a pointer is null if its part is absent.
 template <typename T>
 struct CachedMapParams {
   const T *previous, *weight, *bias;
@@ -31,7 +31,7 @@ struct CachedParams {
   float scale;
   CachedMapParams<T> e;
 
-  // Cell 0 of a row of I.
+  // Returns cell 0 of a row of I.
   __device__ T* map(std::int64_t row, std::int64_t h) const {
     return e.maps + (row * heads + h) * e.room + e.side - 1;
   }
@@ -50,7 +50,7 @@ struct CachedPlace {
         cell(c.heads * first + h * n) {}
 };
 
-// L without the convolution, and the row of I.
+// Computes L without the convolution, and the row of I.
 template <typename T>
 __global__ void __launch_bounds__(kWarp) score_kernel(CachedParams<T> c) {
   const CachedPlace at(c);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kWarp) score_kernel(CachedParams<T> c) {
   }
 }
 
-// Z of cell t.
+// Returns Z of cell t.
 template <typename T>
 __device__ float convolved(const CachedParams<T>& c, const CachedPlace& at,
                            std::int64_t t) {
@@ -93,7 +93,7 @@ __device__ float convolved(const CachedParams<T>& c, const CachedPlace& at,
       if (row < 0) continue;
       const T* x = c.map(row, from) + t - c.e.right - reach;
       for (std::int64_t v = 0; v < side; ++v) {
-        // Taps of 0 read what the map may not show.
+        // Skips taps of 0: their cells may be masked.
         const float tap = static_cast<float>(w[u * side + v]);
         if (tap != 0.0f) z += tap * static_cast<float>(x[v]);
       }
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kWarp) finish_kernel(CachedParams<T> c) {
     largest = fmaxf(largest, p[t]);
   }
   largest = warp_reduce(largest, Largest{});
-  // A NaN or +inf makes one term, hence the sum and the whole row, NaN.
+  // A NaN or +inf makes one term NaN, hence the sum and the whole row.
   float total = 0.0f;
   for (std::int64_t t = lane; t < at.n; t += kWarp) {
     p[t] = expf(p[t] - largest);
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kWarp) finish_kernel(CachedParams<T> c) {
   for (std::int64_t t = lane; t < at.n; t += kWarp) {
     p[t] = static_cast<float>(T(p[t] * inverse));
   }
-  __syncthreads();  // the lanes read one another's p
+  __syncthreads();  // the lanes read each other's p
   for (std::int64_t i = lane; i < c.d; i += kWarp) {
     const std::int64_t column = at.h * c.d + i;
     float sum = 0.0f;
@@ -181,7 +181,7 @@ void run<CachedAttention>(const CachedAttention::Args& args) {
                             map_params<T>(args.evolving)};
     const auto blocks = blocks_for(jobs, 1);
     launch(current_stream(), blocks, kWarp, 0, score_kernel<T>, c);
-    // The lanes of a convolution read the rows of all heads.
+    // Separate launch: the convolution reads the rows of all heads.
     launch(current_stream(), blocks, kWarp, 0, finish_kernel<T>, c);
   });
 }

@@ -1,5 +1,5 @@
-// Sums over the rows of a matrix of what a form makes of each of its places:
-// chunks of rows in order, then the sums of the chunks.
+// Sums over the rows of a matrix of terms that a functor computes per element:
+// first chunks of rows in order, then the sums of the chunks.
 #pragma once
 
 #include "kernels/cuda/scratch.h"
@@ -8,11 +8,12 @@
 namespace ea::cuda {
 
 inline constexpr int kColumnThreads = 128;
-// Rows that one block sums, in order.
+// Rows that one block reduces, in order.
 inline constexpr std::int64_t kChunkRows = 64;
 
-// sums[s, c, column]: sum number s over chunk c of the rows, one thread per
-// column. Terms: kSums and terms(row, column, values), its term of each sum.
+// sums[s, c, column] = sum number s over chunk c of the rows, one thread per
+// column. Terms defines kSums and terms(row, column, values), which sets the
+// element's term of each sum.
 template <typename Terms>
 __global__ void __launch_bounds__(kColumnThreads)
     column_chunks_kernel(Terms terms, float* sums, std::int64_t rows,
@@ -38,7 +39,7 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-// The sums of the chunks of a matrix [rows, width], made when it is made.
+// Sums of the chunks of a matrix [rows, width], computed by the constructor.
 class ColumnChunks {
  public:
   template <typename Terms>

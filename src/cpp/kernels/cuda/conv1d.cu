@@ -1,5 +1,5 @@
-// Convolution along packed sequences: for each tap a tiled product with rows
-// that lie its distance away, all taps into the same sums.
+// Convolution along packed sequences: one tiled product per tap with shifted
+// rows; all taps accumulate into the same sums.
 #include <algorithm>
 
 #include "kernels/conv1d.h"
@@ -12,12 +12,12 @@ namespace ea::cuda {
 
 namespace {
 
-// The rows of the sequence that a row belongs to.
+// Rows of the sequence that contains a row.
 struct Bounds {
   std::int64_t begin, end;
 };
 
-// Offsets travel as a kernel parameter (see map_rows.cuh).
+// The offsets are passed as a kernel parameter (see map_rows.cuh).
 struct Sequences {
   static constexpr int kMost = 384;
   std::int64_t offsets[kMost + 1];
@@ -47,7 +47,7 @@ void find_bounds(const Conv1dTaps& taps, Bounds* bounds) {
   }
 }
 
-// The weight [out, in, taps] as [taps, out, in].
+// Transposes the weight [out, in, taps] to [taps, out, in].
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     by_taps_kernel(const T* weight, T* to, std::int64_t pairs,
@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(kThreads)
   if (i < pairs * taps) to[i] = weight[i % pairs * taps + i / pairs];
 }
 
-// Rows of x, `shift` away from rows first .. first + count of the packed ones;
-// 0 where that is another sequence's.
+// Rows of x at distance `shift` from the packed rows first .. first + count; 0
+// where the shifted row belongs to another sequence.
 template <typename T, bool kAlong>
 struct ShiftedRows {
   using Element = T;
@@ -67,7 +67,7 @@ struct ShiftedRows {
   const Bounds* bounds;
   std::int64_t width, first, count, shift;
 
-  // Neighbours may belong to different sequences.
+  // Adjacent rows may belong to different sequences.
   __device__ bool packs(int) const { return false; }
   __device__ void load_packs(int row, int column, Span<T>& v) const {
     load(row, column, v);
@@ -87,7 +87,7 @@ struct ShiftedRows {
   }
 };
 
-// How taps shift rows: tap j by sign (j dilation - reach).
+// Row shifts of the taps: tap j shifts by sign (j dilation - reach).
 struct Shifts {
   std::int64_t taps, dilation, reach, sign;
 
@@ -96,13 +96,13 @@ struct Shifts {
   }
 };
 
-// Token rows = sum over taps of shifted rows of x times the tap's weights,
-// which lie along the depth, [columns, depth], or across it.
+// Token rows = sum over taps of shifted rows of x times the tap's weight, which
+// is stored along the depth, [columns, depth], or across it.
 template <typename T, bool kAlong>
 struct RowsForm {
   const T* x;
   const Bounds* bounds;
-  const T* weight;  // by taps
+  const T* weight;  // [taps, out, in]
   const T* bias;    // or null
   T* y;
   std::int64_t tokens, depth, columns;
@@ -127,7 +127,7 @@ struct RowsForm {
   }
 };
 
-// A block makes one tile, of all taps.
+// Each block computes one tile, over all taps.
 template <typename T, typename Form>
 __global__ void __launch_bounds__(kProductThreads) rows_kernel(Form form) {
   EA_SHARED(T, left, kSquare<T>);
@@ -156,8 +156,9 @@ void run_rows(const Form& form) {
          0, rows_kernel<T, Form>, form);
 }
 
-// dweight[o, c, j] = sum over rows t of dy[t, o] x[t + shift, c]: chunks of
-// rows, one tile of one tap by a block, [chunks, out, in, taps].
+// dweight[o, c, j] = sum over rows t of dy[t, o] x[t + shift, c], stored per
+// chunk of rows as [chunks, out, in, taps]. Each block computes one tile of one
+// tap.
 template <typename T>
 struct WeightForm {
   const T *dy, *x;
@@ -201,8 +202,8 @@ __global__ void __launch_bounds__(kProductThreads)
   });
 }
 
-// Rows of a chunk of tokens, such that there are at most 64 chunks: what a
-// chunk leaves in memory is as large as the weight.
+// Returns the rows per chunk of tokens, at least 512 and such that there are at
+// most 64 chunks: the sums of each chunk take as much memory as the weight.
 std::int64_t chunk_rows(std::int64_t tokens) {
   constexpr std::int64_t kLeast = 512, kChunks = 64;
   return std::max(kLeast, (tokens + kChunks - 1) / kChunks);
@@ -225,7 +226,8 @@ void run_weight(const Conv1dBackward::Args& args, const Bounds* bounds,
   sum_columns(sums.data(), args.dweight.as<T>(), chunks, weights);
 }
 
-// What both passes need: the bounds of all rows, the weight by taps.
+// Inputs of both passes: the sequence bounds of all rows, and the weight by
+// taps.
 template <typename T>
 struct Prepared {
   Scratch<Bounds> bounds;

@@ -1,5 +1,5 @@
-// Convolution of images straight from memory: a thread for each pixel and
-// channel of a result, a block for each weight.
+// Image convolution read directly from global memory: one thread per pixel and
+// channel of a result, one block per weight.
 #include "kernels/conv2d.h"
 
 #include "kernels/cuda/block_reduce.cuh"
@@ -21,7 +21,7 @@ struct ConvSizes {
   EA_HOST_DEVICE std::int64_t pixels() const {
     return images * out_height * out_width;
   }
-  // The input pixel that a tap of output pixel p reads, or -1.
+  // Returns the input pixel that a tap of output pixel p reads, or -1.
   __device__ std::int64_t read_by(std::int64_t p, std::int64_t tap) const {
     const std::int64_t h = p / out_width % out_height * taps.stride_h +
                            tap / kernel_w * taps.dilation_h - taps.pad_h;
@@ -30,7 +30,7 @@ struct ConvSizes {
     if (h < 0 || h >= height || w < 0 || w >= width) return -1;
     return (p / (out_height * out_width) * height + h) * width + w;
   }
-  // The output pixel whose tap reads input pixel p, or -1.
+  // Returns the output pixel whose tap reads input pixel p, or -1.
   __device__ std::int64_t reads(std::int64_t p, std::int64_t tap) const {
     const std::int64_t h =
         p / width % height + taps.pad_h - tap / kernel_w * taps.dilation_h;
@@ -53,7 +53,7 @@ ConvSizes conv_sizes(const TensorView& x, const TensorView& weight,
           weight.dim(2), weight.dim(3), taps};
 }
 
-// What follows the sums; null pointers stand for what is left out.
+// Operations after the sum; a null pointer skips its operation.
 template <typename T>
 struct Epilogue {
   const float *scale, *shift;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
   y[e] = T(epilogue(sum, o, e));
 }
 
-// dx[p, c] = the sum over taps and output channels of dy times the weight.
+// dx[p, c] = sum over taps and output channels of dy times the weight.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     image_gradient_kernel(ConvSizes s, const T* dy, const T* weight, T* dx) {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads)
   dx[e] = T(sum);
 }
 
-// A block has one weight and walks the output pixels.
+// Each block computes one weight by a loop over the output pixels.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     image_weight_kernel(ConvSizes s, const T* dy, const T* x, T* dweight) {

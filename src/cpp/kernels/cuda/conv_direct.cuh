@@ -1,5 +1,5 @@
-// The convolution over heads where no window fits into shared memory: any
-// number of heads and any size of kernel, straight from memory.
+// Convolution over heads for windows that do not fit in shared memory: any
+// number of heads and any kernel size, read directly from global memory.
 #pragma once
 
 #include "kernels/cuda/block_reduce.cuh"
@@ -10,7 +10,7 @@
 
 namespace ea::cuda {
 
-// What source loads where the cell lies in the maps, else 0.
+// Returns the cell loaded from source if it is inside the maps, else 0.
 template <typename Source>
 __device__ inline float cell_or_zero(const MapBlock& at, const Source& source,
                                      int h, std::int64_t i, std::int64_t j) {
@@ -21,8 +21,8 @@ __device__ inline float cell_or_zero(const MapBlock& at, const Source& source,
   return one[0];
 }
 
-// A warp has 32 neighbours of a row and makes all heads of them, one after
-// another. Work and Weights: as in conv_kernel.cuh.
+// Each warp computes 32 adjacent cells of a row for all heads, one head after
+// another. Work and Weights: see conv_kernel.cuh.
 template <typename Weights, typename Work>
 __global__ void __launch_bounds__(kConvThreads, 4)
     direct_conv_kernel(MapBlocks blocks, ConvShape s, Weights weights,
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kConvThreads, 4)
   const std::int64_t job = at.number * (kConvThreads / kWarp) +
                            static_cast<int>(threadIdx.x) / kWarp;
   const std::int64_t i = job / groups, j = job % groups * kWarp + lane;
-  if (i >= at.queries) return;  // the whole warp; nobody waits for it
+  if (i >= at.queries) return;  // the whole warp returns; no barrier follows
   const bool mine = j < at.keys;
   const auto& source = work.input.value;
   for (int o = 0; o < s.heads; ++o) {
@@ -61,9 +61,9 @@ __global__ void __launch_bounds__(kConvThreads, 4)
   }
 }
 
-// A block has one weight (o, c, u, v), or behind them one bias, and walks the
-// cells of all sequences of the launch: dweight = sum G[o, i + down, j + right]
-// X[c, i + u - r, j + v - r], dbias = sum G[o].
+// Each block computes one weight (o, c, u, v), or one bias after all the
+// weights, and loops over the cells of all sequences of the launch: dweight =
+// sum G[o, i + down, j + right] X[c, i + u - r, j + v - r], dbias = sum G[o].
 template <typename G, typename X>
 __global__ void __launch_bounds__(kConvThreads, 4)
     direct_weights_kernel(MapBlocks blocks, ConvShape s, MapShift shift, G g,
@@ -105,7 +105,7 @@ void run_direct_conv(const MapLayout& layout, const ConvShape& shape,
                     direct_conv_kernel<Weights, Work>, shape, weights, work);
 }
 
-// dweight and dbias, each optional.
+// Computes dweight and dbias; each is optional.
 template <typename T, typename G, typename X>
 void run_direct_weights(const MapLayout& layout, const ConvShape& shape,
                         const MapShift& shift, const G& g, const X& x,

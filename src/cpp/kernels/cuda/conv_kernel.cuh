@@ -1,5 +1,5 @@
-// The convolution over heads: a block brings a window to shared memory and
-// convolves what lies inside its halo.
+// The convolution over heads: a block loads a window into shared memory and
+// convolves the part inside the halo.
 #pragma once
 
 #include <type_traits>
@@ -10,15 +10,15 @@
 namespace ea::cuda {
 
 inline constexpr int kConvWarps = kConvThreads / kWarp;
-// Blocks on a multiprocessor at a time that registers are kept for; the windows
-// of BERT's 12 heads have room for one more on sm_90.
+// Blocks per multiprocessor that the registers are limited for; with the
+// windows of BERT's 12 heads there is room for one more on sm_90.
 inline constexpr int kConvBlocks = 3;
-// Rows of a block: as many for each of its warps.
+// Rows of a block: the same number for each of its warps.
 inline constexpr int kConvRows = 2 * kConvWarps;
 
-// weight [heads, heads, k, k]; turned: as the gradient of the input takes it,
-// outputs and inputs exchanged and the taps in reverse. bias: null for none.
-// shift: of the convolution's result; the gradient goes the other way.
+// weight [heads, heads, k, k]; turned: as needed for the input's gradient, with
+// outputs and inputs exchanged and the taps reversed. bias: null for none.
+// shift: applies to the convolution's result; the gradient goes the other way.
 template <typename T>
 struct ConvWeights {
   const T* weight;
@@ -26,18 +26,18 @@ struct ConvWeights {
   bool turned;
   MapShift shift = {};
 
-  // The rows (columns) from a cell of the result to the middle of its taps.
+  // Rows (columns) from a cell of the result to the centre of its taps.
   __device__ int down() const {
     return static_cast<int>(turned ? shift.down : -shift.down);
   }
   __device__ int right() const {
     return static_cast<int>(turned ? shift.right : -shift.right);
   }
-  // Whether every cell gets its sum.
+  // Returns whether every cell gets its sum.
   __device__ bool all(const MapBlock& at) const {
     return at.dense() && (turned || shift.none());
   }
-  // What a cell gets of the sum z.
+  // Returns the result of a cell with sum z; 0 if missing or moved in.
   __device__ float result(const MapBlock& at, std::int64_t i, std::int64_t j,
                           float z) const {
     const bool moved_in = !turned && (i < shift.down || j < shift.right);
@@ -56,8 +56,8 @@ struct ConvWeights {
   }
 };
 
-// Words of shared memory for the weights: of float32 as they are, of bfloat16
-// as fragments A of the products, [tap, tile of outputs, tile of inputs, lane].
+// Words of shared memory for the weights: float32 as stored, bfloat16 as
+// fragments A of the products, [tap, tile of outputs, tile of inputs, lane].
 template <typename T>
 EA_HOST_DEVICE inline int weight_words(const ConvShape& s) {
   return std::is_same_v<T, float>
@@ -98,10 +98,10 @@ __device__ inline void stage_weights(const ConvShape& s,
   }
 }
 
-// Where the sums of a block go. Work: `input` fills the window; finish(first
-// cell, which exist, sums) stores what becomes of the sums of some neighbours;
-// where kGates, gate(block, head, query, key, byte) has a bit for each of eight
-// neighbours, set unless its sum <= 0.
+// Destination of a block's sums. Work: `input` fills the window; finish(first
+// cell, which exist, sums) stores the results of the sums of adjacent cells; if
+// kGates, gate(block, head, query, key, byte) receives a bit for each of eight
+// adjacent cells, set unless its sum <= 0.
 template <typename T, typename Work>
 struct ConvResults {
   const MapBlock& at;
@@ -109,7 +109,8 @@ struct ConvResults {
   const Work& work;
   int i0, j0;
 
-  // Of N neighbours of head o from `column` on; a bit for each, as in a gate.
+  // Stores N adjacent cells of head o starting at `column`; returns a bit for
+  // each, as in a gate.
   template <int N>
   __device__ unsigned take(int o, int row, int column, float (&z)[N]) const {
     const int i = i0 + row, j = j0 + column;
@@ -189,7 +190,7 @@ __device__ inline void convolve(const ConvShape& s,
 }
 
 // bfloat16: Z [16 outputs, 8 cells] = sum over taps of W_tap [16, 16 inputs]
-// X_tap [16, 8 shifted cells]; a warp has 32 neighbours at a time.
+// X_tap [16, 8 shifted cells]; a warp computes 32 adjacent cells at a time.
 template <typename Work>
 __device__ inline void convolve(const ConvShape& s,
                                 const WindowCells<bfloat16>& window,
@@ -208,7 +209,7 @@ __device__ inline void convolve(const ConvShape& s,
       for (int v = 0; v < s.kernel; ++v) {
         const uint4* const of_tap =
             fragments + ((u * s.kernel + v) * tiles + out) * tiles * kWarp;
-        // The lane's cell of 16, and its eight heads of 16: see load_tiles().
+        // This lane's cell of 16, and its eight heads of 16: see load_tiles().
         const int cell = (row + u) * s.width() + v + lane / 16 * 8 + lane % 8;
         for (int in = 0; in < tiles; ++in) {
           const uint4 words = of_tap[in * kWarp];
@@ -260,7 +261,7 @@ __global__ void __launch_bounds__(kConvThreads, kConvBlocks)
     conv_kernel(MapBlocks blocks, ConvShape shape, ConvWeights<T> weights,
                 Work work) {
   EA_DYNAMIC_SHARED(std::uint32_t, staged);
-  // The fragments come first: they are read 16 bytes at a time.
+  // The fragments come first because they are read 16 bytes at a time.
   const WindowCells<T> tile(staged + weight_words<T>(shape), shape,
                             shape.window());
   const MapBlock at = blocks.find(blockIdx.x);

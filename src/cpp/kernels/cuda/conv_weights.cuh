@@ -1,5 +1,5 @@
-// The gradients of the convolution's weight and bias: sums over the rows of a
-// block in shared memory, then over blocks.
+// Gradients of the convolution's weight and bias: sums over the rows of a block
+// in shared memory, then over blocks.
 #pragma once
 
 #include "kernels/cuda/conv_kernel.cuh"
@@ -9,9 +9,10 @@
 
 namespace ea::cuda {
 
-// A warp for each tap of a kernel of three; rows of a block, and how many
-// windows it walks at most, which keeps all multiprocessors busy. Two blocks
-// with the windows of BERT's 12 heads have room on sm_80 and sm_90.
+// Warps per block, one for each tap of a 3 x 3 kernel; blocks per
+// multiprocessor (two blocks with the windows of BERT's 12 heads fit on sm_80
+// and sm_90); rows per block; and windows per block at most, which keeps all
+// multiprocessors busy.
 inline constexpr int kWeightWarps = 9;
 inline constexpr int kWeightThreads = kWeightWarps * kWarp;
 inline constexpr int kWeightBlocks = 2;
@@ -19,8 +20,8 @@ inline constexpr int kWeightRows = 16;
 inline constexpr int kWeightWalk = 4;
 
 // Adds dweight[o, c, u, v] = sum over cells of G[o, i, j] X[c, i + u - r, j + v
-// - r] of a block to sums. g: the block's cells, x: the window around them.
-// Each sum has one owner. float32: a thread has a weight.
+// - r] of a block to sums. g: the block's cells; x: the window around them. One
+// thread owns each sum. float32: one thread per weight.
 template <int kG, int kX>
 __device__ inline void add_weights(const ConvShape& s,
                                    const WindowCells<float>& g,
@@ -40,8 +41,8 @@ __device__ inline void add_weights(const ConvShape& s,
   }
 }
 
-// bfloat16: for a tap, dW [16 outputs, 16 inputs] = G [16, cells] X [cells,
-// 16]; a warp has such a tile and walks the cells, 16 neighbours at a time.
+// bfloat16: per tap, dW [16 outputs, 16 inputs] = G [16, cells] X [cells, 16].
+// Each warp computes one such tile in a loop over the cells, 16 at a time.
 template <int kG, int kX>
 __device__ inline void add_weights(const ConvShape& s,
                                    const WindowCells<bfloat16>& g,
@@ -49,7 +50,7 @@ __device__ inline void add_weights(const ConvShape& s,
                                    float* sums) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int tiles = s.head_tiles();
-  // The lane's row of the four tiles of each side: see load_tiles().
+  // This lane's row in the four tiles of each side: see load_tiles().
   const int odd = lane / 8 % 2 * 8, upper = lane / 16 * 8;
   const int left = upper + lane % 8, right = odd + lane % 8;
   for (int job = static_cast<int>(threadIdx.x) / kWarp;
@@ -61,7 +62,7 @@ __device__ inline void add_weights(const ConvShape& s,
     for (int i = 0; i < s.rows; ++i) {
       const int from = (i + tap / s.kernel) * s.width() + tap % s.kernel;
       for (int j = 0; j < s.columns; j += kTileK) {
-        // Of eight columns the rest of a tile are zeros.
+        // If only eight columns are left, the rest of the tile is zeros.
         const bool more = j + kTileM <= s.columns;
         const bfloat16* const of_g =
             g.row(0, more || upper == 0 ? i * s.columns + j + left : g.cells,
@@ -103,7 +104,7 @@ __device__ inline void add_weights(const ConvShape& s,
   }
 }
 
-// dbias[o] = sum of G[o]; a warp has a head.
+// dbias[o] = sum of G[o]; one warp per head.
 template <int kG, typename T>
 __device__ inline void add_bias(const ConvShape& s, const WindowCells<T>& g,
                                 float* sums) {
@@ -119,8 +120,8 @@ __device__ inline void add_bias(const ConvShape& s, const WindowCells<T>& g,
   }
 }
 
-// A block has some rows of a sequence and walks along some of the keys. G and
-// X: what fills windows (see FromCells); G lies where `shift` moves X's result.
+// Each block takes some rows of a sequence and loops over some of the keys. G
+// and X fill windows (see FromCells). G is read where `shift` moves X's result.
 template <typename T, typename G, typename X>
 __global__ void __launch_bounds__(kWeightThreads, kWeightBlocks)
     weights_kernel(MapBlocks blocks, ConvShape shape, MapShift shift, G g, X x,
@@ -187,7 +188,7 @@ ConvShape shape_of_weights(std::int64_t heads, std::int64_t kernel,
   return conv_shape(heads, kernel, kWeightRows, limits, weights_bytes<T>);
 }
 
-// dweight and dbias, each optional.
+// Computes dweight and dbias; each is optional.
 template <typename T, typename G, typename X>
 void run_weights(const MapLayout& layout, std::int64_t kernel,
                  const MapShift& shift, const G& g, const X& x,

@@ -1,5 +1,5 @@
 // Windows of all heads' maps in shared memory, with a halo for the convolution
-// over heads, and how large they are.
+// over heads, and their sizes.
 #pragma once
 
 #include "kernels/cuda/map_blocks.cuh"
@@ -10,11 +10,11 @@
 namespace ea::cuda {
 
 inline constexpr int kConvThreads = 256;
-// Heads that a thread brings to a window at a time.
+// Heads that a thread loads into a window at a time.
 inline constexpr int kHeadGroup = 8;
 
-// What a block makes: `rows` x `columns` cells of every head, from a window
-// that has the halo besides.
+// Output of a block: `rows` x `columns` cells of every head, computed from a
+// window that also has the halo.
 struct ConvShape {
   int heads, kernel, rows, columns;
 
@@ -22,17 +22,17 @@ struct ConvShape {
   EA_HOST_DEVICE int height() const { return rows + 2 * radius(); }
   EA_HOST_DEVICE int width() const { return columns + 2 * radius(); }
   EA_HOST_DEVICE int taps() const { return kernel * kernel; }
-  // Heads in tiles of 16.
+  // Number of tiles of 16 heads.
   EA_HOST_DEVICE int head_tiles() const {
     return (heads + kTileM - 1) / kTileM;
   }
-  // Cells of the window, and inside its halo.
+  // Cells of the window, and of its part inside the halo.
   EA_HOST_DEVICE int window() const { return height() * width(); }
   EA_HOST_DEVICE int results() const { return rows * columns; }
 };
 
-// A rectangle of cells of the maps of one sequence, all heads. It may reach
-// beyond the maps.
+// A rectangle of cells of one sequence's maps, all heads. It may extend beyond
+// the maps.
 struct Window {
   int top, left, rows, width, heads;
 
@@ -42,9 +42,9 @@ struct Window {
   }
 };
 
-// Divides by the same number many times. With m = ceil(2^32 / d), n m / 2^32 is
-// less than n / d + n / 2^32, so that its whole part is that of n / d as long
-// as n d < 2^32. d: at least 2.
+// Divides many numbers by the same d, at least 2. With m = ceil(2^32 / d), n m
+// / 2^32 is less than n / d + n / 2^32, so its integer part is that of n / d as
+// long as n d < 2^32.
 class Divisor {
  public:
   __device__ explicit Divisor(int d)
@@ -57,7 +57,7 @@ class Divisor {
   unsigned inverse_;
 };
 
-// The cells of a window in shared memory. float: [cell, head].
+// Cells of a window in shared memory. float: [cell, head].
 template <typename T>
 struct WindowCells {
   float* data;
@@ -72,7 +72,7 @@ struct WindowCells {
     return (heads + kHeadGroup - 1) / kHeadGroup;
   }
   __device__ void clear() const {}
-  // Of heads h..; of those beyond the last, v is 0.
+  // Stores heads h..; v must be 0 for heads beyond the last.
   template <int>
   __device__ void put(int cell, int h, const float (&v)[kHeadGroup]) const {
 #pragma unroll
@@ -86,16 +86,16 @@ struct WindowCells {
   }
 };
 
-// bfloat16: kFloatParts times [cell, heads in tiles of 16]: for products whose
-// depth are heads, and, turned, cells. The halves of a tile of every second
-// four cells are exchanged, so that eight cells in a row meet no bank twice.
-// Behind the last cell lie zeros, for the eight that a product reads beyond a
-// narrow window's end.
+// bfloat16: kFloatParts arrays [cell, heads in tiles of 16], for products with
+// the heads as depth or, transposed, with the cells. In every second group of
+// four cells the halves of a tile are swapped, so that eight consecutive cells
+// have no bank conflicts. Zero padding after the last cell: a product reads up
+// to eight cells past the end of a narrow window.
 template <>
 struct WindowCells<bfloat16> {
   static constexpr int kBeyond = 8;
   bfloat16* data;
-  int heads, cells;  // heads: of all tiles
+  int heads, cells;  // heads: in whole tiles
 
   EA_HOST_DEVICE static std::size_t bytes(const ConvShape& s, int cells) {
     return sizeof(bfloat16) *
@@ -107,12 +107,12 @@ struct WindowCells<bfloat16> {
         heads(s.head_tiles() * kTileM),
         cells(cells_) {}
   __device__ int groups() const { return heads / kHeadGroup; }
-  // Of one part.
+  // Elements of one part.
   __device__ int elements() const { return (cells + kBeyond) * heads; }
   __device__ int at(int cell, int h) const {
     return cell * heads + (h ^ (cell & 4) << 1);
   }
-  // Where eight heads of a cell begin.
+  // Returns the start of eight heads of a cell.
   __device__ bfloat16* row(int part, int cell, int h) const {
     return data + part * elements() + at(cell, h);
   }
@@ -150,8 +150,8 @@ struct WindowCells<bfloat16> {
   }
 };
 
-// Cell (i, j) of head h and the heads behind it; of heads beyond the last, that
-// of the last.
+// Index of cell (i, j) of head h + k; for heads beyond the last, the last
+// head's cell.
 class CellOfHeads {
  public:
   __device__ CellOfHeads(const MapBlock& at, int h, int i, int j)
@@ -169,9 +169,10 @@ class CellOfHeads {
   unsigned of_head_, last_;
 };
 
-// A window of value.load(block, head, query, key, of some heads), zero beyond
-// the maps. A thread has one cell of some heads at a time, its neighbour the
-// next; all its loads come before the first is waited for.
+// Fills a window by value.load(block, head, query, key, values of some heads),
+// with zeros outside the maps. A thread loads one cell of some heads at a time,
+// the next thread the next cell; all its loads are issued before the first is
+// used.
 template <int kParts_, typename Value>
 struct FromCells {
   static constexpr int kCount = kParts_;
@@ -201,8 +202,8 @@ struct FromCells {
   }
 };
 
-// Maps as they lie in memory, 0 where no cell exists. Cells that `shift` moves
-// in count as missing.
+// Maps as stored in memory, 0 where no cell exists. Cells that `shift` moves in
+// count as missing.
 template <typename E>
 struct PlainCells {
   const E* data;
@@ -223,7 +224,7 @@ struct PlainCells {
 template <typename E>
 using PlainWindow = FromCells<kParts<E>, PlainCells<E>>;
 
-// Cells of one head are counted in 32 bits.
+// Throws unless 32-bit indices can count the cells of one head.
 inline void check_heads(const MapLayout& layout) {
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
     EA_CHECK(
@@ -234,9 +235,9 @@ inline void check_heads(const MapLayout& layout) {
   }
 }
 
-// The widest shape whose bytes(shape) leave room for a second block on the
-// multiprocessor, or the narrowest; its `columns` are 0 where that does not fit
-// one block either.
+// Returns the widest shape for which two blocks of bytes(shape) fit on a
+// multiprocessor, or the narrowest. `columns` is 0 if that does not fit one
+// block.
 template <typename Bytes>
 ConvShape conv_shape(std::int64_t heads, std::int64_t kernel, int rows,
                      const SharedLimits& limits, Bytes&& bytes) {

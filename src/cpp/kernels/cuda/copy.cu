@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The axes, innermost first, neighbours joined where both sides allow it.
+// Axes, innermost first; adjacent axes are merged where both sides allow it.
 struct Axes {
   int rank = 0;
   std::int64_t size[Shape::kMaxRank];
@@ -36,7 +36,7 @@ Axes joined_axes(const TensorView& x, const TensorView& y) {
   return axes;
 }
 
-// One element of its size per thread, whatever its type.
+// Copies one element per thread as a word of its size, whatever its type.
 template <typename Word>
 __global__ void __launch_bounds__(kThreads)
     copy_kernel(const Word* x, Word* y, std::int64_t n, Axes axes) {

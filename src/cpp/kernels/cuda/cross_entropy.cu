@@ -17,7 +17,7 @@ struct Labels {
   float smoothing;
 };
 
-// lse[row], and the row's term of the loss (0 where it is ignored).
+// Computes lse[row] and the row's term of the loss (0 for ignored rows).
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const T* logits, Labels labels, float* lse, float* terms,
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
                labels.smoothing * (l - mean);
 }
 
-// By one block: how many rows count, the same for all threads.
+// Returns, to all threads of one block, the number of rows that count.
 __device__ inline float count_rows(const Labels& labels, std::int64_t rows) {
   EA_SHARED(int, partial, kWarp);
   int mine = 0;
@@ -72,7 +72,7 @@ __device__ inline float count_rows(const Labels& labels, std::int64_t rows) {
   return static_cast<float>(block_sum(mine, partial));
 }
 
-// loss = sum of the terms / rows that count; 0 / 0 where there are none.
+// loss = sum of the terms / rows that count; 0 / 0 if there are none.
 __global__ void __launch_bounds__(kThreads)
     loss_kernel(Labels labels, const float* terms, float* loss,
                 std::int64_t rows) {

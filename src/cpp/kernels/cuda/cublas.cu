@@ -1,4 +1,4 @@
-// Products as cuBLASLt sees them: column-major, so y^T = op(b)^T op(a)^T.
+// Products in cuBLASLt's column-major order, so y^T = op(b)^T op(a)^T.
 #include "kernels/cuda/cublas.h"
 
 #include <map>
@@ -15,7 +15,7 @@ namespace ea::cuda {
 namespace {
 
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
-constexpr std::uint32_t kAlignment = 256;  // of memory from the allocator
+constexpr std::uint32_t kAlignment = 256;  // of the allocator's memory
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
@@ -29,7 +29,7 @@ int current_device() {
   return device;
 }
 
-// A handle belongs to the device that was current when it was made.
+// A handle belongs to the device that is current at its creation.
 cublasLtHandle_t handle() {
   static std::map<int, cublasLtHandle_t> all;
   cublasLtHandle_t& one = all[current_device()];
@@ -37,7 +37,7 @@ cublasLtHandle_t handle() {
   return one;
 }
 
-// A descriptor that is destroyed by `destroy`.
+// Returns a descriptor that `destroy` will destroy.
 template <typename T, typename Destroy>
 std::shared_ptr<T> owned(T* made, Destroy destroy) {
   return {made, [destroy](T* one) { static_cast<void>(destroy(one)); }};
@@ -45,7 +45,7 @@ std::shared_ptr<T> owned(T* made, Destroy destroy) {
 
 using Layout = std::shared_ptr<cublasLtMatrixLayoutOpaque_t>;
 
-// A row-major matrix of `rows` rows, read as its transpose.
+// Describes a row-major matrix with `rows` rows, read as its transpose.
 Layout layout_of(cudaDataType_t type, std::int64_t rows, std::int64_t cols,
                  std::int64_t stride, std::int64_t batch,
                  std::int64_t batch_stride) {
@@ -65,7 +65,7 @@ Layout layout_of(cudaDataType_t type, std::int64_t rows, std::int64_t cols,
   return layout;
 }
 
-// What a product of one shape needs, made once.
+// Descriptors and algorithm for products of one shape, created once.
 struct Plan {
   std::shared_ptr<cublasLtMatmulDescOpaque_t> desc;
   Layout a, b, y;
@@ -123,8 +123,8 @@ Plan make_plan(DType dtype, const MatMulProblem& p) {
           "preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-  // Sums over a split depth are combined in a fixed order, or not split: no
-  // scheme whose order is that of arrival.
+  // Partial sums of a split depth must be combined in a fixed order: no scheme
+  // that adds them in order of arrival.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   const std::uint32_t aligned = alignment(p);
@@ -143,7 +143,7 @@ Plan make_plan(DType dtype, const MatMulProblem& p) {
   return plan;
 }
 
-// Plans are small and a run has some hundreds of shapes: kept until the end.
+// Plans are small and a run has a few hundred shapes, so they are all kept.
 const Plan& find_plan(DType dtype, const MatMulProblem& p) {
   static std::map<Key, Plan> plans;
   const Key key{current_device(),
@@ -173,8 +173,8 @@ const Plan& find_plan(DType dtype, const MatMulProblem& p) {
 void lt_product(cudaStream_t stream, DType dtype, const MatMulProblem& p) {
   const Scratch<unsigned char> workspace(stream, kWorkspace);
   const float beta = 0.0f;
-  // Guards plans and handles, and a plan names the bias of one product at a
-  // time; starting one takes some microseconds.
+  // Guards plans and handles. It also covers the call, because a plan holds the
+  // bias pointer of one product at a time; a launch takes some microseconds.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const Plan& plan = find_plan(dtype, p);

@@ -1,5 +1,5 @@
-// Matrix products by cuBLASLt, a library that is opened when one is first
-// needed: the package imports on machines that have none.
+// Matrix products by cuBLASLt. The library is opened at the first product, so
+// the package imports on machines without it.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace ea::cuda {
 
-// The product in device memory; m, n, k > 0; float32 (never as TF32) or
-// bfloat16, sums in float32. The same bits at every call.
-// Throws BackendUnavailable, with every place that was looked at, where there
-// is no cuBLASLt.
+// Computes the product in device memory. Needs m, n, k > 0 and float32 (never
+// as TF32) or bfloat16; accumulates in float32. Every call gives the same bits.
+// Throws BackendUnavailable, with every path that was tried, if there is no
+// cuBLASLt.
 void lt_product(cudaStream_t stream, DType dtype, const MatMulProblem& product);
 
-// "13.1.0 (/usr/lib/libcublasLt.so.13)", or what lt_product() would throw.
+// Returns e.g. "13.1.0 (/usr/lib/libcublasLt.so.13)", or lt_product()'s error.
 std::string cublas_report();
 
 }  // namespace ea::cuda

@@ -1,4 +1,4 @@
-// The functions of cuBLASLt that products need, looked up by name.
+// cuBLASLt's functions for matrix products, looked up by name.
 #pragma once
 
 #include <cublasLt.h>
@@ -26,12 +26,13 @@ struct CublasLt {
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
 };
 
-// Where it is looked for, in order: EA_CUBLASLT (a file; then nowhere else),
-// the nvidia-cublas package beside this one, what the system's loader finds.
+// Paths to try, in order: EA_CUBLASLT (a file; nothing else is tried then), the
+// nvidia-cublas package installed next to this one, then the system loader's
+// search.
 std::vector<std::string> cublas_places();
 
-// Opened at the first call. Throws BackendUnavailable, which says why each
-// place had none.
+// Opens the library at the first call. Throws BackendUnavailable, with the
+// reason why each path failed.
 const CublasLt& cublas_lt();
 
 }  // namespace ea::cuda

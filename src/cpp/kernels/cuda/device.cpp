@@ -1,4 +1,4 @@
-// What a GPU is asked: memory, copies, and to be done.
+// The CUDA backend: memory, copies and synchronisation of GPUs.
 #include "kernels/cuda/device.h"
 
 #include <mutex>
@@ -14,8 +14,8 @@ namespace ea::cuda {
 
 namespace {
 
-// Made when a device is first used: that creates its context, which takes time
-// and memory.
+// Created at first use of a device: this creates the device's context, which
+// takes time and memory.
 struct Gpu {
   explicit Gpu(int index)
       : stream(stream_of(index)),
@@ -92,8 +92,8 @@ class Cuda final : public DeviceBackend {
     check_cuda(cudaStreamSynchronize(stream), "copy to the host");
   }
 
-  // On the target's stream, after what the source's has still to do; and what
-  // the source does next, freeing included, comes after the copy.
+  // Copies on the target's stream, after the source stream's pending work.
+  // Later work of the source, including frees, runs after the copy.
   void copy(int to_index, void* to, int from_index, const void* from,
             std::size_t bytes) override {
     const UseDevice use(to_index);

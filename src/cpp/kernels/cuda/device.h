@@ -1,4 +1,4 @@
-// The GPUs of this machine as devices: what the registry of devices asks.
+// The GPUs of this machine as devices, for the device registry.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,11 @@
 
 namespace ea::cuda {
 
-// Of the first `count` GPUs, all of which this build has code for.
+// Returns a backend for the first `count` GPUs; this build must have code for
+// all of them.
 std::unique_ptr<DeviceBackend> make_backend(int count);
 
-// Memory of a device, counted like that of its tensors.
+// Allocate and free memory of a device, counted like the memory of its tensors.
 MemoryBlock allocate_on(int index, std::size_t bytes);
 void deallocate_on(int index, MemoryBlock block) noexcept;
 

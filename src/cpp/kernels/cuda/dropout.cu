@@ -1,4 +1,4 @@
-// Dropout: the mask is drawn again wherever it is needed, never stored.
+// Dropout: the mask is recomputed wherever it is needed, never stored.
 #include "kernels/cuda/dropped.cuh"
 #include "kernels/cuda/run.h"
 #include "kernels/dropout.h"

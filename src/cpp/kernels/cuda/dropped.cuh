@@ -1,4 +1,4 @@
-// Dropout on the way: the bits of kernels/dropout.h.
+// Dropout inside other kernels: the random bits of kernels/dropout.h.
 #pragma once
 
 #include "kernels/cuda/vec.cuh"
@@ -6,7 +6,7 @@
 
 namespace ea::cuda {
 
-// Which elements stay, and the factor of those that do.
+// Selects the elements that dropout keeps, and the factor for those.
 struct DropBits {
   std::uint64_t seed, stream;
   std::uint32_t threshold;
@@ -20,8 +20,8 @@ struct DropBits {
   EA_HOST_DEVICE bool on() const { return scale > 0.0f; }
   EA_HOST_DEVICE float factor() const { return on() ? scale : 1.0f; }
 
-  // Four neighbours share one counter: a bit for each of group `group` that
-  // stays.
+  // Returns a bit for each element of a group that is kept; the four adjacent
+  // elements of a group share one counter.
   __device__ std::uint32_t kept(std::int64_t group) const {
     const Philox4 words =
         philox(seed, stream, static_cast<std::uint64_t>(group));
@@ -32,7 +32,7 @@ struct DropBits {
     }
     return bits;
   }
-  // Of elements first .. first + 4.
+  // Returns the bits of elements first .. first + 4.
   __device__ std::uint32_t kept_from(std::int64_t first) const {
     const int skip = static_cast<int>(first & 3);
     std::uint32_t bits = kept(first >> 2);
@@ -41,8 +41,8 @@ struct DropBits {
   }
 };
 
-// Elements first .. first + kPack of a tensor, as dropout leaves and stores
-// them in T.
+// Applies dropout to elements first .. first + kPack of a tensor, rounded as
+// stored in T.
 template <typename T>
 __device__ inline void drop_pack(const DropBits& drop, std::int64_t first,
                                  float (&v)[kPack<T>]) {

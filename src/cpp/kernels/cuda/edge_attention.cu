@@ -1,5 +1,5 @@
-// Attention along the edges of a graph: one warp per query, or per key, which
-// sums over its own edges in their order.
+// Attention along the edges of a graph: one warp per query or per key reduces
+// over the edges of its row in order.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/run.h"
@@ -10,15 +10,15 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // of one block
+constexpr int kRows = kThreads / kWarp;  // per block
 
-// The edges of the rows on one side: of row r, those at first[r] .. first[r +
-// 1], each with a row of the other side and a number.
+// Edges of the rows on one side: row r has edges first[r] .. first[r + 1], each
+// with a row of the other side and an index.
 struct EdgeSide {
   std::int64_t rows;
   const std::int64_t* first;
   const std::int64_t* others;
-  const std::int64_t* order;  // null: an edge's number is its place
+  const std::int64_t* order;  // null: an edge's index is its position
 
   __device__ std::int64_t number(std::int64_t t) const {
     return order == nullptr ? t : order[t];
@@ -44,7 +44,8 @@ __device__ inline int edge_lane() {
   return static_cast<int>(threadIdx.x) % kWarp;
 }
 
-// to[r, c] = scale sum of maps[e, c / d] x[other, c]; a lane has the columns c.
+// to[r, c] = scale sum of maps[e, c / d] x[other, c]; each lane computes
+// columns c.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     edge_sums_kernel(EdgeSide side, const T* maps, const T* x, T* to,
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// maps[e, h] = scale x[query, h] . y[key, h]; a lane has whole products.
+// maps[e, h] = scale x[query, h] . y[key, h]; a lane computes whole products.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     edge_products_kernel(EdgeSide side, const T* x, const T* y, T* maps,
@@ -115,7 +116,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A lane has whole heads: their cells are `heads` apart.
+// Each lane processes whole heads, whose cells are `heads` apart.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     edge_softmax_kernel(EdgeSide side, const T* x, T* y, std::int64_t heads,
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Starts a kernel on all rows of a side: kernel(side, args...).
+// Launches kernel(side, args...) on all rows of a side.
 template <typename Kernel, typename... Args>
 void launch_edges(const EdgeSide& side, Kernel kernel, const Args&... args) {
   launch(current_stream(), blocks_for(side.rows, kRows), kThreads, 0, kernel,

@@ -22,7 +22,7 @@ __device__ inline float apply(BinaryOp op, float a, float b) {
   }
 }
 
-// The axes of y, innermost first, neighbours joined where a and b allow it.
+// Axes of y, innermost first; adjacent axes are merged where a and b allow it.
 struct Axes {
   int rank = 0;
   std::int64_t size[Shape::kMaxRank];
@@ -30,8 +30,8 @@ struct Axes {
   std::int64_t step_b[Shape::kMaxRank];
 };
 
-// Joining axis k into the one inside it needs step = inner size x inner step
-// for both (0 = 0 x anything where both axes are broadcast).
+// Merging axis k into the axis inside it needs step = inner size x inner step
+// for both operands (0 = 0 x anything if both axes are broadcast).
 Axes joined_axes(const Binary::Args& args) {
   Axes axes;
   for (int axis = args.y.shape.rank() - 1; axis >= 0; --axis) {
@@ -52,7 +52,7 @@ Axes joined_axes(const Binary::Args& args) {
   return axes;
 }
 
-// Both operands as they lie: dense, or one number that is used everywhere.
+// Each operand is dense, or one number that applies to all elements.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     flat_kernel(BinaryOp op, const T* a, const T* b, T* y, std::int64_t n,
@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(kThreads)
   store_pack(y + i, n - i, aligned, u);
 }
 
-// One element per thread, its place in a and b from its place in y. Index is
-// 32 bits wide where that is enough: 64-bit division takes tens of
+// One element per thread; its offsets in a and b are computed from its index in
+// y. Index has 32 bits where they suffice: a 64-bit division takes tens of
 // instructions.
 template <typename T, typename Index>
 __global__ void __launch_bounds__(kThreads)

@@ -44,8 +44,8 @@ void run<EvolveForward>(const EvolveForward::Args& args) {
   });
 }
 
-// G lies between the two convolutions as float32: of bfloat16 it would be
-// rounded, which dweight sums over all cells.
+// G is stored as float32 between the two convolutions: rounding to bfloat16
+// would add errors that dweight sums over all cells.
 template <>
 void run<EvolveBackward>(const EvolveBackward::Args& args) {
   visit_narrow(args.scores.dtype, EvolveBackward::name, [&](auto tag) {

@@ -1,4 +1,4 @@
-// The evolving step's input and result, cell by cell, from maps in memory.
+// Input and result of the evolving step, cell by cell, from maps in memory.
 #pragma once
 
 #include "kernels/cuda/conv_window.cuh"
@@ -6,7 +6,7 @@
 
 namespace ea::cuda {
 
-// I = a M + b S, 0 where no cell exists. S: the element type of the scores.
+// I = a M + b S, 0 where no cell exists. S: element type of the scores.
 template <typename T, typename S>
 struct MixedCells {
   const T* previous;  // or null
@@ -59,8 +59,8 @@ struct EvolvedWork {
   }
 };
 
-// dI = Conv^T(G), dS = s dL + b dI, dM = p dL + a dI. D, S: the element types
-// of dL and dS.
+// dI = Conv^T(G), dS = s dL + b dI, dM = p dL + a dI. D, S: element types of dL
+// and dS.
 template <typename Gate, typename D, typename S, typename T>
 struct EvolveGradientWork {
   static constexpr bool kGates = false;
@@ -69,7 +69,7 @@ struct EvolveGradientWork {
   const D* dl;
   S* dscores;
   T* dprevious;              // or null
-  T* dscore_bias = nullptr;  // dS again
+  T* dscore_bias = nullptr;  // second copy of dS; or null
 
   template <int N>
   __device__ void finish(std::int64_t cell, unsigned there,

@@ -1,4 +1,4 @@
-// The coefficients of the evolving step as a kernel takes them.
+// Coefficients of the evolving step as float kernel parameters.
 #pragma once
 
 #include "kernels/evolve.h"

@@ -10,7 +10,7 @@ namespace ea::cuda {
 
 namespace {
 
-// L, and where Z is above 0.
+// Stores L, and gates: whether Z is above 0.
 template <typename T>
 struct LogitsWork : EvolvedWork<T, float> {
   static constexpr bool kGates = true;
@@ -45,10 +45,11 @@ struct Context {
   DropBits drop;
 };
 
-// A block walks along the keys of its rows once. For each row it has the
-// greatest t L so far, t in powers of 2, and of 2^(t L - greatest) the sum and,
-// with dropout and V, what the sum divides to give y; where the greatest grows,
-// both are scaled.
+// Each block loops over the keys of its rows once. For each row it keeps the
+// greatest t L so far, where t includes log2(e) for powers of 2; the sum of
+// 2^(t L - greatest); and the sum of the same terms times dropout and V, which
+// the first sum divides to give y. When the greatest value grows, both sums are
+// rescaled.
 template <typename T, typename Logits>
 __global__ void __launch_bounds__(kProductThreads, kContextBlocks<T>)
     context_kernel(MapBlocks blocks, Context<T> c, Logits logits) {
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks<T>)
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.queries, c.v.width);
   const std::int64_t h = job.head;
-  const bool first = job.column == 0;  // of the blocks of these rows
+  const bool first = job.column == 0;  // among the blocks of these rows
   const int columns = of_side(c.v.width - job.column);
   StagedRows<T> q =
       staged(c.q, at.first_query, at.queries, h, space.of_rows(0));
@@ -80,7 +81,7 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks<T>)
     v.move(j, job.column);
     if constexpr (Logits::kMade) bring(q, k, v);
     S e = logits.tile(at, tile, cells, q, k, first);
-    if constexpr (!Logits::kMade) bring(v);  // while the logits come
+    if constexpr (!Logits::kMade) bring(v);  // while the logits are loading
     each_cell(e, [&](int r, int i) { e.at(r, i) *= t; });
     set_missing(at, tile, e, -INFINITY);
     const std::uint32_t kept = KeptCells<S>{c.drop}.draw(tile, cells, 0);
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks<T>)
 #pragma unroll
       for (int i = 0; i < S::kCells; ++i) most = fmaxf(most, e.at(r, i));
       most = over_row(e, most, Largest{});
-      // Logits of -infinity alone so far leave sums of 0.
+      // If all logits so far are -infinity, the sums stay 0.
       const float base = most == -INFINITY ? 0.0f : most;
       const float factor = exp2_near(greatest[r] - base);
       greatest[r] = most;
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kProductThreads, kContextBlocks<T>)
     const float sum = over_row(y, total[r], Plus{});
     const int row = y.row(r);
     if (row >= rows.rows) continue;
-    // A row of which no cell exists.
+    // No cell of this row exists.
     const bool none = at.keys == 0 || (!at.dense() && sum == 0.0f);
     const float inverse = none ? 0.0f : 1.0f / sum;
     store_row(y, r, inverse,
@@ -164,8 +165,9 @@ void forward_of(const FusedAttentionForward::Args& args) {
 
 }  // namespace
 
-// Without a convolution one kernel does all. With one, the logits of all heads
-// come first, as the carry, or through scratch memory where nobody wants it.
+// Without a convolution one kernel does all the work. With one, the logits of
+// all heads are computed first and stored in the carry, or in scratch memory if
+// no carry is wanted.
 template <>
 void run<FusedAttentionForward>(const FusedAttentionForward::Args& args) {
   visit_narrow(args.in.q.dtype, FusedAttentionForward::name, [&](auto tag) {

@@ -1,5 +1,5 @@
-// Fused attention, backward: through context, softmax and the evolving step to
-// queries, keys, values and the convolution.
+// Fused attention, backward: gradients through context, softmax and the
+// evolving step to queries, keys, values and the convolution.
 #include <optional>
 #include <utility>
 
@@ -24,7 +24,7 @@ struct GatedCells {
   __device__ void load(const MapBlock& at, int h, int i, int j,
                        float (&v)[N]) const {
     const CellOfHeads cell(at, h, i, j);
-    // gate_byte() of the heads' rows.
+    // Same as gate_byte() of the heads' rows.
     const std::uint8_t* const of_rows =
         gates + row_number(at, heads, h, i) + (j >> 3);
     const auto queries = static_cast<unsigned>(at.queries);
@@ -45,8 +45,8 @@ struct GatedCells {
 
 using GatedWindow = FromCells<kFloatParts, GatedCells>;
 
-// dS, dM and the gradients of the convolution, from dL. S comes first and is
-// gone before there is a dS.
+// Gradients of the convolution, then dS and dM, from dL. S is freed before dS
+// is allocated.
 template <typename T>
 void weight_gradients(const FusedAttentionBackward::Args& args,
                       const GatedWindow& g) {
@@ -67,8 +67,8 @@ void map_gradients(const FusedAttentionBackward::Args& args,
                   args.dscore_bias.as<T>()});
 }
 
-// kConvolved: dL and dS lie between the kernels as float32, because rounded to
-// bfloat16 the sums in dweight, dq and dk would show it.
+// kConvolved: dL and dS are stored as float32 between the kernels, because
+// rounding to bfloat16 would be visible in the sums of dweight, dq and dk.
 template <typename T, bool kConvolved, typename Logits>
 void backward_of(const FusedAttentionBackward::Args& args,
                  const Logits& logits) {

@@ -1,20 +1,20 @@
-// The gradient of the logits of fused attention, tile by tile, and what it
-// gives to queries, keys and values.
+// The gradient of the logits of fused attention, tile by tile, and the
+// gradients of queries, keys and values from it.
 #pragma once
 
 #include "kernels/cuda/fused_tiles.cuh"
 
 namespace ea::cuda {
 
-// The rows that the gradients of tiles are made of.
+// Token rows from which tiles of gradients are computed.
 template <typename T>
 struct GradientRows {
   StagedRows<T> q, k, dy, v;
 };
 
-// What the gradient of the logits is made of:
-// dL = t P (dP - sum_j dP_j P_j) + dcarry, where P = exp(t L - greatest) / sum
-// and dP = dY V^T behind dropout's mask.
+// Inputs of the gradient of the logits: dL = t P (dP - sum_j dP_j P_j) +
+// dcarry, where P = exp(t L - greatest) / sum and dP = dY V^T masked by
+// dropout.
 template <typename T>
 struct LogitGradient {
   using S = Share<T>;
@@ -26,7 +26,7 @@ struct LogitGradient {
   float softmax_scale;
   KeptCells<S> kept;
 
-  // Rows of a head, none of them in its square yet.
+  // Returns a head's rows, none of them in its square yet.
   __device__ GradientRows<T> rows_of(const MapBlock& at, std::int64_t h,
                                      const TileSpace<T>& space) const {
     return {staged(q, at.first_query, at.queries, h, space.of_rows(0)),
@@ -34,7 +34,7 @@ struct LogitGradient {
             staged(dy, at.first_query, at.queries, h, space.of_rows(2)),
             staged(v, at.first_key, at.keys, h, space.of_rows(3))};
   }
-  // What dropout leaves of a tile.
+  // Applies dropout to a tile.
   __device__ void drop_from(S& tile, std::uint32_t bits) const {
     const float factor = kept.drop.factor();
     each_cell(tile, [&](int r, int c) {
@@ -42,7 +42,7 @@ struct LogitGradient {
       one = is_kept<S>(bits, r, c) ? one * factor : 0.0f;
     });
   }
-  // dP of a tile, 0 where no cell exists.
+  // Returns dP of a tile, 0 where no cell exists.
   __device__ S of_probabilities(const MapBlock& at, const SquareTile& tile,
                                 StagedRows<T>& dy_rows, StagedRows<T>& v_rows,
                                 std::uint32_t bits) const {
@@ -51,7 +51,7 @@ struct LogitGradient {
     set_missing(at, tile, dp, 0.0f);
     return dp;
   }
-  // dP to dL but for the dots, t P dP + dcarry, and to all of it.
+  // Convert dP to dL without the dots, t P dP + dcarry, and then to full dL.
   __device__ void without_dots(const MapBlock& at, const SquareTile& tile,
                                const TileCells<S>& cells, const S& p,
                                S& d) const {
@@ -70,8 +70,8 @@ struct LogitGradient {
   }
 };
 
-// The statistics of the rows of a thread, 0 beyond the tile, where P is 0;
-// greatest: in powers of 2.
+// Statistics of a thread's rows, 0 beyond the tile, where P is 0. greatest: as
+// an exponent of 2.
 template <typename S>
 struct RowStatistics {
   float greatest[S::kRows] = {}, inverse[S::kRows] = {};
@@ -86,7 +86,7 @@ struct RowStatistics {
       inverse[r] = from[1];
     }
   }
-  // Logits to P, 0 where no cell exists.
+  // Converts logits to P, 0 where no cell exists.
   __device__ void probabilities(const MapBlock& at, const SquareTile& tile,
                                 float softmax_scale, S& l) const {
     const float t = softmax_scale * kLog2OfE;
@@ -97,8 +97,8 @@ struct RowStatistics {
   }
 };
 
-// What rows of dL go to. kConvolved: dL itself, for the convolution; else dQ =
-// scale dL K.
+// Destination of rows of dL. kConvolved: dL itself, for the convolution;
+// otherwise dQ = scale dL K.
 template <typename T>
 struct RowGradient {
   float* dl;
@@ -106,10 +106,10 @@ struct RowGradient {
   float scale;
 };
 
-// A block has 64 queries of a head and walks along their keys. The dots are
-// known behind the last, so that of dL = U - t dot P first comes U: it is
-// stored and taken up again, or, as P K is summed beside U K, dQ = scale (U K -
-// t dot P K).
+// Each block loops over the keys of 64 queries of a head. The dots are known
+// only after the last key, so the loop computes U of dL = U - t dot P. If
+// kConvolved, U is stored and completed in a second loop. Otherwise P K is
+// accumulated along with U K, and dQ = scale (U K - t dot P K).
 template <typename T, bool kConvolved, typename Logits>
 __global__ void __launch_bounds__(kProductThreads,
                                   (kGradientBlocks<T, kConvolved>))
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kProductThreads,
     v.move(j, 0);
     if constexpr (Logits::kMade) bring(q, k, dy, v);
     S p = logits.tile(at, tile, cells, q, k, false);
-    if constexpr (!Logits::kMade) bring(dy, v);  // while the logits come
+    if constexpr (!Logits::kMade) bring(dy, v);  // while the logits are loading
     statistics.probabilities(at, tile, g.softmax_scale, p);
     S d = g.of_probabilities(at, tile, dy, v, g.kept.draw(tile, cells, number));
     each_cell(d, [&](int r, int c) { dots[r] += p.at(r, c) * d.at(r, c); });
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kProductThreads,
   }
 }
 
-// dL of a tile from P, with the dots.
+// Returns dL of a tile, including the dots, from P.
 template <typename T>
 __device__ inline Share<T> logit_gradient(
     const LogitGradient<T>& g, const MapBlock& at, const SquareTile& tile,
@@ -194,15 +194,15 @@ __device__ inline Share<T> logit_gradient(
   return d;
 }
 
-// dM = p dL and the gradient of the scores' bias, s dL, where there is no
-// convolution; each optional.
+// dM = p dL, and the gradient of the scores' bias, s dL, without a convolution;
+// each is optional.
 template <typename T>
 struct MapGradient {
   T *dprevious, *dscore_bias;
   float p, s;
 };
 
-// A block has a tile.
+// Each block computes one tile.
 template <typename T, typename Logits>
 __global__ void __launch_bounds__(kProductThreads, (kGradientBlocks<T, false>))
     map_gradient_kernel(MapBlocks blocks, LogitGradient<T> g, MapGradient<T> to,
@@ -230,8 +230,8 @@ __global__ void __launch_bounds__(kProductThreads, (kGradientBlocks<T, false>))
   if (to.dscore_bias != nullptr) store_tile(d, to.s, to.dscore_bias, cells);
 }
 
-// dV = P^T dY behind dropout's mask and dK = scale dS^T Q; dS: from memory
-// where there is a convolution, else dL, made again.
+// dV = P^T dY with P masked by dropout, and dK = scale dS^T Q. dS: from memory
+// with a convolution, otherwise dL, recomputed.
 template <typename T>
 struct KeyGradient {
   const float* ds;
@@ -243,7 +243,7 @@ struct KeyGradient {
   }
 };
 
-// A block has 64 keys of a head and walks along their queries.
+// Each block loops over the queries of 64 keys of a head.
 template <typename T, bool kConvolved, typename Logits>
 __global__ void __launch_bounds__(kProductThreads,
                                   (kGradientBlocks<T, kConvolved>))
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(kProductThreads,
   const MapBlock at = blocks.find(blockIdx.x);
   const TileJob job(at, at.keys, to.widest());
   const std::int64_t h = job.head;
-  // dK or dV may have no column left; then no thread of the block adds to it.
+  // dK or dV may have no column left; then the block does not add to it.
   const std::int64_t dk_left = to.dk.width - job.column;
   const std::int64_t dv_left = to.dv.width - job.column;
   const int keys = of_side(at.keys - job.row);
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(kProductThreads,
     dy.move(i0, 0);
     if constexpr (Logits::kMade) bring(q, k, dy, v);
     S p = logits.tile(at, tile, cells, q, k, false);
-    if constexpr (!Logits::kMade) bring(q, dy);  // while the logits come
+    if constexpr (!Logits::kMade) bring(q, dy);  // while the logits are loading
     RowStatistics<S>(g.statistics, number, tile.rows, p)
         .probabilities(at, tile, g.softmax_scale, p);
     const std::uint32_t kept = g.kept.again(tile, cells, number);
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(kProductThreads,
       ds = logit_gradient(g, at, tile, cells, p, dy, v, number, kept);
     }
     g.drop_from(p, kept);
-    // Since the last tile's were read, rows have been brought.
+    // No barrier needed: loading rows had one since the last tiles were read.
     p.put(space.of_tile(0));
     ds.put(space.of_tile(1));
     __syncthreads();

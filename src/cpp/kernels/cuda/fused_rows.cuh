@@ -1,4 +1,4 @@
-// Where rows of maps have their statistics and gates in fused attention.
+// Indices of a map row's statistics and gates in fused attention.
 #pragma once
 
 #include "kernels/cuda/map_blocks.cuh"
@@ -6,14 +6,14 @@
 
 namespace ea::cuda {
 
-// Number of row (h, i) in statistics and gates.
+// Returns the index of row (h, i) in statistics and gates.
 EA_HOST_DEVICE inline std::int64_t row_number(const MapBlock& at,
                                               std::int64_t heads,
                                               std::int64_t h, std::int64_t i) {
   return heads * at.first_query + at.line(h, i);
 }
 
-// Byte of gates of cell j of row (h, i).
+// Returns the index of the gate byte of cell j of row (h, i).
 __device__ inline std::int64_t gate_of(const MapBlock& at, std::int64_t heads,
                                        std::int64_t h, std::int64_t i,
                                        std::int64_t j) {

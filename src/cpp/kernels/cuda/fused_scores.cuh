@@ -1,4 +1,4 @@
-// The scores as float32 maps, and the evolving step's input from them.
+// Scores as float32 maps, and the input of the evolving step from them.
 #pragma once
 
 #include "kernels/cuda/attention_forms.cuh"
@@ -7,8 +7,8 @@
 
 namespace ea::cuda {
 
-// S of all heads. Of bfloat16 it would be rounded, which the convolution sums
-// over heads.
+// Stores S of all heads as float32: rounding to bfloat16 would add errors that
+// the convolution sums over heads.
 template <typename T>
 void store_scores(const FusedAttention& in, float* to) {
   const std::int64_t heads = in.layout.heads;

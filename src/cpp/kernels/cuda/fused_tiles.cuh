@@ -1,6 +1,6 @@
-// Square tiles of one head's maps, of which each thread has a share: logits,
-// read or made, and what fused attention makes of them cell by cell and in
-// products.
+// Square tiles of one head's maps, of which each thread holds a share: logits,
+// loaded or computed, and the per-cell operations and products of fused
+// attention.
 #pragma once
 
 #include "kernels/cuda/attention_forms.cuh"
@@ -10,7 +10,7 @@
 
 namespace ea::cuda {
 
-// Over the threads of a row; all of them get the result.
+// Reduces over the threads of a row; all of them get the result.
 template <typename S, typename Op>
 __device__ inline float over_row(const S&, float value, Op op) {
 #pragma unroll
@@ -20,9 +20,10 @@ __device__ inline float over_row(const S&, float value, Op op) {
   return value;
 }
 
-// Which cells of a share dropout keeps: bit kCells r + c. Drawn once, they may
-// be kept for the next kernel in words of 64 cells of a row, whose number comes
-// from the row's first cell and its number, as that of gates does.
+// Cells of a share that dropout keeps: bit kCells r + c. The bits are drawn
+// once and can be stored for the next kernel in words of 64 cells of a row. A
+// word's index follows from the row's first cell and the row's index, like that
+// of gates.
 template <typename S>
 struct KeptCells;
 
@@ -57,7 +58,7 @@ struct KeptCells<TensorShare> {
   static std::int64_t words_of(std::int64_t cells, std::int64_t rows) {
     return cells / kSide + rows + 1;
   }
-  // number: of the tile's first row.
+  // number: index of the tile's first row.
   __device__ std::uint32_t draw(const SquareTile& tile,
                                 const TileCells<S>& cells,
                                 std::int64_t number) const {
@@ -94,8 +95,9 @@ struct KeptCells<TensorShare> {
     return ((cells.first[r] - tile.column) >> 6) + tile.column / kSide +
            number + S().row(r);
   }
-  // The four threads of a row each draw a quarter of its 64 bits, and those of
-  // the next group, which a row has a part of that begins within a group.
+  // The four threads of a row each draw a quarter of its 64 bits. A row that
+  // starts within a group also needs part of the next group, which each of them
+  // draws.
   __device__ std::uint64_t row(std::int64_t first) const {
     const std::int64_t group = first >> 2;
     const int skip = static_cast<int>(first & 3);
@@ -113,7 +115,7 @@ struct KeptCells<TensorShare> {
     }
     return bits;
   }
-  // The thread's cells, two of each eight.
+  // Extracts the thread's cells: two of every eight.
   __device__ static std::uint32_t of_rows(
       const std::uint64_t (&rows)[S::kRows]) {
     std::uint32_t kept = 0;
@@ -134,8 +136,8 @@ __device__ inline bool is_kept(std::uint32_t kept, int r, int c) {
   return (kept >> (r * S::kCells + c) & 1u) != 0;
 }
 
-// Shared memory of the kernels on tiles: squares of rows of tokens, and behind
-// them of tiles, each in as many parts as it has.
+// Shared memory of the tile kernels: squares of token rows, then squares of
+// tiles, one for each part.
 template <typename T>
 struct TileSpace {
   static constexpr int kParts = std::is_same_v<T, float> ? 1 : kFloatParts;
@@ -149,27 +151,27 @@ struct TileSpace {
   __device__ T* of_rows(int i) const { return memory + i * kSquare<T>; }
   __device__ T* of_tile(int i) const { return of_rows(rows + i * kParts); }
 };
-// The context kernel has queries, keys and values, the gradients that of the
-// context too. Tiles: one where a thread's own cells do not stay in registers;
-// the gradients of keys, which take them turned, have two.
+// Squares of token rows: the context kernel needs queries, keys and values, the
+// gradient kernels also the context's gradient. Tiles: one if a thread's own
+// cells do not stay in registers; two for the key gradients, which read tiles
+// transposed.
 inline constexpr int kContextRows = 3, kGradientRows = 4, kKeyTiles = 2;
 template <typename T>
 inline constexpr int kOwnTiles = std::is_same_v<T, float> ? 1 : 0;
-// Blocks on a multiprocessor at a time that registers are kept for; on sm_90
-// the shared memory of bfloat16 holds as many. Behind a convolution the
-// gradients keep less in registers.
+// Blocks per multiprocessor that the registers are limited for; on sm_90 as
+// many fit in shared memory with bfloat16. With a convolution the gradients
+// keep less in registers.
 template <typename T>
 inline constexpr int kContextBlocks = std::is_same_v<T, bfloat16> ? 3 : 2;
 template <typename T, bool kConvolved>
 inline constexpr int kGradientBlocks =
     std::is_same_v<T, bfloat16> && kConvolved ? 3 : 2;
-// Every GPU since sm_80 gives a block 99 KB.
+// Every GPU since sm_80 allows a block 99 KB.
 static_assert(TileSpace<float>::bytes(kGradientRows, kKeyTiles) <= 99 * 1024 &&
               TileSpace<bfloat16>::bytes(kGradientRows, kKeyTiles) <=
                   228 / 3 * 1024 - 1024);
 
-// Rows of tokens on one side of a tile, and the square for kSide of their
-// columns.
+// Token rows on one side of a tile, and the square for kSide of their columns.
 template <typename T>
 struct StagedRows {
   StoredOperand<T, true> from;
@@ -195,16 +197,16 @@ __device__ inline StagedRows<T> staged(const TokenRows<T>& rows,
   return {rows.template operand<true>(first, count, h), square};
 }
 
-// Brings to their squares those rows that are not there.
+// Loads the rows that are not yet in their squares.
 template <typename... Rows>
 __device__ inline void bring(Rows&... rows) {
   if ((rows.there && ...)) return;
-  __syncthreads();  // until nobody reads what lay there
+  __syncthreads();  // until no thread reads the old contents
   (rows.bring(), ...);
   __syncthreads();
 }
 
-// The products of two sides' rows.
+// Returns the products of the rows of two sides.
 template <typename T>
 __device__ inline Share<T> multiply(StagedRows<T>& a, StagedRows<T>& b,
                                     const SquareTile& tile) {
@@ -220,7 +222,8 @@ __device__ inline Share<T> multiply(StagedRows<T>& a, StagedRows<T>& b,
   return sum;
 }
 
-// Adds tiles times columns `column`.. of rows of tokens. own: see add_own().
+// Adds products of tiles with columns `column`.. of token rows. own: see
+// add_own().
 template <typename T, typename... Products>
 __device__ inline void add_rows(T* own, StagedRows<T>& b, int column, int depth,
                                 int rows, int columns, Products... products) {
@@ -228,7 +231,7 @@ __device__ inline void add_rows(T* own, StagedRows<T>& b, int column, int depth,
   bring(b);
   add_own(own, b.square, depth, rows, columns, products...);
 }
-// Adds the transpose of a tile that lies in a square.
+// Adds the product with the transpose of a tile that is in a square.
 template <typename T>
 __device__ inline void add_turned(const T* tile, StagedRows<T>& b, int column,
                                   int depth, int rows, int columns,
@@ -239,7 +242,7 @@ __device__ inline void add_turned(const T* tile, StagedRows<T>& b, int column,
                                                          rows, columns);
 }
 
-// Logits from memory.
+// Logits loaded from memory.
 template <typename T>
 struct StoredLogits {
   static constexpr bool kMade = false;
@@ -252,8 +255,8 @@ struct StoredLogits {
   }
 };
 
-// L = p M + s (S + B), made where it is needed: without a convolution no map is
-// stored. keep: L is stored as the carry, if that is wanted.
+// L = p M + s (S + B), computed where needed: without a convolution no map is
+// stored. keep: stores L as the carry, if one is wanted.
 template <typename T>
 struct MadeLogits {
   static constexpr bool kMade = true;
@@ -287,8 +290,8 @@ MadeLogits<T> made_logits(const FusedAttention& in, T* carry) {
           static_cast<float>(in.c.s)};
 }
 
-// What a block of a kernel on tiles works on: 64 rows (of queries, or of keys)
-// of a head, and 64 of its columns of values.
+// Work of a block of a tile kernel: 64 rows (queries or keys) and 64 columns of
+// the result of one head.
 struct TileJob {
   std::int64_t head;
   int row, column;

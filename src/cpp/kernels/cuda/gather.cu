@@ -1,4 +1,4 @@
-// Rows by index: a plain copy, row by row.
+// Gathers rows by index: a plain copy, row by row.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/run.h"
 #include "kernels/gather.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Moves `words` of type Word per row, one per thread; index -1 gives zeros.
+// Copies `words` of type Word per row, one per thread; index -1 gives zeros.
 template <typename Word>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const Word* x, const std::int64_t* index, Word* y,

@@ -1,4 +1,4 @@
-// Matrix products: what the contract says, handed to cuBLASLt.
+// Matrix products: passes the contract's problem to cuBLASLt.
 #include "kernels/cuda/cublas.h"
 #include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Without a sum to take, y is the bias.
+// With k = 0 there is nothing to sum: y is the bias.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     bias_kernel(const T* bias, T* y, std::int64_t n, std::int64_t cols) {

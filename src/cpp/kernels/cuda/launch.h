@@ -1,5 +1,5 @@
-// Starts kernels on a stream, and spells shared memory: the one place that
-// differs between a GPU and the host emulation of tests/cuda_host.
+// Launches kernels and declares shared memory: the only place that differs
+// between a GPU and the host emulation of tests/cuda_host.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
 
-// Static and dynamic shared memory of a kernel, in the kernel's own body:
+// Declare static and dynamic shared memory inside a kernel's body:
 //   EA_SHARED(float, partial, 32);     float partial[32]
-//   EA_DYNAMIC_SHARED(float, tile);    float* tile, as large as launch() says
+//   EA_DYNAMIC_SHARED(float, tile);    float* tile, sized by launch()
 // Raw bytes, because __shared__ variables cannot have constructors.
 #define EA_SHARED(Type, name, count)                                           \
   __shared__ __align__(16) unsigned char name##_bytes[sizeof(Type) * (count)]; \
@@ -29,11 +29,11 @@ namespace ea::cuda {
 
 #if defined(__CUDACC__)
 
-// Shared memory beyond this many bytes must be asked for kernel by kernel.
+// A kernel must opt in to more dynamic shared memory than this many bytes.
 constexpr std::size_t kPlainShared = 48 * 1024;
 
-// Starts kernel(args...) with `shared` bytes of dynamic shared memory. Blocks
-// are whole warps. An empty grid, as empty tensors give, starts nothing.
+// Launches kernel(args...) with `shared` bytes of dynamic shared memory. Blocks
+// must be whole warps. An empty grid, as for empty tensors, launches nothing.
 template <typename... Params, typename... Args>
 void launch(cudaStream_t stream, dim3 grid, dim3 block, std::size_t shared,
             void (*kernel)(Params...), Args&&... args) {
@@ -59,8 +59,8 @@ void launch(cudaStream_t stream, dim3 grid, dim3 block, std::size_t shared,
 
 #endif
 
-// The number of blocks that n things need, `per_block` in each. The grid's x
-// axis takes 2^31 - 1 of them, the other two only 65535: kernels use x alone.
+// Returns the number of blocks for n items, `per_block` in each. The grid's x
+// axis allows 2^31 - 1 blocks, the other axes only 65535: kernels use only x.
 inline unsigned blocks_for(std::int64_t n, std::int64_t per_block) {
   const std::int64_t blocks = (n + per_block - 1) / per_block;
   EA_CHECK(blocks < (std::int64_t{1} << 31), "launch",

@@ -1,5 +1,5 @@
-// LayerNorm with residual and dropout: one block per row, the row read from
-// cache after its first pass.
+// LayerNorm with residual and dropout: one block per row; later passes read the
+// row from cache.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/column_chunks.cuh"
 #include "kernels/cuda/dropped.cuh"
@@ -37,15 +37,15 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(ForwardParams<T> p) {
       if (p.drop.on()) drop_pack<T>(p.drop, begin + i, v);
       load_pack(p.residual + begin + i, count, p.aligned, r);
 #pragma unroll
-      // The statistics are those of the rounded sum: it is what the backward
-      // pass sees.
+      // The statistics are computed from the rounded sum, because the backward
+      // pass sees the rounded sum.
       for (int k = 0; k < kPack<T>; ++k) v[k] = stored<T>(v[k] + r[k]);
       store_pack(p.sum + begin + i, count, p.aligned, v);
     }
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) total += v[k];
   });
-  // Each thread reads again what it wrote itself.
+  // Each thread reads back only what it wrote.
   if (p.residual != nullptr) s = p.sum + begin;
   const float n = static_cast<float>(p.width);
   const float mean = block_sum(total, partial) / n;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
       h[k] = (h[k] - mean) * rstd;
-      g[k] *= w[k];  // 0 behind the row's end
+      g[k] *= w[k];  // 0 past the end of the row
     }
   };
   float sum_g = 0.0f, sum_gh = 0.0f;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// A row's terms of dweight and dbias.
+// One row's terms of dweight and dbias.
 template <typename T>
 struct ParameterTerms {
   static constexpr int kSums = 2;
@@ -190,7 +190,7 @@ void backward_of(const LayerNormBackward::Args& args) {
   p.aligned = packs_aligned(p.dy, width) && packs_aligned(p.x) &&
               packs_aligned(p.weight) && packs_aligned(p.dx) &&
               packs_aligned(p.dresidual);
-  // Before dx is written, which may lie where dy does.
+  // This runs before dx is written, because dx may alias dy.
   const ColumnChunks sums(ParameterTerms<T>{p.dy, p.x, p.mean, p.rstd, width},
                           rows, width);
   sums.finish(0, args.dweight.as<T>());

@@ -1,4 +1,4 @@
-// Finds where this package lies.
+// Finds the folder where this package is installed.
 #include "kernels/cuda/library.h"
 
 namespace ea::cuda {

@@ -1,4 +1,4 @@
-// Libraries that are opened by hand at run time, and their functions.
+// Opens libraries with dlopen at run time and looks up their functions.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,7 +12,8 @@
 
 namespace ea::cuda {
 
-// The folder that holds this package: the extension is PACKAGE/_core….so.
+// Returns the folder that holds this package: the extension is
+// PACKAGE/_core….so.
 std::filesystem::path site_packages();
 
 template <typename Function>
@@ -21,10 +22,11 @@ bool look_up(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
-// The first of `places` in which fill(library, functions), which returns the
-// name of one it lacks or null, finds all. `tried` gets why others were none;
-// `needed` is the version to say then. What was opened is never closed: its own
-// threads and statics outlive any user.
+// Opens the first of `places` in which fill(library, functions) finds all
+// functions; fill returns the name of a missing function or null. `tried`
+// receives the reasons why earlier places failed; `needed` is the version named
+// there. An opened library is never closed, because its own threads and statics
+// outlive any user.
 template <typename Functions, typename Fill>
 std::optional<Functions> open_first(const std::vector<std::string>& places,
                                     Fill fill, const char* needed,

@@ -1,5 +1,5 @@
-// The CUDA kernels, one line per contract: what register.cpp and the host
-// emulation of the tests register.
+// List of the CUDA kernels, one line per contract, for register.cpp and the
+// tests' host emulation.
 #pragma once
 
 #include "kernels/activation.h"
@@ -38,13 +38,13 @@ namespace ea::cuda {
 
 inline bool any_type(const auto&) { return true; }
 
-// The total is a float64 number.
+// Only the loss must be narrow: the total is float64.
 inline bool narrow_loss(const RecordLoss::Args& args) {
   return is_narrow(args.loss);
 }
 
-// Calls to.kernel<K>() for each, or to.kernel<K>(supports) where it takes other
-// arguments than narrow<K> allows.
+// Calls to.kernel<K>() for each contract, or to.kernel<K>(supports) where the
+// kernel takes other arguments than narrow<K> allows.
 template <typename To>
 void for_each_kernel(const To& to) {
   to.template kernel<Binary>();
@@ -121,7 +121,7 @@ void for_each_kernel(const To& to) {
   to.template kernel<StepScale>(any_type);
 }
 
-// Those that the CPU has no list for: see kernels/copy.h.
+// Copy kernels, which are not in the CPU's list: see kernels/copy.h.
 template <typename To>
 void for_each_copy(const To& to) {
   to.template kernel<Copy>(any_type);

@@ -1,5 +1,5 @@
-// Blocks that each work on a part of one sequence's maps: which part is found
-// from the block's number alone.
+// Blocks that each process a part of one sequence's maps; a block finds its
+// part from its index.
 #pragma once
 
 #include "kernels/cuda/launch.h"
@@ -8,34 +8,35 @@
 
 namespace ea::cuda {
 
-// The sequence of a block, and the block's number within it.
+// Sequence of a block, and the index of the block within it.
 struct MapBlock {
-  int queries, keys;                    // its lengths
+  int queries, keys;                    // lengths of the sequence
   std::int64_t first_query, first_key;  // its first tokens
-  std::int64_t begin;                   // the first cell of its maps
+  std::int64_t begin;                   // first cell of its maps
   std::int64_t number;
   std::int64_t heads;
-  const std::uint8_t* mask;  // of its keys, or null
+  const std::uint8_t* mask;  // of its keys; null for none
   bool causal;
 
-  // Whether cell j of row i exists (kernels/map_layout.h); it lies in the maps.
+  // Returns whether cell (i, j) exists (kernels/map_layout.h); the cell must be
+  // inside the map.
   EA_HOST_DEVICE bool exists(std::int64_t i, std::int64_t j) const {
     return (!causal || j < MapLayout::columns_of(true, queries, keys, i)) &&
            (mask == nullptr || mask[j] != 0);
   }
   EA_HOST_DEVICE bool dense() const { return !causal && mask == nullptr; }
 
-  // Row i of head h among those of the sequence.
+  // Index of row i of head h among the rows of the sequence.
   EA_HOST_DEVICE int line(std::int64_t h, std::int64_t i) const {
     return static_cast<int>(h) * queries + static_cast<int>(i);
   }
-  // Its first cell.
+  // First cell of that row.
   EA_HOST_DEVICE std::int64_t row(std::int64_t h, std::int64_t i) const {
     return begin + std::int64_t{line(h, i)} * keys;
   }
 };
 
-// Sequences of one launch, and how many blocks come before each.
+// Sequences of one launch, and the number of blocks before each.
 struct MapBlocks {
   MapRows maps;
   std::int32_t first[MapRows::kMost + 1];
@@ -45,7 +46,7 @@ struct MapBlocks {
     const int b = sequence_of(first, maps.sequences, wanted);
     return of_sequence(b, wanted - first[b]);
   }
-  // Block `number` of sequence b.
+  // Returns block `number` of sequence b.
   EA_HOST_DEVICE MapBlock of_sequence(int b, std::int64_t number) const {
     return {static_cast<int>(maps.q[b + 1] - maps.q[b]),
             static_cast<int>(maps.k[b + 1] - maps.k[b]),
@@ -59,9 +60,9 @@ struct MapBlocks {
   }
 };
 
-// Calls fn(blocks, their number) for all sequences of a layout, kMost at a
-// time; count(queries, keys) says how many blocks a sequence of these lengths
-// needs.
+// Calls fn(blocks, number of blocks) for all sequences of a layout, kMost at a
+// time. count(queries, keys) returns the number of blocks for a sequence of
+// these lengths.
 template <typename Count, typename Fn>
 void for_map_blocks(const MapLayout& layout, Count&& count, Fn&& fn) {
   for (std::int64_t b = 0; b < layout.sequences; b += MapRows::kMost) {
@@ -81,7 +82,8 @@ void for_map_blocks(const MapLayout& layout, Count&& count, Fn&& fn) {
   }
 }
 
-// Starts kernel(blocks, args...) on those, with `shared` bytes for a block.
+// Launches kernel(blocks, args...) on these blocks, each with `shared` bytes of
+// shared memory.
 template <typename Count, typename... Params, typename... Args>
 void launch_map_blocks(const MapLayout& layout, const Count& count,
                        unsigned threads, std::size_t shared,

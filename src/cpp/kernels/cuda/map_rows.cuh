@@ -1,5 +1,6 @@
-// The rows of packed attention maps for a kernel: the offsets of up to 128
-// sequences travel as a kernel parameter, so that no copy to the device waits.
+// Rows of packed attention maps for a kernel. The offsets of up to 128
+// sequences are passed as a kernel parameter, which avoids a blocking copy to
+// the device.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +12,9 @@
 
 namespace ea::cuda {
 
-// The last of n sequences whose first row (or block), first[b], is not behind
-// `wanted`: that which has it, since empty ones begin where the next does.
+// Returns the last of n sequences whose first row (or block), first[b], is at
+// most `wanted`. This sequence contains it: empty sequences have the same first
+// row as the next one.
 template <typename I>
 EA_HOST_DEVICE inline int sequence_of(const I* first, int n, I wanted) {
   int low = 0, high = n;
@@ -27,9 +29,9 @@ EA_HOST_DEVICE inline int sequence_of(const I* first, int n, I wanted) {
   return low;
 }
 
-// One row of one head's map: `keys` elements from `begin` on, of which those
-// exist (kernels/map_layout.h) that are among the first `columns` and not 0 in
-// the mask, if there is one.
+// One row of one head's map: `keys` elements starting at `begin`. An element
+// exists (kernels/map_layout.h) if it is among the first `columns` and the
+// mask, if any, is not 0 there.
 struct MapRow {
   std::int64_t begin, keys, columns;
   const std::uint8_t* mask;
@@ -39,31 +41,32 @@ struct MapRow {
   }
 };
 
-// Sequences of one launch. Kernel parameters hold 4 KB: 3 offsets each.
+// Sequences of one launch. Kernel parameters hold 4 KB: three offsets per
+// sequence.
 struct MapRows {
   static constexpr int kMost = 128;
   std::int64_t heads;
   const std::uint8_t* key_mask;  // or null
   int sequences;
   bool causal;
-  std::int64_t q[kMost + 1];      // tokens of the query side ...
-  std::int64_t k[kMost + 1];      // ... of the key side
+  std::int64_t q[kMost + 1];      // token offsets of the queries
+  std::int64_t k[kMost + 1];      // token offsets of the keys
   std::int64_t cells[kMost + 1];  // sums of n_q n_k
 
   EA_HOST_DEVICE std::int64_t rows() const {
     return heads * (q[sequences] - q[0]);
   }
-  // The same for the key side.
+  // Number of rows on the key side.
   EA_HOST_DEVICE std::int64_t key_rows() const {
     return heads * (k[sequences] - k[0]);
   }
-  // Cell (h, i, 0) of sequence b of this launch.
+  // Returns the index of cell (h, i, 0) of sequence b of this launch.
   EA_HOST_DEVICE std::int64_t cell(int b, std::int64_t h,
                                    std::int64_t i) const {
     return heads * cells[b] + (h * (q[b + 1] - q[b]) + i) * (k[b + 1] - k[b]);
   }
 
-  // Row number `row` of all [sequence, head, query] of this launch.
+  // Returns row `row` of all [sequence, head, query] of this launch.
   EA_HOST_DEVICE MapRow find(std::int64_t row) const {
     const int b = sequence_of(q, sequences, q[0] + row / heads);
     const std::int64_t keys = k[b + 1] - k[b];
@@ -73,7 +76,7 @@ struct MapRows {
             MapLayout::columns_of(causal, queries, keys, inside % queries),
             mask(b)};
   }
-  // The mask of the keys of sequence b, or null.
+  // Mask of the keys of sequence b, or null.
   EA_HOST_DEVICE const std::uint8_t* mask(int b) const {
     return key_mask == nullptr ? nullptr : key_mask + k[b];
   }
@@ -81,12 +84,12 @@ struct MapRows {
 
 // One token of one head.
 struct TokenRow {
-  int sequence;  // of the launch
+  int sequence;  // within the launch
   std::int64_t head, token;
 };
 
-// Row number `row` of all [sequence, head, token] of this launch, on the side
-// whose offsets are `tokens`: maps.q or maps.k.
+// Returns row `row` of all [sequence, head, token] of this launch, on the side
+// with the offsets `tokens`: maps.q or maps.k.
 EA_HOST_DEVICE inline TokenRow token_row(const MapRows& maps,
                                          const std::int64_t* tokens,
                                          std::int64_t row) {
@@ -97,7 +100,7 @@ EA_HOST_DEVICE inline TokenRow token_row(const MapRows& maps,
   return {b, inside / n, inside % n};
 }
 
-// Sequences b, b + 1, ... of a layout, at most kMost.
+// Returns sequences b, b + 1, ... of a layout, at most kMost.
 inline MapRows map_rows_from(const MapLayout& layout, std::int64_t b) {
   MapRows maps;
   maps.heads = layout.heads;

@@ -1,4 +1,4 @@
-// The pool of a device, and what is counted about it.
+// Memory pool of a device, and its statistics.
 #include "kernels/cuda/memory.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace ea::cuda {
 
 namespace {
 
-constexpr std::size_t kGranule = 256;  // what the pool aligns blocks to
+constexpr std::size_t kGranule = 256;  // alignment of blocks
 
 cudaMemPool_t make_pool(int index) {
   cudaMemPoolProps properties{};
@@ -20,7 +20,7 @@ cudaMemPool_t make_pool(int index) {
   properties.location.id = index;
   cudaMemPool_t pool = nullptr;
   check_cuda(cudaMemPoolCreate(&pool, &properties), "memory pool");
-  // Without it the pool would give everything back at every synchronisation.
+  // By default the pool would release all memory at every synchronisation.
   std::uint64_t keep = std::numeric_limits<std::uint64_t>::max();
   check_cuda(
       cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep),
@@ -54,7 +54,7 @@ void DeviceMemory::out_of_memory(std::size_t bytes, const char* why) const {
 MemoryBlock DeviceMemory::allocate(std::size_t bytes) {
   const std::size_t size =
       (std::max<std::size_t>(bytes, 1) + kGranule - 1) / kGranule * kGranule;
-  const UseDevice use(index_);  // else CUDA would begin on the first one too
+  const UseDevice use(index_);  // otherwise CUDA would also start on device 0
   const auto counted = static_cast<std::int64_t>(size);
   const std::int64_t now = current_ += counted;
   const std::int64_t limit = limit_;
@@ -81,7 +81,8 @@ MemoryBlock DeviceMemory::allocate(std::size_t bytes) {
   return {data, size};
 }
 
-// Called by destructors: an error that lasts shows at the next launch.
+// Destructors call this, so errors are ignored; a persistent error shows at the
+// next launch.
 void DeviceMemory::deallocate(MemoryBlock block) noexcept {
   if (block.data == nullptr) return;
   current_ -= static_cast<std::int64_t>(block.capacity);

@@ -1,4 +1,4 @@
-// Memory of one device: taken from a pool in stream order, cached and counted.
+// Memory of one device: a counting pool that allocates in stream order.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,15 @@
 
 namespace ea::cuda {
 
-// A pool of its own (cudaMallocFromPoolAsync): other users of CUDA in the
-// process keep theirs. Freed blocks stay in it for reuse by later work of the
-// stream, without waiting for the device.
+// Uses its own pool (cudaMallocFromPoolAsync), so other users of CUDA in the
+// process keep theirs. Freed blocks stay in the pool for later work on the
+// stream, without synchronising with the device.
 class DeviceMemory {
  public:
   DeviceMemory(int index, cudaStream_t stream);
 
-  // Throws OutOfMemory, which names the sizes, after having given back what the
-  // pool kept for reuse and tried once more.
+  // On failure, releases the pool's cached memory and tries once more. Throws
+  // OutOfMemory, with the sizes, if that fails too.
   MemoryBlock allocate(std::size_t bytes);
   void deallocate(MemoryBlock block) noexcept;
 

@@ -27,16 +27,16 @@ struct FragmentC {
 
 inline constexpr int kTileM = 16, kTileN = 8, kTileK = 16;
 
-// Row and column of the tile of element i of this lane's FragmentC.
+// Row and column, within the tile, of element i of this lane's FragmentC.
 __device__ inline int row_of_c(int lane, int i) { return lane / 4 + i / 2 * 8; }
 __device__ inline int column_of_c(int lane, int i) {
   return lane % 4 * 2 + i % 2;
 }
 
-// Four tiles of 8 x 8 bfloat16 from shared memory. Lane 8 i + r says where row
-// r of tile i begins, on 16 bytes; register i of a lane has row lane / 4,
-// columns 2 (lane % 4) and the next, of tile i, or of its transpose, if
-// kTurned.
+// Loads four tiles of 8 x 8 bfloat16 from shared memory. Lane 8 i + r passes
+// the address of row r of tile i, aligned to 16 bytes. Register i of a lane
+// receives row lane / 4, columns 2 (lane % 4) and the next, of tile i, or of
+// its transpose if kTurned.
 template <bool kTurned>
 __device__ inline void load_tiles(const bfloat16* row, std::uint32_t (&to)[4]) {
 #if defined(__CUDACC__)
@@ -59,7 +59,7 @@ __device__ inline void load_tiles(const bfloat16* row, std::uint32_t (&to)[4]) {
 #endif
 }
 
-// c += a b. All 32 lanes take part; products are exact, sums in float32.
+// c += a b. All 32 lanes must take part. Products are exact, sums in float32.
 __device__ inline void mma(FragmentC& c, const FragmentA& a,
                            const FragmentB& b) {
 #if defined(__CUDACC__)

@@ -1,4 +1,4 @@
-// A communicator on a stream of its own, ordered with the device's by events.
+// NCCL communicator on its own stream; events order it with the device's.
 #include "kernels/cuda/nccl.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long abort() lets a call of another thread end that may never end.
+// Time abort() waits for another thread's call, which may never return.
 constexpr std::chrono::milliseconds kPatience{500};
 
 void check(NcclResult status, const char* what) {
@@ -34,7 +34,7 @@ cudaStream_t make_stream() {
   return made;
 }
 
-// A little memory of a device, for as long as it lives.
+// A small block of device memory, freed by the destructor.
 struct Block {
   Block(int device, std::size_t size)
       : index(device), block(allocate_on(device, size)) {}
@@ -58,7 +58,7 @@ class Nccl final : public Communicator {
     NcclComm comm = nullptr;
     check(nccl_library().init_rank(&comm, size, id, rank), "ncclCommInitRank");
     comm_ = comm;
-    stream_ = make_stream();  // kept, as all streams are
+    stream_ = make_stream();  // never destroyed, like all streams
     connect();
   }
 
@@ -98,7 +98,7 @@ class Nccl final : public Communicator {
         note(nccl.receive(p.data, p.bytes, NcclType::uint8, p.peer, comm,
                           stream_));
       }
-      note(nccl.group_end());  // whatever went wrong: a group must be closed
+      note(nccl.group_end());  // a group must be closed even after an error
       check(status, "ncclSend and ncclRecv");
     });
   }
@@ -139,8 +139,8 @@ class Nccl final : public Communicator {
     return nccl_library().error_string(error);
   }
 
-  // A call that does not end may be one that waits for a rank which is gone:
-  // then NCCL is told all the same, and makes that call return.
+  // A call that does not end may wait for a lost rank. NCCL is then aborted all
+  // the same, which makes that call return.
   void abort() noexcept override {
     const std::unique_lock lock(calling_, kPatience);
     const NcclComm comm = comm_.exchange(nullptr);
@@ -153,8 +153,8 @@ class Nccl final : public Communicator {
   }
 
  private:
-  // NCCL connects two ranks when they first need each other, and waits for both
-  // there: now, while whoever made this is ready for it.
+  // NCCL connects two ranks at their first exchange, and both must wait for it
+  // there. Connecting here does so while the caller expects to wait.
   void connect() {
     const Block block(index_, static_cast<std::size_t>(size_) + 1);
     auto* const byte = static_cast<unsigned char*>(block.block.data);
@@ -202,7 +202,7 @@ class Nccl final : public Communicator {
 std::string nccl_report() {
   int v = 0;
   check(nccl_library().get_version(&v), "ncclGetVersion");
-  // 2.8 and before: 2804; since: 20904.
+  // Up to 2.8 as 2804; later versions as 20904.
   const int major = v < 10000 ? v / 1000 : v / 10000;
   const int minor = v < 10000 ? v / 100 % 10 : v / 100 % 100;
   return format("NCCL {}.{}.{} ({})", major, minor, v % 100,

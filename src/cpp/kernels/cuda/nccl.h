@@ -1,4 +1,4 @@
-// GPUs of several processes that exchange memory by NCCL.
+// Exchanges memory between the GPUs of several processes through NCCL.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,14 @@
 
 namespace ea::cuda {
 
-// "NCCL 2.30.7 (libnccl.so.2)". Throws BackendUnavailable without it, as all
-// of these do.
+// Returns e.g. "NCCL 2.30.7 (libnccl.so.2)". All of these functions throw
+// BackendUnavailable without NCCL.
 std::string nccl_report();
-// 128 bytes that name a new communicator.
+// Returns 128 bytes that identify a new communicator.
 std::string nccl_id();
-// Of GPU number `index`. Waits until all ranks are there and connected to each
-// other. Throws ConfigError for another kind of id, Error with NCCL's reason.
+// Creates the communicator of GPU number `index`. Waits until all ranks are
+// present and connected to each other. Throws ConfigError for an id of the
+// wrong size, Error with NCCL's reason.
 std::unique_ptr<Communicator> make_communicator(int index, int size, int rank,
                                                 const std::string& id);
 

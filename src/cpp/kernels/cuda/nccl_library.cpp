@@ -8,7 +8,7 @@ namespace ea::cuda {
 
 namespace {
 
-// The name of a function it lacks, or null.
+// Returns the name of a function the library lacks, or null.
 const char* fill(void* library, NcclLibrary& nccl) {
 #define EA_LOOK_UP(member, name) \
   if (!look_up(library, #name, nccl.member)) return #name

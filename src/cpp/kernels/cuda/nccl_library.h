@@ -1,5 +1,5 @@
-// The functions of NCCL that ranks exchange memory by, looked up by name. Their
-// types are declared here: only the library itself is needed, no header of it.
+// NCCL's functions for exchanging memory between ranks, looked up by name.
+// Their types are declared here, so the build needs no NCCL header.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 
 namespace ea::cuda {
 
-// As in nccl.h since NCCL 2.7: ncclResult_t, ncclDataType_t and ncclUniqueId.
+// Same as in nccl.h since NCCL 2.7: ncclResult_t, ncclDataType_t and
+// ncclUniqueId.
 enum class NcclResult : int { success = 0, in_progress = 7 };
 enum class NcclType : int { uint8 = 1 };
 struct NcclId {
@@ -37,13 +38,13 @@ struct NcclLibrary {
                            NcclType type, NcclComm comm, cudaStream_t stream);
 };
 
-// Where it is looked for, in order: EA_NCCL (a file; then nowhere else), the
-// package nvidia-nccl-cu13 or -cu12 beside this one, what the system's loader
-// finds.
+// Paths to try, in order: EA_NCCL (a file; nothing else is tried then), the
+// package nvidia-nccl-cu13 or -cu12 installed next to this one, then the system
+// loader's search.
 std::vector<std::string> nccl_places();
 
-// Opened at the first call. Throws BackendUnavailable, which says why each
-// place had none.
+// Opens the library at the first call. Throws BackendUnavailable, with the
+// reason why each path failed.
 const NcclLibrary& nccl_library();
 
 }  // namespace ea::cuda

@@ -1,5 +1,5 @@
-// The sum of squares of many tensors, in double: one chunk per block, the sums
-// of the chunks added by one block in a fixed order.
+// Sum of squares of many tensors, in double: one chunk per block; one block
+// adds the chunk sums in a fixed order.
 #include <algorithm>
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kChunk = 32768;  // elements of one block
+constexpr std::int64_t kChunk = 32768;  // elements per block
 
 template <typename T>
 struct Batch {
@@ -64,8 +64,8 @@ std::int64_t chunks_of(const TensorView& x) {
   return (x.numel() + kChunk - 1) / kChunk;
 }
 
-// The chunks of the tensors of dtype T, in their order; returns the place
-// behind their sums.
+// Computes the chunk sums of the tensors of dtype T, in order. Returns the
+// position after these sums.
 template <typename T>
 double* sum_chunks(const std::vector<TensorView>& xs, double* sums) {
   Batch<T> batch;

@@ -1,5 +1,5 @@
-// AdamW, RAdam and SGD over many tensors at once: one launch updates as many as
-// their descriptions fit into a kernel's parameters.
+// AdamW, RAdam and SGD over many tensors at once: one launch updates as many
+// tensors as descriptions fit in the kernel's parameters.
 #include <cmath>
 #include <vector>
 
@@ -12,20 +12,20 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kChunk = 8192;  // elements of one block
+constexpr std::int64_t kChunk = 8192;  // elements per block
 
 template <typename T>
 struct One {
   T* param;
   const T* grad;
   float *exp_avg, *exp_avg_sq, *master;
-  const std::int64_t* rows;  // or null: those that `grad` has
+  const std::int64_t* rows;  // rows `grad` holds; null for all
   std::int64_t numel, n_rows, width;
   float shrink, decay, rate;  // see the rules
   bool aligned;
 };
 
-// At most 4 KB.
+// Kernel parameter of at most 4 KB.
 template <typename T>
 struct Batch {
   static constexpr int kMost = 32;
@@ -36,7 +36,7 @@ struct Batch {
 
 struct GradientScale {
   double factor;
-  const double* scale;  // or null
+  const double* scale;  // null for 1
 };
 
 // Adam's moments m and v of the gradients g.
@@ -56,8 +56,8 @@ struct Moments {
   }
 };
 
-// The next value of a parameter x with gradient g, and its kMoments moments in
-// place: kernels/optimizer.h has the formulas.
+// Computes the next value of a parameter x with gradient g and updates its
+// kMoments moments in place; kernels/optimizer.h has the formulas.
 struct AdamWRule {
   using Args = AdamW::Args;
   static constexpr int kMoments = 2;
@@ -145,11 +145,12 @@ struct SGDRule {
   }
 };
 
-// Elements that a thread updates at a time: of float32 one load, and of a warp
-// all that lies between its first and its last.
+// Elements that a thread updates at a time: one load of float32. The accesses
+// of a warp are contiguous.
 constexpr int kFew = 4;
 
-// Elements p[0 .. count) as floats, the rest 0; and rounded to memory.
+// Loads elements p[0 .. count) as floats and sets the rest to 0; store_some()
+// rounds and stores them.
 template <typename E>
 __device__ inline void load_some(const E* p, std::int64_t count, bool aligned,
                                  float (&v)[kFew]) {
@@ -169,7 +170,7 @@ __device__ inline void store_some(E* p, std::int64_t count, bool aligned,
   }
 }
 
-// The gradient of elements i .. i + count; of rows without one it is zero.
+// Loads the gradient of elements i .. i + count; rows without one give zeros.
 template <typename T>
 __device__ inline void load_gradient(const One<T>& one, std::int64_t i,
                                      std::int64_t count, float (&g)[kFew]) {
@@ -267,7 +268,7 @@ One<T> described(const typename Rule::Args& args, const AdamWTensor& t) {
   return one;
 }
 
-// The tensors of dtype T, in their order.
+// Updates the tensors of dtype T in order.
 template <typename Rule, typename T>
 void update_tensors(const typename Rule::Args& args) {
   const Rule rule(args);

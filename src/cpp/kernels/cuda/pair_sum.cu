@@ -1,5 +1,5 @@
-// Sums of query and key vectors for every cell: one warp per row of a map, and
-// one per token and head for the gradients.
+// Sums of query and key vectors for every cell: one warp per row of a map; for
+// the gradients, one warp per token and head.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/map_rows.cuh"
 #include "kernels/cuda/run.h"
@@ -10,9 +10,9 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // of one block
+constexpr int kRows = kThreads / kWarp;  // per block
 
-// The elements of a row of cells, all vectors of it, lane by lane.
+// The lanes share the elements of all vectors in a row of cells.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(MapRows maps, const T* u, const T* v, T* y,
@@ -33,8 +33,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// kQueries: the sums over the keys of each query, else over the queries of each
-// key; one element of the vector a lane, its terms in their order.
+// Sums over the keys of each query if kQueries, else over the queries of each
+// key. Each lane accumulates one element of the vector, with its terms in
+// order.
 template <typename T, bool kQueries>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(MapRows maps, const T* dy, T* to, std::int64_t width) {

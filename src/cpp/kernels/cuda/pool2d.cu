@@ -1,4 +1,4 @@
-// Pooling of images straight from memory: a thread for each pixel and channel.
+// Image pooling from global memory: one thread per pixel and channel.
 #include "kernels/pool2d.h"
 
 #include "kernels/cuda/run.h"
@@ -31,7 +31,7 @@ struct PoolSizes {
       }
     }
   }
-  // Calls fn(i, j) for each window that holds pixel (h, w), in their order.
+  // Calls fn(i, j) for each window that contains pixel (h, w), in order.
   template <typename Fn>
   __device__ void each_window(std::int64_t h, std::int64_t w, Fn&& fn) const {
     const PoolAxis::Run down = rows.windows_of(h);
@@ -43,7 +43,7 @@ struct PoolSizes {
       }
     }
   }
-  // 1 / the number of cells that a mean counts.
+  // Returns 1 / the number of cells that a mean counts.
   __device__ float part_of_mean(bool padded, std::int64_t i,
                                 std::int64_t j) const {
     const PoolSpan down = rows.span(i), across = columns.span(j);
@@ -64,7 +64,7 @@ PoolSizes pool_sizes(const TensorView& x, const TensorView& y,
           windows.columns(x.dim(2), y.dim(2))};
 }
 
-// The element of the greatest cell of a window, or -1.
+// Returns the index of the greatest element of a window, or -1.
 template <typename T>
 __device__ inline std::int64_t greatest(const PoolSizes& s, const T* x,
                                         std::int64_t n, std::int64_t i,
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   y[e] = at < 0 ? T(-INFINITY) : x[at];
 }
 
-// dx of one element: the windows that chose it, in the order of their pixels.
+// dx of one element: sums dy of the windows that chose it, in pixel order.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     max_gradient_kernel(PoolSizes s, const T* dy, const T* x, T* dx) {

@@ -1,4 +1,4 @@
-// The questions, in the order in which machines fail them.
+// Availability checks, most likely failure first.
 #include "kernels/cuda/probe.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ constexpr const char* kArchitectures = EA_CUDA_ARCHITECTURES;
 constexpr const char* kDriver = "libcuda.so.1";
 constexpr const char* kElse = "; or use device=\"cpu\"";
 
-// 13000: "13.0".
+// Formats 13000 as "13.0".
 std::string version(int number) {
   return format("{}.{}", number / 1000, number % 1000 / 10);
 }
@@ -58,7 +58,7 @@ int attribute(cudaDeviceAttr which, int index) {
   return value;
 }
 
-// Why GPU number `index` cannot be used; empty where it can.
+// Returns why GPU number `index` cannot be used, or an empty string if it can.
 std::string unfit(int index) {
   const int major = attribute(cudaDevAttrComputeCapabilityMajor, index);
   const int minor = attribute(cudaDevAttrComputeCapabilityMinor, index);
@@ -78,7 +78,7 @@ std::string unfit(int index) {
   return "";
 }
 
-// How many GPUs there are; where none can be used, why.
+// Returns the number of GPUs, or 0 and the reason if any cannot be used.
 int count_gpus(std::string& reason) {
   int driver = 0, count = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {

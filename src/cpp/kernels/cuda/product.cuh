@@ -1,5 +1,5 @@
-// Tiled matrix products over packed sequences: one block makes one tile of one
-// head of one sequence, in one order of sums.
+// Tiled matrix products over packed sequences: each block computes one tile of
+// one head of one sequence, with sums in a fixed order.
 #pragma once
 
 #include <type_traits>
@@ -10,28 +10,28 @@
 
 namespace ea::cuda {
 
-// C [rows, columns] = A [rows, depth] B [depth, columns]. A block takes a tile
-// of kSide x kSide and walks the depth in steps of kSide: squares of A and B,
-// which it brings to shared memory as they lie in memory.
+// C [rows, columns] = A [rows, depth] B [depth, columns]. Each block computes a
+// tile of kSide x kSide in a loop over the depth in steps of kSide. It copies
+// squares of A and B to shared memory in their memory layout.
 inline constexpr int kProductThreads = 128;
 inline constexpr int kSide = 64;
-inline constexpr int kSpan = 8;  // neighbours that a thread loads at once
+inline constexpr int kSpan = 8;  // adjacent elements per load of a thread
 
-// A square in shared memory, and the distance of its rows: eight rows meet no
-// bank twice, where a warp reads 16 bytes (bfloat16) or 4 (float) of each.
+// Row stride of a square in shared memory. The padding avoids bank conflicts
+// when a warp reads 16 bytes (bfloat16) or 4 (float) of each of eight rows.
 template <typename T>
 inline constexpr int kStride = kSide + (sizeof(T) == 2 ? 8 : 1);
 template <typename T>
 inline constexpr int kSquare = kStride<T> * kSide;  // elements of a part
 
-// That many elements as they lie in memory.
+// kSpan elements as stored in memory.
 template <typename E>
 struct Span {
   uint4 words[kSpan / kPack<E>];
 };
 
 // A matrix in memory as an operand. kAlongDepth: its rows run along the depth
-// of the product (one row per row of A or column of B); else across it.
+// of the product (one row per row of A or column of B); otherwise across it.
 template <typename E, bool kAlong>
 struct StoredOperand {
   using Element = E;
@@ -39,14 +39,14 @@ struct StoredOperand {
   static constexpr int kCount = kParts<E>;
   const E* data;
   std::int64_t stride;  // between rows
-  int rows, columns;    // beyond which it is 0
+  int rows, columns;    // zeros beyond
 
-  // Whether kSide columns from `column` on lie in memory as packs.
+  // Returns whether kSide columns starting at `column` are readable as packs.
   __device__ bool packs(int column) const {
     return column + kSide <= columns && stride % kPack<E> == 0 &&
            reinterpret_cast<std::uintptr_t>(data + column) % 16 == 0;
   }
-  // Eight neighbours of those.
+  // Loads eight adjacent elements of such columns.
   __device__ void load_packs(int row, int column, Span<E>& v) const {
     const auto* const p =
         reinterpret_cast<const uint4*>(data + row * stride + column);
@@ -55,7 +55,7 @@ struct StoredOperand {
       v.words[i] = row < rows ? p[i] : uint4{0u, 0u, 0u, 0u};
     }
   }
-  // Eight neighbours as they lie in memory.
+  // Loads eight adjacent elements, with any alignment.
   __device__ void load(int row, int column, Span<E>& v) const {
     const E* p = data + row * stride + column;
     const int count = row < rows ? columns - column : 0;
@@ -76,7 +76,7 @@ struct StoredOperand {
   }
 };
 
-// Neighbours into a square: floats, or their parts.
+// Stores adjacent values in a square: as floats, or as bfloat16 parts.
 template <int kCount, int kValues>
 __device__ inline void put_values(const float (&v)[kValues], float* to) {
 #pragma unroll
@@ -96,13 +96,13 @@ __device__ inline void put_values(const float (&v)[kValues], bfloat16* to) {
   }
 }
 
-// The rows and columns of an operand from (row, column) on as a square of T.
+// Copies an operand's elements starting at (row, column) to a square of T.
 template <typename T, typename Operand>
 __device__ inline void stage(const Operand& from, int row, int column, T* to) {
   using E = typename Operand::Element;
   constexpr int kOfRow = kSide / kSpan, kRows = kProductThreads / kOfRow;
   constexpr int kAtOnce =
-      8 / sizeof(E);  // loads before the first is waited for
+      8 / sizeof(E);  // loads issued before the first is used
   const int i = static_cast<int>(threadIdx.x) / kOfRow;
   const int j = static_cast<int>(threadIdx.x) % kOfRow * kSpan;
 #pragma unroll
@@ -136,8 +136,8 @@ __device__ inline void stage(const Operand& from, int row, int column, T* to) {
   }
 }
 
-// The cells of a tile that a thread has, of float32: eight rows, and of each
-// four neighbours. 16 threads share a row.
+// float32 cells of a tile held by one thread: four adjacent cells in each of
+// eight rows. 16 threads share a row.
 struct PlainShare {
   static constexpr int kRows = 8, kCells = 4, kTogether = 4, kOfRow = 16;
   float sums[kRows][kCells] = {};
@@ -145,7 +145,7 @@ struct PlainShare {
   __device__ int row(int r) const {
     return static_cast<int>(threadIdx.x) / kOfRow + 8 * r;
   }
-  // From its first cell in a row to cell c.
+  // Returns the distance from the thread's first cell in a row to cell c.
   EA_HOST_DEVICE static constexpr int after(int c) { return c; }
   __device__ int column(int c) const {
     return static_cast<int>(threadIdx.x) % kOfRow * kCells + after(c);
@@ -174,7 +174,7 @@ struct PlainShare {
       }
     }
   }
-  // Puts them into a square.
+  // Stores the cells in a square.
   __device__ void put(float* to) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -186,8 +186,8 @@ struct PlainShare {
   }
 };
 
-// ... of bfloat16: a warp has 16 rows in eight fragments, a thread two rows and
-// of each eight pairs of neighbours. Four threads share a row.
+// bfloat16 cells of a tile: a warp holds 16 rows in eight fragments, a thread
+// eight pairs of adjacent cells in each of two rows. Four threads share a row.
 struct TensorShare {
   static constexpr int kRows = 2, kCells = 16, kTogether = 2, kOfRow = 4;
   FragmentC sums[kSide / kTileN];
@@ -206,15 +206,15 @@ struct TensorShare {
     return sums[c / 2].c[r * 2 + c % 2];
   }
 
-  // a and b: kA and kB parts. Fragments beyond `rows` and `columns` are left
-  // out, by the whole warp.
+  // a and b have kA and kB parts. The whole warp skips fragments beyond `rows`
+  // and `columns`.
   template <int kA, int kB, bool kAlongA, bool kAlongB>
   __device__ void add(const bfloat16* a, const bfloat16* b, int depth, int rows,
                       int columns) {
     constexpr int kS = kStride<bfloat16>;
     if (first() >= rows) return;
     const int of_eight = lane() % 8, odd = lane() / 8 % 2, upper = lane() / 16;
-    // Where the lane's row of the four tiles begins: for a (rows, depth) the
+    // Start of the lane's row in the four tiles: for a (rows, depth) in the
     // order of FragmentA, for b two fragments of 8 columns, depth first.
     a += kAlongA ? (first() + odd * 8 + of_eight) * kS + upper * 8
                  : (upper * 8 + of_eight) * kS + first() + odd * 8;
@@ -250,7 +250,7 @@ struct TensorShare {
       }
     }
   }
-  // Puts them into squares, as parts.
+  // Stores the cells in squares, as parts.
   __device__ void put(bfloat16* to) const {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -268,12 +268,12 @@ template <typename T>
 using Share =
     std::conditional_t<std::is_same_v<T, float>, PlainShare, TensorShare>;
 
-// A tile as the left operand of a product, straight from the threads that have
-// its cells; b (depth, columns) is a square.
+// Product with a tile as left operand, taken directly from the threads that
+// hold its cells; b (depth, columns) is a square.
 template <typename S>
 struct OwnProduct;
 
-// own: a square for the tile, of which a warp has the rows whose cells it has.
+// own: a square for the tile; a warp uses only the rows whose cells it holds.
 template <>
 struct OwnProduct<PlainShare> {
   const PlainShare& tile;
@@ -293,7 +293,7 @@ __device__ inline void add_own(float* own, const float* b, int depth, int rows,
   (products.add(own, b, depth, rows, columns), ...);
 }
 
-// The fragments of a sum are those of a left operand.
+// The fragments of a sum have the layout of a left operand's fragments.
 template <>
 struct OwnProduct<TensorShare> {
   const TensorShare& tile;
@@ -336,7 +336,7 @@ __device__ inline void add_own(bfloat16*, const bfloat16* b, int depth,
   }
 }
 
-// Calls fn(r, c): cell c of row r of the thread.
+// Calls fn(r, c) for cell c of row r of the thread.
 template <typename S, typename Fn>
 __device__ inline void each_cell(const S&, const Fn& fn) {
 #pragma unroll
@@ -346,8 +346,8 @@ __device__ inline void each_cell(const S&, const Fn& fn) {
   }
 }
 
-// Row r of a thread's share from and to memory, where `count` of the tile's
-// columns lie from p on; the rest is 0.
+// Load and store row r of a thread's share. The tile's first `count` columns
+// are in memory starting at p; the rest is 0.
 template <typename S, typename E>
 __device__ inline void load_row(const S& share, const E* p, int count,
                                 float (&v)[S::kCells]) {
@@ -394,18 +394,18 @@ __device__ inline void store_row(const S& share, int r, float scale, E* p,
   }
 }
 
-// How many of n things lie in a tile.
+// Returns how many of n rows or columns fall in a tile.
 __device__ inline int of_side(std::int64_t n) {
   return static_cast<int>(n < kSide ? n : kSide);
 }
 
-// Parts of an operand as squares of T.
+// Number of parts of an operand in squares of T.
 template <typename T, typename Operand>
 inline constexpr int kPartsOf = std::is_same_v<T, float> ? 1 : Operand::kCount;
 
-// Adds to the shares of all threads rows `row`.. of a times columns `column`..
-// of b, of which `rows` and `columns` are wanted. left and right: shared
-// memory, free again when the call returns.
+// Adds the product of rows `row`.. of a and columns `column`.. of b to the
+// shares of all threads; only `rows` and `columns` of them are needed. left and
+// right: shared memory, reusable when the call returns.
 template <typename T, typename A, typename B>
 __device__ inline void add_product(const A& a, int row, const B& b, int column,
                                    int depth, int rows, int columns, T* left,

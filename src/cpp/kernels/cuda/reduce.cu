@@ -1,4 +1,4 @@
-// Sums over an axis: fixed chunks, whose sums are added in a fixed tree.
+// Sums over an axis: fixed chunks, whose sums are combined in a fixed tree.
 #include <type_traits>
 
 #include "kernels/cuda/block_reduce.cuh"
@@ -13,10 +13,10 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Of a contiguous row: what one block sums. A sum of more takes another pass
-// over the sums of the chunks.
+// Elements of a contiguous row that one block reduces. Longer rows take another
+// pass over the chunk sums.
 constexpr std::int64_t kRowChunk = 16384;
-// Of a column: what one block sums, kLanes rows at a time.
+// Rows of a column that one block reduces, kLanes at a time.
 constexpr std::int64_t kColumnChunk = 256;
 constexpr int kLanes = kThreads / kWarp;
 
@@ -24,7 +24,7 @@ std::int64_t chunks_of(std::int64_t n, std::int64_t chunk) {
   return n <= chunk ? 1 : (n + chunk - 1) / chunk;
 }
 
-// y[o, c] = sum of chunk c of row o of x [outer, n]; one block each.
+// y[o, c] = sum of chunk c of row o of x [outer, n]; one block per chunk.
 template <typename In, typename Out>
 __global__ void __launch_bounds__(kThreads)
     rows_kernel(const In* x, Out* y, std::int64_t n, std::int64_t chunks,
@@ -48,9 +48,9 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) y[blockIdx.x] = Out(total);
 }
 
-// y[o, c, i] = sum over chunk c of n of x[o, n, i] / divisor. A block takes 32
-// columns; its warp w rows w, w + kLanes, ..., and the sums of the warps are
-// added in their order.
+// y[o, c, i] = sum over chunk c of n of x[o, n, i] / divisor. Each block
+// processes 32 columns. Its warp w accumulates rows w, w + kLanes, ...; the
+// sums of the warps are added in order.
 template <typename In, typename Out>
 __global__ void __launch_bounds__(kThreads)
     columns_kernel(const In* x, Out* y, std::int64_t n, std::int64_t inner,

@@ -1,5 +1,5 @@
-// Registers the kernels of list.h as implementation "cuda" of that device, and
-// how to look for GPUs.
+// Registers the kernels of list.h as implementation "cuda" of the CUDA device,
+// and the probe for GPUs.
 #include "kernels/cuda/api.h"
 #include "kernels/cuda/list.h"
 #include "kernels/cuda/probe.h"
@@ -9,7 +9,7 @@ namespace ea {
 
 namespace {
 
-// Starts kernels on the device of the arguments.
+// Launches kernels on the device of the arguments.
 template <typename K>
 void on_its_device(const typename K::Args& args) {
   const cuda::UseDevice use(detail::places_of(args).first.index);

@@ -1,5 +1,5 @@
-// Products by distance along two axes on maps, and their sums: one warp per
-// row.
+// Copies products by distance along two axes to maps, and sums maps by
+// distance: one warp per row.
 #include "kernels/relative_2d.h"
 
 #include "kernels/cuda/block_reduce.cuh"
@@ -11,9 +11,9 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // of one block
+constexpr int kRows = kThreads / kWarp;  // per block
 
-// The sides of both arrays: distances up to `reach` rows, images `width` wide.
+// Sizes of both arrays: distances up to `reach` rows, images `width` wide.
 struct Sides {
   std::int64_t reach, width;
 
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Each lane has places of its own and walks the keys.
+// Each lane computes its own sums in a loop over the keys.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(MapRows maps, const T* x, T* rows, T* columns, Sides s) {

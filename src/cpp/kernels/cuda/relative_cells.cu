@@ -1,4 +1,5 @@
-// Products by distance on maps, and their sums: one warp per row.
+// Copies products by distance to maps, and sums maps by distance: one warp per
+// row.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/map_rows.cuh"
 #include "kernels/cuda/run.h"
@@ -9,7 +10,7 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // of one block
+constexpr int kRows = kThreads / kWarp;  // per block
 
 __device__ inline std::int64_t clip(std::int64_t x, std::int64_t low,
                                     std::int64_t high) {
@@ -33,7 +34,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The sum of x[begin .. end), lane by lane, 32 at a time; all lanes get it.
+// Returns the sum of x[begin .. end) to all lanes; each lane accumulates every
+// 32nd element.
 template <typename T>
 __device__ inline float sum_of_cells(const T* x, std::int64_t begin,
                                      std::int64_t end) {
@@ -44,8 +46,9 @@ __device__ inline float sum_of_cells(const T* x, std::int64_t begin,
   return warp_reduce(total);
 }
 
-// Cells [0, below) are -D away or further, [above, keys) D or further; each of
-// the others has a column of its own. With D = 0 all are of the one column.
+// Cells [0, below) have distance -D or less and are summed into the first
+// column; cells [above, keys) have D or more and go to the last. Each other
+// cell has its own column. With D = 0 there is one column.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(MapRows maps, const T* x, T* y, std::int64_t width) {

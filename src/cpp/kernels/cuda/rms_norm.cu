@@ -1,5 +1,5 @@
-// Root mean square normalisation: one block per row, the row read from cache
-// after its first pass.
+// Root mean square normalisation: one block per row; later passes read the row
+// from cache.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/column_chunks.cuh"
 #include "kernels/cuda/run.h"
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kPack<T>; ++k) {
       h[k] *= rrms;
-      g[k] *= w[k];  // 0 behind the row's end
+      g[k] *= w[k];  // 0 past the end of the row
     }
   };
   float sum_gh = 0.0f;
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// A row's term of dweight.
+// One row's term of dweight.
 template <typename T>
 struct ParameterTerms {
   static constexpr int kSums = 1;
@@ -130,7 +130,7 @@ void backward_of(const RmsNormBackward::Args& args) {
                       false};
   p.aligned = packs_aligned(p.dy, width) && packs_aligned(p.x) &&
               packs_aligned(p.weight) && packs_aligned(p.dx);
-  // Before dx is written, which may lie where dy does.
+  // This runs before dx is written, because dx may alias dy.
   const ColumnChunks sums(ParameterTerms<T>{p.dy, p.x, p.rrms, width}, rows,
                           width);
   sums.finish(0, args.dweight.as<T>());

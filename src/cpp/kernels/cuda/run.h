@@ -1,6 +1,6 @@
-// The entry of a CUDA kernel: each source of this folder defines run<K> for the
-// contracts K it implements, which starts kernels on the current stream and
-// does not wait for them.
+// Entry point of a CUDA kernel: each source in this folder defines run<K> for
+// the contracts K it implements. run<K> launches kernels on the current stream
+// and does not wait for them.
 #pragma once
 
 #include <string_view>
@@ -8,17 +8,17 @@
 #include "runtime/check.h"
 #include "tensor/tensor_view.h"
 
-// All take float32 and bfloat16, load each element into float, compute there
-// and round once when they store; those of kernels/copy.h take all types.
-// Tensors lie in device memory; lists of tensors and the offsets of sequences
-// in the host's. Sums are cut by the shapes alone and combined in one order,
-// without atomics: every run gives the same bits.
+// All kernels take float32 and bfloat16: they load each element as float,
+// compute in float and round once when storing. Those of kernels/copy.h take
+// all types. Tensors are in device memory; lists of tensors and sequence
+// offsets are in host memory. Reductions are partitioned by shape only and
+// combined in a fixed order without atomics, so every run gives the same bits.
 namespace ea::cuda {
 
 template <typename K>
 void run(const typename K::Args& args);
 
-// Calls fn(TypeTag<T>{}) with the C++ type of a dtype that these kernels take.
+// Calls fn(TypeTag<T>{}) with the C++ type of a dtype these kernels accept.
 template <typename Fn>
 void visit_narrow(DType dtype, std::string_view op, Fn&& fn) {
   if (dtype == DType::f32) return fn(TypeTag<float>{});

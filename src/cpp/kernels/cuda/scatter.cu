@@ -1,5 +1,5 @@
-// Scatter-add of rows: the index is sorted, so that each row of the result has
-// one owner, which adds in the order of the index.
+// Scatter-add of rows: the index is sorted, so that one block owns each row of
+// the result and adds in the order of the index.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/run.h"
 #include "kernels/cuda/scratch.h"
@@ -10,23 +10,22 @@ namespace ea::cuda {
 
 namespace {
 
-using Key = std::uint64_t;  // target row above, place in the index below
+using Key = std::uint64_t;  // high half: target row; low half: index position
 
 constexpr int kThreads = 128;
 constexpr int kSorted = 1024;  // keys that one block sorts
 constexpr int kSortThreads = kSorted / 2;
-// Terms that one block adds; a row that occurs more often is added in segments.
+// Terms that one block adds; rows that occur more often are added in segments.
 constexpr std::int64_t kSegment = 64;
 
-// Row -1 becomes the largest there is, as `skip` does, and is passed over at
-// the end.
+// Row -1 becomes the largest row, as does `skip`; it is ignored at the end.
 constexpr std::uint32_t kNoRow = 0xffffffffu;
 
 __device__ inline std::uint32_t row_of(Key key) {
   return static_cast<std::uint32_t>(key >> 32);
 }
 
-// The first place in keys[0, n) whose key is not below `key`.
+// Returns the first position in keys[0, n) whose key is not below `key`.
 __device__ inline std::int64_t lower_bound(const Key* keys, std::int64_t n,
                                            Key key) {
   std::int64_t low = 0, high = n;
@@ -48,7 +47,7 @@ __device__ inline Key key_of(std::int64_t row, std::int64_t skip,
   return static_cast<Key>(high) << 32 | static_cast<Key>(i);
 }
 
-// keys: the index in chunks of kSorted, each sorted by a bitonic network.
+// Writes the keys of the index in chunks of kSorted, sorted by bitonic network.
 __global__ void __launch_bounds__(kSortThreads)
     sort_chunks(const std::int64_t* index, Key* keys, std::int64_t m,
                 std::int64_t skip) {
@@ -78,8 +77,8 @@ __global__ void __launch_bounds__(kSortThreads)
   }
 }
 
-// All keys differ, so a key's place is the number of smaller ones, chunk by
-// chunk.
+// All keys differ, so a key's position is the number of smaller ones, counted
+// chunk by chunk.
 __global__ void __launch_bounds__(kThreads)
     merge_chunks(const Key* chunks, Key* sorted, std::int64_t m) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
@@ -103,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
   store_pack(y + i, n - i, aligned, zeros);
 }
 
-// The keys of one row: sorted[begin, end).
+// Keys of one row: sorted[begin, end).
 struct Run {
   std::int64_t begin, end;
   __device__ bool fits() const { return end - begin <= kSegment; }
@@ -116,15 +115,15 @@ __device__ inline Run run_of(const Key* sorted, std::int64_t m,
           lower_bound(sorted, m, first + (Key{1} << 32))};
 }
 
-// Row of `partial` of the segment that begins at sorted key s. Of the segments
-// that begin among the same kSegment keys, one at most opens a long run and one
-// at most goes on with one.
+// Returns the row of `partial` for the segment that starts at sorted key s.
+// Among the segments that start within the same kSegment keys, at most one
+// starts a long run and at most one continues one.
 __device__ inline std::int64_t slot_of(const Run& run, std::int64_t s) {
   return s / kSegment * 2 + (s == run.begin ? 0 : 1);
 }
 
-// Block (s, c): adds the segment that begins at sorted key s, if one does, for
-// the columns of block c; into dx where the run is but one segment.
+// Block (s, c): adds the segment that starts at sorted key s, if one does, for
+// the columns of block c. Writes to dx if the run is a single segment.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     add_segments(const Key* sorted, const T* dy, float* partial, T* dx,
@@ -150,7 +149,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same grid: the block at the first key of a long run adds its segments.
+// Runs on the same grid: the block at the first key of a long run adds its
+// segments.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     join_segments(const Key* sorted, const float* partial, T* dx,
@@ -188,7 +188,7 @@ void scatter_of(const ScatterAddRows::Args& args) {
          chunks.data(), sorted.data(), m);
   const std::int64_t column_blocks = (width + kThreads - 1) / kThreads;
   const unsigned blocks = blocks_for(m * column_blocks, 1);
-  // A run of kSegment or fewer needs no partial sums.
+  // Runs of at most kSegment keys need no partial sums.
   const bool long_runs = m > kSegment;
   const std::int64_t slots = (m + kSegment - 1) / kSegment * 2;
   const Scratch<float> partial(stream, long_runs ? slots * width : 0);

@@ -1,4 +1,4 @@
-// Scratch memory is counted like that of tensors.
+// Scratch memory, counted like the memory of tensors.
 #include "kernels/cuda/scratch.h"
 
 #include "kernels/cuda/device.h"
@@ -19,7 +19,7 @@ MemoryBlock allocate_scratch(cudaStream_t, std::size_t bytes) {
   return allocate_on(current_device(), bytes);
 }
 
-// Called by destructors, which cannot throw.
+// Must not throw: destructors call it.
 void free_scratch(cudaStream_t, MemoryBlock block) noexcept {
   int index = 0;
   static_cast<void>(cudaGetDevice(&index));

@@ -9,12 +9,12 @@
 
 namespace ea::cuda {
 
-// In stream order: what was freed may be used again by later work on `stream`,
-// which is that of the current device.
+// Allocate and free in stream order: later work on `stream` may reuse freed
+// memory. `stream` must belong to the current device.
 MemoryBlock allocate_scratch(cudaStream_t stream, std::size_t bytes);
 void free_scratch(cudaStream_t stream, MemoryBlock block) noexcept;
 
-// `count` elements whose values are not set.
+// Buffer of `count` uninitialised elements.
 template <typename T>
 class Scratch {
  public:

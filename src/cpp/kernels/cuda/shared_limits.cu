@@ -1,4 +1,4 @@
-// What the current device says about its shared memory.
+// Queries the shared memory limits of the current device.
 #include "kernels/cuda/shared_limits.h"
 
 #include "kernels/cuda/launch.h"

@@ -10,11 +10,11 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // of one block
+constexpr int kRows = kThreads / kWarp;  // per block
 
-// A row takes its keys lane by lane, 32 at a time, in three passes; after the
-// first they come from cache. The lanes of a warp share their row, so that all
-// of them leave, or none.
+// A warp processes the keys of its row, 32 at a time, in three passes; after
+// the first they are in cache. The lanes of a warp share a row, so all of them
+// return early or none does.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(MapRows maps, const T* x, T* y, float scale) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
     largest = fmaxf(largest, scale * static_cast<float>(x[j]));
   }
   largest = warp_reduce(largest, Largest{});
-  // A NaN or +inf makes one term, hence the sum and the whole row, NaN.
+  // A NaN or +inf makes one term NaN, hence the sum and the whole row.
   float total = 0.0f;
   for (std::int64_t j = lane; j < at.columns; j += kWarp) {
     if (!at.exists(j)) continue;

@@ -1,4 +1,4 @@
-// The record of a step: single numbers, a thread each.
+// Records the scalars of a step: loss and gradient scale, one thread each.
 #include <cmath>
 
 #include "kernels/cuda/run.h"
@@ -9,7 +9,7 @@ namespace ea::cuda {
 
 namespace {
 
-constexpr int kThreads = 32;  // a block is whole warps
+constexpr int kThreads = 32;  // a block must be whole warps
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
     scale_kernel(const double* loss, const double* sum, const double* previous,
                  double* scale, double max_norm) {
   if (threadIdx.x != 0) return;
-  // 0 times what is not finite is NaN.
+  // 0 times a value that is not finite is NaN.
   const double spoiled =
       0.0 * *loss + 0.0 * *sum + (previous != nullptr ? 0.0 * *previous : 0.0);
   double value = 1.0;

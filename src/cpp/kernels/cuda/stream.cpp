@@ -1,4 +1,5 @@
-// Streams that do not wait for the legacy default one, made when first used.
+// Streams that do not synchronise with the legacy default stream, created at
+// first use.
 #include "kernels/cuda/stream.h"
 
 #include <map>

@@ -1,19 +1,20 @@
-// The queue of work that each device has, others beside it, and events in them.
+// The main stream of each device, additional streams, and events.
 #pragma once
 
 #include "kernels/cuda/api.h"
 
 namespace ea::cuda {
 
-// Everything that a device does for us runs on this stream, in order, but for
-// what ranks exchange (nccl.cpp).
+// Returns the stream that runs all our work on a device, in order, except the
+// exchange between ranks (nccl.cpp).
 cudaStream_t stream_of(int index);
-// That of the thread's current device, or the one of UseStream: where kernels
-// are started.
+// Returns the stream on which kernels are launched: UseStream's stream, else
+// that of the thread's current device.
 cudaStream_t current_stream();
 
-// Starts this thread's kernels on another stream of its current device, for as
-// long as it lives. Memory keeps being taken and freed in the device's order.
+// Launches this thread's kernels on another stream of its current device during
+// its lifetime. Memory is still allocated and freed in the order of the
+// device's main stream.
 class UseStream {
  public:
   explicit UseStream(cudaStream_t stream);
@@ -25,7 +26,7 @@ class UseStream {
   cudaStream_t before_;
 };
 
-// A point in a stream that hosts and other streams can wait for.
+// A point in a stream that the host and other streams can wait for.
 class Event {
  public:
   explicit Event(int index);
@@ -34,9 +35,9 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream);
-  void wait_on_host() const;  // at once where nothing was recorded
+  void wait_on_host() const;  // at once if nothing was recorded
   void wait_on(cudaStream_t stream) const;
-  bool is_done() const;  // what was recorded is, or nothing was
+  bool is_done() const;  // true also if nothing was recorded
 
  private:
   int index_;

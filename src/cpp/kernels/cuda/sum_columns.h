@@ -1,4 +1,4 @@
-// Column sums of float partials: the last step of sums that kernels make in
+// Column sums of float partials: the last step of sums that kernels compute in
 // chunks of rows.
 #pragma once
 

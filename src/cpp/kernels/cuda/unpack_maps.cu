@@ -1,4 +1,4 @@
-// Flat maps to one dense array and back: one warp per row of a flat map.
+// Copies flat maps to one dense array and back: one warp per row of a flat map.
 #include "kernels/copy.h"
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/map_rows.cuh"
@@ -10,17 +10,17 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // of one block
+constexpr int kRows = kThreads / kWarp;  // per block
 
-// The dense maps of the sequences of a launch, [sequence, head, rows, width],
-// and the columns, or null (kernels/unpack_maps.h).
+// Dense maps of the sequences of a launch, [sequence, head, rows, width], and
+// the column indices or null (kernels/unpack_maps.h).
 struct DenseMaps {
   std::int64_t rows, width;
   const std::int64_t* q_columns;
   const std::int64_t* k_columns;
 };
 
-// kUnpack: dense from flat, else flat from dense.
+// Copies flat to dense if kUnpack, else dense to flat.
 template <typename T, bool kUnpack>
 __global__ void __launch_bounds__(kThreads)
     copy_kernel(MapRows maps, const T* from, T* to, DenseMaps dense) {

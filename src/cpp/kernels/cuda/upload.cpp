@@ -1,4 +1,4 @@
-// The ring of pinned memory.
+// The ring buffer of pinned memory.
 #include "kernels/cuda/upload.h"
 
 #include <algorithm>

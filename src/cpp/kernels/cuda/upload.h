@@ -1,5 +1,5 @@
-// Copies from the host that neither wait for the device nor need the host's
-// bytes afterwards: by way of pinned memory.
+// Copies from the host through pinned memory: they neither synchronise with the
+// device nor need the host's bytes afterwards.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace ea::cuda {
 
-// A ring of pinned pieces. Small copies share a piece; the host waits only
-// where the ring comes round to a piece that the device has not read yet.
+// A ring of pinned pieces. Small copies share a piece. The host waits only when
+// the ring returns to a piece that the device has not read yet.
 class Upload {
  public:
   Upload(int index, cudaStream_t stream);
@@ -32,7 +32,7 @@ class Upload {
   cudaStream_t stream_;
   std::mutex mutex_;
   unsigned char* pinned_ = nullptr;                   // kPieces * kPiece bytes
-  std::array<std::unique_ptr<Event>, kPieces> read_;  // a piece's last copy
+  std::array<std::unique_ptr<Event>, kPieces> read_;  // last copy of each piece
   std::size_t piece_ = 0, used_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Packs of 16 bytes: one 128-bit load or store per thread, and float values.
+// 16-byte packs: one 128-bit load or store per thread, and their float values.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace ea::cuda {
 template <typename T>
 inline constexpr int kPack = static_cast<int>(16 / sizeof(T));
 
-// True where every pack that starts a multiple of kPack elements after p may be
-// loaded at once. `stride`: elements from one row to the next.
+// Returns whether every pack that starts a multiple of kPack elements after p
+// can be loaded at once. `stride`: elements from one row to the next.
 template <typename T>
 inline bool packs_aligned(const T* p, std::int64_t stride = 0) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 &&
@@ -33,7 +33,7 @@ __device__ inline std::uint32_t bits_of_float(float value) {
   return bits;
 }
 
-// 2^x within 2^-22 of it, 0 below the normal numbers.
+// Returns 2^x within 2^-22 of it; 0 for results below the normal numbers.
 __device__ inline float exp2_near(float x) {
 #if defined(__CUDA_ARCH__)
   float y;
@@ -45,7 +45,7 @@ __device__ inline float exp2_near(float x) {
 }
 inline constexpr float kLog2OfE = 1.44269504088896341f;
 
-// Two floats rounded to bfloat16, `low` in the lower half.
+// Rounds two floats to bfloat16; `low` goes to the lower half.
 __device__ inline std::uint32_t bf16_pair(float low, float high) {
 #if defined(__CUDA_ARCH__)
   std::uint32_t bits;
@@ -64,7 +64,7 @@ __device__ inline void unpack(const uint4& words, float (&out)[4]) {
   out[3] = float_of_bits(words.w);
 }
 
-// A bfloat16 is the upper half of its float.
+// A bfloat16 is the upper half of a float.
 __device__ inline void unpack(const uint4& words, float (&out)[8]) {
   const std::uint32_t each[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
@@ -84,8 +84,9 @@ __device__ inline uint4 pack(const float (&in)[8]) {
                bf16_pair(in[4], in[5]), bf16_pair(in[6], in[7])};
 }
 
-// Elements p[0 .. count) as floats, the rest 0. `aligned` (packs_aligned) lets
-// a full pack be one load; the values are the same either way.
+// Loads elements p[0 .. count) as floats and sets the rest to 0. `aligned`
+// (packs_aligned) allows a full pack to be one load; the values are the same
+// either way.
 template <typename T>
 __device__ inline void load_pack(const T* p, std::int64_t count, bool aligned,
                                  float (&out)[kPack<T>]) {
@@ -113,7 +114,7 @@ __device__ inline void store_pack(T* p, std::int64_t count, bool aligned,
   }
 }
 
-// N neighbours as one word.
+// N adjacent elements as one word.
 template <int N, typename E>
 struct alignas(N * sizeof(E)) Few {
   static constexpr int kWords = N * sizeof(E) / 4;
@@ -139,14 +140,14 @@ struct alignas(N * sizeof(E)) Few {
   }
 };
 
-// Whether N neighbours from p on may be loaded and stored at once.
+// Returns whether N elements starting at p can be loaded and stored at once.
 template <int N, typename E>
 EA_HOST_DEVICE inline bool is_few(const E* p) {
   return reinterpret_cast<std::uintptr_t>(p) % (N * sizeof(E)) == 0;
 }
 
-// N neighbours as floats from memory, and rounded to memory. `whole` (is_few)
-// lets them be one word; the values are the same either way.
+// Load N adjacent elements as floats, and store them rounded. `whole` (is_few)
+// makes them one word; the values are the same either way.
 template <int N, typename E>
 __device__ inline void load_few(const E* p, bool whole, float (&v)[N]) {
   if constexpr (N > 1) {
@@ -174,8 +175,8 @@ __device__ inline void store_few(E* p, bool whole, const float (&v)[N]) {
   for (int k = 0; k < N; ++k) p[k] = E(v[k]);
 }
 
-// Calls fn(first element, elements from there on) for the packs of a row that
-// are this thread's, of kThreads.
+// Calls fn(first element, elements from there to the end) for this thread's
+// packs of a row; kThreads threads share the row.
 template <typename T, int kThreads, typename Fn>
 __device__ inline void for_my_packs(std::int64_t width, Fn&& fn) {
   for (std::int64_t i = threadIdx.x * kPack<T>; i < width;
@@ -184,7 +185,7 @@ __device__ inline void for_my_packs(std::int64_t width, Fn&& fn) {
   }
 }
 
-// What a value becomes when it is stored as T and read again.
+// Returns the value after storing it as T and reading it back.
 template <typename T>
 __device__ inline float stored(float value) {
   if constexpr (sizeof(T) == 2) {

@@ -1,4 +1,4 @@
-// Weight normalisation: one block per row, read again from cache.
+// Weight normalisation: one block per row; later passes read it from cache.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/run.h"
 #include "kernels/cuda/vec.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// The sum over a row of a[i] b[i]; all threads get it.
+// Returns the sum over a row of a[i] b[i] to all threads.
 template <typename T>
 __device__ inline float product_of_rows(const T* a, const T* b,
                                         std::int64_t width, bool aligned,

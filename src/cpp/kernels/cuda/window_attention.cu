@@ -10,16 +10,16 @@ namespace ea::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRows = kThreads / kWarp;  // of one block
+constexpr int kRows = kThreads / kWarp;  // per block
 
-// A token of a head among the maps of windows; `rows.k` are columns.
+// One token of one head in window maps; `rows.k` counts columns.
 struct WindowRow {
-  std::int64_t head, token;  // in its sequence
+  std::int64_t head, token;  // within its sequence
   std::int64_t first, n;     // tokens of the sequence
   std::int64_t width;        // of its windows
-  std::int64_t columns;      // of its rows
-  std::int64_t maps;         // where its maps begin
-  int sequence;              // of the launch
+  std::int64_t columns;      // per row of the sequence
+  std::int64_t maps;         // first cell of its maps
+  int sequence;              // within the launch
 
   __device__ WindowRow(const MapRows& rows, std::int64_t span,
                        std::int64_t row) {
@@ -33,19 +33,19 @@ struct WindowRow {
     width = columns / span;
     maps = rows.cell(sequence, 0, 0);
   }
-  // The tokens that it sees, which are those that see it.
+  // Range of tokens that this token sees; the same tokens see it.
   __device__ std::int64_t begin() const {
     return token < width / 2 ? 0 : token - width / 2;
   }
   __device__ std::int64_t end() const {
     return n - token <= width / 2 ? n : token + width / 2 + 1;
   }
-  // The first cell of row i of head h.
+  // Returns the first cell of row i of head h.
   __device__ std::int64_t row(std::int64_t h, std::int64_t i) const {
     return maps + (h * n + i) * columns;
   }
   // Calls fn(column, neighbour, token of the key, whether the cell exists) for
-  // the columns from `first` on in each neighbour's part, `step` apart.
+  // columns `first`, `first` + `step`, ... of each neighbour's part.
   template <typename Fn>
   __device__ void for_cells(const HeadNeighbours& heads, std::int64_t first,
                             std::int64_t step, Fn&& fn) const {
@@ -67,8 +67,8 @@ __device__ inline std::int64_t row_number() {
   return std::int64_t{blockIdx.x} * kRows + threadIdx.x / kWarp;
 }
 
-// maps = scale x . y, x of the query and y of the key. The lanes of a warp
-// share a product.
+// maps = scale x . y, with x of the query and y of the key. The lanes of a warp
+// share one product.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     products_kernel(MapRows rows, HeadNeighbours heads, const T* x, const T* y,
@@ -95,8 +95,9 @@ __global__ void __launch_bounds__(kThreads)
       });
 }
 
-// to = scale sum of maps x over the cells of a query (kQueries), or over those
-// that see a key; one element of the vector a lane, its terms in their order.
+// to = scale sum of maps x over the cells of a query (kQueries), or over the
+// cells that see a key. Each lane accumulates one element of the vector, with
+// its terms in order.
 template <typename T, bool kQueries>
 __global__ void __launch_bounds__(kThreads)
     sums_kernel(MapRows rows, HeadNeighbours heads, const T* maps, const T* x,
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// As softmax.cu: the lanes take the columns in turn.
+// Same passes as in softmax.cu: the lanes take the columns in turn.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     softmax_kernel(MapRows rows, HeadNeighbours heads, const T* x, T* y,
@@ -194,14 +195,14 @@ __global__ void __launch_bounds__(kThreads)
                });
 }
 
-// The dense maps of the sequences of a launch, and the columns, or null.
+// Dense maps of the sequences of a launch, and the column indices or null.
 struct DenseWindows {
   std::int64_t rows, width;
   const std::int64_t* q_columns;
   const std::int64_t* k_columns;
 };
 
-// kUnpack: dense from flat, else flat from dense.
+// Copies flat to dense if kUnpack, else dense to flat.
 template <typename T, bool kUnpack>
 __global__ void __launch_bounds__(kThreads)
     copy_kernel(MapRows rows, HeadNeighbours heads, const T* from, T* to,
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(kThreads)
                });
 }
 
-// Starts a kernel on all rows of a layout: kernel(rows, heads, args...).
+// Launches kernel(rows, heads, args...) on all rows of a layout.
 template <typename Kernel, typename... Args>
 void launch_rows(const WindowLayout& layout, const HeadNeighbours& heads,
                  Kernel kernel, const Args&... args) {
