@@ -1,4 +1,4 @@
-// First fit in one mapping that has no rights while it is closed.
+// First-fit allocation in one mapping that has no access rights while closed.
 #include "arena.h"
 
 #include <sys/mman.h>
@@ -89,7 +89,7 @@ bool Arena::holds(const void* p) const {
   return at >= base_ && at < base_ + kBytes;
 }
 
-// In whole pages. Blocks are taken first fit: given back, they make it fall.
+// In whole pages. It shrinks when the last blocks are given back.
 std::size_t Arena::extent() const {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) return kBytes;
@@ -98,8 +98,8 @@ std::size_t Arena::extent() const {
   return (end + kPage - 1) / kPage * kPage;
 }
 
-// The kernel goes through every page that was ever touched, so those beyond the
-// blocks in use stay as they are: closed.
+// mprotect() visits every page that was ever touched, so the pages after the
+// last block in use stay closed.
 void Arena::open() {
   const std::size_t end = extent();
   if (end <= opened_) return;
@@ -112,7 +112,8 @@ void Arena::close() {
   opened_ = 0;
 }
 
-// Within another too: blocks that were taken since may lie further on.
+// Also opens more inside another Open: newer blocks may lie beyond the opened
+// pages.
 Arena::Open::Open() {
   const std::lock_guard lock(opening);
   ++open_count;

@@ -1,5 +1,5 @@
-// Memory that faults unless it is open: who reads a tensor of the fake device
-// on the host, by whatever mistake, ends the process there.
+// Memory that faults unless it is open: host code that reads a tensor of the
+// fake device by mistake ends the process there.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ class Arena {
   static constexpr std::size_t kBytes = std::size_t{256} << 20;
 
   Arena();
-  // Filled with NaN, as what is given back is. Throws OutOfMemory.
+  // Returns a block filled with NaN. give() fills it with NaN too. Throws
+  // OutOfMemory.
   MemoryBlock take(std::size_t bytes);
   void give(MemoryBlock block) noexcept;
   bool holds(const void* p) const;
@@ -35,10 +36,10 @@ class Arena {
   void set_limit(std::int64_t bytes);
 
  private:
-  // Of Open alone.
+  // Called by Open only.
   void open();
   void close();
-  std::size_t extent() const;  // behind the last block in use
+  std::size_t extent() const;  // end of the last block in use
 
   mutable std::mutex mutex_;
   unsigned char* base_;
@@ -50,7 +51,7 @@ class Arena {
 
 inline constexpr int kDevices = 2;
 Arena& arena(int index);
-// Whether a pointer is into the memory of one of the devices.
+// Whether a pointer points into the memory of one of the devices.
 bool on_device(const void* p);
 
 }  // namespace ea::fake

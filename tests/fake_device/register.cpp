@@ -1,4 +1,4 @@
-// The fake device: registered as CUDA, with the reference kernels as its own.
+// Registers the fake device as CUDA, with the reference kernels as its kernels.
 #include <cstring>
 #include <memory>
 
@@ -58,7 +58,8 @@ class FakeDevice final : public DeviceBackend {
   }
 };
 
-// Every tensor must lie where its view says.
+// Runs a reference kernel with the memory open. Every tensor must lie on the
+// device that its view names.
 template <typename K>
 void opened(const typename K::Args& args) {
   detail::for_each_view(args, [](const TensorView& view) {

@@ -1,5 +1,4 @@
-// Keeps a weight's panels for products row by row, and picks the instruction
-// set that computes them.
+// Caches a weight's panels for row products and picks the instruction set.
 #include "kernels/cpu/gemm_rows.h"
 
 #include <algorithm>
@@ -39,9 +38,9 @@ struct RowPanels : Storage::Derived {
   Storage data;
 };
 
-// Panels for this product alone: of a stretch of b's columns and depth at a
-// time, so that they stay in a cache and their memory is bounded. Sums go on
-// through y from one stretch of the depth to the next, with the same bits.
+// Computes one product with temporary panels. It packs one slab of b (a span of
+// columns and depth) at a time, so that panels stay in a cache and memory is
+// bounded. Slabs of the depth accumulate through y, with the same bits.
 void product_in_slabs(const MatMulProblem& p, DType dtype, bool pairs) {
   constexpr std::int64_t kSlab = 1 << 21;  // floats
   constexpr std::int64_t kDepth = 4096;
@@ -96,8 +95,8 @@ bool row_product_is_faster(const MatMul::Args& args) {
   if (args.y.dtype == DType::bf16) {
     return args.row_invariant && plain(args) && multiplies_pairs();
   }
-  // Few rows do not pay for the panels, and sgemm is faster at writing wide
-  // rows as long as a is not transposed.
+  // Packing panels does not pay for few rows, and sgemm writes wide rows faster
+  // unless a is transposed.
   constexpr std::int64_t kRows = 32, kWide = 2048;
   return isa_used() == Isa::avx2 && plain(args) && args.y.dtype == DType::f32 &&
          args.y.dim(0) >= kRows && (args.transpose_a || args.y.dim(1) < kWide);

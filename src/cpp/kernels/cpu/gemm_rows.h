@@ -1,8 +1,8 @@
-// Products in which each row is summed by itself, whatever rows are beside it:
-// the parts that are compiled for each instruction set, and their entry. They
-// serve inference. With AVX2 they also serve training: oneDNN's sgemm does not
-// pack the operands of tiles below some 512 x 768, and is half as fast with a
-// transposed a then.
+// Row products: each row of y is summed independently of the other rows.
+// Declares the parts compiled for each instruction set and their entry point.
+// Used for inference and, with AVX2, for training too: oneDNN's sgemm does not
+// pack the operands of tiles below about 512 x 768, and is then half as fast
+// with a transposed a.
 #pragma once
 
 #include "kernels/gemm.h"
@@ -10,13 +10,13 @@
 
 namespace ea::cpu {
 
-// Columns of the widest panel, AVX-512's.
+// Columns of the widest panel (AVX-512).
 constexpr std::int64_t kWidestPanel = 64;
-// The floats that b in panels takes, for every instruction set.
+// Returns the floats needed for b in panels, enough for every instruction set.
 std::int64_t row_panels_size(std::int64_t k, std::int64_t n);
 
-// b of the problem, in panels of columns (kernels/cpu/simd/tile-inl.h) of
-// floats, or of pairs of bfloat16 along the depth.
+// Packs b of the problem into panels of columns (kernels/cpu/simd/tile-inl.h):
+// of floats, or of pairs of bfloat16 along the depth.
 struct PackRowPanels {
   struct Args {
     MatMulProblem problem;
@@ -27,7 +27,7 @@ struct PackRowPanels {
 };
 
 // y = op(a) b + bias with b in panels; float32 or bfloat16, sums in float32.
-// Rows of y are y_stride apart. `add`: sums go on from y (float32).
+// Rows of y are y_stride apart. `add`: accumulates onto y (float32).
 struct RowProduct {
   struct Args {
     MatMulProblem problem;
@@ -39,15 +39,15 @@ struct RowProduct {
   };
 };
 
-// Whether bfloat16 is multiplied in pairs: with AVX512-BF16, but not with AMX,
+// Whether bfloat16 is multiplied in pairs: with AVX512-BF16, except with AMX,
 // whose tiles are faster.
 bool multiplies_pairs();
-// float32 and bfloat16.
+// True for float32 and bfloat16.
 bool row_product_supports(const MatMul::Args& args);
-// Whether oneDNN's takes longer.
+// Whether oneDNN's product takes longer.
 bool row_product_is_faster(const MatMul::Args& args);
-// The product, by the code for the instruction set in use. Batches and factors
-// go to oneDNN.
+// Computes the product with the instruction set in use. Batches and factors go
+// to oneDNN.
 void row_product(const MatMul::Args& args);
 
 }  // namespace ea::cpu

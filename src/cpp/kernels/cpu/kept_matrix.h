@@ -1,5 +1,4 @@
-// What products make of a right operand that many of them share, kept with its
-// storage.
+// Caches data derived from a right operand that many products share.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace ea {
 
-// Which matrix it was made of.
+// Identifies the matrix that cached data was derived from.
 struct RightOperand {
   const void* b;
   std::int64_t k, n, stride;
@@ -21,8 +20,8 @@ struct RightOperand {
   bool operator==(const RightOperand&) const = default;
 };
 
-// The Made(of...) that is kept with a storage, or a new one, which is kept
-// there if there is a storage.
+// Returns the Made(of...) cached with the storage `kept`, or a new one, which
+// is cached there unless `kept` is null.
 template <typename Made, typename... Of>
 std::shared_ptr<const Made> kept_or_made(const Storage* kept, const Of&... of) {
   if (kept == nullptr) return std::make_shared<const Made>(of...);

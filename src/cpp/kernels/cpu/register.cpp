@@ -37,20 +37,21 @@ namespace ea {
 
 namespace {
 
-// One kernel, compiled for each instruction set. Float64 is the business of the
-// reference kernels, where a line does not say otherwise.
+// Registers a kernel that is compiled for each instruction set. By default it
+// leaves float64 to the reference kernels.
 template <typename K>
 void add(bool (*supports)(const typename K::Args&) = narrow<K>) {
   if (isa_used() == Isa::scalar) return;
   register_kernel<K>("simd", cpu::simd_kernel<K>(), supports);
 }
 
-// Copies take float64 too.
+// Kernels that copy take float64 too.
 bool any_type(const auto&) { return true; }
 bool floating_y(const auto& args) { return is_floating(args.y.dtype); }
 bool floating_maps(const auto& args) { return is_floating(args.flat.dtype); }
 
-// Those that oneDNN computes, or shares.
+// Registers matrix products and image convolutions: oneDNN's, and ours that
+// share the work with them.
 void register_products() {
   if (isa_used() != Isa::scalar) {
     register_kernel<Conv2dForward>("winograd", cpu::winograd,
@@ -66,12 +67,12 @@ void register_products() {
                                    !cpu::row_product_is_faster(args);
                           });
   if (isa_used() != Isa::scalar) {
-    // Products whose rows must be invariant; with AVX2 those that are faster
-    // here too.
+    // Takes products whose rows must be invariant and, with AVX2, those that it
+    // computes faster.
     register_kernel<MatMul>("simd", cpu::row_product,
                             cpu::row_product_supports);
   }
-  // Takes what oneDNN's takes: for comparison, when it is forced.
+  // Takes the same products as "onednn". Runs only when forced, for comparison.
   register_kernel<MatMul>("onednn_parallel", onednn::matmul_parallel,
                           onednn::matmul_supports);
 }

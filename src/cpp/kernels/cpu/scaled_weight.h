@@ -1,4 +1,4 @@
-// A convolution's fixed weight times the scale of the norm behind it.
+// A convolution's fixed weight times the scale of the norm that follows it.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace ea {
 
-// The scale of each output channel, or nothing.
+// Scale of each output channel; empty if there is none.
 using Scale = std::span<const float>;
 
 inline Scale scale_of(const Conv2dForward::Args& args) {
@@ -17,8 +17,8 @@ inline Scale scale_of(const Conv2dForward::Args& args) {
   return {args.scale.as<float>(), static_cast<std::size_t>(args.scale.numel())};
 }
 
-// What something kept with a weight was made of. Throws InputError if a weight
-// with a scale is not finite.
+// Identifies the weight and scale that cached data was derived from. Throws
+// InputError if a weight with a scale is not finite.
 struct ScaledWeight {
   const void* weight = nullptr;
   std::vector<float> scale;

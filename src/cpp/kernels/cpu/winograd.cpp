@@ -1,4 +1,4 @@
-// Keeps the factors of a weight, and picks the instruction set.
+// Caches the Winograd factors of a weight and picks the instruction set.
 #include "kernels/cpu/winograd.h"
 
 #include <algorithm>
@@ -17,17 +17,17 @@ namespace {
 
 using Four = std::array<float, 4>;
 
-// G of three.
+// Returns G times a vector of three.
 Four transformed(float first, float second, float third) {
   const float sum = 0.5f * (first + third), half = 0.5f * second;
   return {first, sum + half, sum - half, third};
 }
 
-// G g G^T, by rows.
+// Returns the rows of G g G^T.
 template <typename T>
 std::array<Four, 4> transformed(const T* g) {
   const auto at = [g](std::int64_t i) { return static_cast<float>(g[i]); };
-  std::array<Four, 3> columns{};  // of G g
+  std::array<Four, 3> columns{};  // columns of G g
   for (std::int64_t j = 0; j < 3; ++j) {
     columns[static_cast<std::size_t>(j)] =
         transformed(at(j), at(3 + j), at(6 + j));
@@ -39,7 +39,7 @@ std::array<Four, 4> transformed(const T* g) {
   return all;
 }
 
-// The factors of a weight [out, in, 3, 3] of type T.
+// Winograd factors of a weight [out, in, 3, 3] of type T.
 template <typename T>
 struct WinogradFactors : Storage::Derived {
   WinogradFactors(const TensorView& weight, Scale scale)
@@ -61,7 +61,7 @@ struct WinogradFactors : Storage::Derived {
   const float* panels() const { return static_cast<const float*>(data.data()); }
 
   ScaledWeight of;
-  std::int64_t in, cells;  // cells: of 4 bytes, for the channels of a pixel
+  std::int64_t in, cells;  // cells: 4-byte units that hold `in` channels
   Storage data;
 
  private:
@@ -105,12 +105,12 @@ void run_winograd(const Conv2dForward::Args& args) {
   simd_kernel<WinogradForward>()({args, factors->panels()});
 }
 
-// Whether products of this type are as fast as those of whole convolutions.
+// Whether products of this type are as fast as those in oneDNN's convolutions.
 bool multiplies(DType dtype) {
   return dtype == DType::f32 || (dtype == DType::bf16 && multiplies_pairs());
 }
 
-// Whether `out` channels fill two thirds of their slabs or more.
+// Whether `out` channels fill at least two thirds of their slabs.
 bool fills_slabs(std::int64_t out) {
   const std::int64_t slabs = (out + kWinogradSlab - 1) / kWinogradSlab;
   return 3 * out >= 2 * slabs * kWinogradSlab;
@@ -119,7 +119,7 @@ bool fills_slabs(std::int64_t out) {
 }  // namespace
 
 bool winograd_supports(const Conv2dForward::Args& args) {
-  // From fewer channels the products are too small to gain; fewer pixels make
+  // With fewer channels the products are too small to gain; fewer pixels give
   // few whole tiles.
   constexpr std::int64_t kChannels = 32, kPixels = 16;
   const Conv2dTaps& t = args.taps;

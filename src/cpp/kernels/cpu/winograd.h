@@ -1,9 +1,9 @@
 // Convolutions of 3 x 3 pixels with fewer multiplications: Winograd's
 // F(2 x 2, 3 x 3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural
 // Networks", CVPR 2016, section 4.1), 4 for each pixel and pair of channels
-// where the sum itself has 9.
+// where the direct sum has 9.
 //
-// A tile of 2 x 2 pixels of y reads d, 4 x 4 pixels of x, and is
+// A tile of 2 x 2 pixels of y reads a tile d of 4 x 4 pixels of x, and is
 //
 //   A^T [sum_c (G g_c G^T) * (B^T d_c B)] A,
 //
@@ -12,7 +12,7 @@
 //         0 -1  1  0         1/2 -1/2  1/2          0  1 -1 -1
 //         0  1  0 -1         0    0    1
 //
-// where * is by element: at each of the 16 places a product of matrices, of
+// where * is elementwise: each of the 16 places needs a matrix product of
 // [tiles, in] and [in, out].
 #pragma once
 
@@ -22,8 +22,8 @@
 namespace ea::cpu {
 
 constexpr std::int64_t kWinogradPlaces = 16;
-// Output channels whose factors lie together: [place][in, channels], each
-// matrix in panels for products row by row (kernels/cpu/gemm_rows.h).
+// Output channels per slab of factors: [place][in, channels], each matrix in
+// panels for row products (kernels/cpu/gemm_rows.h).
 constexpr std::int64_t kWinogradSlab = kWidestPanel;
 
 // Computes the convolution from the factors G g G^T of its weight, in slabs.
@@ -34,10 +34,10 @@ struct WinogradForward {
   };
 };
 
-// Float32, or bfloat16 where it is multiplied in pairs, with a fixed weight
-// whose sums take longer.
+// True for float32, and for bfloat16 where it is multiplied in pairs, with a
+// fixed weight for which the direct sums take longer.
 bool winograd_supports(const Conv2dForward::Args& args);
-// By the code for the instruction set in use.
+// Computes the convolution with the instruction set in use.
 void winograd(const Conv2dForward::Args& args);
 
 }  // namespace ea::cpu

@@ -34,7 +34,7 @@ A normal_cdf(A x) {
   return std::erfc(-x * kSqrtHalf<A>) / 2;
 }
 
-// Comparisons are written so that a NaN stays one instead of becoming zero.
+// The comparisons keep a NaN instead of turning it into zero.
 template <typename A>
 A value(Activation kind, A slope, A x) {
   switch (kind) {

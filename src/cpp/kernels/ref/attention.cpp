@@ -8,7 +8,7 @@ namespace ea::ref {
 
 namespace {
 
-// Head h of sequence b, in the two ways tensors hold it.
+// Head h of sequence b: reads and writes its token rows and its map.
 template <typename T>
 class HeadOfSequence {
  public:
@@ -18,7 +18,7 @@ class HeadOfSequence {
                  std::int64_t head)
       : layout_(layout), b_(sequence), h_(head) {}
 
-  // Rows of [tokens, heads * d]: queries or keys of the sequence, d columns.
+  // Rows of [tokens, heads * d]: the sequence's queries or keys, d columns.
   Matrix<A> read_queries(const TensorView& t) const {
     return read_tokens(t, layout_.q_offsets[b_], layout_.n_q(b_));
   }
@@ -32,7 +32,7 @@ class HeadOfSequence {
     write_matrix(from, tokens(t, layout_.k_offsets[b_]), t.strides[0]);
   }
 
-  // The [n_q, n_k] map, 0 where no cell exists.
+  // The map [n_q, n_k]; cells that do not exist are 0.
   Matrix<A> read_map(const TensorView& t) const {
     auto maps = read_matrix<Matrix<A>>(map(t), layout_.n_k(b_), layout_.n_q(b_),
                                        layout_.n_k(b_));

@@ -50,9 +50,9 @@ void forward_of(const BatchNormForward::Args& args) {
   }
 }
 
-// As in ref/layer_norm.cpp, with rows in the place of columns: of the batch's
-// own statistics dh_j/dx_i = rstd ([i = j] - 1/n - h_i h_j / n), and with g =
-// dy weight, which a channel has in common,
+// As in ref/layer_norm.cpp, with rows instead of columns: if the statistics are
+// the batch's own, dh_j/dx_i = rstd ([i = j] - 1/n - h_i h_j / n), and with g =
+// dy weight (one weight per channel),
 //   dx_i = rstd (g_i - mean(g) - h_i mean(g h)).
 template <typename T>
 void backward_of(const BatchNormBackward::Args& args) {
@@ -64,7 +64,7 @@ void backward_of(const BatchNormBackward::Args& args) {
     const A mean = args.mean.as<A>()[c];
     const A rstd = args.rstd.as<A>()[c];
     const A weight = A(args.weight.as<T>()[c]);
-    // dy where y > 0, of a rectified y
+    // Returns dy, or 0 where y was rectified to 0.
     const auto arriving = [&](std::int64_t i, A h) {
       const bool passes =
           !args.bias.defined() || h * weight + A(args.bias.as<T>()[c]) > 0;

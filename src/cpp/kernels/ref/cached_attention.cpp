@@ -41,7 +41,7 @@ class Step {
   std::int64_t side_row(std::int64_t u) const {
     return e_.map_rows.as<std::int64_t>()[b_ * side() + u];
   }
-  // Cell 0 of a row of I.
+  // Returns cell 0 of a row of I.
   T* map(std::int64_t row, std::int64_t h) const {
     return e_.maps.as<T>() + (row * args_.heads + h) * e_.maps.dim(2) + side() -
            1;
@@ -50,7 +50,7 @@ class Step {
     return args_.heads * begin_ + h * n_;
   }
 
-  // L without the convolution, and the row of I.
+  // Computes L without the convolution, and the row of I.
   void score(std::int64_t h) {
     const T* q = args_.q.as<T>() + b_ * width_ + h * d_;
     T* mixed = nullptr;
@@ -81,7 +81,7 @@ class Step {
           if (side_row(u) < 0) continue;
           const T* x = map(side_row(u), c) + t - e_.shift.right - reach;
           for (std::int64_t v = 0; v < side(); ++v) {
-            // Taps of 0 read what the map may not show.
+            // Taps of 0 may cover cells that the map must not see.
             const A tap = A(w[u * side() + v]);
             if (tap != A(0)) z += tap * A(x[v]);
           }

@@ -21,8 +21,9 @@ void for_rows(const Conv1dTaps& taps, std::int64_t sequence, std::int64_t j,
   for (std::int64_t t = first; t < last; ++t) fn(t, t + shift);
 }
 
-// The weight as [taps, rows, columns], so that the innermost loops are dense:
-// rows are channels in and columns channels out, or the other way round.
+// Returns the weight as [taps, rows, columns], so that the innermost loops are
+// dense. Rows are input channels and columns output channels if `in_rows`, else
+// vice versa.
 template <typename T>
 std::vector<Accumulator<T>> by_taps(const TensorView& weight, bool in_rows) {
   using A = Accumulator<T>;

@@ -50,8 +50,8 @@ struct ConvSizes {
   }
 };
 
-// The weight as [groups, taps, group_in, group_out], or with the last two axes
-// exchanged, so that the innermost loops are dense.
+// Returns the weight as [groups, taps, group_in, group_out] if `in_rows`, else
+// with the last two axes exchanged, so that the innermost loops are dense.
 template <typename T>
 std::vector<Accumulator<T>> weight_by_taps(const TensorView& weight,
                                            const ConvSizes& s, bool in_rows) {

@@ -6,7 +6,7 @@ namespace ea::ref {
 
 namespace {
 
-// Offset of the i-th element, row-major.
+// Returns the offset of the i-th element in row-major order.
 std::int64_t element_offset(const TensorView& t, std::int64_t i) {
   std::int64_t offset = 0;
   for (int axis = t.shape.rank() - 1; axis >= 0; --axis) {

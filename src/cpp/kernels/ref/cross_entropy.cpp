@@ -17,7 +17,8 @@ std::int64_t count_rows(const TensorView& labels, std::int64_t ignore_index) {
   return n;
 }
 
-// log sum_c exp x[c]; the largest logit is taken out so that nothing overflows.
+// Returns log sum_c exp x[c]; subtracts the largest logit, so that nothing
+// overflows.
 template <typename T>
 Accumulator<T> log_sum_exp(const T* x, std::int64_t classes) {
   using A = Accumulator<T>;
@@ -52,11 +53,11 @@ void forward_of(const CrossEntropyForward::Args& args) {
         (1 - smoothing) * (lse - A(x[labels[row]])) + smoothing * (lse - mean);
   }
   const std::int64_t n = count_rows(args.labels, args.ignore_index);
-  *args.loss.as<A>() = total / A(n);  // 0/0, NaN, where every row is ignored
+  *args.loss.as<A>() = total / A(n);  // 0/0 = NaN if every row is ignored
 }
 
-// dlse/dx_c = exp(x_c - lse); the smoothed target takes (1 - e) [c = label] and
-// e / classes away.
+// dlse/dx_c = exp(x_c - lse); the smoothed target subtracts (1 - e) [c = label]
+// and e / classes.
 template <typename T>
 void backward_of(const CrossEntropyBackward::Args& args) {
   using A = Accumulator<T>;

@@ -1,4 +1,4 @@
-// One element of reference dropout, for the kernels that drop on the way.
+// One element of reference dropout, for kernels with built-in dropout.
 #pragma once
 
 #include "runtime/philox.h"
@@ -6,8 +6,8 @@
 
 namespace ea::ref {
 
-// Element i of a tensor as kernels/dropout.h leaves it: four elements share one
-// Philox counter.
+// Returns element i after the dropout of kernels/dropout.h: four elements share
+// one Philox counter.
 template <typename T>
 T dropped(T x, std::int64_t i, double p, std::uint64_t seed,
           std::uint64_t stream) {

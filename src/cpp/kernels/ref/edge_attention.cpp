@@ -12,7 +12,7 @@ namespace ea::ref {
 
 namespace {
 
-// Calls fn(e, i, j) for each edge from key j to query i, in their order.
+// Calls fn(e, i, j) for each edge e from key j to query i, in edge order.
 template <typename Fn>
 void for_each_edge(const EdgeLayout& layout, Fn&& fn) {
   const auto* starts = layout.starts.as<const std::int64_t>();
@@ -40,8 +40,8 @@ void edge_products(const TensorView& x, const TensorView& y,
   });
 }
 
-// Of each query: scale sum of maps[e, h] x[j, h] over its edges; of each key,
-// with x[i, h], if not kQueries.
+// to[i, h] = scale sum of maps[e, h] x[j, h] over the edges of query i. If not
+// kQueries, to[j, h] is the sum with x[i, h] over the edges of key j.
 template <typename T, bool kQueries>
 void edge_sums(const TensorView& maps, const TensorView& x,
                const TensorView& to, double scale, const EdgeLayout& layout) {
@@ -60,7 +60,7 @@ void edge_sums(const TensorView& maps, const TensorView& x,
                  [&](A sum) { return T(A(scale) * sum); });
 }
 
-// Of each query (of each key, if not kQueries): the sum of dy over its edges.
+// Sums dy over the edges of each query (of each key, if not kQueries).
 template <typename T, bool kQueries>
 void edge_row_sums(const TensorView& dy, const TensorView& to,
                    const EdgeLayout& layout) {
@@ -102,7 +102,7 @@ void edge_softmax_of(const EdgeSoftmax::Args& args) {
     for (std::int64_t at = first; at < last; at += step) {
       largest = std::max(largest, scale * A(x[at]));
     }
-    A total = 0;  // a NaN or +inf makes it NaN, and so the row
+    A total = 0;  // a NaN or +inf makes the total and the row NaN
     for (std::int64_t at = first; at < last; at += step) {
       total += std::exp(scale * A(x[at]) - largest);
     }
@@ -112,7 +112,7 @@ void edge_softmax_of(const EdgeSoftmax::Args& args) {
   });
 }
 
-// kernels/ref/softmax.cpp derives it.
+// See kernels/ref/softmax.cpp for the derivation.
 template <typename T>
 void edge_softmax_backward_of(const EdgeSoftmaxBackward::Args& args) {
   using A = Accumulator<T>;

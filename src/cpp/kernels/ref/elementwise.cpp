@@ -6,7 +6,8 @@ namespace ea::ref {
 
 namespace {
 
-// Offset of the first element of row `row`: all axes but the last, row-major.
+// Returns the offset of the first element of row `row`; rows are numbered over
+// all axes but the last, row-major.
 std::int64_t row_offset(const TensorView& t, std::int64_t row) {
   std::int64_t offset = 0;
   for (int axis = t.shape.rank() - 2; axis >= 0; --axis) {

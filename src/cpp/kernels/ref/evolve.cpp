@@ -8,7 +8,7 @@ namespace ea::ref {
 
 namespace {
 
-// I = a M + b S of one sequence; the previous map M may be left out.
+// Returns I = a M + b S of one sequence; the previous map M may be empty.
 template <typename A>
 std::vector<A> mix(const EvolveCoefficients& c, const std::vector<A>& previous,
                    const std::vector<A>& scores) {
@@ -20,7 +20,7 @@ std::vector<A> mix(const EvolveCoefficients& c, const std::vector<A>& previous,
   return input;
 }
 
-// The maps of sequence b, or nothing where there are none.
+// Returns the maps of sequence b, empty if `maps` is undefined.
 template <typename T>
 std::vector<Accumulator<T>> read_maps(const TensorView& maps,
                                       const MapLayout& layout, std::int64_t b,
@@ -56,9 +56,9 @@ void forward_of(const EvolveForward::Args& args) {
   }
 }
 
-// L depends on Z = Conv(I) through w ReLU, so G = dL/dZ = w dL [Z > 0]; the
-// convolution's transposes take G to I, weight and bias; I = a M + b S and the
-// direct terms p M + s S give
+// L depends on Z = Conv(I) through w ReLU, so G = dL/dZ = w dL [Z > 0]. The
+// convolution's transposes map G to the gradients of I, weight and bias. I = a
+// M + b S and the direct terms p M + s S give
 //   dM = p dL + a dI,   dS = s dL + b dI.
 // Z is recomputed: keeping it would cost a second map per layer.
 template <typename T>

@@ -1,4 +1,4 @@
-// Reference fused attention: the other reference kernels, one after another, on
+// Reference fused attention: runs the other reference kernels in turn, on
 // copies in the wider type.
 #include "kernels/fused_attention.h"
 
@@ -28,7 +28,7 @@ Tensor wide_maps(std::int64_t cells) {
   return empty({cells}, wide_dtype<T>());
 }
 
-// A contiguous copy; of an undefined view an undefined tensor.
+// Returns a contiguous copy, undefined if the view is.
 template <typename T>
 Tensor widen(const TensorView& from) {
   if (!from.defined()) return {};
@@ -52,7 +52,7 @@ void narrow(const Tensor& from, const TensorView& to) {
 }
 
 // Calls fn(row, first cell, keys, exists) for every row of every map;
-// exists(key) tells whether the cell does.
+// exists(key) tells whether the cell exists.
 template <typename Fn>
 void for_each_row(const MapLayout& layout, Fn&& fn) {
   for (std::int64_t b = 0; b < layout.sequences; ++b) {
@@ -67,7 +67,8 @@ void for_each_row(const MapLayout& layout, Fn&& fn) {
   }
 }
 
-// The inputs in the wider type, and what both directions make of them.
+// Inputs in the wider type, and the intermediate results that forward and
+// backward share.
 template <typename T>
 struct Inputs {
   using A = Wide<T>;
@@ -95,7 +96,7 @@ struct Inputs {
     if (m.defined()) keep_all_existing(in.layout, m.data<A>());
   }
 
-  // x M + y S
+  // Returns x M + y S.
   Tensor mix(double x, double y) const {
     const Tensor out = wide_maps<T>(cells);
     for (std::int64_t i = 0; i < cells; ++i) {
@@ -105,7 +106,7 @@ struct Inputs {
     return out;
   }
 
-  // L, rounded; writes the gates where they are wanted.
+  // Returns L, rounded to T; writes the gates if they are defined.
   Tensor logits(const TensorView& gates) const {
     const Tensor out = mix(in.c.p, in.c.s);
     A* const l = out.data<A>();
@@ -173,7 +174,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
   narrow<T>(y, args.y);
 }
 
-// P from L and the statistics.
+// Computes P from L and the statistics.
 template <typename T>
 Tensor probabilities(const FusedAttentionBackward::Args& args,
                      const Inputs<T>& in) {
@@ -191,7 +192,7 @@ Tensor probabilities(const FusedAttentionBackward::Args& args,
   return p;
 }
 
-// dL to dM and dS, and to the convolution.
+// Computes dM, dS and the convolution's gradients from dL.
 template <typename T>
 void evolve_gradients(const FusedAttentionBackward::Args& args,
                       const Inputs<T>& in, const Tensor& dl, const Tensor& dm,

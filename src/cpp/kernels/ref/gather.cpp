@@ -1,4 +1,4 @@
-// Reference for rows by index and the scatter-add that is its backward.
+// Reference for gathering rows by index and its backward, the scatter-add.
 #include <cstring>
 #include <vector>
 
@@ -9,8 +9,8 @@ namespace ea::ref {
 
 namespace {
 
-// y_i = x_{index i} is linear with one 1 per row, so its transpose adds row i
-// of dy to row index i of dx.
+// y_i = x_{index[i]} is linear with one 1 per row, so its transpose adds row i
+// of dy to row index[i] of dx.
 template <typename T>
 void scatter_of(const ScatterAddRows::Args& args) {
   using A = Accumulator<T>;

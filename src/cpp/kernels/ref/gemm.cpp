@@ -7,13 +7,13 @@
 
 namespace ea::ref {
 
-// Eigen sums in other orders where the number of rows is no multiple of four,
-// is one, or is small: padded with zeros, and with the way chosen by depth and
-// columns, each row is summed in one order.
+// Eigen changes the summation order where the number of rows is not a multiple
+// of four, is one, or is small. With rows padded with zeros, and the method
+// chosen by depth and columns alone, each row is summed in one order.
 template <typename A>
 Matrix<A> product(const Matrix<A>& a, const Matrix<A>& b) {
   constexpr std::int64_t kRowStep = 4;
-  constexpr std::int64_t kSmall = 16;  // Eigen's limit of 20, less these rows
+  constexpr std::int64_t kSmall = 16;  // Eigen's limit of 20, minus kRowStep
   Matrix<A> rows = Matrix<A>::Zero(
       (a.rows() + kRowStep - 1) / kRowStep * kRowStep, a.cols());
   rows.topRows(a.rows()) = a;
@@ -31,7 +31,7 @@ template Matrix<double> product(const Matrix<double>&, const Matrix<double>&);
 
 namespace {
 
-// Matrix number `batch` of a [rows, cols] or [batch, rows, cols] view.
+// Reads matrix number `batch` of a [rows, cols] or [batch, rows, cols] view.
 template <typename T>
 Matrix<Accumulator<T>> read(const TensorView& t, std::int64_t batch) {
   const int row_axis = t.shape.rank() - 2;

@@ -20,8 +20,7 @@ void forward_of(const LayerNormForward::Args& args) {
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* s = args.x.as<T>() + row * width;
     if (args.residual.defined()) {
-      // The statistics are those of the rounded sum: it is what the backward
-      // pass sees.
+      // The statistics are of the rounded sum, which the backward pass reads.
       const T* residual = args.residual.as<T>() + row * width;
       T* total = args.sum.as<T>() + row * width;
       for (std::int64_t i = 0; i < width; ++i) {
@@ -53,7 +52,7 @@ void forward_of(const LayerNormForward::Args& args) {
 
 // With h = (s - mean) rstd and g = dy weight, the row's Jacobian is
 //   dh_j/ds_i = rstd ([i = j] - 1/n - h_i h_j / n):
-// the mean takes out 1/n, and d rstd/ds_i = -rstd^2 h_i / n the last part. So
+// the mean gives the term -1/n, d rstd/ds_i = -rstd^2 h_i / n the last term. So
 //   ds_i = sum_j g_j dh_j/ds_i = rstd (g_i - mean(g) - h_i mean(g h)).
 template <typename T>
 void backward_of(const LayerNormBackward::Args& args) {

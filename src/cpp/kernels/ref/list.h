@@ -1,5 +1,5 @@
-// The reference kernels, one line per contract: what register.cpp and the fake
-// device of the tests register.
+// Lists the reference kernels, one line per contract, for register.cpp and for
+// the fake device of the tests.
 #pragma once
 
 #include "kernels/activation.h"
@@ -35,7 +35,7 @@
 
 namespace ea::ref {
 
-// Calls to.kernel<K>() for each.
+// Calls to.kernel<K>() for each contract K of the CPU.
 template <typename To>
 void for_each_kernel(const To& to) {
   to.template kernel<Binary>();
@@ -112,7 +112,8 @@ void for_each_kernel(const To& to) {
   to.template kernel<StepScale>();
 }
 
-// Those that the CPU has no list for: see kernels/copy.h.
+// Calls to.kernel<K>() for each contract that the CPU does not register
+// (kernels/copy.h).
 template <typename To>
 void for_each_copy(const To& to) {
   to.template kernel<Copy>();

@@ -1,4 +1,4 @@
-// Which cells of flat maps exist (kernels/map_layout.h), for the reference.
+// Tells which cells of flat maps exist (kernels/map_layout.h).
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ inline bool exists(const MapLayout& layout, std::int64_t b, std::int64_t i,
   return j < layout.columns(b, i) && (mask == nullptr || mask[j] != 0);
 }
 
-// Writes 0 to the cells of sequence b's maps that do not exist, and to those
-// that a shift moves in.
+// Writes 0 to the cells of sequence b's maps that do not exist or that a shift
+// moves in.
 template <typename A>
 void keep_existing(const MapLayout& layout, std::int64_t b, A* maps,
                    const MapShift& shift = {}) {
@@ -31,7 +31,7 @@ void keep_existing(const MapLayout& layout, std::int64_t b, A* maps,
   }
 }
 
-// The same for all sequences.
+// Calls keep_existing() for all sequences.
 template <typename A>
 void keep_all_existing(const MapLayout& layout, A* maps) {
   for (std::int64_t b = 0; b < layout.sequences; ++b) {

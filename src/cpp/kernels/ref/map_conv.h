@@ -1,5 +1,5 @@
-// The convolution of one sequence's maps and its transposes, in wide
-// arithmetic.
+// Convolution of one sequence's maps, and its transposes, in the accumulator's
+// type.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace ea::ref {
 
-// Sizes of the maps [heads, n_q, n_k] of one sequence and of the kernel, and
-// where its result goes.
+// Sizes of one sequence's maps [heads, n_q, n_k] and of the convolution kernel,
+// and the shift of the result.
 struct MapGeometry {
   std::int64_t heads, n_q, n_k, kernel;
   MapShift shift;
@@ -27,7 +27,8 @@ struct MapGeometry {
   std::int64_t cells() const { return heads * n_q * n_k; }
 };
 
-// Elements [begin, begin + count) of a flat tensor in the accumulator's type.
+// Returns elements [begin, begin + count) of a flat tensor in the accumulator's
+// type.
 template <typename T>
 std::vector<Accumulator<T>> read_wide(const TensorView& t, std::int64_t begin,
                                       std::int64_t count) {
@@ -46,12 +47,12 @@ void write_wide(const std::vector<Accumulator<T>>& from, const TensorView& t,
   }
 }
 
-// Every meeting of an output row with an input row under one tap:
-//   y[o, i + down, j + right] and x[c, i + u - r, j + v - r] under weight[o, c,
-//   u, v].
-// Calls fn(y_at, x_at, weight_at, count): `count` neighbouring cells of both
-// rows lie inside the map, from y_at and x_at on. Cells beyond the border never
-// appear, which is what zero padding means for a sum and for its transposes.
+// Calls fn(y_at, x_at, weight_at, count) for each output row, and each input
+// row that it reads through one tap weight[o, c, u, v]:
+//   y[o, i + down, j + right] reads x[c, i + u - r, j + v - r].
+// From y_at and x_at on, `count` neighbouring cells of both rows lie inside the
+// map. Cells outside it never appear: this is zero padding, for the sum and for
+// its transposes.
 template <typename Fn>
 void for_each_row_pair(const MapGeometry& g, Fn&& fn) {
   const std::int64_t r = (g.kernel - 1) / 2;
@@ -91,7 +92,8 @@ std::vector<A> convolve(const MapGeometry& g, const std::vector<A>& x,
   return y;
 }
 
-// Each product w x of the forward sum sends w dy back to its x.
+// Returns dx: each product w x of the forward sum adds w dy to the gradient of
+// its x.
 template <typename A>
 std::vector<A> convolve_input_gradient(const MapGeometry& g,
                                        const std::vector<A>& dy,
@@ -104,7 +106,8 @@ std::vector<A> convolve_input_gradient(const MapGeometry& g,
   return dx;
 }
 
-// ... and x dy to its w. Adds this sequence's sums to dweight and dbias.
+// Adds this sequence's sums to dweight and dbias: each product w x of the
+// forward sum adds x dy to the gradient of its w.
 template <typename A>
 void add_weight_gradient(const MapGeometry& g, const std::vector<A>& dy,
                          const std::vector<A>& x, std::vector<A>& dweight,

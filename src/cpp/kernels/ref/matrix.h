@@ -1,5 +1,5 @@
-// Products of wide dense matrices, and copies between them and strided rows of
-// any element type.
+// Products of dense matrices in the accumulator's type, and copies between them
+// and strided rows of any element type.
 #pragma once
 
 #include <Eigen/Core>
@@ -11,8 +11,8 @@ template <typename A>
 using Matrix =
     Eigen::Matrix<A, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// a b, for float and double. Defined in gemm.cpp, so that Eigen's products are
-// compiled once. Each row has the same bits whatever rows are beside it.
+// Returns a b, for float and double. Defined in gemm.cpp, so that Eigen's
+// products are compiled once. The bits of a row do not depend on other rows.
 template <typename A>
 Matrix<A> product(const Matrix<A>& a, const Matrix<A>& b);
 
@@ -21,9 +21,10 @@ Matrix<A> turned(const Matrix<A>& a) {
   return a.transpose();
 }
 
-// Copying first costs little beside the product, serves bfloat16, and gives
-// the product one alignment: its bits then depend on the values alone.
-// M: a type with (rows, cols) constructor and (i, j) access.
+// Copies strided rows to a matrix. The copy costs little compared with the
+// product, handles bfloat16, and fixes the alignment, so that the bits of the
+// product depend on the values alone.
+// M: a type with a (rows, cols) constructor and (i, j) access.
 template <typename M, typename T>
 M read_matrix(const T* data, std::int64_t row_stride, std::int64_t rows,
               std::int64_t cols) {

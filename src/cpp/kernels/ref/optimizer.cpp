@@ -9,7 +9,8 @@ namespace ea::ref {
 
 namespace {
 
-// Element i of the gradient, looked up among the rows where there are some.
+// Returns element i of the gradient. If the gradient lists its rows, it is 0 in
+// all others.
 template <typename T>
 Accumulator<T> gradient_at(const AdamWTensor& t, std::int64_t i) {
   using A = Accumulator<T>;
@@ -23,7 +24,7 @@ Accumulator<T> gradient_at(const AdamWTensor& t, std::int64_t i) {
   return A(grad[(found - first) * width + i % width]);
 }
 
-// What all gradients are multiplied by.
+// Returns the factor of all gradients.
 template <typename Args>
 double gradient_factor(const Args& args) {
   if (!args.scale.defined()) return args.grad_scale;
@@ -111,7 +112,8 @@ void sgd_of(const SGD::Args& args, const AdamWTensor& t, double factor) {
   }
 }
 
-// one(tag of the dtype, tensor, factor) for each tensor of a finite step.
+// Calls one(tag of the dtype, tensor, factor) for each tensor; does nothing if
+// the factor is not finite.
 template <typename K, typename One>
 void update_all(const typename K::Args& args, const One& one) {
   const double factor = gradient_factor(args);

@@ -9,8 +9,8 @@ namespace ea::ref {
 
 namespace {
 
-// Calls fn(y, u, v) for the vectors of each cell, in the order of the maps: y,
-// u and v are their first elements.
+// Calls fn(y, u, v) for each cell, in map order: y, u and v are the first
+// elements of its vectors.
 template <typename Fn>
 void for_each_pair(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   std::int64_t y = 0;
@@ -27,8 +27,8 @@ void for_each_pair(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   }
 }
 
-// y = u + v is linear with one 1 a cell on each side, so the transposes add the
-// gradient of each cell to its query and to its key.
+// y = u + v is linear with one 1 per cell for u and for v, so the transposes
+// add the gradient of each cell to its query and to its key.
 template <typename T, bool kQueries>
 void sum_pairs(const PairSumBackward::Args& args, const TensorView& to) {
   using A = Accumulator<T>;

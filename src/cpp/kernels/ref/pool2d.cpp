@@ -25,7 +25,7 @@ struct Cells {
       }
     }
   }
-  // The factor of each cell of a mean.
+  // Returns the factor of each cell in a mean.
   template <typename A>
   A part(bool padded) const {
     return A(1) /
@@ -49,7 +49,7 @@ void for_windows(const TensorView& x, const TensorView& y,
   }
 }
 
-// The element of channel c that has the greatest value of a window, or -1.
+// Returns the element with the greatest value of channel c in a window, or -1.
 template <typename T>
 std::int64_t greatest_of(const TensorView& x, const Cells& cells,
                          std::int64_t image, std::int64_t c) {
@@ -131,7 +131,7 @@ void run<AvgPool2dForward>(const AvgPool2dForward::Args& args) {
   });
 }
 
-// y is linear in x, so its transpose gives each cell its part of dy.
+// y is linear in x, so the transpose adds to each cell its part of dy.
 template <>
 void run<AvgPool2dBackward>(const AvgPool2dBackward::Args& args) {
   visit_floating(args.dy.dtype, AvgPool2dBackward::name, [&](auto tag) {

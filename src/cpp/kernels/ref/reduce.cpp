@@ -1,4 +1,4 @@
-// Reference for sums: in blocks of fixed length that are added in order.
+// Reference for sums, in blocks of fixed length that are added in order.
 #include <algorithm>
 #include <vector>
 

@@ -11,7 +11,8 @@ namespace ea::ref {
 
 namespace {
 
-// Calls fn(cell, place in rows, place in columns) for each cell of flat maps.
+// Calls fn(cell, element of rows, element of columns) for each cell of flat
+// maps.
 template <typename Fn>
 void for_each_offset(const MapLayout& layout, const TensorView& rows,
                      const TensorView& columns, Fn&& fn) {
@@ -48,7 +49,8 @@ void run<Relative2dCells>(const Relative2dCells::Args& args) {
   });
 }
 
-// relative_2d() adds one place of each, so its transpose adds a cell to both.
+// relative_2d() adds one element of rows and one of columns, so its transpose
+// adds each cell to both.
 template <>
 void run<Relative2dSums>(const Relative2dSums::Args& args) {
   visit_floating(args.x.dtype, Relative2dSums::name, [&](auto tag) {

@@ -9,8 +9,8 @@ namespace ea::ref {
 
 namespace {
 
-// Calls fn(cell, place) for each cell of the flat maps, in their order: `place`
-// is the element of [total queries * heads, width] that its distance has.
+// Calls fn(cell, place) for each cell of the flat maps, in order: `place` is
+// the element of [total queries * heads, width] for the cell's distance.
 template <typename Fn>
 void for_each_distance(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   const std::int64_t furthest = width / 2;
@@ -42,8 +42,8 @@ void run<RelativeCells>(const RelativeCells::Args& args) {
   });
 }
 
-// relative_cells() is linear with one 1 a cell, so its transpose adds each cell
-// to the place that it reads.
+// relative_cells() is linear with one 1 per cell, so its transpose adds each
+// cell to the element that it reads.
 template <>
 void run<RelativeSums>(const RelativeSums::Args& args) {
   visit_floating(args.y.dtype, RelativeSums::name, [&](auto tag) {

@@ -1,13 +1,13 @@
-// The entry of a reference kernel: each source of this folder defines run<K>
-// for the contracts K it implements, in scalar C++.
+// Entry point of the reference kernels: each source of this folder defines
+// run<K> for the contracts K it implements, in scalar C++.
 #pragma once
 
 #include "tensor/tensor_view.h"
 
-// All take float32, bfloat16 and float64, load each element into the wider
-// Accumulator<T>, compute there and round once when they store. All run on the
-// calling thread and add in the order of the loops, so that a result never
-// depends on anything but the arguments.
+// The kernels take float32, bfloat16 and float64, load each element into the
+// wider Accumulator<T>, compute there and round once when they store. They run
+// on the calling thread and add in loop order, so that a result depends on the
+// arguments alone.
 namespace ea::ref {
 
 template <typename K>

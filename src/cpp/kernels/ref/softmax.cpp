@@ -10,7 +10,7 @@ namespace ea::ref {
 
 namespace {
 
-// One row of n keys, of which exists(key) tells.
+// Softmax of one row of n keys; exists(key) tells whether a key exists.
 template <typename T, typename Exists>
 void softmax_row(const T* x, const Exists& exists, std::int64_t n,
                  Accumulator<T> scale, T* y) {

@@ -1,4 +1,4 @@
-// Reference for the record of a step.
+// Reference for recording a step's loss and computing its gradient scale.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-// Reference for flat maps as one dense array, and back.
+// Reference for unpacking flat maps to one dense array, and packing them.
 #include <algorithm>
 
 #include "kernels/ref/run.h"
@@ -13,8 +13,8 @@ std::int64_t column(const TensorView& columns, std::int64_t begin,
   return columns.defined() ? columns.as<const std::int64_t>()[begin + i] : i;
 }
 
-// Calls fn(cell, place) for each cell of the flat maps, in their order: `place`
-// is its element of the dense array.
+// Calls fn(cell, place) for each cell of the flat maps, in order: `place` is
+// the cell's element of the dense array.
 template <typename Maps, typename Fn>
 void for_each_place(const Maps& maps, Fn&& fn) {
   const MapLayout& layout = maps.layout;

@@ -12,8 +12,8 @@ namespace ea::ref {
 
 namespace {
 
-// A cell that exists: its element of the flat maps, the row of its query and of
-// its key among all [token, head], and its place in an array of padded maps.
+// A cell that exists: its element of the flat maps, the rows of its query and
+// its key among all [token, head], and its indices in padded maps.
 struct Cell {
   std::int64_t at, query, key;
   std::int64_t b, h, i, a, j;
@@ -49,7 +49,7 @@ void clear(const TensorView& maps) {
   std::fill_n(maps.as<T>(), maps.numel(), T(0.0f));
 }
 
-// maps = scale x . y for each cell, x of its query and y of its key.
+// maps = scale x . y for each cell, with x of its query and y of its key.
 template <typename T>
 void products(const TensorView& x, const TensorView& y, const TensorView& maps,
               double scale, const WindowLayout& layout,
@@ -66,8 +66,8 @@ void products(const TensorView& x, const TensorView& y, const TensorView& maps,
   });
 }
 
-// to = scale sum of maps x over the cells of each row of `to`: of its query and
-// x of the key, or the other way round.
+// to = scale sum of maps x over the cells of each row of `to`. Rows of `to` are
+// queries and rows of x keys; vice versa if not kQueries.
 template <typename T, bool kQueries>
 void sums(const TensorView& maps, const TensorView& x, const TensorView& to,
           double scale, const WindowLayout& layout,
@@ -85,7 +85,7 @@ void sums(const TensorView& maps, const TensorView& x, const TensorView& to,
                  [&](A sum) { return T(A(scale) * sum); });
 }
 
-// Calls fn(cells) with the elements of each row and head that has any.
+// Calls fn(row) with the elements of each query and head that has any.
 template <typename Fn>
 void for_each_window_row(const WindowLayout& layout, Fn&& fn) {
   std::vector<std::int64_t> row;
@@ -112,7 +112,7 @@ void softmax_of(const WindowSoftmax::Args& args) {
     for (const std::int64_t at : row) {
       largest = std::max(largest, A(args.scale) * A(x[at]));
     }
-    A total = 0;  // a NaN or +inf makes it NaN, and so the row
+    A total = 0;  // a NaN or +inf makes the total and the row NaN
     for (const std::int64_t at : row) {
       total += std::exp(A(args.scale) * A(x[at]) - largest);
     }
@@ -122,7 +122,7 @@ void softmax_of(const WindowSoftmax::Args& args) {
   });
 }
 
-// kernels/ref/softmax.cpp derives it.
+// See kernels/ref/softmax.cpp for the derivation.
 template <typename T>
 void softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
   using A = Accumulator<T>;
@@ -139,7 +139,8 @@ void softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
   });
 }
 
-// Calls fn(cell, place): `place` is its element of the padded array.
+// Calls fn(cell, place) for each cell: `place` is its element of the padded
+// array.
 template <typename Maps, typename Fn>
 void for_each_window_place(const Maps& maps, Fn&& fn) {
   const MapLayout& cells = maps.layout.cells;

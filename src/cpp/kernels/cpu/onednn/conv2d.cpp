@@ -1,6 +1,5 @@
-// Divides convolutions into bands of rows or slices of channels of an image,
-// images, and groups of images: by the shapes alone, so that threads change no
-// bit.
+// Partitions convolutions into bands of rows or slices of channels of an image,
+// images, and groups of images: by shape only, so that threads change no bit.
 #include "kernels/cpu/onednn/conv2d.h"
 
 #include <algorithm>
@@ -21,9 +20,9 @@ namespace ea::onednn {
 
 namespace {
 
-// The convolution of all images, and where its rows lie.
+// Convolution of a batch: the key of one image, and the sizes that locate rows.
 struct Pictures {
-  ConvKey key{};  // of one whole image
+  ConvKey key{};  // for one whole image
   std::int64_t images;
   std::size_t element;  // bytes
 
@@ -57,7 +56,7 @@ struct Pictures {
   static std::int64_t missing(std::int64_t needed, std::int64_t there) {
     return std::max<std::int64_t>(0, needed - there);
   }
-  // The rows, padding included, that `rows` rows of y read.
+  // Returns how many rows, padding included, `rows` rows of y read.
   std::int64_t rows_read(std::int64_t rows) const {
     return (rows - 1) * key.stride_h + (key.kernel_h - 1) * key.dilation_h + 1;
   }
@@ -74,7 +73,7 @@ char* at(const TensorView& view, std::int64_t element, std::size_t size) {
   return view.as<char>() + static_cast<std::size_t>(element) * size;
 }
 
-// Rows of an image of y and channels of them, which one thread computes.
+// Some rows and channels of an image of y, which one thread computes.
 struct Section {
   std::int64_t x_row, y_row, rows, channel, channels;
   ConvolutionPtr convolution;
@@ -84,8 +83,8 @@ Section whole_image(const ConvKey& key) {
   return {0, 0, key.out_height, 0, key.out, find_convolution(key)};
 }
 
-// How many sections an image has: a power of two, which any few threads share
-// evenly, of no less work than is worth a job.
+// Returns the number of sections per image: a power of two, which a few threads
+// can share evenly, such that each section is worth a job.
 std::int64_t count_sections(const Pictures& p) {
   constexpr std::int64_t kMost = 8;
   constexpr std::int64_t kWork = 1 << 23;  // multiply-adds worth a job
@@ -96,9 +95,9 @@ std::int64_t count_sections(const Pictures& p) {
   return count;
 }
 
-// Bands of nearly equal height, the higher ones first: a thread that is free
-// early takes a low one. An image whose padding swallows the rows of a band has
-// one alone.
+// Returns bands of nearly equal height, the higher ones first: a thread that is
+// free early takes a low one. If a band would read only padding, returns the
+// whole image as one band.
 std::vector<Section> bands_of(const ConvKey& whole, const Pictures& p,
                               std::int64_t count) {
   std::vector<Section> bands;
@@ -122,7 +121,7 @@ std::vector<Section> bands_of(const ConvKey& whole, const Pictures& p,
   return bands;
 }
 
-// All rows of some channels.
+// Returns slices: all rows of some channels.
 std::vector<Section> slices_of(const ConvKey& whole, std::int64_t count) {
   ConvKey key = whole;
   key.out = whole.out / count;
@@ -134,8 +133,9 @@ std::vector<Section> slices_of(const ConvKey& whole, std::int64_t count) {
   return slices;
 }
 
-// A band reads the whole weight, which takes longer than its work where an
-// image has few pixels: slices then, whose rows are copied to their places.
+// Returns bands, or slices where an image has few pixels: a band reads the
+// whole weight, which then takes longer than its work. The rows of a slice are
+// copied into y.
 std::vector<Section> sections_of(const Pictures& p) {
   constexpr std::int64_t kPixels = 512, kChannels = 32;
   const ConvKey& key = p.key;
@@ -160,9 +160,9 @@ void scale_rows(const void* w, Scale by, std::int64_t each, void* to) {
 }
 
 // The weight of a section's channels, times their scale, in the layout that its
-// convolution reads. A norm behind the convolution is in its weight and bias,
-// since what a primitive does behind its sums takes as long as the sums where
-// products are fast.
+// convolution reads. A norm after the convolution is folded into weight and
+// bias, since a primitive's post-ops take as long as its sums where products
+// are fast.
 struct ReadyWeight {
   dnnl::memory::desc layout;
   std::int64_t channel;
@@ -194,7 +194,7 @@ struct ReadyWeight {
 
 using ReadyWeightPtr = std::shared_ptr<const ReadyWeight>;
 
-// All that was made of one weight: bands of other heights may read another
+// All layouts made from one weight: bands of other heights may read another
 // layout.
 struct ReadyWeights : Storage::Derived {
   ScaledWeight of;
@@ -209,7 +209,7 @@ struct ReadyWeights : Storage::Derived {
   }
 };
 
-// The weight of each section; what is made of a kept weight is kept with it.
+// Returns the weight of each section, cached with `kept` unless it is null.
 std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
                                           const std::vector<Section>& sections,
                                           const TensorView& weight,
@@ -238,7 +238,7 @@ std::vector<ReadyWeightPtr> ready_weights(const Pictures& p,
   return weights;
 }
 
-// Stretches of `bytes`, each a stride behind the last.
+// Spans of bytes that start `stride` bytes apart.
 struct Stretches {
   char* data;
   std::size_t stride;
@@ -277,7 +277,7 @@ void forward_section(const Conv2dForward::Args& args, const TensorView& bias,
   const Stretches dense{
       whole ? result.data : static_cast<char*>(scratch(Scratch::c, all)),
       bytes};
-  if (args.residual.defined()) {  // the sums are added to it
+  if (args.residual.defined()) {  // the sums accumulate onto it
     const Stretches from{at(args.residual, y, p.element), result.stride};
     if (from.data != dense.data) {
       copy_stretches(from, dense, whole ? 1 : pixels, whole ? all : bytes);
@@ -300,7 +300,7 @@ void forward_images(const Conv2dForward::Args& args) {
   const auto count = static_cast<std::int64_t>(sections.size());
   const std::vector<ReadyWeightPtr> weights =
       ready_weights(p, sections, args.weight, args.kept_weight, scale_of(args));
-  // What is larger is read on: the weight of a slice by images, or an image.
+  // Consecutive jobs share the larger operand: a slice's weight, or an image.
   const bool by_images = p.weights() > p.x_elements() * count;
   parallel_for(p.images * count, [&](std::int64_t job) {
     const std::int64_t image = by_images ? job % p.images : job / count;
@@ -323,8 +323,8 @@ void data_gradient(const Conv2dBackward::Args& args) {
   });
 }
 
-// How many groups of images sum on their own: fewer of large weights, whose
-// sums are memory to read again.
+// Returns the number of groups of images with separate sums: fewer for large
+// weights, since the sums must be read from memory again.
 std::int64_t image_groups(const Pictures& p) {
   constexpr std::int64_t kMost = 8, kLeast = 2, kElements = 1 << 22;
   return std::min(p.images, std::clamp(kElements / p.weights(), kLeast, kMost));
@@ -339,7 +339,7 @@ void weight_gradient(const Conv2dBackward::Args& args) {
   const ConvolutionPtr one = find_convolution(key);
   key.images = shorter + 1;
   const ConvolutionPtr more = longer > 0 ? find_convolution(key) : nullptr;
-  // Both have the layout of the first.
+  // All sums have the layout of `one`.
   const auto elements =
       static_cast<std::int64_t>(one->weight.get_size() / sizeof(float));
   const Storage sums(static_cast<std::size_t>(groups * elements) *
@@ -373,8 +373,8 @@ void backward_images(const Conv2dBackward::Args& args) {
   if (args.dweight.defined()) weight_gradient(args);
 }
 
-// Where the processor has no bfloat16 products: a view of the same numbers in
-// float32, which a result is rounded from when the last use of it is over.
+// Float32 copy of a bfloat16 view, for processors without bfloat16 products.
+// round() writes a result back after its last use.
 class Widened {
  public:
   explicit Widened(const TensorView& narrow)
@@ -434,7 +434,7 @@ void conv2d_forward(const Conv2dForward::Args& args) {
 
 void conv2d_backward(const Conv2dBackward::Args& args) {
   if (args.dy.numel() == 0) {
-    // No image: dx has no element, and no sum has a term.
+    // No images: dx is empty, and the sums have no terms.
     if (args.dweight.defined()) {
       std::fill_n(args.dweight.as<char>(),
                   static_cast<std::size_t>(args.dweight.numel()) *

@@ -1,4 +1,4 @@
-// Convolutions of images by oneDNN, divided into single-threaded jobs of fixed
+// Image convolutions by oneDNN, partitioned into single-threaded jobs of fixed
 // shape.
 #pragma once
 

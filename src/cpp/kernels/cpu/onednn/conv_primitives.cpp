@@ -1,4 +1,4 @@
-// Makes oneDNN convolutions and keeps them.
+// Makes and caches oneDNN convolutions.
 #include "kernels/cpu/onednn/conv_primitives.h"
 
 #include <array>
@@ -15,8 +15,8 @@ namespace {
 
 using ConvDims = dnnl::memory::dims;
 
-// A network has some tens of convolutions, each of three passes and a few
-// heights; a program that comes to more starts anew.
+// A network has some tens of convolutions, each with three passes and a few
+// heights. A full cache is cleared.
 constexpr std::size_t kMostConvolutions = 2048;
 
 struct ConvHash {
@@ -41,7 +41,7 @@ ConvDims weight_dims(const ConvKey& k) {
   return {k.groups, k.out / k.groups, k.in / k.groups, k.kernel_h, k.kernel_w};
 }
 
-// What all passes are made from.
+// Descriptors and attributes that all passes share.
 struct ConvParts {
   dnnl::memory::desc image, weight, bias, result;
   ConvDims strides, dilations, before, after;
@@ -86,7 +86,7 @@ struct ConvParts {
 };
 
 ConvolutionPtr make_convolution(const ConvKey& key) {
-  const SingleThreaded single;  // its blocking depends on the threads
+  const SingleThreaded single;  // blocking depends on the thread count
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   const ConvParts p(key);
   auto one = std::make_shared<Convolution>();
@@ -131,7 +131,7 @@ struct Convolutions {
 };
 
 Convolutions& convolutions() {
-  static Convolutions* const one = new Convolutions;  // outlives oneDNN's own
+  static Convolutions* const one = new Convolutions;  // outlives oneDNN statics
   return *one;
 }
 
@@ -139,7 +139,7 @@ dnnl::memory memory_at(const dnnl::memory::desc& desc, const void* data) {
   return {desc, engine(), const_cast<void*>(data)};
 }
 
-// Spare arguments of a convolution, or new ones while other threads use those.
+// Borrows spare arguments of a convolution; new ones while all are in use.
 class Borrowed {
  public:
   explicit Borrowed(const Convolution& one) {
@@ -183,7 +183,7 @@ ConvolutionPtr find_convolution(const ConvKey& key) {
   }
   ConvolutionPtr made;
   {
-    // Outside the lock of the cache: it takes milliseconds.
+    // Not under the cache's lock: this takes milliseconds.
     const std::lock_guard lock(held.making);
     made = make_convolution(key);
   }
@@ -196,7 +196,7 @@ ConvolutionPtr find_convolution(const ConvKey& key) {
 void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
              void* bias, void* result) {
   const bool forward = pass == ConvPass::forward;
-  Borrowed args(one);  // the key decides which there are
+  Borrowed args(one);  // the key decides which ones exist
   args.set(pass == ConvPass::data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, one.image,
            image);
   args.set(pass == ConvPass::weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,

@@ -1,4 +1,4 @@
-// Bounded cache of convolutions of images, oneDNN primitives of fixed shape.
+// Bounded cache of image convolutions: oneDNN primitives of fixed shape.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace ea::onednn {
 
 enum class ConvPass : std::uint8_t { forward, data, weights };
 
-// What a forward pass does behind its sums: y = sums + bias, + what y holds if
-// `joined`, and max(that, 0) if `rectified`.
+// Bias of a forward pass. It computes y = sums + bias, adds the old y if
+// `joined`, and takes max(y, 0) if `rectified`.
 enum class ConvBias : std::uint8_t { none, as_images, f32 };
 
 // A convolution of `images` images, channels last, with a weight in the layout
-// that the primitive likes best. The gradient of the weight is float32.
+// that the primitive prefers. The gradient of the weight is float32.
 struct ConvKey {
   std::int64_t pass, dtype, bias;  // ConvPass, DType, ConvBias
   std::int64_t joined, rectified;  // 0 or 1
@@ -36,8 +36,8 @@ struct Convolution {
   dnnl::primitive primitive;
   // image: x or its gradient; result: y or its gradient.
   dnnl::memory::desc image, weight, bias, result, scratchpad;
-  // Arguments of a call that is over: it takes longer to make them than to
-  // point them elsewhere. In a forked child they may stay busy for ever.
+  // Arguments of an earlier call, for reuse: making them takes longer than
+  // setting their pointers. In a forked child they may stay busy forever.
   struct Spare {
     std::atomic_flag busy;
     Arguments arguments;
@@ -47,15 +47,15 @@ struct Convolution {
 
 using ConvolutionPtr = std::shared_ptr<const Convolution>;
 
-// From the cache, or made now. Callable from any thread.
+// Returns a cached convolution, or makes one. Callable from any thread.
 ConvolutionPtr find_convolution(const ConvKey& key);
 
-// Runs it on the calling thread; the pass decides what is written. bias: null
-// if the key has none.
+// Runs it on the calling thread; the pass decides which operand is written.
+// bias: null if the key has none.
 void execute(const Convolution& one, ConvPass pass, void* image, void* weight,
              void* bias, void* result);
 
-// The layout of weights in contracts: [out, in / groups, height, width].
+// Returns the contracts' weight layout: [out, in / groups, height, width].
 dnnl::memory::desc plain_weight(const ConvKey& key, DType dtype);
 // Copies a weight from one layout to another, on the calling thread.
 void reorder(const dnnl::memory::desc& from, const void* source,

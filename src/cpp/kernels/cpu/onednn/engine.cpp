@@ -5,7 +5,7 @@
 #include "runtime/check.h"
 #include "runtime/cpu_info.h"
 
-// libgomp comes with oneDNN; we need these two of its functions, not OpenMP.
+// libgomp comes with oneDNN; only these two functions of it are used.
 extern "C" {
 int omp_get_max_threads(void);
 void omp_set_num_threads(int);
@@ -60,8 +60,8 @@ namespace onednn {
 
 void initialize() {
   static const bool once = [] {
-    // Refused only when somebody used oneDNN before us in this process; then
-    // its own choice stays, which is correct, if not what was asked for.
+    // Fails only if other code of this process has already used oneDNN. Its own
+    // choice then stays: correct, though not the requested cap.
     if (isa_used() == Isa::avx2) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
     return true;
   }();

@@ -21,8 +21,8 @@ namespace ea::onednn {
 
 namespace {
 
-// sgemm packs b anew for every row of tiles and a for every column, and a
-// transposed b is the dearest to pack: few tall tiles then.
+// sgemm packs b again for every row of tiles, and a for every column of tiles.
+// A transposed b costs most to pack, so it gets few tall tiles.
 Tiles f32_tiles(const Problem& p) {
   constexpr std::int64_t kMaxRows = 512, kMaxCols = 768, kJobs = 8;
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
@@ -44,15 +44,15 @@ Tiles f32_tiles(const Problem& p) {
           (p.m + rows() - 1) / rows(), (p.n + cols() - 1) / cols()};
 }
 
-// sgemm takes its buffers of a megabyte or two from malloc, at multiples of 128
-// bytes. glibc keeps the slivers before and behind such a block in the thread's
-// cache of small blocks, where they do not rejoin it: the freed block is too
-// short for the next call, which takes new memory: 40 products left 55 MB of
-// such blocks in the heap (tests/kernels/test_matmul_tiles.py). With that cache
-// full the slivers rejoin them.
+// sgemm takes its buffers of a megabyte or two from malloc, aligned to 128
+// bytes. glibc keeps the slivers before and after such a block in the thread's
+// cache of small blocks, where they do not rejoin it. The freed block is then
+// too short for the next call, which takes new memory: 40 products left 55 MB
+// of such blocks in the heap (tests/kernels/test_matmul_tiles.py). While that
+// cache is full, the slivers rejoin their block.
 void fill_cache_of_small_blocks() {
-  constexpr int kSizes = 11, kEach = 7;   // of 24 to 184 bytes
-  void* volatile blocks[kSizes * kEach];  // volatile: or the pairs are left out
+  constexpr int kSizes = 11, kEach = 7;   // 24 to 184 bytes
+  void* volatile blocks[kSizes * kEach];  // volatile keeps malloc and free
   for (int i = 0; i < kSizes * kEach; ++i) {
     blocks[i] = std::malloc(24 + i / kEach * 16);
   }
@@ -72,7 +72,7 @@ void f32_tile(const Problem& p, std::int64_t batch, const Rectangle& r) {
     }
   }
   const SingleThreaded single;
-  constexpr std::int64_t kLarge = 1 << 22;  // below it buffers are small
+  constexpr std::int64_t kLarge = 1 << 22;  // smaller ones have small buffers
   if (r.rows * r.cols * p.k >= kLarge) fill_cache_of_small_blocks();
   const dnnl_status_t status =
       dnnl_sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', r.rows,
@@ -84,10 +84,10 @@ void f32_tile(const Problem& p, std::int64_t batch, const Rectangle& r) {
 
 void f32_tiles_product(const Problem& p) {
   const Tiles tiles = f32_tiles(p);
-  // For most shapes sgemm runs a kernel that uses the stack pointer as a plain
-  // register: while it points into the heap, a signal handler would write its
-  // frame over other blocks of malloc's. Workers block signals for good, the
-  // caller once for all its tiles.
+  // For most shapes sgemm's kernel uses the stack pointer as an ordinary
+  // register. While it points into the heap, a signal handler would write its
+  // frame over other blocks of malloc. Workers always block signals; the caller
+  // blocks them once for all its tiles.
   const SignalsBlocked blocked;
   parallel_for(p.batch * tiles.count(), [&](std::int64_t job) {
     f32_tile(p, job / tiles.count(), tile_at(p, tiles, job % tiles.count()));
@@ -96,8 +96,8 @@ void f32_tiles_product(const Problem& p) {
 
 void f32_product(const Problem& p) {
   initialize();
-  // sgemm is slow at packing a transposed b, once per row of tiles: where there
-  // are rows enough to pay for it, b is turned round once.
+  // sgemm packs a transposed b slowly, once per row of tiles. With enough rows
+  // it pays to transpose b once.
   constexpr std::int64_t kRows = 128, kDepth = 256, kDeep = 1024;
   const bool pays = p.m >= kRows && (p.k >= kDeep || p.m >= 2 * p.n);
   if (!p.transpose_b || p.batch != 1 || p.k < kDepth || !pays) {
@@ -114,7 +114,7 @@ void f32_product(const Problem& p) {
   f32_tiles_product(q);
 }
 
-// Without a sum to take, y is the bias.
+// Writes y for k = 0: the bias, or zero.
 void no_depth(const Problem& p, std::size_t element) {
   char* y = static_cast<char*>(p.y);
   for (std::int64_t row = 0; row < p.batch * p.m; ++row) {
@@ -130,8 +130,8 @@ void no_depth(const Problem& p, std::size_t element) {
 }  // namespace
 
 bool matmul_supports(const MatMul::Args& args) {
-  // The sums of sgemm depend on the shape: kernels/cpu/gemm_rows.h sums row by
-  // row, and with AMX oneDNN does so in panels of bfloat16.
+  // sgemm's summation order depends on the shape. kernels/cpu/gemm_rows.h sums
+  // each row independently, and so does oneDNN with AMX in bfloat16 panels.
   const bool by_row = args.row_invariant && isa_used() != Isa::scalar;
   if (args.y.dtype == DType::f32) return !by_row;
   return args.y.dtype == DType::bf16 && (!by_row || has_bf16());

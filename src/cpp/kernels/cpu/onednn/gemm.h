@@ -1,5 +1,5 @@
-// Matrix products by oneDNN, cut into single-threaded tiles of fixed shape, or
-// divided by oneDNN.
+// Matrix products by oneDNN, partitioned into single-threaded tiles of fixed
+// shape, or by oneDNN itself.
 #pragma once
 
 #include "kernels/gemm.h"
@@ -9,10 +9,10 @@ namespace ea::onednn {
 bool matmul_supports(const MatMul::Args& args);  // float32 and bfloat16
 void matmul(const MatMul::Args& args);
 
-// The same products with the work divided among num_threads() threads by oneDNN
-// itself, so that the bits may depend on their number: what the division by
-// shapes alone costs is measured against it. Runs only where it is forced; the
-// rare product that oneDNN has no whole primitive for goes the other way.
+// Computes the same products, partitioned among num_threads() threads by oneDNN
+// itself, so that the bits may depend on the thread count. It is the baseline
+// for the cost of partitioning by shape only, and runs only when forced. The
+// rare product without a whole oneDNN primitive goes to matmul().
 void matmul_parallel(const MatMul::Args& args);
 
 }  // namespace ea::onednn

@@ -1,5 +1,5 @@
-// Cuts bfloat16 products into a small set of tile shapes, so that arbitrary
-// token counts do not make an endless number of primitives.
+// Partitions bfloat16 products into a small set of tile shapes, so that
+// arbitrary token counts need a bounded number of primitives.
 #include "kernels/cpu/onednn/gemm_bf16.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 // Rows of a (tokens in forward products) and, where a is transposed, the depth
 // (tokens in weight gradients) are padded with zeros to multiples of these.
 constexpr std::int64_t kTileRows = 16, kDepthStep = 32;
-constexpr std::int64_t kDepthBlock = 2048;  // of a transposed a
+constexpr std::int64_t kDepthBlock = 2048;  // for a transposed a
 
 std::int64_t up(std::int64_t n, std::int64_t step) {
   return (n + step - 1) / step * step;
@@ -47,20 +47,20 @@ Tiles bf16_tiles(const Problem& p) {
           (p.m + rows() - 1) / rows(), (p.n + cols() - 1) / cols()};
 }
 
-// One stretch of the depth.
+// One span of the depth.
 struct Piece {
   std::int64_t begin, depth;
   ProductPtr product;
 };
 
-// How one tile shape is computed: pieces of the depth in order of summation.
+// Plan of one tile shape: pieces of the depth in order of summation.
 struct Plan {
-  std::int64_t padded_rows;  // of its product
-  bool plain;                // its one piece writes y; else finish() does
+  std::int64_t padded_rows;  // rows of its primitives
+  bool plain;                // one piece, which writes y; else finish() does
   std::vector<Piece> pieces;
 };
 
-// False where oneDNN has no fast primitive for a piece.
+// Returns false where oneDNN has no fast primitive for a piece.
 bool make_plan(const Problem& p, std::int64_t rows, std::int64_t cols,
                std::int64_t depth_block, bool plain, Plan& plan) {
   plan.padded_rows = up(rows, kTileRows);
@@ -90,7 +90,7 @@ bfloat16* bf16_scratch(Scratch slot, std::int64_t elements) {
   return static_cast<bfloat16*>(scratch(slot, elements * sizeof(bfloat16)));
 }
 
-// y = bf16(alpha sum + bias), for a product of several pieces or with a factor.
+// y = bf16(alpha sum + bias), for products of several pieces or with a factor.
 void finish(const Problem& p, const Rectangle& r, const float* sum,
             const bfloat16* bias, bfloat16* y) {
   for (std::int64_t i = 0; i < r.rows; ++i) {
@@ -140,7 +140,7 @@ void bf16_tile(const Problem& p, const Plan& plan, std::int64_t batch,
   }
 }
 
-// Widens [rows, cols] matrices, or narrows one, in chunks of whole rows.
+// Widens or narrows a [rows, cols] matrix, in chunks of whole rows.
 template <typename From, typename To>
 void convert(const From* from, std::int64_t stride, std::int64_t rows,
              std::int64_t cols, To* to) {
@@ -184,7 +184,8 @@ void widened_product(const Problem& p, void (*f32_product)(const Problem&)) {
   }
 }
 
-// y = op(a) op(b) with a as it lies. Depths are cut into blocks of this size.
+// Computes the product from a as stored, with the depth in blocks of
+// `depth_block`. Returns false where oneDNN has no fast primitive.
 bool tiled_product(const Problem& p, std::int64_t depth_block) {
   const Tiles tiles = bf16_tiles(p);
   const std::int64_t last_rows = p.m - (tiles.down - 1) * tiles.rows;
@@ -211,8 +212,8 @@ bool tiled_product(const Problem& p, std::int64_t depth_block) {
   return true;
 }
 
-// Whether y = a^T b is too small for the threads to share, and its depth large.
-// With AMX panels are the way for it.
+// Whether y = a^T b is too small to split among threads while its depth is
+// large. With AMX such products use panels instead.
 bool is_deep(const Problem& p) {
   constexpr std::int64_t kElements = 1 << 17;
   return !has_tiles() && p.m * p.n <= kElements && p.k > kDepthBlock &&
@@ -221,7 +222,7 @@ bool is_deep(const Problem& p) {
          p.k % kDepthStep == 0;
 }
 
-// to = bf16(from [rows, cols]), turned round if `turned`.
+// to = bf16(from [rows, cols]), transposed if `turned`.
 void narrow(const float* from, std::int64_t rows, std::int64_t cols,
             bool turned, bfloat16* to) {
   const std::int64_t grain = std::max<std::int64_t>(1, (1 << 13) / cols);
@@ -234,8 +235,8 @@ void narrow(const float* from, std::int64_t rows, std::int64_t cols,
   });
 }
 
-// Such a product: groups of the depth have a sum each. What is laid out anew is
-// the narrower of a and b, piece by piece: y^T = b^T a.
+// Computes a deep product: each group of the depth has its own sum. Only the
+// narrower of a and b is transposed, piece by piece; for b, y^T = b^T a.
 bool deep_product(const Problem& p) {
   constexpr std::int64_t kGroups = 8, kPiece = 1024;
   const bool turned = p.m > p.n;
@@ -276,8 +277,8 @@ bool deep_product(const Problem& p) {
   return true;
 }
 
-// oneDNN lays out b for every tile anew: with AMX that takes as long as to
-// multiply the tile, without it is worth sparing where b is large.
+// oneDNN packs b again for every tile. With AMX that takes as long as the
+// multiplication itself; without AMX it matters only where b is large.
 bool prefers_panels(const Problem& p) {
   constexpr std::int64_t kRows = 256, kLarge = 1 << 19;  // elements of b
   if (p.batch != 1 || p.alpha != 1.0f) return false;
@@ -285,14 +286,13 @@ bool prefers_panels(const Problem& p) {
   return p.m >= kRows && (has_tiles() || p.n * p.k >= kLarge);
 }
 
-// a is transposed: its depth is a token count. a is copied as it would lie
-// untransposed, both are padded in depth.
+// Computes a product whose a is transposed, so that the depth is a token count.
+// Copies a in untransposed order; pads a and b in depth.
 bool transposed_product(const Problem& p) {
   const std::int64_t k = up(p.k, kDepthStep);
   if (is_deep(p) && deep_product(p)) return true;
-  const bool panels = prefers_panels(p);  // whose rows are dense
-  // An odd number of cache lines, so that rows do not fall onto one another in
-  // the cache.
+  const bool panels = prefers_panels(p);  // these need dense rows
+  // An odd number of cache lines, so that rows do not share cache sets.
   const std::int64_t stride = k % 64 == 0 && !panels ? k + 32 : k;
   const Storage a(p.batch * p.m * stride * sizeof(bfloat16));
   Problem q = p;

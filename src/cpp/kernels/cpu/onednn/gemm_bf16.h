@@ -5,8 +5,9 @@
 
 namespace ea::onednn {
 
-// y = alpha op(a) op(b) + bias in bfloat16, sums in float32. Where oneDNN has
-// no fast bfloat16 product, operands are widened and `f32_product` runs.
+// Computes y = alpha op(a) op(b) + bias in bfloat16, sums in float32. Where
+// oneDNN has no fast bfloat16 product, widens the operands and runs
+// `f32_product`.
 void bf16_product(const Problem& p, void (*f32_product)(const Problem&));
 
 }  // namespace ea::onednn

@@ -1,5 +1,5 @@
-// Cuts products with panels into tiles of a few heights, so that arbitrary
-// token counts do not make an endless number of primitives.
+// Partitions products with panels into tiles of a few heights, so that
+// arbitrary token counts need a bounded number of primitives.
 #include "kernels/cpu/onednn/gemm_blocked.h"
 
 #include <algorithm>
@@ -16,10 +16,11 @@ namespace ea::onednn {
 
 namespace {
 
-// `count` stretches of nearly equal numbers of units; the longer ones first.
+// Partition into `count` spans of nearly equal numbers of units, the longer
+// ones first.
 struct Cut {
-  std::int64_t count, unit, length, total;  // length: units of a short one
-  std::int64_t longer;                      // how many have one unit more
+  std::int64_t count, unit, length, total;  // length: units of a short span
+  std::int64_t longer;                      // number of spans with one more
 
   Cut(std::int64_t total, std::int64_t unit, std::int64_t count)
       : count(count), unit(unit), total(total) {
@@ -39,9 +40,10 @@ std::int64_t parts(std::int64_t n, std::int64_t most) {
   return (n + most - 1) / most;
 }
 
-// Tiles have multiples of kRowStep rows, except for the last. Of many rows it
-// is padded with zeros, so that other token counts can use its primitive. AMX
-// computes 16 rows at a time and takes as long for fewer: there it always is.
+// Tiles have a multiple of kRowStep rows, except the last. If there are many
+// rows, the last tile is padded with zeros, so that other token counts can use
+// its primitive. With AMX it always is: AMX computes 16 rows at a time and
+// takes as long for fewer.
 constexpr std::int64_t kRowStep = 16;
 
 std::int64_t padded(const Problem& p, std::int64_t rows) {
@@ -59,11 +61,11 @@ Grid grid_of(const Problem& p) {
   constexpr std::int64_t kMaxRows = 128, kJobs = 8;
   constexpr std::int64_t kSmallTile = 1 << 22;  // multiply-adds worth a job
   constexpr std::int64_t kSmallRead = 1 << 17;  // elements of b worth a job
-  // With AMX oneDNN falls to a slow way where y is much wider than a.
+  // With AMX oneDNN uses a slow implementation if y is much wider than a.
   const std::int64_t widest = has_tiles() ? 8 * p.k : p.n;
   const std::int64_t panels = parts(p.n, kPanel);
   const std::int64_t down = parts(p.m, kMaxRows);
-  // Few rows take as long as b is read.
+  // With few rows, reading b takes the time.
   const std::int64_t work =
       std::max(p.m * p.n * p.k / kSmallTile, p.n * p.k / kSmallRead);
   const std::int64_t jobs = std::clamp<std::int64_t>(work, 1, kJobs);
@@ -77,7 +79,7 @@ ProductKey key_of(const Problem& p, std::int64_t rows, std::int64_t cols) {
   key.m = padded(p, rows);
   key.n = cols;
   key.k = p.k;
-  key.a_stride = p.k;  // oneDNN's blocked products have dense rows alone
+  key.a_stride = p.k;  // oneDNN's blocked products require dense rows
   key.y_stride = cols;
   key.bias = p.bias != nullptr;
   key.dtype = DType::bf16;
@@ -85,7 +87,7 @@ ProductKey key_of(const Problem& p, std::int64_t rows, std::int64_t cols) {
   return key;
 }
 
-// A tile is a longer one, a shorter one or the last in each direction.
+// Returns a tile's kind in one direction: 0 longer, 1 shorter, 2 the last.
 int kind(const Cut& cut, std::int64_t i) {
   return i == cut.count - 1 ? 2 : i < cut.longer ? 0 : 1;
 }

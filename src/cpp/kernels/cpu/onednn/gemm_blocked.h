@@ -1,5 +1,5 @@
-// Products of bfloat16 whose right operand lies in panels: laid out once, for
-// all tiles of a call or for all calls with one weight.
+// bfloat16 products whose right operand is packed into panels once, for all
+// tiles of a call or for all calls with one weight.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace ea::onednn {
 
-// y = a op(b) + bias. `kept`: b's storage, if its panels may be kept there.
-// b_depth: of op(b), where a has zeros behind that, up to p.k; it rounds up to
-// p.k (panel_depth). False, and nothing done, where this is not the way (oneDNN
-// has no such product on this processor, or p has a batch or a factor).
+// Computes y = a op(b) + bias. `kept`: b's storage, if its panels may be cached
+// there. b_depth: depth of op(b), if a is zero-padded from there to p.k; p.k is
+// then panel_depth(b_depth). Returns false, with nothing done, if oneDNN has no
+// such product on this processor, or if p has a batch or a factor.
 bool blocked_product(const Problem& p, const Storage* kept,
                      std::optional<std::int64_t> b_depth = {});
 

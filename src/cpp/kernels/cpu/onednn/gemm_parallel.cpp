@@ -1,4 +1,4 @@
-// Whole products as one oneDNN primitive each, divided among threads by oneDNN.
+// Computes a whole product with one primitive; oneDNN divides it among threads.
 #include "kernels/cpu/onednn/engine.h"
 #include "kernels/cpu/onednn/gemm.h"
 #include "kernels/cpu/onednn/primitive_cache.h"
@@ -9,7 +9,7 @@ namespace ea::onednn {
 
 namespace {
 
-// Null where oneDNN has no fast product of this kind.
+// Returns null where oneDNN has no fast product of this kind.
 ProductPtr whole_product(const Problem& p, DType dtype) {
   ProductKey key{};
   key.m = p.m;

@@ -1,4 +1,4 @@
-// Sums that groups of a depth, or of images, made on their own.
+// Adds up the separate sums of groups of a depth, or of images.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace ea::onednn {
 
-// Adds the sums [groups, elements] to those of the first group, in their order.
+// Adds sums [groups, elements] to those of the first group, in group order.
 inline void add_groups(float* sums, std::int64_t groups,
                        std::int64_t elements) {
   constexpr std::int64_t kGrain = 1 << 15;

@@ -1,5 +1,5 @@
-// Copies matrices into panels, in elements of 4 bytes: a pair of bfloat16 that
-// follow one another in depth.
+// Packs matrices into panels, in elements of 4 bytes: a pair of bfloat16 that
+// are neighbours in depth.
 #include "kernels/cpu/onednn/panels.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ typedef std::uint16_t Halves __attribute__((vector_size(16)));
 // in bytes.
 void turn(const char* from, std::int64_t stride, std::int64_t cols,
           std::int64_t depth, std::uint32_t* panel) {
-  constexpr std::int64_t kRun = 16;  // elements: a cache line of each row
+  constexpr std::int64_t kRun = 16;  // elements: one cache line of each row
   constexpr std::int64_t kAhead = 12;
   const std::int64_t whole = depth / 4 * 4, quads = cols / 4 * 4;
   for (std::int64_t d0 = 0; d0 < whole; d0 += kRun) {
@@ -55,7 +55,7 @@ void turn(const char* from, std::int64_t stride, std::int64_t cols,
       }
     }
   }
-  for (std::int64_t j = 0; j < cols; ++j) {  // what quads leave
+  for (std::int64_t j = 0; j < cols; ++j) {  // the rest, after all quads
     for (std::int64_t d = j < quads ? whole : 0; d < depth; ++d) {
       std::memcpy(panel + d * kPanel + j, from + j * stride + d * 4, 4);
     }
@@ -88,7 +88,7 @@ void interleave(const char* from, std::int64_t stride, std::int64_t cols,
   }
 }
 
-// The last row of an odd depth has zeros for a partner.
+// Pairs the last row of an odd depth with zeros.
 void last_half(const char* from, std::int64_t step, std::int64_t cols,
                std::uint32_t* to) {
   for (std::int64_t j = 0; j < cols; ++j) {

@@ -17,8 +17,8 @@ namespace {
 using dims = dnnl::memory::dims;
 using dnnl::memory;
 
-// A model has some hundred products for each of its ten or so weight shapes:
-// the last tile of few rows has any height up to 128.
+// A model has about a hundred products for each of its ten or so weight shapes:
+// with few rows, the last tile may have any height up to 128.
 constexpr std::size_t kCapacity = 2048;
 
 struct Hash {
@@ -55,7 +55,7 @@ memory::desc layout_of_b(const ProductKey& key, memory::data_type type) {
   return {size, type, memory::format_tag::any};
 }
 
-// Whether oneDNN wants b as panels.h writes it.
+// Whether oneDNN expects b in the layout of panels.h.
 bool reads_panels(const ProductKey& key, const memory::desc& b) {
   return b.get_inner_blks() == dims{16, kPanel, 2} &&
          b.get_inner_idxs() == dims{0, 1, 0} &&
@@ -64,7 +64,7 @@ bool reads_panels(const ProductKey& key, const memory::desc& b) {
 }
 
 ProductPtr make_product(const ProductKey& key) {
-  const OnednnThreads threads(key.threads);  // its blocking depends on them
+  const OnednnThreads threads(key.threads);  // blocking depends on the count
   const auto f32 = memory::data_type::f32;
   const auto type = key.dtype == DType::f32 ? f32 : memory::data_type::bf16;
   auto one = std::make_shared<Product>();
@@ -95,7 +95,7 @@ ProductPtr make_product(const ProductKey& key) {
   return one;
 }
 
-// Least recently used last.
+// Cache whose items are ordered from most to least recently used.
 struct Cache {
   using Item = std::pair<ProductKey, ProductPtr>;
   ForkMutex making{ForkMutex::Level::primitives};
@@ -153,9 +153,9 @@ ProductPtr find_product(const ProductKey& key) {
   ProductPtr product;
   if (cache().find(key, product)) return product;
   {
-    // Outside the lock of the cache: it takes about a millisecond. oneDNN keeps
-    // a promise of each primitive that is being made, and a child forked then
-    // would wait for it for ever.
+    // Not under the cache's lock: this takes about a millisecond. oneDNN keeps
+    // a promise for each primitive under construction; a child forked meanwhile
+    // would wait for it forever.
     const std::lock_guard lock(cache().making);
     product = make_product(key);
   }

@@ -1,4 +1,4 @@
-// Bounded cache of matrix products, oneDNN primitives of fixed shape.
+// Bounded cache of matrix products: oneDNN primitives of fixed shape.
 #pragma once
 
 #include <cstddef>
@@ -10,24 +10,24 @@
 
 namespace ea::onednn {
 
-// What a product writes: its own type, or float32 on its own or added to what
-// is there.
+// Output of a product: in the operands' type, in float32, or accumulated onto
+// float32.
 enum class Output : std::uint8_t { same, f32, f32_add };
 
-// How b lies: [k, n], [n, k], or in the panels of panels.h.
+// Layout of b: [k, n], [n, k], or the panels of panels.h.
 enum class Layout : std::uint8_t { rows, columns, panels };
 
 // y [m, n] = a [m, k] b [k, n] of bfloat16 or float32.
-// Strides are those of the stored rows, in elements.
+// Strides are between stored rows, in elements.
 struct ProductKey {
   std::int64_t m, n, k;
   std::int64_t a_stride, b_stride, y_stride;
   Layout layout;
-  bool a_columns;  // a lies as [k, m]
+  bool a_columns;  // a is stored as [k, m]
   bool bias;       // [n]
   Output output;
   DType dtype;
-  int threads = 1;  // that oneDNN divides it among
+  int threads = 1;  // among which oneDNN divides it
 
   bool operator==(const ProductKey&) const = default;
 };
@@ -48,8 +48,8 @@ struct Operands {
 
 void execute(const Product& product, const Operands& operands);
 
-// From the cache, or made now. Null when oneDNN has no fast implementation.
-// Callable from any thread.
+// Returns a cached product, or makes one. Null if oneDNN has no fast
+// implementation. Callable from any thread.
 ProductPtr find_product(const ProductKey& key);
 
 }  // namespace ea::onednn

@@ -1,4 +1,4 @@
-// How one matrix product is cut into tiles.
+// Partition of one matrix product into tiles.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ using Problem = MatMulProblem;
 // A grid of equal tiles over the output (the last row and column of tiles may
 // be smaller). It depends on the shapes alone: never on the thread count.
 struct Tiles {
-  std::int64_t rows, cols;    // of a tile
-  std::int64_t down, across;  // tiles
+  std::int64_t rows, cols;    // size of a tile
+  std::int64_t down, across;  // number of tiles
   std::int64_t count() const { return down * across; }
 };
 

@@ -1,4 +1,4 @@
-// Transposes matrices in blocks of one 16-byte vector a row.
+// Transposes matrices in blocks with one 16-byte vector per row.
 #include "kernels/cpu/onednn/transpose.h"
 
 #include <algorithm>
@@ -29,8 +29,8 @@ struct Block<float> {
   static constexpr Row kHigh{2, 6, 3, 7};
 };
 
-// Transposes the block at `from`, of which `rows` rows and `cols` columns are
-// there; rows of the result are whole, zero behind what is there.
+// Transposes the block at `from`, of which `rows` rows and `cols` columns
+// exist. Rows of the result are written whole, padded with zeros.
 template <typename T>
 void copy_block(const T* from, std::int64_t stride, std::int64_t rows,
                 std::int64_t cols, T* to, std::int64_t to_stride) {
@@ -67,8 +67,8 @@ template <typename T>
 void transpose_of(const T* from, std::int64_t stride, std::int64_t rows,
                   std::int64_t cols, T* to, std::int64_t to_stride) {
   constexpr std::int64_t kSide = Block<T>::kSide;
-  constexpr std::int64_t kStrip = 32;  // columns of a job: lines stay in the L1
-  constexpr std::int64_t kAhead = 16;  // rows: each is a page of its own
+  constexpr std::int64_t kStrip = 32;  // columns per job: lines stay in L1
+  constexpr std::int64_t kAhead = 16;  // rows: each is in a page of its own
   parallel_chunks(cols, kStrip, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = 0; i < to_stride; i += kSide) {
       for (std::int64_t j = begin; j < end; j += kSide) {

@@ -1,4 +1,4 @@
-// SIMD functions of one element and their derivatives (kernels/activation.h).
+// SIMD elementwise activations and their derivatives (kernels/activation.h).
 #include "kernels/activation.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/math-inl.h"
@@ -8,7 +8,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Each: value f(x) and derivative f'(x).
+// Each functor has value(x) = f(x) and derivative(x) = f'(x).
 struct Gelu {
   static EA_INLINE Vf value(Vf x, Vf) { return x * normal(x).distribution; }
   static EA_INLINE Vf derivative(Vf x, Vf) {
@@ -17,7 +17,8 @@ struct Gelu {
   }
 };
 
-// (1 + tanh z) / 2 is sigmoid(2 z), which keeps its digits for negative z.
+// (1 + tanh z) / 2 is computed as sigmoid(2 z), which stays accurate for
+// negative z.
 struct GeluTanh {
   static EA_INLINE Vf twice_inner(Vf x) {  // 2 sqrt(2/pi) (x + 0.044715 x^3)
     return x * fma(x * x, set(0.071354816f), set(1.5957691f));
@@ -104,7 +105,8 @@ void compute(const ActivationForward::Args& args) {
                   });
 }
 
-// The same by blocks of rows, and their sum while they are in cache.
+// Computes dx in blocks of rows and reduces each block to its part of dbias
+// while it is in cache.
 template <typename F, typename T>
 void run_with_bias(const ActivationBackward::Args& args) {
   const Vf slope = set(static_cast<float>(args.slope));

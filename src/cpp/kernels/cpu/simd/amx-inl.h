@@ -1,8 +1,8 @@
-// Products of tile-inl.h in the tiles of AMX: the processor adds up the
-// products of 16 x 16 x 16 pairs of bfloat16 in one instruction.
+// The products of tile-inl.h on AMX tiles: one instruction accumulates the
+// products of 16 x 16 x 16 pairs of bfloat16.
 //
-// Instructions by name, as for Pairs. Whatever the number of rows, each sum has
-// its terms in the order of depth.
+// Instructions are given by name, as in Pairs. Each sum adds its terms in the
+// order of depth, whatever the number of rows.
 #pragma once
 
 #include <type_traits>
@@ -15,8 +15,8 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Gives the tiles of the thread 16 rows of 64 bytes while it lives; what does
-// not hold one must not multiply Tiles.
+// Configures the thread's tile registers as 16 rows of 64 bytes for its
+// lifetime. Only code that holds a TileSetup may multiply Tiles.
 class TileSetup {
  public:
   TileSetup() {
@@ -33,7 +33,7 @@ class TileSetup {
 };
 
 constexpr int kTileCells = kLanes * kLanes;
-constexpr int kMostTiles = 4;  // of C side by side: registers 0 to 3
+constexpr int kMostTiles = 4;  // adjacent tiles of C: registers 0 to 3
 
 template <int kTile>
 EA_INLINE void zero_tile() {
@@ -60,7 +60,8 @@ EA_INLINE void add_products() {
                : "i"(kSum), "i"(kLeft), "i"(kRight));
 }
 
-// Rows i .. i + rows and cells k .. k + depth of A, zeros behind them.
+// Copies rows i .. i + rows and cells k .. k + depth of A into a 16 x 16 block
+// padded with zeros.
 EA_INLINE void gather_left(const Factor& a, std::int64_t i, std::int64_t rows,
                            std::int64_t k, std::int64_t depth, float* block) {
   if (a.col == 1) {
@@ -83,7 +84,7 @@ EA_INLINE void gather_left(const Factor& a, std::int64_t i, std::int64_t rows,
   for (int r = 0; r < kLanes; ++r) store(block + r * kLanes, cells[r]);
 }
 
-// 16 rows of C from row i on, and kTiles tiles from column j on.
+// Computes up to 16 rows of C from row i, in kTiles tiles from column j.
 template <int kTiles>
 void tiles_of(const Factor& a, const float* packed, std::int64_t i,
               std::int64_t rows, std::int64_t depth, std::int64_t j,
@@ -136,7 +137,7 @@ void tiles_of(const Factor& a, const float* packed, std::int64_t i,
   });
 }
 
-// The cells of Pairs.
+// Tag of products on AMX tiles; the cells are those of Pairs.
 struct Tiles {};
 
 template <>

@@ -12,14 +12,14 @@ namespace {
 struct HeadJob {
   Existing cells;
   std::int64_t n_q, n_k, d;
-  std::int64_t query, key, column, cell;  // where it begins
+  std::int64_t query, key, column, cell;  // first of each
   float* packed;                          // fits any operand of any head
   float* wide_a;                          // a bfloat16 operand as float32
   float* wide_c;  // a float32 result on its way to bfloat16
 };
 
-// Calls fn(HeadJob) for every head of every sequence. Jobs are runs of heads,
-// cut by the average work alone: some ten microseconds.
+// Calls fn(HeadJob) for every head of every sequence. A job is a run of heads,
+// sized by the average work per head alone: some ten microseconds.
 template <typename T, typename Fn>
 void for_heads(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   constexpr std::int64_t kJobWork = 1 << 18;  // multiply-adds
@@ -51,8 +51,9 @@ void for_heads(const MapLayout& layout, std::int64_t width, Fn&& fn) {
   });
 }
 
-// Maps [n_q, n_k] = scale a B for the packed B, 0 where no cell exists. Under a
-// causal limit a few rows go at a time, up to the columns that the last sees.
+// Writes maps [n_q, n_k] = scale a B for the packed B, 0 where no cell exists.
+// Causal maps are computed a few rows at a time, up to the last column that the
+// last of these rows sees.
 template <typename T>
 void store_maps(const HeadJob& j, Rows<const T> a, float scale, T* maps) {
   const bool whole = j.cells.columns(0) == j.n_k;
@@ -69,7 +70,7 @@ void store_maps(const HeadJob& j, Rows<const T> a, float scale, T* maps) {
   }
 }
 
-// Maps [n_q, n_k] as a left factor, 0 where no cell exists.
+// Returns maps [n_q, n_k] as a left factor, 0 where no cell exists.
 template <typename T>
 Factor map_factor(const HeadJob& j, const T* maps) {
   if (j.cells.all()) return factor(maps, j.n_k, j.n_q, j.n_k, j.wide_a);

@@ -6,7 +6,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Blocks of rows whose statistics or sums are made one by one.
+// Partition of the rows into blocks with statistics or sums of their own.
 struct Blocks {
   std::int64_t rows, size, count;
   Blocks(std::int64_t total, std::int64_t width)
@@ -18,8 +18,8 @@ struct Blocks {
   }
 };
 
-// mean and squares [width] of a block: its own mean, and the sum of (x -
-// mean)^2 in a second pass, while it lies in the cache.
+// Computes the mean [width] of a block and, in a second pass while the block is
+// in cache, squares [width]: the sum of (x - mean)^2.
 template <typename T>
 void block_statistics(const T* x, std::int64_t rows, std::int64_t width,
                       float* mean, float* squares) {
@@ -38,9 +38,9 @@ void block_statistics(const T* x, std::int64_t rows, std::int64_t width,
   }
 }
 
-// Blocks a and b of n and k rows together (Chan et al., 1979): with d = mean_b
-// - mean_a, mean = mean_a + d k / (n + k), squares = their sum + d^2 n k / (n +
-// k).
+// Merges the statistics of blocks a and b of n and k rows (Chan et al., 1979):
+// with d = mean_b - mean_a, mean = mean_a + d k / (n + k) and squares =
+// squares_a + squares_b + d^2 n k / (n + k).
 template <typename T>
 void run_statistics(const BatchStatistics::Args& args) {
   const std::int64_t width = args.x.shape[1];
@@ -74,8 +74,8 @@ void run_statistics(const BatchStatistics::Args& args) {
   });
 }
 
-// What is added and done behind the norm, known to the compiler: kResidual, and
-// kRectify.
+// kResidual adds the residual after the norm, kRectify applies ReLU; both are
+// compile-time constants.
 template <typename T, bool kResidual, bool kRectify>
 void run_forward_as(const BatchNormForward::Args& args) {
   const std::int64_t rows = args.x.shape[0], width = args.x.shape[1];
@@ -120,17 +120,18 @@ void run_forward(const BatchNormForward::Args& args) {
                       : run_forward_as<T, false, false>(args);
 }
 
-// The numbers of each channel that a backward reads.
+// Per-channel values that the backward reads.
 template <typename T, bool kRectified>
 struct Channels {
   const float *mean, *rstd;
   const float* scale;  // rstd weight
-  const T* bias;       // of a rectified y
+  const T* bias;       // only for a rectified y
 
   EA_INLINE Vf standard(Vf x, std::int64_t i, auto part) const {
     return (x - load(mean + i, part)) * load(rstd + i, part);
   }
-  // dy where y > 0; y is made as in the forward.
+  // Returns dy, set to 0 where a rectified y is not positive; y is recomputed
+  // as in the forward.
   EA_INLINE Vf arriving(Vf dy, Vf x, std::int64_t i, auto part) const {
     if constexpr (kRectified) {
       const Vf y = fma(x - load(mean + i, part), load(scale + i, part),
@@ -142,7 +143,7 @@ struct Channels {
   }
 };
 
-// The sums of dy and dy h of one block, [width] each.
+// Computes the sums of dy and dy h over one block, [width] each.
 template <typename T, bool kRectified>
 void block_sums(const T* dy, const T* x, std::int64_t rows, std::int64_t width,
                 const Channels<T, kRectified>& channels, float* sum,

@@ -1,5 +1,5 @@
-// SIMD attention over cached rows (kernels/cached_attention.h): the keys and
-// values are read where they lie, once, for several heads at a time.
+// SIMD attention over cached rows (kernels/cached_attention.h): keys and values
+// are read in place, once, for several heads at a time.
 #include "kernels/cached_attention.h"
 
 #include "kernels/cpu/simd/jobs-inl.h"
@@ -9,8 +9,8 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-constexpr std::int64_t kColumns = 256;  // of a row, the heads of one job
-constexpr std::int64_t kAhead = 6;      // rows
+constexpr std::int64_t kColumns = 256;  // columns of one job's heads
+constexpr std::int64_t kAhead = 6;      // rows to prefetch ahead
 
 template <typename T>
 EA_INLINE void prefetch(const T* p, std::int64_t n) {
@@ -18,7 +18,7 @@ EA_INLINE void prefetch(const T* p, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += kLine) __builtin_prefetch(p + i);
 }
 
-// A number that the compiler knows.
+// Compile-time integer.
 template <int kCount>
 struct Always {
   EA_INLINE constexpr operator int() const { return kCount; }
@@ -28,8 +28,8 @@ struct Tap {
   std::int64_t u, v;
 };
 
-// The taps that some weight [heads, heads, side, side] is not 0 at: others read
-// what the map may not show.
+// Collects the taps at which some weight [heads, heads, side, side] is nonzero.
+// The other taps are never read: their cells may be hidden from the map.
 template <typename T>
 EA_INLINE std::int64_t find_taps(const T* weight, std::int64_t heads,
                                  std::int64_t side, Tap* taps) {
@@ -63,12 +63,12 @@ struct Step {
   EA_INLINE std::int64_t map_row(std::int64_t b, std::int64_t u) const {
     return e.map_rows.as<std::int64_t>()[b * side + u];
   }
-  // Cell 0 of a row of I.
+  // Returns the address of cell 0 of a row of I.
   EA_INLINE T* map(std::int64_t row, std::int64_t h) const {
     return e.maps.as<T>() + (row * heads + h) * e.maps.shape[2] + side - 1;
   }
 
-  // L without the convolution, and the rows of I.
+  // Computes L without the convolution, and the rows of I.
   void score(std::int64_t b, std::int64_t first, std::int64_t last) const {
     const std::int64_t n = length(b);
     const std::int64_t* mine = rows + offsets[b];
@@ -116,7 +116,7 @@ struct Step {
     });
   }
 
-  // Adds w ReLU(Z) of kOut heads from `o` on.
+  // Adds w ReLU(Z) to L for kOut heads from head `o`.
   template <int kOut>
   EA_INLINE void convolve(std::int64_t b, std::int64_t o) const {
     const std::int64_t cells = side * side, right = e.shift.right;
@@ -156,7 +156,7 @@ struct Step {
     for (; o < last; ++o) convolve<1>(b, o);
   }
 
-  // P of the logits of head h.
+  // Copies the logits of head h to the carry, if any, and replaces them with P.
   EA_INLINE void normalise(std::int64_t b, std::int64_t h) const {
     const std::int64_t n = length(b);
     float* p = logits + cell(b, h);
@@ -182,7 +182,7 @@ struct Step {
     });
   }
 
-  // Columns [begin, end) of the heads' y.
+  // Computes columns [begin, end) of y for each of the heads first .. last.
   EA_INLINE void mix(std::int64_t b, std::int64_t first, std::int64_t last,
                      std::int64_t begin, std::int64_t end) const {
     const std::int64_t n = length(b), columns = end - begin;

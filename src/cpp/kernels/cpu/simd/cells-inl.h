@@ -1,4 +1,4 @@
-// Which cells of a sequence's maps exist (kernels/map_layout.h), row by row.
+// Existing cells of a sequence's maps (kernels/map_layout.h), row by row.
 #pragma once
 
 #include "kernels/cpu/simd/vec-inl.h"
@@ -9,7 +9,7 @@ namespace {
 
 class Existing {
  public:
-  // With a shift, cells that it moves in count as missing.
+  // Cells that `shift` moves in count as missing.
   Existing(const MapLayout& layout, std::int64_t b, const MapShift& shift = {})
       : n_q_(layout.n_q(b)),
         n_k_(layout.n_k(b)),
@@ -23,11 +23,11 @@ class Existing {
   std::int64_t n_k() const { return n_k_; }
   bool all() const { return all_; }
   const std::uint8_t* mask() const { return mask_; }
-  // The cells of row i that exist are among its first ...
+  // Returns n such that all existing cells of row i are among its first n.
   EA_INLINE std::int64_t columns(std::int64_t i) const {
     return MapLayout::columns_of(causal_, n_q_, n_k_, i);
   }
-  // The same, or 0 where the mask leaves none of these.
+  // Returns columns(i), or 0 if the mask excludes all of them.
   std::int64_t columns_left(std::int64_t i) const {
     const std::int64_t n = columns(i);
     for (std::int64_t j = 0; mask_ != nullptr && j < n; ++j) {
@@ -58,7 +58,7 @@ class Existing {
   bool all_;
 };
 
-// What a row does with the cells that a mask rules out: takes `other`.
+// Functors that replace the cells excluded by a mask with `other`.
 struct NoMask {
   template <typename P>
   EA_INLINE Vf operator()(std::int64_t, P, Vf v, float) const {

@@ -1,9 +1,9 @@
-// Pieces of the convolution along packed sequences: packed weights, blocks of
-// rows with the rows their taps read, and the register tile.
+// Building blocks of the convolution along packed sequences: packed weights,
+// blocks of rows with the rows that their taps read, and the register tile.
 //
-// Shapes: a pass multiplies rows of `depth` channels by taps of [depth, cols];
-// forward depth = in and cols = out, and the pass for dx the other way round.
-// Channels come in cells of 32 bits (pairs-inl.h).
+// A pass multiplies rows of `depth` channels by taps of shape [depth, cols].
+// The forward has depth = in and cols = out, the pass for dx depth = out and
+// cols = in. Channels are stored in cells of 32 bits (pairs-inl.h).
 #pragma once
 
 #include "kernels/conv1d.h"
@@ -13,7 +13,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// A cell is a channel as float, to which bfloat16 is widened.
+// One channel per cell, as a float; bfloat16 is widened.
 template <typename Type>
 struct WideCells {
   using T = Type;
@@ -25,7 +25,7 @@ struct WideCells {
 };
 
 #if defined(__AVX512F__)
-// A cell is two channels in bfloat16; behind an odd number comes a zero.
+// Two bfloat16 channels per cell; an odd number is padded with a zero.
 struct PairCells {
   using T = bfloat16;
   using Cells = Pairs;
@@ -36,9 +36,9 @@ struct PairCells {
 };
 #endif
 
-// weight [out, in, taps] as panels of kPanel columns, each [taps, cells of
-// depth, kPanel], zeros behind the last column. `backward`: columns are the
-// channels in, depth those out, and the taps come in reverse.
+// Packs weight [out, in, taps] into panels of kPanel columns, each [taps, cells
+// of depth, kPanel], with zeros after the last column. With `backward`, columns
+// are input channels, depth is output channels, and the taps are reversed.
 template <typename M>
 void pack_taps(const typename M::T* weight, std::int64_t out, std::int64_t in,
                std::int64_t taps, bool backward, float* packed) {
@@ -86,13 +86,13 @@ void pack_taps(const typename M::T* weight, std::int64_t out, std::int64_t in,
 
 // Up to kTileRows rows of one sequence.
 struct RowBlock {
-  std::int64_t begin, end;  // of the sequence
-  std::int64_t row;         // the block's first, counted from the batch's first
+  std::int64_t begin, end;  // rows of the sequence
+  std::int64_t row;         // the block's first row in the batch
   std::int64_t rows;
 };
 
-// Cuts every sequence into blocks of nearly equal size; `block` may be null,
-// to count.
+// Partitions every sequence into blocks of nearly equal size and returns their
+// number. If `block` is null, only counts them.
 inline std::int64_t cut_rows(const Conv1dTaps& taps, RowBlock* block) {
   std::int64_t total = 0;
   for (std::int64_t b = 0; b < taps.sequences; ++b) {
@@ -108,7 +108,7 @@ inline std::int64_t cut_rows(const Conv1dTaps& taps, RowBlock* block) {
   return total;
 }
 
-// One row as cells.
+// Copies one row as cells.
 template <typename M>
 void copy_row(const typename M::T* from, std::int64_t depth, float* to) {
   if constexpr (M::kPairs) {
@@ -120,10 +120,10 @@ void copy_row(const typename M::T* from, std::int64_t depth, float* to) {
   }
 }
 
-// The rows that the taps of a block read: `found` gets for each tap a matrix
-// [rows, cells of depth], or null where all its rows lie outside the sequence.
-// Rows inside it are read where they lie, if they are cells already; others are
-// copied to `copies` [taps, kTileRows, cells].
+// Finds the rows that the taps of a block read: `found` gets for each tap a
+// matrix [rows, cells of depth], or null where all its rows lie outside the
+// sequence. Rows are read in place if all lie inside the sequence and are cells
+// already; otherwise they are copied to `copies` [taps, kTileRows, cells].
 template <typename M>
 void find_rows(const typename M::T* x, std::int64_t depth, std::int64_t count,
                const Conv1dTaps& taps, const RowBlock& block,
@@ -157,8 +157,8 @@ void find_rows(const typename M::T* x, std::int64_t depth, std::int64_t count,
   }
 }
 
-// A tile of y: kRows rows of kVectors vectors, the last of which holds `last`
-// columns, over all taps and the whole depth (in cells) of one panel.
+// Computes a tile of y, kRows rows of kVectors vectors (the last with `last`
+// columns), over all taps and the whole depth (in cells) of one panel.
 template <typename M, int kRows, int kVectors>
 void conv_tile(const float* const* taps, std::int64_t count, std::int64_t depth,
                const float* panel, const typename M::T* bias, typename M::T* y,
@@ -174,7 +174,7 @@ void conv_tile(const float* const* taps, std::int64_t count, std::int64_t depth,
 #pragma GCC unroll 12
     for (int i = 0; i < kRows; ++i) sum[i][v] = start;
   }
-  // Rows by threes from few pointers, so that addresses fit the registers.
+  // Addressing rows in threes from few pointers keeps addresses in registers.
   const std::int64_t three = 3 * depth;
   for (std::int64_t j = 0; j < count; ++j, panel += depth * kPanel) {
     const float* a = taps[j];
@@ -208,12 +208,13 @@ void conv_tile(const float* const* taps, std::int64_t count, std::int64_t depth,
   }
 }
 
-// Calls fn(rows) with the number of rows as a constant.
+// Compile-time number of rows.
 template <int N>
 struct Count {
   static constexpr int value = N;
 };
 
+// Calls fn(Count<rows>).
 template <typename Fn>
 EA_INLINE void with_rows(std::int64_t rows, Fn&& fn) {
   switch (rows) {

@@ -7,11 +7,11 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Multiply-adds of one job: some 40 us of a core.
+// Multiply-adds per job: some 40 us on one core.
 constexpr std::int64_t kJobWork = 1 << 21;
 
-// y = the taps of x, by packed weights: every row is summed over taps and
-// channels in one order, wherever it lies.
+// Computes y from x with packed weights. Every row is summed over taps and
+// channels in the same order, wherever it lies.
 template <typename M>
 void convolve(const typename M::T* x, std::int64_t depth, std::int64_t count,
               const Conv1dTaps& taps, const float* packed,
@@ -60,9 +60,9 @@ void run_forward(const Conv1dForward::Args& args) {
               args.bias.as<T>(), args.y.as<T>(), out);
 }
 
-// dx[s, c] = sum_{j, o} weight[o, c, j] dy[s - (j dilation - reach), o]: with
-// i = taps - 1 - j a convolution of dy whose tap i reads row s + i dilation -
-// ((taps - 1) dilation - reach).
+// dx[s, c] = sum_{j, o} weight[o, c, j] dy[s - (j dilation - reach), o]. With i
+// = taps - 1 - j this is a convolution of dy whose tap i reads row s + i
+// dilation - ((taps - 1) dilation - reach).
 template <typename M>
 void run_input_gradient(const Conv1dBackward::Args& args) {
   using T = typename M::T;

@@ -1,5 +1,5 @@
-// The gradient of a convolution's weight: sums over tokens of dy times the rows
-// of x that a tap pairs with it.
+// The weight gradient of a convolution: sums over tokens of dy times the rows
+// of x that a tap pairs with dy.
 #pragma once
 
 #include "kernels/cpu/simd/conv1d-inl.h"
@@ -7,14 +7,15 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// A run of rows that one tap pairs: `rows` rows of dy, from `a` on, with as
-// many of x from `b` on.
+// A run of rows that one tap pairs: `rows` rows of dy from row `a`, with as
+// many rows of x from row `b`.
 struct Run {
   std::int64_t a, b, rows;
 };
 
-// columns[., i] as the cells of a tile of dweight: dy[t, i] as a float, or that
-// and dy[t + 1, i] as a pair (the one behind the last row being zero).
+// Copies dy to `columns` as the cells of a tile of dweight: columns[t, i] is
+// dy[t, i] as a float, or the pair of dy[t, i] and dy[t + 1, i] (0 after the
+// last row).
 template <typename M>
 void copy_columns(const typename M::T* dy, std::int64_t stride,
                   std::int64_t rows, std::int64_t width, float* columns) {
@@ -32,8 +33,8 @@ void copy_columns(const typename M::T* dy, std::int64_t stride,
   }
 }
 
-// The cells of one row of x, or of two, from b on; the last of kVectors vectors
-// holds `last` columns.
+// Loads the cells of one row of x, or of two, from b; the last of kVectors
+// vectors holds `last` columns.
 template <typename M, int kVectors>
 EA_INLINE void load_rows(const typename M::T* b,
                          [[maybe_unused]] std::int64_t stride,
@@ -55,8 +56,9 @@ EA_INLINE void load_rows(const typename M::T* b,
   }
 }
 
-// A tile of dweight for one tap: C [kRows, kVectors vectors] (+)= sum over the
-// runs of dy[., i] x[., columns]. `columns` is [., kTileRows], x [., stride].
+// Computes a tile of dweight for one tap: C [kRows, kVectors vectors] (+)= sum
+// over the runs of dy[., i] x[., columns]. `columns` is [., kTileRows], x [.,
+// stride].
 template <typename M, int kRows, int kVectors>
 void weight_tile(const Run* runs, std::int64_t count, const float* columns,
                  const typename M::T* x, std::int64_t stride, bool add,
@@ -88,7 +90,7 @@ void weight_tile(const Run* runs, std::int64_t count, const float* columns,
       }
     }
     if (kStep == 1 || run->rows % kStep == 0) continue;
-    // One row is left: the other half of its cells belongs to another run.
+    // One row is left; the second half of its cells belongs to another run.
     Vf cells[kVectors];
     load_rows<M, kVectors>(b, stride, 1, last, cells);
 #pragma GCC unroll 12
@@ -114,9 +116,9 @@ void weight_tile(const Run* runs, std::int64_t count, const float* columns,
   }
 }
 
-// How dweight is cut: into blocks of tokens, whose sums are combined, and into
-// ranges of channels out. The sums of a job, [range, taps, in], are made chunk
-// by chunk of tokens, whose rows then lie in the second cache.
+// Partition of dweight into blocks of tokens, whose sums are combined, and
+// ranges of output channels. A job computes its sums, [range, taps, in], in
+// chunks of tokens whose rows stay in the L2 cache.
 struct WeightJobs {
   static constexpr std::int64_t kChunk = 128;    // tokens
   static constexpr std::int64_t kBlock = 2048;   // tokens, at least
@@ -126,15 +128,16 @@ struct WeightJobs {
   WeightJobs(std::int64_t total, std::int64_t out) : tokens(total) {
     blocks = total / kBlock;
     blocks = blocks < 1 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks;
-    // Few tokens: many narrow ranges, each reading all of x from the cache.
-    // Many: wide ones, because x comes from memory.
+    // With few tokens, ranges are many and narrow, and each reads all of x from
+    // cache. With many tokens, ranges are wide, because x comes from memory.
     range = (blocks == 1 ? 1 : 4) * kTileRows;
     ranges = ceil_div(out, range);
   }
 };
 
-// The runs of tokens first .. last whose tap lies `shift` rows ahead inside the
-// same sequence; `sequence` is the first that ends behind `first`.
+// Finds the runs of tokens first .. last for which the row `shift` ahead lies
+// in the same sequence; `sequence` is the first sequence that ends after
+// `first`.
 inline std::int64_t find_runs(const Conv1dTaps& taps, std::int64_t sequence,
                               std::int64_t shift, std::int64_t first,
                               std::int64_t last, Run* runs) {
@@ -152,7 +155,8 @@ inline std::int64_t find_runs(const Conv1dTaps& taps, std::int64_t sequence,
   return count;
 }
 
-// The sums of one job over tokens begin .. end, for channels o .. o + range.
+// Computes the sums of one job over tokens begin .. end, for output channels o
+// .. o + range.
 template <typename M>
 void sum_products(const Conv1dBackward::Args& args, std::int64_t begin,
                   std::int64_t end, std::int64_t o, std::int64_t range,
@@ -175,7 +179,7 @@ void sum_products(const Conv1dBackward::Args& args, std::int64_t begin,
   for (std::int64_t first = begin; first < end; first += kChunk) {
     const std::int64_t last = first + kChunk < end ? first + kChunk : end;
     const std::int64_t size =
-        (last - first) * kTileRows;  // of a tile's columns
+        (last - first) * kTileRows;  // size of a tile's columns
     while (taps.offsets[sequence + 1] <= first) ++sequence;
     for (std::int64_t i = 0; i < tiles; ++i) {
       copy_columns<M>(args.dy.as<T>() + first * out + o + i * kTileRows, out,
@@ -224,7 +228,7 @@ void run_weight_gradient(const Conv1dBackward::Args& args) {
                     out - o < jobs.range ? out - o : jobs.range,
                     partial + block * size + o * taps * in);
   });
-  // [out, taps, in] to [out, in, taps].
+  // Combines the blocks and transposes [out, taps, in] to [out, in, taps].
   parallel_chunks(out, items_per_job(jobs.blocks * taps * in),
                   [&](std::int64_t first, std::int64_t last) {
                     const Scratch memory(in * 4);

@@ -1,4 +1,4 @@
-// Dropout of a run of elements, for the kernels that drop on the way.
+// Dropout of a run of elements, for kernels with fused dropout.
 #pragma once
 
 #include "kernels/cpu/simd/philox-inl.h"
@@ -7,7 +7,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// What all elements of one draw share (kernels/dropout.h).
+// Constants shared by all elements of one draw (kernels/dropout.h).
 struct Drop {
   Vf scale;
   Vu threshold;
@@ -20,7 +20,7 @@ EA_INLINE void make_drop(double p, std::uint64_t seed, std::uint64_t stream,
   make_philox_keys(seed, stream, drop.keys);
 }
 
-// Up to kPhiloxWords elements with their words.
+// Drops up to kPhiloxWords elements by their random words.
 template <typename T>
 EA_INLINE void drop_some(const Drop& drop, const T* x, T* y, PhiloxWords words,
                          std::int64_t left) {
@@ -39,8 +39,8 @@ EA_INLINE void drop_some(const Drop& drop, const T* x, T* y, PhiloxWords words,
   }
 }
 
-// y = dropout(x) of the elements at .. at + n - 1 of a tensor; x and y point to
-// the first of them, and may be equal.
+// Computes y = dropout(x) for elements at .. at + n - 1 of a tensor. x and y
+// point to the first of these elements and may be equal.
 template <typename T>
 EA_INLINE void drop_run(const Drop& drop, const T* x, T* y, std::int64_t at,
                         std::int64_t n) {
@@ -52,7 +52,8 @@ EA_INLINE void drop_run(const Drop& drop, const T* x, T* y, std::int64_t at,
     }
     return;
   }
-  // The run begins inside a counter: its words straddle two blocks of them.
+  // The run begins inside a counter, so the words of a step straddle two
+  // blocks.
   std::uint32_t words[2 * kPhiloxWords];
   constexpr std::size_t kHalf = sizeof(words) / 2;
   PhiloxWords block = philox_words(drop.keys, counter);

@@ -8,13 +8,13 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// The edges of the rows on one side: of row r, those at first[r] .. first[r +
-// 1], each with a row of the other side and a number.
+// Edges grouped by the rows of one side: row r has the edges first[r] ..
+// first[r + 1], each with a row of the other side and an edge number.
 struct Side {
   std::int64_t rows;
   const std::int64_t* first;
   const std::int64_t* others;
-  const std::int64_t* order;  // null: an edge's number is its place
+  const std::int64_t* order;  // null: an edge's number is its position
 
   EA_INLINE std::int64_t number(std::int64_t t) const {
     return order == nullptr ? t : order[t];
@@ -32,8 +32,8 @@ EA_INLINE Side by_key(const EdgeLayout& layout) {
           layout.order.as<const std::int64_t>()};
 }
 
-// Calls fn(row, first, last) for each row, in jobs of about equal work where
-// rows have about equally many edges; `work` is that of one edge, in elements.
+// Calls fn(row, first, last) for each row. Jobs have about equal work if rows
+// have about equally many edges. `work` is the work of one edge, in elements.
 template <typename Fn>
 void for_rows(const Side& side, std::int64_t edges, std::int64_t work,
               Fn&& fn) {
@@ -47,8 +47,8 @@ void for_rows(const Side& side, std::int64_t edges, std::int64_t work,
                   });
 }
 
-// sums += weights[e, h] x[row, ...] for kVectors vectors from column c on, all
-// of head h; then to = scale sums.
+// Computes to = scale sum of weights[e, h] x[other, h] over edges first ..
+// last, for kVectors vectors of columns of head h.
 template <int kVectors, typename T, typename P>
 EA_INLINE void sum_columns(const Side& side, std::int64_t first,
                            std::int64_t last, const T* weights,
@@ -173,7 +173,7 @@ void pair_sum_backward_of(const EdgePairSumBackward::Args& args) {
   }
 }
 
-// Lanes are heads: the rows of a query's edges lie one after another.
+// Vector lanes are heads; the rows of a query's edges are contiguous.
 template <typename T>
 void softmax_of(const EdgeSoftmax::Args& args) {
   const std::int64_t heads = args.layout.heads;

@@ -6,8 +6,8 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// The axes of y with neighbours merged where both operands allow it; the last
-// is the row. Strides of y itself follow from its contiguity.
+// Axes of y, innermost first, with neighbours merged where both operands allow
+// it. Axis 0 is the row. y is contiguous, so its strides are not stored.
 struct Loops {
   int rank = 0;
   std::int64_t size[Shape::kMaxRank + 1];
@@ -52,7 +52,7 @@ EA_INLINE Vf load_strided(const T* p, std::int64_t stride, std::int64_t n,
   return load(lanes, part);
 }
 
-// One row of n elements; strides 1 and 0 have loops of their own.
+// Computes one row of n elements; strides 1 and 0 have their own loops.
 template <typename T, typename Op>
 void row(Op op, T* y, const T* a, std::int64_t stride_a, const T* b,
          std::int64_t stride_b, std::int64_t n) {
@@ -86,7 +86,7 @@ void run_binary(const Binary::Args& args, Op op) {
   std::int64_t rows = 1;
   for (int k = 1; k < loops.rank; ++k) rows *= loops.size[k];
   if (n == 0 || rows == 0) return;
-  // A job is some whole rows, or a segment of one long row.
+  // A job takes several whole rows, or a segment of one long row.
   const std::int64_t segments = ceil_div(n, kGrain);
   const std::int64_t group = segments > 1 ? 1 : items_per_job(n);
   T* y = args.y.as<T>();

@@ -6,12 +6,13 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// About 2048 cells per head: what the phases of a block hand to one another
-// stays in the L2 cache. The backward recomputes a halo of Z: taller blocks.
+// About 2048 cells per head, so that the intermediates of a block stay in the
+// L2 cache. The backward recomputes a halo of Z and therefore uses taller
+// blocks.
 constexpr std::int64_t kStepCells = 2048;
 constexpr std::int64_t kForwardRows = 8, kBackwardRows = 12;
 
-// One sequence's maps, and the block of them that is worked on.
+// Maps of one sequence and the current block of rows.
 struct Maps {
   Existing cells;
   std::int64_t heads, n_q, n_k, begin, row, rows;
@@ -23,13 +24,13 @@ struct Maps {
         begin(layout.begin(block.sequence)),
         row(block.row),
         rows(block.rows) {}
-  // Element of cell (h, i, 0) of the flat tensor.
+  // Returns the index of cell (h, i, 0) in the flat tensor.
   EA_INLINE std::int64_t at(std::int64_t h, std::int64_t i) const {
     return begin + (h * n_q + i) * n_k;
   }
 };
 
-// `rows` rows of I = a M + b S, from row `first` on.
+// Computes `rows` rows of I = a M + b S, from row `first`.
 template <typename T>
 Padded<float> mixed(const T* previous, const T* scores,
                     const EvolveCoefficients& c, const Maps& m,
@@ -53,7 +54,8 @@ Padded<float> mixed(const T* previous, const T* scores,
   return to;
 }
 
-// L = p M + s S + w ReLU(Z) for the rows of the block, where Z has `moved`.
+// Writes L = p M + s S + w ReLU(Z) for the rows of the block; `moved` tells
+// which cells of the shifted Z exist.
 template <typename T>
 void write_output(const EvolveForward::Args& args, const Maps& m,
                   const Existing& moved, const Convolved& z) {
@@ -69,7 +71,7 @@ void write_output(const EvolveForward::Args& args, const Maps& m,
       const std::int64_t at = m.at(h, m.row + i);
       T* const out = args.out.as<T>() + at;
       for_vectors(m.n_k, [&](std::int64_t j, auto part) {
-        const Vf relu = max(set(0.0f), load(row + j, part));  // NaN stays
+        const Vf relu = max(set(0.0f), load(row + j, part));  // keeps NaN
         Vf y = fma(s, load(scores + at + j, part), w * relu);
         if (previous != nullptr) {
           y = fma(p, load(previous + at + j, part), y);
@@ -114,8 +116,8 @@ void forward_of(const EvolveForward::Args& args) {
   });
 }
 
-// G = w dL [Z > 0] of the cells to which the block's Z goes, with a halo of r
-// rows, from Z with the same halo.
+// Computes G = w dL [Z > 0] in the cells to which the block's Z is shifted,
+// with a halo of r rows; Z has the same halo.
 template <typename T>
 Padded<float> gated(const T* dout, const Convolved& z,
                     const EvolveCoefficients& c, const Maps& m,
@@ -132,7 +134,7 @@ Padded<float> gated(const T* dout, const Convolved& z,
   return to;
 }
 
-// dM = p dL + a dI, dS = s dL + b dI for the rows of the block.
+// Writes dM = p dL + a dI and dS = s dL + b dI for the rows of the block.
 template <typename T>
 void write_gradients(const EvolveBackward::Args& args, const Maps& m,
                      const Convolved& di) {
@@ -159,7 +161,7 @@ void write_gradients(const EvolveBackward::Args& args, const Maps& m,
   }
 }
 
-// Floats of the parts of a job's scratch.
+// Sizes, in floats, of the parts of a job's scratch.
 struct BackwardSizes {
   std::int64_t input, conv, gate, sums, total;
   BackwardSizes(const MapJobs& jobs, const MapLayout& layout,
@@ -181,8 +183,9 @@ struct BackwardSizes {
   }
 };
 
-// Per block: I with a halo of 2 r rows, Z with r, G with r, dI without; the
-// weight gradient sums G times I. Sums of jobs combine in their order.
+// Computes per block I with a halo of 2 r rows, Z and G with a halo of r, and
+// dI without a halo. The weight gradient sums G times I. The sums of jobs are
+// combined in job order.
 template <typename T>
 void backward_of(const EvolveBackward::Args& args) {
   const ConvSizes s(args.weight, args.shift);
@@ -219,7 +222,7 @@ void backward_of(const EvolveBackward::Args& args) {
           gated(args.dout.as<const T>(), z, args.c, m,
                 Existing(args.layout, block.sequence, args.shift), s, g_memory);
       tap_offsets(g, s.heads, s.k, g_offset);
-      const Convolved di(z_memory, g, m.rows);  // Z has done its work
+      const Convolved di(z_memory, g, m.rows);  // overwrites Z
       convolve(g.ahead(2 * s.right), g_offset, s.heads, turned, m.rows, di);
       write_gradients<T>(args, m, di);
       sums.add(g, s.r, input.data + s.r * input.width, offset, m.rows);

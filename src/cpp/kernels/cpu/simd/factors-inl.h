@@ -1,5 +1,5 @@
-// The operands of attention's products as tensors hold them: rows of one head,
-// float32 as they lie, bfloat16 by way of float32.
+// Operands of attention's products: rows of one head of a tensor, float32 in
+// place, bfloat16 by way of float32.
 #pragma once
 
 #include "kernels/cpu/simd/tile-inl.h"
@@ -22,7 +22,8 @@ EA_INLINE Rows<T> rows_of(const TensorView& t, std::int64_t token,
   return {t.as<T>() + token * stride + column, stride};
 }
 
-// Factor A [rows, cols] of a product: float32 as it lies, bfloat16 widened.
+// Returns factor A [rows, cols] of a product: float32 in place, bfloat16
+// widened into `wide`.
 EA_INLINE Factor factor(const float* a, std::int64_t stride, std::int64_t,
                         std::int64_t, float*) {
   return {a, stride, 1};

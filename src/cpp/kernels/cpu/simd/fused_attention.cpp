@@ -1,5 +1,5 @@
 // SIMD fused attention, forward (kernels/fused_attention.h): a block of rows of
-// all heads goes from scores to context while it lies in the cache.
+// all heads goes from scores to context while it is in cache.
 #include "kernels/fused_attention.h"
 #include "kernels/cpu/simd/fused_rows-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
@@ -7,9 +7,9 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Cells per head of a block: without a convolution each head goes alone. With
-// one, a block is a strip through which a window of kStepRows rows is moved, so
-// that neighbouring rows are computed once.
+// Cells per head of a block. Without a convolution, each head is processed
+// alone. With one, a block is a strip through which a window of kStepRows rows
+// moves, so that neighbouring rows are computed once.
 constexpr std::int64_t kPlainCells = 8192;
 constexpr std::int64_t kStripCells = 16384, kStripRows = 48;
 constexpr std::int64_t kStepRows = 12;
@@ -37,7 +37,8 @@ struct Parts {
   std::int64_t* offset;
 };
 
-// P of one row from L in x, which goes to the carry. P may begin where x does.
+// Computes P of one row from L in x and copies L to the carry. P may start at
+// the same address as x.
 template <typename T, typename Map, typename Keep, typename Mask>
 EA_INLINE void softmax_row(float* x, Map* p, std::int64_t n, float t, T* carry,
                            float* statistics, Keep keep, Mask mask) {
@@ -64,7 +65,7 @@ EA_INLINE void softmax_row(float* x, Map* p, std::int64_t n, float t, T* carry,
   }
 }
 
-// The same of a row i some of whose cells do not exist.
+// Applies softmax_row() to a row i with missing cells.
 template <typename T, typename Map, typename Keep>
 void softmax_some(const Existing& cells, std::int64_t i, float* x, Map* p,
                   float t, T* carry, float* statistics, Keep keep) {
@@ -83,8 +84,8 @@ void softmax_some(const Existing& cells, std::int64_t i, float* x, Map* p,
   }
 }
 
-// From L of rows row .. row + rows of one head, one after another in `lines`,
-// to y.
+// Computes y from L for rows row .. row + rows of one head, which are
+// contiguous in `lines`.
 template <typename M>
 void finish_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
                  std::int64_t h, std::int64_t row, std::int64_t rows,
@@ -123,7 +124,7 @@ void finish_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
       rows_of<T>(f.args.y, m.query + row, h * f.s.e), parts.wide);
 }
 
-// A block of rows without a convolution: L = p M + s S.
+// Processes a block of rows without a convolution: L = p M + s S.
 template <typename M>
 void plain_block(const Forward<M>& f, const MapBlock& block,
                  const Parts& parts) {
@@ -137,14 +138,14 @@ void plain_block(const Forward<M>& f, const MapBlock& block,
   }
 }
 
-// The rows of I and of p M + s S that a step of a strip has at hand: those of I
-// begin at `top`, those of the sum at `row`.
+// Rows of I and of p M + s S that a step of a strip holds: I from row `top`,
+// the sum from row `row`.
 struct Window {
   Padded<float> input;
   std::int64_t top, row;
 };
 
-// Computes rows first .. last of one head.
+// Computes rows first .. last of I and of p M + s S for one head.
 template <typename M>
 void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
                std::int64_t h, std::int64_t first, std::int64_t last,
@@ -185,8 +186,8 @@ void fill_rows(const Forward<M>& f, const SequenceMaps& m, std::int64_t b,
   }
 }
 
-// L of rows row .. row + rows of one head: adds w ReLU(Z) to the sums, where Z
-// has `moved`.
+// Computes L for rows row .. row + rows of one head: adds w ReLU(Z) to the
+// sums. `moved` tells which cells of the shifted Z exist.
 template <typename M>
 void add_convolved(const Forward<M>& f, const SequenceMaps& m,
                    const Existing& moved, std::int64_t h, std::int64_t row,
@@ -212,13 +213,13 @@ EA_INLINE void to_front(float* front, std::int64_t from, std::int64_t count) {
                     static_cast<std::size_t>(count) * sizeof(float));
 }
 
-// Rows of I that a row of L reaches back to, and forward to.
+// Rows of I that a row of L reads above (below) itself.
 EA_INLINE std::int64_t rows_above(const FusedSizes& s) { return s.r + s.down; }
 EA_INLINE std::int64_t rows_below(const FusedSizes& s) {
   return s.r > s.down ? s.r - s.down : 0;
 }
 
-// A block of rows with a convolution, kStepRows at a time.
+// Processes a block of rows with a convolution, kStepRows rows at a time.
 template <typename M>
 void strip(const Forward<M>& f, const TapWeights<>& weights,
            const MapBlock& block, const Parts& parts) {
@@ -300,7 +301,7 @@ void forward_of(const FusedAttentionForward::Args& args) {
   });
 }
 
-// Rows without any key have no block: their context is zero.
+// Clears the context of rows without any key, which belong to no block.
 template <typename T>
 void clear_rows(const FusedAttentionForward::Args& args) {
   const MapLayout& layout = args.in.layout;

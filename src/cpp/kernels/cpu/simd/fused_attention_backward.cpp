@@ -1,6 +1,5 @@
-// SIMD fused attention, backward (kernels/fused_attention.h): sequences go
-// through three phases a group at a time, by heads, by blocks of rows, by
-// heads.
+// SIMD fused attention, backward (kernels/fused_attention.h): each group of
+// sequences goes through three phases, by heads, by blocks of rows, by heads.
 #include "kernels/cpu/simd/fused_gradients-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
 #include "kernels/fused_attention.h"
@@ -8,11 +7,11 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Cells of all heads of a group: two maps of float32 stay in the last cache.
+// Cells of all heads of a group: two float32 maps stay in the last-level cache.
 constexpr std::int64_t kGroupCells = 1 << 20;
 constexpr std::int64_t kGradientCells = 2816, kGradientRows = 10;
 
-// Sums of the convolution's gradients over all groups, in their order.
+// Sums of the convolution's gradients over all groups, in group order.
 class ParameterSums {
  public:
   explicit ParameterSums(const FusedSizes& s)
@@ -44,7 +43,8 @@ class ParameterSums {
   Scratch memory_;
 };
 
-// Second phase of a group: dL to dS, dM and the convolution's gradients.
+// Second phase of a group: computes dS, dM and the convolution's gradients from
+// dL.
 template <typename M>
 void convolution_phase(const Backward<M>& f, const PackedHeads<M>& keys,
                        const TapWeights<typename M::Taps>& turned,
@@ -121,7 +121,7 @@ void for_group_heads(const Backward<M>& f, std::int64_t first,
   });
 }
 
-// Without a convolution a head is a world of its own: one phase.
+// Without a convolution, heads are independent and take one phase.
 template <typename M>
 void plain_backward(const Backward<M>& f) {
   for_group_heads(f, 0, f.layout().sequences, true,
@@ -134,7 +134,8 @@ void plain_backward(const Backward<M>& f) {
                   });
 }
 
-// First behind `first` such that the group has about kGroupCells cells.
+// Returns the end of the group that starts at sequence `first` and has about
+// kGroupCells cells.
 std::int64_t group_end(const MapLayout& layout, std::int64_t first) {
   std::int64_t last = first + 1;
   while (last < layout.sequences &&

@@ -18,8 +18,8 @@ struct Backward {
   const MapLayout& layout() const { return args.in.layout; }
 };
 
-// Floats of the scratch of a job that works on heads of sequences first ..
-// last; with `maps`, the gradient of the logits is part of it.
+// Sizes, in floats, of the scratch of a job on heads of sequences first ..
+// last. With `maps`, the scratch includes the gradient of the logits.
 struct HeadSizes {
   std::int64_t packed = 0, wide = 0, probabilities = 0, gradient = 0, row = 0;
   std::int64_t total = 0;
@@ -55,9 +55,9 @@ struct HeadParts {
         words(reinterpret_cast<std::uint32_t*>(row + size.row)) {}
 };
 
-// One row: P from L, rounded here where it was computed again; what dropout
-// leaves of it to `kept_p`, and dL from the gradient g of the latter, which is
-// lost; dL may take its place.
+// Computes one row: P from L (a recomputed L is first rounded to T), P after
+// dropout in `kept_p`, and dL from g, the gradient of P after dropout. g is
+// overwritten; dl may point to the same memory.
 template <typename T, typename L, typename Map, typename Keep, typename Mask>
 EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
                                     float* g, Map* dl, std::int64_t n, float t,
@@ -82,8 +82,8 @@ EA_INLINE void softmax_gradient_row(const L* logits, float* kept_p, float* p,
   });
 }
 
-// dV of one head, and its dL [n_q, n_k] to `dl`, by way of `gradient`, which
-// may be the same.
+// Computes dV of one head and writes its dL [n_q, n_k] to `dl`. `gradient` is
+// the intermediate buffer and may be `dl`.
 template <typename M, typename Map>
 void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
                     const HeadParts& parts, float* gradient, Map* dl) {
@@ -95,7 +95,7 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
       args.carry.defined() ? args.carry.as<const T>() + m.at(h, 0) : nullptr;
   const T* const dcarry =
       args.dcarry.defined() ? args.dcarry.as<const T>() + m.at(h, 0) : nullptr;
-  if (carry == nullptr) {  // L again: there is no convolution
+  if (carry == nullptr) {  // recompute L: there is no convolution
     const auto k = rows_of<const T>(args.in.k, m.key, h * d);
     M::pack_transposed(k, d, m.n_k, parts.packed);
     plain_logits<M>(args.in, m, h, 0, m.n_q, parts.packed, parts.probabilities,
@@ -115,8 +115,9 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
     const T* const more = dcarry == nullptr ? nullptr : dcarry + at;
     const float* const statistics =
         args.statistics.as<const float>() + 2 * m.row(h, i);
-    // GCC would call it for each row, and short rows would wait for its
-    // arguments: a load of two of them at once waits until both are stored.
+    // Inlined by force: GCC would call it for each row, and short rows would
+    // stall on its arguments, because a load of two of them at once waits until
+    // both are stored.
     const auto from = [&](const auto* logits, auto keep) EA_INLINE_CALL {
       if (m.cells.mask() == nullptr) {
         softmax_gradient_row(logits, kept, parts.row, gradient + at, to,
@@ -150,7 +151,7 @@ void logit_gradient(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
                        rows_of<T>(args.dv, m.key, h * e), parts.wide);
 }
 
-// Without a convolution: dM = p dL, and dS = s dL in the place of dL.
+// Without a convolution: writes dM = p dL, and dS = s dL in place of dL.
 template <typename M>
 void plain_gradients(const Backward<M>& f, const SequenceMaps& m,
                      std::int64_t h, float* dl) {
@@ -169,7 +170,8 @@ void plain_gradients(const Backward<M>& f, const SequenceMaps& m,
   });
 }
 
-// dQ = scale dS K, dK = scale dS^T Q and dB = dS of one head; dS is lost.
+// Computes dQ = scale dS K, dK = scale dS^T Q and dB = dS of one head;
+// overwrites dS.
 template <typename M, typename Map>
 void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
                     Map* ds, const HeadParts& parts) {
@@ -200,12 +202,13 @@ void score_products(const Backward<M>& f, const SequenceMaps& m, std::int64_t h,
       parts.wide);
 }
 
-// dL and dS of a group of sequences; `cells`, `rows`: of all before it.
+// dL and dS of a group of sequences. `cells` and `rows` count those of all
+// sequences before the group.
 template <typename Map>
 struct GroupMaps {
   Map *logits, *scores;
   std::int64_t cells, rows;
-  // Element of cell (h, i, 0): each row may have one cell more.
+  // Returns the index of cell (h, i, 0). Each row may have one cell of padding.
   EA_INLINE std::int64_t at(const SequenceMaps& m, std::int64_t h,
                             std::int64_t i) const {
     return m.begin - cells + m.row(0, 0) - rows +
@@ -213,14 +216,15 @@ struct GroupMaps {
   }
 };
 
-// The scratch of a job of the second phase. `cells` is G once more, as
-// in_cells() makes it; I takes the place of that, or of dI where it takes none.
+// Scratch of a job of the second phase. `cells` holds G as converted by
+// in_cells(). I later overwrites it, or dI in `conv` if in_cells() needs no
+// memory.
 struct BlockParts {
   float *gate, *cells, *conv, *wide;
   std::int64_t* offset;
 };
 
-// I = a M + b S of a block, with a halo of r rows; S computed again.
+// Computes I = a M + b S of a block, with a halo of r rows; recomputes S.
 template <typename M>
 Padded<typename M::Taps::Map> mixed(const Backward<M>& f,
                                     const PackedHeads<M>& keys,
@@ -258,7 +262,7 @@ Padded<typename M::Taps::Map> mixed(const Backward<M>& f,
   return to;
 }
 
-// dS, dM and the sums of the weights' gradients for a block of rows.
+// Computes dS, dM and the sums of the weights' gradients for a block of rows.
 template <typename M>
 void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
                        const TapWeights<typename M::Taps>& turned,
@@ -277,7 +281,7 @@ void convolution_block(const Backward<M>& f, const PackedHeads<M>& keys,
                       block.rows + 2 * r);
   const std::int64_t begin = block.row + f.s.down, end = begin + block.rows;
   for (std::int64_t h = 0; h < m.heads; ++h) {
-    Vf sum = set(0.0f);  // before G is rounded
+    Vf sum = set(0.0f);  // sum of G before rounding
     fill_head(g, h, m.cells, begin - r,
               [&](std::int64_t i, std::int64_t j, auto part) {
                 const Vi open = load_gates(m.gates(args.gates, h, i), j, m.n_k);

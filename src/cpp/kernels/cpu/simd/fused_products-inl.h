@@ -1,6 +1,6 @@
-// How fused attention multiplies: operands and computed maps as float32, or as
-// the pairs of bfloat16 of which the processor adds up products itself, one
-// vector or one tile at a time.
+// Products of fused attention: operands and computed maps are float32, or pairs
+// of bfloat16 whose products the processor accumulates itself, one vector or
+// one tile at a time.
 #pragma once
 
 #include "kernels/cpu/simd/amx-inl.h"
@@ -11,8 +11,8 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// How far apart the rows of a map in scratch lie: those of bfloat16 are pairs,
-// where a zero follows an odd number of cells.
+// Returns the row stride of a map in scratch. Rows of bfloat16 are stored in
+// pairs; an odd number of cells is padded with a zero.
 EA_INLINE std::int64_t map_stride(const float*, std::int64_t cols) {
   return cols;
 }
@@ -20,21 +20,21 @@ EA_INLINE std::int64_t map_stride(const bfloat16*, std::int64_t cols) {
   return cols + cols % 2;
 }
 
-// Products of float32, to which bfloat16 operands are widened.
+// Products in float32; bfloat16 operands are widened.
 //
-// Both this and PairProducts pack the right factor of a product, as it lies or
-// stored transposed, and make left factors: of an operand, of a map [rows,
-// cols] of scratch, of the latter transposed. That of a map of floats may take
-// its place; `memory` holds what the others need. A thread that multiplies
-// holds a Setup.
+// This struct and PairProducts pack the right factor of a product, given as is
+// or stored transposed. They make left factors of an operand, of a map [rows,
+// cols] in scratch, and of such a map transposed. The transposed factor of a
+// float map may overwrite the map; the other factors use `memory`. A thread
+// that multiplies holds a Setup.
 template <typename Type>
 struct FloatProducts {
   using T = Type;
   using Cells = Floats;
-  using Taps = Floats;  // of the convolution
-  using Map = float;    // of probabilities, on the way into a product
+  using Taps = Floats;  // cells of the convolution
+  using Map = float;    // type of probabilities in products
   struct Setup {};
-  static constexpr std::int64_t kRows = kTileRows;  // that go well together
+  static constexpr std::int64_t kRows = kTileRows;  // preferred rows per block
 
   EA_INLINE static std::int64_t cells(std::int64_t depth) { return depth; }
 
@@ -73,7 +73,7 @@ struct PairProducts {
     return (depth + 1) / 2;
   }
 
-  // Rows by twos; behind the last row of an odd number comes one of zeros.
+  // Packs rows in pairs; an odd number of rows is padded with a row of zeros.
   static void pack(Rows<const T> b, std::int64_t depth, std::int64_t cols,
                    float* packed) {
     for (std::int64_t col = 0; col < cols; col += kPanel) {
@@ -104,7 +104,7 @@ struct PairProducts {
     simd::EA_TARGET::pack_transposed(turned.data, turned.row, cells(depth),
                                      cols, packed);
   }
-  // As it lies, if its rows are whole pairs, else copied to `memory`.
+  // Returns `a` in place if its rows are whole pairs, else a copy in `memory`.
   static Factor left(Rows<const T> a, std::int64_t rows, std::int64_t cols,
                      float* memory) {
     if (in_pairs(a, cols)) return {as_cells(a.data), a.stride / 2, 1};
@@ -139,7 +139,7 @@ struct PairProducts {
     }
     return {map, 1, cols};
   }
-  // Maps of bfloat16, whose rows are map_stride() apart.
+  // Overloads for maps of bfloat16, whose rows are map_stride() apart.
   EA_INLINE static Factor left(const T* map, std::int64_t, std::int64_t cols,
                                float*) {
     return {as_cells(map), cells(cols), 1};
@@ -170,12 +170,13 @@ struct PairProducts {
 
 struct TileProducts : PairProducts {
   using Cells = Tiles;
-  using Taps = Floats;  // pairs were not measured where there are tiles
+  using Taps = Floats;  // pairs were not measured with AMX tiles
   using Setup = TileSetup;
   static constexpr std::int64_t kRows = 2 * kLanes;
 };
 
-// Whether the processor multiplies tiles of pairs, which there must be.
+// Returns whether the processor multiplies tiles of pairs. Requires
+// takes_pairs().
 bool takes_tiles() {
   return has_amx_bf16() && enabled(FastPath::bfloat16_tiles);
 }

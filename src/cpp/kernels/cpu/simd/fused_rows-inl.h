@@ -1,5 +1,5 @@
-// What the two directions of fused attention share: where maps and operands
-// lie, which cells are dropped, where gates are kept.
+// Shared parts of fused attention's forward and backward: addresses of maps and
+// operands, cells that dropout keeps, storage of gates.
 #pragma once
 
 #include "kernels/cpu/simd/dropout-inl.h"
@@ -12,7 +12,7 @@ namespace ea::simd::EA_TARGET {
 namespace {
 
 struct FusedSizes : ConvSizes {
-  std::int64_t d, e;  // features of a head's keys, of its values
+  std::int64_t d, e;  // features of a head's keys and values
   explicit FusedSizes(const FusedAttention& in)
       : ConvSizes(in.layout.heads, in.c.w != 0.0 ? in.weight.shape[2] : 1,
                   in.c.w != 0.0 ? in.shift : MapShift{}),
@@ -33,10 +33,11 @@ struct SequenceMaps {
         begin(layout.begin(b)),
         query(layout.q_offsets[b]),
         key(layout.k_offsets[b]) {}
-  // Element of cell (h, i, 0) of the flat tensor, number of row (h, i).
+  // Returns the index of cell (h, i, 0) in the flat tensor.
   EA_INLINE std::int64_t at(std::int64_t h, std::int64_t i) const {
     return begin + (h * n_q + i) * n_k;
   }
+  // Returns the number of row (h, i).
   EA_INLINE std::int64_t row(std::int64_t h, std::int64_t i) const {
     return heads * query + h * n_q + i;
   }
@@ -46,8 +47,8 @@ struct SequenceMaps {
   }
 };
 
-// The lanes of a vector of cells at column j as bits: kLanes / 8 bytes, fewer
-// at the end of the row.
+// Stores (loads) the lanes of a vector of cells at column j as bits: kLanes / 8
+// bytes, fewer at the end of the row.
 EA_INLINE void store_gates(std::uint8_t* row, std::int64_t j, std::int64_t n_k,
                            Vi open) {
   const std::uint32_t bits = to_bits(open);
@@ -63,7 +64,7 @@ EA_INLINE Vi load_gates(const std::uint8_t* row, std::int64_t j,
   return from_bits(bits);
 }
 
-// Which cells dropout keeps: the bits of kernels/dropout.h.
+// Decides which cells dropout keeps, by the bits of kernels/dropout.h.
 class Dropping {
  public:
   explicit Dropping(const FusedAttention& in) : on_(in.p > 0.0) {
@@ -73,7 +74,7 @@ class Dropping {
   EA_INLINE Vf scale() const { return drop_.scale; }
 
   static std::int64_t words(std::int64_t n) { return n + 2 * kPhiloxWords; }
-  // Draws for the cells at .. at + n; returns the word of the first.
+  // Draws the words of cells at .. at + n; returns the address of the first.
   const std::uint32_t* draw(std::int64_t at, std::int64_t n,
                             std::uint32_t* memory) const {
     const std::int64_t skip = at % 4;
@@ -152,8 +153,8 @@ class PackedHeads {
   Scratch memory_;
 };
 
-// Rows first .. first + count of S of one head, also of cells that do not
-// exist; `wide` takes the queries.
+// Computes rows first .. first + count of S of one head, including cells that
+// do not exist. `wide` is scratch for the queries.
 template <typename M>
 EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
                           std::int64_t h, std::int64_t first,
@@ -176,8 +177,8 @@ EA_INLINE void score_rows(const FusedAttention& in, const SequenceMaps& m,
   }
 }
 
-// Where the floats lie that rows of a map are made from, and how far apart the
-// rows are: in the place of the map, if that holds floats, else in `memory`.
+// Float scores from which rows of a map are made, and their row stride. They
+// lie in the map itself if it holds floats, else in `memory`.
 struct Scores {
   float* data;
   std::int64_t stride;
@@ -191,15 +192,15 @@ EA_INLINE Scores scores_at(bfloat16*, std::int64_t, float* memory,
   return {memory, n_k};
 }
 
-// x M + y S for a vector of cells.
+// Returns x M + y S for a vector of cells.
 template <typename T, typename P>
 EA_INLINE Vf mix(Vf x, const T* previous, Vf y, Vf scores, P part) {
   const Vf s = y * scores;
   return previous == nullptr ? s : fma(x, load(previous, part), s);
 }
 
-// The same rows of p M + s S, one after another: L where there is no
-// convolution, still to be rounded to T.
+// Computes rows first .. first + count of p M + s S, contiguous. Without a
+// convolution this is L, still to be rounded to T.
 template <typename M>
 EA_INLINE void plain_logits(const FusedAttention& in, const SequenceMaps& m,
                             std::int64_t h, std::int64_t first,

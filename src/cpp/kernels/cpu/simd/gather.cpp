@@ -1,4 +1,4 @@
-// SIMD rows by index and their scatter-add (kernels/gather.h).
+// SIMD gather of rows by index and scatter-add of rows (kernels/gather.h).
 #include "kernels/gather.h"
 #include "kernels/cpu/simd/jobs-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
@@ -6,8 +6,9 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Source rows of each destination row as linked lists in increasing order:
-// first[row], then next[source], -1 at the end. Row `skip` has none.
+// Links the source rows of each destination row into a list in increasing
+// order: first[row], then next[source], -1 at the end. The list of row `skip`
+// is empty.
 void link_rows(const std::int64_t* index, std::int64_t count, std::int64_t skip,
                std::int64_t* first, std::int64_t rows, std::int64_t* next) {
   for (std::int64_t r = 0; r < rows; ++r) first[r] = -1;
@@ -18,8 +19,8 @@ void link_rows(const std::int64_t* index, std::int64_t count, std::int64_t skip,
   }
 }
 
-// The sum of the listed rows of dy, columns [0, n), into dx; one vector of
-// columns at a time stays in a register while the list is walked.
+// Sums columns [0, n) of the listed rows of dy into dx. A few vectors of
+// columns stay in registers while the list is traversed.
 template <typename T>
 void sum_listed(const T* dy, std::int64_t width, std::int64_t source,
                 const std::int64_t* next, T* dx, std::int64_t n) {
@@ -48,8 +49,8 @@ void sum_listed(const T* dy, std::int64_t width, std::int64_t source,
   });
 }
 
-// Rows [begin, end) of columns [column, column + n) of dx: listed rows are
-// summed, the others zeroed, whole runs of them at once.
+// Fills rows [begin, end) of columns [column, column + n) of dx: sums the
+// listed rows and zeroes the others, whole runs of them at once.
 template <typename T>
 void fill_rows(const ScatterAddRows::Args& args, const std::int64_t* first,
                const std::int64_t* next, std::int64_t begin, std::int64_t end,
@@ -81,8 +82,8 @@ void run_scatter(const ScatterAddRows::Args& args) {
   std::int64_t* first = scratch.as<std::int64_t>();
   std::int64_t* next = first + rows;
   link_rows(args.index.as<std::int64_t>(), count, args.skip, first, rows, next);
-  // Many rows: jobs of some rows. Few rows that receive many: strips of
-  // columns, since one row may receive nearly all.
+  // With many rows, a job takes several rows. With few rows that receive many,
+  // a job takes a strip of columns, since one row may receive nearly all.
   const bool strips = rows * 4 < count;
   const std::int64_t columns = strips ? 64 : width;
   const std::int64_t per_job = strips ? rows : items_per_job(width);

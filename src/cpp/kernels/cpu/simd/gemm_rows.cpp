@@ -1,4 +1,4 @@
-// SIMD products in which each row is summed by itself
+// SIMD matrix products whose rows are summed independently
 // (kernels/cpu/gemm_rows.h).
 #include <cstring>
 
@@ -11,7 +11,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// One panel of b, `cols` columns from `col` on.
+// Packs one panel of b: `cols` columns from `col`.
 template <typename T, typename Cells>
 struct PackedPanel {
   static void fill(const MatMulProblem& p, std::int64_t col, std::int64_t cols,
@@ -26,7 +26,8 @@ struct PackedPanel {
 };
 
 #if defined(__AVX512F__)
-// Rows of a matrix of bfloat16 as cells: as they lie where that can be.
+// Returns rows of a bfloat16 matrix as cells: in place if possible, else copied
+// to `own`.
 EA_INLINE Factor pair_rows(const bfloat16* a, std::int64_t stride,
                            std::int64_t rows, std::int64_t cols, float* own) {
   if (in_pairs(stride, cols)) {
@@ -80,8 +81,8 @@ void run_pack(const cpu::PackRowPanels::Args& args) {
   });
 }
 
-// How a product is partitioned: by its shape alone. A transposed a is turned
-// round once a job: few jobs across then.
+// Partition of a product, by its shape only. Each job repacks its rows of a
+// transposed a once, so there are few jobs across then.
 struct RowJobs {
   static constexpr std::int64_t kMaxBlocks = 16;
   static constexpr std::int64_t kMaxRows = kMaxBlocks * kTileHeight;
@@ -91,12 +92,12 @@ struct RowJobs {
     const std::int64_t most = p.transpose_a ? 8 : 48;
     constexpr std::int64_t kSmall = 1 << 22;  // multiply-adds worth a job
     constexpr std::int64_t kRead = 1 << 17;   // elements of b worth a job
-    constexpr std::int64_t kEven = 4;  // so many threads have as much to do
+    constexpr std::int64_t kEven = 4;         // threads to balance `down` for
     panels = ceil_div(p.n, kTileColumns);
     blocks = ceil_div(p.m, std::int64_t{kTileHeight});
     down = ceil_div(blocks, kMaxBlocks);
     if (down > kEven) down = ceil_div(down, kEven) * kEven;
-    // Few rows take as long as b is read.
+    // A product of few rows is bound by reading b.
     const std::int64_t by_work = p.m * p.n * p.k / kSmall;
     const std::int64_t by_read = p.n * p.k / kRead;
     const std::int64_t worth =
@@ -106,8 +107,8 @@ struct RowJobs {
   }
 };
 
-// Turns a transposed a [depth, rows] round, for tiles: blocks of rows, in each
-// the depth with kTileHeight rows side by side.
+// Repacks a transposed a [depth, rows] for tiles: blocks of rows, each [depth,
+// kTileHeight].
 template <typename T>
 void turn(const T* a, std::int64_t stride, std::int64_t rows,
           std::int64_t depth, float* turned) {
@@ -137,8 +138,8 @@ void turn(const T* a, std::int64_t stride, std::int64_t rows,
   }
 }
 
-// One row in kRowPanels whole panels at once, `next` apart: as many sums as
-// hide the latency of their additions.
+// Whole panels by which one_row() multiplies one row at once, `next` apart:
+// enough sums to hide the latency of their additions.
 constexpr int kRowPanels = 8 / kTileVectors;
 constexpr std::int64_t kRowColumns = kRowPanels * kTileColumns;
 
@@ -165,7 +166,7 @@ void one_row(const float* a, const float* packed, std::int64_t next,
   put_sums(sum, add, sums);
 }
 
-// sums [1, kRowColumns] of a row, as panel_sums().
+// Computes the sums [1, kRowColumns] of one row, as panel_sums() does.
 template <typename Cells>
 void row_sums(const float* a, const float* packed, std::int64_t depth, bool add,
               float* sums) {
@@ -176,7 +177,7 @@ void row_sums(const float* a, const float* packed, std::int64_t depth, bool add,
   }
 }
 
-// The left factor of a job in float32: as it lies where that can be.
+// Left factor of a job in float32, in place if possible.
 template <typename T, typename Cells>
 struct Left {
   static constexpr bool kWiden = sizeof(T) < sizeof(float);
@@ -203,7 +204,7 @@ struct Left {
 };
 
 #if defined(__AVX512F__)
-// In pairs; an a that is transposed is not.
+// Left factor in pairs. A transposed a is not multiplied in pairs.
 template <>
 struct Left<bfloat16, Pairs> {
   static constexpr bool turned = false;
@@ -220,7 +221,7 @@ struct Left<bfloat16, Pairs> {
 };
 #endif
 
-// `rows` rows of y from row `row` on, in the panels [first, last).
+// Computes `rows` rows of y from row `row`, in the panels [first, last).
 template <typename T, typename Cells>
 void row_block(const cpu::RowProduct::Args& args, std::int64_t row,
                std::int64_t rows, std::int64_t first, std::int64_t last) {

@@ -1,4 +1,4 @@
-// How work is cut into jobs (by the shapes alone), and scratch memory for them.
+// Partition of work into jobs (by shape only), and scratch memory for them.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Elements of one job: 128 KiB of float32, some 20 us at memory speed, so that
-// starting it costs little and both ends of a balance stay close.
+// Elements of one job: 128 KiB of float32, some 20 us at memory speed. Long
+// enough to hide the cost of starting a job, short enough to balance the
+// threads.
 constexpr std::int64_t kGrain = 32768;
 
 EA_INLINE std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// How many items of `size` elements make a job, at least 1.
+// Returns how many items of `size` elements make a job, at least 1.
 EA_INLINE std::int64_t items_per_job(std::int64_t size) {
   return size >= kGrain ? 1 : size > 0 ? kGrain / size : kGrain;
 }
 
-// Rows per block where partial sums of rows are kept: a job's worth, but never
-// more than 256 blocks, which bounds the memory of the partial sums.
+// Returns the rows per block of partial sums: a job's worth, but at most 256
+// blocks, which bounds the memory of the partial sums.
 EA_INLINE std::int64_t rows_per_block(std::int64_t rows, std::int64_t width) {
   const std::int64_t by_work = items_per_job(width);
   const std::int64_t by_memory = ceil_div(rows, 256);

@@ -7,7 +7,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// s = x + residual, as it is stored; the sum of s over the row.
+// Stores s = x + residual and returns the sum over the row of s as stored.
 template <typename T>
 EA_INLINE float add_residual(const T* x, const T* residual, T* s,
                              std::int64_t width) {
@@ -36,7 +36,7 @@ void run_forward(const LayerNormForward::Args& args) {
           float total;
           if (args.residual.defined()) {
             T* sum = args.sum.as<T>() + r * width;
-            if (args.p > 0.0) {  // the row stays in the nearest cache
+            if (args.p > 0.0) {  // the row stays in the L1 cache
               drop_run(drop, s, sum, r * width, width);
               s = sum;
             }
@@ -66,7 +66,7 @@ void run_forward(const LayerNormForward::Args& args) {
       });
 }
 
-// One row of the backward: dx, and the row's part of dweight and dbias.
+// Computes one row of dx and adds the row's part of dweight and dbias.
 template <typename T>
 EA_INLINE void backward_row(const T* dy, const T* s, const T* weight,
                             float mean, float rstd, T* dx, float* dweight,
@@ -79,7 +79,7 @@ EA_INLINE void backward_row(const T* dy, const T* s, const T* weight,
     const Vf g = d * load(weight + i, part);
     store(dweight + i, fma(d, h, load(dweight + i, part)), part);
     store(dbias + i, load(dbias + i, part) + d, part);
-    // Two accumulators by the parity of the vector, to shorten the chain.
+    // Two accumulators, by the parity of the vector, shorten the chain.
     if ((i / kLanes) % 2 == 0) {
       sum_gh_low = fma(g, h, sum_gh_low);
     } else {
@@ -104,7 +104,7 @@ void run_backward(const LayerNormBackward::Args& args) {
   const float* rstds = args.rstd.as<float>();
   const std::int64_t block = rows_per_block(rows, width);
   const std::int64_t blocks = ceil_div(rows, block);
-  // Per block: the sums of dy h, then those of dy.
+  // Per block: the sums of dy h, then the sums of dy.
   const Scratch scratch(blocks * 2 * width * 4);
   Drop drop;
   if (args.p > 0.0) make_drop(args.p, args.seed, args.stream, drop);

@@ -1,5 +1,5 @@
-// Blocks of rows of attention maps: how they make jobs, and how they lie in
-// scratch with zeros around them.
+// Blocks of rows of attention maps: their partition into jobs and their
+// zero-padded layout in scratch.
 #pragma once
 
 #include "kernels/cpu/simd/cells-inl.h"
@@ -14,8 +14,8 @@ struct MapBlock {
   std::int64_t sequence, row, rows;
 };
 
-// Cuts every sequence into blocks of about `cells` cells per head (but of at
-// least `min_rows` rows) and groups small ones into jobs, by shapes alone.
+// Partitions every sequence into blocks of about `cells` cells per head (but at
+// least `min_rows` rows) and groups small blocks into jobs, by shape only.
 class MapJobs {
  public:
   MapJobs(const MapLayout& layout, std::int64_t cells, std::int64_t min_rows)
@@ -45,7 +45,7 @@ class MapJobs {
 
   std::int64_t count() const { return jobs_; }
 
-  // Largest size(block) of all blocks.
+  // Returns the largest size(block) of all blocks.
   template <typename Size>
   EA_INLINE std::int64_t largest(Size&& size) const {
     std::int64_t most = 0;
@@ -86,12 +86,12 @@ class MapJobs {
   std::int64_t* first_;
 };
 
-// A block in scratch: per head r zeros, then rows of n_k cells and r zeros, so
-// that cell (i, j) is at r + i width + j and its neighbours r columns aside are
-// its own or zeros: the convolution runs over the rows as over one line, what
-// it computes for the zeros is not used. A convolution moved to the right takes
-// so many zeros more, which is all that it takes: the taps of a cell are found
-// from where it goes to.
+// A block in scratch: per head r zeros, then rows of n_k cells, each followed
+// by r zeros. Cell (i, j) is at r + i width + j, and its neighbours up to r
+// columns away are cells of its row or zeros. The convolution therefore runs
+// over the rows as over one line; its results in the padding are not used. A
+// convolution shifted to the right only needs as many more zeros, because the
+// taps of a cell are addressed from its destination.
 template <typename T>
 struct Padded {
   T* data;
@@ -105,7 +105,7 @@ struct Padded {
         rows(n),
         head_stride(r + n * (n_k + r)) {}
   EA_INLINE T* head(std::int64_t h) const { return data + h * head_stride; }
-  // The same, read some cells further on.
+  // Returns the block with its data pointer moved `cells` further on.
   EA_INLINE Padded ahead(std::int64_t cells) const {
     Padded x = *this;
     x.data += cells;
@@ -113,13 +113,14 @@ struct Padded {
   }
 };
 
-// Elements that a Padded block takes: a vector or two behind the end are read.
+// Returns the elements of a Padded block, including the vector or two that are
+// read past its end.
 EA_INLINE std::int64_t padded_size(std::int64_t heads, std::int64_t r,
                                    std::int64_t n_k, std::int64_t rows) {
   return heads * (r + rows * (n_k + r)) + 4 * kLanes + r;
 }
 
-// The same in floats.
+// Returns padded_size() in floats.
 template <typename T>
 EA_INLINE std::int64_t padded_floats(std::int64_t heads, std::int64_t r,
                                      std::int64_t n_k, std::int64_t rows) {
@@ -127,7 +128,7 @@ EA_INLINE std::int64_t padded_floats(std::int64_t heads, std::int64_t r,
   return ceil_div(padded_size(heads, r, n_k, rows), kOfOne);
 }
 
-// Writes the zeros that are read behind the last head.
+// Writes the zeros that are read after the last head.
 template <typename T>
 EA_INLINE void clear_end(const Padded<T>& x, std::int64_t heads) {
   clear(x.head(heads), 4 * kLanes + x.radius);
@@ -158,7 +159,7 @@ EA_INLINE void fill_head(const Padded<T>& to, std::int64_t h,
   }
 }
 
-// The same for all heads, with cell(head, row, j, part).
+// Fills all heads as fill_head() does, with cell(head, row, j, part).
 template <typename T, typename Cell>
 EA_INLINE void fill(const Padded<T>& to, std::int64_t heads,
                     const Existing& cells, std::int64_t first, Cell&& cell) {

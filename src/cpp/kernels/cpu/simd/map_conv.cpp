@@ -9,14 +9,14 @@ namespace {
 // About 2048 cells per head: input, halo and output stay in the L2 cache.
 constexpr std::int64_t kConvCells = 2048, kConvRows = 8;
 
-// Element of cell (h, row, 0) of a sequence in a flat map tensor.
+// Returns the index of cell (h, row, 0) of a sequence in a flat map tensor.
 EA_INLINE std::int64_t cell(const MapLayout& layout, const MapBlock& block,
                             std::int64_t h, std::int64_t row) {
   const std::int64_t b = block.sequence;
   return layout.begin(b) + (h * layout.n_q(b) + row) * layout.n_k(b);
 }
 
-// Rows of x with a halo of r, the block's moved by `down`.
+// Copies the block's rows of x, moved by `down`, with a halo of r rows.
 template <typename T>
 Padded<float> padded(const T* x, const MapLayout& layout, const MapBlock& block,
                      const ConvSizes& s, std::int64_t down,
@@ -29,7 +29,7 @@ Padded<float> padded(const T* x, const MapLayout& layout, const MapBlock& block,
   return to;
 }
 
-// y = w * x for one block, where `cells` exist.
+// Computes y = w * x for one block, in the existing `cells`.
 template <typename T>
 void convolve_block(const Padded<float>& x, const MapLayout& layout,
                     const MapBlock& block, const ConvSizes& s,
@@ -87,9 +87,10 @@ void forward_of(const MapConvForward::Args& args) {
   });
 }
 
-// dx is the convolution of dy by the turned kernel; dweight[o, tap] the sum of
-// dy[o] x[tap] over all cells: dy is zero in the padding, so both run over
-// padded rows as over one line. Sums of jobs combine in their order.
+// dx is the convolution of dy with the adjoint kernel. dweight[o, tap] is the
+// sum of dy[o] x[tap] over all cells; dy is zero in the padding, so both run
+// over padded rows as over one line. The sums of jobs are combined in job
+// order.
 template <typename T>
 void backward_of(const MapConvBackward::Args& args) {
   const MapLayout& layout = args.layout;

@@ -1,4 +1,4 @@
-// Jobs of rows of attention maps, and of the rows of tokens behind them.
+// Jobs over rows of attention maps and over the token rows that they belong to.
 #pragma once
 
 #include "kernels/cpu/simd/jobs-inl.h"
@@ -7,10 +7,11 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Each sequence has heads * n rows, head after head; n = tokens[b + 1] -
-// tokens[b], where `tokens` are the layout's offsets of queries or of keys.
 // Calls fn(b, row, rows) for runs of rows of one sequence, in jobs of about
-// equally many rows: short sequences share a job. `elements`: of all rows.
+// equally many rows; short sequences share a job. Each sequence has heads * n
+// rows, head after head, with n = tokens[b + 1] - tokens[b]; `tokens` are the
+// layout's offsets of queries or of keys. `elements` counts the elements of all
+// rows.
 template <typename Fn>
 void for_row_runs(const MapLayout& layout, const std::int64_t* tokens,
                   std::int64_t elements, Fn&& fn) {
@@ -50,7 +51,7 @@ void for_token_rows(const MapLayout& layout, const std::int64_t* tokens,
                });
 }
 
-// n elements, or none: then a pointer may be null, which memcpy() forbids.
+// Copies n elements. If n is 0, pointers may be null, which memcpy() forbids.
 template <typename T>
 EA_INLINE void copy_elements(const T* from, std::int64_t n, T* to) {
   if (n == 0) return;

@@ -1,7 +1,8 @@
 // The weight gradient of the convolution over heads, on padded blocks of rows.
 //
-// Each weight is the sum over all cells of gradient times shifted input; the
-// sums of a few heads and taps stay in registers while the cells run.
+// The gradient of a weight is the sum over all cells of gradient times shifted
+// input. The sums of a few heads and taps stay in registers during the loop
+// over cells.
 #pragma once
 
 #include "kernels/cpu/simd/map_taps-inl.h"
@@ -93,7 +94,7 @@ class WeightSums {
     }
   }
 
-  // Adds the sums over `rows` rows of a block: gradients g with one halo of
+  // Adds the sums over `rows` rows of a block: gradients g with a halo of
   // `halo` rows, and x such that x + offset[tap] is the input of the block's
   // first cell.
   void add(const Padded<Map>& g, std::int64_t halo, const Map* x,
@@ -107,7 +108,7 @@ class WeightSums {
     }
   }
 
-  // dweight[o][tap] of these sums.
+  // Reduces the sums to dweight[o][tap].
   void finish(float* dweight) const {
     for (std::int64_t i = 0; i < groups_.count; ++i) {
       const std::int64_t first = groups_.begin(i);
@@ -162,7 +163,7 @@ class WeightSums {
   Groups groups_;
 };
 
-// dbias[o] += sum of g[o] over the same cells.
+// Adds to dbias[o] the sum of g[o] over `rows` rows of the block.
 EA_INLINE void add_cells(const Padded<float>& g, std::int64_t heads,
                          std::int64_t halo, std::int64_t rows, float* dbias) {
   for (std::int64_t o = 0; o < heads; ++o) {

@@ -1,9 +1,9 @@
 // The convolution over heads, on padded blocks of rows.
 //
 // A tap is (input head, row shift, column shift): one offset into the padded
-// block. A few vectors of positions of a group of output heads stay in
-// registers while all taps run, weights broadcast. In pairs of bfloat16 an
-// input head is two of them, cell by cell.
+// block. The sums of a group of output heads at a few vectors of positions stay
+// in registers during the loop over taps; weights are broadcast. With pairs of
+// bfloat16, two input heads are stored as one, cell by cell.
 #pragma once
 
 #include "kernels/cpu/simd/map_blocks-inl.h"
@@ -17,10 +17,10 @@ constexpr int kGroup = 12;  // output heads, times 2 vectors: 24 of 32 registers
 constexpr int kGroup = 6;  // 12 of 16
 #endif
 
-// Sizes of one convolution, and where its result goes.
+// Sizes of one convolution and the shift of its result.
 struct ConvSizes {
   std::int64_t heads, k, r, taps, down, right;
-  std::int64_t pad;  // zeros beside a row
+  std::int64_t pad;  // zeros of padding per row
 
   explicit ConvSizes(const TensorView& weight, const MapShift& shift)
       : ConvSizes(weight.shape[0], weight.shape[2], shift) {}
@@ -34,7 +34,7 @@ struct ConvSizes {
         pad(r + right) {}
 };
 
-// Heads cut into equal groups of at most `most`.
+// Partition of heads into equal groups of at most `most`.
 struct Groups {
   std::int64_t heads, count;
   Groups(std::int64_t n, std::int64_t most)
@@ -44,15 +44,15 @@ struct Groups {
   }
 };
 
-// Weights [heads, heads, k, k] as [group][tap][head of group]; `adjoint` swaps
-// input and output heads and turns the kernel round: the convolution that takes
-// the gradient of the output to that of the input.
+// Packs weights [heads, heads, k, k] as [group][tap][head of group]. `adjoint`
+// swaps input and output heads and rotates the kernel by 180 degrees, for the
+// convolution that maps the gradient of the output to that of the input.
 template <typename Cells, typename T>
 void pack_weights(const T* weight, std::int64_t heads, std::int64_t k,
                   bool adjoint, typename Cells::Map* packed) {
   const Groups groups(heads, kGroup);
   const auto one = [&](std::int64_t o, std::int64_t c, std::int64_t uv) {
-    if (c >= heads) return 0.0f;  // an odd number of heads, in pairs
+    if (c >= heads) return 0.0f;  // pads an odd number of heads in pairs
     return load_one(weight + (adjoint ? (c * heads + o + 1) * k * k - 1 - uv
                                       : (o * heads + c) * k * k + uv));
   };
@@ -69,7 +69,7 @@ void pack_weights(const T* weight, std::int64_t heads, std::int64_t k,
   }
 }
 
-// Packed weights, and a bias in float32, for the length of one kernel call.
+// Packed weights and a float32 bias, for the duration of one kernel call.
 template <typename Cells = Floats>
 class TapWeights {
  public:
@@ -97,7 +97,7 @@ class TapWeights {
   float* bias_;
 };
 
-// Floats of `memory` that in_cells() takes.
+// Returns the floats of `memory` that in_cells() needs.
 template <typename Cells>
 EA_INLINE std::int64_t cells_size(std::int64_t heads, std::int64_t r,
                                   std::int64_t n_k, std::int64_t rows) {
@@ -106,8 +106,9 @@ EA_INLINE std::int64_t cells_size(std::int64_t heads, std::int64_t r,
              : padded_size(ceil_div(heads, Cells::kValues), r, n_k, rows);
 }
 
-// A block as the cells that convolve() reads. One of bfloat16 makes a new one
-// in `memory`: heads 2 h and 2 h + 1 are head h of that, with the same offsets.
+// Returns a block as the cells that convolve() reads. A bfloat16 block is
+// copied to `memory`: its heads 2 h and 2 h + 1 become head h, with the same
+// offsets.
 EA_INLINE Padded<float> in_cells(const Padded<float>& x, std::int64_t, float*) {
   return x;
 }
@@ -128,7 +129,7 @@ inline Padded<float> in_cells(const Padded<bfloat16>& x, std::int64_t heads,
 }
 #endif
 
-// Offsets of the taps (c, u, v), in this order, for one padded geometry.
+// Computes the offsets of the taps (c, u, v), in this order, in a padded block.
 template <typename T>
 void tap_offsets(const Padded<T>& x, std::int64_t heads, std::int64_t k,
                  std::int64_t* offset) {
@@ -203,8 +204,9 @@ EA_INLINE void convolve_group(std::int64_t outputs, const float* x,
 #undef EA_GROUP
 }
 
-// What convolve() writes: cell (i, j) of head o at data[o head_stride + i width
-// + j]. Columns behind n_k and a vector or two behind the end have no meaning.
+// Output of convolve(): cell (i, j) of head o is at data[o head_stride + i
+// width + j]. Columns from n_k on and a vector or two past the end are
+// undefined.
 struct Convolved {
   float* data;
   std::int64_t width, head_stride;
@@ -222,7 +224,7 @@ EA_INLINE std::int64_t convolved_size(std::int64_t heads, std::int64_t r,
   return heads * (rows * (n_k + r) + 2 * kLanes);
 }
 
-// Convolution of all heads: row i of y from rows i .. i + k of x.
+// Convolves all heads: row i of y reads rows i .. i + k of x.
 template <typename Cells>
 void convolve(const Padded<float>& x, const std::int64_t* offset,
               std::int64_t heads, const TapWeights<Cells>& w, std::int64_t rows,

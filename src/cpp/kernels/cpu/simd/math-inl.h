@@ -11,11 +11,11 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// e^x, within 1 ulp; subnormal results included; 0 and inf where it leaves the
-// range; NaN stays NaN. x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
+// Returns e^x within 1 ulp, subnormal results included; 0 or inf out of range;
+// NaN stays NaN. x = n ln 2 + r, |r| <= ln 2 / 2, e^x = 2^n e^r.
 EA_INLINE Vf exp(Vf x) {
-  // Clamped so that n fits; written so that NaN passes (min and max return
-  // their second argument then).
+  // Clamped so that n fits. NaN passes, because min and max then return their
+  // second argument.
   const Vf y = max(set(-150.0f), min(set(128.0f), x));
   const Vf n = round(y * set(1.442695041f));
   Vf r = fnma(n, set(0.693145751953125f), y);  // exact: 11 trailing zero bits
@@ -38,7 +38,7 @@ struct Normal {
 };
 EA_INLINE Normal normal(Vf x) {
   const Vf e = exp(x * x * set(-0.5f));
-  const Vf a = min(set(20.0f), abs(x));  // e is 0 beyond; inf / inf is not
+  const Vf a = min(set(20.0f), abs(x));  // e is 0 beyond; avoids inf / inf
   Vf p = set(0.0041162782248893946f);
   p = fma(p, a, set(0.04063313905699565f));
   p = fma(p, a, set(0.18323506123229938f));
@@ -72,7 +72,7 @@ EA_INLINE Vf tanh(Vf x) {
   return y * p / q;
 }
 
-// 1 / (1 + e^-x), within 3 ulp; by e^-|x|, which cannot overflow.
+// 1 / (1 + e^-x), within 3 ulp; computed from e^-|x|, which cannot overflow.
 EA_INLINE Vf sigmoid(Vf x) {
   const Vf e = exp(-abs(x));
   return (x < set(0.0f) ? e : set(1.0f)) / (set(1.0f) + e);

@@ -10,9 +10,8 @@ namespace {
 
 EA_INLINE Vf number(double x) { return set(static_cast<float>(x)); }
 
-// What is the same for all elements of a tensor, and the rule of one vector:
-// the next value of a parameter x with gradient g, and its moments in place, of
-// which there are kMoments.
+// A rule holds the constants of one tensor. next() returns the next value of a
+// parameter vector x with gradient g and updates its kMoments moments in place.
 struct AdamWRule {
   static constexpr int kMoments = 2;
   Vf decay;    // 1 - lr wd
@@ -45,7 +44,7 @@ struct RAdamRule {
   static constexpr int kMoments = 2;
   Vf shrink;  // 1 - lr wd where decoupled, else 1
   Vf decay;   // wd where it is added to the gradient, else 0
-  Vf rate;    // of m, or of m / (sqrt(v) + eps) where rectified
+  Vf rate;    // factor of m, or of m / (sqrt(v) + eps) if rectified
   Vf b1_rest, b2, b2_rest, eps, grad_scale;
   bool rectified;
 
@@ -78,7 +77,7 @@ struct RAdamRule {
 template <bool Momentum>
 struct SGDRule {
   static constexpr int kMoments = Momentum ? 1 : 0;
-  Vf shrink, decay;  // as RAdam's
+  Vf shrink, decay;  // as in RAdamRule
   Vf rate, momentum, grad_scale;
   bool nesterov;
 
@@ -102,8 +101,8 @@ struct SGDRule {
   }
 };
 
-// `value` is what is updated: the parameter itself, or its float32 master. The
-// gradient is zero where there is none.
+// Updates `value`: the parameter itself, or its float32 master. Without
+// HasGrad, the gradient is zero.
 template <bool HasGrad, typename Rule, typename T>
 void update(const Rule& rule, T* param, const T* grad, float* value, float* m,
             float* v, std::int64_t n) {
@@ -121,7 +120,7 @@ void update(const Rule& rule, T* param, const T* grad, float* value, float* m,
   });
 }
 
-// n elements from `at` on; their gradient, or none, which is zero.
+// Updates n elements from `at`. `grad` is their gradient, or null for zero.
 template <typename Rule, typename T>
 void update_span(const Rule& rule, const AdamWTensor& tensor, const T* grad,
                  std::int64_t at, std::int64_t n) {
@@ -142,7 +141,8 @@ void update_span(const Rule& rule, const AdamWTensor& tensor, const T* grad,
   }
 }
 
-// The first of `count` increasing numbers that is not below `row`.
+// Returns the index of the first of `count` increasing numbers that is not
+// below `row`.
 std::int64_t first_from(const std::int64_t* rows, std::int64_t count,
                         std::int64_t row) {
   std::int64_t low = 0;
@@ -165,7 +165,7 @@ void run_piece(const Rule& rule, const AdamWTensor& tensor,
   if (!tensor.rows.defined()) {
     return update_span(rule, tensor, grad + at, at, piece.end - at);
   }
-  // In turn: what lies before the next listed row, and that row.
+  // Alternates between the span before the next listed row and that row.
   const std::int64_t width = tensor.param.shape[1];
   const std::int64_t count = tensor.rows.shape[0];
   const std::int64_t* rows = tensor.rows.as<std::int64_t>();

@@ -6,7 +6,8 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// First element of the vector of cell (h, i, j) of sequence b, each of `width`.
+// Returns the first element of the vector [width] of cell (h, i, j) of sequence
+// b.
 EA_INLINE std::int64_t cell(const MapLayout& layout, std::int64_t b,
                             std::int64_t h, std::int64_t i, std::int64_t j,
                             std::int64_t width) {

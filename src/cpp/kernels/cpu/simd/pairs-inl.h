@@ -1,5 +1,5 @@
-// What is multiplied, in cells of 32 bits: a float (Floats), or two bfloat16,
-// the first in the lower half, whose products are added up together (Pairs).
+// Operands of products, in cells of 32 bits: a float (Floats), or two bfloat16,
+// the first in the lower half, whose products are accumulated together (Pairs).
 #pragma once
 
 #include "kernels/cpu/simd/vec-inl.h"
@@ -9,15 +9,16 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// A cell, wherever it lies: pairs of bfloat16 may begin at any of them.
+// Loads an unaligned cell: a pair may begin at any bfloat16.
 EA_INLINE float cell_at(const float* p) {
   float cell;
   __builtin_memcpy(&cell, p, sizeof(cell));
   return cell;
 }
 
-// Map: of what maps consist whose products are added up; kValues of them are a
-// cell, `load` takes kLanes cells or the part of them.
+// Cells of one float. Map is the element type of maps that are multiplied, and
+// kValues of its elements make a cell. load() reads kLanes cells or a part of
+// them.
 struct Floats {
   using Map = float;
   using Rest = Part;
@@ -30,9 +31,10 @@ struct Floats {
 };
 
 #if defined(__AVX512F__)
-// Where the processor has AVX512-BF16. The instruction by name: the sources are
-// compiled for processors without it, and an intrinsic would ask for a function
-// that is compiled for those with it, which takes none of ours inline.
+// Cells of two bfloat16, for processors with AVX512-BF16. The instruction is
+// given by name: the sources are compiled for processors without it, and an
+// intrinsic would need a function compiled for those with it, into which none
+// of ours could be inlined.
 struct Pairs {
   using Map = bfloat16;
   using Rest = Halves;
@@ -47,29 +49,29 @@ struct Pairs {
   }
 };
 
-// Whether the processor adds up products of bfloat16 itself.
+// Returns whether the processor accumulates products of bfloat16 itself.
 EA_INLINE bool takes_pairs() {
   return has_avx512_bf16() && enabled(FastPath::bfloat16_pairs);
 }
 
-// Whether rows of this width and stride are whole cells as they lie.
+// Returns whether rows of this width and stride are whole cells in place.
 EA_INLINE bool in_pairs(std::int64_t stride, std::int64_t width) {
   return stride % 2 == 0 && width % 2 == 0;
 }
 
-// Copies a row of n values into whole cells: an odd one gets a zero behind it.
+// Copies a row of n values into whole cells; an odd n is padded with a zero.
 EA_INLINE void copy_cells(const bfloat16* from, std::int64_t n, float* to) {
   if (n % 2 != 0) to[n / 2] = 0.0f;
   __builtin_memcpy(to, from, static_cast<std::size_t>(n) * sizeof(bfloat16));
 }
 
-// Two bfloat16, widened to floats, as the cells of a pair.
+// Returns the pairs of two bfloat16 vectors that were widened to floats.
 EA_INLINE Vf pair_of(Vf first, Vf second) {
   typedef std::uint32_t Vu __attribute__((vector_size(sizeof(Vf))));
   return (Vf)((Vu)second | (Vu)first >> 16);
 }
-// The same of floats that are first rounded to nearest even. Numbers too small
-// for a normal one become 0, as they do in a product.
+// Returns the pairs of two float vectors, rounded to nearest even. Subnormal
+// numbers become 0, as they do in a product.
 EA_INLINE Vf rounded_pair(Vf first, Vf second) {
   typedef std::uint16_t Vh __attribute__((vector_size(sizeof(Vf))));
   Vh halves;  // all of the first, then all of the second
@@ -80,7 +82,7 @@ EA_INLINE Vf rounded_pair(Vf first, Vf second) {
 }
 #endif
 
-// Stores what products will read: bfloat16 as rounded_pair() rounds them.
+// Stores operands of products; bfloat16 is rounded as by rounded_pair().
 template <typename P>
 EA_INLINE void store_factor(float* p, Vf v, P part) {
   store(p, v, part);

@@ -1,4 +1,5 @@
-// The bits of runtime/philox.h, kLanes / 2 counters at a time, in memory order.
+// Random bits of runtime/philox.h, kLanes / 2 counters at a time, in memory
+// order.
 #pragma once
 
 #include "kernels/cpu/simd/vec-inl.h"
@@ -8,15 +9,15 @@ namespace {
 
 typedef std::uint32_t Vu __attribute__((vector_size(kLanes * 4)));
 
-constexpr int kCounters = kLanes / 2;        // in one vector
-constexpr int kPhiloxWords = 4 * kCounters;  // that they give: 2 vectors
+constexpr int kCounters = kLanes / 2;        // counters of one vector
+constexpr int kPhiloxWords = 4 * kCounters;  // their words: 2 vectors
 
 struct PhiloxWords {
   Vu first, second;  // words of kLanes / 4 counters each, one after another
 };
 
-// What all counters of (seed, stream) share: the keys of the ten rounds, as
-// vectors in memory, for they are too many for the registers.
+// Keys of the ten rounds, shared by all counters of (seed, stream). They are
+// vectors in memory, because they do not fit the registers.
 struct PhiloxKeys {
   Vq k0[10], k1[10];
   Vq stream_low, stream_high;
@@ -36,11 +37,11 @@ EA_INLINE void make_philox_keys(std::uint64_t seed, std::uint64_t stream,
   keys.stream_high = zero + (stream >> 32);
 }
 
-// Words of the counters index .. index + kCounters - 1. A lane of 64 bits
-// carries one counter, so that the 32 x 32 bit products need no shuffles; what
-// a product leaves in the upper half of a lane is never read. Counters are
-// dealt out to the lanes such that pairing the words by neighbouring 64-bit
-// lanes yields them in memory order.
+// Returns the words of counters index .. index + kCounters - 1. A lane of 64
+// bits carries one counter, so that the 32 x 32 bit products need no shuffles;
+// the bits that a product leaves in the upper half of a lane are never read.
+// Counters are assigned to lanes such that pairing the words of neighbouring
+// 64-bit lanes yields them in memory order.
 EA_INLINE PhiloxWords philox_words(const PhiloxKeys& keys,
                                    std::uint64_t index) {
   const Vq zero{};

@@ -6,7 +6,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// A window of an image of this width.
+// A window of an image; `width` is the width of the image.
 struct PoolCells {
   PoolSpan rows, columns;
   std::int64_t width;
@@ -20,7 +20,7 @@ struct PoolCells {
       }
     }
   }
-  // The factor of each cell of a mean.
+  // Returns the factor of each cell in a mean.
   EA_INLINE float part(bool padded) const {
     return 1.0f / static_cast<float>(padded ? rows.all * columns.all
                                             : rows.count() * columns.count());
@@ -82,8 +82,8 @@ void max_forward(const MaxPool2dForward::Args& args) {
       });
 }
 
-// Calls fn(image, dx, window, dy) for each output pixel, image by image: dx, of
-// floats, starts with 0 and is stored when the image is done.
+// Calls fn(image, dx, window, dy) for each output pixel, image by image. dx
+// holds floats, starts as zero and is stored when the image is done.
 template <typename T, typename Fn>
 void by_images(const PoolSizes& s, const TensorView& dy, const Output& dx,
                Fn&& fn) {
@@ -112,7 +112,8 @@ void max_backward(const MaxPool2dBackward::Args& args) {
       [&](std::int64_t n, float* dx, const PoolCells& cells, const T* dy) {
         const T* x = args.x.as<T>() + n * s.image();
         for_vectors(s.channels, [&](std::int64_t c, auto part) {
-          // Row and column by themselves: floats number few pixels exactly.
+          // Row and column are kept separately: floats count only few pixels
+          // exactly.
           Vf best = set(-__builtin_inff());
           Vf row = set(static_cast<float>(cells.rows.begin));
           Vf column = set(static_cast<float>(cells.columns.begin));

@@ -29,7 +29,8 @@ void sum_rows(const T* x, T* y, std::int64_t outer, std::int64_t n,
   combine_rows(partial, y, outer, blocks, inner);
 }
 
-// Sum of n neighbours: short float sums, added up in double.
+// Returns the sum of n contiguous elements: short float sums, accumulated in
+// double.
 template <typename T>
 double sum_span(const T* x, std::int64_t n) {
   constexpr std::int64_t kShort = 2048;
@@ -72,8 +73,8 @@ void run_sum(const Sum::Args& args) {
   sum_rows(args.x.as<T>(), args.y.as<T>(), outer, n, inner);
 }
 
-// Squares in double: those of large floats would overflow, and those of a large
-// model would lose their small terms.
+// Returns the sum of squares in double: in float, squares of large values would
+// overflow and a large model's sum would lose its small terms.
 template <typename T>
 double squares(const T* x, std::int64_t n) {
   Vd a{}, b{}, c{}, d{};

@@ -1,4 +1,4 @@
-// SIMD products by distance along two axes on maps, row by row
+// SIMD products by distance along two axes, spread over maps row by row
 // (kernels/relative_2d.h).
 #include "kernels/relative_2d.h"
 #include "kernels/cpu/simd/map_rows-inl.h"
@@ -7,7 +7,8 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// One query of one head: its map row, and the rows of products by distance.
+// One query of one head: first cell of its map row, row of its products by
+// distance, number of keys, and position of the query.
 struct QueryRow {
   std::int64_t cell, row, keys, i;
 };
@@ -67,7 +68,7 @@ void run_sums(const Relative2dSums::Args& args) {
     T* rows = args.rows.as<T>() + q.row * tall;
     T* columns = args.columns.as<T>() + q.row * wide;
     for (std::int64_t e = 0; e < tall; ++e) store_one(rows + e, 0.0f);
-    // Clipped distances share a place: their rows are neighbours.
+    // Clipped distances share an element; their rows of pixels are adjacent.
     float sum = 0.0f;
     std::int64_t before = -reach - 1;
     for_pixel_rows(q, width, reach,

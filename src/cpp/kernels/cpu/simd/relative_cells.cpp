@@ -1,4 +1,5 @@
-// SIMD products by distance on maps, row by row (kernels/relative_cells.h).
+// SIMD products by distance, spread over maps row by row
+// (kernels/relative_cells.h).
 #include "kernels/relative_cells.h"
 #include "kernels/cpu/simd/map_rows-inl.h"
 #include "kernels/cpu/simd/run-inl.h"
@@ -11,9 +12,10 @@ EA_INLINE std::int64_t clip(std::int64_t x, std::int64_t low,
   return x < low ? low : x > high ? high : x;
 }
 
-// Row i of a map has three parts: cells [0, below) are -D away or further, then
-// each cell up to `above` has a distance of its own, and [above, keys) are D
-// away or further. With D = 0 the first part is the whole row.
+// Row i of a map has three parts: cells [0, below) are at distance -D or
+// further, each cell up to `above` has its own distance, and cells [above,
+// keys) are at distance D or further. With D = 0 the first part is the whole
+// row.
 struct RowParts {
   std::int64_t below, above;
 
@@ -36,7 +38,7 @@ void for_rows(const MapLayout& layout, std::int64_t width, Fn&& fn) {
                  });
 }
 
-// Word: as large as an element.
+// Word is an integer of the element's size.
 template <typename Word>
 void run_cells(const RelativeCells::Args& args) {
   const std::int64_t width = args.x.shape[1], furthest = width / 2;
@@ -74,7 +76,8 @@ void run_sums(const RelativeSums::Args& args) {
              if (furthest == 0) return;
              store_one(y + width - 1,
                        sum_of_cells(x + parts.above, keys - parts.above));
-             // The columns between them, of which [first, last) have a cell.
+             // The columns between 0 and width - 1; of these, [first, last)
+             // have a cell.
              const bool any = parts.size() > 0;
              const std::int64_t first = any ? furthest + parts.below - i : 1;
              const std::int64_t last = first + parts.size();

@@ -33,7 +33,7 @@ void run_forward(const RmsNormForward::Args& args) {
       });
 }
 
-// One row of the backward: dx, and the row's part of dweight.
+// Computes one row of dx and adds the row's part of dweight.
 template <typename T>
 EA_INLINE void backward_row(const T* dy, const T* x, const T* weight,
                             float rrms, T* dx, float* dweight,

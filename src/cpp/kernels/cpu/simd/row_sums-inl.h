@@ -1,4 +1,4 @@
-// Sums over the rows of a matrix, by blocks of rows_per_block() rows.
+// Sums over the rows of a matrix, in blocks of rows_per_block() rows.
 #pragma once
 
 #include "kernels/cpu/simd/jobs-inl.h"

@@ -1,10 +1,10 @@
-// Rows times a panel of a packed right factor: a product whose every row is
-// summed by itself.
+// Products of rows and a panel of a packed right factor; each row is summed
+// independently.
 //
-// A sum stays in one lane of a register while a stretch of the depth runs, in
-// its order, and stretches are added in theirs: its bits depend on a row of a
-// and a column of b alone, not on how many rows there are or how they are
-// divided into tiles. Depth counts cells (pairs-inl.h).
+// A sum stays in one lane of a register over a stretch of the depth, which is
+// summed in order, and stretches are added in order. Its bits therefore depend
+// only on a row of a and a column of b, not on the number of rows or their
+// partition into tiles. Depth counts cells (pairs-inl.h).
 #pragma once
 
 #include "kernels/cpu/simd/jobs-inl.h"
@@ -13,34 +13,34 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// A tile: with AVX-512 24 of 32 registers are sums, with AVX2 12 of 16. The
-// wider a panel, the fewer loads for a sum.
+// Size of a tile: with AVX-512, 24 of 32 registers are sums, with AVX2 12 of
+// 16. A wider panel needs fewer loads per sum.
 constexpr int kTileHeight = 6;
 #if defined(__AVX512F__)
 constexpr int kTileVectors = 4;
 #else
 constexpr int kTileVectors = 2;
 #endif
-constexpr std::int64_t kTileColumns = kTileVectors * kLanes;  // of a panel
+constexpr std::int64_t kTileColumns = kTileVectors * kLanes;  // per panel
 
-// Where block `block` of `rows` rows begins: blocks are as even as they can be.
+// Returns the first row of block `block` of `rows` rows; blocks are as even as
+// possible.
 EA_INLINE std::int64_t block_begin(std::int64_t rows, std::int64_t block) {
   return rows * block / ceil_div(rows, std::int64_t{kTileHeight});
 }
 
-constexpr std::int64_t kLine = 16;  // floats
+constexpr std::int64_t kLine = 16;  // floats of a cache line
 
-// From one block of a turned a to the next; the line lets them fall onto
-// different places of a cache.
+// Returns the stride of the blocks of a repacked a. The extra line spreads them
+// over the sets of a cache.
 EA_INLINE std::int64_t turned_block(std::int64_t depth) {
   return depth * kTileHeight + kLine;
 }
 
-// Depth of a stretch: the shorter the stretches, the smaller the error of a
-// long sum.
+// Depth of a stretch. Shorter stretches reduce the error of a long sum.
 constexpr std::int64_t kStretch = 512;
 
-// Stores the sums of a tile, or adds them to those of earlier stretches.
+// Stores the sums of a tile, or adds them to the sums of earlier stretches.
 template <int kRows>
 EA_INLINE void put_sums(const Vf (&sum)[kRows][kTileVectors], bool add,
                         float* sums) {
@@ -54,8 +54,8 @@ EA_INLINE void put_sums(const Vf (&sum)[kRows][kTileVectors], bool add,
   }
 }
 
-// kRows rows in one panel. A line of `ahead` is fetched for each step of the
-// depth: few rows would else wait for the memory of every panel.
+// Multiplies kRows rows by one panel. Each step of the depth prefetches a line
+// of `ahead`; few rows would otherwise wait for the memory of every panel.
 template <typename Cells, int kRows, bool kTurned>
 void few_rows(const float* a, std::int64_t stride, const float* packed,
               std::int64_t depth, const float* ahead, bool add, float* sums) {
@@ -87,8 +87,8 @@ void few_rows(const float* a, std::int64_t stride, const float* packed,
   put_sums(sum, add, sums);
 }
 
-// `rows` rows in a stretch of one panel, from depth k on, while the next panel
-// is fetched.
+// Multiplies `rows` rows by one stretch of a panel, from depth k, and
+// prefetches the next panel.
 template <typename Cells, bool kTurned>
 void stretch(const Factor& a, const float* packed, std::int64_t rows,
              std::int64_t depth, std::int64_t k, bool add, float* sums) {
@@ -122,12 +122,12 @@ void stretch(const Factor& a, const float* packed, std::int64_t rows,
   }
 }
 
-// sums [rows, kTileColumns] = a times a panel [depth, kTileColumns], or that
-// added to them.
+// Computes sums [rows, kTileColumns] = a times a panel [depth, kTileColumns],
+// or adds this product to them.
 template <typename Cells, bool kTurned>
 void panel_sums(const Factor& a, const float* packed, std::int64_t rows,
                 std::int64_t depth, bool add, float* sums) {
-  // Without depth a stretch of none stores zeros.
+  // If depth is 0, one empty stretch stores zeros.
   for (std::int64_t k = 0; k == 0 || k < depth; k += kStretch) {
     stretch<Cells, kTurned>(a, packed, rows, depth, k, add || k > 0, sums);
   }

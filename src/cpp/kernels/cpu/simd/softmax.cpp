@@ -8,14 +8,15 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Calls fn(sequence, first row, rows) for runs of rows of one sequence, those
-// of all heads numbered through.
+// Calls fn(sequence, first row, rows) for runs of rows of one sequence; rows
+// are numbered across all heads.
 template <typename Fn>
 void for_map_rows(const MapLayout& layout, Fn&& fn) {
   for_row_runs(layout, layout.q_offsets, layout.numel(), fn);
 }
 
-// exps holds the row's exponentials between the passes; it may be y.
+// Computes the softmax of a row. `exps` holds its exponentials between the
+// passes and may be y.
 template <typename T, typename Mask>
 EA_INLINE void softmax_row(const T* x, T* y, float* exps, std::int64_t n,
                            float scale, Mask mask) {
@@ -44,7 +45,7 @@ EA_INLINE void softmax_by(const T* x, T* y, float* scratch, std::int64_t n,
   }
 }
 
-// Row i, some of whose cells do not exist.
+// Computes the softmax of row i, which has missing cells.
 template <typename T>
 void softmax_some(const Existing& cells, std::int64_t i, const T* x, T* y,
                   float* scratch, float scale) {

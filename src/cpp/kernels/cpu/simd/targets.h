@@ -1,5 +1,5 @@
-// The entries of the SIMD kernels, once per instruction set that is built, and
-// the one in use.
+// Entries of the SIMD kernels, one per built instruction set, and the entry in
+// use.
 #pragma once
 
 #include "runtime/cpu_info.h"
@@ -13,7 +13,7 @@
 
 namespace ea::cpu {
 
-// The entry of K for the instruction set in use, which is not scalar.
+// Returns the entry of K for the instruction set in use, which is not scalar.
 template <typename K>
 auto simd_kernel() {
   return isa_used() == Isa::avx512 ? simd::avx512::run<K> : simd::avx2::run<K>;

@@ -1,11 +1,11 @@
 // Products of small matrices for attention: C = scale A B with B packed.
 //
 // B is packed once into panels of kPanel columns, each [depth][kPanel] with
-// zeros behind the last column (whole vectors behind it are not even written);
-// a tile of C stays in registers while the whole depth runs: kTileRows x 2
-// vectors, every vector of B used kTileRows times.
+// zeros after the last column (whole vectors after it are not even written). A
+// tile of C, kTileRows x 2 vectors, stays in registers over the whole depth;
+// every vector of B is used kTileRows times.
 //
-// The cells of A and B are those of pairs-inl.h, neighbours in depth; depth
+// A and B consist of the cells of pairs-inl.h, neighbours in depth; depth
 // counts cells.
 #pragma once
 
@@ -26,7 +26,7 @@ EA_INLINE std::int64_t packed_size(std::int64_t depth, std::int64_t cols) {
   return (cols + kPanel - 1) / kPanel * kPanel * depth;
 }
 
-// Two vectors interleaved lane by lane: the lower and the upper half.
+// Interleaves two vectors lane by lane into a lower and an upper half.
 EA_INLINE void interleave(Vf a, Vf b, Vf& low, Vf& high) {
 #if defined(__AVX512F__)
   low = __builtin_shuffle(
@@ -54,7 +54,7 @@ EA_INLINE void transpose(Vf (&rows)[kLanes]) {
   }
 }
 
-// Packs B [depth, cols], stored by rows with `stride` between them, in panels
+// Packs B [depth, cols], stored row-major with row stride `stride`, into panels
 // of kVectors vectors.
 template <int kVectors = kPanelVectors, typename T>
 void pack(const T* b, std::int64_t stride, std::int64_t depth,
@@ -73,8 +73,8 @@ void pack(const T* b, std::int64_t stride, std::int64_t depth,
   }
 }
 
-// The block of kLanes columns and kLanes deep of the transposed matrix at b, of
-// which `cols` columns and `depth` are there, packed with kWidth a row.
+// Packs the block of kLanes columns and depth kLanes at b, stored transposed,
+// with kWidth floats per row. The matrix has `cols` columns and `depth` left.
 template <int kWidth, typename T>
 EA_INLINE void pack_block(const T* b, std::int64_t stride, std::int64_t depth,
                           std::int64_t cols, float* packed) {
@@ -99,8 +99,8 @@ EA_INLINE void pack_block(const T* b, std::int64_t stride, std::int64_t depth,
   }
 }
 
-// Packs B [depth, cols] stored transposed: [cols, depth], rows `stride` apart,
-// in panels of kVectors vectors.
+// Packs B [depth, cols], stored transposed as [cols, depth] with row stride
+// `stride`, into panels of kVectors vectors.
 template <int kVectors = kPanelVectors, typename T>
 void pack_transposed(const T* b, std::int64_t stride, std::int64_t depth,
                      std::int64_t cols, float* packed) {
@@ -120,7 +120,7 @@ struct Factor {
   std::int64_t row, col;
 };
 
-// kRows x kVectors tile of C; the last vector holds `last` columns.
+// Computes a kRows x kVectors tile of C; the last vector holds `last` columns.
 template <typename Cells, bool kTransposed, int kRows, int kVectors>
 void tile(const float* a, std::int64_t stride, const float* b,
           std::int64_t depth, float scale, float* c, std::int64_t c_stride,
@@ -131,7 +131,7 @@ void tile(const float* a, std::int64_t stride, const float* b,
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sum[i][v] = set(0);
   }
-  // Rows by threes from few pointers, so that addresses fit the registers.
+  // Addressing rows in threes from few pointers keeps addresses in registers.
   const std::int64_t three = 3 * stride;
   for (std::int64_t k = 0; k < depth; ++k) {
     Vf column[kVectors];

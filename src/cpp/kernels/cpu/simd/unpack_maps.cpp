@@ -25,7 +25,7 @@ void for_maps(const Maps& maps, Fn&& fn) {
 }
 
 // Calls fn(row, columns) for each row i of the maps of sequence b: the dense
-// row that it is, and the columns of its cells or null where they are 0, 1, ...
+// row of row i, and the columns of its cells, or null where they are 0, 1, ...
 template <typename Maps, typename Fn>
 EA_INLINE void for_rows(const Maps& maps, std::int64_t b, Fn&& fn) {
   const MapLayout& layout = maps.layout;
@@ -42,7 +42,7 @@ EA_INLINE void for_rows(const Maps& maps, std::int64_t b, Fn&& fn) {
   }
 }
 
-// Word: as large as an element.
+// Word is an integer of the element's size.
 template <typename Word>
 void run_unpack(const UnpackMaps::Args& maps) {
   const std::int64_t rows = maps.dense.shape[2], width = maps.dense.shape[3];

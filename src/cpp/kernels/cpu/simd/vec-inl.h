@@ -16,7 +16,7 @@
 
 #include "runtime/bfloat16.h"
 
-#define EA_INLINE_CALL __attribute__((always_inline))  // behind a lambda's ()
+#define EA_INLINE_CALL __attribute__((always_inline))  // after a lambda's ()
 #define EA_INLINE inline EA_INLINE_CALL
 
 namespace ea::simd::EA_TARGET {
@@ -24,8 +24,8 @@ namespace {
 
 struct Full {};
 
-// The 16 bits of each lane rounded to bfloat16 (nearest even; NaN stays NaN),
-// exactly as runtime/bfloat16.h does it.
+// Returns the 16 bits of each lane rounded to bfloat16 (nearest even; NaN stays
+// NaN), exactly as in runtime/bfloat16.h.
 template <typename V>
 EA_INLINE auto bfloat16_bits(V v) {
   typedef std::uint32_t Vu __attribute__((vector_size(sizeof(V))));
@@ -57,7 +57,7 @@ EA_INLINE Vf negate_if(Vf v,
   return (Vf)((Vi)v ^ ((Vi)sign & static_cast<std::int32_t>(0x80000000)));
 }
 
-// One element.
+// Load and store one element.
 EA_INLINE float load_one(const float* p) { return *p; }
 EA_INLINE float load_one(const bfloat16* p) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(p->bits) << 16);
@@ -69,14 +69,14 @@ EA_INLINE void store_one(bfloat16* p, float x) {
       x != x ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-// The value that a store of v and a load give back.
+// Returns v as a load reads it after a store.
 EA_INLINE Vf as_stored(Vf v, const float*) { return v; }
 EA_INLINE Vf as_stored(Vf v, const bfloat16*) {
   return (Vf)(bfloat16_bits(v) << 16);
 }
 
 // Calls fn(i, Full{}) for each whole vector of n elements, then fn(i, Part{})
-// for what is left.
+// for the rest.
 template <typename Fn>
 EA_INLINE void for_vectors(std::int64_t n, Fn&& fn) {
   std::int64_t i = 0;
@@ -91,9 +91,9 @@ EA_INLINE void clear(T* to, std::int64_t n) {
       n, [&](std::int64_t i, auto part) { store(to + i, set(0.0f), part); });
 }
 
-// Sum (greatest) of the lanes of fn(i, part) over n elements; fn may return
-// anything in lanes outside the part. Four accumulators, combined in a tree:
-// the order depends on n alone.
+// Return the sum (maximum) of the lanes of fn(i, part) over n elements; fn may
+// return anything in lanes outside the part. Four accumulators are combined in
+// a tree, so the order of a sum depends on n alone.
 template <typename Fn>
 EA_INLINE Vf sum_vectors(std::int64_t n, Fn&& fn) {
   Vf a = set(0), b = set(0), c = set(0), d = set(0);

@@ -35,10 +35,10 @@ EA_INLINE void store(float* p, Vf v, Full) { _mm256_storeu_ps(p, v); }
 EA_INLINE void store(float* p, Vf v, Part part) {
   _mm256_maskstore_ps(p, (__m256i)part.mask, v);
 }
-// Past the caches; p must be aligned to a vector.
+// Stores v past the caches; p must be aligned to a vector.
 EA_INLINE void stream(float* p, Vf v) { _mm256_stream_ps(p, v); }
 
-// v in the lanes of the part, `other` in the rest.
+// Returns v in the lanes of the part, `other` in the rest.
 EA_INLINE Vf only(Vf v, Full, Vf) { return v; }
 EA_INLINE Vf only(Vf v, Part part, Vf other) { return part.mask ? v : other; }
 
@@ -67,7 +67,7 @@ EA_INLINE void store(bfloat16* p, Vf v, Part part) {
   for (std::int64_t i = 0; i < part.n; ++i) p[i].bits = halves[i];
 }
 
-// Lanes whose byte is not zero, as 0 or -1.
+// Loads a mask: -1 in lanes whose byte is not zero, else 0.
 EA_INLINE Vi load_mask(const std::uint8_t* p, Full) {
   const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
   return (Vi)_mm256_cvtepi8_epi32(bytes) != 0;
@@ -78,7 +78,7 @@ EA_INLINE Vi load_mask(const std::uint8_t* p, Part part) {
   return load_mask(bytes, Full{});
 }
 
-// Bit i of the result is set where lane i is -1, and the other way round.
+// Convert lanes of 0 or -1 to bits, bit i for lane i, and back.
 EA_INLINE std::uint32_t to_bits(Vi lanes) {
   return static_cast<std::uint32_t>(_mm256_movemask_ps((__m256)lanes));
 }
@@ -98,8 +98,8 @@ EA_INLINE Vf sqrt(Vf v) { return _mm256_sqrt_ps(v); }
 EA_INLINE Vf round(Vf v) { return _mm256_round_ps(v, 0x08); }
 EA_INLINE Vi to_int(Vf v) { return (Vi)_mm256_cvtps_epi32(v); }
 EA_INLINE Vf to_float(Vi v) { return _mm256_cvtepi32_ps((__m256i)v); }
-// v 2^n for integral |n| <= 252, right also where the result is subnormal: two
-// factors, because 2^n alone may not be a normal number.
+// Returns v 2^n for integral |n| <= 252, also correct if the result is
+// subnormal. Takes two factors, because 2^n alone may not be a normal number.
 EA_INLINE Vf scale_by_power(Vf v, Vf n) {
   const Vi whole = to_int(n);
   const Vi half = whole >> 1;
@@ -119,7 +119,8 @@ EA_INLINE Vq interleave_low(Vq a, Vq b) {
 EA_INLINE Vq interleave_high(Vq a, Vq b) {
   return (Vq)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b);
 }
-// Numbers that are in order once interleave_low and _high took them apart.
+// Returns the order of counters that interleave_low() and interleave_high()
+// turn into memory order.
 EA_INLINE Vq counter_order() { return Vq{0, 2, 1, 3}; }
 
 EA_INLINE Vd low_double(Vf v) {

@@ -1,8 +1,8 @@
 // Vectors of 16 floats: the primitives of vec-inl.h for x86-64-v4 (AVX-512).
 #pragma once
 
-// GCC 12 takes the "undefined" registers inside its own intrinsics for a
-// mistake of their callers (GCC bug 105593).
+// GCC 12 blames callers for the "undefined" registers inside its own intrinsics
+// (GCC bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -37,10 +37,10 @@ EA_INLINE void store(float* p, Vf v, Full) { _mm512_storeu_ps(p, v); }
 EA_INLINE void store(float* p, Vf v, Part part) {
   _mm512_mask_storeu_ps(p, part.mask, v);
 }
-// Past the caches; p must be aligned to a vector.
+// Stores v past the caches; p must be aligned to a vector.
 EA_INLINE void stream(float* p, Vf v) { _mm512_stream_ps(p, v); }
 
-// v in the lanes of the part, `other` in the rest.
+// Returns v in the lanes of the part, `other` in the rest.
 EA_INLINE Vf only(Vf v, Full, Vf) { return v; }
 EA_INLINE Vf only(Vf v, Part part, Vf other) {
   return _mm512_mask_mov_ps(other, part.mask, v);
@@ -65,8 +65,8 @@ EA_INLINE void store(bfloat16* p, Vf v, Part part) {
   _mm256_mask_storeu_epi16(p, part.mask, narrow(v));
 }
 
-// 2 kLanes bfloat16 as they lie, two in each lane; of the first n, 0 <= n <= 2
-// kLanes, with zeros behind them.
+// The first n of 2 kLanes bfloat16, 0 <= n <= 2 kLanes, two per lane.
+// load_halves() sets the others to zero.
 struct Halves {
   __mmask32 mask;
   explicit EA_INLINE Halves(std::int64_t n)
@@ -79,7 +79,7 @@ EA_INLINE Vf load_halves(const bfloat16* p, Halves part) {
   return (Vf)_mm512_maskz_loadu_epi16(part.mask, p);
 }
 
-// Lanes whose byte is not zero, as 0 or -1.
+// Loads a mask: -1 in lanes whose byte is not zero, else 0.
 EA_INLINE Vi load_mask(const std::uint8_t* p, Full) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return (Vi)_mm512_cvtepi8_epi32(bytes) != 0;
@@ -88,7 +88,7 @@ EA_INLINE Vi load_mask(const std::uint8_t* p, Part part) {
   return (Vi)_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(part.mask, p)) != 0;
 }
 
-// Bit i of the result is set where lane i is -1, and the other way round.
+// Convert lanes of 0 or -1 to bits, bit i for lane i, and back.
 EA_INLINE std::uint32_t to_bits(Vi lanes) {
   return _mm512_movepi32_mask((__m512i)lanes);
 }
@@ -107,7 +107,7 @@ EA_INLINE Vf sqrt(Vf v) { return _mm512_sqrt_ps(v); }
 EA_INLINE Vf round(Vf v) { return _mm512_roundscale_ps(v, 0x08); }
 EA_INLINE Vi to_int(Vf v) { return (Vi)_mm512_cvtps_epi32(v); }
 EA_INLINE Vf to_float(Vi v) { return _mm512_cvtepi32_ps((__m512i)v); }
-// v 2^n for integral n, right also where the result is subnormal.
+// Returns v 2^n for integral n, also correct if the result is subnormal.
 EA_INLINE Vf scale_by_power(Vf v, Vf n) { return _mm512_scalef_ps(v, n); }
 
 // Products of the lower 32 bits of each lane.
@@ -121,7 +121,8 @@ EA_INLINE Vq interleave_low(Vq a, Vq b) {
 EA_INLINE Vq interleave_high(Vq a, Vq b) {
   return (Vq)_mm512_unpackhi_epi64((__m512i)a, (__m512i)b);
 }
-// Numbers that are in order once interleave_low and _high took them apart.
+// Returns the order of counters that interleave_low() and interleave_high()
+// turn into memory order.
 EA_INLINE Vq counter_order() { return Vq{0, 4, 1, 5, 2, 6, 3, 7}; }
 
 EA_INLINE Vd low_double(Vf v) {

@@ -6,7 +6,7 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// Calls fn(r) for every row, jobs of some rows at a time.
+// Calls fn(r) for every row, in jobs of several rows.
 template <typename Fn>
 void for_rows(const TensorView& v, Fn&& fn) {
   parallel_chunks(v.shape[0], items_per_job(v.shape[1]),

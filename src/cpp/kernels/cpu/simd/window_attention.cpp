@@ -8,11 +8,11 @@
 namespace ea::simd::EA_TARGET {
 namespace {
 
-// What the rows of one sequence have in common.
+// Geometry shared by the rows of one sequence.
 struct Sequence {
-  std::int64_t first, n;        // its tokens
-  std::int64_t width, columns;  // of a window, of a row
-  std::int64_t cells;           // where its maps begin
+  std::int64_t first, n;        // first token, number of tokens
+  std::int64_t width, columns;  // cells of a window, of a row
+  std::int64_t cells;           // first cell of its maps
 
   EA_INLINE Sequence(const WindowLayout& layout, std::int64_t b)
       : first(layout.cells.q_offsets[b]),
@@ -24,8 +24,8 @@ struct Sequence {
   EA_INLINE std::int64_t row(std::int64_t h, std::int64_t i) const {
     return cells + (h * n + i) * columns;
   }
-  // The tokens that row i sees: begin(i) .. end(i); token j is place
-  // j - i + width / 2 of a window.
+  // Row i sees tokens begin(i) .. end(i). Token j is at position j - i + width
+  // / 2 of the window.
   EA_INLINE std::int64_t begin(std::int64_t i) const {
     return i < width / 2 ? 0 : i - width / 2;
   }
@@ -35,7 +35,7 @@ struct Sequence {
 };
 
 // Calls fn(Sequence, h, i) for each token i and head h of all sequences, in
-// jobs of about equal work: `work` is that of one cell, in elements.
+// jobs of about equal work. `work` is the work of one cell, in elements.
 template <typename Fn>
 void for_windows(const WindowLayout& layout, std::int64_t work, Fn&& fn) {
   const MapLayout& cells = layout.cells;
@@ -45,14 +45,15 @@ void for_windows(const WindowLayout& layout, std::int64_t work, Fn&& fn) {
                  });
 }
 
-// The multiply-adds of a cell as elements: jobs of some ten microseconds.
+// Returns the work of a cell's multiply-adds in elements, so that jobs take
+// some ten microseconds.
 EA_INLINE std::int64_t work_of(std::int64_t d) {
   return ceil_div(2 * d, kLanes);
 }
 
-// Sums of the lanes of 2 kHalf vectors, in their order, each of which has
-// kLanes / (2 kHalf) vectors' sums in it already: log2(kLanes) rounds from
-// kLanes on.
+// Returns the sums over the lanes of kLanes vectors, in vector order, in
+// log2(kLanes) rounds. In a round, each of 2 kHalf vectors holds the partial
+// sums of kLanes / (2 kHalf) vectors.
 template <int kHalf>
 EA_INLINE Vf sums_of_lanes(Vf (&rows)[2 * kHalf]) {
   Vf sums[kHalf];
@@ -78,7 +79,7 @@ void products_of(const T* x, const T* keys, std::int64_t stride, std::int64_t d,
   for (int c = 0; c < kLanes; ++c) sums[c] = set(0.0f);
   for_vectors(d, [&](std::int64_t e, auto part) {
     const Vf query = load(x + e, part);
-    // Rows by threes from few pointers, so that addresses fit the registers.
+    // Addressing rows in threes from few pointers keeps addresses in registers.
 #pragma GCC unroll 16
     for (int c = 0; c < kCount; ++c) {
       const T* const key = keys + c / 3 * (3 * stride) + c % 3 * stride + e;
@@ -88,7 +89,7 @@ void products_of(const T* x, const T* keys, std::int64_t stride, std::int64_t d,
   store(y, sums_of_lanes<kLanes / 2>(sums) * set(scale), Part(kCount));
 }
 
-// The same for up to kLanes keys.
+// Calls products_of() for up to kLanes keys.
 template <typename T>
 EA_INLINE void some_products(std::int64_t count, const T* x, const T* keys,
                              std::int64_t stride, std::int64_t d, float scale,
@@ -121,7 +122,7 @@ EA_INLINE void some_products(std::int64_t count, const T* x, const T* keys,
 #undef EA_PRODUCTS
 }
 
-// Maps of query . key: x of the query, `from` of the keys.
+// Computes maps = scale query . key, with queries in x and keys in `from`.
 template <typename T>
 void products(const TensorView& x, const TensorView& from,
               const TensorView& maps, float scale, const WindowLayout& layout,
@@ -156,8 +157,8 @@ struct Vectors {
   static constexpr int count = kVectors;
 };
 
-// Calls fn(e, Vectors<n>, part) for runs of n vectors of d elements; `part` is
-// of the last of them.
+// Calls fn(e, Vectors<n>, part) for runs of n vectors of d elements; `part`
+// covers the lanes of the last vector.
 template <typename Fn>
 EA_INLINE void for_runs(std::int64_t d, Fn&& fn) {
   std::int64_t e = 0;
@@ -188,7 +189,8 @@ EA_INLINE void add_rows_of(const T* weights, std::int64_t weight_step,
   }
 }
 
-// to = scale times what add(e, part, sums) adds up, for runs of elements.
+// Computes to = scale times the sums that add(e, part, sums) accumulates, for
+// runs of elements.
 template <typename T, typename Add>
 EA_INLINE void store_sums(std::int64_t d, float scale, T* to, Add&& add) {
   for_runs(d, [&](std::int64_t e, auto vectors, auto part) {
@@ -204,7 +206,8 @@ EA_INLINE void store_sums(std::int64_t d, float scale, T* to, Add&& add) {
   });
 }
 
-// Of each query: scale sum of maps x over its cells, x of the keys.
+// Computes for each query the scaled sum of maps x over its cells, with the
+// rows of the keys in x.
 template <typename T>
 void query_sums(const TensorView& maps, const TensorView& x,
                 const TensorView& to, float scale, const WindowLayout& layout,
@@ -229,8 +232,8 @@ void query_sums(const TensorView& maps, const TensorView& x,
       });
 }
 
-// Of each key: scale sum of maps x over the cells that see it, x of their
-// queries.
+// Computes for each key the scaled sum of maps x over the cells that see it,
+// with the rows of their queries in x.
 template <typename T>
 void key_sums(const TensorView& maps, const TensorView& x, const TensorView& to,
               float scale, const WindowLayout& layout,
@@ -239,8 +242,9 @@ void key_sums(const TensorView& maps, const TensorView& x, const TensorView& to,
   for_windows(
       layout, work_of(d),
       [&](const Sequence& s, std::int64_t g, std::int64_t j) {
-        // Windows are as wide to both sides: the queries that see token j are
-        // the tokens that query j sees, and their place of j falls by one each.
+        // Windows are symmetric: the queries that see token j are the tokens
+        // that query j sees. The position of j decreases by one from query to
+        // query.
         const std::int64_t begin = s.begin(j), count = s.end(j) - begin;
         const std::int64_t place = j - begin + s.width / 2;
         const T* const from = x.as<const T>() + (s.first + begin) * step;
@@ -260,14 +264,14 @@ void key_sums(const TensorView& maps, const TensorView& x, const TensorView& to,
       });
 }
 
-// The runs of cells of a row that exist: `runs` of them, each `count` long and
-// `step` after the one before. A row without missing tokens has one.
+// Runs of existing cells of a row: `runs` runs of `count` cells each, `step`
+// apart. A row without missing tokens has one run.
 struct RowRuns {
   std::int64_t first, runs, count, step;
 
   EA_INLINE RowRuns(const WindowLayout& layout, const HeadNeighbours& heads,
                     const Sequence& s, std::int64_t h, std::int64_t i) {
-    std::int64_t begin = 0, end = layout.window.heads;  // neighbours
+    std::int64_t begin = 0, end = layout.window.heads;  // neighbour heads
     while (heads.of(h, begin) < 0) ++begin;
     while (heads.of(h, end - 1) < 0) --end;
     first = begin * s.width + s.begin(i) - i + s.width / 2;
@@ -351,8 +355,8 @@ void softmax_backward_of(const WindowSoftmaxBackward::Args& args) {
       });
 }
 
-// Copies the runs of cells between flat maps and dense ones: kUnpack, dense
-// from flat, else flat from dense. Word: as large as an element.
+// Copies the runs of cells between flat and dense maps: with kUnpack from flat
+// to dense, else from dense to flat. Word is an integer of the element's size.
 template <typename Word, bool kUnpack, typename Maps>
 void copy_cells(const Maps& maps) {
   const WindowLayout& layout = maps.layout;

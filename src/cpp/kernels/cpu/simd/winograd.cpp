@@ -1,9 +1,10 @@
 // SIMD convolution by Winograd's transform (kernels/cpu/winograd.h).
 //
-// A job makes B^T d B of some tiles, multiplies by the factors of some panels
-// of output channels, and writes A^T m A. What it holds stays in the second
-// cache: d's transforms [place][tile][in], and the sums [place][tile][panel].
-// Each tile is summed by itself, so that partitions change no bit.
+// A job computes B^T d B of some tiles, multiplies by the factors of some
+// panels of output channels, and writes A^T m A. Its buffers stay in the L2
+// cache: the transforms of d [place][tile][in] and the sums
+// [place][tile][panel]. Each tile is summed independently, so partitions change
+// no bit.
 #include "kernels/cpu/winograd.h"
 
 #include "kernels/cpu/simd/jobs-inl.h"
@@ -35,7 +36,7 @@ struct WinogradShape {
   EA_INLINE std::int64_t tiles() const { return images * down * across; }
 };
 
-// Where tile `tile` lies: the image, and the upper left pixel of y.
+// Location of a tile: its image, and its upper-left pixel of y.
 struct TilePlace {
   std::int64_t image, row, column;
 
@@ -45,15 +46,15 @@ struct TilePlace {
         column(tile % s.across * 2) {}
 };
 
-// How the work is divided, by the shapes alone: `down` groups of tiles, whose
-// transforms fit a second cache where channels are few, and `across` groups of
-// panels where the tiles alone give few jobs.
+// Partition of the work, by shape only: `down` groups of tiles, whose
+// transforms fit the L2 cache if channels are few, and `across` groups of
+// panels if the tiles alone give too few jobs.
 struct WinogradJobs {
   std::int64_t panels, down, across;
 
   explicit WinogradJobs(const WinogradShape& s)
       : panels(ceil_div(s.out, kTileColumns)) {
-    constexpr std::int64_t kElements = 1 << 17;      // of transforms
+    constexpr std::int64_t kElements = 1 << 17;      // of a job's transforms
     constexpr std::int64_t kLeast = 24, kMost = 48;  // tiles of a job
     constexpr std::int64_t kJobs = 8;
     const std::int64_t fit = kElements / (kPlaces * s.in);
@@ -65,7 +66,7 @@ struct WinogradJobs {
   }
 };
 
-// B^T of four: what a row (a column) of d becomes.
+// Applies B^T to four values, a row or a column of d.
 EA_INLINE void transform_four(const Vf (&d)[4], Vf (&v)[4]) {
   v[0] = d[0] - d[2];
   v[1] = d[1] + d[2];
@@ -73,8 +74,8 @@ EA_INLINE void transform_four(const Vf (&d)[4], Vf (&v)[4]) {
   v[3] = d[1] - d[3];
 }
 
-// v[place][tile][in] = B^T d B of the tiles from `first` on; `next` elements
-// from place to place. zeros: a pixel outside an image.
+// Computes v[place][tile][in] = B^T d B of the tiles from `first`. Places are
+// `next` elements apart. `zeros` is the pixel outside an image.
 template <typename T, typename Map>
 void transform_tiles(const WinogradShape& s, const T* x, std::int64_t first,
                      std::int64_t count, const T* zeros, Map* v,
@@ -117,8 +118,8 @@ void transform_tiles(const WinogradShape& s, const T* x, std::int64_t first,
   }
 }
 
-// What is done to the sums of a convolution: a bias, or a norm's shift in
-// float32, is added, then the residual; each may be null.
+// Epilogue of a convolution: adds a bias, or a norm's float32 shift, then the
+// residual; each may be null. `rectify` applies ReLU last.
 template <typename T>
 struct Behind {
   const T* bias;
@@ -127,13 +128,13 @@ struct Behind {
   bool rectify;
 };
 
-// A^T of four.
+// Applies A^T to four values.
 EA_INLINE void combine_four(Vf a, Vf b, Vf c, Vf d, Vf (&y)[2]) {
   y[0] = (a + b) + c;
   y[1] = (b - c) - d;
 }
 
-// The pixels of y of the tiles from `first` on in the channels [channel,
+// Writes the pixels of y of the tiles from `first` in channels [channel,
 // channel + channels): A^T m A of the sums m[place][tile][kTileColumns].
 template <typename T>
 void combine_tiles(const WinogradShape& s, std::int64_t first,
@@ -197,8 +198,7 @@ void run_winograd(const cpu::WinogradForward::Args& args) {
     const std::int64_t i = job / jobs.across, j = job % jobs.across;
     const std::int64_t first = s.tiles() * i / jobs.down;
     const std::int64_t count = s.tiles() * (i + 1) / jobs.down - first;
-    // Without the line between them, the places of a tile would share a few
-    // sets of a cache.
+    // The extra line keeps the places of a tile from sharing a few cache sets.
     const std::int64_t next = count * s.in + Cells::kValues * kLine;
     const Scratch sums(kPlaces * count * kTileColumns * sizeof(float));
     const Scratch transforms(kPlaces * next * sizeof(Map));
