@@ -1,5 +1,6 @@
-// Reverse order of creation is a topological order, since a node is newer than
-// its inputs. So a priority queue replaces any analysis of the graph.
+// Runs nodes in reverse order of creation, which is a topological order, since
+// a node is newer than its inputs. So a priority queue replaces any analysis of
+// the graph.
 #include "autograd/engine.h"
 
 #include <array>
@@ -28,7 +29,7 @@ struct Younger {
 
 // A gradient tensor may be shared: an op can pass dy through to two inputs, and
 // the caller may hold a leaf's old gradient. The sum is written into a tensor
-// that has no other owner, and into a new one only if both are shared.
+// that has no other owner, or into a new one if both are shared.
 void add_to(Tensor& slot, Tensor gradient) {
   if (!slot.defined()) {
     slot = gradient.is_contiguous() ? std::move(gradient) : clone(gradient);
@@ -122,7 +123,7 @@ class Pass {
         send(node->edges()[i], std::move(gradients[i]));
       }
     }
-    // Leaves of nodes that no gradient reached.
+    // Settle the leaves of nodes that no gradient reached.
     for (const auto& leaf : leaves_) settle(*leaf, arrivals_[leaf.get()]);
   }
 
@@ -131,9 +132,10 @@ class Pass {
  private:
   using Pending = Node::Arrived;
 
-  // The graph that replaces the node runs in this pass, at the position of the
-  // nodes that were not kept, so gradients are summed in the same order.
-  // The whole gradient of an output is known inside, so it is retained there.
+  // Runs the graph that replaces the node in this pass, at the position of the
+  // nodes that were not kept, so gradients are summed in the same order. The
+  // complete gradient of an output is known only inside that graph, so it is
+  // retained there.
   void unfold(Node& node, Pending& pending,
               std::vector<std::pair<int, Retained>> retained) {
     const std::vector<Var> outputs = node.unfold();

@@ -20,13 +20,13 @@ using Complete = std::function<void(Var::Impl&)>;
 void backward(const Var& root, const Tensor& gradient = {},
               const Complete& complete = {});
 
-// Fills y.grad(), in each backward pass, with `form` of the gradient of x,
-// where x is the output of an op and y is x itself or a copy in another form.
-// Does nothing where x has no graph, and nothing the second time for one y. The
-// graph does not keep y alive.
+// Fills y.grad(), in each backward pass, with `form` of the gradient of x. x is
+// the output of an op; y is x itself or a copy in another form. Does nothing if
+// x has no graph, or if y already retains a gradient. The graph does not keep y
+// alive.
 void retain_gradient(const Var& x, const Var& y,
                      std::function<Tensor(const Tensor&)> form);
-// Adds a gradient to the one that it is retained in, if that still exists.
+// Adds a gradient to the Var that retains it, if that Var still exists.
 void deliver(const Retained& retained, const Tensor& gradient);
 
 // Adds rows to the gradient of a leaf that is a table [n, width]; within a
@@ -34,8 +34,8 @@ void deliver(const Retained& retained, const Tensor& gradient);
 // sparse until a dense one is added to it.
 void accumulate_rows(Var::Impl& leaf, RowGradient rows);
 
-// The bytes that backward from `root` will read and then free: tensors that
-// nodes saved, each once, without the leaves' own.
+// Returns the bytes that backward from `root` will read and then free: the
+// tensors that nodes saved, each counted once, without those of the leaves.
 std::int64_t kept_bytes(const Var& root);
 
 // y += x for tensors of one shape and dtype.

@@ -1,4 +1,4 @@
-// The per-thread switch.
+// Stores the per-thread switch.
 #include "autograd/grad_mode.h"
 
 namespace ea {

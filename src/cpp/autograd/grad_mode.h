@@ -1,4 +1,4 @@
-// Whether operations are recorded, per thread.
+// Per-thread switch of the recording of operations.
 #pragma once
 
 namespace ea {
@@ -17,7 +17,7 @@ class GradMode {
   bool before_;
 };
 
-// Nothing is recorded while one of these exists.
+// Nothing is recorded while a NoGrad exists.
 class NoGrad : public GradMode {
  public:
   NoGrad() : GradMode(false) {}

@@ -1,4 +1,4 @@
-// Recording of operations.
+// Records operations and runs their backward functions.
 #include "autograd/node.h"
 
 #include <atomic>
@@ -34,7 +34,7 @@ Node::Node(const char* name, std::vector<Edge> edges, std::vector<Tensor> saved,
   inner_ = std::move(inner);
 }
 
-// A chain of nodes is freed in a loop: nested destructors would need stack for
+// Frees a chain of nodes in a loop: nested destructors would need stack for
 // every operation since the leaves. A node with another owner is not freed
 // here.
 Node::~Node() {
@@ -138,7 +138,7 @@ std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
   while (!todo.empty()) {
     const Node* node = todo.back();
     todo.pop_back();
-    const bool folded = node->unfolds();  // its leaves are inside
+    const bool folded = node->unfolds();  // its leaves are inner_leaves()
     for (const Edge& edge : node->edges()) {
       if (!folded || edge.node) follow(edge);
     }

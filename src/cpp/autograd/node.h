@@ -14,24 +14,24 @@
 
 namespace ea {
 
-// The destination of the gradient of one input: the node that made it, a leaf's
+// Destination of the gradient of one input: the node that produced it, a leaf's
 // gradient slot, or none.
 struct Edge {
   std::shared_ptr<Node> node;
   std::shared_ptr<Var::Impl> leaf;
-  int output = 0;  // of the node
+  int output = 0;  // index among the node's outputs
   bool wanted() const { return node != nullptr || leaf != nullptr; }
 };
 
-// The destination of the gradient of `input`.
+// Returns the destination of the gradient of `input`.
 Edge edge_of(const Var& input);
 
 class Node {
  public:
   static constexpr int kMaxOutputs = 8;
-  // Gradients of the inputs, in order; an undefined tensor where not wanted.
+  // Gradients of the inputs, in order; undefined where not wanted.
   using Gradients = std::vector<Tensor>;
-  // Gradients of the outputs; an undefined tensor where none arrived.
+  // Gradients of the outputs; undefined where none arrived.
   using Arrived = std::array<Tensor, kMaxOutputs>;
   using Backward = std::function<Gradients(const Node&, const Tensor& dy)>;
 
@@ -53,17 +53,17 @@ class Node {
   bool wants(std::size_t i) const { return edges_[i].wanted(); }
   const Tensor& saved(std::size_t i) const { return saved_[i]; }
   const std::vector<Tensor>& all_saved() const { return saved_; }
-  // Input i of an op that saved it as saved(i), or left that to the node that
-  // made it: see to_save().
+  // Returns input i of the op: saved(i), or, if the op did not save it, the
+  // output recomputed by the node that produced it; see to_save().
   Tensor input(std::size_t i) const;
 
-  // The gradient of the second output, undefined if there is none. Only a node
-  // with a second output may receive an undefined dy.
+  // Gradient of the second output, undefined if there is none. Only a node with
+  // a second output may receive an undefined dy.
   const Tensor& second_gradient() const { return second_gradient_; }
 
-  // Runs once; then the saved tensors are freed. A second call throws
-  // InputError, since the graph is freed, and so does a saved tensor that was
-  // written since.
+  // Runs backward once, then frees the saved tensors. Throws InputError on a
+  // second call, since the graph is freed, and if a saved tensor was written
+  // since it was saved.
   Gradients run_backward(const Arrived& dy);
 
   // Whether unfold() replaces run_backward(); false after unfold().
@@ -75,14 +75,15 @@ class Node {
     return inner_;
   }
 
-  // Makes the output again: see remakable().
+  // Recomputes the output; see remakable().
   using Remake = std::function<Tensor(const Node&)>;
   void set_remake(Remake remake) { remake_ = std::move(remake); }
   bool remakes() const { return remake_ != nullptr; }
-  // The output, made again once and kept until this node's backward.
+  // The output, recomputed once and kept until this node's backward.
   const Tensor& remade();
 
-  // Where backward also puts the gradients of the outputs; taking leaves none.
+  // Adds a destination for the gradient of an output in backward.
+  // take_retained() returns all destinations and clears the list.
   void retain(int output, Retained retained) {
     retained_.emplace_back(output, std::move(retained));
   }
@@ -103,7 +104,7 @@ class Node {
   std::uint64_t order_;
   std::vector<Edge> edges_;
   std::vector<Tensor> saved_;
-  std::vector<std::uint64_t> writes_;  // to their storages, when saved
+  std::vector<std::uint64_t> writes_;  // writes() of their storages when saved
   Backward backward_;
   Unfold unfold_;
   Remake remake_;
@@ -114,34 +115,36 @@ class Node {
   Tensor second_gradient_;
 };
 
-// The order() of the next node.
+// Returns the order() of the next node.
 std::uint64_t next_node_order();
 
-// The leaves reachable from `roots`, one for each edge to a leaf, including the
-// edges that unfolding will add; the order depends only on the graph. Nodes
-// older than `since` are not visited.
+// Returns the leaves reachable from `roots`, one for each edge to a leaf,
+// including the edges that unfolding will add. The order depends only on the
+// graph. Nodes older than `since` are not visited.
 std::vector<std::shared_ptr<Var::Impl>> leaves_behind(
     const std::vector<Edge>& roots, std::uint64_t since = 0);
 
-// Makes the output of an op. `saved` declares every tensor the backward reads;
-// `backward` captures plain numbers only. In NoGrad, or when no input requires
-// a gradient, nothing is recorded and the saved tensors are released.
+// Creates the output of an op. `saved` declares every tensor that the backward
+// reads; `backward` captures plain numbers only. In NoGrad, or if no input
+// requires a gradient, nothing is recorded and the saved tensors are released.
 Var record(const char* name, Tensor y, std::initializer_list<Var> inputs,
            std::vector<Tensor> saved, Node::Backward backward);
 
-// The output y of a cheap op, whose node can make it again with the same bits
-// from what it saves; so the ops that read y need not save it.
+// Marks y as the output of a cheap op whose node can recompute it
+// bit-identically from its saved tensors, so the ops that read y need not save
+// it. Returns y.
 Var remakable(Var y, Node::Remake remake);
 
-// What an op saves of its input x, in the form `data`, to read it as
-// node.input(): `data`, or nothing where the node of x can make it again.
+// Returns the tensor that an op saves for its input x, to read it as
+// node.input(): `data` (x in the form that the op reads), or an undefined
+// tensor if the node of x can recompute it.
 Tensor to_save(const Var& x, Tensor data);
 
-// A second output of the op that made `first`: its gradient reaches that op's
-// backward as second_gradient().
+// Creates a second output of the op that produced `first`. Its gradient reaches
+// that op's backward as second_gradient().
 Var second_output(const Var& first, Tensor y);
 
-// Whether an op on these inputs would be recorded.
+// Returns whether an op on these inputs would be recorded.
 bool recording(std::initializer_list<Var> inputs);
 
 }  // namespace ea

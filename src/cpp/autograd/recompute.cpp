@@ -1,5 +1,5 @@
-// The first run records a graph and drops it: so both runs use the same
-// kernels, and it is known which outputs have gradients.
+// Runs a function twice. The first run records a graph and drops it, so that
+// both runs use the same kernels and it is known which outputs have gradients.
 #include "autograd/recompute.h"
 
 #include <algorithm>
@@ -26,11 +26,11 @@ class SecondRun {
   bool outer_;
 };
 
-// The results of the first f(inputs), to compare with the second.
+// Results of the first f(inputs), to compare with the second.
 struct FirstRun {
   const char* name;
   std::vector<RandomState> streams;
-  std::vector<Shape> shapes;  // of the outputs; none where undefined
+  std::vector<Shape> shapes;  // of the outputs; empty if undefined
 };
 
 Shape shape_of(const Var& output) {

@@ -1,4 +1,4 @@
-// The gradient of a table as those of its rows that were used.
+// Gradient of a table, stored as the gradients of the rows that were used.
 #pragma once
 
 #include "tensor/tensor.h"
@@ -16,11 +16,11 @@ struct RowGradient {
 // Sums the rows of dy [m, width] that share an id, in their order; an id of -1
 // is skipped. `index` int64 [m], on the CPU.
 RowGradient collect_rows(const Tensor& index, const Tensor& dy);
-// The sum of two gradients of one table.
+// Returns the sum of two gradients of one table.
 RowGradient add_rows(const RowGradient& a, const RowGradient& b);
 // dense += rows, in place; dense [n, width] contiguous.
 void add_rows_to(const RowGradient& rows, const Tensor& dense);
-// All rows of a table of this shape.
+// Returns the dense gradient of a table of this shape.
 Tensor dense_of(const RowGradient& rows, const Shape& shape);
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// A tensor with a gradient slot and the node that made it.
+// A tensor with a gradient slot and the node that produced it.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@ namespace ea {
 
 class Node;
 
-// Where backward also puts the gradient of an op's output: see
-// retain_gradient() in engine.h.
+// Another destination of the gradient of an op's output: see retain_gradient()
+// in engine.h.
 struct Retained;
 
 class Var {
  public:
-  Var() = default;  // undefined: stands for "none"
+  Var() = default;  // undefined: means "none"
   explicit Var(Tensor data, bool requires_grad = false);
   // The output of an op: see record() in autograd/node.h.
   Var(Tensor data, std::shared_ptr<Node> node);
@@ -39,29 +39,31 @@ class Var {
   bool is_leaf() const { return impl_->node == nullptr; }
   const std::shared_ptr<Node>& node() const { return impl_->node; }
 
-  // The dense gradient; converts a gradient of rows for good.
+  // Returns the dense gradient; permanently converts one stored as rows.
   const Tensor& grad() const;
-  // The gradient as rows, if it is stored so: check this before grad().
+  // Returns the gradient as rows, if stored so: check this before grad().
   const RowGradient& row_grad() const { return impl_->row_grad; }
   void set_grad(Tensor grad) const {
     impl_->grad = std::move(grad);
     impl_->row_grad = {};
   }
   void set_data(Tensor data) const { impl_->data = std::move(data); }
-  // The same data without the graph.
+  // Returns the data without the graph.
   Var detach() const { return Var(impl_->data); }
 
   struct Impl {
     Tensor data;
-    Tensor grad;           // of a leaf, or retained, after backward: this
-    RowGradient row_grad;  // or, of a table, this; or none
+    // After backward, `grad` holds the gradient of a leaf, or a retained one;
+    // for a table, `row_grad` may hold it instead.
+    Tensor grad;
+    RowGradient row_grad;
     bool requires_grad = false;
     bool is_table = false;  // an embedding table: row_grad may be used
     std::shared_ptr<Node> node;
     int output = 0;  // index among the node's outputs
     bool retains_grad = false;
-    // The gradients that an observer of another node fills in, since those of
-    // this output are a part of the whole; mostly null.
+    // Gradients that an observer of another node fills in, because the gradient
+    // of this output is only a part of the whole; usually null.
     std::shared_ptr<std::vector<Retained>> late;
   };
   const std::shared_ptr<Impl>& impl() const { return impl_; }
@@ -72,7 +74,7 @@ class Var {
 
 struct Retained {
   std::weak_ptr<Var::Impl> to;
-  std::function<Tensor(const Tensor&)> form;  // of the gradient, as `to` has it
+  std::function<Tensor(const Tensor&)> form;  // converts to the form of `to`
 
   bool wanted() const { return !to.expired(); }
 };

@@ -1,4 +1,4 @@
-// Contract: functions of one element and their derivatives.
+// Contract: elementwise activation functions and their derivatives.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +20,20 @@ enum class Activation : std::uint8_t {
   elu,  // x > 0 ? x : exp(x) - 1
 };
 
-// y = f(x); contiguous, one shape, one dtype. y may be x.
+// y = f(x): contiguous, of equal shape and dtype. y may alias x.
 struct ActivationForward {
   static constexpr const char* name = "activation_forward";
   struct Args {
     Activation kind;
-    double slope;  // of leaky_relu
+    double slope;  // leaky_relu only
     TensorView x;
     Output y;
   };
 };
 
-// dx = dy f'(x), from the saved input x. With dbias [width], all are [rows,
-// width], and it receives the sum of the rows of dx, which are added as stored.
+// dx = dy f'(x), from the saved input x. If dbias [width] is given, all other
+// tensors are [rows, width], and dbias receives the sum of the rows of dx,
+// added as stored (rounded to the dtype of dx).
 struct ActivationBackward {
   static constexpr const char* name = "activation_backward";
   struct Args {

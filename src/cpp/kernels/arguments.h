@@ -1,5 +1,6 @@
-// The device and the types of a kernel's arguments, found in the fields of its
-// Args: contracts stay plain structs, and none can forget to name a tensor.
+// Finds the device and the dtypes of a kernel's arguments by visiting the
+// fields of its Args. Contracts stay plain structs, and no tensor can be
+// missed.
 #pragma once
 
 #include <concepts>
@@ -12,13 +13,13 @@
 
 namespace ea::detail {
 
-// Stands for a value of any type where fields are counted.
+// Converts to any type; used to count fields.
 struct AnyField {
   template <typename T>
   operator T() const;  // NOLINT(google-explicit-constructor)
 };
 
-// How many fields the aggregate T has: the longest list that initialises it.
+// Largest number of fields that for_each_field() supports.
 inline constexpr std::size_t kMostFields = 16;
 
 template <typename T, std::size_t... I>
@@ -26,6 +27,8 @@ constexpr bool takes(std::index_sequence<I...>) {
   return requires { T{(static_cast<void>(I), AnyField{})...}; };
 }
 
+// Returns the number of fields of the aggregate T: the length of the longest
+// list that initialises it.
 template <typename T, std::size_t N = kMostFields + 1>
 constexpr std::size_t field_count() {
   if constexpr (takes<T>(std::make_index_sequence<N>())) {
@@ -35,7 +38,7 @@ constexpr std::size_t field_count() {
   }
 }
 
-// fn(field) for each field of an aggregate, in their order.
+// Calls fn(field) for each field of an aggregate, in order.
 template <typename T, typename Fn>
 void for_each_field(T& args, const Fn& fn) {
   constexpr std::size_t n = field_count<std::remove_const_t<T>>();
@@ -98,9 +101,9 @@ concept AnyView = std::derived_from<std::remove_const_t<Field>, TensorView>;
 template <typename Item, typename Fn>
 void for_each_view(const std::vector<Item>* const& list, const Fn& fn);
 
-// fn(view) for each tensor in an argument, left out or not. The view has the
-// type it has in the contract (Output, ...); lists of tensors are given by
-// pointers.
+// Calls fn(view) for each tensor of an argument, including omitted ones. The
+// view has the type it has in the contract (Output, ...). Lists of tensors are
+// passed as pointers.
 template <typename Field, typename Fn>
 void for_each_view(Field& field, const Fn& fn) {
   if constexpr (AnyView<Field>) {
@@ -115,7 +118,7 @@ void for_each_view(const std::vector<Item>* const& list, const Fn& fn) {
   for (const Item& item : *list) for_each_view(item, fn);
 }
 
-// Where the tensors of a kernel call lie, and whether that is one place.
+// Devices of the tensors of a kernel call.
 struct Places {
   Device first = kCpu;
   Device other = kCpu;  // differs from `first` iff `mixed`
@@ -149,9 +152,9 @@ inline bool is_narrow(const TensorView& view) {
   return view.dtype == DType::f32 || view.dtype == DType::bf16;
 }
 
-// Whether a call of K is in float32 or bfloat16: the first tensor that it reads
-// is, and none is float64. What the kernels of a backend take where its list
-// does not say otherwise.
+// Returns whether a call of K computes in float32 or bfloat16: its first input
+// has one of these types, and no input is float64. This is the default
+// condition for the kernels of a backend.
 template <typename K>
 bool narrow(const typename K::Args& args) {
   bool first = true, all = true;

@@ -1,4 +1,4 @@
-// Contract: scores Q K^T and context P V, sequence by sequence, head by head.
+// Contract: scores Q K^T and context P V, for each sequence and head.
 #pragma once
 
 #include "kernels/map_layout.h"
@@ -7,9 +7,9 @@
 namespace ea {
 
 // S[h, i, j] = scale q_i^h . k_j^h for each sequence. q [total queries, heads *
-// d], k [total keys, heads * d], head h in columns h d .. (h+1) d; last stride
-// 1, row strides free. scores: flat maps in `layout`, which says what cells
-// exist; so for all below.
+// d], k [total keys, heads * d]: head h has columns h d .. (h+1) d, the last
+// stride is 1, row strides are arbitrary. scores: flat maps in `layout`, which
+// defines the existing cells. All this also holds for the kernels below.
 struct AttentionScores {
   static constexpr const char* name = "attention_scores";
   struct Args {
@@ -20,8 +20,8 @@ struct AttentionScores {
   };
 };
 
-// dq_i = scale sum_j dS_ij k_j, dk_j = scale sum_i dS_ij q_i; dq, dk contiguous
-// [tokens, heads * d], fully written.
+// dq_i = scale sum_j dS_ij k_j, dk_j = scale sum_i dS_ij q_i. dq and dk are
+// contiguous [tokens, heads * d] and fully written.
 struct AttentionScoresBackward {
   static constexpr const char* name = "attention_scores_backward";
   struct Args {
@@ -42,7 +42,8 @@ struct AttentionContext {
   };
 };
 
-// dP_ij = dy_i . v_j, dv_j = sum_i P_ij dy_i; dv contiguous, fully written.
+// dP_ij = dy_i . v_j, dv_j = sum_i P_ij dy_i. dv is contiguous and fully
+// written.
 struct AttentionContextBackward {
   static constexpr const char* name = "attention_context_backward";
   struct Args {

@@ -4,7 +4,8 @@
 
 namespace ea {
 
-// Once per process, before the first kernel runs; then applies EA_KERNEL.
+// Registers all backends once per process, then applies EA_KERNEL. Call it
+// before the first kernel runs.
 void register_all_backends();
 
 }  // namespace ea

@@ -5,9 +5,9 @@
 
 namespace ea {
 
-// mean[c], variance[c] of the rows of x [rows, width], rows >= 1; the variance
-// is the biased one, mean (x - mean)^2. Both float32 (float64 for float64);
-// fixed blocks of rows combine in order.
+// mean[c] and variance[c] over the rows of x [rows, width], rows >= 1. The
+// variance is the biased one, mean (x - mean)^2. Both are float32 (float64 for
+// float64). Fixed blocks of rows are reduced in order.
 struct BatchStatistics {
   static constexpr const char* name = "batch_statistics";
   struct Args {
@@ -16,9 +16,9 @@ struct BatchStatistics {
   };
 };
 
-// running = (1 - momentum) running + momentum factor now, where that is finite:
-// a batch that is not must not spoil what the others left. Both [width], of one
-// wide type.
+// running = (1 - momentum) running + momentum factor now. An element keeps its
+// value if the result is not finite, so that one bad batch does not spoil the
+// average. Both are [width], of equal type, float32 or float64.
 struct MoveAverage {
   static constexpr const char* name = "move_average";
   struct Args {
@@ -28,10 +28,10 @@ struct MoveAverage {
   };
 };
 
-// y = (x - mean) rstd weight + bias + residual, rstd = 1/sqrt(variance + eps),
-// or max(that, 0) with `rectify`. x, y, residual [rows, width] contiguous;
-// weight, bias [width] of their type; mean, variance, rstd [width] as above.
-// rstd is written.
+// y = (x - mean) rstd weight + bias + residual, rstd = 1/sqrt(variance + eps).
+// With `rectify`, y is replaced by max(y, 0). x, y, residual: contiguous [rows,
+// width]; weight, bias: [width], of their dtype; mean, variance, rstd: [width],
+// in the type of BatchStatistics. rstd is an output.
 struct BatchNormForward {
   static constexpr const char* name = "batch_norm_forward";
   struct Args {
@@ -43,10 +43,11 @@ struct BatchNormForward {
   };
 };
 
-// With h = (x - mean) rstd: dbias = sum_rows dy; dweight = sum_rows dy h; dx =
-// weight rstd (dy - dbias / rows - h dweight / rows) where mean and variance
-// are those of x (of_batch), else weight rstd dy. Sums as above. With a bias dy
-// counts only where y > 0: the gradient of a rectified y without residual.
+// With h = (x - mean) rstd: dbias = sum_rows dy; dweight = sum_rows dy h;
+// dx = weight rstd (dy - dbias / rows - h dweight / rows) if mean and variance
+// are those of x (of_batch), else weight rstd dy. Sums are as in
+// BatchStatistics. If bias is given, dy counts only where y > 0: the gradient
+// of a rectified y without residual.
 struct BatchNormBackward {
   static constexpr const char* name = "batch_norm_backward";
   struct Args {

@@ -8,14 +8,18 @@
 
 namespace ea {
 
-// The evolving step of one row of the maps. previous, carry: flat maps of one
-// row for each sequence, head h of sequence b from heads offsets[b] + h n on;
-// undefined: p = a = 0, or not wanted. Where w != 0: weight and bias of the
-// convolution, of side 2 shift.down + 1; maps [any, heads, room], where each
-// row of I lies behind side - 1 zeros, 2 (side - 1) zeros behind it; and
-// map_rows, int64 [sequences, side]: the numbers in maps of the rows of I of
-// the last tokens, oldest first, -1 before a target's first, and of the new
-// one.
+// Arguments of the evolving step for one row of the maps.
+// previous, carry: flat maps with one row per sequence; head h of sequence b
+// starts at element heads offsets[b] + h n. previous is undefined if p = a = 0,
+// carry if it is not wanted.
+// If w != 0:
+// weight, bias: those of the convolution, of kernel size
+// side = 2 shift.down + 1;
+// maps [any, heads, room]: rows of I, each with side - 1 zeros before it and
+// 2 (side - 1) zeros after it;
+// map_rows, int64 [sequences, side]: numbers in maps of the rows of I of the
+// last tokens, oldest first, then of the new token; -1 before the first token
+// of a target.
 struct CachedMaps {
   TensorView previous, weight, bias, map_rows;
   InOut maps;  // the new rows are written
@@ -28,15 +32,15 @@ struct CachedMaps {
 };
 
 // S_t = scale q_b^h . k_{r(b, t)}^h; I = a M + b S; L = p M + s S + w ReLU(Z),
-// Z being the row of kernels/map_conv.h that belongs to the newest token, 0
-// above shift.down; P = softmax_t(softmax_scale L), the carry L;
-// y_b^h = sum_t P_t v_{r(b, t)}^h, with r(b, t) = rows[offsets[b] + t] for t <
-// n = offsets[b + 1]
-// - offsets[b], at least one. I, P and the carry are rounded to the type of q.
-// q, y [sequences, heads * d], k, v [any rows, heads * d], all contiguous, of
-// one dtype; rows, offsets: int64, 0 <= r < rows of k (the op has checked).
-// Head h in columns h d .. (h+1) d. Sums in float32 (float64 for float64); a
-// sequence's result depends on nothing but its own rows.
+// where Z is the row of kernels/map_conv.h for the newest token, 0 in the first
+// shift.down rows; P = softmax_t(softmax_scale L); the carry is L;
+// y_b^h = sum_t P_t v_{r(b, t)}^h. Here r(b, t) = rows[offsets[b] + t] for
+// t < n, n = offsets[b + 1] - offsets[b] >= 1. I, P and the carry are rounded
+// to the dtype of q.
+// q, y [sequences, heads * d], k, v [any rows, heads * d]: contiguous, of one
+// dtype; head h has columns h d .. (h+1) d. rows, offsets: int64, 0 <= r < rows
+// of k (checked by the op). Sums are in float32 (float64 for float64). The
+// result of a sequence depends only on its own rows.
 struct CachedAttention {
   static constexpr const char* name = "cached_attention";
   struct Args {

@@ -7,9 +7,10 @@
 
 namespace ea {
 
-// Which rows a tap reads: tap j of row t reads row t + j dilation - reach of
-// the same sequence, and zero where that lies outside it. Sequence b is the
-// rows offsets[b] .. offsets[b + 1]. 0 <= reach <= (taps - 1) dilation < 2^31.
+// Rows that a tap reads: tap j of row t reads row t + j dilation - reach of the
+// same sequence, or zero if that row is outside the sequence. Sequence b has
+// the rows offsets[b] .. offsets[b + 1]. 0 <= reach <= (taps - 1) dilation <
+// 2^31.
 struct Conv1dTaps {
   const std::int64_t* offsets;
   std::int64_t sequences;
@@ -17,8 +18,8 @@ struct Conv1dTaps {
 };
 
 // y[t, o] = bias[o] + sum_{c, j} weight[o, c, j] x[t + j dilation - reach, c].
-// x [tokens, in], y [tokens, out], weight [out, in, taps], bias [out] or none;
-// contiguous, of one dtype; sums in float32 (float64 for float64).
+// x [tokens, in], y [tokens, out], weight [out, in, taps], bias [out] or none:
+// contiguous, of one dtype. Sums are in float32 (float64 for float64).
 struct Conv1dForward {
   static constexpr const char* name = "conv1d_forward";
   struct Args {
@@ -29,9 +30,9 @@ struct Conv1dForward {
   };
 };
 
-// dx and dweight of the above, fully written; one left undefined is not
-// computed. dbias is the sum of the rows of dy. Sums over tokens combine fixed
-// blocks in order.
+// Computes dx and dweight of Conv1dForward, fully written; an undefined output
+// is not computed. dbias is the sum of the rows of dy, computed elsewhere. Sums
+// over tokens reduce fixed blocks in order.
 struct Conv1dBackward {
   static constexpr const char* name = "conv1d_backward";
   struct Args {

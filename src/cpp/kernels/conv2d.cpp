@@ -1,4 +1,4 @@
-// What all implementations of convolutions check.
+// Checks that all implementations of convolutions share.
 #include "kernels/conv2d.h"
 
 #include "runtime/check.h"

@@ -1,4 +1,4 @@
-// Hands the copies of the registry to the tensor room.
+// Passes the copy kernels of the registry to tensor/.
 #include "kernels/copy.h"
 
 #include "kernels/registry.h"

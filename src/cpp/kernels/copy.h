@@ -1,13 +1,13 @@
-// Contract: copies, conversions and fills where the host cannot reach. On the
-// CPU these are tensor/copy.cpp, and no list has them.
+// Contract: copies, conversions and fills in memory that the host cannot
+// access. The CPU uses tensor/copy.cpp and registers none of these kernels.
 #pragma once
 
 #include "tensor/tensor_view.h"
 
 namespace ea {
 
-// y = x: one shape and dtype (any), strides of both free, those of x 0 along
-// axes that it repeats. x and y do not overlap.
+// y = x, of equal shape and (any) dtype. Both have arbitrary strides; x may
+// have stride 0 along broadcast axes. x and y do not overlap.
 struct Copy {
   static constexpr const char* name = "copy";
   struct Args {
@@ -16,8 +16,9 @@ struct Copy {
   };
 };
 
-// y = x in the type of y: contiguous, one shape, any two dtypes. Floats that
-// become integers lose their fraction; bfloat16 is rounded to nearest, even.
+// y = x converted to the dtype of y: contiguous, of equal shape, any two
+// dtypes. Floats are truncated to integers; bfloat16 is rounded to nearest
+// even.
 struct Cast {
   static constexpr const char* name = "cast";
   struct Args {
@@ -26,7 +27,8 @@ struct Cast {
   };
 };
 
-// Every element of y = value, in its type; y contiguous, of any dtype.
+// Sets every element of y to `value` in its dtype; y is contiguous, of any
+// dtype.
 struct Fill {
   static constexpr const char* name = "fill";
   struct Args {
@@ -35,7 +37,8 @@ struct Fill {
   };
 };
 
-// Lets the tensor room start them: register_all_backends() calls this.
+// Passes functions that launch these kernels to tensor/.
+// register_all_backends() calls it.
 void connect_device_copies();
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// Contract: losses. Cross entropy over classes, and mean squared error.
+// Contract: cross entropy over classes.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,12 @@
 
 namespace ea {
 
-// With e = label_smoothing and N the rows whose label is not ignore_index:
+// With e = label_smoothing and N the number of rows whose label is not
+// ignore_index:
 // loss = 1/N sum_rows (1 - e) (lse - x[label]) + e (lse - mean_c x[c]),
-// lse = log sum_c exp x[c]. logits [n, classes] contiguous, labels int64 [n]
-// (the op has checked their range); lse [n] and loss [] are float32 (float64
-// for float64). N = 0 gives loss NaN, as in PyTorch.
+// lse = log sum_c exp x[c]. logits: contiguous [n, classes]; labels: int64 [n],
+// in range (checked by the op); lse [n] and loss []: float32 (float64 for
+// float64). N = 0 gives loss NaN, as in PyTorch.
 struct CrossEntropyForward {
   static constexpr const char* name = "cross_entropy_forward";
   struct Args {
@@ -22,8 +23,8 @@ struct CrossEntropyForward {
   };
 };
 
-// dlogits = dloss / N (exp(x - lse) - (1 - e) [c = label] - e / classes);
-// zero on ignored rows. dloss: 0-d.
+// dlogits = dloss / N (exp(x - lse) - (1 - e) [c = label] - e / classes), 0 in
+// ignored rows. dloss is 0-d.
 struct CrossEntropyBackward {
   static constexpr const char* name = "cross_entropy_backward";
   struct Args {

@@ -7,8 +7,8 @@
 namespace ea {
 
 // y[e, :] = u[i, :] + v[j, :] for edge e from key j to query i. u [queries,
-// width], v [keys, width], y [edges, width], contiguous, as everywhere below;
-// one dtype; added in float32 (float64 for float64).
+// width], v [keys, width], y [edges, width]. All tensors here and below are
+// contiguous and of one dtype. Additions are in float32 (float64 for float64).
 struct EdgePairSum {
   static constexpr const char* name = "edge_pair_sum";
   struct Args {
@@ -18,9 +18,9 @@ struct EdgePairSum {
   };
 };
 
-// du[i, :] = sum of dy[e, :] over the edges that enter query i, dv[j, :] = the
-// same over those that leave key j, in the order of their numbers; both fully
-// written; one left undefined is not computed.
+// du[i, :] = sum of dy[e, :] over the edges that enter query i, dv[j, :] = sum
+// of dy[e, :] over the edges that leave key j, in the order of the edge
+// numbers. Both are fully written; an undefined output is not computed.
 struct EdgePairSumBackward {
   static constexpr const char* name = "edge_pair_sum_backward";
   struct Args {
@@ -30,8 +30,8 @@ struct EdgePairSumBackward {
   };
 };
 
-// S[e, h] = scale q[i, h] . k[j, h]; q [queries, heads d], k [keys, heads d],
-// head h in columns h d .. (h + 1) d.
+// S[e, h] = scale q[i, h] . k[j, h]; q [queries, heads d], k [keys, heads d].
+// Head h has columns h d .. (h + 1) d.
 struct EdgeScores {
   static constexpr const char* name = "edge_scores";
   struct Args {
@@ -42,8 +42,9 @@ struct EdgeScores {
   };
 };
 
-// dq[i, h] = scale sum of dS[e, h] k[j, h] over the edges that enter i, dk[j,
-// h] = scale sum of dS[e, h] q[i, h] over those that leave j, as above.
+// dq[i, h] = scale sum of dS[e, h] k[j, h] over the edges that enter query i,
+// dk[j, h] = scale sum of dS[e, h] q[i, h] over the edges that leave key j.
+// Order and undefined outputs are as in EdgePairSumBackward.
 struct EdgeScoresBackward {
   static constexpr const char* name = "edge_scores_backward";
   struct Args {
@@ -76,8 +77,8 @@ struct EdgeSoftmaxBackward {
   };
 };
 
-// y[i, h] = sum of P[e, h] v[j, h] over the edges that enter query i, in their
-// order; 0 for a query without edges.
+// y[i, h] = sum of P[e, h] v[j, h] over the edges that enter query i, in the
+// order of the edge numbers; 0 for a query without edges.
 struct EdgeContext {
   static constexpr const char* name = "edge_context";
   struct Args {
@@ -88,7 +89,7 @@ struct EdgeContext {
 };
 
 // dP[e, h] = dy[i, h] . v[j, h]; dv[j, h] = sum of P[e, h] dy[i, h] over the
-// edges that leave key j, in the order of their numbers.
+// edges that leave key j, in the order of the edge numbers.
 struct EdgeContextBackward {
   static constexpr const char* name = "edge_context_backward";
   struct Args {

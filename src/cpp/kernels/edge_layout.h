@@ -1,4 +1,4 @@
-// How the maps over the edges of a graph lie in memory.
+// Memory layout of attention maps over the edges of a graph.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,16 @@
 
 namespace ea {
 
-// Edges sorted by the query that they enter, as compressed rows: those of query
-// i are starts[i] .. starts[i + 1], and edge e comes from key keys[e]. A map
-// has one row for each edge, [edges, heads] row-major: cell (e, h) is element
-// e heads + h. There are no other cells, and nothing of size queries x keys.
+// Edges are sorted by the query that they enter, as compressed rows: query i
+// has the edges starts[i] .. starts[i + 1], and edge e comes from key keys[e].
+// A map has one row for each edge, [edges, heads] row-major: cell (e, h) is
+// element e heads + h. There are no other cells, and no array of size queries x
+// keys.
 //
-// The same edges sorted by key, for sums over the edges that leave one: those
-// of key j are key_starts[j] .. key_starts[j + 1]; the one at place t enters
-// query queries[t] and is edge number order[t]. The numbers of a key rise.
+// Sums over the edges that leave a key read the edges sorted by key: key j has
+// the positions key_starts[j] .. key_starts[j + 1]; the edge at position t
+// enters query queries[t] and has the number order[t]. The edge numbers of a
+// key increase.
 //
 // All arrays are int64, on the device of the maps.
 struct EdgeLayout {

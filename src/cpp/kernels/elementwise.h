@@ -10,7 +10,7 @@ namespace ea {
 enum class BinaryOp : std::uint8_t { add, sub, mul, div };
 
 // y = a (op) b. y is contiguous; a and b have y's shape, with stride 0 along
-// broadcast axes. Any dtype that floats; all three equal.
+// broadcast axes. All three have the same floating dtype.
 struct Binary {
   static constexpr const char* name = "binary";
   struct Args {
@@ -20,8 +20,8 @@ struct Binary {
   };
 };
 
-// y = alpha x + beta z, all contiguous and of one shape. Without z: alpha x.
-// y may be x or z itself (gradient accumulation is y = y + x).
+// y = alpha x + beta z, all contiguous and of equal shape; y = alpha x without
+// z. y may alias x or z (gradients accumulate by y = y + x).
 struct Axpby {
   static constexpr const char* name = "axpby";
   struct Args {

@@ -12,11 +12,11 @@ struct EvolveCoefficients {
   double a, b, p, s, w;
 };
 
-// M: carried map of the previous layer (undefined where a = p = 0), S: scores
-// of this layer, Conv: the convolution of kernels/map_conv.h with its bias and
-// shift. All maps flat in `layout`, which says what cells exist. Evolving
-// Attention (Wang et al., ICML 2021, Eq. 4) is a = alpha, b = 1 - alpha, p =
-// alpha (1 - beta), s = (1 - alpha)(1 - beta), w = beta.
+// M: carried map of the previous layer (undefined if a = p = 0). S: scores of
+// this layer. Conv: the convolution of kernels/map_conv.h with its bias and
+// shift. All maps are flat in `layout`, which defines the existing cells.
+// Evolving Attention (Wang et al., ICML 2021, Eq. 4) is a = alpha, b = 1 -
+// alpha, p = alpha (1 - beta), s = (1 - alpha)(1 - beta), w = beta.
 struct EvolveForward {
   static constexpr const char* name = "evolve_forward";
   struct Args {
@@ -30,8 +30,8 @@ struct EvolveForward {
 };
 
 // With Z = Conv(I) recomputed, G = w dL [Z > 0] and dI = Conv^T(G):
-// dM = p dL + a dI, dS = s dL + b dI; dweight and dbias from G and I.
-// dprevious is undefined where previous is; all others are fully written.
+// dM = p dL + a dI, dS = s dL + b dI; dweight and dbias follow from G and I.
+// dprevious is undefined if previous is; all other outputs are fully written.
 struct EvolveBackward {
   static constexpr const char* name = "evolve_backward";
   struct Args {

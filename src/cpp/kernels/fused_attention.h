@@ -1,5 +1,5 @@
-// Contract: dense attention from queries, keys and values to the context, with
-// the evolving step, softmax and dropout in between, without stored maps.
+// Contract: dense attention from queries, keys and values to the context. The
+// evolving step, softmax and dropout are fused; maps are not stored.
 #pragma once
 
 #include <cstdint>
@@ -10,35 +10,37 @@
 
 namespace ea {
 
-// What both directions are told. q [total queries, heads * d], k [total keys,
-// heads * d], v [total keys, heads * e] as in kernels/attention.h: last stride
-// 1, row strides free; y [total queries, heads * e].
-// previous: flat maps, undefined where a = p = 0; weight, bias: those of the
-// convolution, undefined where w = 0. score_bias: flat maps B that are added to
-// the scores. Both directions may round a map that goes into a
-// product (dropout(P), dS) to the type of the tensors, as ops that store it do.
+// Arguments of forward and backward. q [total queries, heads * d], k [total
+// keys, heads * d], v [total keys, heads * e], as in kernels/attention.h: the
+// last stride is 1, row strides are arbitrary. y [total queries, heads * e].
+// previous: flat maps, undefined if a = p = 0. weight, bias: those of the
+// convolution, undefined if w = 0. score_bias: flat maps B, added to the
+// scores. Both kernels may round a map that is an operand of a product
+// (dropout(P), dS) to the dtype of the tensors, as ops that store it do.
 struct FusedAttention {
   TensorView q, k, v;
   TensorView previous;      // optional
   TensorView weight, bias;  // optional
   EvolveCoefficients c;
-  double scale;          // of the scores
+  double scale;          // factor of the scores
   double softmax_scale;  // t
   double p;              // dropout, 0 <= p < 1
   std::uint64_t seed, stream;
-  MapLayout layout;            // says what cells exist
+  MapLayout layout;            // defines the existing cells
   MapShift shift = {};         // of the convolution
   TensorView score_bias = {};  // optional
 };
 
 // S = scale Q K^T + B; I = a M + b S; Z = Conv(I); L = p M + s S + w ReLU(Z),
-// rounded to the type of the tensors; P = softmax(t L); y = dropout(P) V, where
-// cell i of the flat maps is dropped as element i of kernels/dropout.h is.
-// carry: L. For row (h, i) of sequence b, number heads q_offsets[b] + h n_q +
-// i: statistics [rows, 2] (float64 for float64, else float32): the greatest t L
-// and 1 / sum of exp(t L - greatest); gates, uint8 [gate_bytes()]: bit j % 8 of
-// byte gate_byte(first cell of the row, row) + j / 8 is set unless Z <= 0. A
-// row in which no cell exists has statistics 0 and 0.
+// rounded to the dtype of the tensors; P = softmax(t L); y = dropout(P) V. Cell
+// i of the flat maps is dropped if kernels/dropout.h drops element i.
+// carry: L.
+// statistics [rows, 2], float64 for float64, else float32: for each row, the
+// maximum of t L and 1 / sum of exp(t L - maximum), or 0 and 0 if no cell of
+// the row exists. Row (h, i) of sequence b has number heads q_offsets[b] + h
+// n_q + i.
+// gates, uint8 [gate_bytes()]: bit j % 8 of byte gate_byte(first cell of the
+// row, row) + j / 8 is set unless Z <= 0.
 struct FusedAttentionForward {
   static constexpr const char* name = "fused_attention_forward";
   struct Args {
@@ -48,10 +50,10 @@ struct FusedAttentionForward {
   };
 };
 
-// All gradients from that of y and, if there is one, of the carry. carry may be
-// left out where w = 0: L is computed again. dprevious is undefined where
-// previous is, or not wanted; dscore_bias (dS) likewise; dweight and dbias
-// where w = 0; all others are fully written, dq, dk, dv contiguous.
+// Computes all gradients from dy and, if given, dcarry. carry may be omitted if
+// w = 0: L is then recomputed. dprevious and dscore_bias (= dS) are undefined
+// if their input is undefined or the gradient is not wanted, dweight and dbias
+// if w = 0. All other outputs are fully written; dq, dk, dv are contiguous.
 struct FusedAttentionBackward {
   static constexpr const char* name = "fused_attention_backward";
   struct Args {

@@ -1,4 +1,4 @@
-// Contract: rows by index, and the scatter-add that is its backward.
+// Contract: gathering of rows by index, and scatter-add, its backward.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace ea {
 
-// y[i, :] = x[index[i], :]; index -1 gives zeros. x [n, width], index int64
-// [m] with -1 <= index < n (the op has checked), y [m, width]; any dtype.
+// y[i, :] = x[index[i], :]; index -1 gives zeros. x [n, width], index int64 [m]
+// with -1 <= index < n (checked by the op), y [m, width]; any dtype.
 struct GatherRows {
   static constexpr const char* name = "gather_rows";
   struct Args {
@@ -18,8 +18,8 @@ struct GatherRows {
 };
 
 // dx = 0; dx[index[i], :] += dy[i, :] in the order of i. Indices -1 and `skip`
-// are passed over: the row of a padding id gets no gradient. Sums run in
-// float32 (float64 for float64) where rows repeat.
+// are skipped: the row of a padding id gets no gradient. Repeated rows are
+// summed in float32 (float64 for float64).
 struct ScatterAddRows {
   static constexpr const char* name = "scatter_add_rows";
   struct Args {

@@ -1,4 +1,5 @@
-// A matrix product as the plain numbers that libraries of products take.
+// Converts the arguments of a matrix product to the plain numbers that BLAS
+// libraries take.
 #include "kernels/gemm.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ MatMulProblem problem_of(const MatMul::Args& args) {
   const int rank = args.a.shape.rank();
   const auto rows = [&](const TensorView& t) { return t.shape[rank - 2]; };
   const auto cols = [&](const TensorView& t) { return t.shape[rank - 1]; };
-  // A single row has no stride worth the name; BLAS wants one all the same.
+  // The stride of a single row is arbitrary, but BLAS requires a valid one.
   const auto stride = [&](const TensorView& t) {
     return std::max({rows(t) > 1 ? t.strides[rank - 2] : cols(t), cols(t),
                      std::int64_t{1}});

@@ -1,5 +1,5 @@
-// Contract: layer normalisation of rows, with an optional residual input and
-// an optional dropout before it.
+// Contract: layer normalisation of rows, with optional dropout of the input and
+// addition of a residual before it.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 
 namespace ea {
 
-// s = x + residual (s = x without one); with p > 0, which needs a residual,
-// s = d + residual, d the dropout of x as kernels/dropout.h makes and stores
-// it. y = (s - mean(s)) * rstd(s) * weight + bias,   rstd = 1/sqrt(var(s) +
-// eps). x, residual, sum, y: [rows, width] contiguous. mean, rstd: [rows],
-// float32 (float64 for float64). `sum` receives s and is given iff residual is.
+// s = x + residual (s = x without a residual). If p > 0, which requires a
+// residual, s = d + residual, where d is the dropout of x, computed and rounded
+// as in kernels/dropout.h. y = (s - mean(s)) * rstd(s) * weight + bias,
+// rstd = 1/sqrt(var(s) + eps). x, residual, sum, y: contiguous [rows, width].
+// mean, rstd: [rows], float32 (float64 for float64). `sum` receives s; it is
+// given iff residual is.
 struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
   struct Args {
@@ -22,15 +23,16 @@ struct LayerNormForward {
     Output sum;  // optional
     Output y, mean, rstd;
     double eps;
-    double p = 0.0;  // of dropout
+    double p = 0.0;  // dropout probability
     std::uint64_t seed = 0, stream = 0;
   };
 };
 
 // With h = (s - mean) rstd and g = dy weight:
 // dx = rstd (g - mean(g) - h mean(g h)); dweight = sum_rows dy h;
-// dbias = sum_rows dy. `x` is s. Row sums combine fixed blocks in order. With
-// p > 0, dresidual receives dx and dx the dropout of it, by the same bits.
+// dbias = sum_rows dy. `x` is s. Sums over rows reduce fixed blocks in order.
+// If p > 0, dresidual receives this dx, and dx receives the dropout of it, with
+// the random bits of the forward pass.
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   struct Args {

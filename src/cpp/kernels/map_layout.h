@@ -1,4 +1,4 @@
-// How attention maps of sequences of different lengths lie in memory.
+// Memory layout of attention maps of sequences of different lengths.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace ea {
 
-// Token rows of sequence b are q_offsets[b] .. q_offsets[b+1] on the query side
-// and k_offsets[b] .. k_offsets[b+1] on the key side. Its maps, [heads, n_q,
-// n_k] row-major, begin at element heads * cell_offsets[b] of a flat tensor:
-// one sequence after another, without padding. With equal lengths this is the
-// familiar contiguous [B, H, T, S]. The offsets lie on the CPU for every
+// Sequence b has the token rows q_offsets[b] .. q_offsets[b+1] on the query
+// side and k_offsets[b] .. k_offsets[b+1] on the key side. Its maps, [heads,
+// n_q, n_k] row-major, start at element heads * cell_offsets[b] of a flat
+// tensor, without padding between sequences. With equal lengths this is the
+// usual contiguous [B, H, T, S]. The offset arrays are in CPU memory for every
 // device.
 //
-// Which cells exist: key j of row i does where j < columns(b, i) and the mask,
-// if there is one, is not 0. Cells that do not exist hold 0 in every flat map
-// that a kernel writes (scores, evolved maps, carries, probabilities,
-// gradients); every kernel reads them as 0, whatever they hold, and they
-// receive no gradient. A softmax normalises over the cells that exist; a row
-// without any has probabilities 0.
+// Existing cells: key j of row i exists if j < columns(b, i) and the mask, if
+// there is one, is not 0. Cells that do not exist hold 0 in every flat map that
+// a kernel writes (scores, evolved maps, carries, probabilities, gradients).
+// Every kernel reads them as 0, whatever they hold, and they receive no
+// gradient. A softmax normalises over the existing cells; a row without any has
+// probabilities 0.
 struct MapLayout {
   std::int64_t heads = 0;
   std::int64_t sequences = 0;
@@ -36,8 +36,9 @@ struct MapLayout {
   std::int64_t n_k(std::int64_t b) const {
     return k_offsets[b + 1] - k_offsets[b];
   }
-  // How many keys row i of sequence b may see. With fewer queries than keys the
-  // rows are the last n_q of n_k: those that a decoder with a cache computes.
+  // Number of keys that row i of sequence b may attend to. If there are fewer
+  // queries than keys, the rows are the last n_q of n_k, as in a decoder with a
+  // cache.
   std::int64_t columns(std::int64_t b, std::int64_t i) const {
     return columns_of(causal, n_q(b), n_k(b), i);
   }

@@ -8,13 +8,14 @@
 
 namespace ea {
 
-// One parameter and its state, for AdamW, RAdam and SGD. For bfloat16
-// parameters `master` is the float32 value that is updated and then rounded
-// into `param`; otherwise undefined.
-// exp_avg and exp_avg_sq: float32 (float64 for float64 parameters). SGD has the
-// first alone, and with momentum 0 neither. With `rows`, int64 [k] and
-// increasing, param is [n, width] and grad [k, width]: it has the rows of that
-// number, and all others are zero (but are updated).
+// One parameter and its state, for AdamW, RAdam and SGD.
+// master: for bfloat16 parameters, the float32 value that is updated and then
+// rounded into `param`; otherwise undefined.
+// exp_avg, exp_avg_sq: float32 (float64 for float64 parameters). SGD has only
+// exp_avg, and neither if momentum is 0.
+// rows, int64 [k], increasing: if given, param is [n, width] and grad [k,
+// width] holds the gradients of these rows. All other rows have gradient zero
+// (but are updated).
 struct AdamWTensor {
   InOut param;
   TensorView grad;
@@ -27,8 +28,8 @@ struct AdamWTensor {
 // Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019, Alg. 2):
 // x -= lr wd x; m = m + (1 - b1)(g - m); v = b2 v + (1 - b2) g^2;
 // x -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), in this order.
-// g = grad_scale * scale * grad, scale being one float64 number beside the
-// tensors, 1 where it is left out; where it is not finite, nothing changes.
+// g = grad_scale * scale * grad. `scale` is one float64 number on the device of
+// the tensors, 1 if omitted; if it is not finite, nothing changes.
 struct AdamW {
   static constexpr const char* name = "adamw";
   struct Args {
@@ -40,11 +41,12 @@ struct AdamW {
   };
 };
 
-// Rectified Adam (Liu et al., ICLR 2020, Alg. 2). g and the moments as above,
-// but weight decay is added to the gradient, g += wd x, unless `decoupled`
-// (then x -= lr wd x first). Where the variance is known well enough, r > 0:
-// x -= lr / (1 - b1^t) m r sqrt(1 - b2^t) / (sqrt(v) + eps);
-// with r = 0, in the first steps: x -= lr / (1 - b1^t) m.
+// Rectified Adam (Liu et al., ICLR 2020, Alg. 2). g and the moments are as in
+// AdamW, but weight decay is added to the gradient, g += wd x, unless
+// `decoupled` (then x -= lr wd x first). If the variance is known well enough,
+// r > 0:
+// x -= lr / (1 - b1^t) m r sqrt(1 - b2^t) / (sqrt(v) + eps).
+// In the first steps, r = 0: x -= lr / (1 - b1^t) m.
 struct RAdam {
   static constexpr const char* name = "radam";
   struct Args {
@@ -58,10 +60,10 @@ struct RAdam {
   };
 };
 
-// Gradient descent with momentum mu (Sutskever et al., ICML 2013). g as above,
-// g += wd x unless `decoupled` (then x -= lr wd x first); m = mu m + g with m
-// = 0 before the first step; x -= lr d with d = m, or, `nesterov`, d = g + mu
-// m. With mu = 0, d = g, and there is no m.
+// Gradient descent with momentum mu (Sutskever et al., ICML 2013). g is as in
+// AdamW, with g += wd x unless `decoupled` (then x -= lr wd x first).
+// m = mu m + g, with m = 0 before the first step. x -= lr d, where d = m, or
+// d = g + mu m with `nesterov`. If mu = 0, d = g and there is no m.
 struct SGD {
   static constexpr const char* name = "sgd";
   struct Args {

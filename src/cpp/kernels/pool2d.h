@@ -1,5 +1,4 @@
-// Contract: the greatest and the mean value of windows of images, channels
-// last.
+// Contract: max and average pooling of images, channels last.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +7,9 @@
 
 namespace ea {
 
-// The cells of one axis of a window: begin, begin + step, ... below end lie
-// inside the image; `all` of them inside the image with its padding, where step
-// is 1.
+// Cells of a window along one axis. begin, begin + step, ... below end are
+// inside the image. `all` counts the cells inside the padded image; it holds
+// for step 1 only.
 struct PoolSpan {
   std::int64_t begin, end, step, all;
 
@@ -20,12 +19,12 @@ struct PoolSpan {
   }
 };
 
-// One axis of the windows: `places` of them over `size` pixels.
+// Windows along one axis: `places` windows over `size` pixels.
 struct PoolAxis {
   std::int64_t size, places, kernel, stride, pad, dilation;
   bool adaptive;
 
-  // Of window i.
+  // Returns the cells of window i.
   __attribute__((always_inline)) constexpr PoolSpan span(std::int64_t i) const {
     if (adaptive) {
       const std::int64_t begin = i * size / places;
@@ -40,7 +39,7 @@ struct PoolAxis {
     return {first + before, last < size ? last : size, dilation, edge - first};
   }
 
-  // Windows `first` to `last` are all that may hold a pixel.
+  // Range of the windows that may contain a pixel; includes `last`.
   struct Run {
     std::int64_t first, last;
   };
@@ -56,17 +55,18 @@ struct PoolAxis {
   }
 };
 
-// Cell (u, v) of the window of output pixel (i, j) is pixel (i stride_h + u
-// dilation_h - pad_h, j stride_w + v dilation_w - pad_w); it does not count
-// where that lies outside the image. Adaptive windows divide the image instead:
-// window i of n along an axis has the pixels from floor(i size / n) up to
-// ceil((i + 1) size / n).
+// Cell (u, v) of the window of output pixel (i, j) is pixel (i stride_h +
+// u dilation_h - pad_h, j stride_w + v dilation_w - pad_w); cells outside the
+// image are ignored. Adaptive windows divide the image instead: window i of n
+// along an axis has the pixels from floor(i size / n) up to ceil((i + 1) size /
+// n).
 struct PoolWindows {
   std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1,
                pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
   bool adaptive = false;
 
-  // Along the height and the width of images, with the places of the result.
+  // Windows along the height and the width of images; `places` is the size of
+  // the result along that axis.
   __attribute__((always_inline)) constexpr PoolAxis rows(
       std::int64_t height, std::int64_t places) const {
     return {height, places, kernel_h, stride_h, pad_h, dilation_h, adaptive};
@@ -77,9 +77,9 @@ struct PoolWindows {
   }
 };
 
-// y[n, i, j, c] = the greatest cell of the window, NaN if one is, and -infinity
-// where the window has no cell. x [images, height, width, channels], y [images,
-// out height, out width, channels]; contiguous, of one dtype.
+// y[n, i, j, c] = the maximum of the window: NaN if it contains a NaN,
+// -infinity if it has no cell. x [images, height, width, channels], y [images,
+// out height, out width, channels]: contiguous, of one dtype.
 struct MaxPool2dForward {
   static constexpr const char* name = "max_pool2d_forward";
   struct Args {
@@ -89,9 +89,9 @@ struct MaxPool2dForward {
   };
 };
 
-// dx = dy at the first cell of each window that has its greatest value (the
-// last NaN, if there is one), summed over the windows in the order of their
-// pixels; fully written.
+// Adds dy of each window to dx at the first cell that has the maximum (at the
+// last NaN, if there is one). Windows accumulate in the order of their output
+// pixels; dx is fully written.
 struct MaxPool2dBackward {
   static constexpr const char* name = "max_pool2d_backward";
   struct Args {
@@ -101,9 +101,9 @@ struct MaxPool2dBackward {
   };
 };
 
-// y[n, i, j, c] = the sum of the window's cells / their number; padded: the
-// number of cells of the window inside the image with its padding instead. 0 of
-// no cell. Dilations are 1.
+// y[n, i, j, c] = the sum of the window's cells / their number. With `padded`,
+// the divisor is the number of cells inside the padded image. A window without
+// cells gives 0. Dilations are 1.
 struct AvgPool2dForward {
   static constexpr const char* name = "avg_pool2d_forward";
   struct Args {
@@ -114,7 +114,7 @@ struct AvgPool2dForward {
   };
 };
 
-// dx of the above, fully written.
+// Computes dx of AvgPool2dForward, fully written.
 struct AvgPool2dBackward {
   static constexpr const char* name = "avg_pool2d_backward";
   struct Args {

@@ -17,9 +17,10 @@ struct Sum {
   };
 };
 
-// result = sum of squares of every element of every tensor: one float64 number,
-// over fixed blocks combined in order: the same for any number of threads. It
-// is infinite or NaN iff an element is (up to overflow of the square).
+// result = sum of the squares of all elements of all tensors, one float64
+// number. Fixed blocks are reduced in order, so the result does not depend on
+// the number of threads. It is infinite or NaN iff an element is (up to
+// overflow of the square).
 struct SumOfSquares {
   static constexpr const char* name = "sum_of_squares";
   struct Args {

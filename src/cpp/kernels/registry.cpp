@@ -20,7 +20,7 @@ std::string joined_names(const detail::ImplementationList& list) {
   return names.empty() ? "none" : names;
 }
 
-// "ref, simd on cpu; none on cuda".
+// Returns text such as "ref, simd on cpu; none on cuda".
 std::string names_by_device(const detail::KernelListBase& list) {
   std::string all;
   for (int t = 0; t < kDeviceTypes; ++t) {
@@ -31,7 +31,7 @@ std::string names_by_device(const detail::KernelListBase& list) {
   return all;
 }
 
-// Forces the implementation of that name where a list has it.
+// Forces the implementation `name` if the list has it; returns whether it does.
 bool force_in(detail::ImplementationList& list, const std::string& name) {
   for (const auto& one : list.implementations) {
     if (one->name != name) continue;

@@ -1,5 +1,5 @@
-// Typed kernel registry: for each kernel and type of device an ordered list of
-// implementations. The arguments choose the device; the first whose
+// Typed kernel registry: an ordered list of implementations for each kernel and
+// device type. The arguments select the device; the first implementation whose
 // supports(args) holds runs, unless one is forced by name.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace ea {
 
-// What the registry tells the outside about one implementation.
+// Public description of one implementation.
 struct KernelEntry {
   std::string kernel;
   std::string implementation;
@@ -33,13 +33,13 @@ struct Implementation {
   std::atomic<std::int64_t> calls{0};
 };
 
-// The names of a kernel's implementations for one type of device.
+// Names of a kernel's implementations for one device type.
 struct ImplementationList {
   std::vector<std::unique_ptr<Implementation>> implementations;
   std::atomic<const Implementation*> forced{nullptr};
 };
 
-// Position-independent part of a kernel's lists; registered by name.
+// Type-independent base of a kernel's lists, registered by name.
 struct KernelListBase {
   explicit KernelListBase(const char* kernel_name);
   std::string kernel;
@@ -105,7 +105,7 @@ class KernelList : public detail::KernelListBase {
   std::array<std::vector<Entry>, kDeviceTypes> entries_;
 };
 
-// Appends an implementation to the list of K for a type of device: call in
+// Appends an implementation to the list of K for a device type. Call it in
 // order of preference.
 template <typename K>
 void register_kernel(DeviceType device, const char* implementation,
@@ -114,7 +114,7 @@ void register_kernel(DeviceType device, const char* implementation,
   KernelList<K>::instance().add(device, implementation, run, supports);
 }
 
-// The same for the CPU.
+// Appends a CPU implementation.
 template <typename K>
 void register_kernel(const char* implementation,
                      typename KernelList<K>::Run run,
@@ -124,8 +124,8 @@ void register_kernel(const char* implementation,
 
 namespace kernels {
 
-// Throws DeviceError unless all tensors lie on one device, and KernelNotFound
-// where that has no implementation for them.
+// Runs kernel K. Throws DeviceError unless all tensors are on one device, and
+// KernelNotFound if no implementation on that device takes the arguments.
 template <typename K>
 void run(const typename K::Args& args) {
   KernelList<K>::instance().run(args);
@@ -133,12 +133,12 @@ void run(const typename K::Args& args) {
 
 }  // namespace kernels
 
-// By kernel, then device, then order of preference.
+// Returns all implementations, sorted by kernel, then device, then preference.
 std::vector<KernelEntry> kernel_entries();
 
 // Forces `implementation` of `kernel` ("*": of every kernel that has it), on
-// the devices that have it; an empty implementation lifts it. Throws
-// KernelNotFound for unknown names.
+// the devices that have it; an empty `implementation` removes the choice.
+// Throws KernelNotFound for unknown names.
 void force_kernel(const std::string& kernel, const std::string& implementation);
 // Applies a list "name:implementation,..." (the form of EA_KERNEL).
 void force_kernels(std::string_view choices);

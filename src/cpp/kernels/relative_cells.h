@@ -1,4 +1,5 @@
-// Contract: products by distance spread over attention maps, and their sums.
+// Contract: spreads products by distance over attention maps, and sums them
+// back.
 #pragma once
 
 #include "kernels/map_layout.h"
@@ -7,9 +8,9 @@
 namespace ea {
 
 // y[b, h, i, j] = x[(q_offsets[b] + i) heads + h, D + clip(j - i, -D, D)].
-// x [total queries * heads, 2 D + 1] contiguous, a column for each distance
-// -D .. D; y flat maps in `layout`, fully written; n_q and n_k may differ. One
-// dtype.
+// x: contiguous [total queries * heads, 2 D + 1], one column for each distance
+// -D .. D. y: flat maps in `layout`, fully written; n_q and n_k may differ.
+// Both have one dtype.
 struct RelativeCells {
   static constexpr const char* name = "relative_cells";
   struct Args {
@@ -19,11 +20,12 @@ struct RelativeCells {
   };
 };
 
-// The transpose: y[(q_offsets[b] + i) heads + h, D + e] is the sum of x[b, h,
-// i, j] over the keys j with clip(j - i, -D, D) = e, zero where there is none.
-// x flat maps in `layout`; y [total queries * heads, 2 D + 1] contiguous, fully
-// written. Only the two outer columns are sums of several cells: in float32
-// (float64 for float64), in an order that depends on their number alone.
+// Transpose of RelativeCells: y[(q_offsets[b] + i) heads + h, D + e] is the sum
+// of x[b, h, i, j] over the keys j with clip(j - i, -D, D) = e, or zero if
+// there is none. x: flat maps in `layout`; y: contiguous [total queries *
+// heads, 2 D + 1], fully written. Only the two outer columns are sums of
+// several cells: in float32 (float64 for float64), in an order that depends
+// only on their number.
 struct RelativeSums {
   static constexpr const char* name = "relative_sums";
   struct Args {

@@ -7,10 +7,10 @@
 namespace ea {
 
 // y = softmax over keys of (scale x), for each head and query row of each
-// sequence; x, y flat maps in `layout`. Cells that do not exist (there) get
-// probability exactly 0, and a row without any is all zeros. A row that holds a
-// NaN or +inf in a cell that exists becomes NaN.
-// Softmax of a [rows, width] matrix is one sequence with one head.
+// sequence; x, y: flat maps in `layout`. Cells that do not exist
+// (kernels/map_layout.h) get probability exactly 0, and a row without existing
+// cells is all zeros. A row with a NaN or +inf in an existing cell becomes NaN.
+// The softmax of a [rows, width] matrix is one sequence with one head.
 struct SoftmaxForward {
   static constexpr const char* name = "softmax_forward";
   struct Args {

@@ -1,13 +1,13 @@
-// Contract: what a training step leaves on its device, so that the host need
-// not wait for every step: its loss, and how its gradients are clipped.
+// Contract: results of a training step that stay on its device, so that the
+// host need not synchronise in every step: the loss and the clipping factor.
 #pragma once
 
 #include "tensor/tensor_view.h"
 
 namespace ea {
 
-// total += share * loss: single numbers, the loss of any floating type, the
-// total float64.
+// total += share * loss. Both are single numbers: loss of any floating dtype,
+// total in float64.
 struct RecordLoss {
   static constexpr const char* name = "record_loss";
   struct Args {
@@ -17,9 +17,9 @@ struct RecordLoss {
   };
 };
 
-// scale = min(1, max_norm / (sqrt(sum_of_squares) + 1e-6)), or 1 where max_norm
-// is 0; NaN unless the loss, the sum and `previous`, the scale of the step
-// before, are all finite. Single numbers, float64.
+// scale = min(1, max_norm / (sqrt(sum_of_squares) + 1e-6)), or 1 if max_norm is
+// 0; NaN unless the loss, the sum and `previous` (the scale of the previous
+// step) are all finite. All are single float64 numbers.
 struct StepScale {
   static constexpr const char* name = "step_scale";
   struct Args {

@@ -1,13 +1,13 @@
-// Contract: rows of a weight as a length times a direction.
+// Contract: weight normalisation: each row is a length times a direction.
 #pragma once
 
 #include "tensor/tensor_view.h"
 
 namespace ea {
 
-// w[r] = g[r] v[r] / |v[r]|. v, w [rows, width] contiguous, g [rows]; norm
-// [rows] receives |v[r]|, float32 (float64 for float64). A row of zeros has no
-// direction and gives NaN.
+// w[r] = g[r] v[r] / |v[r]|. v, w: contiguous [rows, width]; g [rows]. norm
+// [rows] receives |v[r]|, in float32 (float64 for float64). A row of zeros has
+// no direction and gives NaN.
 struct WeightNormForward {
   static constexpr const char* name = "weight_norm_forward";
   struct Args {

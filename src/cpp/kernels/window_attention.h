@@ -1,4 +1,4 @@
-// Contract: attention within windows, without work for the cells outside.
+// Contract: attention within windows; cells outside them cost no work.
 #pragma once
 
 #include "kernels/window_layout.h"
@@ -6,10 +6,11 @@
 
 namespace ea {
 
-// S = scale q_i^h . k_j^g for each cell that exists: row i of head h, token j
-// of head g (kernels/window_layout.h), 0 elsewhere. q, k [tokens, heads * d]
-// contiguous, head h in columns h d .. (h+1) d; scores: flat maps in `layout`;
-// so for all below. Sums in float32 (float64 for float64).
+// S = scale q_i^h . k_j^g for each existing cell: row i of head h, token j of
+// head g (kernels/window_layout.h); 0 elsewhere. q, k: contiguous [tokens,
+// heads * d], head h has columns h d .. (h+1) d. scores: flat maps in `layout`.
+// Sums are in float32 (float64 for float64). All this also holds for the
+// kernels below.
 struct WindowScores {
   static constexpr const char* name = "window_scores";
   struct Args {
@@ -21,7 +22,7 @@ struct WindowScores {
 };
 
 // dq_i^h = scale sum of dS k_j^g over the cells of row i and head h, dk_j^g =
-// scale sum of dS q_i^h over the cells that see it; both fully written.
+// scale sum of dS q_i^h over the cells that read k_j^g. Both are fully written.
 struct WindowScoresBackward {
   static constexpr const char* name = "window_scores_backward";
   struct Args {
@@ -32,8 +33,9 @@ struct WindowScoresBackward {
   };
 };
 
-// y = softmax of scale x over the cells of each row and head that exist, 0
-// elsewhere. A row that holds a NaN or +inf there becomes NaN there.
+// y = softmax of scale x over the existing cells of each row and head, 0
+// elsewhere. If an existing cell of a row holds a NaN or +inf, all its existing
+// cells become NaN.
 struct WindowSoftmax {
   static constexpr const char* name = "window_softmax";
   struct Args {
@@ -44,8 +46,8 @@ struct WindowSoftmax {
   };
 };
 
-// dx = scale y (dy - sum of dy y over the row) from the saved output y, 0
-// where no cell exists.
+// dx = scale y (dy - sum of dy y over the row), from the saved output y; 0 in
+// cells that do not exist.
 struct WindowSoftmaxBackward {
   static constexpr const char* name = "window_softmax_backward";
   struct Args {
@@ -56,7 +58,7 @@ struct WindowSoftmaxBackward {
   };
 };
 
-// y_i^h = sum of P v_j^g over the cells of row i and head h; y fully written.
+// y_i^h = sum of P v_j^g over the cells of row i and head h; fully written.
 struct WindowContext {
   static constexpr const char* name = "window_context";
   struct Args {
@@ -66,8 +68,8 @@ struct WindowContext {
   };
 };
 
-// dP = dy_i^h . v_j^g, dv_j^g = sum of P dy_i^h over the cells that see it;
-// both fully written.
+// dP = dy_i^h . v_j^g, dv_j^g = sum of P dy_i^h over the cells that read v_j^g.
+// Both are fully written.
 struct WindowContextBackward {
   static constexpr const char* name = "window_context_backward";
   struct Args {
@@ -77,10 +79,11 @@ struct WindowContextBackward {
   };
 };
 
-// Maps of windows and the same cells as contiguous [sequences, heads, T, span
-// S], of one dtype: a cell lies at row q_columns[token i] and column a S +
-// k_columns[token j], counted by neighbours a of `span`. The columns are int64
-// [tokens]; undefined, they are the tokens' numbers in their sequence.
+// Maps of windows, and the same cells as contiguous [sequences, heads, T,
+// span S], of one dtype. The cell of query token i and key token j in neighbour
+// a of `span` is at row q_columns[i] and column a S + k_columns[j]. The columns
+// are int64 [tokens]; if undefined, they are the positions of the tokens in
+// their sequence.
 template <typename Flat, typename Dense>
 struct PaddedWindows {
   Flat flat;
@@ -89,13 +92,13 @@ struct PaddedWindows {
   WindowLayout layout;
 };
 
-// dense from flat, fully written: 0 where no cell exists.
+// Fills dense from flat; 0 where no cell exists.
 struct UnpackWindows {
   static constexpr const char* name = "unpack_windows";
   using Args = PaddedWindows<TensorView, Output>;
 };
 
-// flat from dense, fully written: 0 where no cell exists.
+// Fills flat from dense; 0 where no cell exists.
 struct PackWindows {
   static constexpr const char* name = "pack_windows";
   using Args = PaddedWindows<Output, TensorView>;

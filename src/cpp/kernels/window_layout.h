@@ -1,4 +1,4 @@
-// How the maps of windows lie in memory (Yang et al., NAACL 2019).
+// Memory layout of the attention maps of windows (Yang et al., NAACL 2019).
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace ea {
 
-// Which heads are the neighbours of those at the border: `clip` leaves missing
-// ones out, `wrap` goes on at the other end, `clamp` repeats the last head.
-// `author` is the released program: keys wrap, values clamp.
+// Neighbours of heads at the border: `clip` omits missing ones, `wrap`
+// continues at the other end, `clamp` repeats the head at the border. `author`
+// follows the authors' released program: keys wrap, values clamp.
 enum class HeadBorder { clip, wrap, clamp, author };
 
-// A query of head h sees the keys of `size` positions around its own in `heads`
-// heads around h; both are odd, and a map has at least `heads` heads.
+// A query of head h attends to the keys of `size` positions around its own in
+// `heads` heads around h. Both are odd, and a map has at least `heads` heads.
 struct Window {
   std::int64_t size = 1;
   std::int64_t heads = 1;
@@ -22,12 +22,12 @@ struct Window {
   friend bool operator==(const Window&, const Window&) = default;
 };
 
-// The neighbours of `count` heads, `span` of each.
+// Neighbours of `count` heads, `span` for each head.
 struct HeadNeighbours {
   std::int64_t count, span;
   bool wrap, clamp;
 
-  // The head that neighbour a of head h is, -1 if there is none.
+  // Returns the head that is neighbour a of head h, or -1 if there is none.
   constexpr std::int64_t of(std::int64_t h, std::int64_t a) const {
     const std::int64_t g = h + a - span / 2;
     if (g >= 0 && g < count) return g;
@@ -36,11 +36,11 @@ struct HeadNeighbours {
     return -1;
   }
 
-  // The heads whose neighbour a is head g: `first` to `last`, none if last <
-  // first.
+  // Range of heads, including `last`; empty if last < first.
   struct Run {
     std::int64_t first, last;
   };
+  // Returns the heads whose neighbour a is head g.
   constexpr Run readers(std::int64_t g, std::int64_t a) const {
     const std::int64_t h = g - a + span / 2;
     if (wrap) {
@@ -52,10 +52,11 @@ struct HeadNeighbours {
   }
 };
 
-// Maps with one row for each query and, in place of the keys, one column for
-// each place in its window: column a width + o of row i and head h is the key
-// of token i + o - width / 2 in neighbour a of h. The width of sequence b is
-// min(size, 2 n - 1) for its n tokens; wider windows would have empty places.
+// Maps with one row for each query and one column for each position in its
+// window, instead of one for each key: column a width + o of row i and head h
+// is the key of token i + o - width / 2 in neighbour a of h. The width of
+// sequence b is min(size, 2 n - 1) for its n tokens; wider windows would have
+// empty positions.
 //
 // Cells whose token or neighbour is missing do not exist: the kernels of
 // window_attention.h write 0 there, never read them, whatever they hold, and

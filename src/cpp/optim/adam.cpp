@@ -1,4 +1,4 @@
-// Adam as a step of rectified Adam's kernel that nothing rectifies.
+// Runs Adam with the kernel of rectified Adam, without rectification.
 #include "optim/adam.h"
 
 #include <cmath>
@@ -9,7 +9,7 @@ namespace ea {
 
 // With s = sqrt(1 - b2^t), the root of the second moment's correction,
 //   m / (sqrt(v) / s + eps) = m s / (sqrt(v) + s eps):
-// RAdam's step with r = 1 and its eps times s.
+// this is RAdam's step with r = 1 and eps multiplied by s.
 void PlainAdamOptimizer::update(const std::vector<AdamWTensor>& tensors,
                                 double grad_scale, const TensorView& scale,
                                 std::int64_t step) {

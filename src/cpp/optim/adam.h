@@ -5,7 +5,7 @@
 
 namespace ea {
 
-// Weight decay is added to the gradients: an L2 norm in the loss.
+// Weight decay is added to the gradients: an L2 penalty in the loss.
 class PlainAdamOptimizer : public AdamOptimizer {
  public:
   PlainAdamOptimizer(std::vector<Var> params, double beta1, double beta2,

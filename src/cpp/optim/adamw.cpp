@@ -1,4 +1,4 @@
-// One call of the kernel for all parameters.
+// Updates all parameters in one call of the kernel.
 #include "optim/adamw.h"
 
 #include "kernels/registry.h"

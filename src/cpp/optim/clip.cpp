@@ -1,4 +1,4 @@
-// One reduction over all gradients, then one scaling where it is needed.
+// Reduces all gradients once, then scales them if needed.
 #include "optim/clip.h"
 
 #include <cmath>
@@ -12,7 +12,8 @@ namespace ea {
 
 namespace {
 
-// The part of a gradient that may differ from zero; undefined without one.
+// Returns the part of a gradient that may differ from zero; undefined if there
+// is no gradient.
 const Tensor& used_part(const Var& param) {
   const RowGradient& rows = param.row_grad();
   return rows.defined() ? rows.rows : param.grad();

@@ -8,7 +8,7 @@
 namespace ea {
 
 // result = sum of squares of all gradients, one float64 number on their device;
-// 0 without any gradient.
+// 0 if there is no gradient.
 void sum_of_squares(const std::vector<Var>& params, const Tensor& result);
 
 // sqrt of the sum of squares of all gradients; a missing gradient counts as 0.

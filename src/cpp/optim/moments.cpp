@@ -38,7 +38,7 @@ void MomentOptimizer::make_state(Slot& slot) const {
   const DType dtype = slot.param.dtype();
   const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
   for (std::size_t k = 0; k < moments_.size(); ++k) {
-    Tensor& moment = slot.moments[k];  // the parameter may have moved since
+    Tensor& moment = slot.moments[k];  // may be on the parameter's old device
     moment = slot.made ? to_device(moment, device)
                        : zeros(slot.param.shape(), wide, device);
   }

@@ -19,9 +19,10 @@ class MomentOptimizer {
   struct Slot {
     Var param;
     double lr = 0.0, weight_decay = 0.0;
-    // at the first step at which the parameter is not frozen
+    // Whether the state is allocated, at the latest by the first step at which
+    // the parameter is not frozen.
     bool made = false;
-    // Steps that left the parameter as it was: frozen, or without a gradient.
+    // Steps that skipped the parameter: it was frozen or had no gradient.
     std::int64_t missed = 0;
     Tensor moments[2] = {}, master = {};
   };
@@ -33,7 +34,7 @@ class MomentOptimizer {
   // Updates every parameter that has a gradient and is not frozen
   // (requires_grad). Gradients are multiplied by grad_scale and by `scale`, if
   // given: one float64 number on the parameters' device. If `scale` is not
-  // finite, only the numbers of steps change.
+  // finite, only the step counts change.
   void step(double grad_scale = 1.0, const Tensor& scale = {});
   void zero_grad();
   const char* name() const { return name_; }
@@ -50,7 +51,7 @@ class MomentOptimizer {
   MomentOptimizer(const char* name, std::vector<const char*> moments,
                   std::vector<Var> params);
 
-  // Runs the kernel for parameters of which it is step number `step`, from 1.
+  // Runs the kernel for parameters whose step number is `step`, from 1.
   virtual void update(const std::vector<AdamWTensor>& tensors,
                       double grad_scale, const TensorView& scale,
                       std::int64_t step) = 0;
@@ -64,7 +65,7 @@ class MomentOptimizer {
   void make_state(Slot& slot) const;
 };
 
-// Adam's family: means of the gradients and of their squares.
+// Base of Adam's family: moving averages of the gradients and of their squares.
 class AdamOptimizer : public MomentOptimizer {
  protected:
   // Also throws ConfigError for settings out of range.

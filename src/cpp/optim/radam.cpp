@@ -1,4 +1,5 @@
-// The rectification of a step, and one call of the kernel for all parameters.
+// Computes the rectification of a step and updates all parameters in one call
+// of the kernel.
 #include "optim/radam.h"
 
 #include <cmath>

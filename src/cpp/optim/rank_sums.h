@@ -1,5 +1,5 @@
-// Sums of the gradients of several ranks, in the order of the ranks, computed
-// on their devices.
+// Sums the gradients of several ranks, in the order of the ranks, on their
+// devices.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace ea {
 // Parameters of one dtype whose gradients are sent together. Every rank owns a
 // part (shard) of the bucket. A turn adds one gradient of each rank: each rank
 // sends the shards to their owners, and an owner adds the received ones in rank
-// order. After the last turn every rank receives all sums. So a sum is ((g0 +
-// g1) + g2) + …, turn after turn, with the additions of backward().
+// order. After the last turn every rank receives all sums. So a sum is
+// ((g0 + g1) + g2) + …, turn after turn, with the same additions as backward().
 //
 // A gradient that a rank does not have is sent as -0.0, which changes no bit of
 // the sum.
@@ -32,7 +32,7 @@ class GradientBucket {
   // buckets.
   std::vector<bool> launch(int givers, bool last);
   // Sets the gradients of the members marked in `summed` to views of the sums.
-  // To be called after launch(…, last) and the communicator's precede_device().
+  // Call it after launch(…, last) and the communicator's precede_device().
   void hand_out(const std::vector<bool>& summed);
 
  private:
@@ -43,7 +43,7 @@ class GradientBucket {
 
   std::shared_ptr<Communicator> ranks_;
   std::vector<Var> members_;
-  std::vector<std::int64_t> begins_;  // of the members in the bucket
+  std::vector<std::int64_t> begins_;  // offsets of the members in the bucket
   std::int64_t shard_ = 0;            // elements
   Tensor whole_;                      // [size * shard_]
   Tensor arrived_;  // [size, shard_]: this rank's shard from every rank
@@ -52,8 +52,8 @@ class GradientBucket {
 };
 
 // Gathers one tensor of each rank, all of one dtype, in the order of the ranks:
-// this rank's `own`, and one of every other rank that has a shape in `shapes`.
-// Undefined for ranks without one.
+// `own` of this rank, and one of every other rank that has a shape in `shapes`.
+// Undefined for ranks without a shape.
 std::vector<Tensor> gather_ranks(
     Communicator& ranks, const Tensor& own, DType dtype,
     const std::vector<std::optional<Shape>>& shapes);

@@ -1,4 +1,4 @@
-// One row a step: loss, sum of squares of the gradients, factor.
+// One row per step: loss, sum of squares of the gradients, clipping factor.
 #include "optim/step_log.h"
 
 #include <cmath>

@@ -25,14 +25,14 @@ class StepLog {
   void add_loss(const Tensor& loss, double share);
   // Discards the losses of the current step.
   void restart_step();
-  // The factor of the step's gradients, one float64 number for
-  // MomentOptimizer::step(): it limits their norm to max_norm (0: no limit),
+  // Returns the factor of the step's gradients, one float64 number for
+  // MomentOptimizer::step(). It limits their norm to max_norm (0: no limit),
   // and is NaN from a step that is not finite until the next look. Throws
   // ConfigError without a loss, or after kRows steps without a look.
   Tensor finish(const std::vector<Var>& params, double max_norm);
   std::int64_t steps() const { return steps_; }  // since the last look
-  // Waits for all steps since the last look and returns their rows. Throws
-  // ConfigError in the middle of a step.
+  // Synchronises with the device and returns the rows of all steps since the
+  // last look. Throws ConfigError in the middle of a step.
   std::vector<Row> look();
 
  private:

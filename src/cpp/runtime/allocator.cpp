@@ -30,11 +30,11 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// Small blocks are many and similar: they are reused for their own class only.
+// Small blocks are many and similar: they are reused only for their own class.
 constexpr std::size_t kSmall = std::size_t{1} << 14;
-// Bytes that may be cached beyond the peak use. Blocks of unsuitable sizes stay
-// unused: with a smaller limit, steps of long sequences return pages to the
-// system and get them back zeroed.
+// Bytes that may be cached in addition to the peak use. Cached blocks of
+// unsuitable sizes stay unused; with a smaller limit, steps of long sequences
+// would return pages to the system and get them back zeroed.
 std::int64_t free_cache(std::int64_t most) {
   return std::max(std::int64_t{64} << 20, most / 16);
 }
@@ -146,8 +146,8 @@ class BlockPool {
     return block;
   }
 
-  // Returns cached memory to the system where so many new bytes would exceed
-  // what may be in use and cached.
+  // Returns cached memory to the system if `bytes` new bytes would exceed the
+  // limits on memory in use and cached.
   void make_room(std::size_t bytes) {
     const auto wanted = static_cast<std::int64_t>(bytes);
     const auto beyond = [&](std::int64_t most) {
@@ -157,7 +157,8 @@ class BlockPool {
     if (limit_ > 0) trim(beyond(limit_));
   }
 
-  // Frees cached blocks, largest first, until `bytes` are gone or none is left.
+  // Frees cached blocks, largest first, until `bytes` are freed or none is
+  // left.
   void trim(std::int64_t bytes) {
     if (bytes <= 0) return;
     bytes -= static_cast<std::int64_t>(
@@ -181,9 +182,9 @@ class BlockPool {
   PageRanges pages_;
   std::map<std::size_t, std::vector<void*>> free_;
   MemoryStatistics statistics_;  // `cached` without pages_
-  std::int64_t most_ = 0;        // of statistics_.current, ever
+  std::int64_t most_ = 0;        // largest statistics_.current ever
   std::int64_t limit_ = limit_within(cgroup_memory());
-  bool is_default_ = true;  // nobody has set the limit
+  bool is_default_ = true;  // set_memory_limit() was not called
 };
 
 // Never destroyed: tensors held by Python may outlive static destructors.

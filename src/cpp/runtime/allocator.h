@@ -19,25 +19,25 @@ struct MemoryBlock {
 };
 
 // Blocks are cached for reuse: every training step requests similar sizes, and
-// fresh pages cost more than the arithmetic on them. Above 256 KiB a block is
-// cut from a larger free range of pages (runtime/page_ranges.h), below that one
-// of up to twice the size is taken. Blocks in use and cached ones together
-// exceed the peak use by at most 1/16 of it or 64 MiB, and never the limit.
-// Throws OutOfMemory when the system has no memory or the limit would be
-// exceeded.
+// fresh pages cost more than the arithmetic on them. A block above 256 KiB is a
+// part of a larger free range of pages (runtime/page_ranges.h); a smaller
+// request may get a cached block of up to twice its size. Blocks in use and
+// cached blocks together exceed the peak use by at most 1/16 of it or 64 MiB,
+// whichever is larger, and never exceed the limit. Throws OutOfMemory if the
+// system has no memory or the limit would be exceeded.
 MemoryBlock allocate(std::size_t bytes);
 void deallocate(MemoryBlock block) noexcept;
 
 MemoryStatistics memory_statistics();
 void reset_peak_memory();
 void release_cached_memory();
-// The limit of blocks in use; 0: none. By default it follows from the memory of
-// the control group (runtime/cgroup.h), beyond which the kernel would kill the
-// process without a word.
+// Limit on the bytes in use; 0: none. The default follows from the memory of
+// the control group (runtime/cgroup.h), above which the operating system kills
+// the process without a message.
 void set_memory_limit(std::int64_t bytes);
 std::int64_t memory_limit();
-// The default for a group of so many bytes (0: none): 1/16, or 256 MiB if that
-// is at most a quarter of it, stays for Python and its libraries.
+// Returns the default limit for a control group of `group` bytes (0: none). It
+// leaves max(group / 16, min(256 MiB, group / 4)) to Python and its libraries.
 std::int64_t limit_within(std::int64_t group);
 
 }  // namespace ea

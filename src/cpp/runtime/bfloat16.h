@@ -16,7 +16,7 @@ struct bfloat16 {
   EA_HOST_DEVICE explicit bfloat16(float value) {
     std::uint32_t u;
     std::memcpy(&u, &value, sizeof u);
-    // A NaN must stay one: rounding could carry its mantissa into infinity.
+    // A NaN must stay NaN: rounding could carry its mantissa into infinity.
     if ((u & 0x7fffffffu) > 0x7f800000u) {
       bits = static_cast<std::uint16_t>((u >> 16) | 0x0040u);
     } else {
@@ -33,7 +33,7 @@ struct bfloat16 {
 
 static_assert(sizeof(bfloat16) == 2);
 
-// Converts between element types: bfloat16 only converts from and to float.
+// Converts between element types; bfloat16 converts through float.
 template <typename To, typename From>
 EA_HOST_DEVICE inline To convert(From value) {
   if constexpr (std::is_same_v<To, bfloat16>) {

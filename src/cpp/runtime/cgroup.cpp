@@ -1,4 +1,4 @@
-// Finds the files of the memory controller of this process.
+// Reads the limits of the memory controller of this process.
 #include "runtime/cgroup.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@ namespace {
 // Kernels write about 2^63 for "no limit" in v1.
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 62;
 
-// The number in a file, or kUnlimited ("max", no such file, no number).
+// Returns the number in a file, or kUnlimited if there is none ("max", no such
+// file, other text).
 std::int64_t limit_in(const std::string& path) {
   std::ifstream file(path);
   std::string text;
@@ -24,9 +25,9 @@ std::int64_t limit_in(const std::string& path) {
   return number ? value : kUnlimited;
 }
 
-// The smallest limit of a group and of all above it. A container often sees
-// the path of its group on the host and its own files at the top: missing ones
-// are passed over.
+// Returns the smallest limit of a group and all its parents. A container often
+// sees the path of its group on the host, but its own files at the top; missing
+// files are skipped.
 std::int64_t limit_of(const std::string& mount, std::string group,
                       const char* file) {
   std::int64_t least = kUnlimited;
@@ -48,7 +49,7 @@ std::int64_t cgroup_memory(const std::string& root) {
   std::ifstream groups(root + "/proc/self/cgroup");
   const std::string mount = root + "/sys/fs/cgroup";
   std::int64_t least = kUnlimited;
-  // HIERARCHY:CONTROLLERS:PATH, one line each; v2 has the line 0::PATH.
+  // Each line is HIERARCHY:CONTROLLERS:PATH; v2 has the line 0::PATH.
   for (std::string line; std::getline(groups, line);) {
     const auto first = line.find(':');
     if (first == std::string::npos) continue;

@@ -7,7 +7,7 @@
 
 namespace ea {
 
-// The smallest limit of the group and the groups above it in bytes, or 0 if
+// Returns the smallest limit of the group and its parents in bytes, or 0 if
 // there is none. Reads cgroup v2 (memory.max) and v1 (memory.limit_in_bytes)
 // below `root`/sys/fs/cgroup, for the group in `root`/proc/self/cgroup.
 std::int64_t cgroup_memory(const std::string& root = "");

@@ -1,4 +1,4 @@
-// EA_CHECK: refuses bad arguments with one form of message, "[op] text".
+// EA_CHECK: rejects invalid arguments with messages of the form "[op] text".
 #pragma once
 
 #include <sstream>
@@ -16,7 +16,7 @@ inline void format_rest(std::ostringstream& out, std::string_view pattern) {
 }
 
 // Replaces each "{}" of `pattern` by the next value, left to right. libstdc++
-// 12 has no <format>, and messages need no more of it than this.
+// 12 has no <format>, and messages need no more than this.
 template <typename First, typename... Rest>
 void format_rest(std::ostringstream& out, std::string_view pattern,
                  const First& first, const Rest&... rest) {
@@ -53,7 +53,7 @@ template <typename E = ShapeError, typename... Values>
       ::ea::fail<::ea::ShapeError>((op), __VA_ARGS__); \
   } while (false)
 
-// The same with another class of the error tree.
+// EA_CHECK that throws `Class`, another class of the error tree.
 #define EA_CHECK_AS(Class, condition, op, ...)    \
   do {                                            \
     if (!(condition)) [[unlikely]]                \

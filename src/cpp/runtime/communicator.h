@@ -1,5 +1,5 @@
-// Exchange of memory between the devices of several processes, each on a stream
-// of its own, separate from the stream of its other work.
+// Exchanges memory between the devices of several processes, on a stream of its
+// own, separate from the stream of the device's other work.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace ea {
 
-// One device of each rank. All ranks call exchange() and all_gather() in the
-// same order; no call waits for the device.
+// Connects one device of each rank. All ranks call exchange() and all_gather()
+// in the same order; no call synchronises with the device.
 class Communicator {
  public:
   // Memory of this device, and the rank that receives or sends it.
@@ -27,25 +27,25 @@ class Communicator {
   virtual int size() const = 0;
   virtual int rank() const = 0;
 
-  // Later calls here run after the device's work so far.
+  // Later calls here run after the work submitted to the device so far.
   virtual void follow_device() = 0;
-  // The device's later work runs after the calls here so far.
+  // Later work of the device runs after the calls here so far.
   virtual void precede_device() = 0;
 
   // Sends `out` to other ranks and receives `in` from them.
   virtual void exchange(const std::vector<Piece>& out,
                         const std::vector<Piece>& in) = 0;
-  // `whole` holds size() parts of `bytes` each: this rank's is sent to all.
+  // `whole` has size() parts of `bytes` each; sends this rank's part to all.
   virtual void all_gather(void* whole, std::size_t bytes) = 0;
   // Launches the kernels of `work` on this stream; they use no scratch memory.
   virtual void run(const std::function<void()>& work) = 0;
 
   // The next three may be called from any thread.
-  // Seconds since the last call while work is pending here; else 0.
+  // Returns the seconds since the last call while work is pending here; else 0.
   virtual double busy() = 0;
-  // The library's error; empty while there is none.
+  // Returns the library's error, or an empty string.
   virtual std::string failure() = 0;
-  // Ends every operation that waits for other ranks: the data expected from
+  // Ends every operation that waits for other ranks. The data expected from
   // them is then undefined, and later calls throw Error.
   virtual void abort() noexcept = 0;
 

@@ -62,7 +62,7 @@ bool has_amx_bf16() {
 #if defined(__x86_64__) && defined(__linux__)
   static const bool yes = [] {
     constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24;
-    constexpr long kRequest = 0x1023, kTileData = 18;  // of arch_prctl(2)
+    constexpr long kRequest = 0x1023, kTileData = 18;  // for arch_prctl(2)
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kBf16) != 0 &&
            (d & kTile) != 0 &&

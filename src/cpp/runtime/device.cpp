@@ -29,7 +29,7 @@ std::optional<Device> parse_device(std::string_view name) {
   if (name.starts_with(kNumbered)) {
     const std::string_view digits = name.substr(kNumbered.size());
     const char* const end = digits.data() + digits.size();
-    std::uint16_t index = 0;  // refuses signs and numbers above 65535
+    std::uint16_t index = 0;  // rejects signs and numbers above 65535
     const auto read = std::from_chars(digits.data(), end, index);
     if (read.ec == std::errc() && read.ptr == end) {
       return Device{DeviceType::cuda, index};

@@ -1,4 +1,4 @@
-// The table of backends, and the CPU as one of them.
+// Table of device backends, including the CPU's.
 #include "runtime/device_backend.h"
 
 #include <array>

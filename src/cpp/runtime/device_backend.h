@@ -14,9 +14,9 @@ namespace ea {
 
 class Communicator;
 
-// All devices of one type; `index` numbers them from 0. The work of a device
-// runs in the order of submission: memory that a kernel uses may be freed,
-// copied or read right after its launch.
+// All devices of one type; `index` numbers them from 0. A device runs work in
+// the order of submission: memory that a kernel uses may be freed, copied or
+// read right after its launch.
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -24,7 +24,7 @@ class DeviceBackend {
   virtual int count() const = 0;  // at least 1
   virtual std::string description(int index) const = 0;
 
-  // At least `bytes`, never null, 64-byte aligned. Throws OutOfMemory.
+  // Returns at least `bytes`, 64-byte aligned, never null. Throws OutOfMemory.
   virtual MemoryBlock allocate(int index, std::size_t bytes) = 0;
   virtual void deallocate(int index, MemoryBlock block) noexcept = 0;
   virtual MemoryStatistics statistics(int index) const = 0;
@@ -33,8 +33,8 @@ class DeviceBackend {
   virtual void set_limit(int index, std::int64_t bytes) = 0;  // 0: none
 
   // Copy bytes between the host and a device, and between devices of this type.
-  // The host's memory may be changed or freed as soon as a copy has returned;
-  // after copy_to_host it holds the bytes.
+  // Host memory may be changed or freed as soon as a copy has returned; after
+  // copy_to_host it holds the bytes.
   virtual void copy_from_host(int index, void* to, const void* from,
                               std::size_t bytes) = 0;
   virtual void copy_to_host(int index, void* to, const void* from,
@@ -44,18 +44,18 @@ class DeviceBackend {
   // Returns when all work submitted so far is done.
   virtual void synchronize(int index) = 0;
 
-  // The handle of our stream, by which other libraries synchronise with it
-  // without blocking the host; 0 where the device has none.
+  // Handle of our stream, with which other libraries synchronise without
+  // blocking the host; 0 if the device has none.
   virtual std::intptr_t stream(int) const { return 0; }
-  // `other` is a stream of another library. precede: its later work runs after
-  // ours so far. follow: our later work runs after its work so far.
+  // Order work with a stream of another library. precede: its later work runs
+  // after our work so far. follow: our later work runs after its work so far.
   virtual void precede(int, std::intptr_t) {}
   virtual void follow(int, std::intptr_t) {}
 
-  // The library for exchange between processes: name, version, file. This and
-  // the next two throw BackendUnavailable where there is none.
+  // Library for exchange between processes: name, version, file. This and the
+  // next two throw BackendUnavailable if there is none.
   virtual std::string exchange_library() const;
-  // A name for a new communicator: rank 0 makes it for all ranks.
+  // Id of a new communicator; rank 0 creates it for all ranks.
   virtual std::string communicator_id() const;
   // Returns when all `size` ranks have called it with the same id.
   virtual std::unique_ptr<Communicator> communicator(int index, int size,
@@ -63,8 +63,8 @@ class DeviceBackend {
                                                      const std::string& id);
 };
 
-// The result of a search for devices: a backend, or the reason why there is
-// none, with the places searched and the remedy.
+// Result of a search for devices: a backend, or the reason why there is none,
+// with the places searched and the remedy.
 struct ProbedBackend {
   std::unique_ptr<DeviceBackend> backend;
   std::string reason;
@@ -72,34 +72,35 @@ struct ProbedBackend {
 
 // Called by register_all_backends() at the start of the process. `probe` runs
 // once, when a device of that type is first requested: it takes time, and some
-// drivers do not survive a fork after it. The last registration of a type
-// counts.
+// drivers do not survive a fork after it. The last registration of a type is
+// used.
 void register_device_probe(DeviceType type, ProbedBackend (*probe)());
 
 // Throws BackendUnavailable with the reason if the device does not exist.
 DeviceBackend& device_backend(Device device);
 void check_available(Device device);
 
-// The reason why no device of this type can be used; empty if one can.
+// Returns the reason why no device of this type can be used; empty if one can.
 std::string unusable_reason(DeviceType type);
-// The best available device: a GPU before the CPU.
+// Returns the best available device: a GPU before the CPU.
 Device default_device();
 
 struct DeviceInfo {
   Device device;
   std::string description;
 };
-// All usable devices, the CPU first.
+// Returns all usable devices, the CPU first.
 std::vector<DeviceInfo> devices();
 
-// Copies bytes between any two devices; DeviceBackend says when they arrive.
+// Copies bytes between any two devices; see DeviceBackend for when they
+// arrive.
 void copy_bytes(Device to_device, void* to, Device from_device,
                 const void* from, std::size_t bytes);
 
 // Returns when all work submitted to the device so far is done.
 void synchronize(Device device);
 
-// Number of times the host has waited for a device since the process started:
+// Returns how often the host has waited for a device since the process started:
 // copies to the host, and synchronize().
 std::int64_t host_waits();
 

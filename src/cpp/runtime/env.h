@@ -1,4 +1,4 @@
-// Every environment variable the core reads, in one table; read nowhere else.
+// All environment variables of the core; no other file reads any.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace ea::env {
 
 // EA_MAX_ISA=avx2|avx512: highest instruction set to use ("" = no limit).
 const std::string& max_isa();
-// EA_KERNEL=name:implementation[,...]: force implementations; name "*" is all.
+// EA_KERNEL=name:implementation[,...]: force implementations ("*": all names).
 const std::string& kernel_choice();
 // EA_NUM_THREADS: default number of threads (0 = all processors of the
 // process).

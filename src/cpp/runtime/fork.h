@@ -5,9 +5,9 @@
 
 namespace ea {
 
-// A fork first locks all of these; then parent and child unlock them, so the
-// guarded data is consistent in the child. A thread that holds one may lock
-// only another of a higher level. Objects are never destroyed.
+// fork() first locks all of these; then parent and child unlock them, so the
+// guarded data is consistent in the child. A thread that holds one may only
+// lock another of a higher level. Objects are never destroyed.
 class ForkMutex {
  public:
   enum class Level { threads, primitives, profiler, random, memory };

@@ -1,4 +1,4 @@
-// Ranges of pages by address and by size.
+// Keeps ranges of pages by address and by size.
 #include "runtime/page_ranges.h"
 
 #include <sys/mman.h>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-// Addresses for `size` bytes, from the beginning of a huge page; null if the
-// system has none. They take memory when they are used.
+// Reserves addresses for `size` bytes, from the beginning of a huge page;
+// returns null if the system has none. Pages take memory when first used.
 char* map_addresses(std::size_t size) {
   void* const all = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -76,8 +76,8 @@ void* PageRanges::grow(std::size_t bytes) {
   return take(bytes);
 }
 
-// Other addresses that nothing has used: many, so that neighbours can be
-// joined, or as few as will do.
+// Replaces the unused addresses by new ones: many, so that neighbours can be
+// joined, or as few as suffice.
 bool PageRanges::reserve(std::size_t bytes) noexcept {
   constexpr std::size_t kReserve = std::size_t{1} << 30;
   const std::size_t least = round_up(bytes, kHugePage);
@@ -98,7 +98,8 @@ void PageRanges::give(void* block) noexcept {
   put_back(ranges_.find(static_cast<char*>(block)));
 }
 
-// Makes a range free whose key is in hand.
+// Frees a range whose key is not in by_size_, and joins it with its free
+// neighbours.
 void PageRanges::put_back(Ranges::iterator range) noexcept {
   BySize::node_type key = std::move(range->second.key);
   free_ += range->second.size;

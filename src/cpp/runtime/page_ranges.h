@@ -1,4 +1,4 @@
-// Memory in whole pages, cut into blocks of any number of them.
+// Memory in whole pages, partitioned into blocks of any number of pages.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,22 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// A block comes from the smallest free range that holds it, and a free one is
-// joined with its free neighbours: steps that ask for the same sizes need no
-// new pages after the first, which the system would clear. Not for two threads
-// at once.
+// A block is taken from the smallest free range that holds it; a freed block is
+// joined with its free neighbours. Steps that request the same sizes thus need
+// no new pages, which the system would clear, after the first step. Not
+// thread-safe.
 class PageRanges {
  public:
-  // A block of `bytes`, whole pages, of a free range; null if none holds it.
+  // Takes `bytes` (whole pages) from a free range; null if none holds them.
   void* take(std::size_t bytes);
-  // The same with new pages, of which it needs missing(bytes); null if the
+  // Takes `bytes` after adding missing(bytes) bytes of new pages; null if the
   // system has none.
   void* grow(std::size_t bytes);
   std::size_t missing(std::size_t bytes) const;
-  // Takes a block back.
+  // Frees a block.
   void give(void* block) noexcept;
-  // Returns free ranges to the system, the largest first, until `bytes` are
-  // gone or no range is left; says how many went.
+  // Returns free ranges to the system, largest first, until `bytes` are
+  // released or no range is left. Returns the bytes released.
   std::size_t release(std::size_t bytes) noexcept;
 
   std::size_t free_bytes() const { return free_; }
@@ -38,7 +38,7 @@ class PageRanges {
   using BySize = std::set<std::pair<std::size_t, char*>>;
   struct Range {
     std::size_t size;
-    BySize::node_type key;  // in hand while a block has the range
+    BySize::node_type key;  // held here while the range is a block
   };
   using Ranges = std::map<char*, Range>;
 
@@ -49,7 +49,7 @@ class PageRanges {
   Ranges ranges_;   // by address: blocks and free ranges
   BySize by_size_;  // the free ranges
   std::size_t free_ = 0;
-  char* fresh_ = nullptr;  // addresses whose pages nothing has used yet
+  char* fresh_ = nullptr;  // addresses whose pages are still unused
   std::size_t fresh_size_ = 0;
 };
 

@@ -1,5 +1,4 @@
-// Sums scoped times in one map under a lock (ops are coarse: microseconds
-// up).
+// Sums scoped times in one map under a lock (ops take microseconds or more).
 #include "runtime/profiler.h"
 
 #include <algorithm>

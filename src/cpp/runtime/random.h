@@ -1,4 +1,5 @@
-// The generator's whole state, and the streams that random ops draw from it.
+// The complete state of the generator, and the streams that random ops draw
+// from it.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,8 @@
 
 namespace ea {
 
-// A stream of random numbers is named by a seed and an offset. The generator
-// itself is the seed and the number of passes and single draws so far.
+// A seed and an offset identify a stream of random numbers. The state of the
+// generator is the seed and the number of passes and single draws so far.
 struct RandomState {
   std::uint64_t seed = 0;
   std::uint64_t offset = 0;
@@ -21,17 +22,18 @@ RandomState random_state();
 void set_random_state(RandomState state);
 
 // Identifies a parameter or a dropout: a hash of its dotted name, or 0 for an
-// op without a name. The same on every machine and in every version, since
-// saved runs depend on it.
+// op without a name. It is the same on every machine and in every version,
+// since saved runs depend on it.
 using StreamSite = std::uint64_t;
 StreamSite stream_site(std::string_view name);
 
-// The stream of one random op at `site`. Within PassStreams it depends only on
-// the pass and the site; otherwise every call advances the generator by one.
+// Returns the stream of one random op at `site`. Within PassStreams it depends
+// only on the pass and the site; otherwise every call advances the generator by
+// one.
 RandomState next_random_stream(StreamSite site = 0);
 
 // While it exists, provides the streams of this thread's random ops instead of
-// the generator; the innermost scope comes first.
+// the generator. The innermost scope is used.
 class StreamScope {
  public:
   StreamScope();

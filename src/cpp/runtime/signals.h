@@ -9,7 +9,7 @@ namespace ea {
 // deferred; such a signal is delivered afterwards, or at once to a thread that
 // does not block it. Signals that report a fault of the thread itself (SIGSEGV,
 // SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS) are not blocked: a blocked fault
-// ends the process without the report of a fault handler. Costs two system
+// would end the process without the report of a fault handler. Costs two system
 // calls.
 class SignalsBlocked {
  public:

@@ -33,7 +33,7 @@ int processors() {
 
 thread_local bool inside_job = false;
 
-// One call of run_jobs; lives until every worker that saw it has left it.
+// One call of run_jobs; lives until every worker that has seen it is done.
 struct Batch {
   detail::JobFn fn = nullptr;
   void* context = nullptr;
@@ -133,7 +133,7 @@ class ThreadPool {
 };
 
 struct State {
-  // One parallel call at a time.
+  // Held during a parallel call: one at a time.
   ForkMutex call_mutex{ForkMutex::Level::threads};
   std::unique_ptr<ThreadPool> pool;
   std::atomic<int> wanted{0};  // read without call_mutex

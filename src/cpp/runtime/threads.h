@@ -15,11 +15,11 @@ using JobFn = void (*)(void* context, std::int64_t job);
 void run_jobs(std::int64_t jobs, JobFn fn, void* context);
 }  // namespace detail
 
-// Calls fn(job) for every job in [0, jobs), each once, in any order, on any
-// thread; returns when all are done. Callers partition work by shape only
-// (never by num_threads()) and combine partial results in job order afterwards:
-// this guarantees the same bits for any number of threads. Calls from inside a
-// job run in sequence. The first exception of a job is rethrown.
+// Calls fn(job) once for every job in [0, jobs), in any order, on any thread;
+// returns when all are done. Callers partition work by shape only (never by
+// num_threads()) and combine partial results in job order afterwards, which
+// guarantees the same bits for any number of threads. Calls from inside a job
+// run in sequence. The first exception of a job is rethrown.
 template <typename Fn>
 void parallel_for(std::int64_t jobs, Fn&& fn) {
   using F = std::remove_reference_t<Fn>;

@@ -1,5 +1,5 @@
-// Copies between layouts, element types and devices: whole rows where memory
-// allows.
+// Copies between layouts, element types and devices, by whole rows where both
+// sides are contiguous.
 #include <cstring>
 #include <utility>
 
@@ -13,9 +13,10 @@ namespace ea {
 
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 14;  // elements a job
+constexpr std::int64_t kGrain = 1 << 14;  // elements per job
 
-// Offsets in elements of rows (all axes but the last), row-major, from one on.
+// Iterates over the element offsets of rows (all axes but the last) in
+// row-major order, starting at row `row`.
 class RowOffsets {
  public:
   RowOffsets(const Shape& shape, const Shape& strides, std::int64_t row)
@@ -43,8 +44,8 @@ class RowOffsets {
   std::int64_t offset_ = 0;
 };
 
-// Exchanges the last two axes where rows are short and their elements apart, as
-// in images that become channels last: the longer axis then runs inside.
+// Swaps the last two axes if rows are short and not contiguous, as in images
+// that become channels last, so that the inner loop runs over the longer axis.
 void turn_short_rows(Shape& shape, Shape& from, Shape& to) {
   constexpr std::int64_t kShort = 16;
   const int last = shape.rank() - 1;
@@ -89,7 +90,7 @@ void copy_rows(const Tensor& from, const Tensor& to) {
 }
 
 // Copies bytes if both sides are contiguous. Otherwise the device of the
-// strided side packs or unpacks, and the other side sees a contiguous copy.
+// strided side packs or unpacks, and the other side gets a contiguous copy.
 void copy_on_devices(const Tensor& from, const Tensor& to) {
   if (from.numel() == 0) return;
   if (from.is_contiguous() && to.is_contiguous()) {

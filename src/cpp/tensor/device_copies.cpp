@@ -1,4 +1,4 @@
-// Holds the functions.
+// Stores the copy functions of devices.
 #include "tensor/device_copies.h"
 
 namespace ea {

@@ -1,5 +1,5 @@
-// Copies that need a device's own kernels. This room must not include kernels,
-// so the functions that launch them are passed in.
+// Copies that need a device's own kernels. tensor/ must not include kernels/,
+// so the functions that launch the kernels are passed in.
 #pragma once
 
 #include "tensor/tensor_view.h"
@@ -13,7 +13,7 @@ struct DeviceCopies {
   void (*fill)(const TensorView& y, double value);
 };
 
-// Called once at the start of the process, before any tensor is on a device.
+// Call it once at the start of the process, before any tensor is on a device.
 void set_device_copies(const DeviceCopies& copies);
 const DeviceCopies& device_copies();
 

@@ -1,5 +1,5 @@
-// Looks at the bits: a comparison for each number keeps the compiler from
-// vectors.
+// Tests the bits of the numbers: a comparison for each number would keep the
+// compiler from vectorising the loop.
 #include "tensor/finite.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace ea {
 
 namespace {
 
-// The bits of the exponent, all ones in NaN and in infinity.
+// Exponent bits; all ones in NaN and infinity.
 template <typename T>
 struct Exponent;
 template <>

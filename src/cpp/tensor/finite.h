@@ -8,9 +8,9 @@
 
 namespace ea {
 
-// The first element that is NaN or infinite, counted in order, or -1.
+// Returns the index of the first NaN or infinity, or -1.
 std::int64_t first_not_finite(std::span<const float> values);
-// The same of a contiguous tensor on the CPU; -1 for integers.
+// Takes a contiguous tensor on the CPU; returns -1 for integer types.
 std::int64_t first_not_finite(const TensorView& t);
 
 }  // namespace ea

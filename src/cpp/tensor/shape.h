@@ -40,7 +40,7 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape);
 Shape contiguous_strides(const Shape& shape);
 // Maps -rank..rank-1 to 0..rank-1; throws ShapeError naming `op` otherwise.
 int normalize_axis(int axis, int rank, const char* op);
-// NumPy's rule; throws ShapeError naming `op` when the shapes do not fit.
+// Applies NumPy's rule; throws ShapeError naming `op` if the shapes do not fit.
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// Owned blocks go back to the allocator, lent ones to their owner.
+// Returns owned blocks to the allocator and external ones to their owner.
 #include "tensor/storage.h"
 
 #include <mutex>
@@ -11,7 +11,7 @@ namespace ea {
 
 namespace {
 
-// Guards derived_ of every storage; held only while a pointer is exchanged.
+// Guards derived_ of every storage; held only while a pointer is swapped.
 ForkMutex& mutex() {
   static ForkMutex* const one = new ForkMutex(ForkMutex::Level::primitives);
   return *one;
@@ -82,7 +82,7 @@ Loan::Loan(StoragePtr storage) : storage_(std::move(storage)) {
 }
 
 Loan::~Loan() {
-  storage_->forget_contents();  // its holder may have written, or only looked
+  storage_->forget_contents();  // the holder may have written to it
   --storage_->loans_;
 }
 

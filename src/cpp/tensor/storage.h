@@ -14,9 +14,9 @@ namespace ea {
 
 class Storage {
  public:
-  // From the device's allocator, uninitialised. Throws BackendUnavailable.
+  // Allocates uninitialised memory on the device. Throws BackendUnavailable.
   explicit Storage(std::size_t bytes, Device device = kCpu);
-  // Memory of another owner; `release` is called after the last use.
+  // Wraps memory of another owner; calls `release` after the last use.
   Storage(void* data, std::size_t bytes, std::function<void()> release,
           Device device = kCpu);
   ~Storage();
@@ -33,22 +33,23 @@ class Storage {
     virtual ~Derived() = default;
   };
   using DerivedPtr = std::shared_ptr<const Derived>;
-  // Null if nothing is cached or the contents may have changed since.
+  // Returns null if nothing is cached or the contents may have changed since.
   DerivedPtr derived() const;
   // Caches data computed from the contents of `version`; does nothing if they
   // have changed, or while a Loan allows writes from outside.
   void keep(DerivedPtr made, std::uint64_t version) const;
   std::uint64_t version() const { return version_; }
-  // To be called after every change of the contents of a finished tensor.
+  // Call it after every change of the contents of a finished tensor.
   void note_write() const;
-  // The calls of note_write(): a saved tensor must have as many in backward.
+  // Number of note_write() calls; must not change between saving a tensor and
+  // its backward.
   std::uint64_t writes() const { return writes_; }
   void drop_derived() const;
 
  private:
   friend class Loan;
   Device device_;
-  MemoryBlock block_;  // of the allocator; empty for lent memory
+  MemoryBlock block_;  // empty for memory of another owner
   void* data_;
   std::size_t bytes_;
   std::function<void()> release_;
@@ -61,8 +62,8 @@ class Storage {
 
 using StoragePtr = std::shared_ptr<Storage>;
 
-// Held by an object that can write from outside, such as a NumPy view: nothing
-// is cached with the storage while one exists.
+// Held by an object that can write from outside, such as a NumPy view. While a
+// Loan exists, nothing is cached with the storage.
 class Loan {
  public:
   explicit Loan(StoragePtr storage);

@@ -14,7 +14,7 @@ namespace ea {
 
 class Tensor {
  public:
-  Tensor() = default;  // undefined: stands for "none"
+  Tensor() = default;  // undefined: means "none"
   Tensor(StoragePtr storage, std::int64_t offset, Shape shape, Shape strides,
          DType dtype);
 
@@ -30,17 +30,17 @@ class Tensor {
   Device device() const { return storage_ ? storage_->device() : kCpu; }
   bool is_contiguous() const;
 
-  // The first element, in the memory of device(), which the host may not be
-  // able to read.
+  // Pointer to the first element, in the memory of device(), which the host may
+  // not be able to read.
   void* raw() const;
-  // The same for the host. Throws DeviceError unless the tensor is on the CPU.
+  // raw() for the host. Throws DeviceError unless the tensor is on the CPU.
   template <typename T>
   T* data() const {
     check_on_host();
     return static_cast<T*>(raw());
   }
   // Reads the only element of a one-element tensor as a double, on any device;
-  // waits for the device.
+  // synchronises with the device.
   double item() const;
 
   // Implicit on purpose: kernels take views, callers hold tensors.
@@ -62,9 +62,9 @@ class Tensor {
   DType dtype_ = DType::f32;
 };
 
-// Makers. `empty` is uninitialised.
+// Construction. `empty` is uninitialised.
 Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
-Tensor empty_like(const Tensor& t);  // contiguous; shape, dtype and device
+Tensor empty_like(const Tensor& t);  // contiguous; shape, dtype, device of t
 Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
 Tensor full(const Shape& shape, DType dtype, double value,
             Device device = kCpu);
@@ -81,11 +81,11 @@ Tensor slice_view(const Tensor& t, int axis, std::int64_t begin,
 Tensor expand_view(const Tensor& t, const Shape& shape);
 
 // Copies.
-Tensor contiguous(const Tensor& t);  // t itself when it already is
+Tensor contiguous(const Tensor& t);  // t itself if it already is
 Tensor clone(const Tensor& t);       // always new memory, contiguous
 void copy_into(const Tensor& from, const Tensor& to);  // same shape and dtype,
                                                        // any two devices
-Tensor cast(const Tensor& t, DType dtype);             // t itself when equal
-Tensor to_device(const Tensor& t, Device device);      // t itself when there
+Tensor cast(const Tensor& t, DType dtype);             // t itself if equal
+Tensor to_device(const Tensor& t, Device device);      // t itself if there
 
 }  // namespace ea

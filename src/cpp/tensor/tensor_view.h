@@ -15,9 +15,9 @@ struct TensorView {
   Shape shape;
   Shape strides;  // in elements
   DType dtype = DType::f32;
-  Device device = {};  // chooses the list of kernels
+  Device device = {};  // selects the list of kernels
 
-  // A default-constructed view stands for an omitted argument.
+  // Returns false for a default-constructed view: an omitted argument.
   bool defined() const { return data != nullptr; }
   std::int64_t dim(int axis) const { return shape.at(axis); }
   std::int64_t numel() const { return shape.numel(); }
@@ -28,10 +28,10 @@ struct TensorView {
   }
 };
 
-// What a kernel does with an argument, where it does not only read it.
+// Access of a kernel to an argument; a plain TensorView is only read.
 struct Output : TensorView {};  // written, not read
 struct InOut : TensorView {};   // read and written
-// One float64 number beside tensors of another type; read.
+// One float64 number among tensors of another type; read.
 struct Number : TensorView {};
 
 }  // namespace ea
