@@ -1,4 +1,4 @@
-// Beam search as transformers defines it, each sentence by itself.
+// Beam search as transformers defines it, independent for each sentence.
 #include <algorithm>
 #include <cmath>
 
@@ -14,12 +14,12 @@ namespace {
 struct Running {
   std::vector<std::int64_t> ids;
   std::vector<double> token_scores;
-  double score;  // their sum
+  double score;  // sum of token_scores
 };
 
 struct Candidate {
   double score;
-  std::size_t beam;  // of its sentence
+  std::size_t beam;  // index in its sentence
   std::int64_t id;
   double token_score;
 };
@@ -27,7 +27,7 @@ struct Candidate {
 struct Sentence {
   std::size_t index;
   const Request* request;
-  std::size_t first;                // its first target in the state
+  std::size_t first;                // index of its first target in the state
   std::vector<Running> running;     // best first
   std::vector<Generated> finished;  // best first
 };
@@ -56,7 +56,7 @@ class BeamSearch {
   bool done() const { return sentences_.empty(); }
   std::vector<Generated> result() { return std::move(out_); }
 
-  // One more token for every running target.
+  // Adds one token to every running target.
   void step() {
     std::vector<std::int64_t> last;
     for (const Sentence& s : sentences_) {
@@ -92,13 +92,14 @@ class BeamSearch {
     return length_ < s.request->prefix.size();
   }
 
-  // New tokens of the sentence's running targets, with the one of this step.
+  // Number of new tokens of the sentence's running targets, including this
+  // step's.
   std::int64_t made(const Sentence& s) const {
     return static_cast<std::int64_t>(length_ + 1 - s.request->prefix.size());
   }
 
-  // 2 * beams continuations of each sentence: the best ones, best first, or
-  // drawn ones in the order in which they are drawn.
+  // Returns 2 * beams continuations of each sentence: the best ones, best
+  // first, or drawn ones in the order of drawing.
   std::vector<std::vector<Candidate>> candidates_of(const Tensor& logits) {
     std::vector<std::vector<Candidate>> all(sentences_.size());
     parallel_for(static_cast<std::int64_t>(all.size()), [&](std::int64_t job) {
@@ -150,7 +151,7 @@ class BeamSearch {
     const double all = log_sum_exp(row);
     ban_tokens(row, settings_, *s.request, r.ids);
     if (settings_.sampling) {
-      // One more than may end, as transformers has it.
+      // One more than the number of end tokens, as in transformers.
       constexpr std::size_t kLeast = 2;
       const Sampling& sampling = *settings_.sampling;
       for (const std::int64_t id : distribution(row, sampling, kLeast).ids) {
@@ -174,8 +175,8 @@ class BeamSearch {
     return next;
   }
 
-  // Extends the targets of a sentence; the beams that the running ones come
-  // from.
+  // Extends the targets of a sentence. Returns the beams that the running
+  // targets come from.
   std::vector<std::int64_t> advance(Sentence& s,
                                     const std::vector<Candidate>& candidates) {
     std::vector<Candidate> goes_on;
@@ -234,7 +235,7 @@ class BeamSearch {
   TargetState& state_;
   const SearchSettings& settings_;
   std::size_t beams_;
-  std::uint64_t key_;       // of random numbers
+  std::uint64_t key_;       // key of the random numbers
   std::size_t length_ = 0;  // tokens that the state has read
   std::vector<Sentence> sentences_;
   std::vector<Generated> out_;

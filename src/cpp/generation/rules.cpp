@@ -1,4 +1,4 @@
-// Which tokens may follow, with the meanings of transformers' logits
+// Rules that decide which tokens may follow, as in transformers' logits
 // processors.
 #include <algorithm>
 #include <limits>
@@ -20,7 +20,7 @@ void ban(std::span<float> row, std::int64_t id) {
   row[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
 }
 
-// Tokens that would end an n-gram that `ids` have already.
+// Bans tokens that would complete an n-gram that `ids` already contain.
 void ban_repeats(std::span<float> row, const Ids& ids, std::int64_t n) {
   if (size_of(ids) < n) return;
   const auto tail = ids.end() - (n - 1);

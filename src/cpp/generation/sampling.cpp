@@ -1,4 +1,4 @@
-// Truncated distributions, and Philox for the numbers.
+// Truncated distributions, and random numbers from Philox.
 #include "generation/sampling.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
-// The k-th largest logit, or the smallest.
+// Returns the k-th largest logit, or -infinity if all logits are kept.
 float threshold(std::span<const float> logits, std::int64_t k) {
   if (k == 0 || k >= static_cast<std::int64_t>(logits.size())) return kBanned;
   std::vector<float> sorted(logits.begin(), logits.end());
@@ -29,8 +29,9 @@ double sum(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// Removes the least probable tokens whose sum is at most 1 - top_p; of equal
-// ones those with larger ids first. The `least` most probable stay.
+// Removes the least probable tokens, with a total probability of at most 1 -
+// top_p; of equally probable ones, larger ids first. The `least` most probable
+// tokens stay.
 void keep_top(Distribution& all, double top_p, std::size_t least) {
   std::vector<std::size_t> order(all.ids.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -79,7 +80,8 @@ Distribution distribution(std::span<const float> logits,
 std::size_t drawn(std::span<const double> probabilities, double u) {
   const double all = u * sum(probabilities);
   double sum = 0.0;
-  std::size_t last = 0;  // with a probability, where rounding leaves sum <= all
+  // Last entry above 0, for the case that rounding leaves sum <= all.
+  std::size_t last = 0;
   for (std::size_t i = 0; i < probabilities.size(); ++i) {
     if (probabilities[i] == 0.0) continue;
     last = i;

@@ -12,7 +12,7 @@ namespace ea {
 
 namespace {
 
-// Scores that are read together, and how many the compiler keeps side by side.
+// Scores per block, and vector lanes that the compiler keeps in parallel.
 constexpr std::size_t kBlock = 256, kLanes = 16;
 
 float highest_of(std::span<const float> row) {
@@ -28,8 +28,8 @@ float highest_of(std::span<const float> row) {
   return *std::max_element(highest, highest + kLanes);
 }
 
-// exp(x) of x <= 0, to 2 units in the last place; below -87 that of -87.
-// Without branches, so that the compiler computes several at once.
+// Returns exp(x) for x <= 0, to 2 units in the last place; x below -87 counts
+// as -87. It has no branches, so that the compiler computes several at once.
 float exp_of(float x) {
   constexpr auto kLeast = std::bit_cast<std::int32_t>(87.0f);
   x = -std::bit_cast<float>(
@@ -72,9 +72,9 @@ std::vector<std::int64_t> best_ids(std::span<const float> row, std::size_t n) {
     const float y = row[static_cast<std::size_t>(b)];
     return x != y ? x > y : a < b;
   };
-  std::vector<std::int64_t> heap;  // its first is the worst of the best
+  std::vector<std::int64_t> heap;  // the first element is the worst of the best
   heap.reserve(n + 1);
-  // A later score is better only if it is greater: -infinity is never.
+  // A later score is better only if it is greater; -infinity never is.
   float worst = -std::numeric_limits<float>::infinity();
   const auto see = [&](std::size_t c) {
     if (!(row[c] > worst)) return;

@@ -16,7 +16,7 @@ constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMostCopies = 1'000'000;
 const char* const kPositions = "max_position_embeddings";
 
-// Evaluation mode while it exists.
+// Keeps a module in evaluation mode while this object exists.
 class Evaluation {
  public:
   explicit Evaluation(Module& module)
@@ -135,7 +135,8 @@ std::int64_t limit_of(const SearchSettings& s, const Request& request,
   return limit;
 }
 
-// The tokens that all targets together may have, as far as they are credible.
+// Returns the most tokens that all targets together may have; a request's limit
+// counts up to kMostCopies.
 std::int64_t most_tokens(const std::vector<Request>& requests,
                          const SearchSettings& s) {
   std::int64_t tokens = 0;

@@ -1,4 +1,4 @@
-// The searches, and what they share: rules, scores and random numbers.
+// The searches, and the rules, scores and random numbers that they share.
 #pragma once
 
 #include <span>
@@ -7,11 +7,11 @@
 
 namespace ea {
 
-// What is to be made for one source.
+// The targets requested for one source.
 struct Request {
-  std::int64_t number;               // the caller's
+  std::int64_t number;               // the caller's number of the source
   std::vector<std::int64_t> prefix;  // the first tokens
-  std::int64_t limit;                // most tokens behind them
+  std::int64_t limit;                // most tokens after the prefix
 };
 
 // Greedy search, or sampling: one token after another.
@@ -20,35 +20,36 @@ std::vector<Generated> single_search(TargetState& state,
                                      const std::vector<Request>& requests,
                                      const Interrupt& interrupt);
 
-// As transformers' beam search; 2 * beams candidates a step, of which the ended
-// ones among the first `beams` become finished targets. With sampling the
-// candidates are drawn, without replacement, from softmax of the scores of all
-// continuations, whose log probabilities are divided by the temperature and
-// truncated; the first ones are those that are drawn first.
+// Beam search as in transformers, with 2 * beams candidates per step; ended
+// candidates among the first `beams` become finished targets. With sampling,
+// the candidates are drawn, without replacement, from the softmax of the scores
+// of all continuations, whose log probabilities are divided by the temperature
+// and truncated. Drawn candidates are ordered by the time of drawing.
 std::vector<Generated> beam_search(TargetState& state,
                                    const SearchSettings& settings,
                                    const std::vector<Request>& requests,
                                    const Interrupt& interrupt);
 
-// Row i of logits [targets, vocabulary].
+// Returns row i of logits [targets, vocabulary].
 std::span<float> row_of(const Tensor& logits, std::size_t i);
 
-// Throws InputError if a logit of the token behind `ids` is not finite.
+// Throws InputError if a logit of the token after `ids` is not finite.
 void check_finite(std::span<const float> row, const Request& request,
                   const std::vector<std::int64_t>& ids);
 
-// The largest logits of a row and their ids, largest first, equal ones by id;
-// those of -infinity are left out.
+// Returns the ids of the n largest logits of a row, largest first, equal ones
+// by id; logits of -infinity are left out.
 std::vector<std::int64_t> best_ids(std::span<const float> row, std::size_t n);
 
-// log(sum of exp(row)), in double precision and in order.
+// Returns log(sum of exp(row)), accumulated in double precision and in order.
 double log_sum_exp(std::span<const float> row);
 
-// A sum of log probabilities of so many tokens as a score.
+// Returns the score of `tokens` tokens whose log probabilities have this sum.
 double penalised(double sum, std::int64_t tokens,
                  const SearchSettings& settings);
 
-// The only token that may follow `ids`, if there is a rule; its score is 0.
+// Returns the only token that may follow `ids`, if a rule forces one; its score
+// is 0.
 std::optional<std::int64_t> forced_token(const SearchSettings& settings,
                                          const Request& request,
                                          const std::vector<std::int64_t>& ids);

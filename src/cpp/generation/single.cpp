@@ -1,4 +1,4 @@
-// One token after another: the most probable one, or one that is drawn.
+// Greedy search and sampling, one token after another.
 #include <numeric>
 
 #include "generation/sampling.h"
@@ -9,14 +9,15 @@ namespace ea {
 
 namespace {
 
-// A target in the making; `copy` of those of its source.
+// A running target; `copy` is its index among the targets of its source.
 struct Line {
   const Request* request;
   std::int64_t copy;
   Generated target;
 };
 
-// The logits must be finite. -1: the rules leave no token.
+// Returns the next token, or -1 if the rules leave none. The model's logits
+// must be finite.
 std::int64_t chosen(std::span<const float> row, const SearchSettings& settings,
                     const Line& line, std::uint64_t key) {
   if (!settings.sampling) {
@@ -64,7 +65,7 @@ std::vector<Line> lines_of(const std::vector<Request>& requests,
   return lines;
 }
 
-// Tokens behind the prefix.
+// Number of tokens after the prefix.
 std::int64_t made(const Line& line) {
   return static_cast<std::int64_t>(line.target.ids.size() -
                                    line.request->prefix.size());
@@ -79,7 +80,7 @@ std::vector<Generated> single_search(TargetState& state,
   const std::uint64_t key =
       settings.sampling ? random_key(*settings.sampling) : 0;
   std::vector<Line> lines = lines_of(requests, settings.returned);
-  std::vector<std::size_t> live(lines.size());  // those that go on
+  std::vector<std::size_t> live(lines.size());  // indices of unfinished lines
   std::iota(live.begin(), live.end(), std::size_t{0});
   if (lines.size() > requests.size()) {
     std::vector<std::int64_t> sources;

@@ -27,7 +27,7 @@ void check_next_sentence(const Tensor& labels, std::int64_t rows) {
   }
 }
 
-// Masked LM, and with `next_sentence` the two pre-training tasks.
+// Masked LM, or with `next_sentence` both pre-training tasks.
 class BertForLanguageModel final : public Model {
  public:
   BertForLanguageModel(const ModelConfig& config, bool next_sentence)

@@ -37,7 +37,7 @@ LayerMaker layer_maker(const BertSizes& sizes, const ModelConfig& model) {
   };
 }
 
-// The kept rows, then the first one of each sequence.
+// Returns the kept rows, then the first row of each sequence.
 Tensor with_first(const Tensor& kept, const Tensor& first) {
   std::vector<std::int64_t> rows(values(kept), values(kept) + kept.numel());
   rows.insert(rows.end(), values(first), values(first) + first.numel());

@@ -1,4 +1,4 @@
-// The body BERT and RoBERTa share: embeddings, encoder stack, pooler.
+// The shared body of BERT and RoBERTa: embeddings, encoder stack, pooler.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace ea {
 
-// Sizes and rates read once from the options, checked.
+// Checked sizes and rates, read once from the options.
 struct BertSizes {
   explicit BertSizes(const Options& options);
   std::int64_t vocab, hidden, layers, heads, intermediate, positions, types;
@@ -36,8 +36,8 @@ class BertEmbeddings : public Module {
   Dropout dropout_;
 };
 
-// The rows of the last layer that a task reads; kept_tokens: those of the input
-// logits_to_keep, all without it.
+// Rows of the last layer that a task reads; kept_tokens: the rows that the
+// input logits_to_keep names, or all without it.
 enum class Reads : std::uint8_t { all_tokens, first_tokens, kept_tokens };
 
 struct EncodedText {
@@ -46,8 +46,9 @@ struct EncodedText {
   Var pooled;         // undefined without a pooler
 };
 
-// Devlin et al., 2019. With `padding_id` >= 0, RoBERTa's positions; with
-// `norm_first`, layers and names of Hugging Face's RoBERTa-PreLayerNorm.
+// The encoder of Devlin et al., 2019. `padding_id` >= 0 selects RoBERTa's
+// positions, `norm_first` the layers and names of Hugging Face's
+// RoBERTa-PreLayerNorm.
 class BertEncoder : public Module {
  public:
   BertEncoder(const BertSizes& sizes, const ModelConfig& config, bool pooler,

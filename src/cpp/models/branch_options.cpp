@@ -1,4 +1,4 @@
-// Checks the share of attention, fills the bias slot.
+// Checks attention's share of the features and fills the bias slot.
 #include "models/branch_options.h"
 
 #include <cmath>

@@ -1,6 +1,7 @@
-// Nets of small images: convolution beside attention where maps are small, two
-// feed-forwards, dense connections ("Predictive Attention Transformer", Section
-// 4.2.1 and Appendix B; Huang et al., CVPR 2017, for the connections).
+// Networks for small images: convolution in parallel with attention where maps
+// are small, two feed-forwards, dense connections ("Predictive Attention
+// Transformer", Section 4.2.1 and Appendix B; dense connections: Huang et al.,
+// CVPR 2017).
 #include <algorithm>
 #include <optional>
 
@@ -17,19 +18,19 @@ struct CifarSizes {
   explicit CifarSizes(const Options& options);
 
   std::int64_t channels, attention_side, feed_forwards;
-  std::vector<std::int64_t> hidden, depths;  // of the stages
+  std::vector<std::int64_t> hidden, depths;  // per stage
   double feed_forward_ratio, convolution_dropout, hidden_dropout;
   bool dense;
   Activation activation;
   ImageNormConfig norm;
   AugmentedSizes attention;
 
-  // Of the inner features of a feed-forward.
+  // Number of inner features of a feed-forward.
   std::int64_t inner(std::int64_t channels) const {
     const double wanted = feed_forward_ratio * static_cast<double>(channels);
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(wanted));
   }
-  // Pixels of a stage.
+  // Size of the maps of a stage, in pixels.
   MapSite site(std::size_t stage) const {
     return {attention.height >> stage, attention.width >> stage};
   }
@@ -67,7 +68,7 @@ CifarSizes::CifarSizes(const Options& o)
   norm.momentum = o.number("batch_norm_momentum", norm.momentum);
 }
 
-// All attention layers in order.
+// Returns the sites of all attention layers, in order.
 std::vector<MapSite> map_sites(const CifarSizes& s) {
   std::vector<MapSite> sites;
   for (std::size_t stage = 0; stage < s.depths.size(); ++stage) {
@@ -101,9 +102,9 @@ class PixelFeedForward : public Module {
   Dropout dropout_;
 };
 
-// x = act(norm(W_D concat(earlier))), or the last of them alone;
-// h = x + dropout(act(norm(concat(conv(x), W_O attention(x))))), and the
-// feed-forwards.
+// x = act(norm(W_D concat(earlier))), or earlier.back() if not dense;
+// h = x + dropout(act(norm(concat(conv(x), W_O attention(x))))),
+// followed by the feed-forwards.
 class CifarBlock : public ImageBlock {
  public:
   CifarBlock(std::int64_t width, std::int64_t earlier, const CifarSizes& s,
@@ -161,7 +162,7 @@ class CifarNetBody final : public PixelBody {
 
  private:
   void add_stages(const ModelConfig& config);
-  // Input and outputs of a stage's blocks that the next layer reads.
+  // Number of a stage's states that the next layer reads.
   std::int64_t read(std::int64_t known) const {
     return sizes_.dense ? known : 1;
   }

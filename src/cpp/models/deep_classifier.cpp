@@ -1,6 +1,6 @@
-// RoBERTa's classifier, and BERT's with a layer of its own width in place of
-// the pooler ("the final fully-connected layer before softmax" of Wang et al.,
-// ICML 2021, A.2).
+// RoBERTa's classifier, and BERT's with a hidden layer of its own width instead
+// of the pooler ("the final fully-connected layer before softmax" of Wang et
+// al., ICML 2021, A.2).
 #include "models/deep_classifier.h"
 
 #include "models/heads.h"

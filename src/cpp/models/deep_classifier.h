@@ -1,4 +1,4 @@
-// Classes of sequences by two affine maps on the first token.
+// Sequence classifier: two affine maps of the first token.
 #pragma once
 
 #include <memory>

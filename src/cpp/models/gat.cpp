@@ -31,8 +31,8 @@ struct GatSizes {
   double dropout, attention_dropout;
 };
 
-// The heads of the output layer, if there is one, are averaged; with as many as
-// before, its maps go on from theirs, and otherwise the chain starts anew.
+// An output layer averages its heads. If it has as many heads as the layers
+// before, it continues their chain of maps; otherwise the chain restarts.
 LayerMaker layer_maker(const GatSizes& s, bool classifies,
                        const ModelConfig& model) {
   return [s, classifies, dtype = model.dtype, specs = model.attention](int i) {
@@ -69,7 +69,7 @@ void check_finite(const Tensor& features, bool sparse) {
                    cast(x, DType::f64).data<double>()[i]);
 }
 
-// The features of the nodes: dense, or a sparse matrix's values and cells.
+// Node features: dense, or the values and cells of a sparse matrix.
 struct NodeFeatures {
   Var values;
   EdgesPtr cells;
@@ -167,7 +167,7 @@ class Gat final : public Model {
     return out;
   }
 
-  // Maps [edges, heads].
+  // Returns the maps as [edges, heads].
   static std::map<int, Var> by_edge(const std::map<int, Carry>& maps) {
     std::map<int, Var> out;
     for (const auto& [i, one] : maps) {

@@ -80,7 +80,7 @@ namespace {
 
 constexpr double kNowhere = -1e30;  // finite, so that 0 * it is 0
 
-// [B, T]: the packed row of each place of a sequence, or -1.
+// Returns [B, T]: the packed row at each position of a sequence, or -1.
 Tensor rows_of_places(const PackedRows& text) {
   if (text.padded) return text.pad_index;
   const std::vector<std::int64_t>& offsets = text.packing->q_offsets();
@@ -97,7 +97,7 @@ Tensor rows_of_places(const PackedRows& text) {
   return index;
 }
 
-// column [total, 1] as [B, T], kNowhere where `index` has no row.
+// Returns the column [total, 1] as [B, T], kNowhere where `index` has no row.
 Var over_places(const Var& column, const Tensor& index) {
   Tensor shift = zeros(index.shape(), DType::f64);
   for (std::int64_t i = 0; i < index.numel(); ++i) {
@@ -108,7 +108,8 @@ Var over_places(const Var& column, const Tensor& index) {
              Var(to_device(cast(shift, column.dtype()), column.device())));
 }
 
-// The positions as classes of [B, T]; kIgnoreIndex where there is no token.
+// Returns the positions [B] as classes 0 .. T - 1; kIgnoreIndex: no token
+// there.
 Tensor places_as_classes(const char* name, const Tensor& given,
                          const Tensor& index) {
   const std::int64_t sequences = index.dim(0), length = index.dim(1);

@@ -5,7 +5,7 @@
 
 namespace ea {
 
-// The caller's form; omitted inputs are undefined.
+// Inputs as the caller gives them; omitted ones are undefined.
 struct ImageInputs {
   Var pixel_values;  // [B, C, H, W]
   Tensor labels;
@@ -17,25 +17,25 @@ struct ImageInputs {
 const std::vector<InputSpec>& image_input_specs();
 ImageInputs image_inputs(const Inputs& inputs);
 
-// What a model can take.
+// The images that a model accepts.
 struct ImageLimits {
   std::int64_t channels = 0;
   std::int64_t height = 0, width = 0;              // 0: any
-  std::int64_t least_height = 1, least_width = 1;  // where any is taken
+  std::int64_t least_height = 1, least_width = 1;  // where any size is accepted
   DType dtype = DType::f32;
-  Device device = kCpu;  // of the weights
+  Device device = kCpu;  // device of the weights
 };
 
-// The pixels in the model's type, on its device. Throws ShapeError or
+// Returns the pixels in the model's type, on its device. Throws ShapeError or
 // InputError that names the argument, the index and the limit; pixels must be
 // finite.
 Var checked_pixels(const ImageInputs& inputs, const ImageLimits& limits);
 
-// The loss of classes of whole images, as sequence_loss() in heads.h; none
-// without labels.
+// Returns the loss for labels of whole images, as sequence_loss() in heads.h;
+// undefined without labels.
 Var image_loss(const Var& logits, const ImageInputs& inputs);
 
-// Throws InputError: of models without a task.
+// Throws InputError if there are labels; for models without a task.
 void refuse_labels(const ImageInputs& inputs);
 
 }  // namespace ea

@@ -15,7 +15,7 @@ namespace ea {
 enum class InputKind : std::uint8_t {
   integers,  // int64; others are refused
   values,    // floating; integers become float32
-  pixels,    // the same, of images
+  pixels,    // as `values`, for images
   labels,    // floating values, or classes as int64
   flags,     // unchanged, read as booleans
   edges,     // the edges of a graph
@@ -24,19 +24,19 @@ enum class InputKind : std::uint8_t {
 struct InputSpec {
   std::string name;
   InputKind kind;
-  bool by_position;  // in Python's call; otherwise by keyword only
+  bool by_position;  // positional in Python's call; else keyword only
   std::string doc;
 };
 
 // The caller's arrays, on any device.
 struct Inputs {
   std::map<std::string, Var> arrays;       // without omitted inputs
-  std::map<std::string, EdgesPtr> graphs;  // of the kind `edges`
+  std::map<std::string, EdgesPtr> graphs;  // inputs of the kind `edges`
   double label_smoothing = 0.0;
   Wanted wanted;
-  Wanted decoder_wanted;  // of models with a second stack
+  Wanted decoder_wanted;  // for models with a second stack
 
-  // Undefined if omitted.
+  // These return undefined or null if the input was omitted.
   Var var(const std::string& name) const {
     const auto it = arrays.find(name);
     return it == arrays.end() ? Var() : it->second;

@@ -1,4 +1,4 @@
-// The table of tasks, and the model that a row of it describes.
+// The table of tasks, and the model that one of its rows describes.
 #include "models/linear_tasks.h"
 
 #include <array>
@@ -12,22 +12,22 @@ namespace ea {
 
 namespace {
 
-// y = map(dropout(x)) with x the pooled output, or the rows of all tokens.
+// y = map(dropout(x)) with x the pooled output or the rows of all tokens.
 struct LinearTask {
   const char* head;
-  const char* map;  // its name among the parameters
+  const char* map;  // its parameter name
   bool pooled, dropout;
   std::int64_t (*width)(const BertSizes&);
-  // Makes logits and loss of y; `inputs` as the caller gave them.
+  // Computes logits and loss from y; `inputs` as the caller gave them.
   void (*finish)(ModelOutput&, const Var& y, const EncodedText&,
                  const TextInputs& inputs);
-  // The inputs as the encoder takes them.
+  // Converts the inputs to the form that the encoder takes.
   TextInputs (*arranged)(const TextInputs&) = nullptr;
 };
 
 // ------------------------------------------------------------ multiple choice
 
-// [questions, choices, length] as [questions * choices, length].
+// Reshapes [questions, choices, length] to [questions * choices, length].
 Tensor as_rows(const Tensor& t, const char* name) {
   if (!t.defined() || t.rank() < 3) return t;
   EA_CHECK(t.rank() == 3, "forward",

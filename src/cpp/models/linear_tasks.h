@@ -1,4 +1,4 @@
-// Tasks with one affine map over BERT's body, alike in every family of it.
+// Tasks with one affine map on BERT's body, the same for all its families.
 #pragma once
 
 #include <memory>
@@ -8,16 +8,16 @@
 
 namespace ea {
 
-// What differs between the families.
+// Properties in which the families differ.
 struct TextFamily {
-  std::string name;         // of the encoder in parameters' names: "bert"
+  std::string name;         // the encoder's name in parameter names: "bert"
   std::int64_t padding_id;  // as for BertEncoder
 };
 
-// The task `head` of a family, or null for a head that has no such task:
+// Returns the task `head` of a family, or null for any other head:
 // sequence_classification, multiple_choice (pooled output),
-// token_classification and question_answering (every token). A new one is a row
-// of the table in linear_tasks.cpp.
+// token_classification and question_answering (every token). To add a task, add
+// a row to the table in linear_tasks.cpp.
 std::unique_ptr<Model> make_linear_task(const std::string& head,
                                         const TextFamily& family,
                                         const ModelConfig& config);

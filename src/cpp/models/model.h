@@ -20,21 +20,22 @@ struct ModelOutput {
   Var last_hidden_state, pooler_output;
   std::map<int, Var> hidden_states, attentions, attention_logits,
       attention_scores;
-  // Of models with two stacks.
+  // Outputs of models with two stacks.
   Var encoder_last_hidden_state;
   std::map<std::string, std::map<int, Var>> by_stack;  // "cross_attentions", ..
 };
 
-// Requested results in the layout of the caller's arrays, made by `pad`: copies
-// whose gradients backward passes fill with those of the results.
+// Returns the requested results in the layout of the caller's arrays, made by
+// `pad`. Backward fills the gradients of these copies with those of the
+// results.
 using Pad = std::function<Var(const Var&)>;
 std::map<int, Var> shown(const std::map<int, Var>& results, const Pad& pad);
-// The same for maps of queries over keys.
+// shown() for maps of queries over keys.
 std::map<int, Var> shown(const std::map<int, Carry>& maps,
                          const PackedRows& queries, const PackedRows& keys);
 
-// The parts of an output that every task returns: requested states and maps, in
-// the layout of the caller's arrays.
+// Returns the parts of an output that every task has: requested states and
+// maps, in the layout of the caller's arrays.
 ModelOutput common_output(const StackOutput& stack, const PackedRows& rows);
 
 struct Architecture;
@@ -45,7 +46,7 @@ class Model : public Module {
   // `inputs`: inputs that the architecture declares. Throws ShapeError,
   // DTypeError or InputError that names the input, the index and the limit.
   virtual ModelOutput forward(const Inputs& inputs) = 0;
-  // Calls forward(); in training as one pass of random streams (PassStreams).
+  // Calls forward(), in training as one pass of random streams (PassStreams).
   ModelOutput operator()(const Inputs& inputs);
   const Architecture& architecture() const { return *architecture_; }
 
@@ -61,8 +62,8 @@ struct ModelConfig {
   Options options;
   DType dtype = DType::f32;
   AttentionSpecs attention{AttentionSpec()};
-  // Of other attention layers than those of the first stack, by the config's
-  // name ("cross_attention").
+  // Specs of attention layers outside the first stack, by their name in the
+  // config ("cross_attention").
   std::map<std::string, AttentionSpecs> more_attention = {};
 };
 

@@ -1,4 +1,4 @@
-// Index arithmetic between the two layouts.
+// Converts indices between the padded and the packed layout.
 #include "models/packed_rows.h"
 
 #include "ops/gather.h"

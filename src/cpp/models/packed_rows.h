@@ -11,12 +11,13 @@ namespace ea {
 
 // The rows of a caller's array that are not padding, in order.
 struct Rows {
-  std::vector<std::int64_t> offsets{0};  // of the sequences
+  std::vector<std::int64_t> offsets{0};  // offsets of the sequences
   std::vector<std::int64_t> places;      // flat index of each row
   std::vector<std::int64_t> columns;     // column of each row
 };
 
-// The packed form that models compute: one row per token or step, no padding.
+// The packed form in which models compute: one row per token or step, no
+// padding.
 struct PackedRows {
   PackingPtr packing;
   bool padded = false;  // the caller gave (and expects) [B, T] arrays
@@ -30,8 +31,8 @@ struct PackedRows {
 };
 
 // Throws ShapeError or InputError unless the offsets (int64) divide the `total`
-// rows of the caller's array `what` into sequences that are not empty. `name`:
-// the caller's name of the offsets.
+// rows of the caller's array `what` into non-empty sequences. `name`: the
+// caller's name of the offsets.
 Rows rows_of_packed(const Tensor& offsets, std::int64_t total,
                     const std::string& what,
                     const std::string& name = "sequence_offsets");
@@ -41,17 +42,17 @@ inline const std::int64_t* values(const Tensor& t) {
   return t.data<std::int64_t>();
 }
 
-// For packed arrays, and for padded ones, [batch, length].
+// For packed arrays, and for padded arrays [batch, length].
 PackedRows packed_rows(const Rows& rows, std::int64_t heads);
 PackedRows packed_rows(const Rows& rows, std::int64_t heads, std::int64_t batch,
                        std::int64_t length);
 
-// [B, T, ...] from packed rows, zeros outside; the input itself if the caller
-// gave packed arrays.
+// Returns [B, T, ...] from packed rows, zeros outside; or the input itself if
+// the caller gave packed arrays.
 Var pad_rows(const Var& rows, const PackedRows& packed);
-// [B, heads, T, S] from flat maps of queries over keys, zeros outside; `layout`
-// is that of the maps. Maps of windows of several heads have S columns for each
-// of these (ops/unpack_maps.h).
+// Returns [B, heads, T, S] from flat maps of queries over keys, zeros outside;
+// `layout` is the layout of the maps. Maps of windows over several heads have S
+// columns for each of these heads (ops/unpack_maps.h).
 Var pad_maps(const Var& maps, const PackingPtr& layout,
              const PackedRows& queries, const PackedRows& keys);
 

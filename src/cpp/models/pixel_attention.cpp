@@ -22,7 +22,7 @@ std::int64_t part_of(double share, std::int64_t channels, std::int64_t heads) {
   return whole / heads * heads;
 }
 
-// Relative positions of the site's pixels, which the caller cannot know.
+// Adds relative positions of the site's pixels, which the caller cannot know.
 AttentionSpec with_positions(const AttentionSpec& given, const MapSite& site) {
   EA_CHECK_AS(ConfigError, !given.bias, "config",
               "attention has a bias; expected none: each layer has the "

@@ -1,5 +1,5 @@
-// Attention beside the convolutions of a network of images: its widths, its
-// place in a chain of maps, its relative positions.
+// Attention in parallel with the convolutions of an image network: widths,
+// position in a chain of maps, relative positions.
 #pragma once
 
 #include <vector>
@@ -8,35 +8,36 @@
 
 namespace ea {
 
-// Widths of attention beside convolutions, and the images it is made for.
+// Widths of attention in parallel with convolutions, and the image size.
 struct AugmentedSizes {
   explicit AugmentedSizes(const Options& options);
 
   std::int64_t height, width;  // of an image
   std::int64_t heads, least_key_width;
-  double key_ratio, value_ratio;  // kappa and upsilon of the channels
+  double key_ratio, value_ratio;  // kappa and upsilon: shares of the channels
   double attention_dropout;
 
-  // Widths of all heads beside a convolution of `channels`: the ratio's part,
-  // rounded down to a multiple of the heads; of keys at least their least.
-  // Throws ConfigError where nothing is left for values or the convolution.
+  // Widths of all heads together, for a convolution of `channels`: ratio *
+  // channels, rounded down to a multiple of the heads; keys have at least
+  // least_key_width per head. Throws ConfigError if nothing is left for values
+  // or for the convolution.
   std::int64_t key_size(std::int64_t channels) const;
   std::int64_t value_size(std::int64_t channels) const;
 };
 
-// One attention layer of the whole network.
+// Map size and chain position of one attention layer.
 struct MapSite {
   std::int64_t height, width;     // pixels
   int layer = 0, num_layers = 1;  // in its chain
-  bool halved = false;            // of the convolution's output
+  bool halved = false;            // half the size of the convolution's output
 };
 
-// Sets the places of all attention layers, given in order: a chain goes on
-// while maps keep their shape.
+// Sets the chain positions of all attention layers, given in order: a chain
+// continues while maps keep their shape.
 void number_chains(std::vector<MapSite>& sites);
 
-// Attention beside a convolution of `in` to `out` channels, with the relative
-// positions of the site's pixels.
+// Settings of attention in parallel with a convolution of `in` to `out`
+// channels, with the relative positions of the site's pixels.
 BesideConvolution beside(const AugmentedSizes& sizes, const MapSite& site,
                          std::int64_t in, std::int64_t out,
                          const AttentionSpec& spec, DType dtype);

@@ -1,4 +1,4 @@
-// What the tasks share: requested stages and maps, and the mean of the pixels.
+// Tasks of image networks: requested stages and maps, mean of the pixels.
 #include "models/pixel_tasks.h"
 
 #include "nn/image_layers.h"
@@ -9,7 +9,7 @@ namespace ea {
 
 namespace {
 
-// Requested stages as [B, C, height, width], maps as [B, heads, n, n].
+// Returns requested stages as [B, C, height, width], maps as [B, heads, n, n].
 ModelOutput requested(const EncodedPixels& encoded) {
   ModelOutput out;
   out.hidden_states = shown(encoded.stages, channels_first);
@@ -30,7 +30,7 @@ ModelOutput requested(const EncodedPixels& encoded) {
   return out;
 }
 
-// Without a task: the last stage, and its mean over the pixels.
+// Model without a task: the last stage, and its mean over the pixels.
 class PixelModel final : public Model {
  public:
   explicit PixelModel(std::unique_ptr<PixelBody> body)

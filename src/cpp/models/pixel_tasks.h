@@ -1,4 +1,4 @@
-// Tasks of networks of images without a class token: features, and classes.
+// Tasks of image networks without a class token: features and classes.
 #pragma once
 
 #include <map>
@@ -13,20 +13,20 @@ namespace ea {
 
 struct EncodedPixels {
   Var last;                   // [n, height, width, channels]
-  std::map<int, Var> stages;  // requested: 0 the stem's, i of stage i - 1
+  std::map<int, Var> stages;  // requested: 0 the stem, i the stage i - 1
   StackOutput maps;           // requested
 };
 
-// A network of images below its task.
+// An image network without its task.
 class PixelBody : public Module {
  public:
   virtual EncodedPixels forward(const ImageInputs& inputs) = 0;
   virtual std::int64_t width() const = 0;  // channels of the last stage
 };
 
-// The model of the config's "head": "base", or "image_classification" with the
-// options num_labels and classifier_dropout. `name` is the body's in
-// checkpoints. Throws ConfigError.
+// Returns the model for the config's "head": "base", or "image_classification"
+// with the options num_labels and classifier_dropout. `name` is the body's name
+// in checkpoints. Throws ConfigError.
 std::unique_ptr<Model> pixel_model(const std::string& name,
                                    std::unique_ptr<PixelBody> body,
                                    const ModelConfig& config);

@@ -17,10 +17,11 @@ bool is_bottleneck(const Options& o) {
   return type == "bottleneck";
 }
 
-// The side of an axis behind a convolution or a pool of stride 2.
+// Returns the length of an axis after a convolution or pooling of stride 2.
 std::int64_t half(std::int64_t side) { return (side + 1) / 2; }
 
-// All attention layers in order: a chain goes on while maps keep their shape.
+// Returns the sites of all attention layers; chains continue while maps keep
+// their shape.
 std::vector<MapSite> map_sites(const ResNetSizes& s) {
   std::vector<MapSite> sites;
   if (!s.attention) return sites;
@@ -147,7 +148,7 @@ EncodedPixels ResNetBody::forward(const ImageInputs& inputs) {
   if (contains(wanted, 0)) out.stages[0] = x;
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
     for (const auto& block : stages_[stage]) {
-      std::vector<Var> last;  // moved: the block may then reuse its memory
+      std::vector<Var> last;  // moved, so that the block may reuse its memory
       last.push_back(std::move(x));
       x = chain.run(block, std::move(last));
     }

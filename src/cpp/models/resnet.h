@@ -1,5 +1,6 @@
-// Residual networks of images (He et al., CVPR 2016), and those with attention
-// beside their convolutions (Bello et al., ICCV 2019; Wang et al., ICML 2021).
+// Residual image networks (He et al., CVPR 2016), also with attention in
+// parallel with their convolutions (Bello et al., ICCV 2019; Wang et al., ICML
+// 2021).
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ struct ResNetSizes {
   ResNetSizes(const Options& options, bool augmented);
 
   std::int64_t channels, embedding;
-  std::vector<std::int64_t> hidden, depths;  // of the stages
+  std::vector<std::int64_t> hidden, depths;  // per stage
   bool bottleneck, stride_in_first_stage, stride_first;
   Activation activation;
   ImageNormConfig norm;

@@ -11,7 +11,7 @@ namespace ea {
 
 namespace {
 
-// The released program's bound of new position embeddings.
+// Bound of initial position embeddings, as in the released code.
 constexpr double kPositionBound = 0.02;
 constexpr int kLayersPerBlock = 2;
 // The limit of conv1d; no series is longer.

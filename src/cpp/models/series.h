@@ -8,7 +8,7 @@
 
 namespace ea {
 
-// Sizes and rates read once from the options, checked.
+// Checked sizes and rates, read once from the options.
 struct SeriesSizes {
   explicit SeriesSizes(const Options& options);
   std::int64_t channels, max_length, hidden, blocks, heads, inner, intermediate;

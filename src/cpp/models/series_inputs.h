@@ -6,8 +6,9 @@
 
 namespace ea {
 
-// The caller's form: padded [B, T, C] values, with lengths if they differ, or
-// packed [total, C] values with offsets. Omitted inputs are undefined.
+// Inputs as the caller gives them: padded [B, T, C] values, with lengths if
+// they differ, or packed [total, C] values with offsets. Omitted ones are
+// undefined.
 struct SeriesInputs {
   Var values;
   Tensor lengths;           // int64 [B]
@@ -24,7 +25,7 @@ SeriesInputs series_inputs(const Inputs& inputs);
 
 // The packed form: one row per step, no padding.
 struct PackedSeries : PackedRows {
-  // [total, C] of the model's type, on its device; masked cells are 0. The
+  // [total, C] in the model's type, on its device; masked cells are 0. The
   // other members are on the CPU: ops copy indices to the weights' device.
   Var values;
   Tensor positions;  // int64 [total]: the step in its own series
@@ -37,9 +38,9 @@ struct PackedSeries : PackedRows {
 struct SeriesLimits {
   std::int64_t channels = 0;
   std::int64_t max_length = 0;
-  std::int64_t heads = 1;  // of the maps
+  std::int64_t heads = 1;  // heads of the maps
   DType dtype = DType::f32;
-  Device device = kCpu;  // of the weights
+  Device device = kCpu;  // device of the weights
 };
 
 // Checks shapes, lengths and that every step is finite, and packs; padding is

@@ -12,7 +12,7 @@ namespace {
 
 constexpr ProjectionNames kProjections{"q", "k", "v"};
 
-// The names within a layer; `last` is the place of the feed-forward.
+// Returns the names within a layer; `last` is the feed-forward's sublayer.
 LayerNames names_of(const char* last, bool gated) {
   return {
       {"layer.0", "SelfAttention", "SelfAttention.o", "layer_norm", "dropout"},
@@ -48,15 +48,15 @@ struct T5Settings {
   Activation activation;
   bool gated, tied, scaled;
 
-  // Initial values of a map whose results have the variance of its inputs.
+  // Initial values of an affine map that keeps the variance of its inputs.
   AffineInit init(std::int64_t inputs) const {
     return AffineInit::normal(factor / std::sqrt(static_cast<double>(inputs)));
   }
   NormConfig norm() const { return {NormKind::rms, eps, factor}; }
 };
 
-// Queries start smaller by the root of a head's width, since scores have no
-// scale.
+// Initial query weights are smaller by the root of a head's width, since scores
+// have no scale.
 TransformerLayerConfig layer_config(const T5Settings& s, DType dtype,
                                     int layers, const char* feed_forward) {
   TransformerLayerConfig config;

@@ -10,18 +10,18 @@
 
 namespace ea {
 
-// The caller's form: padded [B, T] arrays with an optional mask, or packed
-// [total] arrays with offsets. Omitted inputs are undefined. They may be on any
-// device; they are checked and packed on the CPU.
+// Inputs as the caller gives them: padded [B, T] arrays with an optional mask,
+// or packed [total] arrays with offsets. Omitted ones are undefined. They may
+// be on any device; they are checked and packed on the CPU.
 struct TextInputs {
-  std::string prefix;       // of the arrays' names in messages: "decoder_"
+  std::string prefix;       // prefix of array names in messages: "decoder_"
   Tensor input_ids;         // int64
   Tensor attention_mask;    // int64 [B, T], 1: a token, 0: padding
   Tensor token_type_ids;    // int64, shape of input_ids
   Tensor position_ids;      // int64, shape of input_ids
   Tensor sequence_offsets;  // int64 [B + 1], packed form
   Tensor labels;
-  Tensor logits_to_keep;  // int64 [n], places in packed input_ids
+  Tensor logits_to_keep;  // int64 [n], positions in packed input_ids
   Tensor next_sentence_label;
   Tensor start_positions, end_positions;
   double label_smoothing = 0.0;
@@ -62,11 +62,11 @@ PackedText pack(const TextInputs& inputs, std::int64_t heads,
 void check_ids(const PackedText& text, const char* name, const Tensor& ids,
                std::int64_t size, const char* limit, std::int64_t ignored = 0);
 
-// The rows [n] that logits_to_keep names; undefined: all. Throws InputError or
-// ShapeError unless they ascend within packed input.
+// Returns the rows [n] that logits_to_keep names; undefined: all. Throws
+// InputError or ShapeError unless they ascend within packed input.
 Tensor rows_to_keep(const TextInputs& inputs);
 
-// Labels of tokens as the packed [total] array.
+// Returns the labels of tokens as the packed [total] array.
 Tensor pack_labels(const Tensor& labels, const PackedText& text);
 
 }  // namespace ea

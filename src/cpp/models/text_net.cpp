@@ -1,5 +1,5 @@
-// Text nets trained from scratch ("Predictive Attention Transformer", 4.1.1):
-// Transformer, Conv-Transformer and CNN over word vectors.
+// Text networks trained from scratch ("Predictive Attention Transformer",
+// 4.1.1): Transformer, Conv-Transformer and CNN over word vectors.
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +18,7 @@ namespace ea {
 
 namespace {
 
-// Which positions attention adds to its scores.
+// Positions that attention adds to its scores.
 enum class NetPositions : std::uint8_t {
   usual,    // relative ones unless the spec has a bias
   learned,  // relative ones
@@ -36,7 +36,7 @@ struct TextNetSizes {
   double classifier_dropout, eps, init_std;
   Activation activation;
 
-  // Whether layers have both branches; only others have a W_O.
+  // Whether layers have both branches; W_O exists only if they do not.
   bool both() const { return inner > 0 && inner < hidden; }
 };
 
@@ -116,7 +116,7 @@ LayerMaker net_layer_maker(const TextNetSizes& sizes,
   };
 }
 
-// x = W dropout(e_word) + b, and of pairs the vector of the text it is in.
+// x = W dropout(e_word) + b, plus for text pairs a vector for the word's text.
 class TextNetEmbeddings : public Module {
  public:
   TextNetEmbeddings(const TextNetSizes& s, DType dtype)

@@ -187,9 +187,9 @@ std::vector<const DecoderLayer*> TransformerBody::decoder_layers() const {
   return layers;
 }
 
-// A row of a map depends on the rows that its layer reaches back to, and where
-// maps are carried, on what the layers below reach back to from there: a layer
-// that keeps what it reads of those needs no others.
+// A row of a map depends on the earlier rows that its layer reaches back to
+// and, where maps are carried, on the rows that the layers below reach back to
+// from there. A layer that caches what it reads of those rows needs no others.
 std::optional<std::vector<CachePlan>> TransformerBody::cache_plans(
     bool cross) const {
   std::vector<CachePlan> plans;

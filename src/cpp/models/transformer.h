@@ -25,12 +25,12 @@ struct TransformerSideDesign {
 // The names of the body's parts in checkpoints.
 struct TransformerNames {
   const char* body = "transformer";                  // in models with a task
-  const char* words = "embeddings.word_embeddings";  // of both sides
+  const char* words = "embeddings.word_embeddings";  // for both sides
   const char* layer = "layer";
   const char* norm = "LayerNorm";
 };
 
-// The sizes that calls are checked with.
+// Sizes against which calls are checked.
 struct TransformerSizes {
   static constexpr std::int64_t kNoLimit =
       std::numeric_limits<std::int64_t>::max();
@@ -42,22 +42,23 @@ struct TransformerSizes {
   std::int64_t padding = 0, start = 0;  // token ids
 };
 
-// Everything in which the architectures differ, their options read and checked.
+// All settings in which the architectures differ, read from the options and
+// checked.
 struct TransformerDesign : TransformerSizes {
   TransformerSideDesign encoder, decoder;
 
-  // Words: one table for both sides, or one each; multiplied by `word_scale`.
+  // Word embeddings: one table for both sides, or one each; times `word_scale`.
   bool shared_words = true;
   double word_scale = 1.0;
   Init word_init;
   std::int64_t idle_word = -1;  // the row that no gradient reaches, if any
   bool sinusoids = false;       // positions added to the words
 
-  double dropout = 0.0;                 // of the words, and behind `last_norm`
+  double dropout = 0.0;  // of the words; with dropout_last, also at the end
   std::optional<NormConfig> last_norm;  // after the last layer
   bool dropout_last = false;
 
-  // logits = output_scale h E^T with the target's words E, or another matrix.
+  // logits = output_scale h E^T, E being the target's words or another matrix.
   bool tied_output = true;
   double output_scale = 1.0;
   Init output_init;
@@ -73,8 +74,8 @@ struct OutputMatrix {
   Var logits(const Var& h) const;
 };
 
-// Words and perhaps positions, layers, and with pre-norm the last norm. The
-// table of words may belong to both sides.
+// Word embeddings, optional positions, layers, and the last norm of pre-norm
+// models. Both sides may share the table of words.
 class TransformerSide : public Module {
  public:
   TransformerSide(const TransformerDesign& design,
@@ -83,7 +84,7 @@ class TransformerSide : public Module {
   StackOutput forward(const Embedding& words, const PackedText& text,
                       const char* ids_name, const Wanted& wanted,
                       const Tokens& memory);
-  // One more token of every sequence, at `position`, from caches.
+  // Computes one more token of every sequence, at `position`, from caches.
   Var step(const Embedding& words, const Tensor& ids, std::int64_t position,
            std::vector<LayerCache>& caches);
   const Stack& stack() const { return stack_; }
@@ -108,12 +109,13 @@ class TransformerBody : public Module {
   EncodedPair forward(const TextInputs& source, const TextInputs& target);
   const Var& target_words() const { return target_table().weight(); }
 
-  // Of targets that are made token by token: the encoder's output; the decoder
-  // on whole packed targets; and one token of each from caches.
+  // For targets generated token by token: encode() returns the encoder's
+  // output, decode() runs the decoder on whole packed targets, step() computes
+  // one token of each target from caches.
   Tokens encode(const TextInputs& source);
   Var decode(const Tensor& ids, const std::vector<std::int64_t>& offsets,
              const Tokens& memory);
-  // Needs can_cache().
+  // Requires can_cache().
   std::vector<LayerCache> start(const Tokens& memory) const;
   Var step(const Tensor& ids, std::int64_t position,
            std::vector<LayerCache>& caches);
@@ -123,7 +125,8 @@ class TransformerBody : public Module {
  private:
   PackedText packed_source(const TextInputs& source) const;
   std::vector<const DecoderLayer*> decoder_layers() const;
-  // Of each decoder layer; none if maps may depend on all rows.
+  // Returns the plan of each decoder layer; none if maps may depend on all
+  // rows.
   std::optional<std::vector<CachePlan>> cache_plans(bool cross) const;
   PackedText packed(const TextInputs& inputs, std::int64_t heads) const;
   const Embedding& target_table() const {
@@ -132,14 +135,14 @@ class TransformerBody : public Module {
 
   TransformerSizes sizes_;
   Embedding source_words_;
-  std::unique_ptr<Embedding> target_words_;  // unless it is the source's
+  std::unique_ptr<Embedding> target_words_;  // null if shared with the source
   TransformerSide encoder_, decoder_;
 };
 
-// The specs of the attention layers that the config calls `name`.
+// Returns the specs of the attention layers that the config calls `name`.
 const AttentionSpecs& specs_of(const ModelConfig& model, const char* name);
 
-// Makers of a stack's layers: `config` with the number of layers set.
+// Return makers of a stack's layers; `config` has the number of layers set.
 LayerMaker encoder_maker(const TransformerLayerConfig& config,
                          const AttentionSpecs& specs);
 LayerMaker decoder_maker(const TransformerLayerConfig& config,

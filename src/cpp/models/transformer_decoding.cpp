@@ -1,4 +1,4 @@
-// The two ways to the next token: caches, and the whole target again.
+// Computes the next token from caches, or by decoding the whole target again.
 #include "models/transformer_decoding.h"
 
 #include "autograd/grad_mode.h"
@@ -67,7 +67,7 @@ class CachedTarget final : public TargetState {
   void select(const Indices& kept) override {
     const NoGrad no_grad;
     const Indices sources = chosen(sources_, kept);
-    // Beams of one sentence that change places read the same memory.
+    // Beams of one sentence that are reordered read the same memory.
     const bool same_memory = sources == sources_;
     for (LayerCache& cache : caches_) {
       cache.self.select(kept);

@@ -1,4 +1,4 @@
-// Targets of the Transformer, token by token.
+// Token-by-token targets of the Transformer.
 #pragma once
 
 #include "models/seq2seq.h"
@@ -6,7 +6,7 @@
 
 namespace ea {
 
-// Reads caches, or (not `cached`) decodes all tokens again for every new one.
+// Reads caches or, if not `cached`, decodes all tokens again for every new one.
 std::unique_ptr<TargetState> start_target(TransformerBody& body,
                                           const OutputMatrix& output,
                                           const TextInputs& source,

@@ -10,7 +10,7 @@ namespace ea {
 
 namespace {
 
-// labels[begin, end) one to the right behind `start`.
+// Writes labels[begin, end) to `ids`, shifted right by one after `start`.
 void shift_right(const Tensor& labels, const Tensor& ids, std::int64_t begin,
                  std::int64_t end, std::int64_t start, std::int64_t padding) {
   auto* out = ids.data<std::int64_t>();
@@ -20,7 +20,8 @@ void shift_right(const Tensor& labels, const Tensor& ids, std::int64_t begin,
   }
 }
 
-// 1 up to the last label of a row, and for the first token of every row.
+// Returns 1 up to the last label of each row and for the first token of every
+// row.
 Tensor mask_of(const Tensor& labels) {
   const std::int64_t length = labels.dim(1);
   const Tensor mask = zeros(labels.shape(), DType::i64);

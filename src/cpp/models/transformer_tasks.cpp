@@ -1,4 +1,4 @@
-// Hidden states, and the next target token.
+// The two tasks: hidden states, and the next target token.
 #include "models/transformer_tasks.h"
 
 #include "models/transformer_decoding.h"

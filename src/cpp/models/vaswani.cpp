@@ -1,4 +1,4 @@
-// The Transformer as Vaswani et al. (NeurIPS 2017) have it: its options.
+// The Transformer of Vaswani et al. (NeurIPS 2017): its options.
 #include <cmath>
 
 #include "models/transformer_tasks.h"
@@ -8,8 +8,8 @@ namespace ea {
 
 namespace {
 
-// Sizes and rates read once from the options, checked; the names are those of
-// Hugging Face's encoder-decoder configs.
+// Checked sizes and rates, read once from the options; named as in Hugging
+// Face's encoder-decoder configs.
 struct VaswaniSettings {
   explicit VaswaniSettings(const Options& options);
   std::int64_t source_vocab, target_vocab, width, positions;
@@ -26,7 +26,7 @@ void check_heads(std::int64_t width, const char* name, std::int64_t heads) {
               "d_model {} is not a multiple of {} {}", width, name, heads);
 }
 
-// Embeddings of words have variance 1 / width, and are multiplied by its root.
+// Word embeddings have variance 1 / width and are multiplied by its root.
 Init word_init(std::int64_t width) {
   return Init::normal(1.0 / std::sqrt(static_cast<double>(width)));
 }

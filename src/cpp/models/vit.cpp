@@ -122,7 +122,7 @@ LayerMaker layer_maker(const VitSizes& sizes, const ModelConfig& model) {
   };
 }
 
-// Patches, with a class token in front of each image's, and positions.
+// Patches, with a class token before those of each image, and positions.
 class VitEmbeddings : public Module {
  public:
   VitEmbeddings(const VitSizes& s, DType dtype)
@@ -140,7 +140,7 @@ class VitEmbeddings : public Module {
     add_child("dropout", dropout_);
   }
 
-  // [B * tokens, hidden]
+  // Returns [B * tokens, hidden].
   Var forward(const Var& pixels) const {
     const std::int64_t batch = pixels.dim(0), width = sizes_.hidden();
     Var rows = patches_(pixels);
@@ -155,7 +155,8 @@ class VitEmbeddings : public Module {
   Device device() const { return patches_.device(); }
 
  private:
-  // Of each image's tokens, the row of the class token, 0, and its patches'.
+  // Returns the row of each token: 0 for the class token, then the image's
+  // patches.
   Tensor with_token(std::int64_t batch) const {
     const std::int64_t patches = sizes_.patches();
     const Tensor index = empty({batch * (patches + 1)}, DType::i64);
@@ -173,7 +174,7 @@ class VitEmbeddings : public Module {
   Dropout dropout_;
 };
 
-// The rows of images' tokens, all of one number.
+// Returns the rows of images that all have the same number of tokens.
 PackedRows rows_of_images(std::int64_t batch, std::int64_t tokens,
                           std::int64_t heads) {
   Rows rows;
@@ -190,7 +191,7 @@ PackedRows rows_of_images(std::int64_t batch, std::int64_t tokens,
 struct EncodedImages {
   PackedRows rows;
   StackOutput stack;
-  Var features;  // [B, hidden]: what a task reads
+  Var features;  // [B, hidden], read by the task
 };
 
 class VitEncoder : public Module {
@@ -206,7 +207,7 @@ class VitEncoder : public Module {
     add_child("layernorm", norm_);
   }
 
-  // With `whole`, stack.last are the rows of all tokens, else those that the
+  // With `whole`, stack.last has the rows of all tokens, else those that the
   // features need.
   EncodedImages forward(const ImageInputs& inputs, bool whole) {
     const Var pixels =
@@ -245,7 +246,7 @@ class VitEncoder : public Module {
   Norm norm_;
 };
 
-// Without a task: the states of all tokens, and the pooled features
+// Model without a task: the states of all tokens, and the pooled features
 // act(W h + b).
 class VitModel final : public Model {
  public:

@@ -8,8 +8,7 @@ namespace ea {
 
 namespace {
 
-// [n, size, width] with the rows of the middle axis doubled, [n, 2 size,
-// width].
+// Doubles the rows of the middle axis: [n, size, width] -> [n, 2 size, width].
 Var doubled_rows(const Var& x) {
   const std::int64_t n = x.dim(0), size = x.dim(1), width = x.dim(2);
   const Var last = slice(x, 1, size - 1, size);

@@ -1,4 +1,4 @@
-// Draws each element from Philox by its index: the same for any thread count.
+// Draws each element from Philox by its index, independent of the thread count.
 #include "nn/init.h"
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 // Standard deviation of a normal distribution truncated at +-2.
 constexpr double kTruncation = 0.87962566103423978;
 
-// Every job draws its elements in order, with a copy of `draw`.
+// Every job draws its elements in order, from a copy of `draw`.
 template <typename Draw>
 void fill(const Tensor& t, const Draw& draw) {
   visit_floating(t.dtype(), "init", [&](auto tag) {
@@ -38,7 +38,7 @@ void fill(const Tensor& t, const Draw& draw) {
   });
 }
 
-// N(0, 1) of successive elements, in blocks that start at the first of them.
+// Draws N(0, 1) for successive elements, in blocks that start at the first one.
 class Normals {
  public:
   explicit Normals(RandomState stream) : stream_(stream) {}
@@ -51,7 +51,7 @@ class Normals {
     return block_[place_++];
   }
 
-  // Drawn again, with the next counters of the same element, until inside.
+  // Redraws with the element's next counters until |value| <= 2.
   double truncated(std::int64_t element) {
     double value = (*this)(element);
     auto counter = static_cast<std::uint64_t>(element);

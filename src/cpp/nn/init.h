@@ -15,8 +15,8 @@ struct Init {
     truncated_fan_in,  // N(0, 1/fan_in), truncated at two standard deviations
     uniform,           // U(-scale, scale)
     glorot,            // U(-b, b) of a matrix, b^2 = 6 / (rows + columns)
-    identity_conv,     // centre tap of the diagonal 1, all else 0
-    row_norms,         // of `source`, an earlier parameter
+    identity_conv,     // 1 at the centre tap of the diagonal, else 0
+    row_norms,         // row norms of `source`, an earlier parameter
     given,             // `values`
   };
   Kind kind = Kind::zeros;

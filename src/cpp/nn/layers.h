@@ -20,17 +20,17 @@ namespace ea {
 // Initial values of an affine map or a convolution.
 struct AffineInit {
   Init weight, bias;
-  // BERT's: weight N(0, standard_deviation^2), bias 0.
+  // BERT: weight N(0, standard_deviation^2), bias 0.
   static AffineInit normal(double standard_deviation) {
     return {Init::normal(standard_deviation), {}};
   }
-  // PyTorch's: both in U(-1 / sqrt(fan_in), 1 / sqrt(fan_in)).
+  // PyTorch's default: both U(-1 / sqrt(fan_in), 1 / sqrt(fan_in)).
   static AffineInit uniform(std::int64_t fan_in) {
     const Init init =
         Init::uniform(1.0 / std::sqrt(static_cast<double>(fan_in)));
     return {init, init};
   }
-  // Glorot and Bengio's: weight U(-b, b), b^2 = 6 / (fan_in + fan_out), bias 0.
+  // Glorot and Bengio: weight U(-b, b), b^2 = 6 / (fan_in + fan_out), bias 0.
   static AffineInit glorot() { return {Init::glorot(), {}}; }
 };
 
@@ -52,7 +52,7 @@ class Linear : public Module {
   Var operator()(const Var& x, Activation kind) const {
     return linear_activation(x, weight_, bias_, kind);
   }
-  // next(f(this(x)))
+  // Computes next(f(this(x))).
   Var operator()(const Var& x, Activation f, const Linear& next) const {
     return feed_forward(x, weight_, bias_, f, next.weight_, next.bias_);
   }
@@ -98,7 +98,7 @@ class WeightNormConv1d : public Module {
   bool causal_;
 };
 
-// Active only in training; its name in the tree names its random stream.
+// Active only in training; the module's name selects its random stream.
 class Dropout : public Module {
  public:
   explicit Dropout(double p) : p_(p) {}
@@ -118,7 +118,7 @@ class LayerNorm : public Module {
   Var operator()(const Var& x, const Var& residual = {}) const {
     return layer_norm(x, weight_, bias_, eps_, residual);
   }
-  // The norm of dropout(x) + residual.
+  // Computes the norm of dropout(x) + residual.
   Var operator()(const Dropout& dropout, const Var& x,
                  const Var& residual) const {
     return dropout_layer_norm(x, residual, weight_, bias_, eps_, dropout.at());
@@ -145,11 +145,11 @@ enum class NormKind : std::uint8_t {
   rms,    // RMS norm: no mean, no bias
 };
 
-// The norm of a transformer's layers, of either kind.
+// Settings of the norm of transformer layers.
 struct NormConfig {
   NormKind kind = NormKind::layer;
   double eps = 1e-12;
-  double initial = 1.0;  // weights
+  double initial = 1.0;  // initial weights
 };
 
 class Norm : public Module {
@@ -167,7 +167,7 @@ class Norm : public Module {
     return kind_ == NormKind::layer ? layer_norm(x, weight_, bias_, eps_)
                                     : rms_norm(x, weight_, eps_);
   }
-  // The norm of dropout(x) + residual.
+  // Computes the norm of dropout(x) + residual.
   Var operator()(const Dropout& dropout, const Var& x,
                  const Var& residual) const {
     return kind_ == NormKind::layer
@@ -182,8 +182,8 @@ class Norm : public Module {
   double eps_;
 };
 
-// Batch norm over the tokens of a packed batch: the batch's statistics in
-// training, the running ones, which are buffers, in evaluation.
+// Batch norm over the tokens of a packed batch. Training uses the batch's
+// statistics, evaluation the running ones, which are buffers.
 class BatchNorm : public Module {
  public:
   BatchNorm(std::int64_t channels, DType dtype, double momentum = 0.1,
@@ -198,12 +198,12 @@ class BatchNorm : public Module {
   Var operator()(const Var& x) const {
     return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_);
   }
-  // The norm of x, with the residual and the ReLU that follow it.
+  // Computes norm(x) + residual, followed by ReLU if `rectify`.
   Var joined(const Var& x, const Var& residual, bool rectify) const {
     return batch_norm(x, weight_, bias_, running_, training(), momentum_, eps_,
                       residual, rectify);
   }
-  // In evaluation: see channel_map().
+  // Returns the norm in evaluation as a channel map; see channel_map().
   ChannelMap map() const { return channel_map(weight_, bias_, running_, eps_); }
 
  private:

@@ -13,8 +13,8 @@ namespace ea {
 
 // Base of everything with parameters. Children are members of their parent and
 // are registered by address, so modules are neither copied nor moved.
-// Constructors declare shapes only; allocate() takes the memory, so that a
-// model's size is known before.
+// Constructors only declare shapes; allocate() takes the memory, so that a
+// model's size is known before allocation.
 class Module {
  public:
   struct Parameter {
@@ -24,8 +24,8 @@ class Module {
     bool addition = false;  // see mark_addition()
   };
 
-  // State that is saved and loaded with the parameters and changed by training,
-  // but not by the optimizer: the running statistics of a batch norm.
+  // State that is saved and loaded with the parameters. Training changes it,
+  // the optimizer does not: for example the running statistics of a batch norm.
   struct Buffer {
     std::string name;
     Var var;
@@ -44,7 +44,7 @@ class Module {
   // have no memory yet, and sets the stream name of every module.
   void allocate(const std::string& prefix = "");
   // Draws the initial values of the named parameters, each from the stream of
-  // its name. Advances the generator by one, whatever the names.
+  // its name. Advances the generator by one step, whatever the names.
   void initialize(const std::set<std::string>& names);
   // Marks the parameters under this module as added by a variant, so that a
   // checkpoint of the plain model may lack them.
@@ -54,8 +54,8 @@ class Module {
   void to(Device device);
   void train(bool training);
   bool training() const { return training_; }
-  // Whether the layers of a stack keep no activations in training: see
-  // autograd/recompute.h.
+  // Sets whether the layers of a stack recompute their activations in backward
+  // instead of keeping them; see autograd/recompute.h.
   void set_recompute(bool recompute);
   bool recomputes() const { return recompute_; }
 

@@ -1,6 +1,6 @@
-// Loops without calls and branches, of which compilers make vectors. AVX2 gives
-// the bits of every other instruction set, as none of them multiplies and adds
-// in one rounding.
+// Draws normal numbers in loops without calls or branches, which compilers
+// vectorise. AVX2 gives the same bits as every other instruction set, since no
+// version uses fused multiply-add.
 #include "nn/normal_draws.h"
 
 #include <bit>
@@ -16,7 +16,7 @@ namespace ea {
 
 namespace {
 
-// Horner's scheme, the highest power first.
+// Horner's scheme, highest power first.
 template <std::size_t N>
 EA_INTO_LOOPS double polynomial(const std::array<double, N>& terms, double x) {
   double sum = terms[0];
@@ -29,8 +29,8 @@ constexpr std::array<double, 10> kArtanh = {
     1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
     1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
 
-// Taylor's terms of cosine (first = 0) or sin(x) / x (first = 1) in x^2, to
-// 1e-18 for |x| <= pi / 4.
+// Taylor coefficients of cos(x) (first = 0) or sin(x) / x (first = 1) in x^2,
+// to 1e-18 for |x| <= pi / 4.
 constexpr std::array<double, 10> taylor(int first) {
   std::array<double, 10> terms{};
   double term = 1.0;
@@ -51,8 +51,8 @@ EA_INTO_LOOPS double logarithm(double u) {
   constexpr std::uint64_t kMantissa = 0x000FFFFFFFFFFFFF;
   const std::uint64_t above = std::bit_cast<std::uint64_t>(u) - kRoot;
   const double m = std::bit_cast<double>((above & kMantissa) + kRoot);
-  // No vector instruction converts 64-bit integers before AVX-512: e + 1024 is
-  // put into the last bits of 2^52.
+  // No vector instruction converts 64-bit integers before AVX-512, so e + 1024
+  // is written into the low bits of 2^52.
   constexpr double kOnes = 4503599627370496.0;
   constexpr std::uint64_t kBias = 1024;
   const std::uint64_t biased = (above + (kBias << 52)) >> 52;
@@ -64,7 +64,7 @@ EA_INTO_LOOPS double logarithm(double u) {
   return e * std::numbers::ln2 + 2.0 * (s + s * z * polynomial(kArtanh, z));
 }
 
-// cos(2 pi v), v in (0, 1): v is so many quarter turns, and an angle x.
+// cos(2 pi v), v in (0, 1): v is split into whole quarter turns and an angle x.
 EA_INTO_LOOPS double cosine_of_turns(double v) {
   constexpr double kWhole = 6755399441055744.0;  // 1.5 * 2^52: rounds to whole
   const double rounded = 4.0 * v + kWhole;

@@ -1,4 +1,4 @@
-// Normal numbers, many at once, drawn from Philox.
+// Draws blocks of normal numbers from Philox.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace ea {
 
-// Uniform in (0, 1).
+// Maps a random word to a uniform number in (0, 1).
 inline double uniform_of(std::uint32_t word) {
   return (static_cast<double>(word) + 0.5) / 4294967296.0;
 }
@@ -17,12 +17,12 @@ inline double uniform_of(std::uint32_t word) {
 constexpr std::size_t kNormalBlock = 128;
 using NormalBlock = std::array<double, kNormalBlock>;
 
-// Number j is N(0, 1) of counter `index + j`, by Box and Muller's formula
-// sqrt(-2 log u) cos(2 pi v). No libm computes it, so that the bits are the
-// same on every machine.
+// Fills `out`: number j is the N(0, 1) draw of counter `index + j`, by the
+// Box-Muller formula sqrt(-2 log u) cos(2 pi v). No libm function is called, so
+// the bits are the same on every machine.
 void draw_normals(const RandomState& s, std::uint64_t index, NormalBlock& out);
 
-// The one of this counter.
+// Returns the draw of counter `index`.
 double draw_normal(const RandomState& s, std::uint64_t index);
 
 }  // namespace ea

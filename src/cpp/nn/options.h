@@ -22,10 +22,11 @@ class Options {
   bool has(const std::string& key) const { return values_.count(key) > 0; }
   const std::map<std::string, Value>& values() const { return values_; }
 
-  // Throw ConfigError naming the key when it is missing or of another type.
+  // These throw ConfigError, naming the key, if it is missing or of another
+  // type.
   std::int64_t integer(const std::string& key) const;
   double number(const std::string& key) const;  // takes integers too
-  // One number, or a list of them.
+  // Takes one number, or a list of numbers.
   std::vector<double> numbers(const std::string& key) const;
   bool flag(const std::string& key) const;
   std::string text(const std::string& key) const;
@@ -47,8 +48,8 @@ class Options {
   std::map<std::string, Value> values_;
 };
 
-// positive: a size, at least 1. whole_numbers: a list of sizes. rate: a dropout
-// probability in [0, 1). All throw ConfigError.
+// Checked values: positive() is a size of at least 1, whole_numbers() a list of
+// sizes, rate() a dropout probability in [0, 1). All throw ConfigError.
 std::int64_t positive(const Options& options, const char* key);
 std::vector<std::int64_t> whole_numbers(const Options& options,
                                         const char* key);
@@ -60,12 +61,11 @@ struct OptionSpec {
   std::string name;
   std::string type;  // "float", "int", "bool", "str"; with "?" it may be None
   std::optional<Options::Value> fallback;  // none: required
-  double low = 0, high = 0;                // numbers, both ends included
-  std::vector<std::string> choices;        // strings
-  bool odd = false;                        // integers
+  double low = 0, high = 0;                // limits of numbers, inclusive
+  std::vector<std::string> choices;        // accepted strings
+  bool odd = false;                        // whether integers must be odd
   std::string doc;
-  bool per_layer =
-      false;  // a "float" that may be a list, a number for each layer
+  bool per_layer = false;  // a "float" may be a list with one number per layer
 };
 
 // Throws ConfigError "[where] ..." for unknown keys (listing the known ones),

@@ -1,4 +1,4 @@
-// A table of sines and cosines, computed in double precision when first asked.
+// Computes the table of sines and cosines in double precision, on first use.
 #include "nn/positions.h"
 
 #include <array>

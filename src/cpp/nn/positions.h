@@ -1,4 +1,4 @@
-// Positions that are computed, not learned.
+// Sinusoidal positions, computed instead of learned.
 #pragma once
 
 #include "autograd/var.h"
@@ -6,17 +6,18 @@
 
 namespace ea {
 
-// PE(t, 2 i) = sin(t / 10000^(2 i / width)), PE(t, 2 i + 1) = cos of the same
+// PE(t, 2 i) = sin(t / 10000^(2 i / width)),
+// PE(t, 2 i + 1) = cos(t / 10000^(2 i / width))
 // (Vaswani et al., NeurIPS 2017, Section 3.5).
 class SinusoidalPositions {
  public:
   SinusoidalPositions(std::int64_t width, DType dtype)
       : width_(width), dtype_(dtype) {}
 
-  // [tokens, width] for the query tokens of packed sequences, counted from 0
-  // in each.
+  // Returns [tokens, width] for the query tokens of packed sequences; positions
+  // start at 0 in each sequence.
   Var operator()(const Packing& packing, Device device) const;
-  // [1, width]: position `t`.
+  // Returns position `t` as [1, width].
   Var at(std::int64_t t, Device device) const;
 
  private:
@@ -24,7 +25,7 @@ class SinusoidalPositions {
 
   std::int64_t width_;
   DType dtype_;
-  mutable Tensor table_;  // rows 0 .. n - 1, as many as were asked for
+  mutable Tensor table_;  // rows 0 .. n - 1; grows on request
 };
 
 }  // namespace ea

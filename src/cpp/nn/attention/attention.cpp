@@ -146,7 +146,7 @@ AttentionOutput Attention::fused(const Var& q, const Var& k, const Var& v,
       context.maps,
       {c, scale, form.softmax_scale, dropout_.at(), kept, form.shift,
        slots_.bias ? bias_map(q, context) : Var(), maps});
-  Var probabilities, scores;  // computing them changes no other bit
+  Var probabilities, scores;  // computing them changes no other result
   if (wanted.probabilities) {
     probabilities =
         slots_.scope->normalise(out.carry, form.softmax_scale, context);
@@ -192,8 +192,8 @@ AttentionCache Attention::over(const Tokens& memory,
 }
 
 bool Attention::steps_by_number() const {
-  // In bfloat16 another order of sums moves whole steps of the result: there a
-  // step keeps the order of a whole pass.
+  // In bfloat16, a different summation order changes results by whole units in
+  // the last place. There, a step uses the summation order of a full pass.
   return config_.dtype != DType::bf16 && enabled(FastPath::fused_attention) &&
          !training() && slots_.score->dot_scale() && slots_.scope->dense() &&
          !slots_.bias && config_.head_key_width == config_.head_value_width &&

@@ -21,11 +21,11 @@ struct AttentionConfig {
   std::int64_t heads = 0;
   std::int64_t head_key_width = 0;    // of queries and keys
   std::int64_t head_value_width = 0;  // of values
-  double dropout = 0.0;               // of the probabilities
-  double carry_dropout = 0.0;         // of carried maps: AttentionContext
-  bool biased = true;                 // the projections
-  // Whether there are projections; without them the tokens that forward() takes
-  // are queries, keys and values at once.
+  double dropout = 0.0;               // rate for the probabilities
+  double carry_dropout = 0.0;         // rate for carried maps: AttentionContext
+  bool biased = true;                 // whether projections have biases
+  // Whether queries, keys and values are projected. Without projections,
+  // forward() uses the given tokens as all three.
   bool projects = true;
   AffineInit init;
   std::optional<AffineInit> query_init = {};  // default: init
@@ -38,11 +38,11 @@ struct AttentionConfig {
   std::int64_t value_size() const { return heads * head_value_width; }
 };
 
-// For the next layer of a chain: maps with their layout.
+// Maps carried to the next layer of a chain, with their layout.
 struct Carry {
-  Var maps;  // undefined: the chain starts anew
+  Var maps;  // undefined: the chain restarts
   PackingPtr packing;
-  Var shared_bias = {};  // of Bias::shared(): the map of the first layer
+  Var shared_bias = {};  // map of the first layer, if Bias::shared()
 };
 
 struct AttentionOutput {
@@ -57,20 +57,20 @@ struct AttentionWanted {
   bool carry = true;
   bool probabilities = true;
   bool scores = false;
-  // Whether the gradients of these maps may be retained: in backward, fused
-  // attention computes them beside its own.
+  // Whether callers may retain the gradients of these maps. If so, fused
+  // attention computes them in backward too.
   bool gradients = false;
 };
 
 // Attention of `queries` over `memory` (the same tokens in self-attention),
 // without the output projection, which belongs to the block in BERT. Parameter
-// names are the config's, and those of the slots.
+// names come from the config and the slots.
 class Attention : public Module {
  public:
   Attention(const AttentionConfig& config, const AttentionSpec& spec);
 
-  // If the carry has another number of heads or maps of another shape, the
-  // chain restarts here. Sequence i of `queries` attends to sequence i of
+  // If the carry has a different number of heads or maps of a different shape,
+  // the chain restarts here. Sequence i of `queries` attends to sequence i of
   // `memory`. Throws ShapeError.
   AttentionOutput forward(const Tokens& queries, const Tokens& memory,
                           const Carry& previous, const AttentionWanted& wanted);
@@ -80,28 +80,28 @@ class Attention : public Module {
     return slots_.evolve->reads_later_queries();
   }
 
-  // Token by token. How many earlier rows of scores, and of the carried map, a
-  // new row of the map depends on; none if it may depend on all, so that there
-  // are no caches.
+  // For token-by-token decoding: the number of earlier rows of the scores and
+  // of the carried map that a new row of the map depends on. None if it may
+  // depend on all rows; then there are no caches.
   std::optional<std::int64_t> reach_back() const;
-  // Whether a step has a form that ops/cached_attention.h computes. It has
-  // while no parameter and no fast path changes.
+  // Whether ops/cached_attention.h can compute a step. The answer holds until a
+  // parameter or a fast path changes.
   bool steps_by_number() const;
-  // The cache of cross attention over `memory`; that of self attention starts
-  // empty.
+  // Returns the cache for cross-attention over `memory`. A self-attention cache
+  // starts empty.
   AttentionCache over(const Tokens& memory, const CachePlan& plan) const;
-  // forward() of one more token of every sequence, [sequences, query_size]. By
-  // number, its only map is the new row of the carry. Else its maps are the
-  // rows of plan.earlier tokens and the new one, of which those are right that
-  // depend on no other rows: the last one, if the caches of all layers that
-  // carry maps keep what these reach back to together. Layers that carry maps
-  // step in one way.
+  // Computes forward() for one more token of every sequence, [sequences,
+  // query_size]. With plan.by_number, the only map is the new row of the carry.
+  // Otherwise the maps have the rows of plan.earlier tokens and of the new one,
+  // and only rows that depend on no other rows are correct. The last row is
+  // correct if plan.earlier is the sum of reach_back() over all layers that
+  // carry maps. All layers that carry maps must use the same form of step.
   AttentionOutput step(const Var& rows, AttentionCache& cache,
                        const Carry& previous, const AttentionWanted& wanted);
 
  private:
   using Made = std::function<Var()>;
-  // Everything after the projection of queries.
+  // Computes everything after the projection of queries.
   AttentionOutput attend(const Var& q, const Made& key, const Made& value,
                          const PackingPtr& tokens, const Carry& previous,
                          const AttentionWanted& wanted);
@@ -109,9 +109,9 @@ class Attention : public Module {
                                  const Carry& previous, bool carry) const;
   // Whether the scores or the bias depend on the queries.
   bool reads_queries() const;
-  // The map that the bias slot adds, which there is.
+  // Returns the map that the bias slot adds; the slot must not be empty.
   Var bias_map(const Var& q, const AttentionContext& context) const;
-  // S with the bias.
+  // Returns S with the bias.
   Var scored(const Var& q, const Var& k, const AttentionContext& context) const;
   AttentionOutput fused(const Var& q, const Var& k, const Var& v,
                         const Var& previous, const AttentionContext& context,

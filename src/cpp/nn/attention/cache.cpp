@@ -1,4 +1,4 @@
-// Rows of a cache: written once, read by number.
+// Appends, selects and gathers the rows of a cache.
 #include "nn/attention/cache.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace ea {
 
 namespace {
 
-// x[kept] along the first axis of [sequences, tokens, width].
+// Returns x[kept] along the first axis of [sequences, tokens, width].
 Var gather_sequences(const Var& x, const Tensor& kept) {
   if (!x.defined()) return x;
   const Shape& shape = x.shape();
@@ -19,14 +19,14 @@ Var gather_sequences(const Var& x, const Tensor& kept) {
   return reshape(gather_rows(rows, kept), {kept.numel(), shape[1], shape[2]});
 }
 
-// `all`, with room for n more rows behind those in use where there is none: for
-// those that are expected, if they are not too many to believe.
+// Returns `all` if n more rows fit after those in use, else a larger copy. The
+// copy has capacity for the expected rows, up to kBelieved elements.
 Tensor roomy(const Tensor& all, const AttentionCache& cache, const Tensor& like,
              std::int64_t width) {
   const std::int64_t n = like.dim(0), used = cache.used;
   if (all.defined() && all.dim(0) >= used + n) return all;
   constexpr std::int64_t kBelieved = std::int64_t{1} << 22;  // elements
-  // Doubled, so that a row is copied once on average.
+  // Capacity at least doubles, so that a row is copied once on average.
   const std::int64_t room = std::max(
       {used + n, 2 * used, 8 * n, std::min(cache.expected, kBelieved / width)});
   const Tensor grown = empty({room, width}, like.dtype(), like.device());
@@ -90,8 +90,8 @@ AttentionCache::Pair AttentionCache::append(const Tensor& like,
   return {slice_view(keys, 0, first, used), slice_view(values, 0, first, used)};
 }
 
-// A ring of `side` turns, of which each has one row for every sequence: that of
-// the oldest is free.
+// The rows of `maps` form a ring of `side` slots with one row per sequence
+// each; a new map overwrites the oldest slot.
 AttentionCache::Rows AttentionCache::add_map(std::int64_t heads,
                                              std::int64_t side) {
   const auto earlier = static_cast<std::size_t>(side - 1);
@@ -115,7 +115,7 @@ void AttentionCache::make_room_for_maps(std::int64_t heads, std::int64_t side) {
       static_cast<std::int64_t>(longest) + 3 * (side - 1);
   const std::int64_t before = maps.defined() ? maps.dim(2) : 0;
   if (before >= needed && maps.dim(0) >= side * n) return;
-  // Doubled, so that a row is copied once on average.
+  // Capacity doubles, so that a row is copied once on average.
   const std::int64_t room = before >= needed ? before
                             : of_memory      ? needed
                                              : 2 * needed;

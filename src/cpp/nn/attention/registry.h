@@ -1,4 +1,4 @@
-// Kinds of each slot by name: every kind registers itself from its own file.
+// Slot kinds by name; every kind registers itself from its own file.
 #pragma once
 
 #include <functional>
@@ -22,7 +22,7 @@ struct SlotSite {
   DType dtype = DType::f32;
 };
 
-// The value for this layer of an option with `per_layer`. Throws ConfigError
+// Returns this layer's value of an option with `per_layer`. Throws ConfigError
 // unless there is one number for all layers, or one for each.
 double of_layer(const Options& options, const char* key, const SlotSite& site);
 

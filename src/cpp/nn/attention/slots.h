@@ -23,17 +23,17 @@ struct AttentionContext {
   int num_layers = 1;          // length of the chain
   PackingPtr tokens;           // queries and keys of each sequence
   PackingPtr maps;             // heads x rows x columns of each sequence's maps
-  double carry_dropout = 0.0;  // in training, for kinds that have one
+  double carry_dropout = 0.0;  // rate in training, for kinds that use it
   Var shared_bias = {};        // see Bias::shared()
 };
 
-// Which cells exist: all pairs of a sequence, those up to the diagonal, a
-// window, the edges of a graph. A scope owns the products of pairs, their
-// normalisation and the mixing of values, since a window or a graph needs
-// another layout and not only a mask.
+// Defines which cells exist: all pairs of a sequence, those up to the diagonal,
+// a window, the edges of a graph. A scope owns the products of pairs, their
+// normalisation and the mixing of values, since a window or a graph needs a
+// different layout and not only a mask.
 class Scope : public Module {
  public:
-  // Layout of the maps between the queries and keys of `tokens`; another
+  // Layout of the maps between the queries and keys of `tokens`; a different
   // packing if rows are not queries or columns are not keys.
   virtual PackingPtr maps(const PackingPtr& tokens) const { return tokens; }
   // Whether neighbouring cells belong to neighbouring queries and keys: kernels
@@ -43,40 +43,41 @@ class Scope : public Module {
   virtual bool causal() const { return false; }
   // Whether the functions below are the dense ones, which kernels fuse.
   virtual bool dense() const { return false; }
-  // Whether there is a pair_sum().
+  // Whether pair_sum() can be called.
   virtual bool sums_pairs() const { return true; }
   // Throws ConfigError for a layer with too few heads.
   virtual void check_heads(std::int64_t /*heads*/) const {}
 
-  // Flat maps scale q_i . k_j for each head; q, k [tokens, heads d].
+  // Returns flat maps of scale q_i . k_j for each head; q, k [tokens, heads d].
   virtual Var dot(const Var& q, const Var& k, double scale,
                   const AttentionContext& context) const = 0;
-  // Flat maps of u_i + v_j, c values for each cell; u, v [tokens, heads c].
+  // Returns flat maps of u_i + v_j, c values per cell; u, v [tokens, heads c].
   virtual Var pair_sum(const Var& u, const Var& v,
                        const AttentionContext& context) const = 0;
-  // Softmax of scale L over the cells of each query and head.
+  // Computes the softmax of scale L over the cells of each query and head.
   virtual Var normalise(const Var& logits, double scale,
                         const AttentionContext& context) const = 0;
-  // [query tokens, heads d] from probabilities and values [key tokens, heads d]
+  // Returns [query tokens, heads d] from probabilities and v [key tokens, heads
+  // d].
   virtual Var mix(const Var& probabilities, const Var& v,
                   const AttentionContext& context) const = 0;
 };
 
-// The scores of queries and keys: flat maps S over the cells of a scope.
+// Computes the scores of queries and keys: flat maps S over a scope's cells.
 class Score : public Module {
  public:
   // q, k [tokens, heads d]
   virtual Var scores(const Var& q, const Var& k, const Scope& scope,
                      const AttentionContext& context) const = 0;
-  // The factor if S = factor * q . k, which kernels fuse.
+  // Returns the factor if S = factor * q . k, a form that kernels fuse.
   virtual std::optional<double> dot_scale() const { return {}; }
-  // Whether scores() uses q, or k; a layer has no projection that nobody reads,
-  // and gives an undefined one.
+  // Whether scores() reads q, and k. A layer omits a projection that nobody
+  // reads and passes an undefined Var.
   virtual bool reads_queries() const { return true; }
   virtual bool reads_keys() const { return true; }
-  // Whether it needs the scope's pair_sum().
+  // Whether scores() needs the scope's pair_sum().
   virtual bool sums_pairs() const { return false; }
-  // Whether a score depends on its query and its key alone.
+  // Whether a score depends only on its query and its key.
   virtual bool pairwise() const { return true; }
 };
 
@@ -84,17 +85,18 @@ class Score : public Module {
 // that they are mixed, convolved and carried with the scores.
 class Bias : public Module {
  public:
-  // The flat maps to add; q [query tokens, heads d].
+  // Returns the flat maps to add; q [query tokens, heads d].
   virtual Var map(const Var& q, const AttentionContext& context) const = 0;
-  // Whether all layers of a chain add one map, which the first of them makes
-  // and hands on: map() is called there alone.
+  // Whether all layers of a chain add the same map. Only the first layer calls
+  // map(); it passes the result on.
   virtual bool shared() const { return false; }
-  // Whether the maps of a causal scope with fewer queries than keys are those
-  // of the last queries: then tokens can be computed one by one.
+  // Whether map() works for the last queries of a causal scope, with fewer
+  // queries than keys: then tokens can be computed one by one.
   virtual bool knows_last_rows() const { return false; }
   // Whether mix() adds to the context, which needs the probabilities.
   virtual bool has_values() const { return false; }
-  // mixed [query tokens, heads d_v]
+  // Returns the context with the bias's values added; mixed [query tokens,
+  // heads d_v].
   virtual Var mix(const Var& mixed, const Var& /*probabilities*/,
                   const AttentionContext& /*context*/) const {
     return mixed;
@@ -116,23 +118,23 @@ struct ClosedFormView {
   EvolveCoefficients c;
   double softmax_scale = 1.0;
   Var weight, bias;     // undefined where w = 0
-  MapShift shift = {};  // of the convolution
+  MapShift shift = {};  // shift of the convolution
 };
 
-// The effect of the previous layer's maps on those of this layer.
+// Combines the scores of this layer with the previous layer's maps.
 class Evolve : public Module {
  public:
   // `previous` is undefined in the first layer of a chain.
   virtual Evolved step(const Var& scores, const Var& previous,
                        const AttentionContext& context) = 0;
-  // The same step as coefficients, for fused kernels, if it has that form.
+  // Returns step() as coefficients for fused kernels, if it has that form.
   virtual std::optional<ClosedFormView> closed_form() const { return {}; }
-  // Side of the largest kernel over queries and keys: above 1 it needs a grid.
+  // Side of the largest kernel over queries and keys; above 1, it needs a grid.
   virtual std::int64_t kernel_size() const { return 1; }
   // Whether a cell reads cells of later queries.
   virtual bool reads_later_queries() const { return kernel_size() > 1; }
-  // How many earlier rows a row of the result depends on, if the rest of the
-  // map can be left out. None if it cannot, or that is not known.
+  // Number of earlier rows that a row of the result depends on, if the rest of
+  // the map can be left out. None if it cannot, or if that is unknown.
   virtual std::optional<std::int64_t> reach_back() const {
     if (kernel_size() > 1 || !closed_form()) return {};
     return 0;

@@ -1,4 +1,4 @@
-// Defaults of a spec, and the check which slots can be combined.
+// Defaults of a spec, and the check of which slots can be combined.
 #include "nn/attention/spec.h"
 
 namespace ea {

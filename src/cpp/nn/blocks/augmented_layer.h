@@ -11,7 +11,7 @@
 namespace ea {
 
 struct AugmentedLayerConfig {
-  AttentionConfig attention;  // heads x widths p d; widths 0: no attention
+  AttentionConfig attention;  // heads x width = p d; width 0: no attention
   // Output width of the convolution, (1 - p) d; 0: no convolution.
   std::int64_t convolution_size = 0;
   std::int64_t kernel_size = 3;
@@ -26,7 +26,7 @@ struct AugmentedLayerConfig {
   bool ends_block = false;         // adds the block's input, with a norm
 };
 
-// Batch norm over all valid time steps, or layer norm of each.
+// Batch norm over all valid time steps, or layer norm per time step.
 class StepNorm : public Module {
  public:
   StepNorm(std::int64_t width, bool layer_norm, DType dtype);
@@ -39,8 +39,8 @@ class StepNorm : public Module {
 
 // R = concat(W_O attention(x), conv(x)); y = W_2 dropout(act(W_1 norm(R)));
 // at the end of a block with input z: norm(y + z).
-// "Convolution-enhanced Evolving Attention Networks", Eq. 6; the norms and the
-// residual, which the paper does not define, are those of the released program.
+// "Convolution-enhanced Evolving Attention Networks", Eq. 6. The paper does not
+// define the norms and the residual; they follow the released code.
 class AugmentedLayer final : public Layer {
  public:
   AugmentedLayer(const AugmentedLayerConfig& config, const AttentionSpec& spec);

@@ -10,8 +10,8 @@ namespace ea {
 
 namespace {
 
-// Glorot and Bengio's, of a convolution: each output reads `kernel` rows of
-// `in`, and each input is read by as many of `out`.
+// Glorot and Bengio's initial values of a convolution: fan_in is kernel * in,
+// fan_out is kernel * out.
 AffineInit glorot_conv(std::int64_t in, std::int64_t out, std::int64_t kernel) {
   const auto fans = static_cast<double>(kernel * (in + out));
   return {Init::uniform(std::sqrt(6.0 / fans)), {}};

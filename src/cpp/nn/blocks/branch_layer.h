@@ -1,4 +1,4 @@
-// A post-norm layer with attention, a convolution, or both side by side.
+// A post-norm layer with attention, a convolution, or both in parallel.
 #pragma once
 
 #include <memory>
@@ -9,18 +9,18 @@
 namespace ea {
 
 struct BranchLayerConfig {
-  // Its heads have widths 0 where there is no attention.
+  // Head widths of 0 mean no attention.
   TransformerLayerConfig layer;
   std::int64_t convolution_size = 0;  // features; 0: no convolution
   std::int64_t kernel_size = 3;
-  bool projected = true;  // W_O behind the branches
-  // Hidden states the layer reads, its own input the last: with more than one,
-  // an affine map takes them side by side to the layer's width (dense
-  // connections: Huang et al., CVPR 2017).
+  bool projected = true;  // W_O after the branches
+  // Number of hidden states that the layer reads; the last one is its own
+  // input. With more than one, an affine map takes their concatenation to the
+  // layer's width (dense connections: Huang et al., CVPR 2017).
   std::int64_t states = 1;
 };
 
-// x = C [x_0, .., x_l] (with one state x_0 itself);
+// x = C [x_0, .., x_l] (x_0 itself if it is the only state);
 // h = LN(x + dropout(W_O [attention(x), conv(x)]));
 // y = LN(h + dropout(W_2 act(W_1 h))).
 class BranchLayer final : public Layer {

@@ -1,4 +1,4 @@
-// Helpers of stacks: requested outputs, and the mode of a second run.
+// Helpers for stacks: requested outputs, and the mode of a recomputation.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@ struct Wanted {
   std::vector<int> hidden_states;     // 0: embeddings, i: after layer i
   std::vector<int> attentions;        // 0-based layers: probabilities
   std::vector<int> attention_logits;  // 0-based layers: the carried maps
-  std::vector<int> attention_scores;  // 0-based layers: before the step
-};  // of decoders, the three lists of maps are of both kinds of attention
+  std::vector<int> attention_scores;  // 0-based layers: before evolving
+};  // for decoders, the three lists of maps cover both kinds of attention
 
 struct StackOutput {
-  Var last;  // of all tokens, or of the requested rows
+  Var last;  // hidden states of all tokens, or of the requested rows
   std::map<int, Var> hidden_states;
   std::map<int, Carry> attentions, attention_logits, attention_scores;
   std::map<int, Carry> cross_attentions, cross_attention_logits,
@@ -30,7 +30,7 @@ bool contains(const std::vector<int>& list, int value);
 // Throws InputError for an index outside a stack of `layers` layers.
 void check_wanted(const Wanted& wanted, int layers);
 
-// Which maps of layer i are used; `taken`: the next layer reads its carry.
+// Returns the maps of layer i that are used; `taken`: the next reads its carry.
 AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken);
 
 // Stores the requested outputs of layer i in `out`; `cross` is undefined where
@@ -38,8 +38,9 @@ AttentionWanted maps_wanted(const Wanted& wanted, int i, bool taken);
 void keep(StackOutput& out, const Wanted& wanted, int i, const Var& hidden,
           const AttentionOutput& attention, const AttentionOutput& cross);
 
-// Training mode while it exists: the user may have switched to evaluation
-// between the forward pass and the backward pass that runs a layer again.
+// Keeps a module in training mode while this object exists: the user may have
+// switched to evaluation between the forward pass and the backward pass that
+// recomputes a layer.
 class TrainingMode {
  public:
   explicit TrainingMode(Module& module)

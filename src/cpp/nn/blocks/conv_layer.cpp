@@ -17,10 +17,11 @@ Conv2dConfig without_attention(const ConvLayerConfig& config) {
   return c;
 }
 
-// As a convolution without bias before a norm has them: Var[y] = Var[x].
+// Keeps the variance, Var[y] = Var[x], as for a convolution without bias before
+// a norm.
 AffineInit fan_in_init() { return {{Init::Kind::truncated_fan_in}, {}}; }
 
-// The pixels of each image as the tokens of a sequence.
+// Returns the pixels of each image as the tokens of a sequence.
 Tokens pixels_of(const Var& x, std::int64_t heads) {
   const std::int64_t pixels = x.dim(1) * x.dim(2);
   std::vector<std::int64_t> offsets;

@@ -1,4 +1,4 @@
-// A convolution with its batch norm, and attention beside it.
+// A convolution with its batch norm, and optional attention in parallel.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace ea {
 
-// Batch norms of a network of images.
+// Settings of the batch norms of an image network.
 struct ImageNormConfig {
   double momentum = 0.1, eps = 1e-5;
 };
 
-// Attention beside a convolution.
+// Attention in parallel with a convolution.
 struct BesideConvolution {
   AttentionConfig attention;
   AttentionSpec spec;
@@ -23,25 +23,26 @@ struct BesideConvolution {
 };
 
 struct ConvLayerConfig {
-  Conv2dConfig convolution;  // all channels, those of attention included
+  Conv2dConfig convolution;  // its output channels include those of attention
   ImageNormConfig norm;
   std::optional<Activation> activation;
   std::optional<BesideConvolution> beside;
 };
 
-// y = act(norm(conv(x))), or act(norm(concat(conv(x), W_O attention(x)))): with
-// attention, d_v of the output channels are those of its heads ("Attention
-// Augmented Convolutional Networks", Bello et al., ICCV 2019, Eq. 5). Attention
-// sees means of 3 x 3 pixels where the convolution has stride 2, and again
-// where it is halved; its result is then enlarged to the convolution's.
+// y = act(norm(conv(x))), or act(norm(concat(conv(x), W_O attention(x)))). With
+// attention, its heads give d_v of the output channels ("Attention Augmented
+// Convolutional Networks", Bello et al., ICCV 2019, Eq. 5). Attention reads
+// means of 3 x 3 pixels if the convolution has stride 2, and means of these if
+// it is halved; a halved result is enlarged to the size of the convolution's.
 class ConvLayer : public Module {
  public:
   explicit ConvLayer(const ConvLayerConfig& config);
   Var forward(const Var& x, MapChain& chain) {
     return join(x, chain, {}, config_.activation);
   }
-  // act(norm(conv(x)) + residual): the last layer of a block, whose activation
-  // the caller knows. A residual that nothing else holds may be lost.
+  // Computes act(norm(conv(x)) + residual), for the last layer of a block,
+  // whose activation the caller knows. `residual` may be overwritten if nothing
+  // else holds it.
   Var join(const Var& x, MapChain& chain, Var residual,
            std::optional<Activation> act);
   bool takes_previous() const {
@@ -50,7 +51,7 @@ class ConvLayer : public Module {
   Device device() const { return convolution_.device(); }
 
  private:
-  // [n, height, width, d_v]
+  // Returns the channels of attention, [n, height, width, d_v].
   Var attended(const Var& x, MapChain& chain);
 
   ConvLayerConfig config_;

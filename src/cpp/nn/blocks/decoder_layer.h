@@ -7,9 +7,9 @@
 
 namespace ea {
 
-// An encoder layer with attention over `state.memory` between its own attention
-// and the feed-forward; the maps of both kinds of attention are chains of their
-// own. Vaswani et al., NeurIPS 2017.
+// An encoder layer with cross-attention over `state.memory` between
+// self-attention and the feed-forward. The maps of each kind of attention form
+// their own chain. Vaswani et al., NeurIPS 2017.
 class DecoderLayer final : public Layer {
  public:
   // `self` must see no later token (a causal scope).

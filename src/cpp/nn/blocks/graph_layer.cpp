@@ -1,4 +1,4 @@
-// Projection, attention along edges, heads side by side or averaged.
+// Projection, attention along edges, concatenation or mean of the heads.
 #include "nn/blocks/graph_layer.h"
 
 #include "ops/activation.h"
@@ -29,7 +29,7 @@ GraphLayer::GraphLayer(const GraphLayerConfig& config,
 Var GraphLayer::project(const Var& features, const EdgesPtr& cells) const {
   const Var kept = dropout_(features);
   if (!cells) return linear_(kept);
-  // The rows of W^T by their weights: what edges do with values.
+  // Weighted sums of the rows of W^T, as edges sum values.
   const auto matrix = std::make_shared<const Packing>(
       1, std::vector<std::int64_t>{0, cells->queries()},
       std::vector<std::int64_t>{0, cells->num_keys()});

@@ -8,20 +8,20 @@ namespace ea {
 struct GraphLayerConfig {
   AttentionConfig attention;  // without projections: the layer has its own
   std::int64_t in_size = 0;
-  double dropout = 0.0;    // of the layer's input
-  bool averages = false;   // the mean of the heads, not all side by side
+  double dropout = 0.0;    // rate for the layer's input
+  bool averages = false;   // mean of the heads instead of their concatenation
   bool activates = true;   // ELU at the end
   bool projected = false;  // forward() takes project()'s result
 };
 
-// x = W dropout(h), which is query, key and value at once;
-// y = ELU(heads of attention(x), side by side or their mean, + b).
+// x = W dropout(h), used as query, key and value;
+// y = ELU(heads of attention(x), concatenated or averaged, + b).
 class GraphLayer final : public Layer {
  public:
   GraphLayer(const GraphLayerConfig& config, const AttentionSpec& spec);
 
-  // x [nodes, heads d] of features h [nodes, in_size]; of a sparse matrix, the
-  // values [count] at `cells`, from column to node.
+  // Returns x [nodes, heads d] for features h [nodes, in_size]. For a sparse h,
+  // `features` are the values [count] at `cells`, edges from column to node.
   Var project(const Var& features, const EdgesPtr& cells) const;
   Device device() const { return linear_.device(); }
 

@@ -1,4 +1,4 @@
-// Runs a block with its part of the chain, and again in backward.
+// Runs a block with its part of the chain, and recomputes it in backward.
 #include "nn/blocks/map_chain.h"
 
 #include <utility>
@@ -10,7 +10,7 @@ namespace ea {
 
 MapChain::MapChain(const Wanted& wanted, const ImageStages& stages)
     : wanted_(wanted) {
-  wanted_.hidden_states.clear();  // of stages, not of attention layers
+  wanted_.hidden_states.clear();  // indices of stages, not of attention layers
   for (const auto& stage : stages) {
     for (const auto& block : stage) taken_ |= block->takes_previous();
   }
@@ -41,7 +41,8 @@ Var MapChain::run(const std::shared_ptr<ImageBlock>& block,
   if (!block->recomputes() || !block->training() || !grad_enabled()) {
     return block->forward(std::move(earlier), *this);
   }
-  // Without Vars: those of a function that a node owns would keep their graphs.
+  // No Vars here: a graph node owns the function, and Vars would keep their
+  // graphs.
   MapChain before = layouts();
   before.kept_ = {};
   const auto behind = std::make_shared<MapChain>(before);

@@ -1,5 +1,4 @@
-// The attention layers of a network of images, in order: what they carry, and
-// which of their maps are kept.
+// Chain of the attention layers of an image network: carried and kept maps.
 #pragma once
 
 #include <array>
@@ -13,12 +12,12 @@ namespace ea {
 
 class MapChain;
 
-// A part of a network of images: a function of what its stage has so far, the
-// last of which every block reads, and of the chain.
+// Part of an image network: a function of its stage's outputs so far, of which
+// every block reads the last, and of the chain.
 class ImageBlock : public Module {
  public:
   virtual Var forward(std::vector<Var> earlier, MapChain& chain) = 0;
-  // Whether an attention layer of the block uses the maps of the one before.
+  // Whether an attention layer of the block uses the previous layer's maps.
   virtual bool takes_previous() const = 0;
 };
 
@@ -28,8 +27,8 @@ class MapChain {
  public:
   MapChain(const Wanted& wanted, const ImageStages& stages);
 
-  // Self attention of the next layer; the carry of the layer before goes on if
-  // its maps have the same shape.
+  // Runs self-attention of the next layer. The previous layer's carry continues
+  // if its maps have the same shape.
   Var attend(Attention& attention, const Tokens& tokens) {
     const AttentionOutput out = attention.forward(
         tokens, tokens, carry_, maps_wanted(wanted_, layer_, taken_));
@@ -37,8 +36,9 @@ class MapChain {
     carry_ = out.carry;
     return out.context;
   }
-  // block->forward(earlier, *this); in training of a module that recomputes,
-  // backward runs it again. Shared, for the graph may outlive the model.
+  // Runs block->forward(earlier, *this). In training of a block that
+  // recomputes, backward runs it again. The block is shared, since the graph
+  // may outlive the model.
   Var run(const std::shared_ptr<ImageBlock>& block, std::vector<Var> earlier);
   const StackOutput& kept() const { return kept_; }
 
@@ -47,14 +47,14 @@ class MapChain {
     return {&kept_.attentions, &kept_.attention_scores,
             &kept_.attention_logits};
   }
-  // Calls fn(map) for the kept maps in a fixed order, without the carried one.
+  // Calls fn(map) for the kept maps, except the carried one, in a fixed order.
   template <typename Fn>
   void each_kept(Fn&& fn);
-  // This chain with undefined maps.
+  // Returns this chain with undefined maps.
   MapChain layouts() const;
 
   Wanted wanted_;
-  bool taken_ = false;  // by a layer; else none hands on maps
+  bool taken_ = false;  // whether any layer reads carried maps
   Carry carry_;
   StackOutput kept_;
   int layer_ = 0;

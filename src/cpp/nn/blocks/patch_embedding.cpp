@@ -1,4 +1,4 @@
-// Patches are gathered, a line of a patch at a time, and multiplied at once.
+// Gathers patches line by line and multiplies all of them in one product.
 #include "nn/blocks/patch_embedding.h"
 
 #include "ops/gather.h"
@@ -10,8 +10,8 @@ namespace ea {
 
 namespace {
 
-// The lines of `width` pixels that make up each patch, in the patch's order,
-// of images [B, C, rows * height, columns * width].
+// Returns the indices of the lines of `width` pixels that form each patch, in
+// the patch's order, in images [B, C, rows * height, columns * width].
 Tensor lines_of_patches(std::int64_t batch, const PatchSizes& sizes,
                         std::int64_t rows, std::int64_t columns) {
   const std::int64_t lines = sizes.channels * sizes.height;

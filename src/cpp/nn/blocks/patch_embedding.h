@@ -13,16 +13,16 @@ struct PatchSizes {
   std::int64_t pixels() const { return channels * height * width; }
 };
 
-// y = W x + b with x the pixels of a patch, channel by channel, row by row:
-// a convolution whose stride is its kernel, with the weight of one
-// [hidden, channels, height, width] (Dosovitskiy et al., ICLR 2021, Section
-// 3.1). Pixels beyond the last whole patch are not read.
+// y = W x + b with x the pixels of a patch, channel by channel, row by row.
+// This is a convolution whose stride equals its kernel; its weight has the
+// shape [hidden, channels, height, width] (Dosovitskiy et al., ICLR 2021,
+// Section 3.1). Pixels beyond the last whole patch are not read.
 class PatchEmbedding : public Module {
  public:
   PatchEmbedding(const PatchSizes& sizes, DType dtype, double init_std);
 
-  // [B * rows * columns, hidden] from images [B, channels, H, W], the patches
-  // of an image row by row.
+  // Returns [B * rows * columns, hidden] from images [B, channels, H, W], with
+  // the patches of an image row by row.
   Var operator()(const Var& images) const;
   Device device() const { return weight_.device(); }
 
@@ -31,8 +31,8 @@ class PatchEmbedding : public Module {
   Var weight_, bias_;
 };
 
-// [B, hidden] from rows [B * tokens, hidden]: the mean of each image's rows
-// from the one numbered `first`.
+// Returns [B, hidden]: for each image, the mean of its rows from index `first`
+// on; rows [B * tokens, hidden].
 Var mean_of_patches(const Var& rows, std::int64_t batch, std::int64_t first);
 
 }  // namespace ea

@@ -16,7 +16,7 @@ std::int64_t length_of(const Packing& packing, std::int64_t sequence) {
   return packing.q_offsets()[at + 1] - packing.q_offsets()[at];
 }
 
-// [sequences, steps]: the row of each step, -1 after a sequence's end.
+// Returns [sequences, steps]: the row of each step, -1 after a sequence's end.
 Tensor places(const Packing& packing, std::int64_t steps) {
   const std::int64_t n = packing.sequences();
   std::vector<std::int64_t> index(static_cast<std::size_t>(n * steps), -1);
@@ -29,7 +29,7 @@ Tensor places(const Packing& packing, std::int64_t steps) {
   return reshape_view(from_values(index), {n, steps});
 }
 
-// [sequences, 1]: 1 / length.
+// Returns [sequences, 1]: 1 / length.
 Tensor shares(const Packing& packing, const Var& like) {
   const Tensor share = empty({packing.sequences(), 1}, DType::f64);
   for (std::int64_t b = 0; b < packing.sequences(); ++b) {

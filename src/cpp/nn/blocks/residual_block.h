@@ -1,5 +1,5 @@
-// Blocks of residual networks (He et al., CVPR 2016): two convolutions of 3 x
-// 3, or one between two of 1 x 1, beside a shortcut.
+// Blocks of residual networks (He et al., CVPR 2016): two 3 x 3 convolutions,
+// or one between two 1 x 1 convolutions, with a shortcut.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@ namespace ea {
 struct ResidualBlockConfig {
   std::int64_t in = 0, out = 0, stride = 1;
   bool bottleneck = false;
-  // Which convolution of a bottleneck has the stride: 3 x 3, or the first.
+  // Whether a bottleneck strides in its first convolution, not in the 3 x 3.
   bool stride_first = false;
   Activation activation = Activation::relu;
   ImageNormConfig norm;
-  // Attention beside the 3 x 3 convolutions, one entry each; none: plain.
+  // Attention in parallel with each 3 x 3 convolution; empty: no attention.
   std::vector<BesideConvolution> beside;
   DType dtype = DType::f32;
 
@@ -25,8 +25,8 @@ struct ResidualBlockConfig {
   std::size_t wide_convolutions() const { return bottleneck ? 1 : 2; }
 };
 
-// y = act(F(x) + shortcut(x)): the shortcut is x itself, or a convolution of 1
-// x 1 with a norm where the size or the number of channels changes.
+// y = act(F(x) + shortcut(x)). The shortcut is x itself, or a 1 x 1 convolution
+// with a norm where the size or the number of channels changes.
 class ResidualBlock : public ImageBlock {
  public:
   explicit ResidualBlock(const ResidualBlockConfig& config);
@@ -38,7 +38,7 @@ class ResidualBlock : public ImageBlock {
                  std::int64_t stride, bool active);
 
   ResidualBlockConfig config_;
-  std::size_t wide_ = 0;  // 3 x 3 convolutions so far
+  std::size_t wide_ = 0;  // number of 3 x 3 convolutions so far
   std::unique_ptr<ConvLayer> shortcut_;
   std::vector<std::unique_ptr<ConvLayer>> layers_;
 };

@@ -1,4 +1,4 @@
-// The chain: the maps of one layer are an argument of the next.
+// Implements the chain: the maps of one layer are an argument of the next.
 #include "nn/blocks/stack.h"
 
 #include <algorithm>
@@ -103,8 +103,8 @@ StackOutput Stack::forward(const Var& x, const PackingPtr& packing,
     const LayerWanted maps{
         maps_wanted(wanted, i, !last && next->takes_previous()),
         maps_wanted(wanted, i, !last && next->takes_previous_cross())};
-    // Backward needs the activations of a classifier's last layer first:
-    // recomputing them would save no memory at the peak.
+    // Backward first needs the activations of a classifier's last layer:
+    // recomputing them would not reduce peak memory.
     const bool again = recomputes() && training() && grad_enabled() &&
                        !(last && rows.defined());
     const LayerOutput y =

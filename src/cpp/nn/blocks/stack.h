@@ -19,22 +19,22 @@ class Stack : public Module {
   Stack(int num_layers, const LayerMaker& make_layer,
         const char* name = "layer");
 
-  // `rows`: the tokens (int64 indices) of the last layer that the caller reads;
-  // undefined: all. Others are not computed. `norm` follows the last layer of a
-  // pre-norm model, and its result is the last hidden state. `memory`: the
-  // encoder's output, for decoder layers.
+  // `rows`: int64 indices of the tokens of the last layer that the caller
+  // reads; the others are not computed; undefined: all. `norm` follows the last
+  // layer of a pre-norm model, and its result is the last hidden state.
+  // `memory`: the encoder's output, for decoder layers.
   StackOutput forward(const Var& x, const PackingPtr& packing,
                       const Wanted& wanted, const Tensor& rows = {},
                       const Norm* norm = nullptr, const Tokens& memory = {});
 
-  // One more token of every sequence, [sequences, width], with the caches of
-  // the layers: forward() of that token.
+  // Computes forward() for one more token of every sequence, [sequences,
+  // width], with the caches of the layers.
   Var step(const Var& x, std::vector<LayerCache>& caches,
            const Norm* norm = nullptr);
   const std::vector<std::shared_ptr<Layer>>& layers() const { return layers_; }
 
  private:
-  // Shared with graphs that run a layer again and may outlive the model.
+  // Shared with graphs that recompute a layer and may outlive the model.
   std::vector<std::shared_ptr<Layer>> layers_;
 };
 

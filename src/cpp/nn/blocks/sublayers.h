@@ -13,8 +13,8 @@ namespace ea {
 
 // The names of a sublayer's parts in checkpoints.
 struct AttentionNames {
-  const char* place;      // of the sublayer in its layer
-  const char* attention;  // in the sublayer, as the others below
+  const char* place;      // name of the sublayer in its layer
+  const char* attention;  // name in the sublayer, as the others below
   const char* output;
   const char* norm;
   const char* dropout;
@@ -23,7 +23,7 @@ struct AttentionNames {
 struct FeedForwardNames {
   const char* place;
   const char* wide;
-  const char* gate;  // of gated ones
+  const char* gate;  // only if gated
   const char* narrow;
   const char* norm;
   const char* dropout;
@@ -34,8 +34,8 @@ struct LayerNames {
   AttentionNames self, cross;
   FeedForwardNames feed_forward;
 
-  // Hugging Face's BERT, with cross attention; with `norm_first`, its
-  // RoBERTa-PreLayerNorm.
+  // Names of Hugging Face's BERT with cross-attention; with `norm_first`, those
+  // of its RoBERTa-PreLayerNorm.
   static LayerNames bert(bool norm_first);
 };
 
@@ -54,10 +54,11 @@ struct TransformerLayerConfig {
   double activation_dropout = 0.0;  // in the middle of the feed-forward
   NormConfig norm;
   bool norm_first = false;
-  // Of the affine maps after attention; default: attention.biased.
+  // Whether the affine maps after attention have biases; default:
+  // attention.biased.
   std::optional<bool> biased = {};
-  // The first values of a scale for each feature of what is added to a residual
-  // of pre-norm layers; none: no such scales.
+  // Initial value of the layer scale, a factor per feature of each sublayer's
+  // output in pre-norm layers; none: no layer scale.
   std::optional<double> layer_scale = {};
   std::optional<LayerInits> inits = {};  // default: attention.init for all
   std::optional<LayerNames> names = {};  // default: BERT's
@@ -77,21 +78,22 @@ struct AttendedRows {
   AttentionOutput attention;
 };
 
-// Post-norm: LN(x + dropout(W_o attention(x))); pre-norm (`norm_first`):
-// x + dropout(W_o attention(LN(x))), the dropout's result times lambda with a
-// layer scale. LN stands for either kind of norm.
+// Post-norm: LN(x + dropout(W_o attention(x))); pre-norm (`norm_first`): x +
+// dropout(W_o attention(LN(x))). A layer scale multiplies the dropout's result
+// by lambda. LN is either kind of norm.
 class AttentionSublayer : public Module {
  public:
   AttentionSublayer(const TransformerLayerConfig& config,
                     const AttentionSpec& spec, const AttentionNames& names);
 
-  // Attention over `memory`; without rows there, over x itself. With `rows`
-  // (int64 indices of tokens) only these are computed after attention.
+  // Computes attention over `memory`, or over x itself if `memory` has no rows.
+  // With `rows` (int64 indices of tokens), only these are computed after
+  // attention.
   AttendedRows forward(const Tokens& x, const Tokens& memory,
                        const Carry& previous, const AttentionWanted& wanted,
                        const Tensor& rows);
   bool takes_previous() const { return attention_.takes_previous(); }
-  // One more token of every sequence.
+  // Computes forward() for one more token of every sequence.
   AttendedRows step(const Var& x, AttentionCache& cache, const Carry& previous,
                     const AttentionWanted& wanted);
   const Attention& attention() const { return attention_; }
@@ -108,10 +110,9 @@ class AttentionSublayer : public Module {
   Dropout dropout_;
 };
 
-// Post-norm: LN(h + dropout(W_2 act(W_1 h))); pre-norm:
-// h + dropout(W_2 act(W_1 LN(h))), scaled as above. With a gate (Shazeer,
-// 2020), act(W_1 h) stands for act(W_g h) * W_1 h. The activation may have a
-// dropout of its own.
+// Post-norm: LN(h + dropout(W_2 act(W_1 h))); pre-norm: h + dropout(W_2 act(W_1
+// LN(h))), scaled as above. With a gate (Shazeer, 2020), act(W_1 h) becomes
+// act(W_g h) * W_1 h. The activation may have its own dropout.
 class FeedForwardSublayer : public Module {
  public:
   explicit FeedForwardSublayer(const TransformerLayerConfig& config);

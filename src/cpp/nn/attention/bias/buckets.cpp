@@ -1,5 +1,5 @@
 // Relative positions in buckets (Raffel et al., JMLR 2020): S_ij += b_{bucket(j
-// - i)}, a number for each bucket and head, the same in all layers of a stack.
+// - i)}, one number per bucket and head, the same in all layers of a stack.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -15,9 +15,10 @@ namespace ea {
 
 namespace {
 
-// Half of the buckets of a direction have one distance each; the others grow as
-// its logarithm, up to the distance `farthest`, from which on all share the
-// last one. Without `both`, later keys have the bucket of the query's own.
+// Half of the buckets of a direction hold one distance each. The others are
+// spaced logarithmically up to the distance `farthest`; all larger distances
+// share the last bucket. Without `both`, later keys share the bucket of
+// distance 0.
 struct Buckets {
   std::int64_t number, farthest;
   bool both;
@@ -25,8 +26,8 @@ struct Buckets {
   std::int64_t of_direction() const { return both ? number / 2 : number; }
   std::int64_t exact() const { return of_direction() / 2; }
 
-  // In single precision, as in the programs whose checkpoints are read: the
-  // bounds of the buckets are distances where it decides.
+  // Computed in single precision, as in the programs whose checkpoints are
+  // read: rounding decides where one bucket ends and the next begins.
   std::int64_t operator()(std::int64_t distance) const {
     const std::int64_t first = both && distance > 0 ? of_direction() : 0;
     const std::int64_t away =
@@ -43,7 +44,7 @@ struct Buckets {
   }
 };
 
-// Where the first query of each sequence stands among the keys.
+// Returns the position of each sequence's first query among its keys.
 std::vector<std::int64_t> first_places(const Packing& maps) {
   std::vector<std::int64_t> places;
   const auto& q = maps.q_offsets();
@@ -84,7 +85,7 @@ class BucketBias final : public Bias {
     kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
     const std::int64_t most = reach(*maps, kinds);
     const Var numbers = by_offset(kinds, most, maps->is_causal());
-    // Each query's heads have the numbers of its sequence's kind.
+    // Index into `kinds` for each query, by its sequence.
     std::vector<std::int64_t> kind_of;
     for (std::size_t b = 0; b < places.size(); ++b) {
       const auto kind = std::lower_bound(kinds.begin(), kinds.end(), places[b]);
@@ -100,7 +101,7 @@ class BucketBias final : public Bias {
   }
 
  private:
-  // The largest |j - i| to tell apart.
+  // Returns the largest |j - i| to tell apart.
   std::int64_t reach(const Packing& maps,
                      const std::vector<std::int64_t>& kinds) const {
     const std::int64_t longest =
@@ -111,8 +112,8 @@ class BucketBias final : public Bias {
     return plain ? std::min(longest, buckets_.farthest) : longest;
   }
 
-  // [kinds, heads (2 most + 1)]: the number of each head where key and query
-  // have the indices j - i = -most .. most; 0 where a causal map has no cell.
+  // Returns [kinds, heads (2 most + 1)]: for each head, the numbers for j - i =
+  // -most .. most; 0 where a causal map has no cell.
   Var by_offset(const std::vector<std::int64_t>& kinds, std::int64_t most,
                 bool causal) const {
     std::vector<std::int64_t> ids;
@@ -130,7 +131,7 @@ class BucketBias final : public Bias {
   }
 
   Buckets buckets_;
-  Var table_;  // undefined behind the first layer
+  Var table_;  // undefined after the first layer
 };
 
 std::unique_ptr<Bias> make_buckets(const Options& options,

@@ -13,8 +13,8 @@ namespace ea {
 
 namespace {
 
-// R [2 D + 1, head width], for the distances -D .. D from query to key; larger
-// ones are clipped. With `values`, R' also adds to the context:
+// The table R [2 D + 1, head width] covers the distances -D .. D from query to
+// key; larger ones are clipped. With `values`, a table R' adds to the context:
 // y_i += sum_j P_ij r'_{j - i}.
 class RelativeBias final : public Bias {
  public:
@@ -53,7 +53,7 @@ class RelativeBias final : public Bias {
         Init::normal(1.0 / std::sqrt(static_cast<double>(width))));
   }
 
-  // The rows of the distances that occur: the middle of the table.
+  // Returns the rows of the distances that occur, the middle of the table.
   Var near(const Var& table, const Packing& maps) const {
     const std::int64_t farthest =
         std::max<std::int64_t>(

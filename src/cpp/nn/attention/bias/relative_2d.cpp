@@ -1,6 +1,6 @@
-// Learned relative positions of pixels (Bello et al., 2019), two tables for all
-// heads: S_ij += q_i . (a_{row(j) - row(i)} + b_{column(j) - column(i)}) /
-// sqrt(d).
+// Learned relative positions of pixels (Bello et al., 2019), with two tables
+// shared by all heads:
+// S_ij += q_i . (a_{row(j) - row(i)} + b_{column(j) - column(i)}) / sqrt(d).
 #include <cmath>
 
 #include "nn/attention/registry.h"
@@ -13,9 +13,9 @@ namespace ea {
 
 namespace {
 
-// The tokens of a sequence are the pixels of an image, row by row. Tables a [2
-// height - 1, d] and b [2 width - 1, d], for the distances from query to key;
-// rows farther away than the height has are clipped.
+// The tokens of a sequence are the pixels of an image, row by row. The tables a
+// [2 height - 1, d] and b [2 width - 1, d] cover the distances from query to
+// key; row distances of `height` or more are clipped.
 class Relative2dBias final : public Bias {
  public:
   Relative2dBias(std::int64_t height, std::int64_t width, const SlotSite& site)

@@ -1,4 +1,4 @@
-// The formula of "One closed form" in docs/attention.md.
+// Implements the formula of "One closed form" in docs/attention.md.
 #include "nn/attention/evolve/closed_form.h"
 
 #include <string>

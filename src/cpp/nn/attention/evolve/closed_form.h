@@ -1,4 +1,4 @@
-// The evolve kinds that are settings of one formula.
+// Evolve kinds that are special cases of one formula.
 #pragma once
 
 #include "nn/attention/registry.h"
@@ -6,10 +6,10 @@
 
 namespace ea {
 
-// L = p M + s S + w ReLU(Conv(a M + b S)), softmax over t L, carry L. The first
-// layer of a chain has no M, so L = S; a later layer where the chain restarts
-// does the same. The first layer, and every layer with w = 0, has no parameters
-// of a convolution.
+// L = p M + s S + w ReLU(Conv(a M + b S)); the softmax takes t L, the carry is
+// L. The first layer of a chain has no M, so L = S; so does a later layer where
+// the chain restarts. The first layer, and every layer with w = 0, has no
+// convolution parameters.
 class ClosedForm final : public Evolve {
  public:
   ClosedForm(const EvolveCoefficients& c, double softmax_scale,

@@ -10,9 +10,9 @@ namespace ea {
 
 namespace {
 
-// 1 where the column is not right of the row (six of 3 x 3), else 0: the other
-// taps would read cells above the diagonal, which do not exist, where the
-// query's own key is the convolution's.
+// Returns 1 where the column is not right of the row (six of 3 x 3), else 0.
+// For the cell of a query's own key, the other taps would read cells above the
+// diagonal, which do not exist.
 Tensor causal_taps(std::int64_t side, DType dtype) {
   const Tensor taps = zeros({1, 1, side, side}, DType::f64);
   for (std::int64_t row = 0; row < side; ++row) {
@@ -34,7 +34,7 @@ struct CausalKernel {
 
   std::int64_t side;
   MapShift shift;
-  Tensor taps;  // undefined: all count
+  Tensor taps;  // undefined: all taps count
 };
 
 Init kernel_init() {
@@ -45,7 +45,7 @@ Init kernel_init() {
 
 // I = alpha M + (1 - alpha) S, L = beta ReLU(Z) + (1 - beta) I, where Z is the
 // convolution of I, moved by `shift`; rows and columns that the shift leaves
-// empty hold 0. With alpha = 0 a step needs no previous map, so the first layer
+// empty are 0. With alpha = 0, a step needs no previous map, so the first layer
 // has its convolution too.
 class EvolvingCausal final : public Evolve {
  public:
@@ -86,7 +86,8 @@ class EvolvingCausal final : public Evolve {
   }
 
  private:
-  // The parameter has all taps of the square; only those that count are read.
+  // The parameter stores the full square kernel; taps that do not count are set
+  // to 0.
   Var kernel() const { return kernel_of(weight_, kernel_.taps); }
 
   EvolveCoefficients c_;
@@ -112,7 +113,8 @@ std::unique_ptr<Evolve> make_evolving_causal(const Options& options,
   return std::make_unique<LearnedEvolving>(config, site);
 }
 
-// The paper's decoders have no skip, others do: alpha and beta are given.
+// alpha and beta have no defaults: the paper's decoders have no skip, others
+// do.
 std::vector<OptionSpec> options_of_causal() {
   std::vector<OptionSpec> all = evolving_options();
   for (OptionSpec& option : all) {

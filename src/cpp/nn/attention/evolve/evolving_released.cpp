@@ -1,5 +1,5 @@
-// Evolving Attention as in the authors' program for time series: LeakyReLU
-// instead of ReLU, also on the carried map, and vanilla in the first block.
+// Evolving Attention as in the authors' code for time series: LeakyReLU instead
+// of ReLU, also on the carried map, and vanilla attention in the first block.
 #include <string>
 
 #include "nn/attention/evolve/closed_form.h"

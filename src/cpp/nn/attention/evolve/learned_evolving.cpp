@@ -1,4 +1,4 @@
-// The step in plain operations, and the logits of its two weights.
+// The step composed of plain operations, and the logits of its two weights.
 #include "nn/attention/evolve/learned_evolving.h"
 
 #include <cmath>

@@ -7,18 +7,18 @@ namespace ea {
 
 struct LearnedEvolvingConfig {
   const char* kind;  // for error messages
-  double alpha = 0;  // where the learned weights start
+  double alpha = 0;  // initial values of the learned weights
   double beta = 0;
   std::int64_t kernel_size = 3;
-  Init init = {};       // of the convolution
-  MapShift shift = {};  // of the convolution
-  Tensor taps = {};     // [1, 1, k, k], factors of its taps, or undefined
+  Init init = {};       // initial kernel
+  MapShift shift = {};  // shift of the convolution
+  Tensor taps = {};     // [1, 1, k, k]: factors of the taps, or undefined
   bool plain = false;   // L = S, without parameters
 };
 
 // I = a M + (1 - a) S, L = b ReLU(Conv(I)) + (1 - b) I with a and b the sigmoid
-// of parameters. A weight that starts at 0 leaves its part out and is not
-// learned. Coefficients that are tensors have no fused kernel, so the step is
+// of parameters. A weight that starts at 0 is not learned, and its term is left
+// out. No fused kernel takes coefficients that are tensors, so the step is
 // composed of operations.
 class LearnedEvolving final : public Evolve {
  public:
@@ -33,14 +33,15 @@ class LearnedEvolving final : public Evolve {
   std::optional<ClosedFormView> closed_form() const override;
 
  private:
-  // The parameter whose sigmoid is the weight; undefined where there is none.
+  // Declares the parameter whose sigmoid is the weight; undefined if not
+  // learned.
   Var logit(const char* key, double value, const SlotSite& site);
 
   LearnedEvolvingConfig config_;
   Var alpha_, beta_, weight_, bias_;
 };
 
-// The kernel with the taps that count: weight itself where taps are undefined.
+// Returns weight * taps, or the weight itself if taps are undefined.
 Var kernel_of(const Var& weight, const Tensor& taps);
 
 }  // namespace ea

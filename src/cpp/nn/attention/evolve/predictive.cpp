@@ -1,5 +1,5 @@
-// Predictive Attention: L_i = alpha CNN(L_{i-1}) + (1 - alpha) S_i, CNN being m
-// convolutions, each followed by ReLU, on the previous map only.
+// Predictive Attention: L_i = alpha CNN(L_{i-1}) + (1 - alpha) S_i, where CNN
+// is m convolutions, each followed by ReLU, of the previous map only.
 #include <string>
 
 #include "nn/attention/evolve/closed_form.h"
@@ -11,7 +11,8 @@ namespace ea {
 
 namespace {
 
-// More than one convolution has no closed form: composed of operations.
+// Several convolutions have no closed form, so the step is composed of
+// operations.
 class DeepPredictive final : public Evolve {
  public:
   DeepPredictive(double alpha, std::int64_t convolutions, const Init& init,
@@ -62,7 +63,7 @@ std::unique_ptr<Evolve> make_predictive(const Options& options,
   if (convolutions > 1) {
     return std::make_unique<DeepPredictive>(alpha, convolutions, init, site);
   }
-  // Without a convolution CNN is the identity: a residual connection.
+  // Without convolutions, CNN is the identity: a residual connection.
   const EvolveCoefficients c =
       convolutions == 1 ? EvolveCoefficients{1, 0, 0, 1 - alpha, alpha}
                         : EvolveCoefficients{0, 0, alpha, 1 - alpha, 0};

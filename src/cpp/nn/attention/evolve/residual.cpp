@@ -1,5 +1,5 @@
-// RealFormer (He et al., 2021): L_i = L_{i-1} + S_i; the sum is carried, and a
-// running mean divides only what the softmax sees.
+// RealFormer (He et al., 2021): L_i = L_{i-1} + S_i. The sum is carried; the
+// running mean divides only the softmax's input.
 #include "nn/attention/evolve/closed_form.h"
 
 namespace ea {

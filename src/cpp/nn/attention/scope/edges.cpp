@@ -1,5 +1,5 @@
 // Attention along the edges of a graph (Velickovic et al., ICLR 2018): a node
-// sees the nodes that an edge comes from, and no others.
+// attends only to the nodes from which an edge leads to it.
 #include "nn/attention/registry.h"
 #include "nn/attention/scope/packed_scope.h"
 #include "ops/pair_sum.h"
@@ -13,7 +13,7 @@ class EdgesScope final : public PackedScope {
   PackingPtr maps(const PackingPtr& tokens) const override {
     return Packing::along_edges(tokens);
   }
-  // Edges have no neighbours.
+  // Edges do not form a grid of queries and keys.
   bool grid() const override { return false; }
 
   Var pair_sum(const Var& u, const Var& v,

@@ -1,5 +1,5 @@
-// Base of the scopes whose packing says which cells exist: the operations on
-// maps read it there.
+// Base of the scopes whose packing defines which cells exist; map operations
+// read the cells from it.
 #pragma once
 
 #include "nn/attention/slots.h"

@@ -1,5 +1,5 @@
 // Convolutional self-attention (Yang et al., NAACL 2019): a query sees the keys
-// in a window around its own position, of its own and of neighbouring heads,
+// in a window around its own position, in its own and in neighbouring heads,
 // under one softmax.
 #include "nn/attention/registry.h"
 #include "nn/attention/scope/packed_scope.h"
@@ -15,7 +15,7 @@ class WindowScope final : public PackedScope {
   PackingPtr maps(const PackingPtr& tokens) const override {
     return Packing::windowed(tokens, window_);
   }
-  // The columns of neighbouring rows are other keys.
+  // Neighbouring rows hold different keys in the same column.
   bool grid() const override { return false; }
   bool sums_pairs() const override { return false; }
   void check_heads(std::int64_t heads) const override {

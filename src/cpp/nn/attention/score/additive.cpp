@@ -25,7 +25,7 @@ class AdditiveScore final : public Score {
              const AttentionContext& context) const override {
     const Var hidden =
         activation(scope.pair_sum(q, k, context), Activation::tanh);
-    // w for each cell by head: the pair sum of w at every query and 0 at every
+    // w for each cell, by head: the pair sum of w at every query and 0 at every
     // key.
     const Var none(zeros({k.dim(0), 1}, k.dtype(), k.device()));
     const Var each(zeros({q.dim(0), 1}, q.dtype(), q.device()));

@@ -31,7 +31,7 @@ class ConcatenativeScore final : public Score {
   bool sums_pairs() const override { return true; }
 
  private:
-  // a_half . x of each token and head: [tokens, heads]
+  // Returns a_half . x for each token and head, [tokens, heads].
   Var part(const Var& x, std::int64_t half) const {
     const Var rows = reshape(x, {x.dim(0), heads_, width_});
     return sum(mul(rows, slice(weight_, 0, half, half + 1)), 2);

@@ -10,7 +10,7 @@ namespace ea {
 
 namespace {
 
-// W [heads, d, d]: one matrix a head.
+// W [heads, d, d]: one matrix per head.
 class MultiplicativeScore final : public Score {
  public:
   explicit MultiplicativeScore(const SlotSite& site)
@@ -22,7 +22,7 @@ class MultiplicativeScore final : public Score {
 
   Var scores(const Var& q, const Var& k, const Scope& scope,
              const AttentionContext& context) const override {
-    // [tokens, heads d] as [heads, tokens, d] for one product a head
+    // [tokens, heads d] -> [heads, tokens, d], for one product per head
     const std::int64_t tokens = q.dim(0);
     const Var by_head = transpose(reshape(q, {tokens, heads_, width_}), 0, 1);
     const Var turned = transpose(matmul(by_head, weight_), 0, 1);

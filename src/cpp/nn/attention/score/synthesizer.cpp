@@ -1,6 +1,7 @@
-// Synthesizer (Tay et al., 2020): scores of positions instead of products of
-// queries and keys. Dense: S_ij = (W_2 ReLU(W_1 x_i + b_1) + b_2)_j. Random:
-// S_ij = R_ij. Mixed with the dot product: m_1 S_ij + m_2 q_i . k_j / sqrt(d).
+// Synthesizer (Tay et al., 2020): scores depend on positions, not on products
+// of queries and keys.
+// Dense: S_ij = (W_2 ReLU(W_1 x_i + b_1) + b_2)_j. Random: S_ij = R_ij.
+// Mixed with the dot product: m_1 S_ij + m_2 q_i . k_j / sqrt(d).
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +17,7 @@ namespace ea {
 
 namespace {
 
-// The index of each token in its own sequence.
+// Returns the index of each token in its own sequence.
 Tensor positions(const std::vector<std::int64_t>& offsets) {
   std::vector<std::int64_t> found;
   for (std::size_t b = 1; b < offsets.size(); ++b) {
@@ -27,7 +28,7 @@ Tensor positions(const std::vector<std::int64_t>& offsets) {
   return from_values(found);
 }
 
-// What both kinds have: positions up to max_length, and the mixture.
+// Base of both kinds: positions up to max_length, and the mixture.
 class Synthesizer : public Score {
  public:
   Synthesizer(const Options& options, const SlotSite& site)
@@ -66,11 +67,11 @@ class Synthesizer : public Score {
   std::int64_t max_length_, heads_, width_;
 
  private:
-  Var mixture_;  // logits of m_1 and m_2, from 0: both are 1/2 at first
+  Var mixture_;  // logits of m_1 and m_2; start at 0, so both are 1/2
 };
 
-// The layer's own projection of queries is W_1 and b_1. A score is the product
-// of [ReLU(q_i); 1] and [w_j; b_j], whatever the scope.
+// The layer's own projection of queries is W_1 and b_1. In every scope, a score
+// is the product of [ReLU(q_i); 1] and [w_j; b_j].
 class DenseSynthesizer final : public Synthesizer {
  public:
   DenseSynthesizer(const Options& options, const SlotSite& site)
@@ -126,7 +127,7 @@ class RandomSynthesizer final : public Synthesizer {
       return pack_maps(add(each, reshape(used, {1, heads_, n, m})),
                        context.maps);
     }
-    // The product of a row of R with a unit vector is its cell.
+    // The product of a row of R with a unit vector is one cell of the row.
     Tensor unit = zeros({m, heads_, m}, DType::f32);
     for (std::int64_t j = 0; j < m * heads_; ++j) {
       unit.data<float>()[j * m + j / heads_] = 1.0F;
