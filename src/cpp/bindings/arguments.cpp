@@ -1,4 +1,4 @@
-// Reads numbers from Python objects, and names what is none.
+// Reads whole numbers from Python objects and describes invalid ones.
 #include "bindings/arguments.h"
 
 namespace ea {
@@ -25,7 +25,7 @@ std::string described(const py::handle& object) {
   if (text.empty() || text.front() == '<') return "a " + type;
   constexpr std::size_t kLongest = 60;
   if (text.size() > kLongest) {
-    std::size_t end = kLongest;  // never inside a UTF-8 character
+    std::size_t end = kLongest;  // not inside a UTF-8 character
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
       --end;
     }

@@ -1,4 +1,5 @@
-// Numbers as arguments: what is no whole number is refused by name and type.
+// Whole numbers as arguments; errors give the argument's name and the type
+// found.
 #pragma once
 
 #include <algorithm>
@@ -18,18 +19,18 @@ struct ArgumentName {
   constexpr ArgumentName(const char (&from)[N]) { std::copy_n(from, N, text); }
 };
 
-// A whole number; pybind11 itself would answer with a list of C++ signatures.
+// A whole-number argument; for wrong types pybind11 itself would print a list
+// of C++ signatures.
 template <ArgumentName Name>
 struct Whole {
   std::int64_t value = 0;
 };
 
-// The number in `object`, an int or anything with __index__. Throws ConfigError
-// with `name` for other things, bools among them, and for what int64 cannot
-// hold.
+// Reads an int, or anything with __index__. Throws a ConfigError with `name`
+// for other objects, including bools, and for values beyond int64.
 std::int64_t whole_number(const py::handle& object, const char* name);
 
-// "a str 'x'", "a float 2.5", "None": for messages.
+// Describes an object for messages: "a str 'x'", "a float 2.5", "None".
 std::string described(const py::handle& object);
 
 }  // namespace ea

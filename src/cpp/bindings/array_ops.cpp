@@ -1,4 +1,4 @@
-// Functions of arrays for Python: arithmetic, activations, shapes and sums.
+// Functions on arrays for Python: arithmetic, activations, shapes and sums.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -15,8 +15,8 @@ namespace ea {
 
 namespace {
 
-// What the docstrings of a family share stands once: `what` is the summary with
-// the formula.
+// Docstring text shared by a family of functions; `what` is the summary and the
+// formula.
 void bind_binary(py::module_& m, const char* name,
                  Var (*function)(const Var&, const Var&),
                  const std::string& what, const std::string& example) {

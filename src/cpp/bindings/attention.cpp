@@ -1,4 +1,4 @@
-// Specs of attention from Python, the declared kinds, and the layer by itself.
+// Attention specs from Python, the declared kinds, and the single layer.
 #include "bindings/attention.h"
 
 #include <pybind11/stl.h>
@@ -57,7 +57,7 @@ DictOf<AnyDict> kinds() {
   return all;
 }
 
-// The maker that spec[slot] describes, if it is there.
+// Reads the maker that spec[slot] describes, if present.
 template <typename Slot>
 void read_slot(const py::dict& spec,
                SlotMaker<Slot> (*from_python)(const py::object&),
@@ -83,7 +83,7 @@ AttentionSpec spec_of_python(const py::handle& value) {
   return spec;
 }
 
-// A module of its own for tests and experiments with a single layer.
+// Makes a single attention layer for tests and experiments.
 std::unique_ptr<Attention> make_attention(
     const AnyDict& spec, Whole<"Attention: hidden_size"> hidden_size,
     Whole<"Attention: num_heads"> heads, const py::object& memory_size,
@@ -200,8 +200,8 @@ bool is_numbers(const py::handle& value) {
   return std::all_of(value.begin(), value.end(), number);
 }
 
-// The layers of a chain as the slots of a spec know them: as many as an option
-// has numbers.
+// Returns the sites of a chain of layers: as many layers as a list-valued
+// option of evolve has numbers, else three.
 std::vector<SlotSite> layers_of(const py::dict& spec) {
   SlotSite site;
   site.num_layers = 3;
@@ -235,7 +235,7 @@ Options options_of(const py::dict& dict) {
       options.set(key, value.cast<std::string>());
     } else if (is_numbers(value)) {
       options.set(key, value.cast<std::vector<double>>());
-    }  // None and other structures are not settings of the core
+    }  // None and nested values are not settings of the core
   }
   return options;
 }
@@ -267,7 +267,7 @@ void bind_attention(py::module_& m) {
         "Returns the kinds of each slot of the core with their options.");
 }
 
-// After the modules: the layer is one.
+// Called after bind_modules(): the layer is a module.
 void bind_attention_layer(py::module_& m) { bind_layer(m); }
 
 }  // namespace ea

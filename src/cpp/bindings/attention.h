@@ -1,5 +1,4 @@
-// What attention is, from Python: specs of the core, and slots written in
-// Python.
+// Attention specs from Python: specs of the core, and slots written in Python.
 #pragma once
 
 #include "bindings/bind.h"
@@ -7,9 +6,9 @@
 
 namespace ea {
 
-// From {"score": …, "scope": …, "bias": …, "evolve": …}, each of them a dict
-// with "kind", an object written in Python, or left out; or a list of such, one
-// for each layer. Throws ConfigError.
+// Reads {"score": …, "scope": …, "bias": …, "evolve": …}. Each slot is a dict
+// with "kind" or an object written in Python, and may be left out. Also reads a
+// list of such dicts, one per layer. Throws ConfigError.
 AttentionSpecs specs_of_python(const py::object& attention);
 
 // Slots whose functions are Python methods; see attention/custom.py.
@@ -18,7 +17,7 @@ SlotMaker<Scope> scope_from_python(const py::object& slot);
 SlotMaker<Bias> bias_from_python(const py::object& slot);
 SlotMaker<Evolve> evolve_from_python(const py::object& slot);
 
-// The numbers, flags and strings of a dict; what is None or nested is left out.
+// Reads the numbers, flags and strings of a dict; skips None and nested values.
 Options options_of(const py::dict& dict);
 
 }  // namespace ea

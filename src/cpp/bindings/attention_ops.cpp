@@ -1,4 +1,4 @@
-// Attention step by step on flat maps, for Python.
+// Attention as single steps on flat maps, for Python.
 #include <pybind11/stl.h>
 
 #include <array>

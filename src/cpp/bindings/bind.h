@@ -1,4 +1,4 @@
-// The parts of the Python module, one function a file.
+// The parts of the Python module, one function per file.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -10,7 +10,7 @@ namespace ea {
 
 namespace py = pybind11;
 
-// Dicts and lists as the stubs name them: dict[str, ...], list[...].
+// Dicts and lists as named in the stubs: dict[str, ...], list[...].
 template <typename Value>
 using DictOf = py::typing::Dict<py::str, Value>;
 using AnyDict = DictOf<py::object>;
@@ -18,11 +18,12 @@ using AnyTuple = py::typing::Tuple<py::object, py::ellipsis>;
 template <typename... Entries>
 using ListOf = py::typing::List<py::typing::Tuple<Entries...>>;
 
-// The operand of an op: a tensor, or anything from_python() takes. Throws what
-// that throws, so that no call answers with a list of C++ signatures.
+// Reads the operand of an op: a tensor, or anything from_python() takes. Throws
+// what that throws, so that no call prints a list of C++ signatures.
 Var var_of(const py::handle& object);
 
-// Turns the exception in flight into Python's, by the same rules as in calls.
+// Converts the current exception to a Python exception, by the same rules as in
+// calls.
 void raise_from_import();
 
 void bind_errors(py::module_& m);
@@ -32,7 +33,7 @@ void bind_tensor(py::module_& m);
 void bind_ops(py::module_& m);
 void bind_attention(py::module_& m);
 void bind_attention_layer(py::module_& m);
-// Before bind_models: models are modules.
+// Called before bind_models(): models are modules.
 void bind_modules(py::module_& m);
 void bind_models(py::module_& m);
 void bind_generation(py::module_& m);
@@ -43,9 +44,9 @@ void bind_communicator(py::module_& m);
 
 namespace pybind11::detail {
 
-// Wherever a Tensor is expected an array-like will do. Here, where every file
-// of the bindings sees it: one that did not would compile another caster of the
-// same name and size unknown to the rest.
+// Accepts an array-like wherever a Tensor is expected. It must be visible in
+// every file of the bindings: a file without it would compile a different
+// caster with the same name and another size.
 template <>
 struct type_caster<ea::Var> : type_caster_base<ea::Var> {
   bool load(handle source, bool convert) {

@@ -1,4 +1,4 @@
-// Devices of several processes: communicators, and gradients that they sum.
+// Communication between processes: communicators, and sums of gradients.
 #include "runtime/communicator.h"
 
 #include <pybind11/stl.h>

@@ -1,4 +1,4 @@
-// Comparisons of tensors for Python, and where extreme elements lie.
+// Comparisons of tensors for Python, and positions of extreme elements.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -11,8 +11,8 @@ namespace ea {
 
 namespace {
 
-// The other side of a comparison with floats is read in their type, as that of
-// an operator is; integers are compared with whatever is there.
+// Reads the other operand of a comparison. For floats it is read in their type,
+// as for arithmetic; integers are compared with values of any type.
 std::optional<Tensor> other_side(const Var& self, const py::object& other) {
   if (py::isinstance<Var>(other)) return other.cast<Var>().data();
   if (other.is_none() || py::isinstance<py::str>(other)) return {};
@@ -20,7 +20,7 @@ std::optional<Tensor> other_side(const Var& self, const py::object& other) {
     if (is_floating(self.dtype())) return operand_of(other, self).data();
     return from_python(other);
   } catch (const DTypeError&) {
-    return {};  // no numbers: Python asks the other side
+    return {};  // not numeric: Python tries the other operand
   }
 }
 
@@ -122,7 +122,7 @@ void bind_place(py::class_<Var>& c, const char* name, const char* doc) {
 }  // namespace
 
 void bind_comparisons(py::class_<Var>& c) {
-  // Sets and dicts know tensors by identity.
+  // Sets and dicts identify tensors by identity.
   c.def("__hash__", [](const py::object& self) {
     return reinterpret_cast<std::intptr_t>(self.ptr()) >> 4;
   });

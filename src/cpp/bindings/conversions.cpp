@@ -1,4 +1,4 @@
-// Tensor's copies: in another type, or in memory of their own.
+// Copies of tensors: in another type, or in new memory.
 #include <string>
 
 #include "bindings/numpy.h"

@@ -31,7 +31,7 @@ DictOf<py::str> unusable_devices() {
   return all;
 }
 
-// The device's backend and its number there.
+// Calls fn with the backend of the device and its index there.
 template <typename Fn>
 auto on(const py::object& name, Fn&& fn) {
   const Device device = device_of_python(name);

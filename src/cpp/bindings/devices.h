@@ -1,4 +1,4 @@
-// Devices as arguments.
+// Reads device arguments.
 #pragma once
 
 #include "bindings/bind.h"
@@ -6,11 +6,11 @@
 
 namespace ea {
 
-// "cpu", "cuda", "cuda:1" or "auto". Throws ConfigError for other things, and
-// BackendUnavailable where there is no such device.
+// Reads "cpu", "cuda", "cuda:1" or "auto". Throws ConfigError for other values,
+// and BackendUnavailable if the device does not exist.
 Device device_of_python(const py::handle& name);
 
-// Whether a text means a device, well spelled or not.
+// Whether a text names a device, even if misspelled.
 bool names_device(const py::handle& object);
 
 }  // namespace ea

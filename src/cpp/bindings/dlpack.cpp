@@ -1,4 +1,4 @@
-// DLPack exchange: the structures are its published, stable binary interface.
+// DLPack exchange; the structures are its published, stable binary interface.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -69,25 +69,25 @@ DType dtype_of_type(const DLDataType& type) {
                    static_cast<int>(type.code), static_cast<int>(type.bits));
 }
 
-// How the array API names CUDA's queues: the legacy default one, which is also
-// meant by None; and a consumer that sees to the order of all work by itself.
+// Stream numbers of the array API for CUDA: the legacy default stream, also
+// meant by None, and -1 for a consumer that orders all work itself.
 constexpr std::intptr_t kDefaultStream = 1, kNoStream = -1;
 
-// Owns what an exported tensor points to.
+// Owns the data of an exported tensor.
 struct Exported {
   DLManagedTensor managed{};
   Tensor tensor;
   std::unique_ptr<Loan> loan;
   Shape shape, strides;
-  std::intptr_t stream = kNoStream;  // of the consumer, on a device
+  std::intptr_t stream = kNoStream;  // stream of the consumer, on a device
 
-  // What we do with the memory next comes after what the consumer did with it.
+  // Our next use of the memory must follow the work of the consumer.
   ~Exported() {
     const Device device = tensor.device();
     if (device.is_cpu() || stream == kNoStream) return;
     try {
       device_backend(device).follow(device.index, stream);
-    } catch (const Error&) {  // a device that fails says so at its next use
+    } catch (const Error&) {  // a failing device reports it at its next use
     }
   }
 };
@@ -104,7 +104,7 @@ Device device_of(const DLDevice& in) {
   return device;
 }
 
-// The capsule, whose memory our queue of its device may use at once.
+// Returns the capsule; our stream of its device may use its memory at once.
 py::object ask_for_capsule(const py::object& object) {
   try {
     if (!py::hasattr(object, "__dlpack_device__")) {
@@ -179,7 +179,7 @@ py::capsule lend_dlpack(const Var& self, const py::kwargs& options) {
   const py::object copy = option("copy");
   const bool copies = !copy.is_none() && copy.cast<bool>();
   if (!device.is_none() && !device.equal(here)) {
-    // A copy on the CPU is the one that the protocol asks us to make.
+    // The protocol requires only one copy of us, that to the CPU.
     const bool to_host = device.equal(py::make_tuple(1, 0));
     if (!to_host || (!copy.is_none() && !copies)) {
       throw py::buffer_error(
@@ -208,13 +208,13 @@ Tensor from_dlpack(const py::object& object) {
   const Shape shape(std::span<const std::int64_t>(
       in.shape, static_cast<std::size_t>(in.ndim)));
   Shape strides = contiguous_strides(shape);
-  if (in.strides != nullptr) {  // negative ones too, so not by append()
+  if (in.strides != nullptr) {  // may be negative, which append() rejects
     std::copy_n(in.strides, in.ndim, &strides[0]);
   }
   PyCapsule_SetName(capsule.ptr(), "used_dltensor");
   auto release = [managed, device] {
     if (managed->deleter == nullptr || Py_IsInitialized() == 0) return;
-    // Its owner may use the memory at once, on a queue that we do not know.
+    // The owner may use the memory at once, on a stream we do not know.
     if (!device.is_cpu()) synchronize(device);
     const py::gil_scoped_acquire gil;
     managed->deleter(managed);

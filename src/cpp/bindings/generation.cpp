@@ -1,4 +1,4 @@
-// Search for targets, and targets token by token, for Python.
+// Search for targets, and their step-by-step generation, for Python.
 #include <pybind11/stl.h>
 
 #include <optional>
@@ -72,7 +72,7 @@ Targets found_targets(Model& model, const AnyDict& inputs,
   return out;
 }
 
-// Of all tokens, 0 for those that are not drawn.
+// Returns the probabilities of all tokens, 0 for those that are never drawn.
 std::vector<double> probabilities(const std::vector<float>& logits,
                                   double temperature, std::int64_t top_k,
                                   double top_p, std::size_t least) {

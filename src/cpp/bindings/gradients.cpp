@@ -1,4 +1,4 @@
-// The part of Python's Tensor that has to do with gradients.
+// Gradients of Python's Tensor.
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
@@ -14,7 +14,8 @@ namespace ea {
 
 namespace {
 
-// Calls on_complete(i) for leaves[i], under the interpreter's lock.
+// Returns a callback that calls on_complete(i) for leaves[i] while it holds the
+// GIL.
 Complete told(const std::vector<Var>& leaves, const py::object& on_complete) {
   if (on_complete.is_none()) return {};
   std::unordered_map<const Var::Impl*, std::size_t> places;
@@ -86,7 +87,7 @@ void check_rows(const Var& self, const Tensor& ids, const Tensor& rows) {
   }
 }
 
-// Both stay the caller's: what the leaf keeps is its own.
+// Clones both, because the caller keeps its own.
 void add_row_gradient(const Var& self, const Var& ids, const Var& rows) {
   const Tensor i = contiguous(ids.data()), r = contiguous(rows.data());
   check_rows(self, i, r);

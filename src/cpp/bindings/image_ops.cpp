@@ -1,5 +1,5 @@
-// Functions on images, for Python: channels before height and width, as
-// PyTorch's users have them.
+// Functions on images for Python, with channels before height and width as in
+// PyTorch.
 #include <pybind11/stl.h>
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace ea {
 
-// A number for both axes, or one for the height and one for the width.
+// One number for both axes, or one for the height and one for the width.
 template <ArgumentName Name>
 struct Sides {
   std::int64_t height = 0, width = 0;

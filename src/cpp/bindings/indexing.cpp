@@ -1,4 +1,4 @@
-// t[...]: NumPy's indexing for reading, with gradients.
+// Reading t[...] with NumPy's indexing, with gradients.
 #include <algorithm>
 #include <string>
 
@@ -39,11 +39,11 @@ bool is_integer(const py::handle& key) {
          !py::isinstance<py::array>(key) && PyIndex_Check(key.ptr()) != 0;
 }
 
-// One row, without its axis.
+// Returns one row without its axis.
 Var row(const Var& x, int axis, std::int64_t i) {
   const std::int64_t n = x.dim(axis);
   if (i < -n || i >= n) {
-    // Python's iteration protocol ends on IndexError.
+    // Python's iteration protocol ends with IndexError.
     throw py::index_error(format("[index] {} is out of range for {} {}", i, n,
                                  axis == 0 ? "rows" : "elements of the axis"));
   }
@@ -55,8 +55,8 @@ Var row(const Var& x, int axis, std::int64_t i) {
   return reshape(slice(x, axis, at, at + 1), rest);
 }
 
-// Integers and slices of step 1 of the first axes: copies of ranges. False
-// where the key has something else.
+// Whether the key has only integers and slices of step 1 for the first axes,
+// which copy ranges.
 bool is_ranges(const py::tuple& key, const Shape& shape) {
   if (static_cast<int>(key.size()) > shape.rank()) return false;
   int axis = 0;
@@ -72,7 +72,8 @@ bool is_ranges(const py::tuple& key, const Shape& shape) {
   return true;
 }
 
-// A lone ellipsis among integers and slices, as the whole slices it stands for.
+// Replaces a single ellipsis among integers and slices by the whole slices it
+// means.
 py::tuple spelled_out(const py::tuple& key, int rank) {
   py::list parts;
   bool found = false;
@@ -113,8 +114,8 @@ Var ranges(const Var& self, const py::tuple& key) {
   return whole ? slice(x, 0, 0, x.dim(0)) : x;
 }
 
-// A key as NumPy reads it: tensors as arrays, uint8 ones as masks; and how many
-// axes it reads, at least.
+// A key as NumPy reads it: tensors as arrays, uint8 tensors as masks. `axes` is
+// the minimum number of axes it reads.
 struct Plain {
   py::tuple key;
   int axes = 0;
@@ -146,7 +147,7 @@ py::object as_index(const py::handle& part) {
 
 Plain plain(const py::tuple& key, int rank) {
   Plain out{py::tuple(key.size()), 0};
-  int last = 0;  // axes up to the last part that is no whole slice
+  int last = 0;  // axes up to the last part that is not a whole slice
   for (std::size_t i = 0; i < key.size(); ++i) {
     const py::object part = as_index(key[i]);
     out.key[i] = part;
@@ -168,7 +169,8 @@ Plain plain(const py::tuple& key, int rank) {
   return out;
 }
 
-// Anything else: NumPy indexes the row numbers, and these rows are gathered.
+// For all other keys, NumPy indexes the row numbers, and these rows are
+// gathered.
 Var rows(const Var& x, const Plain& key) {
   Shape lead;
   Shape flat{0};

@@ -1,4 +1,4 @@
-// Functions of layers for Python: products, norms, rows by index and losses.
+// Functions of layers for Python: products, norms, rows by index, losses.
 #include <pybind11/stl.h>
 
 #include "bindings/numpy.h"

@@ -1,5 +1,5 @@
-// Functions between tokens, flat attention maps and dense ones, for Python: one
-// entry an op.
+// Functions between tokens, flat attention maps and dense maps, for Python; one
+// entry per op.
 #include <pybind11/stl.h>
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Masks, as comparisons give them: &, |, ^, ~, any and all.
+// Masks, the results of comparisons: &, |, ^,  , any and all.
 #include <string>
 
 #include "bindings/numpy.h"
@@ -27,8 +27,8 @@ Var inverted(const Var& self) {
   return Var(combine(Logic::one, self.data(), full({}, DType::u8, 1.0)));
 }
 
-// any(): how many elements differ from 0 is not 0. all(): how many equal 0 is
-// 0.
+// any() counts elements that differ from 0: the count must not be 0. all()
+// counts elements equal to 0: the count must be 0.
 template <bool All>
 Var found(const Var& self, const AxesArgument& axis, bool keepdims,
           const AxesArgument& dim, bool keepdim, const py::object& out) {

@@ -1,4 +1,4 @@
-// Models for Python: the architectures, and one call for all of them.
+// Models for Python: the architectures, and one call for all.
 #include <pybind11/stl.h>
 
 #include <memory>
@@ -36,7 +36,8 @@ const char* name_of(InputKind kind) {
   }
 }
 
-// The object as a tensor; `expected` says what an input that is none must be.
+// Converts the object to a tensor; `expected` describes a valid input in the
+// error.
 Var tensor_of(const py::handle& object, const std::string& name,
               const char* expected) {
   try {

@@ -1,4 +1,4 @@
-// The inputs of models from Python's dicts.
+// Reads the inputs of models from Python dicts.
 #pragma once
 
 #include "bindings/bind.h"
@@ -6,7 +6,7 @@
 
 namespace ea {
 
-// Throws DTypeError or InputError for objects that are no such arrays.
+// Throws DTypeError or InputError for objects that are not such arrays.
 Inputs inputs_of(const Architecture& architecture, const py::dict& given);
 
 }  // namespace ea

@@ -2,8 +2,8 @@
 #include "bindings/bind.h"
 #include "kernels/backends.h"
 
-// pybind11 makes an ImportError of whatever goes wrong here; a bad EA_*
-// variable is a ConfigError, at import as anywhere else.
+// pybind11 would turn any error here into an ImportError. A bad EA_* variable
+// must be a ConfigError at import as elsewhere.
 #undef PYBIND11_CATCH_INIT_EXCEPTIONS
 #define PYBIND11_CATCH_INIT_EXCEPTIONS \
   catch (...) {                        \

@@ -1,4 +1,4 @@
-// Tensors as Python's numbers and lists: float(t), f"{t:.3f}", t.tolist().
+// Tensors as Python numbers and lists: float(t), f"{t:.3f}", t.tolist().
 #include <string>
 
 #include "bindings/numpy.h"
@@ -102,7 +102,7 @@ bool truth(const Var& self) {
   return number(self).attr("__bool__")().cast<bool>();
 }
 
-// A 0-d tensor is written as its number; others have no format but repr().
+// Formats a 0-d tensor as its number; other tensors have no format but repr().
 py::str formatted(const py::object& object, const std::string& spec) {
   const auto self = object.cast<Var>();
   if (self.numel() == 1 && (self.rank() == 0 || !spec.empty())) {

@@ -13,8 +13,8 @@ namespace ea {
 
 namespace {
 
-// Keeps a Python object alive for a storage; the last tensor may die on a
-// thread without the GIL, or after the interpreter has gone.
+// Keeps a Python object alive for a storage; the last tensor may be freed on a
+// thread without the GIL, or after the interpreter ended.
 std::function<void()> holder(py::object owner) {
   auto* raw = owner.release().ptr();
   return [raw] {
@@ -33,7 +33,7 @@ std::optional<DType> shared_dtype(const py::dtype& dtype) {
   return {};
 }
 
-// What other NumPy types become.
+// Returns the name of our type nearest to another NumPy type.
 const char* nearest(const py::dtype& dtype) {
   switch (dtype.kind()) {
     case 'b':
@@ -57,14 +57,15 @@ Tensor share(const py::array& array, DType dtype) {
   return {storage, 0, shape, contiguous_strides(shape), dtype};
 }
 
-// Whether another library's tensor is out of NumPy's reach.
+// Whether the tensor of another library is on a device, where NumPy cannot read
+// it.
 bool lies_on_device(const py::handle& object) {
   if (py::isinstance<py::array>(object)) return false;
   if (!py::hasattr(object, "__dlpack_device__")) return false;
   const py::object device = object.attr("__dlpack_device__")();
   if (!py::isinstance<py::tuple>(device) || py::len(device) != 2) return false;
   const py::object type = device[py::int_(0)];
-  return !type.equal(py::int_(1));  // the number of the CPU
+  return !type.equal(py::int_(1));  // DLPack's number of the CPU
 }
 
 py::array as_array(const py::handle& object) {
@@ -74,7 +75,7 @@ py::array as_array(const py::handle& object) {
     try {
       return to_numpy(from_dlpack(py::reinterpret_borrow<py::object>(object)));
     } catch (const DTypeError&) {
-      // Booleans, int16, float16 and the like: NumPy converts them.
+      // NumPy converts booleans, int16, float16 and other types.
       if (!py::hasattr(object, "__array__")) throw;
     }
   }
@@ -83,7 +84,7 @@ py::array as_array(const py::handle& object) {
     array = np.attr("asarray")(object);
   } catch (const py::error_already_set& e) {
     if (!e.matches(PyExc_ValueError)) throw;
-    // NumPy speaks of inhomogeneous shapes here.
+    // NumPy's own message is about inhomogeneous shapes.
     fail<ShapeError>("tensor",
                      "the nested list is not rectangular: its rows differ in "
                      "length; pad them to one length (got {})",
@@ -91,7 +92,7 @@ py::array as_array(const py::handle& object) {
   }
   if (!is_array && array.dtype().kind() == 'f' &&
       !py::hasattr(object, "__array__")) {
-    // A list of Python floats has no element type of its own.
+    // A list of Python floats has no element type.
     array = array.attr("astype")("float32");
   }
   return array;
@@ -217,7 +218,7 @@ Tensor optional_integers(const py::handle& object, const char* name) {
                      described(object));
   }
   t = to_device(t, kCpu);
-  if (t.numel() == 0) t = cast(t, DType::i64);  // [] has no type of its own
+  if (t.numel() == 0) t = cast(t, DType::i64);  // [] has no type
   EA_CHECK_AS(DTypeError, !is_floating(t.dtype()), "forward",
               "{} must be integers, got {}", name, t.dtype());
   return cast(t, DType::i64);

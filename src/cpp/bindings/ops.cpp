@@ -1,4 +1,4 @@
-// The module of differentiable functions for Python, and the packing they read.
+// The module of differentiable functions for Python, and the packing they use.
 #include <pybind11/stl.h>
 
 #include "bindings/arguments.h"
@@ -208,7 +208,7 @@ Example:
 
 using PackingClass = py::class_<Packing, std::shared_ptr<Packing>>;
 
-// What limits the cells of maps, where they are not all.
+// Binds the properties that limit the cells of maps.
 void bind_limits(PackingClass& packing) {
   packing
       .def_property_readonly(
@@ -309,8 +309,6 @@ Example:
 
 }  // namespace
 
-// Summary and formula, arguments, and the rest of a docstring whose function is
-// one of ops and a method: the method has no x.
 std::string doc_of(bool method, const std::string& head, const std::string& x,
                    const std::string& arguments, const std::string& rest,
                    const std::string& example) {

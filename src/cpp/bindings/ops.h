@@ -1,5 +1,4 @@
-// The functions of evolving_attention._core.ops: what the files that bind them
-// share.
+// Shared helpers of the files that bind evolving_attention._core.ops.
 #pragma once
 
 #include <array>
@@ -15,20 +14,20 @@ namespace ea {
 using Release = py::call_guard<py::gil_scoped_release>;
 using OptionalVar = std::optional<Var>;
 
-// No shift of a convolution of maps.
+// Zero shift for convolutions of maps.
 inline constexpr std::array<std::int64_t, 2> kNoShift{0, 0};
 
 inline Var or_none(const OptionalVar& v) { return v ? *v : Var(); }
 
-// Summary and formula, arguments, and the rest of a docstring whose function is
-// one of ops and a method: the method has no x.
+// Builds the docstring of a function that is both in ops and a method, from
+// summary and formula, arguments and the rest; the method has no x.
 std::string doc_of(bool method, const std::string& head, const std::string& x,
                    const std::string& arguments, const std::string& rest,
                    const std::string& example);
 
-// Called by bind_ops in this order, which is that of op_names().
+// Called by bind_ops in this order, the order of op_names().
 void bind_array_ops(py::module_& ops);
-void bind_pointwise_ops(py::module_& ops);  // by bind_array_ops
+void bind_pointwise_ops(py::module_& ops);  // called by bind_array_ops
 void bind_selection_ops(py::module_& ops);
 void bind_layer_ops(py::module_& ops);
 void bind_attention_ops(py::module_& ops);

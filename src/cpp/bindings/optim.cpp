@@ -22,7 +22,8 @@ namespace {
 
 using Release = py::call_guard<py::gil_scoped_release>;
 
-// An optimizer whose parameters are numbered into groups of one rate each.
+// An optimizer whose parameters are split into numbered groups, each with its
+// own rate and weight decay.
 struct Grouped {
   std::unique_ptr<MomentOptimizer> optimizer;
   std::vector<int> groups;
@@ -111,7 +112,7 @@ void load_state_dict(Grouped& self, const AnyDict& state) {
     copy_into(from_python(state[own.c_str()], tensor.dtype()), tensor);
   }
   self.optimizer->set_steps_done(state["step"].cast<std::int64_t>());
-  Tensor missed;  // older states have none: every step counts
+  Tensor missed;  // absent in older states: every step counts
   if (state.contains("missed")) {
     missed = contiguous(from_python(state["missed"], DType::i64));
   }

@@ -1,4 +1,4 @@
-// Functions of single elements: of ops, and as methods of Tensor.
+// Elementwise functions, in ops and as methods of Tensor.
 #include <string>
 
 #include "bindings/ops.h"
@@ -12,7 +12,7 @@ namespace {
 struct Pointwise {
   const char* name;
   Activation kind;
-  bool method;                 // of Tensor too
+  bool method;                 // also of Tensor
   const char* what;            // summary and formula
   const char *given, *result;  // an example; a single number is rounded
   const char* source = "";

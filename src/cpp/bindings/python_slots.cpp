@@ -12,7 +12,8 @@ std::string type_name(const py::handle& object) {
   return py::str(py::type::handle_of(object).attr("__name__"));
 }
 
-// The object, its parameters and where it stands; `Slot` is the core's slot.
+// A slot written in Python, with its parameters; `Slot` is the core's slot
+// class.
 template <typename Slot>
 class PythonSlot : public Slot {
  public:
@@ -43,7 +44,7 @@ class PythonSlot : public Slot {
   }
 
  protected:
-  // What a method may know of where it stands.
+  // Returns the StepContext of a method: layer, maps, parameters and mode.
   py::object where(const AttentionContext& context) const {
     py::dict parameters;
     for (std::size_t i = 0; i < names_.size(); ++i) {
@@ -67,7 +68,7 @@ class PythonSlot : public Slot {
     return result.cast<Var>();
   }
 
-  // A result that must lie as `like` does.
+  // Checks that a result has the shape and dtype of `like`.
   Var same(const py::object& result, const char* method, const Var& like,
            const char* what) const {
     const Var maps = tensor(result, method);
@@ -90,7 +91,7 @@ py::object maybe(const Var& x) {
   return x.defined() ? py::cast(x) : py::object(py::none());
 }
 
-// step(scores, previous, context) -> logits, or (logits, carry).
+// Evolve slot: step(scores, previous, context) -> logits, or (logits, carry).
 class PythonEvolve final : public PythonSlot<Evolve> {
  public:
   using PythonSlot::PythonSlot;
@@ -111,7 +112,7 @@ class PythonEvolve final : public PythonSlot<Evolve> {
   }
 };
 
-// maps(tokens) -> Packing or None; dot, pair_sum, normalise, mix.
+// Scope slot: maps(tokens) -> Packing or None; dot, pair_sum, normalise, mix.
 class PythonScope final : public PythonSlot<Scope> {
  public:
   using PythonSlot::PythonSlot;
@@ -160,7 +161,7 @@ class PythonScope final : public PythonSlot<Scope> {
   }
 
  private:
-  // Flat maps with `each` values a cell.
+  // Checks and flattens maps with `each` values per cell.
   Var flat(const py::object& result, const char* method, std::int64_t each,
            const AttentionContext& context) const {
     const Var maps = tensor(result, method);
@@ -173,12 +174,12 @@ class PythonScope final : public PythonSlot<Scope> {
   }
 };
 
-// scores(q, k, scope, context) -> flat maps
+// Score slot: scores(q, k, scope, context) -> flat maps.
 class PythonScore final : public PythonSlot<Score> {
  public:
   using PythonSlot::PythonSlot;
 
-  bool pairwise() const override { return false; }  // it is not known
+  bool pairwise() const override { return false; }  // unknown
 
   Var scores(const Var& q, const Var& k, const Scope& scope,
              const AttentionContext& context) const override {
@@ -199,7 +200,7 @@ class PythonScore final : public PythonSlot<Score> {
   }
 };
 
-// map(q, context) -> flat maps
+// Bias slot: map(q, context) -> flat maps.
 class PythonBias final : public PythonSlot<Bias> {
  public:
   using PythonSlot::PythonSlot;

@@ -1,4 +1,4 @@
-// Threads, seeds, memory, kernels and facts about this build.
+// Threads, seeds, memory, kernels, and facts about this build.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ RandomState random_state_of(const py::object& state) {
   EA_CHECK_AS(ConfigError, pair, "set_rng_state",
               "expected the pair (seed, offset) of get_rng_state(), got {}",
               described(state));
-  // Seeds and offsets use all 64 bits, so not by Whole.
+  // Seeds and offsets use all 64 bits, so Whole cannot read them.
   const auto number = [&](int i) {
     const py::object one = state[py::int_(i)];
     const auto value = PyLong_Check(one.ptr()) != 0
@@ -121,7 +121,7 @@ void bind_runtime(py::module_& m) {
         py::arg("implementation"),
         "Forces an implementation of a kernel ('*': of all that have it); an "
         "empty implementation lifts it.");
-  (void)fast_paths();  // a wrong EA_DISABLE is an error of the import
+  (void)fast_paths();  // makes a wrong EA_DISABLE fail at import
   m.def(
       "fast_paths",
       []() -> DictOf<py::bool_> {

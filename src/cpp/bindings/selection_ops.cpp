@@ -1,4 +1,4 @@
-// Functions that choose among elements, and powers: of ops and of Tensor.
+// Functions that choose among elements, and powers, in ops and on Tensor.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace ea {
 
-// A tensor, an array or a number that is read beside a tensor, in its type.
+// A tensor, an array or a number, read in the type of another tensor.
 struct Operand {
   py::object object;
 };

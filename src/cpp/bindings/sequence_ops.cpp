@@ -1,4 +1,4 @@
-// Functions on the rows of packed sequences, for Python: one entry an op.
+// Functions on the rows of packed sequences for Python, one entry per op.
 #include <pybind11/stl.h>
 
 #include "bindings/arguments.h"

@@ -1,4 +1,4 @@
-// Tensor's methods that change a shape: PyTorch's and NumPy's names.
+// Tensor methods that change a shape, under PyTorch's and NumPy's names.
 #include "ops/shape_ops.h"
 
 #include <numeric>
@@ -12,7 +12,7 @@ namespace ea {
 
 namespace {
 
-// The whole numbers of a call f(2, 3) or f((2, 3)).
+// Reads the whole numbers of a call f(2, 3) or f((2, 3)).
 std::vector<std::int64_t> numbers_of(const py::args& args, const char* name) {
   py::sequence given = args;
   if (args.size() == 1 && !py::isinstance<py::int_>(args[0])) {
@@ -31,7 +31,7 @@ Shape shape_of(const py::args& args) {
            Shape::kMaxRank);
   Shape shape;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    shape.append(0);  // -1 is allowed here, but not by append
+    shape.append(0);  // append() rejects -1, which is allowed here
     shape[static_cast<int>(i)] = sizes[i];
   }
   return shape;
@@ -49,11 +49,11 @@ Var reversed(const Var& x) {
   return permute(x, axes);
 }
 
-// Two axes are exchanged, all are put in order, none is all in reverse.
+// Swaps two axes, permutes all axes, or reverses them if none are given.
 Var transposed(const Var& self, const py::args& args, const py::object& axis_a,
                const py::object& axis_b) {
   std::vector<int> axes;
-  if (args.size() != 1 || !args[0].is_none()) {  // as np.transpose(x) has it
+  if (args.size() != 1 || !args[0].is_none()) {  // np.transpose(x) passes None
     axes = axes_of(numbers_of(args, "transpose: axes"));
   }
   for (const auto& [axis, name] : {std::pair(axis_a, "transpose: axis_a"),

@@ -35,12 +35,14 @@ Var make(const py::object& data, const py::object& dtype, bool requires_grad,
       dtype.is_none() ? given : cast(given, dtype_of_python(dtype));
   const Device place = device.is_none() ? t.device() : device_of_python(device);
   const py::gil_scoped_release release;
-  // What neither changed type nor place may still be the caller's memory.
+  // A tensor that changed neither type nor device may still share the caller's
+  // memory.
   const bool same = t.storage() == given.storage() && t.device() == place;
   return Var(same ? clone(t) : to_device(t, place), requires_grad);
 }
 
-// .to("float32"), .to("cuda"), .to("cuda", "float32") and by name.
+// Implements .to("float32"), .to("cuda"), .to("cuda", "float32"), also with
+// keywords.
 Var to(const Var& self, const py::args& targets, const py::object& dtype,
        const py::object& device) {
   py::object type = dtype, place = device;
@@ -56,7 +58,7 @@ Var to(const Var& self, const py::args& targets, const py::object& dtype,
   const DType wanted = type.is_none() ? self.dtype() : dtype_of_python(type);
   const Device where =
       place.is_none() ? self.device() : device_of_python(place);
-  const py::gil_scoped_release release;  // a device may be waited for
+  const py::gil_scoped_release release;  // may synchronise with a device
   return to_device(type.is_none() ? self : cast(self, wanted), where);
 }
 
@@ -113,17 +115,18 @@ py::array as_numpy_array(const Var& self, const py::object& dtype,
 
 py::buffer_info buffer(const Var& self) {
   const Tensor& t = self.data();
-  // The buffer protocol has no letter for bfloat16; np.asarray() goes on to
+  // The buffer protocol has no format for bfloat16; np.asarray() then calls
   // __array__, which has a type for it.
   if (t.dtype() == DType::bf16) {
     throw py::buffer_error(
         "bfloat16 has no buffer format; use .numpy() or .to('float32')");
   }
   if (!t.device()
-           .is_cpu()) {  // np.asarray() goes on to __array__, which says so
+           .is_cpu()) {  // np.asarray() then calls __array__, which says so
     throw py::buffer_error("the values lie on a device; use .to('cpu')");
   }
-  // The array, and with it the loan, lives until the reader lets go.
+  // The array, and with it the loan, lives until the reader releases the
+  // buffer.
   return to_numpy(t).request(/*writable=*/true);
 }
 
@@ -133,7 +136,7 @@ void copy_from(const Var& self, const py::object& source) {
   copy_into(t, self.data());
 }
 
-// The argument by either of its names.
+// Returns the argument that was given under either of its names.
 template <typename Argument>
 const Argument& only_one(const Argument& axis, const Argument& dim) {
   EA_CHECK_AS(ConfigError, !axis || !dim, "axis",
@@ -224,9 +227,9 @@ Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
                 "axis {} stands twice; expected each once", one.value);
     axes.push_back(a);
   }
-  std::sort(axes.rbegin(), axes.rend());  // from the last: the others stay
+  std::sort(axes.rbegin(), axes.rend());  // last first: others stay valid
   if (axes.empty()) return copied(x);
-  // Rounded once: what is between two axes has float32's digits.
+  // Rounds once: between two axes, sums are kept in float32.
   const bool narrow_sums = x.dtype() == DType::bf16 && axes.size() > 1;
   Var y = narrow_sums ? cast(x, DType::f32) : x;
   for (const int a : axes) y = reduction(y, a, keepdims);

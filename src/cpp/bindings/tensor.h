@@ -1,4 +1,4 @@
-// The parts of Python's Tensor, one function a file.
+// The parts of Python's Tensor, one function per file.
 #pragma once
 
 #include <pybind11/stl.h>
@@ -23,30 +23,30 @@ void bind_pointwise_methods(py::class_<Var>& tensor);
 void bind_conversions(py::class_<Var>& tensor);
 void bind_masks(py::class_<Var>& tensor);
 
-// An axis no tensor has stays one when it does not fit an int.
+// Narrows an axis to int; values out of range remain invalid axes.
 int narrow(std::int64_t axis);
 
 using AxisArgument = std::optional<Whole<"axis">>;
 
-// The axis by NumPy's name or by PyTorch's. Throws ConfigError for both.
+// Returns the axis, given under NumPy's name or PyTorch's. Throws ConfigError
+// if both are given.
 std::optional<int> axis_of(const AxisArgument& axis, const AxisArgument& dim);
 
-// One axis, several, or all when there is none.
+// One axis, several axes, or all axes if none is given.
 using AxesArgument =
     std::optional<std::variant<std::vector<Whole<"axis">>, Whole<"axis">>>;
 
-// Fn over the axes of x, by NumPy's name or by PyTorch's. Throws ConfigError
-// for both names, or for an axis that stands twice.
+// Reduces x over the axes, given under NumPy's name or PyTorch's. Throws
+// ConfigError for both names, or for a repeated axis.
 using AxisReduction = Var (*)(const Var&, std::optional<int>, bool);
 Var over_axes(AxisReduction reduction, const Var& x, const AxesArgument& axis,
               const AxesArgument& dim, bool keepdims);
 
-// Of ops, or of Tensor: the other one is null.
+// Binds softmax to ops or to Tensor; the other pointer is null.
 void bind_softmax(py::module_* ops, py::class_<Var>* tensor);
 
-// Refuses an argument that NumPy's np.sum(t), np.mean(t), np.max(t) and
-// np.min(t) hand to the method of a tensor, unless it is None. Throws
-// ConfigError.
+// Rejects an argument that np.sum(t), np.mean(t), np.max(t) and np.min(t) pass
+// to the method of a tensor, unless it is None. Throws ConfigError.
 void check_unused(const py::object& word, const char* name);
 
 }  // namespace ea

@@ -1,5 +1,5 @@
-// Docstrings of Python's Tensor: a sentence, the formula, arguments with
-// shapes, errors, and an example that runs.
+// Docstrings of Python's Tensor: summary, formula, arguments with shapes,
+// errors, and a runnable example.
 #pragma once
 
 namespace ea::docs {

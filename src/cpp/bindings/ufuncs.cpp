@@ -1,5 +1,5 @@
-// NumPy's ufuncs and functions on tensors: operators keep the gradient, others
-// may not lose it.
+// NumPy's ufuncs and functions on tensors: operators keep the gradient; other
+// functions must not lose it.
 #include <string>
 #include <string_view>
 
@@ -17,7 +17,7 @@ namespace {
 
 using BinaryFn = Var (*)(const Var&, const Var&);
 
-// The operator that a ufunc stands for: `array + tensor` is np.add's call.
+// Returns the operator for a ufunc: `array + tensor` calls np.add.
 BinaryFn operator_of(std::string_view ufunc) {
   if (ufunc == "add") return &add;
   if (ufunc == "subtract") return &sub;
@@ -29,7 +29,8 @@ BinaryFn operator_of(std::string_view ufunc) {
   return nullptr;
 }
 
-// Comparisons, isfinite and the like: there is no gradient that could be lost.
+// Whether the ufunc only returns booleans (comparisons, isfinite, ...), where
+// no gradient can be lost.
 bool gives_booleans(const py::object& ufunc) {
   for (const py::handle type : ufunc.attr("types")) {
     const auto signature = type.cast<std::string>();  // "dd->?"
@@ -96,9 +97,9 @@ bool is_real(const py::handle& object) {
   return object.attr("dtype").attr("kind").cast<std::string>() == "f";
 }
 
-// NumPy calls this for its other functions. Those that call a method of the
-// same name give tensors; of the rest, only what has no real numbers (equality,
-// positions, text) may come of a tensor with a gradient.
+// NumPy calls this for its other functions. Functions that call a method of the
+// same name return tensors. Any other result from a tensor with a gradient must
+// not contain real numbers: equality, positions and text are allowed.
 py::object array_function(const Var& /*self*/, const py::object& function,
                           const py::object& /*types*/, const AnyTuple& inputs,
                           const AnyDict& options) {

@@ -1,11 +1,11 @@
-// Looks for tensors and arrays inside lists, tuples and dicts of Python.
+// Searches lists, tuples and dicts of Python for tensors and arrays.
 #pragma once
 
 #include "bindings/bind.h"
 
 namespace ea {
 
-// Whether f holds of the object, or of an entry of a list, tuple or dict.
+// Whether f holds for the object, or for an entry of a list, tuple or dict.
 template <typename F>
 bool any_within(const py::handle& object, F f) {
   if (py::isinstance<py::dict>(object)) {

@@ -8,12 +8,12 @@
 
 namespace ea {
 
-// Of leaky_relu, for x < 0, where nothing else is said (PyTorch's).
+// Default slope of leaky_relu for x < 0, PyTorch's.
 inline constexpr double kLeakySlope = 0.01;
 
 Var activation(const Var& x, Activation kind, double slope = kLeakySlope);
-// "gelu", "gelu_new" (tanh form), "relu", "leaky_relu", "tanh"; throws
-// ConfigError that names the option
+// Parses "gelu", "gelu_new" (tanh form), "relu", "leaky_relu" or "tanh". Throws
+// a ConfigError that names the option.
 Activation parse_activation(std::string_view name,
                             std::string_view option = "hidden_act");
 

@@ -13,7 +13,7 @@ Var div(const Var& a, const Var& b);
 Var scale(const Var& x, double alpha);
 // alpha x + beta z, equal shapes
 Var axpby(double alpha, const Var& x, double beta, const Var& z);
-// x in another floating type; the gradient comes back in x's own type
+// Converts x to another floating type; its gradient has the type of x.
 Var cast(const Var& x, DType dtype);
 Var to_device(const Var& x, Device device);
 

@@ -22,7 +22,7 @@ void check_tokens(const char* op, const char* which, const Var& x,
            which, x.dim(1), heads);
 }
 
-// Of attention_context() along edges: those alone that somebody wants.
+// Gradients of attention_context() along edges; computes only those wanted.
 Node::Gradients edge_gradients(const Node& node, const Tensor& dy,
                                const PackingPtr& packing,
                                const Shape& map_shape) {

@@ -1,4 +1,5 @@
-// Scaled dot-product attention, cut where the maps can be changed in between.
+// Scaled dot-product attention in two ops, so that the maps between them can be
+// changed.
 #pragma once
 
 #include "autograd/var.h"
@@ -6,11 +7,11 @@
 
 namespace ea {
 
-// Flat maps S = scale q k^T; q [total queries, heads d], k [total keys, heads
-// d]
+// Returns flat maps S = scale q k^T; q [total queries, heads d], k [total keys,
+// heads d].
 Var attention_scores(const Var& q, const Var& k, const PackingPtr& packing,
                      double scale);
-// [total queries, heads d] = P v
+// Returns P v, [total queries, heads d].
 Var attention_context(const Var& p, const Var& v, const PackingPtr& packing);
 
 }  // namespace ea

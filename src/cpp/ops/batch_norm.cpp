@@ -17,7 +17,7 @@ namespace ea {
 
 namespace {
 
-// What the node saves, in this order.
+// Indices of the tensors that the node saves.
 struct Norm {
   enum { x, weight, mean, rstd, bias, variance, y };
 };
@@ -115,7 +115,8 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
       move_towards(variance, momentum, n / (n - 1.0), running.variance.data());
     }
   } else {
-    // Copies, for the backward: training may move them until then.
+    // The backward needs copies: training may update the running statistics
+    // before it runs.
     mean = clone(running.mean.data());
     variance = clone(running.variance.data());
   }
@@ -127,8 +128,8 @@ Var batch_norm(const Var& x, const Var& weight, const Var& bias,
       {rows, w, b, mean, variance, y, rstd, eps, added, rectify});
   const Shape shape = x.shape();
   const bool joined = residual.defined();
-  // Of a rectified sum the backward reads where it is positive from y, and
-  // where there is no residual from x.
+  // With a residual, the backward finds the positive elements of a rectified
+  // sum from y; without one, from x.
   const Var out = record(
       "batch_norm", reshape_view(y, shape), {x, weight, bias, residual},
       {rows, w, mean, rstd, b, variance, rectify && joined ? y : Tensor()},

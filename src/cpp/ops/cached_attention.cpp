@@ -1,4 +1,4 @@
-// Checks what the kernel may believe.
+// Checks the arguments: the kernel relies on them.
 #include "ops/cached_attention.h"
 
 #include <algorithm>
@@ -41,7 +41,8 @@ void check_type(const char* what, const Tensor& t, DType dtype) {
               t.dtype());
 }
 
-// What the evolving step reads, of `heads` heads and `total` keys.
+// Checks the inputs of the evolving step for `heads` heads; offsets.back() is
+// the total number of keys.
 void check_evolving(const CachedEvolving& e, DType dtype, std::int64_t heads,
                     std::int64_t sequences,
                     const std::vector<std::int64_t>& offsets) {

@@ -1,4 +1,4 @@
-// Attention of one new token of each sequence over the rows of a cache.
+// Attention from one new token of each sequence to the rows of a cache.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ea {
 
-// kernels/cached_attention.h: the evolving step, parts of which may be
+// Inputs of the evolving step, see kernels/cached_attention.h; tensors may be
 // undefined. `maps` is written.
 struct CachedEvolving {
   EvolveCoefficients c = {0, 0, 0, 1, 0};
@@ -17,16 +17,15 @@ struct CachedEvolving {
   MapShift shift = {};
   Tensor previous = {}, weight = {}, bias = {}, maps = {};
   std::vector<std::int64_t> map_rows = {};
-  bool carry = false;  // whether L is wanted
+  bool carry = false;  // whether to return L
 };
 
 struct CachedAttended {
   Tensor context, carry;
 };
 
-// Sequence b reads the rows with the numbers rows[offsets[b]] to
-// rows[offsets[b + 1] - 1] of k and v. Without gradients. Throws ShapeError,
-// DTypeError and InputError.
+// Sequence b attends to rows rows[offsets[b]] to rows[offsets[b + 1] - 1] of k
+// and v. Records no gradients. Throws ShapeError, DTypeError and InputError.
 CachedAttended cached_attention(const Tensor& q, const Tensor& k,
                                 const Tensor& v,
                                 const std::vector<std::int64_t>& rows,

@@ -10,7 +10,7 @@ namespace ea {
 
 namespace {
 
-// Row-major values of the broadcast shape, on the host.
+// Returns t as `dtype`, broadcast to `shape`, row-major on the host.
 Tensor values_of(const Tensor& t, const Shape& shape, DType dtype) {
   return contiguous(expand_view(cast(to_device(t, kCpu), dtype), shape));
 }
@@ -43,7 +43,7 @@ void fill(Comparison op, const Tensor& a, const Tensor& b, const Tensor& y) {
   }
 }
 
-// `sign` -1 gives the minimum. x is [outer, n, inner].
+// Finds maxima, or minima with `sign` -1, along n. x is [outer, n, inner].
 template <typename T>
 void find_extremes(const Tensor& x, const Extent& e, T sign,
                    const Tensor& places) {
@@ -56,7 +56,7 @@ void find_extremes(const Tensor& x, const Extent& e, T sign,
       for (std::int64_t k = 1; k < e.n; ++k) {
         const T found = column[best * e.inner];
         const T next = column[k * e.inner];
-        // NaN is the one value that differs from itself.
+        // Only NaN differs from itself.
         const bool nan = next != next && found == found;
         if (nan || sign * next > sign * found) best = k;
       }

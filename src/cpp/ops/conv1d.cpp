@@ -11,7 +11,8 @@ namespace ea {
 
 namespace {
 
-// Below it the places of all rows and taps are far from what 64 bits hold.
+// Upper bound of (kernel - 1) dilation: row indices stay far below the range of
+// 64 bits.
 constexpr std::int64_t kMaxSpan = std::int64_t{1} << 31;
 
 void check_arguments(const Var& x, const Var& weight, const Var& bias,

@@ -8,10 +8,10 @@
 namespace ea {
 
 // y[t, o] = bias[o] + sum_{c, j} weight[o, c, j] x[t + j dilation - reach, c],
-// rows outside the sequence being zero: its ends are its own, whatever lies
-// beside it. reach = (kernel - 1) dilation when causal (no row sees a later
-// one), else half of that, which needs an odd kernel. x [tokens, in], weight
-// [out, in, kernel], bias [out] or undefined; y [tokens, out].
+// where rows outside the sequence are zero, so neighbouring sequences never
+// mix. reach = (kernel - 1) dilation when causal (no row sees a later one),
+// else half of it, which needs an odd kernel. x [tokens, in], weight [out, in,
+// kernel], bias [out] or undefined; y [tokens, out].
 Var conv1d(const Var& x, const Var& weight, const Var& bias,
            const PackingPtr& packing, std::int64_t dilation, bool causal);
 

@@ -1,4 +1,4 @@
-// Convolution of images; one of single pixels is a product.
+// Convolution of images; a 1 x 1 convolution is a matrix product.
 #include "ops/conv2d.h"
 
 #include "autograd/node.h"
@@ -43,13 +43,13 @@ void check_convolution(const Var& x, const Var& weight, const Var& bias,
               x.dtype(), weight.dtype());
 }
 
-// Each output pixel reads the one input pixel in its own place.
+// Whether each output pixel reads only the input pixel at its own position.
 bool of_single_pixels(const Var& weight, const Conv2dTaps& t) {
   return weight.dim(2) == 1 && weight.dim(3) == 1 && t.stride_h == 1 &&
          t.stride_w == 1 && t.pad_h == 0 && t.pad_w == 0 && t.groups == 1;
 }
 
-// y = x W^T + b of the pixels: dx = dy W, dW = dy^T x.
+// Per pixel y = x W^T + b, hence dx = dy W, dW = dy^T x.
 Var product_of_pixels(const Var& x, const Var& weight, const Var& bias) {
   const Tensor x2 = as_matrix(x.data());
   const Tensor y = affine(x2, weight, bias);
@@ -85,7 +85,7 @@ Shape shape_of(const Var& x, const Var& weight, const Conv2dTaps& taps) {
   return {x.dim(0), height, width, weight.dim(0)};
 }
 
-// Whether no graph and no other tensor has the data of a temporary.
+// Whether x is a temporary whose data no graph and no other tensor shares.
 bool held_alone(const Var& x) {
   return x.defined() && x.impl().use_count() == 1 && !x.requires_grad() &&
          x.data().storage().use_count() == 1 && x.data().is_contiguous();

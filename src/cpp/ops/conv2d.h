@@ -8,19 +8,19 @@
 namespace ea {
 
 // y[n, i, j, o] = bias[o] + sum_{c, u, v} weight[o, c, u, v] x[n, i stride_h +
-// u dilation_h - pad_h, j stride_w + v dilation_w - pad_w, c], pixels outside
-// the image being zero; with groups, channel o sees those of its own group. x
-// [n, height, width, in], weight [out, in / groups, kernel height, kernel
-// width], bias [out] or undefined; y [n, out height, out width, out]. With a
-// kernel larger than 1 x 1, an image alone has the bits that it has in a batch.
+// u dilation_h - pad_h, j stride_w + v dilation_w - pad_w, c], where pixels
+// outside the image are zero. With groups, output channel o reads only the
+// input channels of its group. x [n, height, width, in], weight [out, in /
+// groups, kernel height, kernel width], bias [out] or undefined; y [n, out
+// height, out width, out]. For kernels larger than 1 x 1, the result of an
+// image has the same bits in any batch.
 Var conv2d(const Var& x, const Var& weight, const Var& bias,
            const Conv2dTaps& taps);
 
-// scale conv2d(x) + shift + residual of each channel, or max(that, 0) with
-// `rectify`, in one pass and without a gradient; residual may be undefined,
-// and the result takes its place if nothing else holds it. An image alone has
-// the bits that it has in a batch. Throws InputError if the weight is not
-// finite.
+// Computes scale conv2d(x) + shift + residual per channel, or max(0, that sum)
+// with `rectify`, in one pass and without gradient. residual may be undefined;
+// the result overwrites it if nothing else holds it. The result of an image has
+// the same bits in any batch. Throws InputError if the weight is not finite.
 Var conv2d_mapped(const Var& x, const Var& weight, const Conv2dTaps& taps,
                   const ChannelMap& map, Var residual, bool rectify);
 

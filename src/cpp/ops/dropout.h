@@ -6,17 +6,17 @@
 
 namespace ea {
 
-// How much a place drops, and the stream it draws.
+// Dropout probability of one site, and the random stream it draws.
 struct DropoutSite {
   double p = 0.0;  // 0 outside training
   StreamSite site = 0;
 };
 
-// An op without a name. Throws ConfigError for a p outside [0, 1).
+// Returns a site without a name. Throws ConfigError for a p outside [0, 1).
 DropoutSite dropout_rate(double p, bool training);
 
-// x with elements zeroed with probability p, the others scaled by 1 / (1 - p);
-// x itself when p = 0, else a random stream is drawn.
+// Zeroes elements with probability p and scales the others by 1 / (1 - p).
+// Returns x itself when p = 0, else draws a random stream.
 Var dropout(const Var& x, DropoutSite at);
 
 }  // namespace ea

@@ -1,4 +1,5 @@
-// Checks compressed rows of edges and sorts them by key, by counting.
+// Checks edges in compressed row form and sorts them by key with a counting
+// sort.
 #include "ops/edges.h"
 
 #include "runtime/check.h"

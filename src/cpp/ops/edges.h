@@ -1,5 +1,5 @@
-// The edges of a graph, sorted by the query that they enter and by the key that
-// they leave.
+// The edges of a graph, sorted by the query they enter and by the key they
+// leave.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,14 @@ namespace ea {
 class Edges;
 using EdgesPtr = std::shared_ptr<const Edges>;
 
-// Immutable lists of edges from keys to queries; shared by every layer and
-// every pass. See kernels/edge_layout.h.
+// Immutable lists of edges from keys to queries, shared by all layers and
+// passes. See kernels/edge_layout.h.
 class Edges {
  public:
-  // The edges of query i are starts[i] .. starts[i + 1], from the keys `keys`
-  // of `num_keys`; both int64 [queries + 1] and [edges] on the CPU. Throws
-  // ShapeError or InputError that names the edge.
+  // Query i has edges starts[i] to starts[i + 1] - 1; edge e comes from
+  // keys[e], below `num_keys`. Both are int64, [queries + 1] and [edges], and
+  // are copied to the CPU. Throws a ShapeError or an InputError that names the
+  // edge.
   Edges(const Tensor& starts, const Tensor& keys, std::int64_t num_keys);
 
   std::int64_t queries() const { return starts_.dim(0) - 1; }
@@ -29,7 +30,7 @@ class Edges {
   const Tensor& starts() const { return starts_; }
   const Tensor& keys() const { return keys_; }
 
-  // The lists on a device, where they stay.
+  // Returns the lists on `device`; the copies there are kept.
   EdgeLayout layout(std::int64_t heads, Device device) const;
 
  private:

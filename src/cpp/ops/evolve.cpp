@@ -1,4 +1,4 @@
-// The evolving step through its fused kernel.
+// The evolving step as one fused kernel.
 #include "ops/evolve.h"
 
 #include "autograd/node.h"
@@ -32,7 +32,7 @@ Var evolve(const Var& previous, const Var& scores, const Var& weight,
       InputError, previous.defined() || (c.a == 0.0 && c.p == 0.0), "evolve",
       "a previous map is needed where a = {} or p = {} is not 0", c.a, c.p);
   const bool kept = previous.defined() && c.p != 0.0;
-  if (c.w == 0.0) {  // no convolution: a mix of two maps
+  if (c.w == 0.0) {  // no convolution: a sum of two maps
     if (!kept && c.s == 1.0) return scores;
     if (packing->dense()) {
       return kept ? axpby(c.p, previous, c.s, scores) : scale(scores, c.s);

@@ -7,14 +7,15 @@
 
 namespace ea {
 
-// One fused kernel. `previous` may be undefined where a = p = 0. Without a
-// convolution (w = 0) weight and bias are undefined and L = p M + s S; L = S is
-// the scores themselves. The convolution's result is moved by `shift`.
+// Runs one fused kernel. `previous` may be undefined where a = p = 0. Without a
+// convolution (w = 0), weight and bias are undefined and L = p M + s S; if that
+// is just S, returns the scores themselves. `shift` moves the result of the
+// convolution.
 Var evolve(const Var& previous, const Var& scores, const Var& weight,
            const Var& bias, const EvolveCoefficients& c,
            const PackingPtr& packing, const MapShift& shift = {});
 
-// The same function spelled out in other ops: fallback, oracle, documentation.
+// evolve() composed of other ops: fallback, test oracle and documentation.
 Var evolve_composite(const Var& previous, const Var& scores, const Var& weight,
                      const Var& bias, const EvolveCoefficients& c,
                      const PackingPtr& packing, const MapShift& shift = {});

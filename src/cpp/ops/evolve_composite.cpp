@@ -1,4 +1,4 @@
-// The evolving step spelled out: what the fused kernel must equal.
+// The evolving step composed of other ops; the fused kernel must equal it.
 #include "ops/activation.h"
 #include "ops/arithmetic.h"
 #include "ops/evolve.h"

@@ -1,4 +1,4 @@
-// What a reduction over one axis, or over all of them, runs over.
+// The extent of a reduction over one axis or over all axes.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,14 @@
 
 namespace ea {
 
-// A shape as [outer, n, inner], n being what is reduced.
+// A shape as [outer, n, inner], where n is the reduced extent.
 struct Extent {
   std::int64_t outer = 1, n = 1, inner = 1;
-  Shape kept;     // with the axis as 1 (all ones when reducing all)
-  Shape dropped;  // without it
+  Shape kept;     // the axis has size 1 (all axes when reducing all)
+  Shape dropped;  // without the axis
 };
 
-// Throws ShapeError naming `op` where there is no such axis.
+// Throws a ShapeError that names `op` if the axis does not exist.
 inline Extent extent_of(const Shape& shape, std::optional<int> axis,
                         const char* op) {
   Extent e;

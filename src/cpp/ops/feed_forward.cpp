@@ -62,7 +62,8 @@ Var feed_forward(const Var& x, const Var& weight_1, const Var& bias_1,
   shape[shape.rank() - 1] = weight_2.dim(0);
   const Tensor x2 = as_matrix(x.data());
   const Tensor z = affine(x2, weight_1, bias_1);
-  // The backward reads f's argument: only without one it may be overwritten.
+  // The backward reads f's argument; overwrite it only when nothing is
+  // recorded.
   const bool recorded = recording({x, weight_1, bias_1, weight_2, bias_2});
   const Tensor a = recorded ? empty_like(z) : z;
   kernels::run<ActivationForward>({f, kLeakySlope, z, a});

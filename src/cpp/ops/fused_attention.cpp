@@ -1,4 +1,4 @@
-// Checks, and the two outputs of one node.
+// Checks the arguments and records one node with two outputs.
 #include "ops/fused_attention.h"
 
 #include "autograd/node.h"
@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kName = "fused_attention";
 
-// Rows of a width that is a whole number for each head: that of q, of keys.
+// Returns x as token rows. Its width must be a multiple of the heads, and for
+// keys that of q.
 Tensor rows_of(const char* which, const Var& x, std::int64_t rows,
                const Var& like, std::int64_t heads, bool is_value = false) {
   EA_CHECK(x.rank() == 2 && x.dim(0) == rows && x.dim(1) % heads == 0 &&
@@ -52,7 +53,7 @@ void check_maps(const Var& previous, const Var& weight, const Var& bias,
   check_map_weight(kName, weight, bias, packing->heads(), q.dtype());
 }
 
-// What the backward saves, in this order.
+// Indices of the tensors saved for backward.
 enum {
   kQ,
   kK,
@@ -65,7 +66,7 @@ enum {
   kGates,
   kScoreBias
 };
-// Of the inputs of the node, behind kBias.
+// Index of the score bias among the node's inputs, after kBias.
 constexpr int kScoreBiasInput = kBias + 1;
 
 Tensor flat_of(const Var& x) {
@@ -194,12 +195,12 @@ FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
     }
   }
   kernels::run<FusedAttentionForward>({in, y, carry, statistics, gates});
-  FusedAttention plain = in;  // numbers alone: the tensors are saved
+  FusedAttention plain = in;  // only numbers: the node saves the tensors
   plain.q = plain.k = plain.v = plain.previous = {};
   plain.weight = plain.bias = plain.score_bias = {};
   const Shape shape = m.defined() ? m.shape() : Shape();
   const Shape added_shape = added.defined() ? added.shape() : Shape();
-  // Whether the backward makes S again, and so needs its bias.
+  // Whether the backward recomputes S and so needs its bias.
   const bool again = c.w != 0.0 || !carry.defined();
   const Var context = record(
       kName, y, {q, k, v, m, w, b, added},

@@ -1,4 +1,4 @@
-// Dense attention in one op: scores, evolving step, softmax, dropout, context.
+// Dense attention as one op: scores, evolving step, softmax, dropout, context.
 #pragma once
 
 #include "autograd/var.h"
@@ -11,23 +11,23 @@ namespace ea {
 
 struct FusedAttentionOutput {
   Var context;  // [total queries, heads e], as v
-  Var carry;    // flat maps L; undefined unless asked for
+  Var carry;    // flat maps L; undefined unless requested
 };
 
 struct FusedAttentionSettings {
   EvolveCoefficients c;
-  double scale = 1.0;          // of the scores
+  double scale = 1.0;          // factor of the scores
   double softmax_scale = 1.0;  // the softmax takes softmax_scale L
-  DropoutSite dropout = {};    // of the probabilities
-  bool carry = true;           // whether L is an output
-  MapShift shift = {};         // of the convolution
+  DropoutSite dropout = {};    // on the probabilities
+  bool carry = true;           // whether to return L
+  MapShift shift = {};         // of the convolution's result
   Var score_bias = {};         // flat maps added to the scores, or undefined
-  std::shared_ptr<const FusedMaps> maps = {};  // to fill in backward, or null
+  std::shared_ptr<const FusedMaps> maps = {};  // filled in backward, or null
 };
 
-// attention_scores, add, evolve, map_softmax, dropout and attention_context
-// without their maps: previous, weight and bias as for evolve(), and the same
-// cells are dropped as by dropout() in their place.
+// Computes attention_scores, add, evolve, map_softmax, dropout and
+// attention_context without storing their maps. previous, weight and bias are
+// as for evolve(). Drops the same cells as dropout() would at that point.
 FusedAttentionOutput fused_attention(const Var& q, const Var& k, const Var& v,
                                      const Var& previous, const Var& weight,
                                      const Var& bias, const PackingPtr& packing,

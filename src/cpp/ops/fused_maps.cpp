@@ -1,4 +1,4 @@
-// Backward of the step as it is spelled out, for the maps alone:
+// Backward of the unfused step, for the maps only:
 //   dP = dropout(dY V^T),  dL = dcarry + t P (dP - sum(P dP)),
 //   dS through L = p M + s S + w ReLU(Conv(a M + b S)).
 #include "ops/fused_maps.h"
@@ -28,7 +28,7 @@ Tensor sum_of(const Tensor& a, const Tensor& b) {
       .data();
 }
 
-// The gradient of x, a leaf, from that of f(x).
+// Returns the gradient of x, taken as a leaf, given the gradient dy of f(x).
 template <typename F>
 Tensor through(const Tensor& x, const Tensor& dy, const F& f) {
   const GradMode grad(true);

@@ -1,4 +1,4 @@
-// Gradients of the maps that fused attention does not keep.
+// Gradients of the maps that fused attention does not store.
 #pragma once
 
 #include <memory>
@@ -10,25 +10,25 @@
 
 namespace ea {
 
-// The maps beside one fused_attention(), whose gradients may be retained: S and
-// P were computed again for the caller, and L is the carry.
+// The maps of one fused_attention() whose gradients may be retained: S and P
+// are recomputed for the caller, L is the carry.
 class FusedMaps {
  public:
-  // What the op saves: tensors that it had not are undefined.
+  // Tensors saved for backward; undefined where the input was absent.
   struct Saved {
     Tensor q, k, v, previous, weight, bias, score_bias, logits;
     FusedAttention numbers;  // its views are not used
     PackingPtr packing;
   };
 
-  // From now on retain_gradient(map, ...) retains the whole gradient: the part
-  // that passes through the fused op, and what reaches `map` itself.
+  // After this call, retain_gradient(map, ...) retains the whole gradient: the
+  // part through the fused op plus the part that reaches `map` directly.
   void observe_scores(const Var& map) { observe(scores_, map); }
   void observe_logits(const Var& map) { join(logits_, map); }
   void observe_probabilities(const Var& map) { observe(probabilities_, map); }
 
-  // Called in backward with the gradients of the context and of the carry, of
-  // which either may be undefined.
+  // Called in backward with the gradients of the context and the carry; either
+  // may be undefined.
   void fill(const Saved& saved, const Tensor& dcontext,
             const Tensor& dcarry) const;
 

@@ -14,7 +14,7 @@ namespace ea {
 
 namespace {
 
-// "name[3, 17]" for a flat position in an index of some shape.
+// Returns "name[3, 17]" for a flat position in an index of the given shape.
 std::string place(std::string_view name, const Shape& shape,
                   std::int64_t flat) {
   Shape at = shape;
@@ -41,7 +41,7 @@ void check_range(const char* op, std::string_view what, const Tensor& index,
   }
 }
 
-// The index with -1, which collect_rows() skips, in the places of an id.
+// Returns the index with each `id` replaced by -1, which collect_rows() skips.
 Tensor without(const Tensor& index, std::int64_t id) {
   const auto* values = index.data<std::int64_t>();
   if (id < 0 || std::count(values, values + index.numel(), id) == 0) {
@@ -53,15 +53,15 @@ Tensor without(const Tensor& index, std::int64_t id) {
   return out;
 }
 
-// Whether the gradient of a table is worth keeping as rows, of which at most m
-// are used: decided by the shapes.
+// Whether to keep the gradient of a table as rows when at most m of them are
+// used; depends only on the shapes.
 bool few_rows(const Shape& table, std::int64_t m) {
   return enabled(FastPath::sparse_embeddings) && table.rank() == 2 &&
          table[1] > 0 && m < table[0];
 }
 
-// `index`: on the CPU, checked. The kernels read a copy on the device of x.
-// `padding_id`: the row that no gradient reaches, or -1.
+// `index` is checked and on the CPU; the kernels read a copy on x's device.
+// `padding_id` is the row that gets no gradient, or -1.
 Var gather(const char* name, const Var& x, const Tensor& index,
            std::int64_t padding_id) {
   const std::int64_t n = x.dim(0);
@@ -78,7 +78,7 @@ Var gather(const char* name, const Var& x, const Tensor& index,
   kernels::run<GatherRows>(
       {reshape_view(contiguous(x.data()), {n, width}), on_device, y});
   const Shape before = x.shape();
-  // The host's index goes along where rows may be sorted out there.
+  // Also saves the host index if the backward may collect rows on the host.
   const Tensor for_rows = x.is_leaf() && few_rows(before, m)
                               ? without(flat_index, padding_id)
                               : Tensor();

@@ -7,12 +7,13 @@
 
 namespace ea {
 
-// y[i] = x[index[i]] along axis 0; index int64, any shape; -1 gives zeros.
-// Throws InputError naming the place when an index is not below x.dim(0).
+// y[i] = x[index[i]] along axis 0; index is int64 of any shape, and -1 gives
+// zeros. Throws an InputError that names the position if an index is not below
+// x.dim(0).
 Var gather_rows(const Var& x, const Tensor& index);
-// The same for a table of embeddings: ids must not be negative; messages speak
-// of `what` ("input_ids") and say how large the table is. No gradient reaches
-// the row `padding_id`, if it is not negative.
+// gather_rows() for an embedding table: ids must not be negative. Error texts
+// name `what` ("input_ids") and the size of the table. Row `padding_id`, if not
+// negative, gets no gradient.
 Var embedding(const Var& weight, const Tensor& ids,
               std::string_view what = "ids", std::int64_t padding_id = -1);
 

@@ -1,4 +1,4 @@
-// Exchanges the layouts of images, and counts the places of windows.
+// Converts between image layouts and counts the positions of windows.
 #include "ops/images.h"
 
 #include "autograd/node.h"

@@ -29,7 +29,8 @@ void check_arguments(const Var& x, const Var& weight, const Var& bias,
               x.dtype(), weight.dtype(), bias.dtype());
 }
 
-// The output of a node of norm(): statistics are those of the stored sum.
+// Recomputes the output of a node of norm(); the statistics are those of the
+// stored sum.
 Tensor again(const Node& node, const Shape& shape, double eps) {
   const Tensor& sum = node.saved(0);
   const Tensor y = empty_like(sum);
@@ -39,8 +40,8 @@ Tensor again(const Node& node, const Shape& shape, double eps) {
   return reshape_view(y, shape);
 }
 
-// dropout(x) + residual -> layer norm; no dropout when p = 0, no sum without
-// a residual.
+// Layer norm of dropout(x) + residual. p = 0: no dropout; without a residual no
+// sum is stored.
 Var norm(const Var& x, const Var& weight, const Var& bias, double eps,
          const Var& residual, double p, RandomState stream) {
   const std::int64_t width = x.dim(-1);

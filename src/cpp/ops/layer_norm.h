@@ -11,8 +11,8 @@ namespace ea {
 Var layer_norm(const Var& x, const Var& weight, const Var& bias, double eps,
                const Var& residual = {});
 
-// The same with s = dropout(x, at) + residual, in one kernel: the same bits as
-// with the two ops one after the other, which run where fused_norm is off.
+// Layer norm with s = dropout(x, at) + residual in one kernel, bit-identical to
+// the two separate ops, which run instead where fused_norm is off.
 Var dropout_layer_norm(const Var& x, const Var& residual, const Var& weight,
                        const Var& bias, double eps, DropoutSite at);
 

@@ -14,7 +14,7 @@ namespace ea {
 
 namespace {
 
-// x W^T + b, and f of that where there is one.
+// Records f(x W^T + b), or x W^T + b without f.
 Var linear_node(const Var& x, const Var& weight, const Var& bias,
                 std::optional<Activation> f) {
   check_affine("linear", x.shape(), x.dtype(), weight, bias);
@@ -25,7 +25,8 @@ Var linear_node(const Var& x, const Var& weight, const Var& bias,
   const Shape before = x.shape();
   Tensor out = y;
   if (f) {
-    // The backward reads f's argument: only without one it may be overwritten.
+    // The backward reads f's argument; overwrite it only when nothing is
+    // recorded.
     if (recording({x, weight, bias})) out = empty_like(y);
     kernels::run<ActivationForward>({*f, kLeakySlope, y, out});
   }

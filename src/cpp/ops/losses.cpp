@@ -1,4 +1,4 @@
-// Losses with their checks on labels.
+// Losses, and checks of their labels.
 #include "ops/losses.h"
 
 #include <cmath>
@@ -36,7 +36,7 @@ void check_labels(const Tensor& labels, std::int64_t rows, std::int64_t classes,
   }
 }
 
-// The labels on the host, checked together with what they are for.
+// Checks all arguments and returns the labels on the host.
 Tensor checked(const Var& logits, const Tensor& labels, double label_smoothing,
                std::int64_t ignore_index) {
   EA_CHECK(logits.rank() == 2, "cross_entropy",
@@ -68,9 +68,10 @@ std::vector<double> class_weights(const Tensor& weight, std::int64_t classes) {
   return {values, values + classes};
 }
 
-// -sum_c t[n, c] log softmax(x[n])[c] of rows x [n, classes], for targets t of
-// any sum. With m the row's maximum, a constant, and u = x - m, it is
-// (sum_c t) log sum_c exp u - sum_c t u: m cancels, and nothing overflows.
+// Computes -sum_c t[n, c] log softmax(x[n])[c] for rows x [n, classes] and
+// targets t of any sum. With m the maximum of a row, taken as a constant, and u
+// = x - m, it equals (sum_c t) log sum_c exp u - sum_c t u: m cancels, and
+// nothing overflows.
 Var rows_against(const Var& x, const Tensor& targets) {
   const DType wide = wide_type(x);
   const Var t(to_device(cast(targets, wide), x.device()));
@@ -86,7 +87,7 @@ Var reduced(const Var& rows, Reduction reduction, double count) {
   const Var total = sum(rows);
   if (reduction == Reduction::sum) return total;
   if (count > 0) return scale(total, 1.0 / count);
-  // A mean of nothing is NaN; its gradient is 0, not 0 / 0.
+  // The mean of no rows is NaN, but its gradient is 0, not 0 / 0.
   return add(scale(total, 0.0),
              Var(full({}, total.dtype(), NAN, total.device())));
 }

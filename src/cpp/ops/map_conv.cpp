@@ -39,7 +39,7 @@ MapShift checked_shift(const char* op, const MapShift& shift,
 
 namespace {
 
-// Along edges: a kernel of 1 x 1 is a linear map of the heads of each edge.
+// Along edges, a 1 x 1 kernel is a linear map over the heads of each edge.
 Var edge_conv(const Var& x, const Var& weight, const Var& bias,
               const PackingPtr& packing) {
   const std::int64_t heads = packing->heads();

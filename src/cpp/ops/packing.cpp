@@ -1,4 +1,4 @@
-// Checks offsets and derives the places of the maps.
+// Checks offsets and computes the offsets of the maps.
 #include "ops/packing.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace ea {
 
 namespace {
 
-// In the order of HeadBorder.
+// Names in the order of HeadBorder.
 constexpr std::array<const char*, 4> kBorders{"clip", "wrap", "clamp",
                                               "author"};
 
@@ -72,7 +72,7 @@ void Packing::place_maps() {
     const std::int64_t rows = q_offsets_[b] - q_offsets_[b - 1];
     cells = starts != nullptr ? starts[q_offsets_[b]]
                               : cells + Shape({rows, columns(b - 1)}).numel();
-    // Throws ShapeError for maps that no memory could hold.
+    // Throws ShapeError for maps that exceed any memory.
     (void)Shape({heads_, cells}).numel();
     cell_offsets_.push_back(cells);
   }

@@ -1,4 +1,4 @@
-// Which rows belong to which sequence, and where their attention maps lie.
+// The rows of each sequence, and where their attention maps lie.
 #pragma once
 
 #include <cstdint>
@@ -16,50 +16,52 @@ namespace ea {
 class Packing;
 using PackingPtr = std::shared_ptr<const Packing>;
 
-// Immutable offsets of packed sequences and the maps of `heads` heads between
-// them, and which of their cells exist; shared by every layer of a pass. See
-// kernels/map_layout.h.
+// Immutable offsets of packed sequences, of the maps of `heads` heads between
+// them, and of which cells of the maps exist. Shared by all layers of a pass.
+// See kernels/map_layout.h.
 class Packing {
  public:
-  // offsets: [sequences + 1], from 0, not falling. Throws ShapeError.
+  // offsets: [sequences + 1], starting at 0, non-decreasing. Throws ShapeError.
   Packing(std::int64_t heads, std::vector<std::int64_t> offsets);
   // Cross attention: queries and keys have their own offsets.
   Packing(std::int64_t heads, std::vector<std::int64_t> q_offsets,
           std::vector<std::int64_t> k_offsets);
-  // The same with the causal limit; the packing itself where it has that.
+  // Returns a causal copy, or the packing itself if it is already causal.
   static PackingPtr causal(const PackingPtr& packing);
-  // The same with a mask instead of its own: uint8 [total keys] on the device
-  // of the maps, or undefined. Throws ShapeError.
+  // Returns a copy with key_mask in place of its own mask: uint8 [total keys]
+  // on the device of the maps, or undefined. Throws ShapeError.
   static PackingPtr masked(const PackingPtr& packing, const Tensor& key_mask);
-  // The maps of windows between the same tokens: kernels/window_layout.h.
-  // Throws ShapeError where keys are not the queries' tokens, and ConfigError
-  // for a packing with other limits, an even size, or more heads than there
-  // are.
+  // Returns a copy whose maps are windows over the same tokens, see
+  // kernels/window_layout.h. Throws ShapeError if the keys are not the queries'
+  // tokens, and ConfigError for a packing with other limits, an even size, or
+  // more heads than the packing has.
   static PackingPtr windowed(const PackingPtr& packing, const Window& window);
-  // The same with a graph between its tokens, for scopes that ask for one; maps
-  // stay those of all queries and keys. Throws ShapeError unless the nodes of
-  // the graph are the tokens.
+  // Returns a copy with a graph between its tokens, for scopes that need one;
+  // its maps still contain all queries and keys. Throws ShapeError unless the
+  // nodes of the graph are the tokens.
   static PackingPtr with_edges(const PackingPtr& packing,
                                const EdgesPtr& edges);
-  // Maps over the edges of the graph alone: kernels/edge_layout.h. Throws
-  // ConfigError for a packing without a graph, or with other limits.
+  // Returns a copy whose maps contain only the edges of the graph, see
+  // kernels/edge_layout.h. Throws ConfigError for a packing without a graph, or
+  // with other limits.
   static PackingPtr along_edges(const PackingPtr& packing);
 
-  // Maps of `heads` heads between the tokens of two packings, sequence by
-  // sequence; `queries` itself where that is what it is. Throws ShapeError for
-  // other numbers of sequences.
+  // Returns a packing for maps of `heads` heads between the tokens of two
+  // packings, sequence by sequence; returns `queries` itself if it already is
+  // that packing. Throws ShapeError if the numbers of sequences differ.
   static std::shared_ptr<const Packing> between(
       const std::shared_ptr<const Packing>& queries,
       const std::shared_ptr<const Packing>& keys, std::int64_t heads);
-  // Whether both lay the same number of maps of the same shapes in the same
-  // way, so that a map of one is a map of the other.
+  // Whether both have maps of the same number, shapes and layout, so that a map
+  // of one is also a map of the other.
   bool same_maps(const Packing& other) const;
 
   bool is_causal() const { return causal_; }
   const Tensor& key_mask() const { return key_mask_; }
-  // Where maps are those of windows.
+  // Set if the maps are windows.
   const std::optional<Window>& window() const { return window_; }
-  // The graph between the tokens, or null; and whether maps are over its edges.
+  // The graph between the tokens, or null; and whether the maps contain only
+  // its edges.
   const EdgesPtr& edges() const { return edges_; }
   bool is_along_edges() const { return along_edges_; }
   // Whether every cell exists.
@@ -75,17 +77,17 @@ class Packing {
   std::int64_t longest_key() const;
   const std::vector<std::int64_t>& q_offsets() const { return q_offsets_; }
   const std::vector<std::int64_t>& k_offsets() const { return k_offsets_; }
-  // The number of cells in a row of the maps of sequence b.
+  // Number of cells in a map row of sequence b.
   std::int64_t columns(std::size_t b) const;
-  // Rows of queries, columns of keys. Throws ConfigError for maps of windows
-  // and of edges.
+  // Layout with queries as rows and keys as columns. Throws ConfigError for
+  // maps of windows or edges.
   MapLayout layout() const;
-  // The same for a convolution of this side: with a side of 1 and no shift, it
-  // takes the maps of windows as well, cell by cell.
+  // layout() for a convolution with this kernel size. With size 1 and no shift
+  // it also accepts maps of windows, cell by cell.
   MapLayout layout_for(std::int64_t kernel_size, bool shifted) const;
-  // Only with a window.
+  // Requires a window.
   WindowLayout window_layout() const;
-  // Only along edges; on the device of the maps.
+  // Requires maps along edges; the lists are on `device`, that of the maps.
   EdgeLayout edge_layout(Device device) const {
     return edges_->layout(heads_, device);
   }
@@ -100,10 +102,10 @@ class Packing {
   std::optional<Window> window_;
   EdgesPtr edges_;
   bool along_edges_ = false;
-  std::vector<std::int64_t> column_offsets_;  // in place of k_, with a window
+  std::vector<std::int64_t> column_offsets_;  // replace k_ for windows
 };
 
-// "clip", "wrap", "clamp" or "author". Throws ConfigError.
+// Parses "clip", "wrap", "clamp" or "author". Throws ConfigError.
 HeadBorder parse_head_border(const std::string& name);
 const char* name_of(HeadBorder border);
 

@@ -20,7 +20,7 @@ void check_rows(const char* which, const Var& x, std::int64_t rows,
            heads);
 }
 
-// The same along edges, where the cells of a row lie side by side.
+// pair_sum() along edges, where the cells of a row are adjacent.
 Var edge_pair_sum(const Var& u, const Var& v, const PackingPtr& packing) {
   const Tensor y =
       empty({packing->edges()->count(), u.dim(1)}, u.dtype(), u.device());

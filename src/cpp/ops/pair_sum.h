@@ -1,4 +1,4 @@
-// A vector for each query and key: what additive scores are made of.
+// A vector for each pair of query and key, the input of additive scores.
 #pragma once
 
 #include "autograd/var.h"
@@ -7,8 +7,8 @@
 namespace ea {
 
 // y[b, h, i, j, :] = u[q_offsets[b] + i, h, :] + v[k_offsets[b] + j, h, :],
-// flat [cells * c]: the cells in the order of the maps, c values each. u [total
-// queries, heads c], v [total keys, heads c].
+// flat [cells * c]: cells in map order, c values each. u [total queries, heads
+// c], v [total keys, heads c].
 Var pair_sum(const Var& u, const Var& v, const PackingPtr& packing);
 
 }  // namespace ea

@@ -1,4 +1,4 @@
-// A gather of rows, so that its gradient is a sum over each head.
+// Gathers rows, so that the gradient is a sum over each head.
 #include "ops/per_head.h"
 
 #include "ops/arithmetic.h"
@@ -13,7 +13,7 @@ Var per_head(const Var& x, const PackingPtr& packing) {
   EA_CHECK(x.shape() == Shape({heads}), "per_head",
            "x has shape {}, expected ({},): one number for each head",
            x.shape(), heads);
-  if (packing->is_along_edges()) {  // the heads of an edge lie side by side
+  if (packing->is_along_edges()) {  // the heads of an edge are adjacent
     const std::int64_t edges = packing->edges()->count();
     const Var none(zeros({edges, 1}, x.dtype(), x.device()));
     return reshape(add(none, reshape(x, {1, heads})), {edges * heads});

@@ -1,4 +1,4 @@
-// One number per head, spread over the cells of its maps.
+// Spreads one number per head over the cells of its maps.
 #pragma once
 
 #include "autograd/var.h"

@@ -19,7 +19,7 @@ void check_images(const char* op, const Var& x) {
            x.shape());
 }
 
-// Output of the pooling of x, not filled.
+// Returns the uninitialised output of pooling x.
 Tensor pooled(const char* op, const Var& x, const PoolWindows& w,
               bool ceiling) {
   check_images(op, x);
@@ -37,7 +37,7 @@ Tensor pooled(const char* op, const Var& x, const PoolWindows& w,
   return empty({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());
 }
 
-// The same of adaptive windows.
+// pooled() for adaptive windows.
 Tensor divided(const char* op, const Var& x, std::int64_t height,
                std::int64_t width) {
   check_images(op, x);
@@ -52,7 +52,8 @@ Tensor divided(const char* op, const Var& x, std::int64_t height,
   return empty({x.dim(0), height, width, x.dim(3)}, x.dtype(), x.device());
 }
 
-// dx is dy at the greatest cell of each window, found again from x.
+// dx gets dy at the greatest cell of each window, which the backward finds
+// again from x.
 Var greatest(const char* op, const Var& x, const Tensor& y,
              const PoolWindows& windows) {
   const Tensor images = contiguous(x.data());
@@ -66,7 +67,7 @@ Var greatest(const char* op, const Var& x, const Tensor& y,
       });
 }
 
-// Linear in x: dx is the transpose of the mean.
+// The mean is linear in x, so dx is its transpose applied to dy.
 Var mean_of(const char* op, const Var& x, const Tensor& y,
             const PoolWindows& windows, bool counts_padding) {
   kernels::run<AvgPool2dForward>(

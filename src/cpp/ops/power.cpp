@@ -1,5 +1,5 @@
-// Whole and half exponents are products and square roots, other fixed ones
-// exp(p log x); exponents in tensors are powers of the standard library.
+// Powers: whole and half exponents use products and square roots, other fixed
+// ones exp(p log x); tensor exponents use std::pow.
 #include "ops/power.h"
 
 #include <cmath>
@@ -17,7 +17,8 @@ namespace ea {
 
 namespace {
 
-// Up to here products are exact enough and fewer than 2 log2 of it.
+// Largest exponent computed by products: they are exact enough, and fewer than
+// 2 log2(kMaxWhole).
 constexpr double kMaxWhole = 64;
 
 Tensor run(BinaryOp op, const Tensor& a, const Tensor& b) {
@@ -46,7 +47,8 @@ bool by_products(double p) {
   return 2 * p == std::floor(2 * p) && std::abs(p) <= kMaxWhole;
 }
 
-// x^p in the type of x, p >= 0 a multiple of 1/2: by repeated squaring.
+// Returns x^p in the type of x by repeated squaring; p >= 0 is a multiple of
+// 1/2.
 Tensor product_power(const Tensor& x, double p) {
   Tensor y;
   Tensor square = x;
@@ -63,7 +65,7 @@ Tensor product_power(const Tensor& x, double p) {
   return y.defined() ? y : ones_like(x);
 }
 
-// x^p in the type of x; what is in between has more digits.
+// Returns x^p in the type of x; intermediate results have more digits.
 Tensor power(const Tensor& x, double p) {
   if (p == 2) return run(BinaryOp::mul, x, x);
   if (by_products(p)) {
@@ -71,15 +73,15 @@ Tensor power(const Tensor& x, double p) {
     const Tensor y = product_power(wide, std::abs(p));
     return cast(p < 0 ? run(BinaryOp::div, ones_like(y), y) : y, x.dtype());
   }
-  // In float64, which only the CPU has kernels of: the same bits on any device.
+  // Uses float64, for which only the CPU has kernels: same bits on any device.
   const Tensor wide = cast(to_device(x, kCpu), DType::f64);
   const Tensor log = run(Activation::log, wide);
   const Tensor y = cast(run(Activation::exp, scaled(log, p)), x.dtype());
   return to_device(y, x.device());
 }
 
-// f(a, b) element by element, of contiguous tensors of one shape and type; in
-// float64, on the CPU.
+// Returns f(a, b) elementwise for contiguous tensors of one shape and type,
+// computed in float64 on the CPU.
 template <typename F>
 Tensor each(const Tensor& a, const Tensor& b, F f) {
   const Tensor x = cast(to_device(a, kCpu), DType::f64);
@@ -96,8 +98,8 @@ Tensor each(const Tensor& a, const Tensor& b, F f) {
 Node::Gradients power_gradients(const Node& node, const Tensor& dy) {
   const Tensor &x = node.saved(0), &p = node.saved(1);
   Node::Gradients gradients(2);
-  // d(x^p) = p x^(p-1) dx + x^p log x dp; of x^0, a constant, and of 0^p, p >=
-  // 0, which is 0, nothing.
+  // d(x^p) = p x^(p-1) dx + x^p log x dp. The constant x^0 has slope 0 in x;
+  // 0^p with p >= 0 has slope 0 in p.
   if (node.wants(0)) {
     const auto slope = [](double a, double b) {
       return b == 0 ? 0.0 : b * std::pow(a, b - 1);
@@ -123,7 +125,7 @@ Var pow(const Var& x, double exponent) {
   return record(
       "pow", power(input, exponent), {x}, {input},
       [exponent](const Node& node, const Tensor& dy) {
-        // d(x^p) = p x^(p-1) dx; of x^0, a constant, nothing.
+        // d(x^p) = p x^(p-1) dx; the constant x^0 has gradient 0.
         if (exponent == 0) {
           return Node::Gradients{zeros(dy.shape(), dy.dtype(), dy.device())};
         }
@@ -133,7 +135,8 @@ Var pow(const Var& x, double exponent) {
 }
 
 Var pow(const Var& x, const Var& exponent) {
-  // To one shape: 0 + a broadcasts, and adds gradients up again.
+  // Adding zeros broadcasts both to one shape; the backward of add sums the
+  // gradients back.
   const Shape shape = broadcast_shapes(x.shape(), exponent.shape(), "pow");
   const Var zero(zeros(shape, x.dtype(), x.device()));
   const Var base = x.shape() == shape ? x : add(x, zero);

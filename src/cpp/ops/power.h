@@ -5,10 +5,11 @@
 
 namespace ea {
 
-// x^p of a fixed p. Negative x to a p that is no whole number gives NaN.
+// x^p for a fixed p. Negative x gives NaN unless p is a whole number.
 Var pow(const Var& x, double exponent);
-// x^p element by element, broadcast; x and p have one floating type. Negative x
-// to a p that is no whole number gives NaN, and so does its gradient by p.
+// x^p elementwise, with broadcasting; x and p have one floating type. For
+// negative x, the result is NaN unless p is a whole number, and so is the
+// gradient with respect to p.
 Var pow(const Var& x, const Var& exponent);
 
 }  // namespace ea

@@ -12,7 +12,7 @@ namespace ea {
 
 namespace {
 
-// Whether a weight serves inference: while training it changes at every step.
+// Whether a weight is used for inference; in training it changes every step.
 bool is_fixed(const Var& weight) { return !grad_enabled() && weight.is_leaf(); }
 
 }  // namespace

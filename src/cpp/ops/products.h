@@ -1,4 +1,4 @@
-// What the ops that multiply by a weight share.
+// Helpers of the ops that multiply by a weight.
 #pragma once
 
 #include "autograd/var.h"
@@ -10,20 +10,20 @@ Tensor product(const Tensor& a, const Tensor& b, bool transpose_a,
                bool transpose_b, const Tensor& bias = {},
                const Storage* kept_b = nullptr, bool row_invariant = false);
 
-// All axes but the last as one: [rows, width].
+// Merges all axes but the last: [rows, width].
 Tensor as_matrix(const Tensor& t);
 
-// Throws where x W^T + b makes no sense; `op` is named in the error.
+// Throws if x W^T + b is not valid; the error names `op`.
 void check_affine(const char* op, const Shape& x, DType dtype,
                   const Var& weight, const Var& bias);
 
-// Where an implementation may keep what it makes of a weight: nowhere (null)
-// while training, when the weight changes at every step.
+// Returns the storage in which an implementation may cache data derived from a
+// weight, or null in training, when the weight changes every step.
 const Storage* keeper_of(const Var& weight);
 
-// x W^T + b of a matrix x. Where W is fixed (a leaf, no gradients recorded),
-// what it is laid out as may be kept, and rows do not change one another's
-// bits. Axes of W after the second have size 1.
+// Computes x W^T + b for a matrix x. If W is fixed (a leaf, and no gradients
+// are recorded), its packed form may be cached, and no row affects the bits of
+// another. Axes of W after the second have size 1.
 Tensor affine(const Tensor& x, const Var& weight, const Var& bias);
 void affine_into(const Tensor& x, const Var& weight, const Var& bias,
                  const Tensor& y);

@@ -1,4 +1,4 @@
-// Sums over one axis or all of them; means are scaled sums.
+// Sums over one axis or all axes; means are scaled sums.
 #include "ops/reduce.h"
 
 #include "autograd/node.h"

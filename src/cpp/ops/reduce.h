@@ -7,8 +7,8 @@
 
 namespace ea {
 
-// Over one axis, or over all when there is none (then 0-d). Integers have sums
-// of int64 and means of float32.
+// Reduces one axis, or all axes to 0-d if none is given. Sums of integers are
+// int64, means of integers float32.
 Var sum(const Var& x, std::optional<int> axis = {}, bool keepdims = false);
 Var mean(const Var& x, std::optional<int> axis = {}, bool keepdims = false);
 

@@ -1,5 +1,5 @@
-// Products of queries by distance along the two axes of images, as attention
-// maps (Bello et al., 2019).
+// Attention maps from products of queries with distances along the two axes of
+// images (Bello et al., 2019).
 #pragma once
 
 #include "autograd/var.h"
@@ -10,9 +10,9 @@ namespace ea {
 // Flat maps
 //   y[b, h, i, j] = rows[r, D + clip(j / W - i / W, -D, D)]
 //                 + columns[r, W - 1 + j mod W - i mod W],
-// r = (q_offsets[b] + i) heads + h: the tokens of a sequence are the pixels of
-// an image of width W, row by row. rows [total queries * heads, 2 D + 1],
-// columns [total queries * heads, 2 W - 1].
+// with r = (q_offsets[b] + i) heads + h: the tokens of a sequence are the
+// pixels of an image of width W, row by row. rows [total queries * heads, 2 D +
+// 1], columns [total queries * heads, 2 W - 1].
 Var relative_2d(const Var& rows, const Var& columns, const PackingPtr& packing);
 
 }  // namespace ea

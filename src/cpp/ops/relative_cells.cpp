@@ -1,4 +1,5 @@
-// Two linear functions that are each other's transpose, hence gradient.
+// Two linear functions; each is the transpose, hence the gradient, of the
+// other.
 #include "ops/relative_cells.h"
 
 #include "autograd/node.h"
@@ -10,7 +11,8 @@ namespace ea {
 
 namespace {
 
-// Far above any sequence, and 2 D + 1 columns are far from what 64 bits hold.
+// Upper bound of max_distance: far above any sequence length, and 2 D + 1
+// columns stay far below the range of 64 bits.
 constexpr std::int64_t kMaxDistance = std::int64_t{1} << 31;
 
 Tensor spread(const Tensor& x, const Packing& packing) {

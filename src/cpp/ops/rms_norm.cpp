@@ -1,4 +1,4 @@
-// Root mean square normalisation; the backward reads x and one number a row.
+// Root mean square normalisation; the backward reads x and one number per row.
 #include "ops/rms_norm.h"
 
 #include "autograd/node.h"

@@ -1,4 +1,4 @@
-// Every choice is a gather of single elements, whose backward scatters.
+// Selections as gathers of single elements, whose backward scatters.
 #include "ops/selection.h"
 
 #include <numeric>
@@ -28,7 +28,7 @@ Tensor expanded(const Tensor& t, const Shape& shape) {
   return contiguous(expand_view(t, shape));
 }
 
-// The elements at the places that argmax() or argmin() found.
+// Returns the elements at the positions that argmax() or argmin() found.
 Var taken(const Var& x, const Tensor& found, std::optional<int> axis,
           bool keepdims, const char* op) {
   const Extent e = extent_of(x.shape(), axis, op);
@@ -86,7 +86,7 @@ Var clip(const Var& x, std::optional<double> low, std::optional<double> high) {
 }
 
 Var abs(const Var& x) {
-  // relu(x) + relu(-x): one of them is 0, so that the sum is exact.
+  // relu(x) + relu(-x): one of the two is 0, so the sum is exact.
   return add(activation(x, Activation::relu),
              activation(scale(x, -1.0), Activation::relu));
 }

@@ -1,4 +1,4 @@
-// Differentiable choices among elements: the host decides, rows are gathered.
+// Differentiable selection of elements: the host decides, rows are gathered.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,14 @@
 
 namespace ea {
 
-// a where the condition is not 0, else b; the three shapes broadcast.
+// Takes a where the condition is not 0, else b; the three shapes broadcast.
 Var where(const Tensor& condition, const Var& a, const Var& b);
-// min(max(x, low), high); the gradient passes where x lies within the bounds.
+// min(max(x, low), high); the gradient passes where x is within the bounds.
 Var clip(const Var& x, std::optional<double> low, std::optional<double> high);
-// |x|, of derivative 0 at 0.
+// |x|, with derivative 0 at 0.
 Var abs(const Var& x);
-// Over one axis, or over all when there is none (then 0-d). The gradient goes
-// to the first of equal elements.
+// Reduces one axis, or all axes to 0-d if none is given. Among equal elements
+// the gradient goes to the first.
 Var max(const Var& x, std::optional<int> axis = {}, bool keepdims = false);
 Var min(const Var& x, std::optional<int> axis = {}, bool keepdims = false);
 

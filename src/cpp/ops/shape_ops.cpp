@@ -1,4 +1,4 @@
-// Views and copies with their inverses as gradients.
+// Views and copies; their gradients are the inverse operations.
 #include "ops/shape_ops.h"
 
 #include "autograd/node.h"
@@ -19,7 +19,7 @@ Shape complete(const Shape& from, Shape to) {
   }
   if (unknown >= 0) {
     to[unknown] = 1;
-    const std::int64_t known = to.numel();  // throws where that overflows
+    const std::int64_t known = to.numel();  // throws on overflow
     EA_CHECK(known > 0 && from.numel() % known == 0, "reshape",
              "shape {} has {} elements, not a multiple of {}", from,
              from.numel(), known);
@@ -87,7 +87,8 @@ Var slice(const Var& x, int axis, std::int64_t begin, std::int64_t end) {
 Var concat(const std::vector<Var>& xs, int axis) {
   EA_CHECK(!xs.empty(), "concat", "expected at least one tensor");
   if (xs.size() == 1) return xs[0];
-  // Two at a time keeps the tape to fixed inputs; lists here are short.
+  // Joining two at a time keeps the number of inputs of a node fixed; lists
+  // here are short.
   const Var left = concat({xs.begin(), xs.end() - 1}, axis);
   const Var& right = xs.back();
   const int a = normalize_axis(axis, left.rank(), "concat");

@@ -6,10 +6,10 @@
 
 namespace ea {
 
-// Over the last axis of x.
+// Softmax over the last axis of x.
 Var softmax(const Var& x);
-// softmax(scale x) over keys that exist; key_mask: uint8 [total keys] in the
-// place of the packing's, or undefined.
+// softmax(scale x) over existing keys. key_mask replaces the mask of the
+// packing: uint8 [total keys], or undefined.
 Var map_softmax(const Var& x, const PackingPtr& packing, double scale = 1.0,
                 const Tensor& key_mask = {});
 

@@ -1,4 +1,4 @@
-// Two copies that are each other's transpose, hence gradient.
+// Two copies; each is the transpose, hence the gradient, of the other.
 #include "ops/unpack_maps.h"
 
 #include "autograd/node.h"
@@ -11,7 +11,8 @@ namespace ea {
 
 namespace {
 
-// Columns of one side, on the host: they rise in each sequence, below `length`.
+// Checks the columns of one side, on the host: they increase within each
+// sequence and are below `length`.
 void check_columns(const char* op, const char* side,
                    const std::vector<std::int64_t>& offsets,
                    const Tensor& columns, std::int64_t length) {
@@ -39,7 +40,7 @@ void check_columns(const char* op, const char* side,
   }
 }
 
-// Checked, and on the device of the maps.
+// Checks `padded` and returns it with its columns on `device`.
 PaddedShape checked(const char* op, const Packing& packing,
                     const PaddedShape& padded, Device device) {
   const auto side = [&](const char* name,
@@ -56,8 +57,8 @@ PaddedShape checked(const char* op, const Packing& packing,
       side("key", packing.k_offsets(), padded.key_columns, padded.keys)};
 }
 
-// How many times a row of dense maps has all keys: once for each neighbouring
-// head of a window.
+// Returns how often a row of dense maps contains all keys: once per
+// neighbouring head of a window.
 std::int64_t blocks_of(const Packing& packing) {
   return packing.window() ? packing.window()->heads : 1;
 }

@@ -5,9 +5,9 @@
 
 namespace ea {
 
-// w = g v / |v|, the norm over all axes but the first: v [out, ...], w of its
-// shape; g has one element a row, [out] or [out, 1, ..., 1]. A row of zeros
-// gives NaN.
+// w = g v / |v|, with the norm over all axes but the first: v [out, ...], w of
+// the same shape. g has one element per row, [out] or [out, 1, ..., 1]. A row
+// of zeros gives NaN.
 Var weight_norm(const Var& v, const Var& g);
 
 }  // namespace ea
