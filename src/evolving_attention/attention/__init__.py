@@ -1,4 +1,4 @@
-"""Attention as configuration: kinds of each slot as small objects, in this folder."""
+"""Attention as configuration: small objects for the kinds of each slot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from evolving_attention.attention.synthesizer import (
 )
 from evolving_attention.attention.vanilla import Vanilla
 
-# A new file in this folder is a new kind: nothing else needs to be edited.
+# A new file in this folder defines a new kind; nothing else needs to be edited.
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 for _slot in ("score", "scope", "bias", "evolve"):

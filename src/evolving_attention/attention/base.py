@@ -1,8 +1,8 @@
-"""What fills a slot of the attention layer, from Python: a config object, or code.
+"""Base classes for the slots of the attention layer: config objects, or Python code.
 
 The kinds of the core (``Evolving``, ``Dot``, ``RelativePositions``, …) are small frozen
-dataclasses; their ranges are declared and checked in the core. A researcher's own kind
-derives from :class:`CustomEvolve` or another class of :mod:`.custom` and computes with
+dataclasses; the core declares and checks their ranges. A user-defined kind derives from
+:class:`CustomEvolve` or another class of :mod:`.custom` and computes with
 :mod:`evolving_attention.functional`.
 """
 
@@ -51,16 +51,16 @@ class Slot:
     kind: ClassVar[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"kind": …, option: value, …}``, as it stands in config.json."""
+        """Returns ``{"kind": …, option: value, …}``, the form in config.json."""
         return {"kind": self.kind, **_fields_of(self)}
 
     def to_core(self) -> Any:
-        """What the core makes the slot from: its options, or an object with methods."""
+        """Returns the core's input for the slot: options, or an object with methods."""
         return {k: v for k, v in self.to_dict().items() if v is not None}
 
 
 class Score(Slot):
-    """How a query meets a key."""
+    """How a query is compared with a key."""
 
     slot = "score"
 
@@ -72,13 +72,13 @@ class Scope(Slot):
 
 
 class Bias(Slot):
-    """What is added to the scores before they evolve."""
+    """A term added to the scores before they evolve."""
 
     slot = "bias"
 
 
 class Evolve(Slot):
-    """How maps of one layer change those of the next."""
+    """How the maps of one layer change those of the next."""
 
     slot = "evolve"
 
@@ -90,18 +90,18 @@ class Evolve(Slot):
 
 @dataclass(frozen=True)
 class StepContext:
-    """What a method of a slot may know of where it stands.
+    """Context of a call to a slot's method.
 
     Attributes:
         layer: index of the layer, from 0.
-        num_layers: how many layers the model has.
-        num_heads: attention heads.
-        packing: how the maps lie; the ``packing`` argument of
+        num_layers: number of layers of the model.
+        num_heads: number of attention heads.
+        packing: memory layout of the maps; the ``packing`` argument of
             ``ea.functional.map_conv`` and others.
         parameters: this layer's own parameters by name.
         training: whether the model is in training mode.
-        tokens: where the sequences of queries and keys lie: ``packing`` itself, unless
-            a scope lays its maps in another way.
+        tokens: layout of the sequences of queries and keys: ``packing`` itself, unless
+            a scope lays out its maps differently.
     """
 
     layer: int
@@ -116,9 +116,9 @@ class StepContext:
 class CustomEvolve(Evolve):
     """Base of evolve kinds written in Python.
 
-    Override :meth:`step`, and :meth:`parameters` when the kind has any. Options are
-    the fields of the (frozen data-)class; ``@register("name")`` makes it loadable from
-    config.json by that name once its module is imported.
+    Override :meth:`step`, and :meth:`parameters` if the kind has any. Options are the
+    fields of the (frozen data-)class. ``@register("name")`` lets config.json load it by
+    that name once its module is imported.
     """
 
     kind: ClassVar[str] = "custom"
@@ -137,16 +137,16 @@ class CustomEvolve(Evolve):
         previous: _core.Tensor | None,
         context: StepContext,
     ) -> _core.Tensor | tuple[_core.Tensor, _core.Tensor]:
-        """The maps under the softmax from this layer's scores and the previous maps.
+        """Computes the softmax input from this layer's scores and the previous maps.
 
         Args:
             scores: S = Q Kᵀ / √d of this layer, flat maps of all sequences.
-            previous: what the previous layer carried; None in the first layer.
+            previous: maps carried by the previous layer; None in the first layer.
             context: layer, packing, parameters.
 
         Returns:
-            Maps of the same shape, which are also carried on; or a pair (maps for the
-            softmax, maps to carry). Built from differentiable functions.
+            Maps of the same shape, also carried to the next layer; or a pair (maps for
+            the softmax, maps to carry). Must be built from differentiable functions.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no step(); define step(self, scores, previous, "
@@ -158,11 +158,11 @@ class CustomEvolve(Evolve):
 
 
 def register(kind: str) -> Callable[[type[_S]], type[_S]]:
-    """Class decorator: make a kind known by a name, for config.json and ``kind=``.
+    """Class decorator: registers a kind under a name, for config.json and ``kind=``.
 
     Raises:
         ConfigError: another class has the name, or ``__init__`` takes options that are
-            no fields of a dataclass: config.json would not hold them.
+            not dataclass fields, which config.json would lose.
     """
 
     def put(cls: type[_S]) -> type[_S]:
@@ -189,7 +189,7 @@ def register(kind: str) -> Callable[[type[_S]], type[_S]]:
 
 
 def kinds(slot: str = "evolve") -> dict[str, type[Slot]]:
-    """All registered kinds of a slot (score, scope, bias or evolve) by name.
+    """Returns all registered kinds of a slot (score, scope, bias or evolve) by name.
 
     Raises:
         ConfigError: there is no such slot.
@@ -202,15 +202,15 @@ def kinds(slot: str = "evolve") -> dict[str, type[Slot]]:
 
 
 def from_config(value: Any, base: type[Slot] = Evolve) -> Any:
-    """What fills a slot, from an object, a dict ``{"kind": …}``, a name, or None.
+    """Builds a slot from an object, a dict ``{"kind": …}``, a name, or None.
 
     Args:
-        value: the object itself, its options, or the name of its kind; None is the
+        value: the object itself, its options, or the name of its kind; None selects the
             slot's default.
         base: the class of the slot: Score, Scope, Bias or Evolve.
 
     Raises:
-        ConfigError: the kind is not known, or an option is unknown or out of range.
+        ConfigError: the kind is unknown, or an option is unknown or out of range.
     """
     if isinstance(value, base):
         return value
@@ -255,9 +255,9 @@ def from_config(value: Any, base: type[Slot] = Evolve) -> Any:
 
 
 def check_in_core(slot: Slot) -> None:
-    """Check an object of a core kind: its types here, its ranges in the core.
+    """Checks an object of a core kind: its types here, its ranges in the core.
 
-    Numbers for each layer become a tuple, so that the object can be hashed.
+    Per-layer numbers become a tuple, so that the object is hashable.
     """
     for f in dataclasses.fields(cast(Any, slot)):
         value = getattr(slot, f.name)
@@ -279,17 +279,17 @@ def _fields_of(slot: Slot) -> dict[str, Any]:
 
 
 def all_zero(*weights: float | Sequence[float]) -> bool:
-    """Whether weights, of all layers or one for each, are 0."""
+    """Whether all weights are 0; each is one number, or one per layer."""
     return not any(np.any(np.asarray(weight)) for weight in weights)
 
 
 def without_false(options: dict[str, Any], name: str) -> dict[str, Any]:
-    """Options without a flag that is False, as files of before the flag have them."""
+    """Drops a flag that is False, to match files written before the flag existed."""
     return {k: v for k, v in options.items() if k != name or v}
 
 
 def _needed(cls: type) -> list[str]:
-    """The options without a default."""
+    """Returns the options that have no default."""
     none = dataclasses.MISSING
     return [
         f.name
@@ -299,8 +299,8 @@ def _needed(cls: type) -> list[str]:
 
 
 def _unsaved_options(cls: type) -> list[str]:
-    """What ``__init__`` takes beside the fields that are saved."""
-    init: Any = cls.__init__  # type: ignore[misc]  # of this very class
+    """Returns the options of ``__init__`` that are not saved fields."""
+    init: Any = cls.__init__  # type: ignore[misc]  # of the class itself
     if init is object.__init__:
         return []
     saved = [f.name for f in dataclasses.fields(cls)] if _is_data(cls) else []

@@ -1,6 +1,6 @@
 """Slots of the attention layer written in Python: scores, scopes and biases.
 
-Each is a frozen dataclass with ``@register("name")``, as a :class:`CustomEvolve` is.
+Each is a frozen dataclass with ``@register("name")``, like a :class:`CustomEvolve`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["CustomBias", "CustomScope", "CustomScore"]
 
 
 class _Custom:
-    """What these slots share."""
+    """Common base of these slots."""
 
     def parameters(self, layer: int, num_heads: int) -> dict[str, np.ndarray]:
         """Initial values of one layer's parameters, by name (none by default).
 
-        They train with the model and are stored below ``attention.self`` as
+        They train with the model and are stored under ``attention.self`` as
         ``{slot}.{name}``.
         """
         return {}
 
     def to_core(self) -> Any:
-        """The object itself: the core calls its methods."""
+        """Returns the object itself: the core calls its methods."""
         return self
 
 
@@ -45,13 +45,14 @@ class CustomScore(_Custom, Score):
         pair_sum: Callable[[Tensor, Tensor], Tensor],
         context: StepContext,
     ) -> Tensor:
-        """Flat maps S of this layer.
+        """Returns the flat maps S of this layer.
 
         Args:
             q, k: projected queries and keys [tokens, heads · d].
-            dot: ``dot(q, k, scale)``, flat maps of scale · q_i · k_j over the scope.
-            pair_sum: ``pair_sum(u, v)``, u_i + v_j for each cell, c values a cell; u
-                and v [tokens, heads · c].
+            dot: ``dot(q, k, scale)`` returns flat maps of scale · q_i · k_j over the
+                scope.
+            pair_sum: ``pair_sum(u, v)`` returns u_i + v_j for each cell, c values per
+                cell; u and v are [tokens, heads · c].
             context: layer, packing, parameters.
         """
         raise NotImplementedError(f"{type(self).__name__} has no scores()")
@@ -63,7 +64,7 @@ class CustomBias(_Custom, Bias):
     kind: ClassVar[str] = "custom"
 
     def map(self, q: Tensor, context: StepContext) -> Tensor:
-        """Flat maps that are added to the scores, one value for each cell.
+        """Returns flat maps to add to the scores, one value per cell.
 
         Args:
             q: projected queries [tokens, heads · d].
@@ -76,9 +77,9 @@ class CustomScope(_Custom, Scope):
     """Base of scope kinds written in Python: which cells exist.
 
     Attributes:
-        grid: whether neighbouring cells are neighbours in queries and keys, so that
-            kernels larger than 1 × 1 have a meaning.
-        causal: whether a query sees nothing behind its own place.
+        grid: whether adjacent cells are adjacent queries and keys, so that kernels
+            larger than 1 × 1 are meaningful.
+        causal: whether a query sees nothing after its own position.
     """
 
     kind: ClassVar[str] = "custom"
@@ -86,28 +87,28 @@ class CustomScope(_Custom, Scope):
     causal: ClassVar[bool] = False
 
     def maps(self, tokens: Packing) -> Packing | None:
-        """How the maps lie: heads × rows × columns of each sequence.
+        """Returns the layout of the maps: heads × rows × columns of each sequence.
 
         Args:
-            tokens: where the sequences of queries and keys lie.
+            tokens: layout of the sequences of queries and keys.
 
         Returns:
-            A packing of the cells; None where all pairs of queries and keys are cells.
+            A packing of the cells; None if all pairs of queries and keys are cells.
         """
         return None
 
     def dot(self, q: Tensor, k: Tensor, scale: float, context: StepContext) -> Tensor:
-        """Flat maps of scale · q_i · k_j; q, k [tokens, heads · d]."""
+        """Returns flat maps of scale · q_i · k_j; q, k [tokens, heads · d]."""
         raise NotImplementedError(f"{type(self).__name__} has no dot()")
 
     def pair_sum(self, u: Tensor, v: Tensor, context: StepContext) -> Tensor:
-        """Flat maps of u_i + v_j, c values a cell; u, v [tokens, heads · c]."""
+        """Returns flat maps u_i + v_j, c values per cell; u, v [tokens, heads · c]."""
         raise NotImplementedError(f"{type(self).__name__} has no pair_sum()")
 
     def normalise(self, logits: Tensor, scale: float, context: StepContext) -> Tensor:
-        """Softmax of scale · L over the cells of each query and head."""
+        """Returns the softmax of scale · L over the cells of each query and head."""
         raise NotImplementedError(f"{type(self).__name__} has no normalise()")
 
     def mix(self, probabilities: Tensor, v: Tensor, context: StepContext) -> Tensor:
-        """[query tokens, heads · d] from probabilities and values."""
+        """Returns [query tokens, heads · d] from probabilities and values."""
         raise NotImplementedError(f"{type(self).__name__} has no mix()")

@@ -1,4 +1,4 @@
-"""Evolving Attention of decoders: the convolution sees no later target token."""
+"""Evolving Attention for decoders: the convolution sees no later target token."""
 
 from __future__ import annotations
 
@@ -19,37 +19,36 @@ __all__ = ["EvolvingCausal"]
 @register("evolving_causal")
 @dataclass(frozen=True)
 class EvolvingCausal(Evolve):
-    """As :class:`Evolving`, with a convolution that is shifted; rows are target tokens.
+    """Like :class:`Evolving`, with a shifted convolution; rows are target tokens.
 
         I = α L' + (1 − α) S
         L = β ReLU(Z) + (1 − β) I,   Z: Conv(I) + b, moved by the shift
 
     Cells that the shift leaves empty have Z = 0. With r = (kernel_size − 1) / 2:
 
-    * ``"diagonal"``, of a decoder's self attention: r down and r right, and of the
-      k × k taps only those whose column is not behind their row (6 of 9);
-    * ``"query"``, of cross attention: r down, all taps;
-    * ``"key_literal"``, of cross attention as the paper's text has it: r right. It
-      reads r later target tokens: not for models that generate.
+    * ``"diagonal"``, for a decoder's self-attention: r down and r right, and of the
+      k × k taps only those whose column is not after their row (6 of 9);
+    * ``"query"``, for cross-attention: r down, all taps;
+    * ``"key_literal"``, for cross-attention as in the paper's text: r right. It reads
+      r later target tokens, so generating models cannot use it.
 
     Args:
         alpha: α, weight of the previous map (skip), in [0, 1]. The paper's decoders
-            have α = 0, and then the first layer has its convolution, too. With α > 0
-            the first layer is L = S. A list has one number for each layer of the
-            decoder.
+            have α = 0; then the first layer has its convolution, too. With α > 0 the
+            first layer has L = S. A list has one number per layer of the decoder.
         beta: β, weight of the convolution, in [0, 1], or a list. 0: no convolution.
         kernel_size: side of the kernel, odd; 1 has no shift.
         shift: see above.
         learnable: whether each layer learns its own α and β, as in :class:`Evolving`.
 
     Raises:
-        ConfigError: a value is out of its range, a list has not one number for each
-            layer of the decoder, or a weight of 1 is to be learned.
+        ConfigError: a value is out of range, the length of a list is not the decoder's
+            number of layers, or a weight of 1 is to be learned.
 
     Source: Wang et al., Evolving Attention with Residual Convolutions, ICML 2021,
-    Section 3.5. The text shifts the convolution of cross attention "to the right",
-    which keeps target tokens in order only if these are the columns; in this package
-    they are the rows.
+    Section 3.5. The text shifts the convolution of cross-attention "to the right",
+    which preserves the order of target tokens only if they are the columns; in this
+    package they are the rows.
     """
 
     alpha: float | list[float]
@@ -67,5 +66,5 @@ class EvolvingCausal(Evolve):
         return all_zero(self.alpha, self.beta)
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in config.json, where ``learnable`` stands only if True."""
+        """Returns the form in config.json; ``learnable`` is present only if True."""
         return without_false(super().to_dict(), "learnable")

@@ -17,16 +17,16 @@ __all__ = ["Predictive"]
 @register("predictive")
 @dataclass(frozen=True)
 class Predictive(Evolve):
-    """L = α CNN(L') + (1 − α) S, the convolutions on the previous map only.
+    """L = α CNN(L') + (1 − α) S; the convolutions see only the previous map.
 
     Args:
-        alpha: α, weight of the prediction, in [0, 1]. A list has one number for each
-            layer; the first layer's is not used.
-        num_layers: m, 3 × 3 convolutions of CNN, each followed by ReLU; 0: CNN is the
-            identity ("with residual connection").
+        alpha: α, weight of the prediction, in [0, 1]. A list has one number per layer;
+            the first layer's is ignored.
+        num_layers: m, number of 3 × 3 convolutions in CNN, each followed by ReLU; 0:
+            CNN is the identity ("with residual connection").
 
     Raises:
-        ConfigError: a value is out of its range.
+        ConfigError: a value is out of range.
 
     Source: Predictive Attention Transformer, section 3.3.
     """

@@ -18,17 +18,17 @@ class RelativePositions2d(Bias):
     (t // width, t % width). Both tables are shared by the heads of a layer.
 
     Args:
-        height: rows of pixels; rows that lie farther apart count as the farthest.
+        height: rows of pixels; larger row distances count as the largest.
         width: columns of pixels.
 
     Parameters: ``relative_height`` [2 height − 1, d] and ``relative_width``
     [2 width − 1, d].
 
     Raises:
-        ConfigError: a side is out of its range.
+        ConfigError: a side is out of range.
 
     Source: Bello et al., Attention Augmented Convolutional Networks, ICCV 2019, Section
-    3.1.2; inside the chain of evolving maps as Wang et al., ICML 2021, Eq. 2, have it.
+    3.1.2; inside the chain of evolving maps as in Wang et al., ICML 2021, Eq. 2.
     """
 
     height: int

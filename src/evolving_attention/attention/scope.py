@@ -15,8 +15,8 @@ class Dense(Scope):
     """Every query sees every key of its own sequence.
 
     Args:
-        causal: only keys up to the query's own place. Cells beyond do not exist: they
-            are 0 in the maps that evolve, and get no gradient.
+        causal: whether a query sees only keys up to its own position. Later cells do
+            not exist: they are 0 in the maps that evolve, and get no gradient.
 
     Raises:
         ConfigError: ``causal`` is not True or False.
@@ -33,26 +33,26 @@ class Dense(Scope):
 @register("window")
 @dataclass(frozen=True)
 class Window(Scope):
-    """Convolutional self-attention: keys near the query, of neighbouring heads too.
+    """Convolutional self-attention: keys near the query, also in neighbouring heads.
 
         y_i^h = softmax over (g, j) of (q_i^h · k_j^g / √d) v_j^g,
         |j − i| ≤ (size − 1) / 2,  |g − h| ≤ (heads − 1) / 2
 
-    One softmax runs over all positions and heads of a window. Positions beyond the ends
-    of a sequence do not exist. Maps have ``size · heads`` cells for each query, and no
-    work is done for others. There are no new parameters. The slots beside it: scores
-    that are products (``Dot``, ``Multiplicative``), no relative positions, convolutions
-    of size 1; self attention of an encoder.
+    One softmax runs over all positions and heads of a window. Positions outside the
+    sequence do not exist. Maps have ``size · heads`` cells for each query; no other
+    cell is computed. There are no new parameters. Allowed in the other slots: product
+    scores (``Dot``, ``Multiplicative``), no relative positions, convolutions of size 1.
+    Only for the self-attention of an encoder.
 
     Args:
-        size: positions in a window, odd; the paper's best is 11. Windows of 2n − 1 or
-            more show a sequence of n tokens whole.
+        size: positions in a window, odd; the paper's best is 11. A window of 2n − 1 or
+            more covers a whole sequence of n tokens.
         heads: heads in a window, odd, at most those of the layer; 1: 1D-CSAN, 3: the
             paper's 2D-CSAN.
-        head_border: what stands for the missing neighbours of the first and the last
-            head: ``"clip"`` nothing, ``"wrap"`` the heads of the other end, ``"clamp"``
-            the last head once more; ``"author"`` is the released program, whose keys
-            wrap and whose values clamp.
+        head_border: what replaces the missing neighbours of the first and the last
+            head: ``"clip"``: nothing; ``"wrap"``: the heads at the other end;
+            ``"clamp"``: the last head again; ``"author"``: as in the released program,
+            keys wrap and values clamp.
 
     Raises:
         ConfigError: an option is even, out of range or unknown; when a model is built:
@@ -79,15 +79,14 @@ class Window(Scope):
 @register("edges")
 @dataclass(frozen=True)
 class Edges(Scope):
-    """A node of a graph sees the nodes that an edge comes from, and no others.
+    """A node of a graph sees only the nodes from which it has an edge.
 
         y_i = softmax over edges (j → i) of S_ij · v_j
 
-    Maps have a row for each edge and a column for each head; there is nothing of size
-    nodes². It needs inputs with a graph: :class:`~evolving_attention.GATConfig`, or
-    ``F.Packing(…, edges=…)``. A node without edges gets 0. The slots beside it: any
-    scores, no relative positions, convolutions of size 1, so that the order of the
-    nodes does not matter.
+    Maps have a row per edge and a column per head; nothing has size nodes². The inputs
+    need a graph: :class:`~evolving_attention.GATConfig`, or ``F.Packing(…, edges=…)``.
+    A node without edges gets 0. Allowed in the other slots: any score, no relative
+    positions, convolutions of size 1, so that the order of the nodes does not matter.
 
     Raises:
         ConfigError: when a model is called: its inputs have no graph.

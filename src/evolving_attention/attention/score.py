@@ -1,4 +1,4 @@
-"""Score kinds: how a query meets a key."""
+"""Score kinds: how a query is compared with a key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Dot(Score):
     """S_ij = scale · q_i · k_j.
 
     Args:
-        scale: the factor; None: 1/√d, d being the width of a head. T5 has 1.
+        scale: the factor; None: 1/√d, with d the width of a head. T5 uses 1.
 
     Raises:
         ConfigError: the scale is not a finite number.
@@ -45,8 +45,8 @@ class Multiplicative(Score):
 class Additive(Score):
     """S_ij = w · tanh(k_j + q_i), with a vector w [d] for each head.
 
-    Eq. 11's W₃ and W₄ are the layer's own projections of keys and queries. Every cell
-    has d values in between: memory grows with heads × n² × d.
+    W₃ and W₄ of Eq. 11 are the layer's own projections of keys and queries. Every cell
+    has d intermediate values, so memory grows with heads × n² × d.
 
     Parameters: ``score.weight`` [heads, d].
 
@@ -60,15 +60,15 @@ class Concatenative(Score):
     """S_ij = LeakyReLU(a · [q_i; k_j]), with a vector a [2d] for each head.
 
     Args:
-        negative_slope: of LeakyReLU, in [0, 1].
+        negative_slope: slope of LeakyReLU, in [0, 1].
 
-    Parameters: ``score.weight`` [2, heads, d], the halves for queries and for keys.
+    Parameters: ``score.weight`` [2, heads, d], one half for queries, one for keys.
 
     Raises:
-        ConfigError: the slope is out of its range.
+        ConfigError: the slope is out of range.
 
     Source: Veličković et al., Graph Attention Networks, ICLR 2018, Eq. 3. Eq. 11 (A_c)
-    of Wang et al., TPAMI 2023, has tanh and a further vector in place of LeakyReLU.
+    of Wang et al., TPAMI 2023, has tanh and another vector instead of LeakyReLU.
     """
 
     negative_slope: float = 0.2

@@ -1,4 +1,4 @@
-"""What an attention layer is, slot by slot, as one value."""
+"""Specification of an attention layer, slot by slot, as one value."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Spec:
     """One attention layer: S = score(Q, K) + bias; L = evolve(S, L'); P = softmax(L).
 
     Args:
-        score: how a query meets a key; :class:`Dot` by default.
-        scope: which cells exist, and how values are gathered; :class:`Dense`.
-        bias: what is added to the scores before they evolve; nothing by default.
-        evolve: what the previous layer's map changes; :class:`Vanilla`.
+        score: how a query is compared with a key; default :class:`Dot`.
+        scope: which cells exist, and how values are gathered; default :class:`Dense`.
+        bias: term added to the scores before they evolve; default none.
+        evolve: how the previous layer's map enters; default :class:`Vanilla`.
 
-    Each is an object of this room, a dict ``{"kind": …, option: value}``, or a name.
+    Each is an object of this package, a dict ``{"kind": …, option: value}``, or a name.
 
     Raises:
-        ConfigError: a slot cannot be used, or the slots cannot stand together: kernels
-            larger than 1 × 1 need a scope whose cells form a grid.
+        ConfigError: a slot is invalid, or the slots are incompatible: kernels larger
+            than 1 × 1 need a scope whose cells form a grid.
 
     Example:
         >>> import evolving_attention as ea
@@ -55,16 +55,16 @@ class Spec:
         _core.check_attention(self.to_core())
 
     def to_dict(self) -> dict[str, Any]:
-        """``{"score": {"kind": …}, …}``, as it stands in config.json."""
+        """Returns ``{"score": {"kind": …}, …}``, the form in config.json."""
         return {slot: getattr(self, slot).to_dict() for slot in _SLOTS}
 
     def to_core(self) -> dict[str, Any]:
-        """What the core makes layers from: options, and slots written in Python."""
+        """Returns the core's input for layers: options, and slots written in Python."""
         return {slot: getattr(self, slot).to_core() for slot in _SLOTS}
 
     @property
     def equals_vanilla(self) -> bool:
-        """Whether this computes what BERT's own attention does, to the bit."""
+        """Whether the result is bit-identical to BERT's own attention."""
         plain = (self.score, self.scope, self.bias) == (Dot(), Dense(), NoBias())
         return plain and self.evolve.equals_vanilla
 
@@ -78,15 +78,15 @@ _SLOTS: dict[str, type] = {
 
 
 def from_config(value: Any) -> Any:
-    """The ``attention`` of a config: an evolve kind, a spec, or a tuple of them.
+    """Parses the ``attention`` of a config: an evolve kind, a spec, or a tuple of them.
 
     Args:
         value: an evolve kind or a spec; a dict with ``kind`` (an evolve kind) or with
             slots; a name; None (vanilla); or a list of these, one for each layer.
 
     Raises:
-        ConfigError: a kind is not known, an option is unknown or out of range, or slots
-            cannot stand together.
+        ConfigError: a kind is unknown, an option is unknown or out of range, or slots
+            are incompatible.
     """
     if isinstance(value, Sequence) and not isinstance(value, str):
         if not value:
@@ -114,14 +114,14 @@ def _single(value: Any) -> Any:
 
 
 def to_config(attention: Any) -> Any:
-    """What config.json holds: a dict, or a list of dicts."""
+    """Returns the form in config.json: a dict, or a list of dicts."""
     if isinstance(attention, tuple):
         return [each.to_dict() for each in attention]
     return attention.to_dict()
 
 
 def to_core(attention: Any) -> Any:
-    """What the core makes layers from: a spec, or a list of specs."""
+    """Returns the core's input for layers: a spec, or a list of specs."""
     if isinstance(attention, tuple):
         return [to_core(each) for each in attention]
     made = attention.to_core()
@@ -129,6 +129,6 @@ def to_core(attention: Any) -> Any:
 
 
 def equals_vanilla(attention: Any) -> bool:
-    """Whether an ``attention`` computes what BERT's own does, to the bit."""
+    """Whether an ``attention`` is bit-identical to BERT's own."""
     each = attention if isinstance(attention, tuple) else (attention,)
     return all(one.equals_vanilla for one in each)

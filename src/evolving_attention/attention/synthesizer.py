@@ -1,4 +1,4 @@
-"""Synthesizer's score kinds: scores of positions, not of queries and keys."""
+"""Synthesizer's score kinds: scores from positions, without query-key products."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ __all__ = ["DenseSynthesizer", "RandomSynthesizer"]
 @register("dense_synthesizer")
 @dataclass(frozen=True)
 class DenseSynthesizer(Score):
-    """S_ij = w_j · ReLU(q_i) + b_j: each token computes its scores of all positions.
+    """S_ij = w_j · ReLU(q_i) + b_j: each token computes its scores for all positions.
 
-    With the layer's own projection q = W₁x + b₁ it is the paper's
-    F(x_i) = W₂ ReLU(W₁ x_i + b₁) + b₂, for each head. Keys have no projection, unless
+    With the layer's own projection q = W₁x + b₁, this is the paper's
+    F(x_i) = W₂ ReLU(W₁ x_i + b₁) + b₂, for each head. Keys are not projected, unless
     ``dot`` needs them.
 
     Args:
         max_length: the number of positions j; longer sequences raise ShapeError.
         dot: mix with the dot product: m₁ S_ij + m₂ q_i · k_j / √d, where (m₁, m₂) is
-            the softmax of two numbers that are learned from (0, 0).
+            the softmax of two learned numbers that start at (0, 0).
 
     Parameters: ``score.weight`` [max_length, heads, d], ``score.bias`` [max_length,
     heads, 1], and with ``dot`` ``score.mixture`` [2].
 
     Raises:
-        ConfigError: an option is out of its range.
+        ConfigError: an option is out of range.
 
     Source: Tay et al., Synthesizer: Rethinking Self-Attention in Transformer Models,
-    2020 (Dense Synthesizer; mixtures). It is the rival in Table
-    3 of Wang et al., ICML 2021.
+    2020 (Dense Synthesizer; mixtures). Table 3 of Wang et al., ICML 2021, compares with
+    it.
     """
 
     max_length: int = 512
@@ -44,9 +44,9 @@ class DenseSynthesizer(Score):
 @register("random_synthesizer")
 @dataclass(frozen=True)
 class RandomSynthesizer(Score):
-    """S_ij = R_ij: a trained matrix for each head, the same for all sequences.
+    """S_ij = R_ij: a trained matrix for each head, shared by all sequences.
 
-    Queries and keys have no projection, unless ``dot`` or a bias needs them.
+    Queries and keys are not projected, unless ``dot`` or a bias needs them.
 
     Args:
         max_length: the size of R; longer sequences raise ShapeError.
@@ -56,7 +56,7 @@ class RandomSynthesizer(Score):
     ``score.mixture`` [2].
 
     Raises:
-        ConfigError: an option is out of its range.
+        ConfigError: an option is out of range.
 
     Source: Tay et al., Synthesizer: Rethinking Self-Attention in Transformer Models,
     2020 (Random Synthesizer).

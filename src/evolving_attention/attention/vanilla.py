@@ -12,7 +12,7 @@ __all__ = ["Vanilla"]
 @register("vanilla")
 @dataclass(frozen=True)
 class Vanilla(Evolve):
-    """Scaled dot-product attention as it is: L = S.
+    """Plain scaled dot-product attention: L = S.
 
     Source: Vaswani et al., Attention Is All You Need, NeurIPS 2017.
     """

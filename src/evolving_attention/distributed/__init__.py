@@ -1,4 +1,4 @@
-"""Several processes that train one model: their ranks, and their communication.
+"""Several processes that train one model: ranks and communication.
 
 A program with a Trainer only needs ``mpirun -n 2 python train.py``; see
 docs/distributed.md. Imports and connections happen only when a Trainer is made (or
@@ -16,7 +16,7 @@ _world: World | None = None
 
 
 def is_first() -> bool:
-    """Whether this process is rank 0, or the only one; connects nothing.
+    """Whether this process is rank 0 or the only one; does not connect.
 
     Raises:
         ConfigError: the launcher's variables are incomplete or contradictory.
@@ -26,11 +26,11 @@ def is_first() -> bool:
 
 
 def world() -> World | None:
-    """The processes of this run, connected at the first call; None for one alone.
+    """Returns the processes of this run, connected at the first call; None if alone.
 
     Raises:
         ConfigError: the launcher's variables are incomplete or contradictory.
-        MissingExtraError, BackendUnavailable: the others cannot be reached.
+        MissingExtraError, BackendUnavailable: the others are unreachable.
         PeerLost: one of them ended.
     """
     global _world

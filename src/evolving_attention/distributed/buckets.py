@@ -1,4 +1,4 @@
-"""Sums of gradients over ranks, in a fixed order, for parameters sent together.
+"""Sums gradients over ranks in a fixed order, for parameters sent together.
 
 Every rank owns a part (shard) of each bucket. A turn adds the gradients of one batch of
 each rank: a rank sends the shards of its gradient to their owners, and an owner adds
@@ -17,8 +17,8 @@ from evolving_attention.distributed.world import FIRST_FREE_TAG, World, bytes_of
 
 __all__ = ["Bucket", "DeviceBucket", "groups_of"]
 
-_ALIGNED = 64  # elements: where parameters begin in a bucket
-_TAGS = 3  # of a bucket: which gradients there are, the shards, their sums
+_ALIGNED = 64  # alignment in elements of parameters in a bucket
+_TAGS = 3  # per bucket: present gradients, shards, sums
 _BYTES = {"float32": 4, "bfloat16": 2, "float64": 8}
 
 
@@ -27,7 +27,7 @@ class Bucket:
 
     Args:
         world: the ranks.
-        number: of the bucket; says its messages from those of others.
+        number: number of the bucket; distinguishes its messages.
         members: (index, tensor) of its parameters.
     """
 
@@ -54,13 +54,13 @@ class Bucket:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all sums: a new step begins."""
-        self.summed = np.zeros(len(self.members), bool)  # which parameters have any
+        """Clears all sums for a new step."""
+        self.summed = np.zeros(len(self.members), bool)  # parameters that have a sum
         self.stage = "idle"
         self.requests: list[Any] = []
 
     def launch(self, givers: int, last: bool) -> None:
-        """Take this rank's gradients and send their shards to the owners.
+        """Takes this rank's gradients and sends their shards to the owners.
 
         Args:
             givers: ranks 0 … givers−1 have a batch in this turn.
@@ -92,7 +92,7 @@ class Bucket:
                 self.requests.append(world.send(peer, tag + 1, whole[low:high]))
 
     def advance(self) -> bool:
-        """Process the messages received so far; return whether the turn is over."""
+        """Processes the messages received so far; returns whether the turn is over."""
         if self.stage in ("shards", "sums") and all(r.done for r in self.requests):
             if self.stage == "shards":
                 self._add_up()
@@ -105,7 +105,7 @@ class Bucket:
         return self.stage == "idle"
 
     def _add_up(self) -> None:
-        """Add the received data to this rank's shard, in rank order."""
+        """Adds the received data to this rank's shard, in rank order."""
         given = self.present[: self.givers].astype(bool)
         if given.all() and len(set(self.summed.tolist())) <= 1:
             self._add_part(0, self.high - self.low, given[:, 0], bool(self.summed[0]))
@@ -118,7 +118,7 @@ class Bucket:
         self.summed |= given.any(axis=0)
 
     def _add_part(self, start: int, stop: int, given: np.ndarray, begun: bool) -> None:
-        """sum[start:stop] += the same part of every rank that gave one."""
+        """Adds part [start, stop) of every rank that gave a gradient to the sum."""
         if start == stop:
             return
         from evolving_attention._core import from_numpy
@@ -128,14 +128,14 @@ class Bucket:
             source = self.arrived[rank]
             if rank == self.world.rank:
                 source = self.whole[self.low : self.high]
-            if begun:  # by the core, as backward adds
+            if begun:  # with the core, as backward adds
                 from_numpy(target).add_(from_numpy(source[start:stop]))
             else:
                 target[:] = source[start:stop]
             begun = True
 
     def _send_sums(self) -> None:
-        """Exchange the shards' sums, so that every rank has all of them."""
+        """Exchanges the sums of the shards, so that every rank has all of them."""
         world, tag, wide = self.world, self.first_tag + 2, self.whole.itemsize
         self.whole[self.low : self.high] = self.sum
         whole = bytes_of(self.whole)
@@ -146,7 +146,7 @@ class Bucket:
         ] + [world.send(peer, tag, shards[world.rank]) for peer in world.peers]
 
     def _hand_out(self) -> None:
-        """Set the parameters' gradients to the sums, without a copy."""
+        """Sets the parameters' gradients to the sums, without a copy."""
         from evolving_attention._core import from_numpy
 
         for place, ((_, tensor), (start, stop)) in enumerate(
@@ -158,7 +158,7 @@ class Bucket:
 
 
 class DeviceBucket:
-    """The same between devices: the core does all the work without waiting.
+    """A bucket exchanged between devices; the core does all the work without waiting.
 
     Args:
         links: the devices of the ranks.
@@ -175,12 +175,12 @@ class DeviceBucket:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all sums: a new step begins."""
+        """Clears all sums for a new step."""
         self.given = [False] * len(self.members)
         self._core.clear()
 
     def launch(self, givers: int, last: bool) -> None:
-        """Take this rank's gradients and start their exchange."""
+        """Takes this rank's gradients and starts their exchange."""
         now = self._core.launch(givers, last)
         self.given = [a or b for a, b in zip(self.given, now, strict=True)]
 
@@ -189,16 +189,16 @@ class DeviceBucket:
         return True
 
     def hand_out(self, every: list[list[bool]]) -> None:
-        """Set the gradients of the parameters that some rank has to the sums."""
+        """Sets gradients to the sums, for parameters with a gradient on some rank."""
         self._core.hand_out([any(column) for column in zip(*every, strict=True)])
 
 
 def groups_of(
     parameters: list[tuple[int, Any]], limit: int
 ) -> list[list[tuple[int, Any]]]:
-    """Parameters for buckets of at most ``limit`` bytes (or one parameter), in order.
+    """Groups parameters in order, each group of at most ``limit`` bytes.
 
-    Each is of one element type.
+    A larger parameter has its own group. Each group has one element type.
     """
     groups: list[list[tuple[int, Any]]] = []
     held, kind = 0, None

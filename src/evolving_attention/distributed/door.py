@@ -1,4 +1,4 @@
-"""Lets the processes of a run in, and keeps strangers out without waiting for them."""
+"""Admits the processes of a run; strangers are rejected without delaying others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_CALLERS = 256  # connections that have not greeted yet
 
 
 class Refused(Exception):
-    """The other side is not of this run, or a message is not one of ours."""
+    """The other side is not of this run, or a message does not follow the protocol."""
 
 
 class Guest(NamedTuple):
@@ -40,7 +40,7 @@ class Guest(NamedTuple):
 
 @dataclass
 class _Caller:
-    """A connection whose greeting has not arrived whole."""
+    """A connection whose greeting has not arrived completely."""
 
     socket: socket.socket
     nonce: str
@@ -49,7 +49,7 @@ class _Caller:
     missing: int = _LENGTH.size  # bytes of the length, then of the greeting
 
     def read(self) -> None:
-        """Read some of the missing bytes."""
+        """Reads some of the missing bytes."""
         data = self.socket.recv(self.missing)
         if not data:
             raise ConnectionError("the connection ended")
@@ -62,15 +62,15 @@ class _Caller:
 
 
 class Door:
-    """Accepts connections to ``server`` and yields those that greet properly.
+    """Accepts connections to ``server`` and returns those with a valid greeting.
 
     Each connection gets a challenge. The greeting must be signed with the challenge and
-    ``key``; all others are closed. Connections are served side by side: one that says
-    nothing costs the others no time.
+    ``key``; other connections are closed. Connections are served concurrently: a silent
+    one does not delay the others.
 
     Args:
         server: a listening socket.
-        key: the secret that both sides know; may be empty.
+        key: the secret shared by both sides; may be empty.
         until: the time at which :meth:`next` gives up.
     """
 
@@ -97,15 +97,15 @@ class Door:
 
     @staticmethod
     def signed(key: bytes, role: str, challenge: str, nonce: str, text: str) -> str:
-        """A proof of knowing ``key``, for one role in one connection."""
+        """Returns a proof of knowing ``key``, for one role in one connection."""
         message = json.dumps([role, challenge, nonce, text]).encode()
         return hmac.new(key, message, hashlib.sha256).hexdigest()
 
     def next(self) -> Guest:
-        """The next process that greets.
+        """Returns the next process that sends a valid greeting.
 
         Raises:
-            Refused: nobody came in time.
+            Refused: none came in time.
         """
         while True:
             now = time.monotonic()
@@ -126,7 +126,7 @@ class Door:
     def _accept(self) -> None:
         try:
             sock, _ = self.server.accept()
-        except OSError:  # it has gone again
+        except OSError:  # the caller has gone
             return
         caller = _Caller(
             sock, secrets.token_hex(16), time.monotonic() + _GREETING_SECONDS
@@ -142,7 +142,7 @@ class Door:
             self._refuse(caller)
 
     def _hear(self, caller: _Caller) -> Guest | None:
-        """Read what has arrived; the guest once its greeting is whole and signed.
+        """Reads the data that arrived; returns the guest once its greeting is valid.
 
         Nothing beyond the greeting is read: it belongs to the transport.
         """
@@ -162,7 +162,7 @@ class Door:
         return guest
 
     def _guest(self, caller: _Caller, said: dict[str, Any]) -> Guest:
-        """Check a greeting: its proof first, then that it says who and where."""
+        """Checks a greeting: first its proof, then rank, size and place."""
         rank, size, place = said.get("rank"), said.get("size"), said.get("place")
         nonce = str(said.get("nonce"))
         who = json.dumps({"rank": rank, "size": size, "place": place})
@@ -184,16 +184,16 @@ class Door:
 
 
 def say(sock: socket.socket, **values: Any) -> None:
-    """Send one message of a meeting."""
+    """Sends one message of a meeting."""
     data = json.dumps({"magic": _MAGIC, **values}).encode()
     sock.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def listen(sock: socket.socket, longest: int) -> dict[str, Any]:
-    """Receive one message of a meeting.
+    """Receives one message of a meeting.
 
     Raises:
-        Refused: it is none of ours, or longer than ``longest`` bytes.
+        Refused: it does not follow the protocol, or exceeds ``longest`` bytes.
         OSError: the connection ended or timed out.
     """
     (length,) = _LENGTH.unpack(_exactly(sock, _LENGTH.size))

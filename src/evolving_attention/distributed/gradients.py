@@ -1,6 +1,6 @@
-"""The gradients of a step, summed over the batches of all ranks while backward runs.
+"""Sums the gradients of a step over the batches of all ranks, during backward.
 
-The sum equals that of one process with the same batches in order, bit for bit.
+The sum is bit-identical to that of one process with the same batches in order.
 Parameters are sent in buckets (:mod:`.buckets`) as soon as backward has finished all of
 a bucket. Embedding tables, whose gradients are rows, are sent at the end.
 """
@@ -59,18 +59,18 @@ class GradientSum:
         }
 
     def begin(self) -> None:
-        """A new step: nothing is summed yet."""
+        """Starts a new step with empty sums."""
         for bucket in self.buckets:
             bucket.clear()
         self._sums = [_twin(table) for table in self.tables]
 
     def open(self, givers: int, last: bool) -> None:
-        """Begin a turn; ``last``: the sums are needed after it."""
+        """Starts a turn; ``last``: the sums are needed after it."""
         self._givers, self._last, self._next = givers, last, 0
         self._missing = [len(bucket.members) for bucket in self.buckets]
 
     def completed(self, index: int) -> None:
-        """Backward has finished the gradient of a parameter."""
+        """Records that backward has finished the gradient of a parameter."""
         number = self._bucket_of.get(index)
         if number is None:
             return
@@ -78,7 +78,7 @@ class GradientSum:
         self._send_complete()
 
     def _send_complete(self) -> None:
-        """Send complete buckets in their order, and process messages."""
+        """Sends complete buckets in order, and processes messages."""
         while self._next < len(self.buckets) and self._missing[self._next] <= 0:
             self.buckets[self._next].launch(self._givers, self._last)
             self._next += 1
@@ -87,7 +87,7 @@ class GradientSum:
             bucket.advance()
 
     def close(self) -> None:
-        """End the turn: sum all gradients, and set them after the last turn."""
+        """Ends the turn: sums all gradients, and sets them after the last turn."""
         self._missing = [0] * len(self.buckets)
         self._send_complete()
         self._add_tables()
@@ -101,7 +101,7 @@ class GradientSum:
                 _move(total, table)
 
     def _join(self) -> None:
-        """Order the device's later work after the sums, and set them as gradients."""
+        """Orders the device's later work after the sums; sets them as gradients."""
         self.links.ranks.join()
         if self._last:
             every = self.world.values([bucket.given for bucket in self.buckets])
@@ -111,7 +111,7 @@ class GradientSum:
     # -------------------------------------------------------------------- tables
 
     def _add_tables(self) -> None:
-        """Gather the gradients of all ranks and add them in rank order."""
+        """Gathers the gradients of all ranks and adds them in rank order."""
         own = [_taken(table) for table in self.tables]
         exchange = self._tables_of_all if self.links is None else self._by_devices
         for total, parts in zip(self._sums, exchange(own), strict=True):
@@ -119,7 +119,7 @@ class GradientSum:
                 _add(total, ids, values)
 
     def _tables_of_all(self, own: list[_Part]) -> list[list[_Part]]:
-        """The gradients of every rank, by table and rank."""
+        """Returns the table gradients of every rank, by table and rank."""
         from evolving_attention._core import Tensor
 
         arrays = [None if x is None else np.asarray(x) for part in own for x in part]
@@ -133,7 +133,7 @@ class GradientSum:
         ]
 
     def _by_devices(self, own: list[_Part]) -> list[list[_Part]]:
-        """The same; ids are sent between hosts, values between devices."""
+        """Like :meth:`_tables_of_all`, with ids sent by hosts and values by devices."""
         from evolving_attention._core import Tensor
 
         whole = np.empty(0, np.int64)
@@ -157,14 +157,14 @@ class GradientSum:
 
 
 def _twin(table: Any) -> Any:
-    """A leaf with the same values and its own gradient."""
+    """Returns a leaf with the same values and its own gradient."""
     twin = table.detach()
     twin.requires_grad = True
     return twin
 
 
 def _taken(table: Any) -> _Part:
-    """Take (ids, values) of a table's gradient from it; no ids: all rows."""
+    """Removes a table's gradient and returns it as (ids, values); no ids: all rows."""
     rows = table.row_grad
     whole = table.grad if rows is None else None
     table.grad = None
@@ -172,7 +172,7 @@ def _taken(table: Any) -> _Part:
 
 
 def _add(total: Any, ids: Any, values: Any) -> None:
-    """Add a gradient to that of ``total``, as backward adds to a leaf."""
+    """Adds a gradient to that of ``total``, as backward adds to a leaf."""
     rows = total.row_grad
     if values is None:
         return
@@ -187,7 +187,7 @@ def _add(total: Any, ids: Any, values: Any) -> None:
 
 
 def _move(total: Any, table: Any) -> None:
-    """Move the gradient of ``total`` to the table."""
+    """Moves the gradient of ``total`` to the table."""
     rows = total.row_grad
     if rows is not None:
         table.grad = None

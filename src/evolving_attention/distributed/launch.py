@@ -1,4 +1,4 @@
-"""Reads rank and number of processes from the launcher's environment variables.
+"""Reads the rank and the number of processes from the launcher's environment.
 
 ``mpirun`` sets ``OMPI_COMM_WORLD_*`` (Open MPI) or ``PMI_*`` (MPICH and related ones);
 ``torchrun`` and others set ``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK``, ``MASTER_ADDR``
@@ -15,7 +15,7 @@ from evolving_attention.errors import ConfigError
 
 __all__ = ["Launch", "from_environment"]
 
-# (rank, size) as launchers of MPI programs name them
+# (rank, size): variables set by MPI launchers
 _MPI_NAMES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -31,8 +31,8 @@ _HINT = (
 class Launch:
     """One process of ``size``, and the ``transport`` of its messages.
 
-    ``address`` and ``port`` are where rank 0 listens, and ``secret`` is what all ranks
-    know and nobody else; only for ``"tcp"``.
+    ``address`` and ``port`` are where rank 0 listens, and ``secret`` is known to all
+    ranks and nobody else; all three are for ``"tcp"`` only.
     """
 
     rank: int
@@ -44,10 +44,10 @@ class Launch:
 
 
 def from_environment(environ: Mapping[str, str] | None = None) -> Launch | None:
-    """How this process was launched; None for a run of one process.
+    """Returns how this process was launched; None for a run of one process.
 
     Raises:
-        ConfigError: the variables are incomplete, no numbers, or contradict each other.
+        ConfigError: variables are missing, not numbers, or contradict each other.
     """
     environ = os.environ if environ is None else environ
     by_mpi = _from_mpi(environ)
@@ -94,14 +94,14 @@ def _from_ranks(environ: Mapping[str, str]) -> Launch | None:
             )
     rank = _whole(environ, "RANK", 0, size - 1)
     port = _whole(environ, "MASTER_PORT", 1, 65534)
-    # torchrun's agent listens at MASTER_PORT itself
+    # MASTER_PORT itself is in use by torchrun's agent
     if environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         port += 1
     return Launch(rank, size, "tcp", environ["MASTER_ADDR"], port, _secret(environ))
 
 
 def _secret(environ: Mapping[str, str]) -> str:
-    """``EA_SECRET``; "" if it is not set."""
+    """Returns ``EA_SECRET``; "" if it is not set."""
     secret = environ.get("EA_SECRET", "")
     if secret and len(secret) < _SHORTEST_SECRET:
         raise ConfigError(
@@ -115,7 +115,7 @@ def _secret(environ: Mapping[str, str]) -> str:
 def _whole(
     environ: Mapping[str, str], name: str, low: int, high: int | None = None
 ) -> int:
-    """A whole number from the environment, in [low, high]."""
+    """Reads a whole number in [low, high] from the environment."""
     text = environ[name]
     try:
         value = int(text)

@@ -1,9 +1,9 @@
-"""Exchange of gradients between the ranks' devices, and a watch on lost ranks.
+"""Exchanges gradients between the ranks' devices, and watches for lost ranks.
 
 A device that waits for a lost rank would wait for ever, and so would its host. So a
 thread watches the other ranks during an exchange and aborts it. The results are then
-invalid: call :meth:`Links.check` after every wait for the device, before its results
-are used.
+invalid: call :meth:`Links.check` after every synchronisation with the device, before
+its results are used.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from evolving_attention.errors import (
 __all__ = ["Links", "device_of_rank", "links"]
 
 _LOOK_SECONDS = 0.05
-_GRACE_SECONDS = 0.5  # for what a rank had sent before it went
+_GRACE_SECONDS = 0.5  # for data that a rank sent before it ended
 
 _made: dict[str, Links] = {}
 
 
 def device_of_rank(world: World, name: str) -> str:
-    """The GPU of this rank: its index is the rank on this machine.
+    """Returns the GPU of this rank: its index is the rank on this machine.
 
-    Index 0 if the launcher gives every rank of a machine its own GPUs.
+    The index is 0 if the launcher gives every rank of a machine its own GPUs.
 
     Raises:
-        ConfigError: not "cuda", or a machine has fewer GPUs than ranks.
-        BackendUnavailable: a rank has no GPU that can be used, or no NCCL.
+        ConfigError: the name is not "cuda", or a machine has fewer GPUs than ranks.
+        BackendUnavailable: a rank has no usable GPU, or no NCCL.
     """
     from evolving_attention import _core
 
@@ -70,7 +70,7 @@ def _count(core: Any) -> int:
 
 
 def _missing(core: Any) -> str:
-    """The reason why this process cannot exchange data from a GPU; else empty."""
+    """Returns why this process cannot exchange data from a GPU; else ""."""
     reason = core.unusable_devices().get("cuda", "")
     if reason:
         return f"cuda:0 is not available: {reason}"
@@ -82,7 +82,7 @@ def _missing(core: Any) -> str:
 
 
 def links(world: World, device: str) -> Links:
-    """The links of this process and device, made at the first call by all ranks."""
+    """Returns the links of this process; all ranks create them at the first call."""
     if device not in _made:
         _made[device] = Links(world, device)
         atexit.register(_made[device].close)
@@ -90,14 +90,14 @@ def links(world: World, device: str) -> Links:
 
 
 class Links:
-    """A communicator of the ranks' devices.
+    """A communicator between the ranks' devices.
 
     Attributes:
         ranks: the communicator, for the core.
 
     Raises:
-        PeerLost: a rank ended meanwhile.
-        Error: NCCL cannot connect them, with its reason.
+        PeerLost: a rank ended during the connection.
+        Error: NCCL cannot connect the devices, with its reason.
     """
 
     def __init__(self, world: World, device: str) -> None:
@@ -111,7 +111,7 @@ class Links:
         self._thread.start()
 
     def _connect(self) -> Any:
-        """The communicator; a thread makes it, since that waits for all ranks."""
+        """Creates the communicator in a thread, as this blocks until all ranks join."""
         from evolving_attention import _core
 
         world = self.world
@@ -141,10 +141,10 @@ class Links:
         return made[0]
 
     def check(self) -> None:
-        """Refuse results that the device has computed since a rank was lost.
+        """Rejects results computed by the device after a rank was lost.
 
         Raises:
-            PeerLost: the exchange was aborted; names the reason.
+            PeerLost: the exchange was aborted; the message has the reason.
         """
         reason = self.reason or self._failure()
         if reason:
@@ -155,14 +155,14 @@ class Links:
         return f"distributed: NCCL says: {failure}" if failure else ""
 
     def end(self) -> None:
-        """Abort all exchanges, since this rank fails."""
+        """Aborts all exchanges, since this rank fails."""
         self._closed.set()
         self.ranks.abort()
 
     def close(self) -> None:
-        """Close at the end of the process; abort if ranks were lost."""
+        """Closes at the end of the process; aborts if ranks were lost."""
         self._closed.set()
-        self._thread.join(2 * _GRACE_SECONDS)  # not into an interpreter that ends
+        self._thread.join(2 * _GRACE_SECONDS)  # before the interpreter ends
         if self.reason or self.world.failed:
             self.ranks.abort()
         else:
@@ -180,14 +180,14 @@ class Links:
                 self.ranks.abort()
 
     def _what_is_wrong(self) -> str:
-        """The reason why the current exchange cannot finish, or ""."""
+        """Returns why the current exchange cannot finish, or ""."""
         failure = self._failure()
         if failure:
             return failure
         waited = self.ranks.busy()
         lost = bool(waited and self.world.lost())
         if lost and not self._closed.wait(_GRACE_SECONDS) and self.ranks.busy():
-            return self.world.lost()  # with the words that have come meanwhile
+            return self.world.lost()  # with reasons that arrived meanwhile
         if waited > self.world.timeout:
             return (
                 f"distributed: {self.device} has waited {waited:.0f} s for the other "

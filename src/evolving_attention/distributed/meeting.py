@@ -1,9 +1,9 @@
-"""Connects processes that know one address: a socket for every pair.
+"""Connects processes that know one address, with a socket for every pair.
 
-Rank 0 listens there; every other rank connects, sends its own address, and receives the
-addresses of the others and a password for the connections between them. Who connects
-proves that it knows the run's secret (``EA_SECRET``) without sending it, and rank 0
-proves it to the others.
+Rank 0 listens there. Every other rank connects, sends its own address, and receives the
+addresses of the others and a password for the connections between them. A connecting
+rank proves that it knows the run's secret (``EA_SECRET``) without sending it, and rank
+0 proves it to the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_ANSWER = 1 << 20  # bytes: the addresses of all ranks
 
 
 def meet(launch: Launch) -> dict[int, socket.socket]:
-    """One connected socket per peer.
+    """Returns one connected socket per peer.
 
     Raises:
         BackendUnavailable: rank 0 cannot listen, not all processes came in time, or
@@ -37,14 +37,14 @@ def meet(launch: Launch) -> dict[int, socket.socket]:
 
 
 class _Meeting:
-    """Connects all processes; ends with a socket to every other rank."""
+    """Connects all processes; results in a socket to every other rank."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.until = time.monotonic() + CONNECT_SECONDS
 
     def sockets(self) -> dict[int, socket.socket]:
-        """One connected socket per peer."""
+        """Returns one connected socket per peer."""
         launch = self.launch
         try:
             found = self._as_first() if launch.rank == 0 else self._as_other()
@@ -102,7 +102,7 @@ class _Meeting:
             with Door(server, key, self.until) as door:
                 while len(found) < launch.size - 1:
                     guest = door.next()
-                    # Lower ranks are called, not awaited; nobody comes twice.
+                    # This rank connects to lower ranks itself; no rank may come twice.
                     if launch.rank < guest.rank < launch.size and (
                         guest.rank not in found
                     ):
@@ -114,7 +114,7 @@ class _Meeting:
     def _greet_first(
         self, first: socket.socket, place: list[Any]
     ) -> tuple[dict[int, tuple[str, int]], str]:
-        """Say who this is; returns where the others listen, and their password."""
+        """Sends this rank's greeting; returns the others' addresses and password."""
         wanted = self._greet(first, self.launch.secret.encode(), place)
         try:
             answer = listen(first, _LONGEST_ANSWER)
@@ -137,7 +137,7 @@ class _Meeting:
         return places, password
 
     def _greet(self, sock: socket.socket, key: bytes, place: list[Any]) -> str:
-        """Answer the challenge of a Door; returns the proof that it owes."""
+        """Answers the challenge of a Door; returns the proof expected from it."""
         sock.settimeout(max(0.1, self.until - time.monotonic()))
         challenge = str(listen(sock, _LONGEST_ANSWER).get("nonce"))
         own = secrets.token_hex(16)
@@ -147,7 +147,7 @@ class _Meeting:
         return Door.signed(key, "answer", challenge, own, "")
 
     def _connect(self, place: tuple[str, int]) -> socket.socket:
-        """Connect; retry while the other side does not listen yet."""
+        """Connects; retries while the other side does not listen yet."""
         while True:
             try:
                 return socket.create_connection(place, timeout=5)

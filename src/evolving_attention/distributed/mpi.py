@@ -1,4 +1,4 @@
-"""Messages between processes by MPI, through mpi4py."""
+"""Messages between processes over MPI, through mpi4py."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from evolving_attention.errors import BackendUnavailable, require
 
 __all__ = ["MpiTransport"]
 
-_LARGEST = 1 << 30  # bytes of one MPI message: its counts are 32 bits wide
+_LARGEST = 1 << 30  # bytes of one MPI message, whose counts are 32 bits wide
 _SHORTEST_SLEEP, _LONGEST_SLEEP = 2e-5, 1e-3
 
 
 class _Request:
-    """A pending message, in one or several pieces."""
+    """A pending message, in one or more pieces."""
 
     def __init__(self, parts: list[Any], buffer: Any) -> None:
         self.parts, self.buffer = parts, buffer
@@ -32,7 +32,7 @@ class MpiTransport:
     """Point-to-point messages over its own communicators.
 
     Raises:
-        MissingExtraError: there is no mpi4py.
+        MissingExtraError: mpi4py is not installed.
         BackendUnavailable: mpi4py finds no MPI, or not the one of this mpirun.
     """
 
@@ -56,11 +56,11 @@ class MpiTransport:
         atexit.register(self._leave)
 
     def send(self, peer: int, tag: int, buffer: memoryview) -> _Request:
-        """Begin to send bytes; do not change the buffer until this is done."""
+        """Starts to send bytes; do not change the buffer until this is done."""
         return self._begin(self._comm.Isend, peer, tag, buffer)
 
     def receive(self, peer: int, tag: int, buffer: memoryview) -> _Request:
-        """Begin to receive exactly as many bytes as the buffer has."""
+        """Starts to receive exactly as many bytes as the buffer has."""
         return self._begin(self._comm.Irecv, peer, tag, buffer)
 
     def _begin(self, call: Any, peer: int, tag: int, buffer: memoryview) -> _Request:
@@ -71,7 +71,7 @@ class MpiTransport:
         return request
 
     def progress(self, seconds: float = 0.0) -> None:
-        """Process messages; wait at most so long for one of them to end."""
+        """Processes messages; waits up to ``seconds`` for one of them to finish."""
         until, pause = time.monotonic() + seconds, _SHORTEST_SLEEP
         while True:
             ended = False
@@ -87,7 +87,7 @@ class MpiTransport:
             pause = min(2 * pause, _LONGEST_SLEEP)
 
     def alarm(self, text: str) -> None:
-        """Tell all others why this process fails."""
+        """Tells all others why this process fails."""
         self.failed = True
         for peer in range(self.size):
             if peer != self.rank:
@@ -102,7 +102,7 @@ class MpiTransport:
             time.sleep(0.01)
 
     def heard(self) -> dict[int, str]:
-        """The reasons of peers that failed; "" for those that simply left."""
+        """Returns the reasons of peers that failed; "" for those that left normally."""
         status = self._mpi.Status()
         while self._alarm.Iprobe(status=status):
             message = bytearray(status.Get_count(self._mpi.BYTE))
@@ -111,7 +111,7 @@ class MpiTransport:
         return self._words
 
     def _leave(self) -> None:
-        """Finalize at the end of the process, unless that would wait for lost ranks."""
+        """Finalizes MPI at process exit, unless that would wait for lost ranks."""
         if self.failed or self._mpi.Is_finalized():
             return
         self.alarm("")
@@ -119,14 +119,14 @@ class MpiTransport:
 
 
 def _load(launch: Launch) -> Any:
-    """The module mpi4py.MPI, initialized."""
+    """Returns the module mpi4py.MPI, initialized."""
     why = f"to reach the other {launch.size - 1} processes that mpirun started"
     package = require("mpi4py", extra="distributed", why=why)
     if "mpi4py.MPI" not in sys.modules:
-        package.rc.finalize = False  # by _leave, and not after a failure
+        package.rc.finalize = False  # done by _leave, and not after a failure
     try:
         return require("mpi4py.MPI", extra="distributed", why=why)
-    except RuntimeError as error:  # the wheel looks for an MPI library when imported
+    except RuntimeError as error:  # on import, the wheel looks for an MPI library
         raise BackendUnavailable(
             f"distributed: mpi4py finds no MPI library ({error}), expected Open MPI, "
             "MPICH or Intel MPI; install the system's, or the one of the wheels: "

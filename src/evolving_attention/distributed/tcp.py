@@ -2,8 +2,8 @@
 
 Rank 0 listens at (MASTER_ADDR, MASTER_PORT) and tells all others where each of them
 listens; then every pair has one connection. A message is a header (tag, length) and its
-bytes; those of one tag arrive in the order in which they were sent. Only processes that
-know EA_SECRET can connect (if it is set); nothing is encrypted.
+bytes; messages with the same tag arrive in the order in which they were sent. Only
+processes that know EA_SECRET can connect (if it is set); nothing is encrypted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from evolving_attention.errors import PeerLost
 __all__ = ["TcpTransport"]
 
 _HEADER = struct.Struct("<iQ")
-_ALARM = -1  # the tag of a peer's last words
+_ALARM = -1  # tag of a peer's last message, the reason of its failure
 _CHUNK = 1 << 20
 _LONGEST = 1 << 40  # bytes of a message
-_LONGEST_WORDS = 1 << 16  # of the reason of a failure
-_AHEAD = 64 << 20  # memory taken for a message before its bytes have arrived
+_LONGEST_WORDS = 1 << 16  # bytes of the reason of a failure
+_AHEAD = 64 << 20  # memory allocated for a message before its bytes arrive
 
 
 @dataclass
@@ -40,9 +40,9 @@ class _Request:
 
 @dataclass
 class _Stored:
-    """A message that arrived before it was requested; ``by``: its later request.
+    """A message that arrived before it was requested; ``by``: the later request.
 
-    ``data`` grows to ``length`` with what arrives: a header alone takes little memory.
+    ``data`` grows to ``length`` as bytes arrive: a header alone takes little memory.
     """
 
     length: int
@@ -61,8 +61,8 @@ class _Peer:
     early: dict[int, deque[_Stored]] = field(default_factory=dict)
     header: bytearray = field(default_factory=bytearray)
     tag: int = 0
-    into: _Request | None = None  # where the bytes of the message in arrival go
-    stored: _Stored | None = None  # the same where nobody had asked for it
+    into: _Request | None = None  # destination of the incoming message
+    stored: _Stored | None = None  # destination if it was not requested
     ended: bool = False
     words: str | None = None
 
@@ -85,7 +85,7 @@ class TcpTransport:
             self._selector.register(peer.socket, selectors.EVENT_READ, rank)
 
     def send(self, peer: int, tag: int, buffer: memoryview) -> _Request:
-        """Begin to send bytes; do not change the buffer until this is done."""
+        """Starts to send bytes; do not change the buffer until this is done."""
         request = _Request(buffer)
         to = self._peers[peer]
         to.out.append((memoryview(_HEADER.pack(tag, len(buffer))), None))
@@ -94,7 +94,7 @@ class TcpTransport:
         return request
 
     def receive(self, peer: int, tag: int, buffer: memoryview) -> _Request:
-        """Begin to receive exactly as many bytes as the buffer has."""
+        """Starts to receive exactly as many bytes as the buffer has."""
         request, of = _Request(buffer), self._peers[peer]
         early = of.early.get(tag)
         if early:
@@ -107,7 +107,7 @@ class TcpTransport:
         return request
 
     def progress(self, seconds: float = 0.0) -> None:
-        """Process messages; wait at most so long for one of them to progress."""
+        """Processes messages; waits up to ``seconds`` for one of them to progress."""
         for key, events in self._selector.select(seconds):
             if events & selectors.EVENT_READ:
                 self._read(key.data)
@@ -115,7 +115,7 @@ class TcpTransport:
                 self._write(key.data)
 
     def alarm(self, text: str) -> None:
-        """Tell all others why this process fails."""
+        """Tells all others why this process fails."""
         self.failed = True
         words = text.encode()[:_LONGEST_WORDS]
         for rank, peer in self._peers.items():
@@ -130,7 +130,7 @@ class TcpTransport:
             self.progress(0.01)
 
     def heard(self) -> dict[int, str]:
-        """The reasons of peers that failed; "" for those that simply left."""
+        """Returns the reasons of peers that failed; "" for those that left normally."""
         return {
             rank: peer.words or ""
             for rank, peer in self._peers.items()
@@ -138,7 +138,7 @@ class TcpTransport:
         }
 
     def _write(self, rank: int) -> None:
-        """Send what the socket accepts now; wait for it to be writable for the rest."""
+        """Sends what the socket accepts now; the rest follows when it is writable."""
         peer = self._peers[rank]
         try:
             while peer.out and not peer.ended:
@@ -152,7 +152,7 @@ class TcpTransport:
                 peer.out.popleft()
         except BlockingIOError:
             pass
-        except OSError:  # the other side is gone; what it sent before can be read
+        except OSError:  # the other side has ended; its earlier data is still readable
             with contextlib.suppress(PeerLost):
                 self._read(rank)
             return self._end(peer)
@@ -166,7 +166,7 @@ class TcpTransport:
             self._selector.unregister(peer.socket)
 
     def _read(self, rank: int) -> None:
-        """Receive the data that has arrived from one peer."""
+        """Receives the data that has arrived from one peer."""
         peer = self._peers[rank]
         try:
             while not peer.ended and self._read_some(rank, peer):
@@ -179,7 +179,7 @@ class TcpTransport:
             self._end(peer)
 
     def _read_some(self, rank: int, peer: _Peer) -> bool:
-        """One step of the connection: a header, or some bytes of a message."""
+        """Advances the connection by a header, or by some bytes of a message."""
         if peer.into is None:
             data = peer.socket.recv(_HEADER.size - len(peer.header))
             if not data:
@@ -200,7 +200,7 @@ class TcpTransport:
         return True
 
     def _expect(self, rank: int, peer: _Peer, tag: int, length: int) -> None:
-        """Choose the buffer for the message whose header has just arrived."""
+        """Chooses the buffer for the message whose header has just arrived."""
         most = _LONGEST_WORDS if tag == _ALARM else _LONGEST
         if tag < _ALARM or length > most:
             self._end(peer)
@@ -241,7 +241,7 @@ class TcpTransport:
 
 
 def _hand_over(stored: _Stored) -> None:
-    """Deliver a stored message to its request once it is complete."""
+    """Delivers a stored message to its request once it is complete."""
     if stored.whole and stored.by is not None:
         stored.by.left[:] = stored.data
         stored.by.done = True

@@ -1,4 +1,4 @@
-"""All processes of a run: exchanges between them, and detection of lost ones.
+"""All processes of a run: data exchange, and detection of lost processes.
 
 Every rank calls the same methods in the same order. A rank that waits watches the
 others: if one has died, failed or left, the wait ends with an error.
@@ -23,15 +23,15 @@ from evolving_attention.errors import PeerLost
 __all__ = ["FIRST_FREE_TAG", "World", "bytes_of"]
 
 _HEAD, _BODY, _RAW, FIRST_FREE_TAG = 0, 1, 2, 16
-_HEAD_BYTES = 512  # of a value that needs no second message
+_HEAD_BYTES = 512  # first message of a value
 _LONGEST_VALUE = 1 << 30  # bytes of a value as JSON
-_LOOK_SECONDS = 0.05  # between two looks at whether the others live
-_GRACE_SECONDS = 0.3  # for what a dead peer had sent, and for its last words
-TIMEOUT = 1800.0  # as torch's; TrainingArguments.ddp_timeout
+_LOOK_SECONDS = 0.05  # interval between checks whether the others are alive
+_GRACE_SECONDS = 0.3  # for data and reasons that a dead peer had sent
+TIMEOUT = 1800.0  # as in torch; TrainingArguments.ddp_timeout
 
 
 def bytes_of(array: np.ndarray) -> memoryview:
-    """The memory of a contiguous array."""
+    """Returns the memory of a contiguous array."""
     return array.reshape(-1).view(np.uint8).data
 
 
@@ -39,7 +39,7 @@ class World:
     """The processes of a run; this one is ``rank`` of ``size``.
 
     Attributes:
-        local_rank, local_size: the same among the processes of this machine.
+        local_rank, local_size: rank and size among the processes of this machine.
         near: the ranks on this machine.
         timeout: seconds without an answer after which a peer counts as lost.
     """
@@ -48,8 +48,8 @@ class World:
         self.rank, self.size = launch.rank, launch.size
         self.timeout = TIMEOUT
         self._transport, self._told = transport, False
-        self._lock = threading.RLock()  # of the transport: lost() may be another's
-        self._pids: dict[int, int] = {}  # file descriptors of processes we can watch
+        self._lock = threading.RLock()  # another thread may call lost()
+        self._pids: dict[int, int] = {}  # process descriptors that we can watch
         self._names = [f"rank {rank}" for rank in range(self.size)]
         self._meet()
 
@@ -59,7 +59,7 @@ class World:
         return [rank for rank in range(self.size) if rank != self.rank]
 
     def _meet(self) -> None:
-        """Find the other processes on this machine, and watch them."""
+        """Finds the other processes on this machine, and watches them."""
         cores = sorted(os.sched_getaffinity(0))
         here = {"host": socket.gethostname(), "space": _process_space()}
         found = self.values({**here, "pid": os.getpid(), "cores": cores})
@@ -73,23 +73,23 @@ class World:
             if rank in near and rank != self.rank and hasattr(os, "pidfd_open"):
                 try:
                     self._pids[rank] = os.pidfd_open(other["pid"])
-                except OSError:  # not allowed, or already gone: the transport tells
+                except OSError:  # not allowed or already ended: the transport sees it
                     continue
 
     # ------------------------------------------------------------------ messages
 
     def send(self, peer: int, tag: int, buffer: memoryview) -> Any:
-        """Begin to send bytes; wait() for the request before changing them."""
+        """Starts to send bytes; wait() for the request before changing them."""
         with self._lock:
             return self._transport.send(peer, tag, buffer)
 
     def receive(self, peer: int, tag: int, buffer: memoryview) -> Any:
-        """Begin to receive as many bytes as the buffer has."""
+        """Starts to receive as many bytes as the buffer has."""
         with self._lock:
             return self._transport.receive(peer, tag, buffer)
 
     def progress(self) -> None:
-        """Process messages without waiting."""
+        """Processes messages without waiting."""
         self._progress()
 
     def _progress(self, seconds: float = 0.0) -> None:
@@ -97,7 +97,7 @@ class World:
             self._transport.progress(seconds)
 
     def wait(self, requests: Iterable[Any]) -> None:
-        """Return when all requests are done.
+        """Returns when all requests are done.
 
         Raises:
             PeerLost: a peer has died, failed or left, or does not answer.
@@ -118,7 +118,7 @@ class World:
                     )
 
     def _look(self, left: list[Any]) -> None:
-        """Raise if a peer is lost and the awaited data does not arrive."""
+        """Raises if a peer is lost and the awaited data does not arrive."""
         if not self._gone():
             return
         until = time.monotonic() + _GRACE_SECONDS
@@ -130,11 +130,11 @@ class World:
         self._give_up(self._who_is_gone())
 
     def lost(self) -> str:
-        """A sentence that names the lost peers, or ""; for any thread."""
+        """Returns a sentence naming the lost peers, or ""; callable in any thread."""
         self._progress()
         if not self._gone():
             return ""
-        self._progress()  # it may have said why, and ended, since the line above
+        self._progress()  # a peer may have sent its reason and ended meanwhile
         return f"distributed: {self._who_is_gone()}"
 
     def _who_is_gone(self) -> str:
@@ -150,7 +150,7 @@ class World:
         return bool(self._transport.failed)
 
     def _gone(self) -> dict[int, str]:
-        """The lost peers and their reasons."""
+        """Returns the lost peers and their reasons."""
         gone = dict.fromkeys(self._dead(), "")
         with self._lock:
             gone.update(self._transport.heard())
@@ -170,7 +170,7 @@ class World:
         raise PeerLost(f"distributed: {reason}")
 
     def alarm(self, text: str) -> None:
-        """Tell the others, once, that this process fails, and why."""
+        """Tells the others, once, that this process fails, and why."""
         if not self._told:
             self._told = True
             with self._lock:
@@ -179,7 +179,7 @@ class World:
     # ----------------------------------------------------------------- exchanges
 
     def values(self, value: Any) -> list[Any]:
-        """The values of all ranks, by rank; plain values that JSON can hold."""
+        """Returns the values of all ranks, by rank; they must be JSON-serialisable."""
         data = json.dumps(value).encode()
         heads = np.zeros((self.size, _HEAD_BYTES), np.uint8)
         heads[self.rank, :8] = np.frombuffer(len(data).to_bytes(8, "little"), np.uint8)
@@ -203,13 +203,13 @@ class World:
         ]
 
     def _to_all(self, tag: int, own: memoryview, theirs: list[memoryview]) -> None:
-        """Send ``own`` to all others and receive theirs."""
+        """Sends ``own`` to all others and receives theirs."""
         self.wait(self._begin_to_all(tag, own, theirs))
 
     def _begin_to_all(
         self, tag: int, own: memoryview, theirs: list[memoryview]
     ) -> list[Any]:
-        """Requests of an exchange; empty arrays are not sent."""
+        """Starts an exchange and returns its requests; empty arrays are not sent."""
         requests = []
         for peer in self.peers:
             if len(theirs[peer]):
@@ -219,7 +219,7 @@ class World:
         return requests
 
     def arrays(self, own: list[np.ndarray | None]) -> list[list[np.ndarray | None]]:
-        """The arrays of every rank; each gives equally many, or None for some."""
+        """Returns the arrays of all ranks; each passes the same number, some None."""
         mine = [None if x is None else np.ascontiguousarray(x) for x in own]
         kinds = [None if x is None else [x.dtype.name, list(x.shape)] for x in mine]
         found = [
@@ -236,7 +236,7 @@ class World:
         return found
 
     def broadcast(self, array: np.ndarray) -> None:
-        """Overwrite the array with rank 0's; contiguous, same shape and type on all."""
+        """Overwrites a contiguous array with rank 0's; same shape and type on all."""
         buffer = bytes_of(array)
         if self.rank == 0:
             self.wait([self.send(peer, _RAW, buffer) for peer in self.peers])
@@ -245,7 +245,7 @@ class World:
 
 
 def _empty(name: str, shape: list[int]) -> np.ndarray:
-    """An array of a type by its name, including bfloat16."""
+    """Returns an empty array of a type given by name, including bfloat16."""
     import ml_dtypes
 
     kind = getattr(ml_dtypes, name, None) if name == "bfloat16" else name
@@ -253,7 +253,7 @@ def _empty(name: str, shape: list[int]) -> np.ndarray:
 
 
 def _process_space() -> str:
-    """The namespace of process ids, which are valid only within it."""
+    """Returns the namespace of process ids, which are valid only within it."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:

@@ -1,4 +1,4 @@
-"""Files and folders that a crash leaves as they were before or as they shall be."""
+"""Crash-safe files and folders: after a crash the old or the new state remains."""
 
 from evolving_attention.durable.files import make_folder, write_bytes, write_json
 from evolving_attention.durable.folders import (

@@ -1,4 +1,4 @@
-"""Writes single files so that a crash leaves the old one or the new one, never half."""
+"""Writes single files atomically: a crash leaves the old or the new file."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ _ADVICE = {
 
 
 def write_bytes(path: str | Path, data: bytes | bytearray | memoryview) -> None:
-    """Replace the file ``path`` by ``data`` at once, and sync it to the disk.
+    """Replaces the file ``path`` by ``data`` atomically, and syncs it to disk.
 
-    The data goes to a file beside it, which is synced and renamed; then the folder is
-    synced. A reader sees the old file or the new one. The umask is honoured.
+    The data goes to a temporary file in the same folder, which is synced and renamed;
+    then the folder is synced. A reader sees the old file or the new one. The umask is
+    honoured.
 
     Raises:
         CheckpointError: the disk is full, read-only, …; the old file is untouched.
@@ -62,21 +63,21 @@ def write_bytes(path: str | Path, data: bytes | bytearray | memoryview) -> None:
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write ``value`` as JSON text, as :func:`write_bytes` does.
+    """Writes ``value`` as JSON text, like :func:`write_bytes`.
 
     Raises:
-        ValueError: ``value`` holds NaN or infinity, which JSON has not.
-        CheckpointError: as :func:`write_bytes`.
+        ValueError: ``value`` holds NaN or infinity, which JSON does not have.
+        CheckpointError: as in :func:`write_bytes`.
     """
     text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
     write_bytes(path, (text + "\n").encode())
 
 
 def make_folder(path: str | Path) -> Path:
-    """The folder ``path``, made with its parents if it is not there.
+    """Returns the folder ``path``, created with its parents if necessary.
 
     Raises:
-        CheckpointError: it is a file, or cannot be made.
+        CheckpointError: it is a file, or cannot be created.
     """
     folder = Path(path)
     with reported(f"cannot make the folder {folder}", "nothing was written"):
@@ -85,7 +86,7 @@ def make_folder(path: str | Path) -> Path:
 
 
 def digest(path: Path) -> tuple[int, str]:
-    """Size and BLAKE2b (256 bits) of a regular file; links are not followed."""
+    """Returns size and BLAKE2b (256 bits) of a regular file; rejects links."""
     hasher, size = hashlib.blake2b(digest_size=32), 0
     with opened(path, READ_FLAGS) as fd:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -97,7 +98,7 @@ def digest(path: Path) -> tuple[int, str]:
 
 
 def write_new(path: Path, data: bytes | bytearray | memoryview) -> None:
-    """Write and sync a file in its place; the mode is 0666 less the umask."""
+    """Writes and syncs a file in place; its mode is 0666 minus the umask."""
     rest = memoryview(data).cast("B")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with opened(path, flags) as fd:
@@ -111,7 +112,7 @@ def write_new(path: Path, data: bytes | bytearray | memoryview) -> None:
 
 @contextmanager
 def opened(path: Path, flags: int) -> Iterator[int]:
-    """A descriptor of ``path``, closed at the end of the block."""
+    """Opens ``path`` and yields its descriptor; closes it at the end of the block."""
     fd = os.open(path, flags, 0o666)
     try:
         yield fd
@@ -120,14 +121,14 @@ def opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: what was created, renamed or removed."""
+    """Syncs a folder, which makes creations, renames and removals in it durable."""
     with opened(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) as fd:
         os.fsync(fd)
 
 
 @contextmanager
 def reported(what: str, state: str) -> Iterator[None]:
-    """Turn an OSError into a CheckpointError that says what remains; keep errno."""
+    """Turns an OSError into a CheckpointError that says what remains; keeps errno."""
     try:
         yield
     except CheckpointError:

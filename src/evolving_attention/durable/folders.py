@@ -1,9 +1,9 @@
-"""Writes checkpoints so that a crash leaves the old state or the new one.
+"""Writes checkpoints atomically: a crash leaves the old state or the new one.
 
-A checkpoint is a folder: it is filled under a name that readers ignore, every file is
-synced, a manifest with the size and hash of each is added, and one rename makes it a
+A checkpoint is a folder. It is filled under a name that readers ignore; every file is
+synced; a manifest with the size and hash of each file is added; one rename makes it a
 checkpoint. Whenever the power fails, a folder called ``checkpoint-N`` is complete, or
-its manifest says that it is not.
+its manifest shows that it is not.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SPACE_FACTOR = 1.05
 
 
 class CorruptCheckpointWarning(UserWarning):
-    """A checkpoint failed its verification and an older one is used instead."""
+    """A checkpoint failed verification and an older one is used instead."""
 
 
 def commit_directory(
@@ -61,14 +61,14 @@ def commit_directory(
     protect: Collection[str | Path] = (),
     bytes_needed: int | None = None,
 ) -> Path:
-    """Write a whole folder, so that it appears complete or not at all.
+    """Writes a whole folder, so that it appears complete or not at all.
 
     Protocol: ``writer`` fills ``.tmp-NAME.PID``; every file is synced; a manifest with
     name, size and hash of each file is written and synced; the folder is renamed to its
     final name; its parent is synced. Only then are older ones removed.
 
     Args:
-        final_dir: the folder to make, for example ``out/checkpoint-500``.
+        final_dir: the folder to create, for example ``out/checkpoint-500``.
         writer: called with an empty folder; writes regular files directly into it.
         step: training step, for the manifest.
         keep: after success, call :func:`rotate` with this number.
@@ -79,9 +79,10 @@ def commit_directory(
         The path of the folder.
 
     Raises:
-        CheckpointError: out of space, unwritable, …; ``errno`` is set, earlier
-            checkpoints are untouched, and it may be tried again. Errors of ``writer``
-            other than OSError pass through, the unfinished folder removed.
+        CheckpointError: out of space, not writable, …; ``errno`` is set, earlier
+            checkpoints are untouched, and the call may be repeated. Errors of
+            ``writer`` other than OSError propagate after the unfinished folder is
+            removed.
     """
     final = Path(final_dir)
     parent = final.parent
@@ -107,7 +108,7 @@ def commit_directory(
 
 
 def verify_directory(folder: str | Path) -> dict[str, Any]:
-    """Check a committed folder against its manifest: every file, every byte.
+    """Checks a committed folder against its manifest: every file, every byte.
 
     Files that the manifest does not list are ignored.
 
@@ -115,8 +116,8 @@ def verify_directory(folder: str | Path) -> dict[str, Any]:
         The manifest: ``{"format": 1, "step": …, "files": {name: {bytes, blake2b}}}``.
 
     Raises:
-        CheckpointError: the manifest is missing or damaged, or a file is missing, has
-            another size or another content. The message names it.
+        CheckpointError: the manifest is missing or damaged, or a file is missing or
+            differs in size or content. The message names it.
     """
     path = Path(folder)
     manifest = _read_manifest(path)
@@ -138,7 +139,7 @@ def verify_directory(folder: str | Path) -> dict[str, Any]:
 
 
 def list_checkpoints(parent: str | Path, prefix: str = "checkpoint-") -> list[Path]:
-    """The folders ``PREFIX<number>`` in ``parent``, the newest (highest) first."""
+    """Returns the folders ``PREFIX<number>`` in ``parent``, newest (highest) first."""
     found = []
     try:
         entries = list(os.scandir(parent))
@@ -155,14 +156,14 @@ def list_checkpoints(parent: str | Path, prefix: str = "checkpoint-") -> list[Pa
 def newest_verified(
     parent: str | Path, prefix: str = "checkpoint-", *, clean: bool = True
 ) -> Path | None:
-    """The newest checkpoint that passes :func:`verify_directory`, or None.
+    """Returns the newest checkpoint that passes :func:`verify_directory`, or None.
 
-    Every newer one that does not pass gives a :class:`CorruptCheckpointWarning` which
-    names it and the reason. Left-overs of dead processes are removed first.
+    Each newer checkpoint that fails causes a :class:`CorruptCheckpointWarning` with its
+    name and the reason. Leftovers of dead processes are removed first.
 
     Args:
         parent: folder with the checkpoints; may be missing.
-        prefix: what the names begin with, before the step.
+        prefix: beginning of the names, before the step.
         clean: whether to call :func:`clean_stale`.
     """
     if clean:
@@ -188,19 +189,19 @@ def rotate(
     prefix: str = "checkpoint-",
     protect: Collection[str | Path] = (),
 ) -> list[Path]:
-    """Remove old checkpoints, keeping the newest ``keep`` and a verified older one.
+    """Removes old checkpoints, keeping the newest ``keep`` and a verified older one.
 
     Even with ``keep=1`` one checkpoint older than the newest stays, verified byte for
     byte, so that damage to the newest does not lose the run.
 
     Args:
         parent: folder with the checkpoints.
-        keep: how many of the newest to keep, at least 1.
-        prefix: what the names begin with.
-        protect: checkpoints that stay whatever their age.
+        keep: number of newest checkpoints to keep, at least 1.
+        prefix: beginning of the names.
+        protect: checkpoints to keep at any age.
 
     Returns:
-        The folders removed.
+        The removed folders.
 
     Raises:
         CheckpointError: a folder cannot be removed.
@@ -222,9 +223,9 @@ def rotate(
 
 
 def clean_stale(parent: str | Path) -> None:
-    """Remove what interrupted saves of dead processes left in ``parent``.
+    """Removes what interrupted saves of dead processes left in ``parent``.
 
-    A folder that was set aside for its replacement, which then never came, is put back.
+    A folder that was set aside for a replacement that never came is restored.
     """
     try:
         entries = sorted(os.scandir(parent), key=lambda entry: entry.name)
@@ -245,7 +246,7 @@ def clean_stale(parent: str | Path) -> None:
 
 
 def _seal(folder: Path, step: int) -> None:
-    """Sync every file of a folder, add the manifest, sync the folder."""
+    """Syncs every file of a folder, adds the manifest, syncs the folder."""
     files: dict[str, Any] = {}
     for name in sorted(os.listdir(folder)):
         path = folder / name
@@ -265,7 +266,7 @@ def _seal(folder: Path, step: int) -> None:
 
 
 def _put_in_place(temporary: Path, final: Path) -> None:
-    """Rename a sealed folder to its final name; replace a folder that is there."""
+    """Renames a sealed folder to its final name, replacing an existing folder."""
     aside = final.with_name(f".old-{final.name}.{os.getpid()}")
     replaces = os.path.lexists(final)
     if replaces:
@@ -318,7 +319,7 @@ def _verifies(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint so that no half of it keeps its name."""
+    """Removes a checkpoint; a partly removed one does not keep its name."""
     gone = path.with_name(f".gone-{path.name}.{os.getpid()}")
     os.rename(path, gone)
     shutil.rmtree(gone)
@@ -339,7 +340,7 @@ def _prefix(name: str) -> str:
 
 
 def _alive(pid: int) -> bool:
-    """Whether another process of that number runs; left-overs of our own are stale."""
+    """Whether another process with this number runs; our own leftovers are stale."""
     if pid == os.getpid():
         return False
     try:

@@ -1,9 +1,9 @@
 """Differentiable functions on tensors: ``ea.functional``.
 
-All of the core's operations (``ea.functional.relu``, ``map_conv``, …), :func:`einsum`,
-:func:`stack`, and :func:`evolving_attention`, the whole attention step on dense
-arrays. Wherever a tensor is expected, an array, a list or an object with
-``__dlpack__`` will do.
+Contains all of the core's operations (``ea.functional.relu``, ``map_conv``, …),
+:func:`einsum`, :func:`stack`, and :func:`evolving_attention`, the whole attention step
+on dense arrays. Wherever a tensor is expected, an array, a list or an object with
+``__dlpack__`` is accepted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ else:
 
 
 def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The op, with refusals of arguments that name the op and what it takes."""
+    """Wraps an op: errors for wrong arguments name the op and its signature."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +66,7 @@ def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             ) from None
 
     line, _, rest = (function.__doc__ or "").partition("\n")
-    with contextlib.suppress(SyntaxError, ValueError):  # of another form: as it is
+    with contextlib.suppress(SyntaxError, ValueError):  # another form: keep it
         signature: Any = _parsed(_plain(line))
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = rest.strip()
@@ -75,12 +75,12 @@ def _told(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:
-    """``relu(x: Tensor)``, from the first line of the core's docstring."""
+    """Returns ``relu(x: Tensor)``, from the first line of the core's docstring."""
     return _plain((function.__doc__ or name).splitlines()[0].split(" -> ")[0])
 
 
 def _plain(line: str) -> str:
-    """A signature with the words that a reader knows."""
+    """Rewrites a signature with types that readers know."""
     line = line.replace("evolving_attention._core.", "").replace("typing.", "")
     for word, plain in (("Int", "int"), ("Float", "float")):
         line = line.replace(f"Supports{word} | SupportsIndex", plain)
@@ -98,7 +98,7 @@ class _Word(str):
 
 
 def _parsed(line: str) -> inspect.Signature:
-    """``relu(x: Tensor) -> Tensor`` as a signature."""
+    """Parses ``relu(x: Tensor) -> Tensor`` to a signature."""
     (definition,) = ast.parse(f"def {line}: ...").body
     assert isinstance(definition, ast.FunctionDef)
     given = definition.args
@@ -151,7 +151,7 @@ def evolving_attention(
     mask: ArrayLike | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Computes evolving attention of dense arrays, with gradients.
+    """Computes evolving attention on dense arrays, with gradients.
 
     With S = scale · q kᵀ and M = ``prev``:
 
@@ -163,20 +163,20 @@ def evolving_attention(
         q: queries [B, H, T, d].
         k, v: keys and values [B, H, S, d].
         prev: maps of the previous layer [B, H, T, S], or None.
-        weight: convolution weight [H, H, k, k], needed where β > 0 and prev is given.
-        bias: convolution bias [H]; zeros when left out.
+        weight: convolution weight [H, H, k, k], required if β > 0 and prev is given.
+        bias: convolution bias [H]; default zeros.
         alpha, beta: α and β, in [0, 1].
-        mask: which keys may be seen, [B, S] of 0 and 1; masked keys get probability
-            exactly 0. Their scores are set to 0 before they are mixed or convolved.
+        mask: visible keys, [B, S] of 0 and 1; masked keys get probability exactly 0.
+            Their scores are set to 0 before mixing and convolution.
         scale: default 1/√d.
 
     Returns:
-        (o, L): context [B, H, T, d], and the maps [B, H, T, S] to carry on.
+        (o, L): context [B, H, T, d], and the maps [B, H, T, S] for the next layer.
 
     Raises:
-        ShapeError: shapes do not fit.
+        ShapeError: shapes do not match.
         ConfigError: alpha or beta is out of range.
-        InputError: the mask holds something else, or the weight is missing.
+        InputError: the mask holds other values, or the weight is missing.
 
     Example:
         >>> import numpy as np
@@ -217,7 +217,7 @@ def evolving_attention(
 
 
 def _check_shapes(q: Tensor, k: Tensor, v: Tensor, previous: Tensor | None) -> None:
-    """Refuse shapes of evolving_attention that do not fit each other."""
+    """Rejects shapes of evolving_attention that do not match each other."""
     if q.ndim != 4 or k.shape != v.shape or k.ndim != 4 or q.shape[:2] != k.shape[:2]:
         raise ShapeError(
             f"evolving_attention: q {q.shape}, k {k.shape}, v {v.shape}; expected "
@@ -234,7 +234,7 @@ def _check_shapes(q: Tensor, k: Tensor, v: Tensor, previous: Tensor | None) -> N
 def _key_mask(
     mask: ArrayLike | None, shape: tuple[int, int], device: str
 ) -> Tensor | None:
-    """What keys may be seen: uint8 [B·S]."""
+    """Returns the visible keys as uint8 [B·S]."""
     if mask is None:
         return None
     seen = np.asarray(mask)
@@ -262,7 +262,7 @@ def _evolve(
     beta: float,
     packing: Packing,
 ) -> Tensor:
-    """L = β ReLU(Conv(I)) + (1 − β) I of flat maps, I = α M + (1 − α) S."""
+    """Computes L = β ReLU(Conv(I)) + (1 − β) I of flat maps, I = α M + (1 − α) S."""
     if beta > 0 and weight is None:
         raise InputError(
             f"evolving_attention: weight is missing, expected a convolution weight "
@@ -288,6 +288,6 @@ def _tensor(value: TensorLike) -> Tensor:
 
 
 def _tokens(x: Tensor) -> Tensor:
-    """[B, H, T, d] as token rows [B·T, H·d]."""
+    """Reshapes [B, H, T, d] to token rows [B·T, H·d]."""
     batch, heads, n, width = x.shape
     return x.transpose(1, 2).reshape(batch * n, heads * width)

@@ -1,4 +1,4 @@
-"""Sums of products by Einstein's notation, made of transposes and matrix products."""
+"""Einstein summation, built from transposes and matrix products."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _Term: TypeAlias = tuple[str, Tensor]
 
 
 def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
-    """Multiplies tensors and sums over the letters that the result lacks.
+    """Multiplies tensors and sums over the letters that are not in the result.
 
         y[result] = sum over the other letters of x1[letters] x2[letters] ...
 
     Operands are multiplied two at a time from the left, each pair as one batched matrix
-    product. A letter that an operand has twice stands for its diagonal.
+    product. A letter that occurs twice in an operand selects its diagonal.
 
     Args:
         subscripts: a letter for each axis, as in "bhqd,bhkd->bhqk"; without "->" the
@@ -35,9 +35,9 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
         Tensor with an axis for each letter of the result.
 
     Raises:
-        InputError: the subscripts cannot be read, or name other operands.
+        InputError: the subscripts are invalid, or do not match the operands.
         ShapeError: an operand has another number of axes, or a letter two sizes.
-        DTypeError: types differ, or are no floating ones.
+        DTypeError: types differ, or are not floating types.
 
     Example:
         >>> from evolving_attention import functional as F
@@ -65,7 +65,7 @@ def einsum(subscripts: str, *operands: TensorLike) -> Tensor:
 
 
 def _parsed(subscripts: str) -> tuple[list[str], str]:
-    """The letters of each operand, and of the result."""
+    """Returns the letters of each operand and of the result."""
     left, arrow, result = subscripts.replace(" ", "").partition("->")
     groups = left.split(",")
     for letters in (*groups, result):
@@ -106,7 +106,7 @@ def _check_sizes(terms: list[_Term]) -> None:
 
 
 def _diagonal(term: _Term) -> _Term:
-    """The operand with each of its letters once."""
+    """Returns the operand with each of its letters once."""
     letters, x = term
     for letter in letters:
         while letters.count(letter) > 1:
@@ -115,7 +115,7 @@ def _diagonal(term: _Term) -> _Term:
             before = [slice(None)] * first
             between = [slice(None)] * (second - first - 1)
             steps = np.arange(x.shape[first])
-            # NumPy puts the axis of two index arrays first, unless they are neighbours.
+            # NumPy puts the axis of two index arrays first, unless they are adjacent.
             key = (*before, steps, *between, steps)
             x = x[key]
             rest = letters[:first] + letters[first + 1 : second] + letters[second + 1 :]
@@ -125,7 +125,7 @@ def _diagonal(term: _Term) -> _Term:
 
 
 def _summed(term: _Term, wanted: Collection[str]) -> _Term:
-    """Without the axes that nothing needs any more."""
+    """Sums over the axes that are no longer needed."""
     letters, x = term
     for letter in letters:
         if letter not in wanted:
@@ -135,7 +135,7 @@ def _summed(term: _Term, wanted: Collection[str]) -> _Term:
 
 
 def _arranged(term: _Term, order: str) -> Tensor:
-    """The axes in another order."""
+    """Transposes the axes to another order."""
     letters, x = list(term[0]), term[1]
     for place, letter in enumerate(order):
         found = letters.index(letter)
@@ -146,7 +146,7 @@ def _arranged(term: _Term, order: str) -> Tensor:
 
 
 def _product(a: _Term, b: _Term, wanted: set[str]) -> _Term:
-    """Two operands as one, with the letters that are wanted: one matrix product."""
+    """Multiplies two operands in one matrix product, keeping the wanted letters."""
     a, b = _summed(a, wanted | set(b[0])), _summed(b, wanted | set(a[0]))
     common = [letter for letter in a[0] if letter in b[0]]
     batch = "".join(letter for letter in common if letter in wanted)

@@ -1,4 +1,4 @@
-"""Tensors side by side, along an axis of their own."""
+"""Joins tensors along a new axis."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def stack(
 
     Args:
         xs: one tensor or more, of one shape and type and on one device.
-        axis, dim: where the new axis stands in the result; negative numbers count from
+        axis, dim: position of the new axis in the result; negative numbers count from
             the last; None: 0.
 
     Returns:
-        Tensor with one axis more, of size len(xs).
+        Tensor with one more axis, of size len(xs).
 
     Raises:
-        ShapeError: xs is empty, there is no such place, or the shapes differ.
+        ShapeError: xs is empty, there is no such position, or the shapes differ.
         DTypeError: types differ.
         ConfigError: axis and dim are both given.
 

@@ -1,4 +1,4 @@
-"""Memory of tensors: how much there is now, at the peak, and in a step to come.
+"""Memory of tensors: current use, peak use, and an estimate for a training step.
 
 ea.memory.reset_peak()
 model(**batch).loss.backward()
@@ -25,7 +25,7 @@ __all__ = ["Plan", "current", "peak", "plan", "reset_peak"]
 
 
 def current(device: str = "cpu") -> int:
-    """Bytes that tensors hold on a device now.
+    """Returns the bytes that tensors hold on a device now.
 
     Example:
         >>> import evolving_attention as ea
@@ -38,7 +38,7 @@ def current(device: str = "cpu") -> int:
 
 
 def peak(device: str = "cpu") -> int:
-    """The most bytes that tensors held at once since :func:`reset_peak`.
+    """Returns the most bytes that tensors held at once since :func:`reset_peak`.
 
     Example:
         >>> import evolving_attention as ea
@@ -53,21 +53,21 @@ def peak(device: str = "cpu") -> int:
 
 
 def reset_peak(device: str = "cpu") -> None:
-    """Start the count of :func:`peak` anew, from what is held now."""
+    """Restarts the measurement of :func:`peak` from the current use."""
     _core.reset_peak_memory(device)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Bytes of one training step, by what they are for.
+    """Bytes of one training step, by purpose.
 
     Attributes:
-        parameters: parameters and buffers, which are there already.
-        gradients: of the parameters that are not frozen; of tables the rows in use.
+        parameters: parameters and buffers, which exist already.
+        gradients: gradients of trained parameters; for tables, only the used rows.
         optimizer: moments and copies that the optimizer keeps.
-        activations: what the forward pass keeps for the backward pass.
-        peak: what the step holds at most. Backward frees activations while gradients
-            arrive, so this is less than the sum.
+        activations: memory that the forward pass keeps for the backward pass.
+        peak: the most that the step holds at once. Backward frees activations while
+            gradients are created, so this is less than the sum.
     """
 
     parameters: int
@@ -84,27 +84,27 @@ class Plan:
 def plan(
     model: Any, batch: Mapping[str, Any], *, optimizer: str | None = "adamw"
 ) -> Plan:
-    """What a training step on ``batch`` will need, before it starts.
+    """Estimates the memory of a training step on ``batch``, before it starts.
 
-    The model runs a few small batches made of this one; what they keep says how the
-    activations grow, and two of at most 128 tokens, or of a few images, how much is at
-    work beside them.
-    Weights, gradients, running statistics and random generators are as before;
-    :func:`peak` starts anew.
+    The model runs a few small batches made from this one. The memory they keep shows
+    how the activations grow; two of them, of at most 128 tokens or of a few images,
+    show the working memory beyond that.
+    Weights, gradients, running statistics and random generators are unchanged;
+    :func:`peak` restarts.
 
     Args:
-        model: a model of this package, with gradient checkpointing on or off, and
-            frozen parameters, as it will be trained.
-        batch: the inputs of the call, padded or packed, labels included.
+        model: a model of this package, with gradient checkpointing and frozen
+            parameters as it will be trained.
+        batch: the inputs of the call, padded or packed, including labels.
         optimizer: its name, as in ``ea.optim.create``; None: no optimizer.
 
     Returns:
-        A :class:`Plan`. It is an estimate: tests hold ``peak`` within a quarter of the
-        measured one. It counts tensors, not the interpreter, the data or caches of
-        freed blocks.
+        A :class:`Plan`. It is an estimate: in tests ``peak`` is within a quarter of the
+        measured peak. It counts tensors, but not the interpreter, the data or cached
+        free blocks.
 
     Raises:
-        InputError: the batch is not one of this model, or every parameter is frozen.
+        InputError: the batch does not fit this model, or every parameter is frozen.
         ConfigError: there is no such optimizer.
 
     Example:
@@ -143,10 +143,10 @@ def plan(
     parameters = sum(_bytes(t) for _, t in model._state())
     gradients = sum(_gradient_bytes(t, probes.tokens) for t in trained)
     moments = _optimizer_bytes(optimizer, trained)
-    # The first gradients arrive while nearly all activations are there: those of a
-    # layer, of convolutional networks nearly all, for their last stages have most
-    # parameters and the smallest images. Blocks of the allocator are up to 1/8
-    # larger than the tensors in them.
+    # The first gradients arrive while nearly all activations are still held: the
+    # gradients of one layer, or nearly all of them in convolutional networks, whose
+    # last stages have most parameters and the smallest images. Allocator blocks are
+    # up to 1/8 larger than their tensors.
     equal = not hasattr(model.config, "hidden_sizes")
     layers = max(1, sum(model.config.stacks.values())) if equal else 1
     first_layer = (activations + at_work) * 9 // 8 + gradients // layers
@@ -156,7 +156,7 @@ def plan(
 
 
 def _grown(probes: list[Probe], found: list[int], wanted: list[int]) -> int:
-    """What was found in small batches, extrapolated."""
+    """Extrapolates the bytes found in small batches."""
     values = np.array(found, np.float64)
     rows = np.array([probe.grows for probe in probes], np.float64)
     growth, *_ = np.linalg.lstsq(rows, values, rcond=None)
@@ -169,7 +169,7 @@ def _bytes(tensor: Any) -> int:
 
 
 def _gradient_bytes(tensor: Any, tokens: int) -> int:
-    """Of a table the rows of a batch, with their ids."""
+    """Returns the bytes of a gradient; for a table, of the batch's rows and ids."""
     if not (tensor.is_table and "sparse_embeddings" in _enabled()):
         return _bytes(tensor)
     row = _bytes(tensor) // int(tensor.shape[0]) + 8
@@ -181,7 +181,7 @@ def _enabled() -> list[str]:
 
 
 def _optimizer_bytes(name: str | None, trained: list[Any]) -> int:
-    """What one step keeps for a small tensor, per element, times the elements."""
+    """Returns the optimizer's bytes, scaled up from one step on a small tensor."""
     if name is None:
         return 0
     from evolving_attention.optim import create
@@ -201,12 +201,12 @@ def _optimizer_bytes(name: str | None, trained: list[Any]) -> int:
 
 
 def _kept(model: Any, inputs: Mapping[str, np.ndarray]) -> int:
-    """Bytes that the graph of a small batch keeps for its backward pass."""
+    """Returns the bytes that a small batch's graph keeps for its backward pass."""
     return int(_root(model, inputs)._kept_bytes())
 
 
 def _used(model: Any, inputs: Mapping[str, np.ndarray]) -> int:
-    """What a small step holds at most beyond what it keeps, without gradients."""
+    """Returns a small step's peak bytes beyond what it keeps, without gradients."""
     trained = [t for t in model.parameters() if t.requires_grad]
     vectors = [t for t in trained if t.ndim == 1]
     leaf = (vectors or trained)[0]  # an early one: backward passes all layers
@@ -234,7 +234,7 @@ def _root(model: Any, inputs: Mapping[str, np.ndarray]) -> Any:
 
 @contextlib.contextmanager
 def _unchanged(model: Any) -> Iterator[None]:
-    """Training mode with gradients; afterwards everything is as it was."""
+    """Enables training mode and gradients; restores everything afterwards."""
     training, enabled = model.training, _core.is_grad_enabled()
     states = _core.get_rng_state()
     buffers = [(t, np.array(host_array(t))) for _, t in model.named_buffers()]

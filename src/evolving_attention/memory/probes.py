@@ -1,4 +1,4 @@
-"""Small batches made of a given one, from which the memory of its step follows."""
+"""Small batches made from a given one, to estimate the memory of its step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from evolving_attention.errors import InputError
 
 __all__ = ["Probe", "Probes", "probes_of"]
 
-_LONGEST = 32  # tokens of the longest sequence that is tried
+_LONGEST = 32  # tokens of the longest sequence tried
 _IGNORED = -100
-_IMAGES = (2, 4)  # of a small batch; the batch norm of one pixel needs two
+_IMAGES = (2, 4)  # images of a small batch; batch norm over one pixel needs two
 
 Lengths = tuple[int, ...]
 
@@ -23,8 +23,8 @@ class Probe:
     """A small batch.
 
     Attributes:
-        inputs: of the model's call.
-        grows: counts that its bytes grow with.
+        inputs: inputs of the model's call.
+        grows: counts with which its bytes grow.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -36,11 +36,11 @@ class Probes:
     """Small batches, and the whole batch's counts to extrapolate to.
 
     Attributes:
-        kept: whose graphs say what a step keeps.
-        used: whose steps say how much is at work beside what they keep.
-        kept_grows: of the whole batch.
-        used_grows: of the whole batch.
-        tokens: of the whole batch.
+        kept: batches whose graphs show the memory that a step keeps.
+        used: batches whose steps show the working memory beyond that.
+        kept_grows: counts of the whole batch, for ``kept``.
+        used_grows: counts of the whole batch, for ``used``.
+        tokens: tokens of the whole batch.
     """
 
     kept: list[Probe]
@@ -51,7 +51,7 @@ class Probes:
 
 
 def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Probes:
-    """Small batches of sequences, or of images.
+    """Makes small batches of sequences, or of images.
 
     Raises:
         InputError: the main input, ``first``, is not a batch.
@@ -77,7 +77,7 @@ def probes_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> Prob
 
 
 def _of_images(inputs: Mapping[str, np.ndarray], first: str) -> Probes:
-    """Images of one size need the same bytes each, beside those of a step alone."""
+    """Makes batches of images; bytes are a constant plus a fixed amount per image."""
     images = inputs[first]
     if images.ndim != 4 or not len(images):
         raise InputError(
@@ -100,11 +100,11 @@ class _Side:
     """The sequences of a model, or of one of its two stacks.
 
     Attributes:
-        inputs: the arrays that lie along them, by name.
-        ids: the name of the tokens, or values.
-        prefix: of the names of mask and offsets.
-        lengths: of the sequences, padding left out.
-        width: what they are padded to; 0: packed.
+        inputs: the arrays along these sequences, by name.
+        ids: name of the array of tokens or values.
+        prefix: prefix of the names of mask and offsets.
+        lengths: lengths of the sequences without padding.
+        width: padded length; 0: packed.
     """
 
     inputs: Mapping[str, np.ndarray]
@@ -115,7 +115,7 @@ class _Side:
 
 
 def _sides_of(inputs: Mapping[str, np.ndarray], first: str, stacks: int) -> list[_Side]:
-    """The batch's sequences: of an encoder-decoder the sources and the targets.
+    """Returns the batch's sequences; sources and targets of an encoder-decoder.
 
     Raises:
         InputError: the main input is not a padded or packed batch.
@@ -146,7 +146,7 @@ def _side(inputs: Mapping[str, np.ndarray], ids: str, prefix: str) -> _Side:
     lengths = np.full(count, width)
     if f"{prefix}attention_mask" in inputs:
         lengths = (inputs[f"{prefix}attention_mask"] != 0).sum(1)
-    elif ids == "labels":  # the last label of each row
+    elif ids == "labels":  # up to the last label of each row
         lengths = np.max((array != _IGNORED) * np.arange(1, width + 1), axis=1)
     elif not prefix and "lengths" in inputs:
         lengths = inputs["lengths"]
@@ -154,10 +154,10 @@ def _side(inputs: Mapping[str, np.ndarray], ids: str, prefix: str) -> _Side:
 
 
 def _probe_lengths(sides: list[_Side]) -> list[list[Lengths]]:
-    """The lengths of the small batches, by side.
+    """Returns the sequence lengths of the small batches, by side.
 
-    What a step keeps grows with sequences, tokens, padding and cells of maps, each of
-    which these vary by itself.
+    The kept memory grows with sequences, tokens, padding and map cells; the lengths
+    vary each of these independently.
     """
     fractions = []
     for side in sides:
@@ -180,7 +180,7 @@ def _probe_lengths(sides: list[_Side]) -> list[list[Lengths]]:
 
 
 def _features(lengths: list[Lengths], padded: list[bool]) -> list[int]:
-    """What the kept bytes of a batch grow with."""
+    """Returns the counts with which a batch's kept bytes grow."""
     sides = [np.asarray(side, np.int64) for side in lengths]
     count = len(sides[0])
     found = [1, count]
@@ -192,12 +192,12 @@ def _features(lengths: list[Lengths], padded: list[bool]) -> list[int]:
 
 
 def _long_probes(sides: list[_Side]) -> list[list[Lengths]]:
-    """Single sequences that are long enough to show the memory of work in progress."""
+    """Returns lengths of single sequences, long enough to show the working memory."""
     return [[(min(n, max(side.lengths)),) for side in sides] for n in (64, 128)]
 
 
 def _sums(lengths: list[Lengths]) -> list[int]:
-    """What the memory of work in progress grows with: tokens, and cells of maps."""
+    """Returns the counts for the working memory: tokens, and map cells."""
     sides = [np.asarray(side, np.int64) for side in lengths]
     tokens = sum(int(n.sum()) for n in sides)
     cells = sum(int((n * n).sum()) for n in sides)
@@ -207,7 +207,7 @@ def _sums(lengths: list[Lengths]) -> list[int]:
 
 
 def _probe_of(sides: list[_Side], lengths: list[Lengths]) -> dict[str, np.ndarray]:
-    """The batch with other lengths: its rows and columns, repeated where they end."""
+    """Returns the batch with other lengths; rows and columns repeat cyclically."""
     found: dict[str, np.ndarray] = {}
     for side, each in zip(sides, lengths, strict=True):
         found.update(_padded(side, each) if side.width else _packed(side, each))

@@ -1,4 +1,4 @@
-"""Hugging Face's face of the C++ models: configs, task classes, Auto classes."""
+"""Hugging Face's interface to the C++ models: configs, task and Auto classes."""
 
 from evolving_attention.modeling.auto import (
     AutoConfig,

@@ -33,7 +33,7 @@ def answer(
     doc_stride: int = 128,
     batch_size: int = 32,
 ) -> Any:
-    """The work of :class:`QuestionAnsweringPipeline`; see there."""
+    """Implements :class:`QuestionAnsweringPipeline`; see there."""
     for name, value, least in (
         ("top_k", top_k, 1),
         ("max_answer_len", max_answer_len, 1),
@@ -56,7 +56,7 @@ def answer(
     )
     logits = _logits(model, windows, batch_size)
     found: list[list[Found]] = [[] for _ in questions]
-    none = np.ones(len(found))  # the least probability of "no answer" of a window
+    none = np.ones(len(found))  # lowest "no answer" probability over the windows
     for i in range(len(windows)):
         of = int(windows.windows.question[i])
         part = logits[windows.offsets[i] : windows.offsets[i + 1]]
@@ -73,10 +73,10 @@ def answer(
 
 
 def _question(row: Any, index: int) -> Question:
-    """A question of the caller's.
+    """Returns a question that the caller gave as a mapping.
 
     Raises:
-        InputError: it lacks a text.
+        InputError: the question or the context is missing or empty.
     """
     texts: list[Any] = (
         [row.get(n) for n in ("question", "context")] if _is_row(row) else [None]
@@ -94,7 +94,7 @@ def _is_row(row: Any) -> bool:
 
 
 def _logits(model: Any, windows: WindowDataset, batch_size: int) -> np.ndarray:
-    """Logits of start and end of all tokens, float64 [tokens, 2], in their order."""
+    """Starts and end logits of all tokens, float64 [tokens, 2], in data set order."""
     found = np.zeros((int(windows.offsets[-1]), 2))
     loader = PackedLoader(windows, batch_size, shuffle=False, longest_first=True)
     was_training = model.training
@@ -119,10 +119,10 @@ def _logits(model: Any, windows: WindowDataset, batch_size: int) -> np.ndarray:
 def _scored(
     windows: WindowDataset, index: int, logits: np.ndarray, count: int, longest: int
 ) -> tuple[list[Found], float]:
-    """The best spans of a window with their probabilities, and that of none.
+    """Returns a window's best spans with probabilities, and that of no answer.
 
-    The probability of a span is that of its start times that of its end, each among
-    the tokens of the context and [CLS].
+    The probability of a span is the product of the probabilities of its start and its
+    end, each normalised over the context's tokens and [CLS].
     """
     w = windows.windows
     inside = np.zeros(len(logits), bool)

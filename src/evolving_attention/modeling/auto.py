@@ -1,4 +1,4 @@
-"""Auto classes: the architecture is chosen by config.json."""
+"""Auto classes, which choose the architecture by config.json."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class AutoConfig:
 
     @staticmethod
     def from_pretrained(name: str | Path, **overrides: Any) -> PretrainedConfig:
-        """Raises CheckpointError when there is none, ConfigError when it is no good."""
+        """Reads it; raises CheckpointError if missing, ConfigError if invalid."""
         from evolving_attention.interop.hf import load_config
         from evolving_attention.interop.resolve import resolve
 
@@ -46,7 +46,7 @@ class AutoConfig:
 
 
 class AutoBase:
-    """What the Auto classes share; they differ in ``task``."""
+    """Common base of the Auto classes; they differ in ``task``."""
 
     task: ClassVar[str]
 
@@ -60,7 +60,7 @@ class AutoBase:
     def from_pretrained(
         cls, name_or_path: str | Path, **kwargs: Any
     ) -> PreTrainedModel:
-        """Load a checkpoint; arguments as :meth:`PreTrainedModel.from_pretrained`.
+        """Loads a checkpoint; arguments as in :meth:`PreTrainedModel.from_pretrained`.
 
         Raises:
             CheckpointError, UnsafeCheckpointError, ConfigError: see there.
@@ -84,7 +84,7 @@ class AutoBase:
         *,
         device: str = "cpu",
     ) -> PreTrainedModel:
-        """A new model with random weights."""
+        """Creates a model with random weights."""
         if not isinstance(config, PretrainedConfig):
             raise ConfigError(
                 f"{cls.__name__}.from_config: expected a config such as "
@@ -97,10 +97,10 @@ class AutoBase:
 
 
 def _type_of(values: Mapping[str, Any]) -> Any:
-    """The architecture that a config.json names, without the mark of evolving ones.
+    """Returns the architecture in a config.json, without the evolving prefix.
 
-    Configs from before 2020 do not say their model_type: they are BERT's, unless the
-    tensors' names, read later, speak against it.
+    Configs from before 2020 have no model_type: they are taken for BERT's, unless the
+    tensors' names, read later, contradict it.
     """
     return base_type({"model_type": "bert", **values})
 
@@ -125,25 +125,25 @@ class AutoModelForSequenceClassification(AutoBase):
 
 
 class AutoModelForTokenClassification(AutoBase):
-    """A class for each token: entities, parts of speech."""
+    """Predicts a class for each token: entities, parts of speech."""
 
     task = "token_classification"
 
 
 class AutoModelForQuestionAnswering(AutoBase):
-    """The span of a text that answers a question about it."""
+    """Finds the span of a text that answers a question about it."""
 
     task = "question_answering"
 
 
 class AutoModelForMultipleChoice(AutoBase):
-    """One of several texts for each question."""
+    """Chooses one of several texts for each question."""
 
     task = "multiple_choice"
 
 
 class AutoModelForMaskedLM(AutoBase):
-    """Prediction of masked tokens."""
+    """Predicts masked tokens."""
 
     task = "masked_lm"
 
@@ -155,13 +155,13 @@ class AutoModelForPreTraining(AutoBase):
 
 
 class AutoModelForImageClassification(AutoBase):
-    """Classes of images."""
+    """Classifies images."""
 
     task = "image_classification"
 
 
 class AutoModelForSeq2SeqLM(AutoBase):
-    """Target sequences from source sequences: translation, …"""
+    """Generates target sequences from source sequences, such as translations."""
 
     task = "seq2seq_lm"
 

@@ -1,4 +1,4 @@
-"""PreTrainedModel: load, save and train a C++ model as users of transformers do."""
+"""PreTrainedModel: loads, saves and trains a C++ model as in transformers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODELS", "PreTrainedModel"]
 
-# By task, then by model_type; a class is in by existing.
+# By task, then by model_type; defining a class registers it.
 MODELS: dict[str, dict[str, type[PreTrainedModel]]] = {}
 
 _Self = TypeVar("_Self", bound="PreTrainedModel")
@@ -38,12 +38,12 @@ _EMBEDDING = re.compile(  # shared: T5's words; positions without .weight: ViT's
 
 
 class PreTrainedModel(RecomputeMixin, PickleMixin):
-    """A model of the core with a config; the classes below it are called.
+    """A core model with a config; base of the classes that users call.
 
     Args:
         config: sizes and attention; see the config class of the architecture.
         dtype: ``"float32"``, ``"bfloat16"`` or ``"float64"`` (reference kernels).
-        device: where it computes: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"``.
+        device: where to compute: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or ``"auto"``.
 
     Raises:
         ConfigError: the config does not suit the architecture.
@@ -55,15 +55,13 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
 
     config_class: ClassVar[type[PretrainedConfig]]
     head: ClassVar[str]
-    tasks: ClassVar[
-        tuple[str, ...]
-    ]  # what Auto classes know it by; the head by default
+    tasks: ClassVar[tuple[str, ...]]  # tasks for the Auto classes; by default the head
     table: ClassVar[NameTable]
     output_class: ClassVar[type[ModelOutput]] = ModelOutput
-    needed: ClassVar[tuple[str, str]]  # the input no call is without, and a remedy
+    needed: ClassVar[tuple[str, str]]  # the required input, and a remedy
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give an architecture's classes the call it declares, and make them known."""
+        """Gives an architecture's classes their ``__call__`` and registers them."""
         super().__init_subclass__(**kwargs)
         declared = vars(cls)
         if "config_class" in declared:
@@ -74,7 +72,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
                 classes = MODELS.setdefault(task, {})
                 make_known(classes, cls.config_class.model_type, cls)
 
-    if TYPE_CHECKING:  # each architecture has its own, of these results
+    if TYPE_CHECKING:  # each architecture has its own signature
 
         @overload
         def __call__(
@@ -106,7 +104,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         self._core.to(where)
 
     def _build(self, config: PretrainedConfig, dtype: str) -> None:
-        """Make the core's model, its parameters without memory as yet."""
+        """Creates the core model; its parameters have no memory yet."""
         if not isinstance(config, self.config_class):
             raise ConfigError(self._misfit(config))
         if dtype not in _DTYPES:
@@ -124,7 +122,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         self._new_head: NewHead | None = None
 
     def _misfit(self, config: Any) -> str:
-        """Why a config of another class cannot be taken, and what to do."""
+        """Returns the error text for a config of another class, with a remedy."""
         own, other = self.config_class.__name__, type(config)
         package = other.__module__.partition(".")[0]
         remedy = f"pass a {own}"
@@ -139,24 +137,24 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         )
 
     def _additions(self) -> list[str]:
-        """Patterns of the parameters that the attention's slots add to the model."""
+        """Patterns of the parameters that the attention adds to the model."""
         return [re.escape(name) for name in self._core.additions()]
 
     def _initialize(self, names: Iterable[str]) -> None:
         self._core.initialize(set(names))
 
     def _check_config(self, config: PretrainedConfig) -> None:
-        """Refuse settings that this class cannot have."""
+        """Rejects settings that this class does not support."""
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Refuse inputs that this class would ignore."""
+        """Rejects inputs that this class would ignore."""
 
     def _given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs as the core takes them."""
+        """Returns the inputs in the form that the core takes."""
         return dict(inputs)
 
     def train(self: _Self, mode: bool = True) -> _Self:
-        """Training mode: dropout is on. Returns the model."""
+        """Switches to training mode (dropout on) and returns the model."""
         if not isinstance(mode, bool):
             raise ConfigError(
                 f"{type(self).__name__}.train: mode={mode!r}, expected True or False"
@@ -165,12 +163,12 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         return self
 
     def eval(self: _Self) -> _Self:
-        """Evaluation mode: no dropout. Returns the model."""
+        """Switches to evaluation mode (no dropout) and returns the model."""
         return self.train(False)
 
     @property
     def device(self) -> str:
-        """Where the parameters lie: ``"cpu"``, ``"cuda:0"``."""
+        """Device of the parameters: ``"cpu"``, ``"cuda:0"``."""
         return self._named[0][1].device
 
     @property
@@ -181,13 +179,14 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
     # --- parameters ------------------------------------------------------------
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """(name, tensor) of every parameter, tied ones once; Hugging Face's names."""
+        """(name, tensor) of every parameter, Hugging Face's names; tied ones once."""
         return iter(self._named)
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """(name, tensor) of what training changes, but no optimizer.
+        """(name, tensor) of the state that training updates without an optimizer.
 
-        Running statistics of batch norms; saved and loaded with the parameters.
+        These are running statistics of batch norms; saved and loaded with the
+        parameters.
         """
         return iter(self._buffers)
 
@@ -196,10 +195,10 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         return (tensor for _, tensor in self._named)
 
     def num_parameters(self, exclude_embeddings: bool = False) -> int:
-        """How many numbers the parameters hold.
+        """Returns the number of parameter elements.
 
         Args:
-            exclude_embeddings: leave out the tables of words, positions and types.
+            exclude_embeddings: omit the tables of words, positions and types.
         """
         return sum(
             tensor.size
@@ -208,15 +207,15 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         )
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Clears all gradients."""
         for _, tensor in self._named:
             tensor.grad = None
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """Name to array, of parameters and buffers, on their own memory.
+        """Arrays of parameters and buffers by name, sharing the model's memory.
 
-        Copy what you want to keep. Of a model on another device than the CPU the
-        arrays are copies.
+        Copy what you want to keep. If the model is not on the CPU, the arrays are
+        copies.
         """
         return {name: host_array(tensor) for name, tensor in self._state()}
 
@@ -224,13 +223,14 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         return [*self._named, *self._buffers]
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Any:
-        """Copy values in by name; returns the :class:`LoadReport`.
+        """Copies values in by name; returns the :class:`LoadReport`.
 
-        Names may have the base model's prefix or not, and Hugging Face's old spellings.
+        Names may omit the base model's prefix, and may have Hugging Face's old
+        spellings.
 
         Raises:
-            CheckpointError: tensors are missing, left over or of another shape (unless
-                ``strict=False``), or hardly any name fits.
+            CheckpointError: tensors are missing, unexpected or of another shape (unless
+                ``strict=False``), or hardly any name matches.
         """
         if not isinstance(state, Mapping):
             raise InputError(
@@ -262,7 +262,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
     @staticmethod
     def _check_finite(arrays: Mapping[str, np.ndarray], source: str) -> None:
         for name, array in arrays.items():
-            # A sum is finite unless an element is not (or it overflows float64).
+            # The sum is finite unless an element is not (or the sum overflows float64).
             total = np.sum(array, dtype=np.float64)
             if not np.isfinite(total):
                 raise CheckpointError(
@@ -273,16 +273,16 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
     def to(
         self: _Self, *targets: str, dtype: str | None = None, device: str | None = None
     ) -> _Self:
-        """Another element type, another device, or both, in place; returns the model.
+        """Changes element type, device or both, in place; returns the model.
 
-        ``model.to("cuda")`` moves weights and gradients; optimizers go on with them.
-        ``model.to("bfloat16")`` rounds weights to the nearest value and forgets
-        gradients; the parameters are new tensors: make optimizers afterwards.
+        ``model.to("cuda")`` moves weights and gradients; optimizers remain valid.
+        ``model.to("bfloat16")`` rounds weights to the nearest value, drops gradients
+        and creates new parameter tensors: create optimizers afterwards.
 
         Raises:
-            ConfigError: a target is no device and not float32, bfloat16 or float64.
+            ConfigError: a target is neither a device nor float32, bfloat16 or float64.
             BackendUnavailable: there is no such device.
-            OutOfMemory: the device cannot hold it; the model stays where it was.
+            OutOfMemory: the device has too little memory; the model stays where it was.
         """
         dtype, device = sorted_targets(targets, dtype, device)
         where = None if device is None else resolve_device(device)
@@ -293,7 +293,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         return self
 
     def copy(self: _Self, dtype: str | None = None) -> _Self:
-        """A second model with the same weights, in ``dtype`` if that is given.
+        """Returns a second model with the same weights, in ``dtype`` if given.
 
         Weights are rounded to the nearest value; config, modes and device are the
         same, and frozen parameters stay frozen.
@@ -309,7 +309,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         dtype: str,
         changed: Mapping[str, np.ndarray],
     ) -> _Self:
-        """A second model of another config, with the same weights but for some."""
+        """Returns a model of another config; weights outside ``changed`` are kept."""
         copy = type(self).__new__(type(self))
         copy._build(config, dtype)
         copy._core.allocate()
@@ -325,7 +325,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         return copy.train(self.training)
 
     def _tell_of_new_head(self, labels: Any) -> None:
-        """In front of a call: say once that it predicts with an untrained head."""
+        """Before a call: says once that the model predicts with an untrained head."""
         trains = self.training or (labels is not None and is_grad_enabled())
         if self._new_head is not None and not trains:
             self._new_head.predicts(self)
@@ -345,27 +345,27 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         local_files_only: bool = False,
         **config_overrides: Any,
     ) -> _Self:
-        """Load a checkpoint; the model comes in evaluation mode.
+        """Loads a checkpoint; the model is in evaluation mode.
 
         Args:
             name_or_path: a folder, ``package:NAME/PATH``, or a name in the local Hub
                 cache or on the Hub, looked up in this order.
             num_labels: classes of a new task head; 1 is regression.
-            attention: evolve kind, default what config.json says, else vanilla. New
+            attention: evolve kind; default: as in config.json, else vanilla. New
                 convolutions are drawn at random and listed in ``load_report.new``.
-            dtype: of parameters and computation.
-            device: where it computes: "cpu", "cuda", "cuda:1" or "auto".
-            strict: refuse missing, left-over and mismatched tensors.
-            local_files_only: do not ask the Hub.
+            dtype: element type of parameters and computation.
+            device: where to compute: "cpu", "cuda", "cuda:1" or "auto".
+            strict: reject missing, unexpected and mismatched tensors.
+            local_files_only: do not contact the Hub.
             config_overrides: further options of the config.
 
         Raises:
-            CheckpointError: it is not there, damaged, or of another model.
+            CheckpointError: it is missing, damaged, or of another model.
             UnsafeCheckpointError: a .bin file asks for more than weights need.
-            ConfigError: config.json or an option cannot be used.
+            ConfigError: config.json or an option is invalid.
             BackendUnavailable: there is no such device.
         """
-        where = resolve_device(device)  # before a long read
+        where = resolve_device(device)  # fail before a long read
         from evolving_attention.interop.hf import load_folder
         from evolving_attention.interop.load_report import check_growth, match
         from evolving_attention.interop.resolve import resolve
@@ -413,45 +413,45 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
         return model.eval()
 
     def _read_more(self, folder: Path, overrides: Mapping[str, Any]) -> None:
-        """Read what a folder has beside config and weights."""
+        """Reads further files of a folder, besides config and weights."""
 
     @classmethod
     def _check_overrides(cls, overrides: Mapping[str, Any]) -> None:
-        """Refuse options that this class cannot have."""
+        """Rejects options that this class does not support."""
 
     @classmethod
     def _translated(
         cls, folder: CheckpointFolder, overrides: Mapping[str, Any]
     ) -> CheckpointFolder:
-        """A folder of another library's layout as one of this architecture's."""
+        """Converts another library's folder layout to this architecture's."""
         return folder
 
     @classmethod
     def _resized(
         cls, folder: CheckpointFolder, config: PretrainedConfig
     ) -> Mapping[str, np.ndarray]:
-        """A checkpoint's tensors in the sizes that the config asks for."""
+        """Returns a checkpoint's tensors in the sizes that the config asks for."""
         return folder.tensors
 
     @classmethod
     def _adapt(
         cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
     ) -> PretrainedConfig:
-        """The config as this class needs it for the tensors of a checkpoint."""
+        """Adapts the config to the tensors of a checkpoint."""
         return config
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write config.json and model.safetensors, as transformers reads them.
+        """Writes config.json and model.safetensors, as transformers reads them.
 
-        A model of text whose attention is not the vanilla one is saved as
-        ``evolving_bert`` or ``evolving_roberta``, its weights in
-        evolving_model.safetensors: transformers, which would compute something else,
-        refuses such a folder. Files are written beside and renamed, so an interrupted
-        save leaves what was there before.
+        A text model with other than vanilla attention is saved as ``evolving_bert`` or
+        ``evolving_roberta``, with its weights in evolving_model.safetensors:
+        transformers, which would compute something else, refuses such a folder. Files
+        are written under temporary names and renamed, so an interrupted save leaves the
+        old files intact.
 
         Raises:
-            CheckpointError: the folder is a file, cannot be written, or holds a
-                pytorch_model.bin that transformers would take for an evolving model's.
+            CheckpointError: the folder is a file, is not writable, or holds a
+                pytorch_model.bin that transformers would load for an evolving model.
         """
         from evolving_attention.durable import make_folder, write_json
         from evolving_attention.interop.evolving_mark import weights_stem
@@ -468,7 +468,7 @@ class PreTrainedModel(RecomputeMixin, PickleMixin):
 
     @staticmethod
     def _refuse_foreign_weights(folder: Path, stem: str) -> None:
-        """Leave no weights beside marked ones that transformers would load instead."""
+        """Rejects a folder with weights that transformers would load instead."""
         for name in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
             if stem != "model" and (folder / name).exists():
                 raise CheckpointError(

@@ -31,11 +31,11 @@ class BertConfig(PretrainedConfig):
     """Sizes of BERT, by default BERT-Base uncased; see :class:`PretrainedConfig`.
 
     ``norm_first`` puts the layer norms before attention and feed-forward (pre-norm:
-    Xiong et al., ICML 2020) and one behind the last layer, with the parameter names of
-    transformers' RoBERTa-PreLayerNorm. ``classifier_hidden_size`` gives the classifier
-    of sequences a fully connected layer with tanh of its own width in place of the
-    pooler, with the parameter names of RoBERTa's classifier: "the final fully-connected
-    layer before softmax" of Wang et al., ICML 2021, A.2, of width 2000.
+    Xiong et al., ICML 2020) and one after the last layer, with the parameter names of
+    transformers' RoBERTa-PreLayerNorm. ``classifier_hidden_size`` replaces the pooler
+    of the sequence classifier by a fully connected layer with tanh of that width, with
+    the parameter names of RoBERTa's classifier: "the final fully-connected layer before
+    softmax" of Wang et al., ICML 2021, A.2, of width 2000.
     """
 
     model_type = "bert"
@@ -86,26 +86,26 @@ class BertForTokenClassification(TokenClassificationModel, _Bert):
 
 
 class BertForQuestionAnswering(QuestionAnsweringModel, _Bert):
-    """Where the answer begins and ends in each sequence (Section 4.2 of the paper)."""
+    """Predicts where the answer begins and ends (Section 4.2 of the paper)."""
 
     head = "question_answering"
 
 
 class BertForMultipleChoice(MultipleChoiceModel, _Bert):
-    """One of several second texts; a value of each from its pooled output."""
+    """Chooses one of several second texts; each gets a score from its pooled output."""
 
     head = "multiple_choice"
     pooler = True
 
 
 class BertForMaskedLM(_Bert):
-    """Predicts masked tokens; the output matrix is the word embedding's."""
+    """Predicts masked tokens; the output matrix is tied to the word embedding."""
 
     head = "masked_lm"
 
 
 class BertForPreTraining(_Bert):
-    """Masked tokens and next-sentence prediction."""
+    """Masked language modelling and next-sentence prediction."""
 
     head = "pretraining"
     pooler = True

@@ -1,4 +1,4 @@
-"""The call of a model, from the inputs that its architecture declares."""
+"""Builds ``__call__`` of a model from the inputs that its architecture declares."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _tuple_asked(name: str, return_dict: object) -> bool:
 
 
 def call_of(model_type: str) -> Callable[..., ModelOutput | tuple[Any, ...]]:
-    """``__call__`` of the models of an architecture, its signature as declared."""
+    """Builds ``__call__`` of an architecture's models, with the declared signature."""
     declared = _core.model_inputs(model_type)
     by_position = [one["name"] for one in declared if one["by_position"]]
     names = [one["name"] for one in declared]
@@ -102,7 +102,7 @@ def run(
     output_attention_logits: bool | list[int] = False,
     output_attention_scores: bool | list[int] = False,
 ) -> ModelOutput:
-    """Check what is common to all models, run the core, and name its results."""
+    """Checks what all models have in common, runs the core, and names its results."""
     name = type(model).__name__
     first = model.needed[0]
     if inputs.get(first) is None:

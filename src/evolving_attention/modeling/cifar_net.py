@@ -1,4 +1,4 @@
-"""Nets of small images, convolution beside attention: config, tasks and names."""
+"""Nets for small images, convolution plus attention: config, tasks and names."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ _RULES = Rules(
 
 
 class CifarNetConfig(ImageConfig):
-    """Sizes of a net of small images, by default the one for CIFAR-10.
+    """Sizes of a net for small images, by default the one for CIFAR-10.
 
-    A convolution is followed by stages of blocks. Each stage behind the first has half
-    the height and width, by means of 2 × 2, and its own number of channels. A block has
-    a convolution of 3 × 3, with attention beside it where the image has become small,
-    and feed-forwards of each pixel, all with a sum around and batch norms. It reads
+    A convolution is followed by stages of blocks. Each stage after the first halves
+    height and width by 2 × 2 means and has its own number of channels. A block has a
+    3 × 3 convolution, with parallel attention where the image is small enough, and
+    feed-forwards of each pixel, all with residual sums and batch norms. A block reads
     the input and all earlier blocks of its stage, and so does the next stage.
 
     Args:
         num_channels: channels of an image.
-        image_size: pixels of an image's side, or [height, width]; multiples of 2 for
-            each stage behind the first. Images of other sizes are refused.
+        image_size: pixels of an image's side, or [height, width]; a multiple of 2 for
+            each stage after the first. Images of other sizes are rejected.
         hidden_sizes: channels of each stage.
         depths: blocks of each stage.
-        attention_side: the greatest height and width at which blocks attend; 0: at
-            none, which is the paper's plain CNN.
+        attention_side: the greatest height and width at which blocks attend; 0: no
+            block attends, which is the paper's plain CNN.
         num_attention_heads: heads of each layer.
-        key_ratio: width of all keys of a layer beside its channels.
+        key_ratio: total key width of a layer relative to its channels.
         value_ratio: share of the channels that come from attention.
-        min_head_key_width: the least width of a head's keys.
-        num_feed_forwards: of each block.
-        feed_forward_ratio: inner width of a feed-forward beside its channels.
-        dense_connections: False: blocks read the block before alone.
-        hidden_act: behind the norms.
-        conv_dropout_prob: of what a convolution with its attention gives.
-        attention_probs_dropout_prob: of attention probabilities.
-        hidden_dropout_prob: of what a feed-forward gives.
-        classifier_dropout: before the classifier; None: none.
+        min_head_key_width: minimum width of a head's keys.
+        num_feed_forwards: feed-forwards in each block.
+        feed_forward_ratio: inner width of a feed-forward relative to its channels.
+        dense_connections: False: a block reads only the previous block.
+        hidden_act: activation after the norms.
+        conv_dropout_prob: dropout of the output of convolution and attention.
+        attention_probs_dropout_prob: dropout of attention probabilities.
+        hidden_dropout_prob: dropout of the output of a feed-forward.
+        classifier_dropout: dropout before the classifier; None: no dropout.
         batch_norm_momentum: weight of a batch in the running statistics.
-        num_labels: classes; names go to ``id2label``.
+        num_labels: number of classes; names go to ``id2label``.
         attention: see :class:`PretrainedConfig`; a list has an entry for each block
             that attends. Relative positions of the pixels are always added.
 
@@ -83,9 +83,9 @@ class CifarNetConfig(ImageConfig):
         6
 
     Source: Predictive Attention Transformer, under review at ICLR 2021, Section 4.2.1
-    and Appendix B. What it leaves open (the inner width of the feed-forwards, what
-    dense connections read, norms and sums) is not what its numbers of parameters imply,
-    for no reading that we tried gives them.
+    and Appendix B. The paper leaves open the inner width of the feed-forwards, what
+    dense connections read, norms and sums. The choices here do not reproduce its
+    numbers of parameters; no reading that we tried does.
     """
 
     model_type = "cifar_net"
@@ -127,14 +127,14 @@ class CifarNetConfig(ImageConfig):
 
     @property
     def num_hidden_layers(self) -> int:
-        """Attention layers: the blocks of images no larger than ``attention_side``."""
+        """Number of attention layers: blocks with sides up to ``attention_side``."""
         side = max(self.side("image_size"))
         stages = enumerate(self.depths)
         return sum(n for i, n in stages if side >> i <= self.attention_side)
 
     @property
     def tokens(self) -> int:
-        """Rows of the greatest maps, those of the first blocks that attend."""
+        """Rows of the largest maps, those of the first blocks that attend."""
         height, width = self.side("image_size")
         for stage in range(len(self.depths)):
             if max(height, width) >> stage <= self.attention_side:
@@ -159,7 +159,7 @@ class CifarNetModel(_CifarNet):
 
 
 class CifarNetForImageClassification(_CifarNet):
-    """Classes of images, from the mean of the last stage's pixels."""
+    """Classifies images from the mean of the last stage's pixels."""
 
     head = "image_classification"
     output_class = ImageClassifierOutput

@@ -1,4 +1,4 @@
-"""Configuration of models: Hugging Face's names, checked, kept in config.json."""
+"""Model configuration: Hugging Face's names, validated, stored in config.json."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["CONFIGS", "PretrainedConfig"]
 
 CONFIGS: dict[
     str, type[PretrainedConfig]
-] = {}  # by model_type; a class is in by existing
+] = {}  # by model_type; defining a class registers it
 
 _Self = TypeVar("_Self", bound="PretrainedConfig")
 
@@ -30,7 +30,7 @@ _COMMON: dict[str, Any] = {
     "problem_type": None,
     "classifier_dropout": None,
 }
-_OF_LOADING = {  # transformers' arguments of from_pretrained, and ours
+_OF_LOADING = {  # arguments of from_pretrained, transformers' and ours
     "ignore_mismatched_sizes": "strict=False of from_pretrained",
     "torch_dtype": "dtype='float32' or 'bfloat16' of from_pretrained",
     "device_map": "device='cpu', 'cuda' or 'auto' of from_pretrained",
@@ -45,8 +45,8 @@ _SIZES = (
     "_length",
     "channels",
 )
-# Settings of checkpoints that would change what the model computes: only the values
-# below are implemented, and any other one is refused rather than ignored.
+# Settings of checkpoints that would change what the model computes. Only the values
+# below are implemented; any other value is refused, not ignored.
 _ONLY: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": (None, "absolute"),
     "is_decoder": (None, False),
@@ -62,14 +62,15 @@ _ONLY: dict[str, tuple[Any, ...]] = {
 
 
 def _changes(values: Mapping[str, Any]) -> bool:
-    """Whether options other than attention make a model that others do not have."""
+    """Whether options other than attention give a model that other libraries lack."""
     return bool(values.get("norm_first") or values.get("classifier_hidden_size"))
 
 
 def make_known(classes: dict[str, Any], model_type: str, cls: type) -> None:
-    """Enter a class that none is known for, or that is defined anew in a notebook.
+    """Registers a class unless another class already has its ``model_type``.
 
-    A subclass of a known model with the same ``model_type`` takes nothing over.
+    The same class, defined again in a notebook, replaces the old one. A subclass of a
+    known model with the same ``model_type`` does not replace it.
     """
     known = classes.get(model_type, cls)
     if (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__):
@@ -79,10 +80,10 @@ def make_known(classes: dict[str, Any], model_type: str, cls: type) -> None:
 def _names(
     id2label: Mapping[Any, Any] | None, label2id: Mapping[Any, Any] | None, source: str
 ) -> dict[int, str]:
-    """Names of classes by number: id2label, or the inverse of a lone label2id.
+    """Returns class names by number, from id2label or an inverted label2id.
 
     Raises:
-        ConfigError: the numbers are not 0, 1, …, the two contradict each other, or
+        ConfigError: the numbers are not 0, 1, …, the two mappings disagree, or
             id2label alone gives two classes one name.
     """
     key = "id2label" if id2label else "label2id"
@@ -122,26 +123,26 @@ class PretrainedConfig:
     """Base of the configs.
 
     Options are keyword arguments with Hugging Face's names; ``attention`` is an evolve
-    kind (object, dict or name). What a config.json holds beyond the known options is
-    kept and written back.
+    kind (object, dict or name). Unknown entries of a config.json are kept and written
+    back.
 
     Raises:
         ConfigError: an option is unknown, of the wrong type or out of range.
     """
 
     model_type: ClassVar[str]
-    marks_evolving: ClassVar[bool] = False  # others compute model_type without evolving
+    marks_evolving: ClassVar[bool] = False  # other libraries know its vanilla form only
     defaults: ClassVar[dict[str, Any]]
-    chains: ClassVar[tuple[str, ...]] = ("attention",)  # options that are attentions
+    chains: ClassVar[tuple[str, ...]] = ("attention",)  # options that hold an attention
 
-    if TYPE_CHECKING:  # the options: attributes whose names ``defaults`` has
+    if TYPE_CHECKING:  # options are attributes, named by ``defaults``
 
         def __getattr__(self, name: str) -> Any: ...
 
         def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the config of an architecture known by its ``model_type``."""
+        """Registers the config of an architecture by its ``model_type``."""
         super().__init_subclass__(**kwargs)
         if "model_type" in vars(cls):
             make_known(CONFIGS, cls.model_type, cls)
@@ -203,10 +204,10 @@ class PretrainedConfig:
 
     @classmethod
     def from_dict(cls: type[_Self], values: dict[str, Any], **overrides: Any) -> _Self:
-        """From the contents of a config.json; ``overrides`` are options as above.
+        """Builds a config from a config.json; ``overrides`` are constructor options.
 
         Raises:
-            ConfigError: as for the constructor.
+            ConfigError: as in the constructor.
         """
         known = {**_COMMON, **cls.defaults}
         options = {k: v for k, v in values.items() if k in known and v is not None}
@@ -231,14 +232,14 @@ class PretrainedConfig:
         named = any(overrides.get(name) is not None for name in _NAMES)
         stale = count is not None and len(names or options.get("label2id", ())) != count
         if named or stale:
-            # Names of another task's labels, or a stale default beside a count: as in
-            # transformers, the count wins.
+            # Label names of another task, or a default that does not match num_labels:
+            # as in transformers, the count wins.
             for name in _NAMES:
                 options.pop(name, None)
-        elif isinstance(names, dict):  # it counts in files, where names may repeat
+        elif isinstance(names, dict):  # in files id2label counts; names may repeat
             options["label2id"] = {str(label): i for i, label in names.items()}
         if overrides.get("num_labels") is not None:
-            options.pop("problem_type", None)  # of the checkpoint's own task
+            options.pop("problem_type", None)  # belongs to the checkpoint's own task
         checked = cls(attention=attention, **{**options, **overrides})
         checked._extra = extra
         for name, allowed in _ONLY.items():
@@ -251,14 +252,14 @@ class PretrainedConfig:
 
     @classmethod
     def from_pretrained(cls: type[_Self], name: str | Path, **overrides: Any) -> _Self:
-        """From the config.json of a model folder or name."""
+        """Reads the config.json of a model folder or model name."""
         from evolving_attention.interop.hf import load_config
         from evolving_attention.interop.resolve import resolve
 
         return cls.from_dict(load_config(resolve(name)), **overrides)
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of config.json. Vanilla attention leaves no trace in it."""
+        """Returns the contents of config.json; vanilla attention is left out."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
         values["id2label"] = {str(i): label for i, label in self.id2label.items()}
         del values["num_labels"]
@@ -268,7 +269,7 @@ class PretrainedConfig:
         return {k: v for k, v in sorted(out.items()) if v is not None}
 
     def to_saved(self) -> dict[str, Any]:
-        """As :meth:`to_dict`, marked where no other library computes the same.
+        """Like :meth:`to_dict`, marked if no other library computes the same model.
 
         See :mod:`evolving_attention.interop.evolving_mark`.
         """
@@ -276,37 +277,37 @@ class PretrainedConfig:
         plain = self._equals_vanilla() and not self._differs(values)
         if self.marks_evolving and not plain:
             values["model_type"] = EVOLVING + self.model_type
-            values.pop("auto_map", None)  # code of the checkpoint it began from
+            values.pop("auto_map", None)  # code of the checkpoint it started from
         return values
 
     @classmethod
     def _differs(cls, values: Mapping[str, Any]) -> bool:
-        """Whether settings beside attention are such as other libraries lack."""
+        """Whether settings besides attention do not exist in other libraries."""
         return _changes(values)
 
     def _equals_vanilla(self) -> bool:
-        """Whether other libraries' attention computes the same."""
+        """Whether other libraries' attention computes the same result."""
         return spec.equals_vanilla(self.attention)
 
     def sizes(self) -> dict[str, int]:
-        """The options that axes of parameters have their sizes from."""
+        """Returns the options that determine sizes of parameter axes."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
         return {k: v for k, v in values.items() if k.endswith(_SIZES)}
 
     @property
     def stacks(self) -> dict[str, int]:
-        """Layers of each stack, by the prefix of its outputs' names."""
+        """Number of layers of each stack, by the prefix of its outputs' names."""
         return {"": int(self.num_hidden_layers)}
 
     def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
-        """How many hidden states, probabilities, logits and scores each stack has."""
+        """Number of hidden states, probabilities, logits and scores of each stack."""
         return {
             stack: (layers + 1, layers, layers, layers)
             for stack, layers in self.stacks.items()
         }
 
     def core_options(self) -> dict[str, Any]:
-        """The flat settings the C++ core reads."""
+        """Returns the flat settings that the C++ core reads."""
         values = {name: getattr(self, name) for name in {**_COMMON, **self.defaults}}
         values["attention"] = spec.to_core(self.attention)
         return values

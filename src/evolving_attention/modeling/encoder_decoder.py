@@ -1,4 +1,4 @@
-"""What encoder-decoders share: three attentions, each a chain of its own."""
+"""Common base of encoder-decoders: three attentions, each with its own chain."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EncoderDecoderConfig(PretrainedConfig):
     """Base of the configs of encoder-decoders.
 
     An evolve kind alone, as ``attention``, ``decoder_attention`` or
-    ``cross_attention``, stands for the architecture's own layer with that kind.
+    ``cross_attention``, means the architecture's own layer with that kind.
     """
 
     chains = ("attention", *_DECODER)
@@ -66,14 +66,14 @@ class EncoderDecoderConfig(PretrainedConfig):
         self._check_tokens(source)
 
     def _complete(self, values: dict[str, Any]) -> None:
-        """Fill in the options that follow from others."""
+        """Fills in the options that follow from others."""
 
     @abstractmethod
     def _layer(self, chain: str, evolve: Evolve) -> Spec:
-        """The layer that an evolve kind alone stands for."""
+        """Returns the layer that an evolve kind alone means."""
 
     def _full(self, chain: str, made: Any) -> Spec:
-        """The whole spec of one layer."""
+        """Returns the complete spec of one layer."""
         full = made if isinstance(made, Spec) else self._layer(chain, made)
         if chain == "decoder_attention" and not getattr(full.scope, "causal", False):
             raise ConfigError(
@@ -83,12 +83,12 @@ class EncoderDecoderConfig(PretrainedConfig):
         return full
 
     def _short(self, chain: str, made: Any) -> Any:
-        """The evolve kind of a layer that is the architecture's own."""
+        """Returns just the evolve kind if the layer is the architecture's own."""
         plain = isinstance(made, Spec) and made == self._layer(chain, made.evolve)
         return made.evolve if plain else made
 
     def _kept(self, chain: str, full: Any) -> Any:
-        """What the config shows of a chain."""
+        """Returns the form of a chain that the config shows."""
         return _each(full, partial(self._short, chain))
 
     def _shorts(self) -> dict[str, Any]:
@@ -109,14 +109,14 @@ class EncoderDecoderConfig(PretrainedConfig):
 
     @property
     def target_words(self) -> int:
-        """Tokens of the target's vocabulary."""
+        """Number of tokens in the target's vocabulary."""
         return int(self.vocab_size)
 
     def _equals_vanilla(self) -> bool:
         return all(map(spec_room.equals_vanilla, self._shorts().values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of config.json. Vanilla attention leaves no trace in it."""
+        """Returns the contents of config.json; vanilla attention is left out."""
         values = super().to_dict()
         for name, short in self._shorts().items():
             values.pop(name, None)
@@ -125,7 +125,7 @@ class EncoderDecoderConfig(PretrainedConfig):
         return values
 
     def core_options(self) -> dict[str, Any]:
-        """The flat settings the C++ core reads."""
+        """Returns the flat settings that the C++ core reads."""
         options = super().core_options()
         for name in self.chains:
             full = _each(getattr(self, name), partial(self._full, name))
@@ -134,14 +134,14 @@ class EncoderDecoderConfig(PretrainedConfig):
 
 
 def _each(made: Any, function: Callable[[Any], Any]) -> Any:
-    """The function of one layer's attention, or of every layer's."""
+    """Applies ``function`` to one attention, or to each of a tuple."""
     if isinstance(made, tuple):
         return tuple(map(function, made))
     return function(made)
 
 
 def _check_order(cross: Any, source: str) -> None:
-    """Refuse cross attention whose maps read later target tokens, or warn of it."""
+    """Rejects cross-attention whose maps read later target tokens, or warns."""
     for each in cross if isinstance(cross, tuple) else (cross,):
         if isinstance(each.scope, Window):
             raise ConfigError(
@@ -168,7 +168,7 @@ def _check_order(cross: Any, source: str) -> None:
 
 
 class EncoderDecoderModel(PreTrainedModel):
-    """Base of the encoder-decoders' classes."""
+    """Base class of the encoder-decoders."""
 
     needed = (
         "input_ids",
@@ -185,11 +185,11 @@ class EncoderDecoderModel(PreTrainedModel):
 
 
 def evolving_chains(attention: Evolve) -> dict[str, Evolve]:
-    """The three attentions of an encoder-decoder whose encoder has this kind.
+    """Returns the three attentions of an encoder-decoder with this encoder kind.
 
-    Evolving attention has convolutions in the decoder's self and cross attention too,
+    Evolving attention has convolutions in the decoder's self- and cross-attention too,
     with the encoder's β and without a skip (Wang et al., 2021, Section 4.3); the other
-    kinds are the encoder's alone.
+    kinds apply to the encoder only.
 
     Returns:
         Options of the config: ``attention``, ``decoder_attention`` and
@@ -217,18 +217,19 @@ def register_family(
     beta: float = 0.1,
     **sizes: Any,
 ) -> None:
-    """Make a size known by its name, with evolving and with predictive attention.
+    """Registers a size by name, also with evolving and with predictive attention.
 
     Args:
-        name: such as ``"t5_small"``; ``ea_`` and ``pa_`` are put in front.
+        name: name of the size, such as ``"t5_small"``; ``ea_`` and ``pa_`` are
+            prepended.
         config: the config class of the architecture.
-        alpha: of the encoder's skip; see :func:`evolving_chains`.
-        beta: of all three attentions' convolutions.
+        alpha: weight of the encoder's skip; see :func:`evolving_chains`.
+        beta: weight of the convolutions of all three attentions.
         sizes: options of the config.
     """
     evolving: dict[str, Any] = {**evolving_chains(Evolving(alpha, beta))}
     own: dict[str, Any] = {"prefixes": ("",), "config": config, **sizes}
     register_sizes(name, **own)
     register_sizes(f"ea_{name}", **own, **evolving)
-    # Predictive attention is the encoder's alone, as in its paper.
+    # Predictive attention applies to the encoder only, as in its paper.
     register_sizes(f"pa_{name}", **own, attention=Predictive(0.1))

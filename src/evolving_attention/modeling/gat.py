@@ -36,25 +36,25 @@ class GATConfig(PretrainedConfig):
         x = W · dropout(h),  S_ij = LeakyReLU(a · [x_i; x_j]) of each edge j → i
         h' = ELU(‖ over heads of Σ_j dropout(softmax_j(L_ij)) x_j + b)
 
-    The last layer of a classifier has no ELU and the mean of its heads.
+    The last layer of a classifier has no ELU and averages its heads.
 
     Args:
-        num_features: columns of the nodes' features; needed.
-        hidden_size: width of a layer, all heads together; PyTorch Geometric's
+        num_features: number of features of a node; required.
+        hidden_size: width of a layer, over all heads; PyTorch Geometric's
             ``out_channels`` times ``heads``.
-        num_hidden_layers: layers, the output layer included.
-        num_attention_heads: heads of each layer but the output layer.
+        num_hidden_layers: number of layers, including the output layer.
+        num_attention_heads: heads of each layer except the output layer.
         num_output_heads: heads of the output layer, which are averaged.
-        hidden_dropout_prob: of the input of each layer.
-        attention_probs_dropout_prob: of the attention probabilities.
-        negative_slope: of LeakyReLU in the scores.
-        add_self_loops: whether each node sees itself: edges of nodes to themselves are
-            replaced by one each.
-        num_labels: classes of the nodes; names go to ``id2label``.
-        attention: see :class:`PretrainedConfig`. An evolve kind alone stands for GAT's
-            layer with that kind; kernels have size 1, since edges have no neighbours:
+        hidden_dropout_prob: dropout of the input of each layer.
+        attention_probs_dropout_prob: dropout of the attention probabilities.
+        negative_slope: slope of LeakyReLU in the scores.
+        add_self_loops: whether each node sees itself: a node gets exactly one edge to
+            itself, replacing those in the graph.
+        num_labels: number of classes; names go to ``id2label``.
+        attention: see :class:`PretrainedConfig`. An evolve kind alone means GAT's layer
+            with that kind. Kernels have size 1, since edges have no neighbours:
             ``Evolving(alpha, beta, kernel_size=1)``. A chain of maps ends where the
-            number of heads changes: with one output head a model of two layers never
+            number of heads changes: with one output head, a two-layer model never
             evolves.
 
     Raises:
@@ -112,7 +112,7 @@ class GATConfig(PretrainedConfig):
                 )
 
     def _full(self) -> Any:
-        """The whole spec of the layers."""
+        """Returns the complete spec of the layers."""
 
         def one(made: Any) -> Spec:
             if isinstance(made, Spec):
@@ -123,7 +123,7 @@ class GATConfig(PretrainedConfig):
         return tuple(map(one, given)) if isinstance(given, tuple) else one(given)
 
     def core_options(self) -> dict[str, Any]:
-        """The flat settings the C++ core reads."""
+        """Returns the flat settings that the C++ core reads."""
         options = super().core_options()
         options["attention"] = spec_room.to_core(self._full())
         return options
@@ -136,7 +136,7 @@ class _GraphModel(PreTrainedModel):
     needed = ("features", "pass an array (nodes, features), or a sparse matrix")
 
     def _given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs with the graph as edges, and a sparse matrix as values."""
+        """Converts the graph to edges and a sparse matrix to values and cells."""
         given = dict(inputs)
         features, graph = given["features"], given.get("graph")
         if graph is None:
@@ -155,9 +155,9 @@ class _GraphModel(PreTrainedModel):
 
 
 class GATModel(_GraphModel):
-    """The representation of every node: ``last_hidden_state``; all heads side by side.
+    """Representation of every node: ``last_hidden_state``, heads concatenated.
 
-    Attention maps are [edges, heads], as PyTorch Geometric's attention weights: the
+    Attention maps are [edges, heads], like PyTorch Geometric's attention weights, with
     edges in the order of ``graph.with_self_loops().edge_index``.
     """
 
@@ -165,10 +165,10 @@ class GATModel(_GraphModel):
 
 
 class GATForNodeClassification(_GraphModel):
-    """Classes of nodes; the loss is the mean cross entropy over those with a label.
+    """Classifies nodes; the loss is the mean cross entropy over labelled nodes.
 
-    ``labels`` are [nodes], -100 for nodes that do not count. Attention maps are as
-    those of :class:`GATModel`.
+    ``labels`` are [nodes], -100 for nodes to ignore. Attention maps are as in
+    :class:`GATModel`.
 
     Example:
         >>> import numpy as np, evolving_attention as ea

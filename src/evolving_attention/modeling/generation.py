@@ -1,4 +1,4 @@
-"""``generate`` of models that make a target token by token."""
+"""``generate`` for models that produce a target token by token."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class GenerationOutput(NamedTuple):
 
     Attributes:
         sequences: int64 [B · num_return_sequences, T], as ``generate`` returns them.
-        sequences_scores: float64 [B · num_return_sequences]; of n new tokens y the sum
-            of log p(y_i | y_<i, x), divided by n^length_penalty or by what
-            ``length_penalty_form`` says.
+        sequences_scores: float64 [B · num_return_sequences]; for n new tokens y, the
+            sum of log p(y_i | y_<i, x) divided by n^length_penalty or by the divisor
+            that ``length_penalty_form`` selects.
         token_scores: float64 [B · num_return_sequences, T - 1]: log p of
             ``sequences[:, 1:]``, by the softmax over all tokens at temperature 1; 0 in
-            the prefix, where a token is forced, and where there is padding.
-        alignments: with ``output_alignments=True``, of each target float32 [tokens, S]:
-            the mean over the heads of the cross-attention map from which each token of
-            ``sequences[i, 1:]`` was made, over the S tokens of its source.
+            the prefix, at forced tokens and in the padding.
+        alignments: with ``output_alignments=True``, a float32 array [tokens, S] for
+            each target: the cross-attention map that produced each token of
+            ``sequences[i, 1:]``, averaged over the heads; S is its source's length.
     """
 
     sequences: np.ndarray
@@ -67,10 +67,10 @@ class Found(NamedTuple):
     """Targets as lists, best first for each source.
 
     Attributes:
-        rows: tokens.
-        scores: of the targets.
-        ended: False where the limit came before the end.
-        token_scores: of all tokens but the first; empty if nobody asked.
+        rows: tokens of each target.
+        scores: score of each target.
+        ended: False where the length limit came before the end token.
+        token_scores: scores of all tokens but the first; empty if not requested.
         alignments: see :class:`GenerationOutput`.
     """
 
@@ -82,11 +82,11 @@ class Found(NamedTuple):
 
 
 class GenerativeModel(PreTrainedModel):
-    """A model that makes a target token by token; options by Hugging Face's names.
+    """A model that produces a target token by token; options as in Hugging Face.
 
     Attributes:
-        generation_config: options of :meth:`generate` in place of its defaults, those
-            of the checkpoint's generation_config.json.
+        generation_config: options that replace the defaults of :meth:`generate`, read
+            from the checkpoint's generation_config.json.
     """
 
     generation_config: dict[str, Any]
@@ -106,9 +106,9 @@ class GenerativeModel(PreTrainedModel):
         self.generation_config = given
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """As :meth:`PreTrainedModel.save_pretrained`, with generation_config.json.
+        """Like :meth:`PreTrainedModel.save_pretrained`, plus generation_config.json.
 
-        That file is there if ``generation_config`` has something.
+        That file exists only if ``generation_config`` is not empty.
         """
         from evolving_attention.durable import write_json
 
@@ -149,31 +149,31 @@ class GenerativeModel(PreTrainedModel):
         return_dict_in_generate: bool = False,
         **options: Unpack[GenerationOptions],
     ) -> np.ndarray | GenerationOutput:
-        """Targets for sources, by greedy search, beam search or sampling.
+        """Generates targets by greedy search, beam search or sampling.
 
         Greedy search takes the most probable token at each step. Beam search keeps the
-        ``num_beams`` best unfinished targets and ends as transformers does. A target
-        has the same bits alone, in any batch and in any order, and for any number of
-        threads; drawn ones with the same ``seed`` and ``sentence_numbers``. Dropout is
-        off, whatever the model's mode. Ctrl-C ends the search after the token at hand
-        and leaves the model as it was.
+        ``num_beams`` best unfinished targets and ends as transformers does. A target is
+        bit-identical alone, in any batch, in any order and for any number of threads; a
+        sampled target is so for equal ``seed`` and ``sentence_numbers``. Dropout is off
+        in either mode of the model. Ctrl-C stops the search after the current token and
+        leaves the model unchanged.
 
         Args:
             input_ids, attention_mask, sequence_offsets: sources, as in a call.
-            return_dict_in_generate: whether to return scores too.
-            options: see :class:`GenerationOptions`; ``generation_config`` has those
-                that are left out.
+            return_dict_in_generate: whether to return scores as well.
+            options: see :class:`GenerationOptions`; omitted ones are taken from
+                ``generation_config``.
 
         Returns:
             int64 [B · num_return_sequences, T]: ``decoder_start_token_id``, the tokens,
             ``eos_token_id``, and ``pad_token_id`` after it; or a
-            :class:`GenerationOutput` with these, scores and alignments.
+            :class:`GenerationOutput` that also holds scores and alignments.
 
         Raises:
-            ConfigError: a setting is not known, out of its range or without effect, or
-                the model reads later tokens.
-            InputError, ShapeError, DTypeError: the sources cannot be used, or a score
-                is not finite.
+            ConfigError: a setting is unknown, out of range or without effect, or the
+                model reads later tokens.
+            InputError, ShapeError, DTypeError: the sources are invalid, or a score is
+                not finite.
 
         Example:
             >>> import evolving_attention as ea
@@ -218,13 +218,13 @@ class GenerativeModel(PreTrainedModel):
         *,
         scored: bool = False,
     ) -> Found:
-        """The work of :meth:`generate`: targets as lists, without a notice.
+        """Implements :meth:`generate`: returns targets as lists and prints nothing.
 
-        Options that are left out have their own defaults, not ``generation_config``'s.
+        Omitted options have their own defaults, not ``generation_config``'s.
 
         Args:
-            name: of the caller, for messages.
-            sources: ``input_ids`` and what comes with it.
+            name: the caller's name, for messages.
+            sources: ``input_ids`` and the arrays that belong to it.
             options: see :class:`GenerationOptions`.
             scored: whether greedy search and sampling compute scores.
         """
@@ -250,7 +250,7 @@ class GenerativeModel(PreTrainedModel):
     def _alignments(
         self, given: Mapping[str, Any], rows: list[list[int]], layer: int, copies: int
     ) -> list[np.ndarray]:
-        """Maps of the whole targets at once: of the rows that made each token."""
+        """Computes the maps of whole targets in one pass, a row per generated token."""
         if not rows:
             return []
         sources = [row for row in _source_rows(given) for _ in range(copies)]
@@ -277,7 +277,7 @@ class GenerativeModel(PreTrainedModel):
 
 
 def tell_of_limit(name: str, ended: list[bool], options: Mapping[str, Any]) -> None:
-    """Say how many targets reach the limit of their length, if any."""
+    """Prints how many targets reached the length limit, if any."""
     if not all(ended):
         key = "max_new_tokens" if options.get("max_length") is None else "max_length"
         limit = options.get(key)
@@ -289,7 +289,7 @@ def tell_of_limit(name: str, ended: list[bool], options: Mapping[str, Any]) -> N
 
 
 def _source_rows(given: Mapping[str, Any]) -> list[np.ndarray]:
-    """The sources without padding."""
+    """Returns the sources without padding."""
     ids = host_array(given["input_ids"])
     offsets, mask = given.get("sequence_offsets"), given.get("attention_mask")
     if offsets is not None:

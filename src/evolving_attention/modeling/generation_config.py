@@ -1,4 +1,4 @@
-"""generation_config.json: the defaults of ``generate`` that come with a checkpoint."""
+"""generation_config.json: a checkpoint's defaults for ``generate``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GENERATION_CONFIG = "generation_config.json"
 _OF_ONE_CALL = frozenset(
     ("sentence_numbers", "decoder_input_ids", "output_alignments", "alignment_layer")
 )
-# Where one of the two is given, the other one of the file says nothing.
+# If one of the two is given, the file's value for the other one is ignored.
 _EITHER = (("max_new_tokens", "max_length"), ("min_new_tokens", "min_length"))
-# Defaults of transformers that are not empty, of options that are not here; None: any
+# Non-empty defaults of transformers for options that do not exist here; None: any
 # value, since the option changes no target.
 _USUAL: dict[str, Any] = {
     "_from_model_config": None,
@@ -38,13 +38,13 @@ _USUAL: dict[str, Any] = {
 
 
 def read_generation_config(folder: Path) -> dict[str, Any]:
-    """The contents of the folder's file, checked; empty if there is none.
+    """Returns the checked contents of the folder's file; empty if there is none.
 
-    One line names what generation does not follow.
+    One notice names the options that generation ignores.
 
     Raises:
         CheckpointError: it is not a regular file.
-        ConfigError: it is no JSON object, or an option has another type.
+        ConfigError: it is not a JSON object, or an option has the wrong type.
     """
     from evolving_attention.interop.json_file import parse_object
     from evolving_attention.interop.limits import MAX_CONFIG_BYTES
@@ -73,9 +73,9 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
 def with_defaults(
     values: Mapping[str, Any], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The given options, and those of a generation config that they leave open.
+    """Returns the given options, completed from a generation config.
 
-    Options of sampling count where tokens are drawn, as in transformers.
+    Sampling options apply only where tokens are drawn, as in transformers.
     """
     own = {key: value for key, value in _own(values).items() if key not in given}
     for new, whole in _EITHER:
@@ -91,7 +91,7 @@ def with_defaults(
 
 
 def _own(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are here too; a list of one token is that token."""
+    """Returns the options that exist here too; a one-token list becomes that token."""
     found = {}
     for key, value in values.items():
         if key.endswith("_token_id") and isinstance(value, list):

@@ -30,54 +30,56 @@ TOKENS = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
 
 
 class GenerationOptions(TypedDict, total=False):
-    """Options of ``generate`` and of :class:`ea.Translator`, by Hugging Face's names.
+    """Options of ``generate`` and :class:`ea.Translator`, with Hugging Face's names.
 
     Lengths:
-        max_new_tokens: the most tokens of a target behind its prefix, the end counts;
-            by default those of its source and 50 more (Vaswani et al., Section 6.1),
-            at most ``max_position_embeddings``. One line says how many reach it.
-        max_length: the same with the start and the prefix, instead of max_new_tokens.
-        min_new_tokens, min_length: no end before so many tokens, counted likewise.
+        max_new_tokens: the most tokens of a target after its prefix, including the end;
+            by default the length of its source plus 50 (Vaswani et al., Section 6.1),
+            at most ``max_position_embeddings``. A notice counts targets that reach it.
+        max_length: like max_new_tokens but including the start and the prefix; use one
+            of the two.
+        min_new_tokens, min_length: minimum number of tokens before the end, counted
+            likewise.
 
     Beams:
         num_beams: 1: greedy search, or sampling. With ``do_sample`` and several beams,
-            their continuations are drawn instead of the best ones.
+            continuations of the beams are sampled instead of taking the best ones.
         num_return_sequences: targets for each source, best first, at most
-            ``num_beams``; ones drawn without beams: any number.
-        length_penalty, length_penalty_form: λ, and what Σ log p of n new tokens is
-            divided by: "transformers": n^λ; "gnmt": ((5 + n) / 6)^λ (Wu et al., 2016,
+            ``num_beams``; any number when sampling without beams.
+        length_penalty, length_penalty_form: λ, and the divisor of Σ log p of n new
+            tokens: "transformers": n^λ; "gnmt": ((5 + n) / 6)^λ (Wu et al., 2016,
             equation 14). Sums are negative: λ > 0 favours long targets.
         early_stopping: when a sentence with ``num_beams`` finished targets is done.
-            True: at once; False: if the best unfinished one, divided as if it ended
-            now, does not score higher than the worst finished one; "never": the same,
-            divided as if it ended at the length that suits it best.
+            True: at once; False: when the best unfinished one, divided as if it ended
+            now, does not score higher than the worst finished one; "never": as False,
+            but divided as if it ended at its most favourable length.
 
     Sampling:
         do_sample: draw each token from softmax(logits / temperature).
-        temperature: above 0.
+        temperature: must be above 0.
         top_k: draw from the tokens at least as probable as the k-th; None or 0: all.
-        top_p: of these, from the fewest whose probabilities sum to at least this.
-        seed: random numbers depend on it, on the sentence's number, on which of its
-            ``num_return_sequences`` (of beams: which draw of the step) it is, and on
-            the token's place, on nothing else.
+        top_p: of these, keep the fewest whose probabilities sum to at least this.
+        seed: random numbers depend only on the seed, the sentence's number, the index
+            among its ``num_return_sequences`` (with beams: the draw's index in the
+            step) and the token's position.
             None: drawn from the generator that ``ea.manual_seed`` seeds.
         sentence_numbers: B integers, by default 0 … B - 1. A sentence with the same
             seed and number has the same target in any batch.
 
     Tokens:
-        no_repeat_ngram_size: no n-gram occurs twice in a row; 0: no such rule.
-        decoder_input_ids: what each target begins with: [B, T], or lists of unequal
-            length; ``decoder_start_token_id`` goes in front where it is missing.
-        forced_bos_token_id: the token behind a lone start.
-        forced_eos_token_id: the token at the limit of length.
-        decoder_start_token_id, eos_token_id, pad_token_id: instead of the config's.
+        no_repeat_ngram_size: no n-gram occurs twice in a target; 0: no such rule.
+        decoder_input_ids: prefix of each target: [B, T], or lists of unequal length;
+            ``decoder_start_token_id`` is prepended where it is missing.
+        forced_bos_token_id: the token that follows the start if there is no prefix.
+        forced_eos_token_id: the token at the length limit.
+        decoder_start_token_id, eos_token_id, pad_token_id: override the config's.
 
     Work and results:
-        use_cache: whether keys, values and the queries that a convolution reaches back
-            to are kept from token to token; False: every step decodes all tokens again.
-            By default True, unless the attention needs whole maps.
+        use_cache: whether to keep keys, values and the queries that a convolution
+            reaches back to, from token to token; False: every step decodes all tokens
+            again. By default True, unless the attention needs whole maps.
         output_alignments: whether to return cross-attention maps.
-        alignment_layer: of this decoder layer, from the end if negative.
+        alignment_layer: decoder layer of these maps; negative: counted from the end.
     """
 
     max_new_tokens: int | None
@@ -129,14 +131,14 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All options, with their defaults.
+    """Returns all options, with defaults filled in.
 
     Args:
-        name: of the caller, for messages.
-        given: those that are set.
+        name: the caller's name, for messages.
+        given: the options that are set.
 
     Raises:
-        ConfigError: an option is unknown or has another type, or has no effect.
+        ConfigError: an option is unknown, has the wrong type, or has no effect.
     """
     for key in given:
         if key not in _HINTS:
@@ -161,10 +163,10 @@ def checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def search_settings(
     name: str, config: Any, options: Mapping[str, Any]
 ) -> _core.SearchSettings:
-    """What the core reads, of :func:`checked` options; ids of tokens by the config.
+    """Converts :func:`checked` options for the core; token ids default to the config.
 
     Raises:
-        InputError: ``decoder_input_ids`` or ``sentence_numbers`` are no integers.
+        InputError: ``decoder_input_ids`` or ``sentence_numbers`` are not integers.
     """
     start, end, _ = (
         getattr(config, key) if options[key] is None else options[key] for key in TOKENS

@@ -1,8 +1,8 @@
-"""What models of images share: their config, their call and their outputs.
+"""Config, call and outputs shared by all image models.
 
-A family of images is an architecture with the inputs of
-``src/cpp/models/image_inputs.h``, a config on :class:`ImageConfig`, and classes on
-:class:`ImageModel`.
+A family of image models is an architecture with the inputs of
+``src/cpp/models/image_inputs.h``, a config derived from :class:`ImageConfig`, and
+classes derived from :class:`ImageModel`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MAX_SIDE = 65_536  # pixels
 
 
 class ImageClassifierOutput(ModelOutput):
-    """Of image classification: ``loss`` and ``logits`` [B, num_labels]."""
+    """Output of image classification: ``loss`` and ``logits`` [B, num_labels]."""
 
 
 def pair_of(value: Any, name: str, source: str) -> tuple[int, int]:
-    """(height, width) of a size that is one number or both.
+    """Returns (height, width) from one number or a pair.
 
     Raises:
-        ConfigError: it is neither, or not from 1 to 65,536.
+        ConfigError: it is neither, or a side is outside 1 to 65,536.
     """
     both = [value, value] if isinstance(value, (int, np.integer)) else value
     if not isinstance(both, (list, tuple)) or len(both) != 2:
@@ -52,10 +52,10 @@ def pair_of(value: Any, name: str, source: str) -> tuple[int, int]:
 
 
 def sizes_of_stages(value: Any, name: str, source: str) -> list[int]:
-    """A list of positive integers, for a stage of a network each.
+    """Returns a list of positive integers, one for each stage of a network.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not such a list.
     """
     found = [plain_scalar(n) for n in value] if isinstance(value, (list, tuple)) else []
     if not found or not all(type(n) is int and 1 <= n <= MAX_SIDE for n in found):
@@ -70,7 +70,7 @@ class ImageConfig(PretrainedConfig):
     """Base of the configs of image models.
 
     Attributes:
-        sides: the options that are sizes of images: a number of pixels, or
+        sides: names of the options that hold image sizes: a number of pixels, or
             [height, width].
     """
 
@@ -87,21 +87,21 @@ class ImageConfig(PretrainedConfig):
         super()._set(values, attention, extra)
 
     def side(self, name: str) -> tuple[int, int]:
-        """(height, width) of the option ``name``, one of ``sides``."""
+        """Returns (height, width) of the option ``name``, one of ``sides``."""
         return pair_of(getattr(self, name), name, type(self).__name__)
 
     @property
     def tokens(self) -> int:
-        """Rows of the greatest attention map; 1 without attention."""
+        """Rows of the largest attention map; 1 without attention."""
         return 1
 
     @property
     def least_side(self) -> tuple[int, int]:
-        """(height, width) of the smallest picture that is worth a look."""
+        """(height, width) of the smallest useful picture."""
         return 1, 1
 
     def core_options(self) -> dict[str, Any]:
-        """The flat settings the C++ core reads: sizes by height and width."""
+        """Returns the C++ core's flat settings; sizes as height and width."""
         options = super().core_options()
         for name in self.sides:
             height, width = self.side(name)
@@ -119,7 +119,7 @@ class ImageModel(PreTrainedModel):
     )
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Refuse what this head would ignore."""
+        """Rejects labels that this head would ignore, or of the wrong shape."""
         labels, name = inputs.get("labels"), type(self).__name__
         if labels is None:
             return

@@ -1,4 +1,4 @@
-"""Models by name, as users of timm know them: ``ea.create_model("ea_bert_base")``."""
+"""Models by name, as in timm: ``ea.create_model("ea_bert_base")``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ __all__ = [
 _Maker = TypeVar("_Maker", bound=Callable[..., PreTrainedModel])
 _MAKERS: dict[str, Callable[..., PreTrainedModel]] = {}
 _SIZES: dict[str, tuple[type[PretrainedConfig], dict[str, Any]]] = {}
-_ATTENTION: dict[
-    str, dict[str, Any]
-] = {  # prefix of a name: the attention it stands for
+_ATTENTION: dict[str, dict[str, Any]] = {  # prefix of a name: its attention
     "": {},
     "ea_": {"attention": attention.Evolving(alpha=0.1, beta=0.1)},
     "pa_": {"attention": attention.Predictive(alpha=0.1)},
@@ -33,12 +31,12 @@ _ATTENTION: dict[
 
 
 def register_model(maker: _Maker) -> _Maker:
-    """Decorator: make a function that returns a model known by its own name.
+    """Decorator: registers a function that returns a model under its own name.
 
-    The function takes the settings of :func:`create_model` as keywords.
+    The function receives the settings of :func:`create_model` as keywords.
 
     Raises:
-        ConfigError: another function has the name.
+        ConfigError: another function already has the name.
 
     Example:
         >>> import evolving_attention as ea
@@ -58,18 +56,18 @@ def register_model(maker: _Maker) -> _Maker:
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """The names that :func:`create_model` knows, in order.
+    """Returns the names that :func:`create_model` knows, sorted.
 
     Args:
-        pattern: shell-style, such as ``"ea_*"``.
+        pattern: shell-style pattern, such as ``"ea_*"``.
     """
     return sorted(fnmatch.filter(_MAKERS, pattern))
 
 
 def sizes_of(name: str) -> tuple[type[PretrainedConfig], dict[str, Any]] | None:
-    """The config class of a name, and the options that the name stands for.
+    """Returns the config class and the options that a name stands for.
 
-    None: the name is not known, or :func:`register_model` made it.
+    Returns None if the name is unknown, or if :func:`register_model` made it.
     """
     return _SIZES.get(name)
 
@@ -81,18 +79,18 @@ def create_model(
 @overload
 def create_model(name: str, **settings: Any) -> PreTrainedModel: ...
 def create_model(name: str, **settings: Any) -> PreTrainedModel:
-    """A new model with random weights, by name.
+    """Creates a model with random weights, by name.
 
     Args:
         name: one of :func:`list_models`.
-        settings: ``task`` (one the family has: ``"base"``, ``"masked_lm"``,
+        settings: ``task`` (one of the family's: ``"base"``, ``"masked_lm"``,
             ``"pretraining"``, ``"sequence_classification"``, …; by default ``"base"``,
-            of images ``"image_classification"``), ``dtype``, ``device``, and options
-            of the config (``hidden_size``, ``num_labels``, ``attention``, …) in place
-            of the name's.
+            for image models ``"image_classification"``), ``dtype``, ``device``, and
+            options of the config (``hidden_size``, ``num_labels``, ``attention``, …)
+            that replace those of the name.
 
     Raises:
-        ConfigError: the name or the task is not known, or a setting cannot be used.
+        ConfigError: the name or the task is unknown, or a setting is invalid.
 
     Example:
         >>> import evolving_attention as ea
@@ -116,14 +114,14 @@ def register_sizes(
     task: str = "base",
     **sizes: Any,
 ) -> None:
-    """Make models known by the name of their size.
+    """Registers models under the name of their size.
 
     Args:
-        name: such as ``"bert_base"``.
+        name: name of the size, such as ``"bert_base"``.
         config: the config class of the architecture.
-        prefixes: put in front of the name: ``""``, ``"ea_"`` (evolving attention) and
-            ``"pa_"`` (predictive attention), by default all three.
-        task: of the model, where a call names none.
+        prefixes: prefixes of the registered names: ``""``, ``"ea_"`` (evolving
+            attention) and ``"pa_"`` (predictive attention), by default all three.
+        task: default task of the models.
         sizes: options of the config.
     """
     for prefix in prefixes:

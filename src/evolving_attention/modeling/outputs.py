@@ -1,4 +1,4 @@
-"""What a model returns."""
+"""Outputs of models."""
 
 from __future__ import annotations
 
@@ -22,40 +22,41 @@ _ABSENT: Any = None
 
 @dataclass
 class ModelOutput:
-    """Results by name; those that were not asked for, or do not exist, are None.
+    """Results by name; a result that was not requested or does not exist is None.
 
-    Also usable as a mapping of what is there, ``output["logits"]``, ``dict(output)``,
-    and by position in the order below: ``output[0]``, ``output[:2]``,
-    ``output.to_tuple()``.
+    Also usable as a mapping of the present results, ``output["logits"]``,
+    ``dict(output)``, and by position in the order below: ``output[0]``,
+    ``output[:2]``, ``output.to_tuple()``.
 
     Attributes:
         loss: 0-d, when labels were given.
-        logits: [B, num_labels]; of language models [B, T, vocab], or [n, vocab] of
-            ``logits_to_keep``; of token classifiers [B, T, num_labels], of models for
-            multiple choice [B, choices].
-        start_logits, end_logits: [B, T], of models for question answering; -1e30 where
-            there is padding.
+        logits: [B, num_labels]; language models: [B, T, vocab], or [n, vocab] with
+            ``logits_to_keep``; token classifiers: [B, T, num_labels]; multiple choice:
+            [B, choices].
+        start_logits, end_logits: [B, T], of models for question answering; -1e30 in
+            the padding.
         seq_relationship_logits: [B, 2], of pre-training models.
         last_hidden_state: [B, T, hidden], of base models.
         pooler_output: [B, hidden], of base models with a pooler.
         hidden_states: a tuple, 0 for the embeddings, i after layer i; [B, T, hidden].
         attentions: a tuple, one for each layer: probabilities [B, heads, T, T].
-        attention_logits: a tuple, one for each layer: the maps L that are carried on.
+        attention_logits: a tuple, one for each layer: the maps L carried to the next
+            layer.
         attention_scores: a tuple, one for each layer: the maps S of this layer alone,
-            before the evolving step, relative positions included.
+            before the evolving step, including relative positions.
 
         encoder_last_hidden_state: [B, S, hidden], of encoder-decoders.
-        encoder_hidden_states, decoder_hidden_states: as hidden_states, of each stack.
-        encoder_attentions, decoder_attentions, cross_attentions: as attentions; those
-            of the decoder over the encoder's output are [B, heads, T, S].
+        encoder_hidden_states, decoder_hidden_states: hidden_states of each stack.
+        encoder_attentions, decoder_attentions, cross_attentions: attentions of each
+            kind; the decoder's over the encoder's output are [B, heads, T, S].
         encoder_attention_logits, decoder_attention_logits, cross_attention_logits: the
             carried maps.
         encoder_attention_scores, decoder_attention_scores, cross_attention_scores: the
             maps before the evolving step.
 
-    In the tuples, layers that were not asked for are None; backward() fills the
-    ``grad`` of the others. The annotations are the types of what is there, so that
-    ``output.loss.backward()`` needs no assertion.
+    In the tuples, layers that were not requested are None; backward() fills ``grad`` of
+    the others. The annotations omit None, so that ``output.loss.backward()`` needs no
+    assertion.
     """
 
     loss: Tensor = _ABSENT
@@ -84,11 +85,11 @@ class ModelOutput:
 
     @property
     def prediction_logits(self) -> Tensor:
-        """The masked-LM logits of a pre-training model, by Hugging Face's name."""
+        """Masked-LM logits of a pre-training model, under Hugging Face's name."""
         return self.logits
 
     def keys(self) -> list[str]:
-        """Names of the results that are there."""
+        """Names of the present results."""
         return [f.name for f in fields(self) if getattr(self, f.name) is not None]
 
     def __iter__(self) -> Iterator[str]:
@@ -98,7 +99,7 @@ class ModelOutput:
         return len(self.keys())
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """The results that are there, in the order of their names."""
+        """The present results, in the order of their names."""
         return tuple(getattr(self, name) for name in self.keys())
 
     def __getitem__(self, name: str | int | slice) -> Any:
@@ -118,12 +119,12 @@ class ModelOutput:
 
 
 class TokenClassifierOutput(ModelOutput):
-    """Of token classification: ``loss`` and ``logits`` [B, T, num_labels]."""
+    """Output of token classification: ``loss``, ``logits`` [B, T, num_labels]."""
 
 
 class QuestionAnsweringModelOutput(ModelOutput):
-    """Of models for question answering: ``loss``, ``start_logits``, ``end_logits``."""
+    """Output of question answering: ``loss``, ``start_logits``, ``end_logits``."""
 
 
 class MultipleChoiceModelOutput(ModelOutput):
-    """Of models for multiple choice: ``loss`` and ``logits`` [B, choices]."""
+    """Output of multiple choice: ``loss`` and ``logits`` [B, choices]."""

@@ -1,4 +1,4 @@
-"""Models as pickles, and deep copies of them."""
+"""Pickling and deep copies of models."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _OF_CORE = ("_core", "_named", "_buffers")
 
 
 class PickleMixin:
-    """What pickle, joblib, multiprocessing and ``copy.deepcopy`` need of a model.
+    """Supports pickle, joblib, multiprocessing and ``copy.deepcopy``.
 
-    Weights have the same bits; attention, type, device, mode, checkpointing and frozen
-    parameters are the same. Gradients are left out. To keep a model, use
-    ``save_pretrained``: a pickle runs code when it is loaded.
+    Weights are bit-identical; attention, type, device, mode, checkpointing and frozen
+    parameters are preserved. Gradients are left out. To store a model, use
+    ``save_pretrained``: loading a pickle runs code.
     """
 
     def __getstate__(self: Any) -> dict[str, Any]:

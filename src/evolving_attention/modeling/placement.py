@@ -1,4 +1,4 @@
-"""Where a model is to be moved, and in which element type."""
+"""Parses the targets of ``to()``: a device, an element type, or both."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["sorted_targets"]
 def sorted_targets(
     targets: tuple[Any, ...], dtype: str | None, device: str | None
 ) -> tuple[str | None, str | None]:
-    """(dtype, device) from positional targets in any order, and the named ones.
+    """Returns (dtype, device) from positional targets, in any order, and named ones.
 
     Raises:
-        ConfigError: none is given, or two of one sort.
+        ConfigError: nothing is given, or two of one kind.
     """
     for target in targets:
         is_device = isinstance(target, str) and (

@@ -1,4 +1,4 @@
-"""Labels and probabilities of texts, any number of them, by a trained model."""
+"""Predicts labels and probabilities of any number of texts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["TopK", "limit_of", "predict", "scored"]
 TopK = int | Literal["best"] | None
 CHUNK = 8192  # texts tokenised and sorted by length together
 _COLUMNS = ("text", "text_pair")
-_BESIDE = ("label", "labels", "idx")  # keys of a row of data that are not read
-_UNKNOWN_LENGTH = 1e9  # transformers' model_max_length where none is known
+_BESIDE = ("label", "labels", "idx")  # keys of a data row that are ignored
+_UNKNOWN_LENGTH = 1e9  # transformers' model_max_length if unknown
 
 
 class _Tokenizer(Protocol):
@@ -42,7 +42,7 @@ def predict(
     max_length: int | None = None,
     progress: bool = True,
 ) -> Any:
-    """The work of :meth:`TextModel.predict`; see there."""
+    """Implements :meth:`TextModel.predict`; see there."""
     if top_k not in ("best", None) and (type(top_k) is not int or top_k < 1):
         raise ConfigError(
             f"predict: top_k={top_k!r}, expected a number from 1, None for all labels, "
@@ -83,11 +83,11 @@ def predict(
 
 
 def scored(logits: np.ndarray, config: Any, top_k: TopK = "best") -> list[Any]:
-    """``{"label", "score"}`` of each row of logits; lists of them with ``top_k``.
+    """Returns ``{"label", "score"}`` for each row of logits; lists with ``top_k``.
 
     Args:
         logits: [N, num_labels].
-        config: the model's.
+        config: config of the model.
         top_k: as in :meth:`TextModel.predict`.
     """
     if config.num_labels == 1:
@@ -106,10 +106,10 @@ def scored(logits: np.ndarray, config: Any, top_k: TopK = "best") -> list[Any]:
 
 
 def _iterable(texts: Any) -> Any:
-    """The texts as an iterable of rows.
+    """Returns the texts as an iterable of rows.
 
     Raises:
-        InputError: it is one pair, a table, or no collection.
+        InputError: it is one pair, a table, or not a collection.
     """
     pair = isinstance(texts, tuple) and len(texts) == 2
     if pair and all(isinstance(part, str) for part in texts):
@@ -131,7 +131,7 @@ def _iterable(texts: Any) -> Any:
 
 
 def _tables(rows: Iterable[Any]) -> Iterator[TableDataset]:
-    """The texts in tables of at most ``CHUNK`` rows."""
+    """Yields the texts in tables of at most ``CHUNK`` rows."""
     iterator, start, width = iter(rows), 0, None
     while part := list(islice(iterator, CHUNK)):
         split = [_split(row, start + i) for i, row in enumerate(part)]
@@ -150,10 +150,10 @@ def _tables(rows: Iterable[Any]) -> Iterator[TableDataset]:
 
 
 def _split(row: Any, index: int) -> Sequence[str]:
-    """The one or two texts of a row.
+    """Returns the one or two texts of a row.
 
     Raises:
-        InputError: it is neither.
+        InputError: the row is neither.
     """
     parts: Any = ()
     if isinstance(row, Mapping) and (left := row.keys() - {*_COLUMNS, *_BESIDE}):
@@ -178,14 +178,14 @@ def _split(row: Any, index: int) -> Sequence[str]:
 
 
 def _positions_of(config: Any) -> int | None:
-    """The most tokens of a text by a config, or by a config.json; None: no limit."""
+    """The token limit of a config or a config.json; None: no limit."""
     values = config.to_dict() if hasattr(config, "to_dict") else config
     if not isinstance(values, Mapping):
         return None
     most = values.get("max_position_embeddings")
     if base_type(values) == "roberta" and isinstance(most, int):
         pad = values.get("pad_token_id")
-        most -= 2 if pad is None else pad + 1  # positions begin after that of padding
+        most -= 2 if pad is None else pad + 1  # positions start after the padding's
     return most if isinstance(most, int) else None
 
 
@@ -195,16 +195,16 @@ def limit_of(
     max_length: int | None,
     name: str = "predict: max_length",
 ) -> int | None:
-    """The most tokens of a text: as asked, and as model and tokenizer allow.
+    """Returns the token limit of a text: the requested, model's or tokenizer's least.
 
     Args:
-        config: of the model, or its config.json; None: it has none.
+        config: config of the model, or its config.json; None: there is none.
         tokenizer: has ``model_max_length``, if it knows one.
-        max_length: as asked.
-        name: of ``max_length`` in messages.
+        max_length: requested limit.
+        name: name of ``max_length`` in messages.
 
     Returns:
-        None where nothing limits them.
+        None if nothing limits the length.
 
     Raises:
         ConfigError: ``max_length`` is below 1.
@@ -222,7 +222,7 @@ def limit_of(
 
 
 def _logits(model: Any, features: Any, batch_size: int, bar: ProgressBar) -> np.ndarray:
-    """Logits of every row, float64 [N, num_labels], in the order of the rows."""
+    """Logits of every row, float64 [N, num_labels], in row order."""
     logits = np.zeros((len(features), model.config.num_labels))
     loader = PackedLoader(features, batch_size, shuffle=False, longest_first=True)
     with no_grad():

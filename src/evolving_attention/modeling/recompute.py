@@ -1,4 +1,4 @@
-"""Gradient checkpointing: the switch of a model, under Hugging Face's names."""
+"""Gradient checkpointing: a model's switch, with Hugging Face's names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["RecomputeMixin"]
 
 
 class RecomputeMixin:
-    """Less memory for more time: layers make their activations again in backward.
+    """Saves memory at the cost of time: backward recomputes each layer's activations.
 
-    A training pass keeps each layer's input and the map it is carried, and runs the
-    layer once more, with the same dropout, when its gradients are due. Of networks of
-    images these are the blocks. Outputs, gradients, running statistics and the
-    generator's state have the same bits either way. Evaluation and passes under
-    ``ea.no_grad()`` are not changed.
+    A training pass keeps each layer's input and carried map, and runs the layer again,
+    with the same dropout, when its gradients are due. In image networks the unit is the
+    block. Outputs, gradients, running statistics and the generator's state are
+    bit-identical either way. Evaluation and passes under ``ea.no_grad()`` are not
+    affected.
     """
 
     supports_gradient_checkpointing: ClassVar[bool] = True
@@ -25,10 +25,10 @@ class RecomputeMixin:
     def gradient_checkpointing_enable(
         self, gradient_checkpointing_kwargs: dict[str, Any] | None = None
     ) -> None:
-        """Let training passes keep few activations, from the next one on.
+        """Makes training passes keep few activations, from the next one on.
 
         Args:
-            gradient_checkpointing_kwargs: None; torch's choices have no meaning here.
+            gradient_checkpointing_kwargs: None; torch's options do not apply here.
 
         Raises:
             ConfigError: ``gradient_checkpointing_kwargs`` is given.
@@ -36,12 +36,12 @@ class RecomputeMixin:
         self._enable("gradient_checkpointing", gradient_checkpointing_kwargs)
 
     def gradient_checkpointing_disable(self) -> None:
-        """Let training passes keep all activations again, from the next one on."""
+        """Makes training passes keep all activations again, from the next one on."""
         self._core.set_recompute(False)
 
     @property
     def is_gradient_checkpointing(self) -> bool:
-        """Whether training passes make activations again in backward."""
+        """Whether backward recomputes activations."""
         return bool(self._core.recomputes)
 
     def activation_checkpointing_enable(

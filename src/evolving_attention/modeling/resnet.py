@@ -48,22 +48,22 @@ class ResNetConfig(ImageConfig):
 
     Args:
         num_channels: channels of an image.
-        embedding_size: channels of the stem, a convolution of 7 × 7 and a pool, both of
+        embedding_size: channels of the stem, a 7 × 7 convolution and a pool, both with
             stride 2.
         hidden_sizes: channels of each stage.
         depths: blocks of each stage.
         layer_type: ``"bottleneck"`` (1 × 1, 3 × 3, 1 × 1, the middle a quarter as wide)
             or ``"basic"`` (3 × 3 twice).
-        hidden_act: behind the norms.
+        hidden_act: activation after the norms.
         downsample_in_first_stage: whether the first stage halves the size as well.
-        downsample_in_bottleneck: whether the first convolution of a bottleneck has the
-            stride, as in the paper, and not the one of 3 × 3, as in torchvision's.
-        classifier_dropout: before the classifier; None: none.
-        num_labels: classes; names go to ``id2label``.
+        downsample_in_bottleneck: whether the stride is in a bottleneck's first
+            convolution, as in the paper, instead of its 3 × 3 one, as in torchvision.
+        classifier_dropout: dropout before the classifier; None: no dropout.
+        num_labels: number of classes; names go to ``id2label``.
 
     Raises:
         ConfigError: an option is unknown, of the wrong type or out of range, or an
-            attention is given, for which there is :class:`AAResNetConfig`.
+            attention is given (use :class:`AAResNetConfig`).
 
     Example:
         >>> import evolving_attention as ea
@@ -105,7 +105,7 @@ class ResNetConfig(ImageConfig):
 
     @property
     def num_hidden_layers(self) -> int:
-        """Attention layers: none."""
+        """Number of attention layers: none."""
         return 0
 
     def output_counts(self) -> dict[str, tuple[int, int, int, int]]:
@@ -117,21 +117,21 @@ class ResNetConfig(ImageConfig):
 class AAResNetConfig(ResNetConfig):
     """Sizes of AA-ResNet, by default AA-ResNet-50 at 224².
 
-    The 3 × 3 convolutions of all stages but the first have attention beside them:
-    ``value_ratio`` of their channels come from its heads. Its pixels are those of the
-    output, in the second stage at half the height and width, so that the maps of the
-    second and the third stage have one shape and are one chain. The fourth stage begins
-    another one.
+    In all stages but the first, attention runs in parallel to the 3 × 3 convolutions
+    and its heads compute ``value_ratio`` of their channels. Attention is over the
+    pixels of the output, in the second stage at half the height and width, so that the
+    maps of the second and third stage have one shape and form one chain. The fourth
+    stage begins another chain.
 
     Args:
         image_size: pixels of an image's side, or [height, width], such that the second
-            stage has even sides: multiples of 16. Images of other sizes are refused.
+            stage has even sides: multiples of 16. Images of other sizes are rejected.
         num_attention_heads: heads of each layer.
-        key_ratio: κ, width of all keys of a layer beside its channels.
-        value_ratio: υ, the same of values.
-        min_head_key_width: the least width of a head's keys. Widths are rounded down to
+        key_ratio: κ, total key width of a layer relative to its channels.
+        value_ratio: υ, total value width, likewise.
+        min_head_key_width: minimum width of a head's keys. Widths are rounded down to
             multiples of the heads.
-        attention_probs_dropout_prob: of attention probabilities.
+        attention_probs_dropout_prob: dropout of attention probabilities.
         batch_norm_momentum: weight of a batch in the running statistics.
         attention: see :class:`PretrainedConfig`; a list has an entry for each augmented
             convolution. Relative positions of the pixels are always added.
@@ -167,16 +167,16 @@ class AAResNetConfig(ResNetConfig):
     }
 
     def _check_attention(self, source: str) -> None:
-        """Any attention will do."""
+        """Accepts any attention."""
 
     @property
     def num_hidden_layers(self) -> int:
-        """Attention layers: the 3 × 3 convolutions of all stages but the first."""
+        """Number of attention layers: all 3 × 3 convolutions after the first stage."""
         return int(sum(self.depths[1:])) * (2 if self.layer_type == "basic" else 1)
 
     @property
     def tokens(self) -> int:
-        """Rows of the greatest maps, those of the second and the third stage."""
+        """Rows of the largest maps, those of the second and third stage."""
         height, width = self.side("image_size")
         apart = 32 if self.downsample_in_first_stage else 16
         return max(1, (height // apart) * (width // apart))
@@ -194,7 +194,7 @@ class ResNetModel(_ResNet):
 
 
 class ResNetForImageClassification(_ResNet):
-    """Classes of images, from the mean of the last stage's pixels."""
+    """Classifies images from the mean of the last stage's pixels."""
 
     head = "image_classification"
     output_class = ImageClassifierOutput
@@ -212,7 +212,7 @@ class AAResNetModel(_AAResNet):
 
 
 class AAResNetForImageClassification(_AAResNet):
-    """Classes of images, from the mean of the last stage's pixels."""
+    """Classifies images from the mean of the last stage's pixels."""
 
     head = "image_classification"
     output_class = ImageClassifierOutput
@@ -225,7 +225,7 @@ _SIZES: dict[int, dict[str, Any]] = {
     101: {"depths": [3, 4, 23, 3]},
     152: {"depths": [3, 8, 36, 3]},
 }
-# What the published numbers of parameters imply.
+# Values implied by the published numbers of parameters.
 _BESIDE_BASIC = {"key_ratio": 0.25, "value_ratio": 0.125, "min_head_key_width": 0}
 
 for _layers, _sizes in _SIZES.items():

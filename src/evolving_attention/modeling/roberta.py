@@ -29,9 +29,9 @@ __all__ = [
 class RobertaConfig(PretrainedConfig):
     """Sizes of RoBERTa, by default RoBERTa-Base; see :class:`PretrainedConfig`.
 
-    Positions are counted from ``pad_token_id + 1``, so 514 positions take 512 tokens.
-    ``classifier_hidden_size`` is the width of the layer before the classifier of
-    sequences, by default ``hidden_size``; Wang et al., ICML 2021, A.2, have 4096.
+    Positions are counted from ``pad_token_id + 1``, so 514 positions serve 512 tokens.
+    ``classifier_hidden_size`` is the width of the layer before the sequence
+    classifier, by default ``hidden_size``; Wang et al., ICML 2021, A.2, use 4096.
     """
 
     model_type = "roberta"
@@ -71,20 +71,20 @@ class RobertaForTokenClassification(TokenClassificationModel, _Roberta):
 
 
 class RobertaForQuestionAnswering(QuestionAnsweringModel, _Roberta):
-    """Where the answer begins and ends in each sequence."""
+    """Predicts where the answer begins and ends in each sequence."""
 
     head = "question_answering"
 
 
 class RobertaForMultipleChoice(MultipleChoiceModel, _Roberta):
-    """One of several second texts; a value of each from its pooled output."""
+    """Chooses one of several second texts; each gets a score from its pooled output."""
 
     head = "multiple_choice"
     pooler = True
 
 
 class RobertaForMaskedLM(_Roberta):
-    """Predicts masked tokens; the output matrix is the word embedding's."""
+    """Predicts masked tokens; the output matrix is tied to the word embedding."""
 
     head = "masked_lm"
     tasks = ("masked_lm", "pretraining")

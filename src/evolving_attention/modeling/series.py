@@ -39,49 +39,49 @@ class EADCTransformerConfig(PretrainedConfig):
     """Sizes of EA-DC-Transformer; see :class:`PretrainedConfig` for ``attention``.
 
     Args:
-        channels: variables of the series; needed.
-        max_length: steps of the longest series; needed. Positions and the flat head
-            have this size, and longer series are refused.
+        channels: variables of the series; required.
+        max_length: steps of the longest series; required. Positions and the flat head
+            have this size; longer series are rejected.
         hidden_size: d, width of the representation; 64 or 128 in the paper.
         num_blocks: n, blocks of two layers each; 2 to 5 in the paper. The program's
             ``--num_layers k`` makes k + 1 blocks.
-        num_attention_heads: K; p·d must be a multiple of it.
-        attention_ratio: p in [0, 1]: p·d features are of attention, the others of the
-            convolution. 0: dilated convolution alone; 1: EA-Transformer.
+        num_attention_heads: K; must divide p·d.
+        attention_ratio: p in [0, 1]: attention computes p·d features, the convolution
+            the others. 0: dilated convolution alone; 1: EA-Transformer.
         intermediate_size: width of the feed-forward.
         kernel_size: taps of the dilated convolution; odd unless ``causal``.
-        dilation_base: block b, from 0, has the dilation ``dilation_base ** b``.
+        dilation_base: block b, counted from 0, has dilation ``dilation_base ** b``.
         causal: whether the convolution sees only the past. Attention sees all steps.
-        hidden_act: of the feed-forward; None: ``"relu"``, or ``"leaky_relu"`` with
-            ``released_behaviour``.
+        hidden_act: activation of the feed-forward; None: ``"relu"``, or
+            ``"leaky_relu"`` with ``released_behaviour``.
         norm: ``"batch"`` (over the valid steps of a batch) or ``"layer"``.
-        hidden_dropout_prob: behind the embedding and in the feed-forward.
+        hidden_dropout_prob: after the embedding and in the feed-forward.
         attention_probs_dropout_prob: None: 0.1, or 0 with ``released_behaviour``.
         classifier_dropout: before the head; None: ``hidden_dropout_prob``.
         position: ``"learned"`` positions are added to the embedding, or ``"none"``.
         relative: ``"learned"`` relative positions are added to the scores before these
             evolve (one table a layer, shared by the heads), or ``"none"``.
-        pooling: the head reads all steps side by side (``"flatten"``, zeros behind the
+        pooling: the head reads all steps concatenated (``"flatten"``, zeros after the
             end of a series) or their ``"mean"``.
         classifier_hidden_size: width of a layer, with ``hidden_act`` and dropout,
             between the representation and the head's output (an MLP in place of one
             affine map); None: no such layer.
-        num_labels: classes of the classifier; names go to ``id2label``.
-        num_targets: values the regressor predicts.
-        released_behaviour: what the released program computes where it departs from
-            the paper and is well defined: LeakyReLU in the feed-forward and on maps
+        num_labels: number of classes; names go to ``id2label``.
+        num_targets: number of values the regressor predicts.
+        released_behaviour: follow the released program where it departs from the
+            paper and is well defined: LeakyReLU in the feed-forward and on maps
             (:class:`~evolving_attention.attention.EvolvingReleased`), dropout on
             carried maps, no evolving in the first block, no output projection of the
-            heads, convolution before attention in the concatenation. Not what is an
-            accident there: random relative positions, attention to padding, heads
+            heads, convolution before attention in the concatenation. Its accidents are
+            not reproduced: random relative positions, attention to padding, heads
             joined without transposing.
 
     Raises:
         ConfigError: an option is missing, unknown, of the wrong type or out of range.
 
     Source: Wang et al., Convolution-enhanced Evolving Attention Networks, TPAMI 2023,
-    Section 3.3. Norms, the residual over each block and the embedding, which the paper
-    leaves out, are the released program's in either case.
+    Section 3.3. The paper does not describe the norms, the residual over each block and
+    the embedding; these follow the released program in either case.
     """
 
     model_type = "ea_dc_transformer"
@@ -131,11 +131,11 @@ class EADCTransformerConfig(PretrainedConfig):
 
     @property
     def num_hidden_layers(self) -> int:
-        """Layers: two in each block."""
+        """Number of layers: two per block."""
         return 2 * int(self.num_blocks)
 
     def core_options(self) -> dict[str, Any]:
-        """The flat settings the C++ core reads."""
+        """Returns the flat settings that the C++ core reads."""
         options = super().core_options()
         if self.released_behaviour and isinstance(self.attention, Evolving):
             evolve = dict(options["attention"]["evolve"], kind="evolving_released")
@@ -158,18 +158,18 @@ class EADCTransformerModel(_Series):
 
 
 class EADCTransformerForClassification(_Series):
-    """Classes of whole series; the loss is cross entropy (Eq. 10)."""
+    """Classifies whole series; the loss is cross entropy (Eq. 10)."""
 
     head = "classification"
 
 
 class EADCTransformerForRegression(_Series):
-    """Values of whole series; the loss is the mean squared error (Eq. 9)."""
+    """Predicts values of whole series; the loss is the mean squared error (Eq. 9)."""
 
     head = "regression"
 
 
 class EADCTransformerForPretraining(_Series):
-    """Reconstructs hidden values; the loss is of the hidden cells alone (Eq. 7, 8)."""
+    """Reconstructs hidden values; the loss covers hidden cells only (Eq. 7, 8)."""
 
     head = "pretraining"

@@ -1,4 +1,4 @@
-"""T5's pre-training: spans of a text are left out and have to be written."""
+"""T5's pre-training: spans of a text are replaced, and the model writes them."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ def corrupt_spans(
     seed: int = 0,
     first_row: int = 0,
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Sources with sentinels in place of spans, and targets with the spans.
+    """Returns sources with sentinels in place of spans, and targets with the spans.
 
-    Of n tokens round(n · ratio) are hidden, at least one and not all, in
-    round(hidden / mean_span) spans. How they and the tokens between them are divided is
-    drawn uniformly; a row begins with shown tokens and ends with a hidden span.
+    Of n tokens, round(n · ratio) are hidden, at least one and not all, in
+    round(hidden / mean_span) spans. The hidden and the shown tokens are each divided
+    into spans uniformly at random; a row begins with shown tokens and ends with a
+    hidden span.
 
         source   shown₁ X₀ shown₂ X₁ … end
         target   X₀ hidden₁ X₁ hidden₂ … end
 
     Random numbers are keyed by the seed and the row's number: a row has the same spans
-    in any batch. Take another seed for every epoch.
+    in any batch. Use another seed for every epoch.
 
     Args:
         rows: token ids of each text, two or more, without an end token.
         ratio: share of hidden tokens, in (0, 1).
         mean_span: mean length of a hidden span, 1 or more.
-        first_sentinel: the id of X₀ (``<extra_id_0>``); that of X₁ is one less, and so
-            on.
-        num_sentinels: how many there are; no row gets more spans.
-        eos_token_id: the end token.
-        seed: of the random numbers, 0 or more.
-        first_row: the number of ``rows[0]``, where the rows are part of a corpus.
+        first_sentinel: the id of X₀ (``<extra_id_0>``); X₁ has the next lower id.
+        num_sentinels: number of sentinels, and the most spans of a row.
+        eos_token_id: id of the end token.
+        seed: seed of the random numbers, 0 or more.
+        first_row: the number of ``rows[0]``, if the rows are part of a corpus.
 
     Returns:
-        Sources and targets, int64: ``ea.translation.ParallelDataset(*pair)`` is a data
-        set of them.
+        Sources and targets, int64: ``ea.translation.ParallelDataset(*pair)`` makes a
+        data set of them.
 
     Raises:
-        ConfigError: a setting is out of its range.
-        InputError: a row is no list of two or more token ids, or has a sentinel.
+        ConfigError: a setting is out of range.
+        InputError: a row is not a list of two or more token ids, or has a sentinel.
 
     Example:
         >>> import evolving_attention as ea
@@ -62,8 +62,8 @@ def corrupt_spans(
         >>> target.tolist()
         [32099, 17, 18, 19, 1]
 
-    Source: Raffel et al., JMLR 2020, Section 3.3.4; the division of the released
-    program.
+    Source: Raffel et al., JMLR 2020, Section 3.3.4; spans are divided as in the
+    released program.
     """
     _check(ratio, mean_span, first_sentinel, num_sentinels, eos_token_id)
     for name, value in (("seed", seed), ("first_row", first_row)):
@@ -95,7 +95,7 @@ def corrupt_spans(
 
 
 def _divide(generator: np.random.Generator, total: int, parts: int) -> np.ndarray:
-    """Lengths of so many parts, none of them empty; every division is as likely."""
+    """Returns lengths of non-empty parts; all divisions are equally likely."""
     cuts = np.sort(generator.choice(total - 1, parts - 1, replace=False)) + 1
     return np.diff(np.concatenate([[0], cuts, [total]]))
 

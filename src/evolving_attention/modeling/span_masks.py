@@ -1,4 +1,4 @@
-"""Which values pre-training hides: spans of geometric length, by variable."""
+"""Draws the values that pre-training hides: spans of geometric length."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def mask_spans(
     mean_span: float = 3.0,
     rng: np.random.Generator | int | None = None,
 ) -> np.ndarray:
-    """Draw the cells that pre-training hides: for ``masked`` of the model's call.
+    """Draws the cells that pre-training hides: ``masked`` of the model's call.
 
-    Each variable of each series is a chain of two states of its own: hidden spans have
-    a geometric length of mean ``mean_span``, shown ones of mean
-    ``mean_span · (1 − ratio) / ratio``, and a chain starts hidden with the probability
-    ``ratio``; so every cell is hidden with that probability. Where all cells of the
-    batch would be shown, one drawn at random is hidden.
+    Each variable of each series is its own two-state chain: hidden spans have a
+    geometric length of mean ``mean_span``, shown spans of mean
+    ``mean_span · (1 − ratio) / ratio``, and a chain starts hidden with probability
+    ``ratio``, so every cell is hidden with that probability. If all cells of the batch
+    would be shown, one cell drawn at random is hidden.
 
     Args:
         lengths: steps of each series, integers >= 1.
-        channels: variables.
+        channels: number of variables.
         ratio: expected share of hidden cells, in (0, 1).
         mean_span: mean length of hidden spans in steps, >= 1.
         rng: generator, or a seed.
@@ -38,8 +38,8 @@ def mask_spans(
         Booleans [n, longest, channels], True for hidden cells, False in the padding.
 
     Raises:
-        ConfigError: a value is out of its range.
-        InputError: ``lengths`` is no list of positive integers.
+        ConfigError: a value is out of range.
+        InputError: ``lengths`` is not a list of positive integers.
 
     Source: Zerveas et al., A Transformer-based Framework for Multivariate Time Series
     Representation Learning, KDD 2021, Section 3.3, with the paper's ratio and mean.
@@ -65,7 +65,7 @@ def mask_spans(
         raise ConfigError(f"mask_spans: channels={channels}, expected 1 or more")
     generator = np.random.default_rng(rng)
     n, longest = len(steps), int(steps.max())
-    # Probability to leave the state: 1 / mean length; shown spans are the longer ones.
+    # Probability of leaving a state: 1 / mean length; shown spans are the longer ones.
     leave_hidden = 1.0 / mean_span
     leave_shown = leave_hidden * ratio / (1.0 - ratio)
     if leave_shown > 1.0:

@@ -43,29 +43,30 @@ class T5Config(EncoderDecoderConfig):
         num_layers: layers of the encoder.
         num_decoder_layers: layers of the decoder; None: ``num_layers``.
         num_heads: heads of each layer.
-        relative_attention_num_buckets, relative_attention_max_distance: of the
-            positions: see :class:`~evolving_attention.attention.BucketedPositions`.
-        dropout_rate: of embeddings, attention probabilities, activations, residuals and
-            the last norm of each stack.
-        layer_norm_epsilon: of all RMS norms.
-        initializer_factor: of the standard deviations of all initial values.
+        relative_attention_num_buckets, relative_attention_max_distance: number of
+            buckets and greatest distance of the positions: see
+            :class:`~evolving_attention.attention.BucketedPositions`.
+        dropout_rate: for embeddings, attention probabilities, activations, residuals
+            and the last norm of each stack.
+        layer_norm_epsilon: epsilon of all RMS norms.
+        initializer_factor: scales the standard deviations of all initial values.
         feed_forward_proj: ``"relu"`` or another activation; ``"gated-gelu"`` (gelu_new
-            with a gate) or another one behind ``gated-``.
+            with a gate) or another one after ``gated-``.
         tie_word_embeddings: whether the output matrix is the table of words.
-        scale_decoder_outputs: whether the decoder's output is divided by √d_model in
-            front of the output matrix; None: if that is the table of words.
-        pad_token_id: stands for -100 in inputs that follow from labels.
+        scale_decoder_outputs: whether the decoder's output is divided by √d_model
+            before the output matrix; None: only if that is the table of words.
+        pad_token_id: replaces -100 in inputs derived from labels.
         eos_token_id: last token of a text.
         decoder_start_token_id: the first token of every decoder input; None:
             ``pad_token_id``.
-        attention: the encoder's self attention: see :class:`PretrainedConfig`. An
-            evolve kind alone stands for T5's layer with that kind: scores without scale
-            and the buckets' bias, which evolve together. So does each of the two below.
-        decoder_attention: the decoder's self attention: an evolve kind that reads no
+        attention: the encoder's self-attention: see :class:`PretrainedConfig`. An
+            evolve kind alone means T5's layer with that kind: unscaled scores and the
+            buckets' bias, which evolve together. The same holds for the next two.
+        decoder_attention: the decoder's self-attention: an evolve kind that reads no
             later query, such as :class:`~evolving_attention.attention.EvolvingCausal`,
             a spec with a causal scope, or a list of them.
-        cross_attention: the decoder's attention over the encoder's output, which has no
-            bias, likewise, such as ``EvolvingCausal(0, 0.1, shift="query")``.
+        cross_attention: the decoder's attention over the encoder's output, without a
+            bias; likewise, such as ``EvolvingCausal(0, 0.1, shift="query")``.
 
     Raises:
         ConfigError: an option is unknown, of the wrong type or out of range, or a
@@ -147,12 +148,12 @@ class T5Config(EncoderDecoderConfig):
 
     @property
     def num_hidden_layers(self) -> int:
-        """Layers of the encoder."""
+        """Number of encoder layers."""
         return int(self.num_layers)
 
     @property
     def stacks(self) -> dict[str, int]:
-        """Layers of each stack, by the prefix of its outputs' names."""
+        """Number of layers of each stack, by the prefix of its outputs' names."""
         return {
             "encoder_": int(self.num_layers),
             "decoder_": int(self.num_decoder_layers),
@@ -166,11 +167,11 @@ class T5Config(EncoderDecoderConfig):
         return bool(self.scale_decoder_outputs)
 
     def to_dict(self) -> dict[str, Any]:
-        """The contents of config.json. Vanilla attention leaves no trace in it."""
+        """Returns the contents of config.json; vanilla attention is left out."""
         return {"is_encoder_decoder": True, **super().to_dict()}
 
     def core_options(self) -> dict[str, Any]:
-        """The flat settings the C++ core reads."""
+        """Returns the flat settings that the C++ core reads."""
         options = super().core_options()
         kind = str(self.feed_forward_proj)
         gated = kind.startswith(_GATED)
@@ -186,7 +187,7 @@ class _T5(EncoderDecoderModel):
     table = T5
 
     def _additions(self) -> list[str]:
-        """The buckets' tables are T5's own: a checkpoint must have them."""
+        """Excludes the bucket tables: a T5 checkpoint must have them."""
         own = "relative_attention_bias"
         return [name for name in super()._additions() if own not in name]
 
@@ -209,9 +210,9 @@ class T5ForConditionalGeneration(GenerativeModel, _T5):
     def _adapt(
         cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
     ) -> PretrainedConfig:
-        """An output matrix of its own where the checkpoint has one.
+        """Unties the output matrix where the checkpoint has a separate one.
 
-        Version 5 of transformers writes that the two are tied in any case.
+        Version 5 of transformers writes in any case that the two are tied.
         """
         words, output = tensors.get(WORDS), tensors.get(OUTPUT)
         tied = words is None or output is None or np.array_equal(words, output)

@@ -1,4 +1,4 @@
-"""TextModel: what models of text add to a model: their call, and their pooler."""
+"""TextModel: the call and the pooler that text models add to a model."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ class TextModel(PreTrainedModel):
         max_length: int | None = None,
         progress: bool = True,
     ) -> Any:
-        """Labels and probabilities of texts; batches have texts of similar length.
+        """Predicts labels and probabilities; each batch has texts of similar length.
 
         Args:
             texts: a text; or a list (or any iterable, of any length) of texts, of
                 pairs ``(first, second)``, or of ``{"text": …, "text_pair": …}``.
-            tokenizer: the model's, or one of transformers.
-            top_k: that many labels in a list for each text, the best first; None: all;
-                ``"best"``: the best one, without a list.
+            tokenizer: the model's own, or one of transformers.
+            top_k: return a list of the k best labels for each text, best first; None:
+                all labels; ``"best"``: the best one, without a list.
             batch_size: texts in one batch.
             max_length: tokens to read of a text; default: as many as the model can.
             progress: show a progress bar if it takes longer than a second.
 
         Returns:
             As transformers' pipelines: a list with ``{"label": …, "score": …}`` for
-            each text, in their order; with ``top_k`` a list of such dicts for each. One
-            text gives a list with one dict, or its list of ``top_k``. The score is the
-            label's probability; of regression the predicted value.
+            each text, in input order; with ``top_k``, a list of such dicts for each. A
+            single text gives a list with one dict, or its list of ``top_k``. The score
+            is the label's probability; for regression it is the predicted value.
 
         Raises:
-            InputError: an item is no text, or the model has no task of classes.
+            InputError: an item is not a text, or the model does not classify sequences.
             NonFiniteError: a prediction is NaN or infinite.
 
         Example::
@@ -95,15 +95,15 @@ class TextModel(PreTrainedModel):
         )
 
     def at_labels(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs of a call with the same loss that computes fewer logits.
+        """Returns inputs that give the same loss while fewer logits are computed.
 
-        Masked language models predict about 15 % of the tokens. Of packed input the
-        head, and the last layer behind its attention, then compute those rows alone:
-        ``logits_to_keep`` [n] are their places and ``labels`` [n] their tokens. Inputs
-        of other heads, padded ones and those without a label stay as they are.
+        Masked language models predict about 15 % of the tokens. On packed input, the
+        head and the last layer after its attention then compute only these rows:
+        ``logits_to_keep`` [n] are their indices and ``labels`` [n] their tokens. Inputs
+        of other heads, padded inputs and inputs without a label are returned unchanged.
 
         Args:
-            inputs: of the model's call.
+            inputs: inputs of the model's call.
 
         Example::
 
@@ -133,7 +133,7 @@ class TextModel(PreTrainedModel):
             )
 
     def _check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Refuse what this head would ignore."""
+        """Rejects inputs that this head would ignore."""
         name = type(self).__name__
         if inputs.get("labels") is not None and self.head == "base":
             raise InputError(
@@ -163,7 +163,7 @@ class TextModel(PreTrainedModel):
             )
 
     def _check_labels(self, shape: tuple[int, ...]) -> None:
-        """Several labels per text are meant, and given, or one is."""
+        """Checks that labels fit the problem: several per text, or one."""
         several = self.config.problem_type == "multi_label_classification"
         count = self.config.num_labels
         if several and (len(shape) != 2 or shape[1] != count):
@@ -189,7 +189,7 @@ class TextModel(PreTrainedModel):
     def _adapt(
         cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
     ) -> PretrainedConfig:
-        """A base model has a pooler as its checkpoint, others as their task."""
+        """Sets the pooler: a base model as its checkpoint, others as their task."""
         if cls.head == "base" and not any("pooler." in name for name in tensors):
             config.add_pooling_layer = False
         elif cls.pooler:
@@ -206,9 +206,9 @@ class TextModel(PreTrainedModel):
 
 
 class TokenClassificationModel(TextModel):
-    """A text model with a class for each token; ``labels`` are -100 where none counts.
+    """A text model with a class for each token; labels of -100 are ignored.
 
-    The loss is the mean cross entropy of the tokens that count.
+    The loss is the mean cross entropy over the other tokens.
     """
 
     output_class = TokenClassifierOutput
@@ -217,11 +217,11 @@ class TokenClassificationModel(TextModel):
 class QuestionAnsweringModel(TextModel):
     """A text model that marks the span of an answer in each sequence.
 
-    Takes ``start_positions`` and ``end_positions`` [B] in place of labels. The loss is
-    the mean of two cross entropies over the tokens of a sequence, of the start and of
-    the end; a position at which the sequence has no token does not count. Unlike
-    transformers', the loss leaves padding out, and padding has logits of -1e30, so that
-    neither depends on how much of it there is.
+    Takes ``start_positions`` and ``end_positions`` [B] instead of labels. The loss is
+    the mean of two cross entropies over the tokens of a sequence, for the start and
+    for the end; a position outside the sequence is ignored. Unlike in transformers,
+    the loss excludes padding and padding has logits of -1e30, so the amount of padding
+    affects neither.
     """
 
     output_class = QuestionAnsweringModelOutput
@@ -247,8 +247,8 @@ class QuestionAnsweringModel(TextModel):
 class MultipleChoiceModel(TextModel):
     """A text model that chooses one of C texts for each of B questions.
 
-    ``input_ids`` and the arrays beside it are [B, C, T], and ``labels`` [B] the numbers
-    of the right choices. Arrays [C, T], or packed ones, are the choices of one
+    ``input_ids`` and its companion arrays are [B, C, T], and ``labels`` [B] hold the
+    indices of the right choices. Arrays [C, T], or packed ones, are the choices of one
     question. The loss is the cross entropy over the choices.
     """
 

@@ -32,55 +32,57 @@ class TextNetConfig(PretrainedConfig):
 
     A net maps word vectors to ``hidden_size`` features (a 1 × 1 convolution), runs
     post-norm layers over them and classifies the mean of the last layer's tokens. With
-    e the vector of a token's word and f that of the text it is in:
+    e the vector of a token's word and f that of its text (first or second of a pair):
 
     - x₀ = W drop(e) + b + f
-    - z = C [x₀, …, x_{l−1}] (dense connections; the first layer's is x₀)
+    - z = C [x₀, …, x_{l−1}] (dense connections; the first layer reads x₀)
     - h = LN(z + drop(W_O mixed(z))),  x_l = LN(h + drop(W₂ act(W₁ h)))
     - logits = V drop(mean x_L) + c
 
     mixed(z) is attention, a convolution along the text, or both side by side, each with
-    its share of the features; a layer of both has no W_O.
+    its share of the features; a layer with both has no W_O.
 
     Args:
-        vocab_size: words, with padding and the separator of pairs.
+        vocab_size: number of words, including padding and the separator of pairs.
         embedding_size: width of the word vectors; GloVe's 300.
         hidden_size: d, width of the layers.
         num_hidden_layers: M, layers.
-        num_attention_heads: K; ``attention_ratio`` · d must be a multiple of it.
-        attention_ratio: the share of the features that attention computes; the others
-            are the convolution's. 1: Transformer; 0.5: Conv-Transformer, in the paper
-            with 4 heads; 0: CNN.
+        num_attention_heads: K; must divide ``attention_ratio`` · d.
+        attention_ratio: share of the features that attention computes; the convolution
+            computes the others. 1: Transformer; 0.5: Conv-Transformer, with 4 heads in
+            the paper; 0: CNN.
         kernel_size: taps of the convolution, odd.
         intermediate_size: width of the feed-forward.
         hidden_act: its activation.
-        dense_connections: whether each layer from the second reads an affine map of
-            all hidden states before it, as DenseNet's, or else the last one.
-        relative: ``"learned"``: relative positions of Shaw et al. (2018), one table a
+        dense_connections: whether each layer from the second on reads an affine map of
+            all previous hidden states, as in DenseNet, or only the last one.
+        relative: ``"learned"``: relative positions of Shaw et al. (2018), one table per
             layer for distances up to ``max_position_embeddings`` − 1, added to the
             scores before these evolve; ``"none"``, which the scope ``Window`` needs;
-            None: learned ones, unless ``attention`` has a bias of its own.
-        max_position_embeddings: tokens of the longest text (of pairs, of both texts
-            with the separator); 64 for SST and SNLI in the paper, 256 for Yelp.
-        type_vocab_size: 1: single texts; 2: pairs, whose tokens have a learned vector
-            of the first or of the second text added.
-        pad_token_id: the word of padding, which gets no gradient.
-        fixed_words: whether the word vectors stay as they are in training; set them
-            with :meth:`TextNetForSequenceClassification.set_word_vectors`.
-        embedding_dropout_prob: of the word vectors.
-        hidden_dropout_prob: of what attention, convolution and feed-forward add.
-        attention_probs_dropout_prob: of attention probabilities.
-        classifier_dropout: before the classifier; None: ``hidden_dropout_prob``.
-        initializer_range: standard deviation of new tables of words and texts; other
-            weights are drawn as by Glorot and Bengio (2010).
-        layer_norm_eps: of all norms.
-        num_labels: classes; names go to ``id2label``.
+            None: learned, unless ``attention`` has its own bias.
+        max_position_embeddings: tokens of the longest text (for pairs: both texts with
+            the separator); in the paper 64 for SST and SNLI, 256 for Yelp.
+        type_vocab_size: 1: single texts; 2: pairs; a learned vector for the first or
+            the second text is added to each token.
+        pad_token_id: id of the padding word, which gets no gradient.
+        fixed_words: whether training leaves the word vectors unchanged; set them with
+            :meth:`TextNetForSequenceClassification.set_word_vectors`.
+        embedding_dropout_prob: dropout of the word vectors.
+        hidden_dropout_prob: dropout of the outputs of attention, convolution and
+            feed-forward.
+        attention_probs_dropout_prob: dropout of attention probabilities.
+        classifier_dropout: dropout before the classifier; None:
+            ``hidden_dropout_prob``.
+        initializer_range: standard deviation of new word and text tables; other weights
+            are initialised as by Glorot and Bengio (2010).
+        layer_norm_eps: epsilon of all norms.
+        num_labels: number of classes; names go to ``id2label``.
         attention: see :class:`PretrainedConfig`; ``Predictive(alpha, num_layers)`` for
             the nets of the paper, with 0 to 3 predicting convolutions.
 
     Raises:
-        ConfigError: an option is unknown, of the wrong type or out of range, or is of
-            attention where there is none.
+        ConfigError: an option is unknown, of the wrong type or out of range, or an
+            attention option is set on a net without attention.
 
     Example:
         >>> import evolving_attention as ea
@@ -91,9 +93,9 @@ class TextNetConfig(PretrainedConfig):
 
     Source: Predictive Attention Transformer, Sections 3.3 to 4.1 and B.2.1, with the
     sizes of its Table 1. The paper does not say what dense connections join (here all
-    states before a layer, mapped back to d, which gives its number of parameters), how
-    a text becomes one vector (here the mean), where the norms stand, what else of a
-    layer of both branches there is, nor where the vector of a text is added.
+    previous states, mapped back to d, which gives its number of parameters), how a text
+    becomes one vector (here the mean), where the norms are, what else a layer with both
+    branches contains, nor where the vector of a text is added.
     """
 
     model_type = "text_net"
@@ -137,12 +139,12 @@ class TextNetConfig(PretrainedConfig):
 
 
 class TextNetForSequenceClassification(TextModel):
-    """Classes of texts and of pairs of texts; see :class:`TextNetConfig`.
+    """Classifies texts and pairs of texts; see :class:`TextNetConfig`.
 
     A pair is one sequence: the first text, a separator, the second text, with
     ``token_type_ids`` 0 for the first and the separator, 1 for the second, and needs
-    ``type_vocab_size=2``. The loss is cross entropy (of ``num_labels=1`` the mean
-    squared error, of several labels per text binary cross entropy).
+    ``type_vocab_size=2``. The loss is cross entropy (mean squared error for
+    ``num_labels=1``, binary cross entropy for several labels per text).
 
     Example:
         >>> import numpy as np
@@ -166,16 +168,16 @@ class TextNetForSequenceClassification(TextModel):
             dict(self._named)[_WORDS].requires_grad = False
 
     def set_word_vectors(self: _Self, vectors: Any) -> _Self:
-        """Take these word vectors, in place; returns the model.
+        """Sets the word vectors, in place; returns the model.
 
-        They are saved with the model. Whether training changes them says the config's
-        ``fixed_words``.
+        They are saved with the model. The config's ``fixed_words`` decides whether
+        training changes them.
 
         Args:
             vectors: numbers [vocab_size, embedding_size], a row for each word's id.
 
         Raises:
-            InputError: they have another shape, are no numbers, or not finite.
+            InputError: they have another shape, are not numbers, or not finite.
         """
         given = np.asarray(vectors)
         where = f"{type(self).__name__}.set_word_vectors: vectors"

@@ -1,4 +1,4 @@
-"""The Transformer of translation (Vaswani et al., NeurIPS 2017): config and tasks."""
+"""Transformer for translation (Vaswani et al., NeurIPS 2017): config and tasks."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ class TransformerConfig(EncoderDecoderConfig):
     Options have the names of Hugging Face's encoder-decoder configs.
 
     Args:
-        vocab_size: tokens of the source; needed.
+        vocab_size: tokens of the source; required.
         decoder_vocab_size: tokens of the target; None: ``vocab_size``.
         d_model: width.
         encoder_layers, decoder_layers: numbers of layers.
         encoder_attention_heads, decoder_attention_heads: heads of each layer.
         encoder_ffn_dim, decoder_ffn_dim: widths of the feed-forward.
-        activation_function: of the feed-forward.
-        dropout: of the embeddings and of every residual.
-        attention_dropout: of the attention probabilities.
-        max_position_embeddings: the longest source or target. Positions are sines and
-            cosines, so no parameter depends on it.
-        layer_norm_eps: of all norms.
-        norm_first: norms before attention and feed-forward (pre-norm), and one behind
+        activation_function: activation of the feed-forward.
+        dropout: dropout of the embeddings and of every residual.
+        attention_dropout: dropout of the attention probabilities.
+        max_position_embeddings: length of the longest source or target. Positions are
+            sines and cosines, so no parameter depends on it.
+        layer_norm_eps: epsilon of all norms.
+        norm_first: norms before attention and feed-forward (pre-norm), and one after
             the last layer of each stack.
         scale_embedding: whether embeddings are multiplied by √d_model.
         share_encoder_decoder_embeddings: one table for source and target.
         tie_word_embeddings: whether the output matrix is the target's table.
-        pad_token_id: stands for -100 in inputs that follow from labels.
+        pad_token_id: replaces -100 in inputs derived from labels.
         bos_token_id, eos_token_id: first and last token of a text.
         decoder_start_token_id: the first token of every decoder input; None:
             ``bos_token_id``.
-        attention: the encoder's self attention: see :class:`PretrainedConfig`.
-        decoder_attention: the decoder's self attention: an evolve kind that reads no
+        attention: the encoder's self-attention: see :class:`PretrainedConfig`.
+        decoder_attention: the decoder's self-attention: an evolve kind that reads no
             later query, such as :class:`~evolving_attention.attention.EvolvingCausal`,
-            a spec with a causal scope, or a list of them. The maps of each of the three
-            attentions are a chain of their own.
+            a spec with a causal scope, or a list of them. Each of the three attentions
+            has its own chain of maps.
         cross_attention: the decoder's attention over the encoder's output, likewise,
             such as ``EvolvingCausal(0, 0.1, shift="query")``.
 
@@ -127,22 +127,22 @@ class TransformerConfig(EncoderDecoderConfig):
         return Spec(scope=Dense(causal=chain == "decoder_attention"), evolve=evolve)
 
     def _kept(self, chain: str, full: Any) -> Any:
-        """The decoder's specs stay whole: they show that its scope is causal."""
+        """Keeps the decoder's specs whole: they show that its scope is causal."""
         return full if chain == "decoder_attention" else super()._kept(chain, full)
 
     @property
     def target_words(self) -> int:
-        """Tokens of the target's vocabulary."""
+        """Number of tokens in the target's vocabulary."""
         return int(self.decoder_vocab_size or self.vocab_size)
 
     @property
     def num_hidden_layers(self) -> int:
-        """Layers of the encoder."""
+        """Number of encoder layers."""
         return int(self.encoder_layers)
 
     @property
     def stacks(self) -> dict[str, int]:
-        """Layers of each stack, by the prefix of its outputs' names."""
+        """Number of layers of each stack, by the prefix of its outputs' names."""
         return {
             "encoder_": int(self.encoder_layers),
             "decoder_": int(self.decoder_layers),
@@ -163,8 +163,8 @@ class TransformerModel(_Transformer):
 class TransformerForConditionalGeneration(GenerativeModel, _Transformer):
     """Predicts each target token from the source and the tokens before it.
 
-    The loss is the mean cross entropy of the labels that are not -100; a training
-    recipe of translation passes ``label_smoothing=0.1``.
+    The loss is the mean cross entropy over the labels that are not -100. Training
+    recipes for translation pass ``label_smoothing=0.1``.
     """
 
     head = "seq2seq_lm"

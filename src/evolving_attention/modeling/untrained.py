@@ -1,4 +1,4 @@
-"""A new task head, and the line that says that it predicts before any training."""
+"""Tracks new task heads and warns once when one predicts untrained."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["NewHead"]
 
 
 class NewHead:
-    """Parameters of a head that were drawn at random; copies of a model share it.
+    """Parameters of a head that were drawn at random; shared by copies of a model.
 
     Args:
-        model: has these parameters as they were drawn.
-        names: of the parameters.
+        model: the model, with these parameters as drawn.
+        names: names of the parameters.
     """
 
     def __init__(self, model: Any, names: Sequence[str]) -> None:
@@ -28,7 +28,7 @@ class NewHead:
         self._is_told = False
 
     def predicts(self, model: Any) -> None:
-        """Say once that the model predicts, if the parameters are still as drawn."""
+        """Warns at the first prediction if the parameters are still as drawn."""
         if self._is_told:
             return
         self._is_told = True
@@ -40,7 +40,7 @@ class NewHead:
             )
 
     def _digest(self, model: Any) -> bytes:
-        """The values as bfloat16, which a change of the element type leaves alone."""
+        """Hashes the values as bfloat16, so a change of element type has no effect."""
         digest = hashlib.blake2b(digest_size=16)
         for name, tensor in model.named_parameters():
             if name in self.names:

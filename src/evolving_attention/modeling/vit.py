@@ -42,30 +42,30 @@ class ViTConfig(ImageConfig):
 
     Args:
         image_size: pixels of an image's side, or [height, width].
-        patch_size: of a patch, likewise. Pixels beyond the last whole patch are not
-            read.
+        patch_size: pixels of a patch's side, or [height, width]. Pixels beyond the last
+            whole patch are ignored.
         num_channels: channels of an image.
         hidden_size: width.
-        num_hidden_layers: pre-norm layers, with one more norm behind the last.
+        num_hidden_layers: pre-norm layers, followed by one more norm.
         num_attention_heads: heads of each layer.
         intermediate_size: width of the feed-forward.
-        hidden_act: of the feed-forward.
-        hidden_dropout_prob: of the embeddings and the residuals.
-        attention_probs_dropout_prob: of attention probabilities.
-        classifier_dropout: before the classifier; None: none.
+        hidden_act: activation of the feed-forward.
+        hidden_dropout_prob: dropout of the embeddings and the residuals.
+        attention_probs_dropout_prob: dropout of attention probabilities.
+        classifier_dropout: dropout before the classifier; None: no dropout.
         initializer_range: standard deviation of the initial weights.
-        layer_norm_eps: of all norms; the published models of the paper have 1e-6.
+        layer_norm_eps: epsilon of all norms; the paper's published models have 1e-6.
         qkv_bias: whether queries, keys and values have biases.
-        use_class_token: whether a learned token stands in front of the patches.
-        pooling: what a task reads: ``"token"``, the class token's last state, or
+        use_class_token: whether a learned token precedes the patches.
+        pooling: input of a task head: ``"token"``, the class token's last state, or
             ``"mean"``, the mean of the patches' last states; None: the token, if there
             is one.
-        layer_scale: first value of a learned scale for each feature in front of each
+        layer_scale: initial value of a learned scale for each feature before each
             residual (Touvron et al., ICCV 2021; DINOv2); None: no scales.
         add_pooling_layer: whether :class:`ViTModel` has a pooler.
-        pooler_output_size: its width; None: ``hidden_size``.
-        pooler_act: its activation.
-        num_labels: classes; names go to ``id2label``.
+        pooler_output_size: the pooler's width; None: ``hidden_size``.
+        pooler_act: the pooler's activation.
+        num_labels: number of classes; names go to ``id2label``.
         attention: see :class:`PretrainedConfig`. Maps have a row and a column for the
             class token and each patch, row by row of the image.
 
@@ -135,13 +135,13 @@ class ViTConfig(ImageConfig):
 
     @property
     def tokens(self) -> int:
-        """Rows and columns of the maps: patches, and the class token."""
+        """Rows and columns of the maps: the patches and the class token."""
         rows, columns = self.grid
         return rows * columns + bool(self.use_class_token)
 
     @classmethod
     def _differs(cls, values: Mapping[str, Any]) -> bool:
-        """transformers' ViT has a class token, which its tasks read, and no scales."""
+        """Whether it differs from transformers' ViT (class token read, no scales)."""
         return (
             values.get("layer_scale") is not None
             or values.get("use_class_token") is False
@@ -165,7 +165,7 @@ class _ViT(ImageModel):
     def _resized(
         cls, folder: CheckpointFolder, config: PretrainedConfig
     ) -> Mapping[str, np.ndarray]:
-        """Positions for the images of ``config``."""
+        """Resizes the position table for the images of ``config``."""
         held = ViTConfig.from_dict(folder.config, attention=config.attention)
         target = cast(ViTConfig, config).grid
         if held.grid == target:
@@ -178,18 +178,18 @@ class _ViT(ImageModel):
         return tensors
 
     def interpolate_positions(self: _Self, image_size: int | Sequence[int]) -> _Self:
-        """Take images of another size, in place; returns the model.
+        """Adapts the model to another image size, in place; returns the model.
 
-        The table of positions is resized to the new grid of patches, linearly between
-        neighbours (:func:`~evolving_attention.interop.positions.resized_positions`).
-        Parameters are new tensors: make optimizers afterwards.
-        ``from_pretrained(name, image_size=384)`` does the same while it loads.
+        The table of positions is interpolated linearly to the new grid of patches
+        (:func:`~evolving_attention.interop.positions.resized_positions`).
+        Parameters become new tensors: create optimizers afterwards.
+        ``from_pretrained(name, image_size=384)`` does the same while loading.
 
         Args:
             image_size: pixels of an image's side, or [height, width].
 
         Raises:
-            ConfigError: it is no such size, or smaller than a patch.
+            ConfigError: it is not a valid size, or smaller than a patch.
 
         Example:
             >>> import evolving_attention as ea
@@ -210,14 +210,14 @@ class _ViT(ImageModel):
         return self
 
     def save_timm(self, folder: str | Path) -> None:
-        """Write config.json and model.safetensors with timm's names.
+        """Writes config.json and model.safetensors with timm's names.
 
-        ``timm.create_model("vit_base_patch16_224", **model_args)`` with the arguments
-        that config.json has makes the model that takes the tensors; from_pretrained
-        reads the folder too.
+        ``timm.create_model("vit_base_patch16_224", **model_args)``, with the arguments
+        from config.json, creates the model that takes the tensors. from_pretrained can
+        read the folder as well.
 
         Raises:
-            ConfigError: timm's ViT computes something else: this one has other
+            ConfigError: timm's ViT computes something else: this one has another
                 attention, another activation, or a pooler.
             CheckpointError: the folder is a file, or cannot be written.
         """
@@ -236,7 +236,7 @@ class _ViT(ImageModel):
 class ViTModel(_ViT):
     """States of the class token and all patches: ``last_hidden_state`` [B, T, hidden].
 
-    With a pooler also ``pooler_output`` [B, hidden].
+    With a pooler, also ``pooler_output`` [B, hidden].
     """
 
     head = "base"
@@ -245,16 +245,16 @@ class ViTModel(_ViT):
     def _adapt(
         cls, config: PretrainedConfig, tensors: Mapping[str, np.ndarray]
     ) -> PretrainedConfig:
-        """A pooler where the checkpoint has one."""
+        """Keeps the pooler only if the checkpoint has one."""
         if not any("pooler." in name for name in tensors):
             config.add_pooling_layer = False
         return config
 
 
 class ViTForImageClassification(_ViT):
-    """Classes of images; the loss is cross entropy.
+    """Classifies images; the loss is cross entropy.
 
-    With ``num_labels=1`` it is the mean squared error of a value for each image.
+    With ``num_labels=1`` it predicts a value; the loss is the mean squared error.
     """
 
     head = "image_classification"

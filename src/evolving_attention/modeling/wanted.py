@@ -1,4 +1,4 @@
-"""Which layers' outputs a caller asks for."""
+"""Selects the layers whose outputs a caller asks for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["wanted_indices"]
 
 
 def wanted_indices(name: str, wanted: Any, count: int) -> list[int] | None:
-    """True: all; a list of indices, from the end if negative: those; False: none."""
+    """Returns layer indices: all for True, the listed ones, or None for False."""
     if wanted is None or wanted is False:
         return None
     if wanted is True:

@@ -1,4 +1,4 @@
-"""The optimizers over the C++ core: Adam, AdamW, RAdam and SGD, by class or by name."""
+"""Optimizers on the C++ core: Adam, AdamW, RAdam and SGD, by class or by name."""
 
 from evolving_attention.optim.adam import Adam, AdamW, RAdam
 from evolving_attention.optim.base import Optimizer

@@ -1,4 +1,4 @@
-"""Adam, AdamW and RAdam over the C++ core."""
+"""Adam, AdamW and RAdam on the C++ core."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Adam", "AdamW", "RAdam"]
 
 
 class _Adam(Optimizer):
-    """Adam's family: optimizers with two moments a parameter."""
+    """Adam's family: optimizers with two moments per parameter."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class _Adam(Optimizer):
 
 
 class Adam(_Adam):
-    """Adam with the weight decay in the gradients, equal to ``torch.optim.Adam``.
+    """Adam with weight decay added to the gradients, equal to ``torch.optim.Adam``.
 
     Per parameter θ with gradient g at step t (from 1), learning rate η, decay λ:
 
@@ -83,7 +83,7 @@ class AdamW(_Adam):
         m ← β₁·m + (1−β₁)·g,   v ← β₂·v + (1−β₂)·g²
         θ ← θ − η · m̂ / (√v̂ + ε),   m̂ = m/(1−β₁ᵗ),  v̂ = v/(1−β₂ᵗ)
 
-    Moments are float32; for bfloat16 parameters so is a master copy of the weights.
+    Moments are float32; bfloat16 parameters also have a float32 master copy.
 
     Args:
         params: tensors, or groups: dicts with ``"params"`` and optionally ``"lr"`` and
@@ -125,8 +125,8 @@ class RAdam(_Adam):
         θ ← θ − η · m̂ · r·√(1−β₂ᵗ) / (√v + ε)   where ρ > 5, else  θ ← θ − η · m̂
 
     with m̂ = m/(1−β₁ᵗ), ρ∞ = 2/(1−β₂) − 1, ρ = ρ∞ − 2t·β₂ᵗ/(1−β₂ᵗ) and
-    r² = (ρ−4)(ρ−2)ρ∞ / ((ρ∞−4)(ρ∞−2)ρ): while v rests on few gradients it is not
-    divided by, which makes a warm-up unnecessary.
+    r² = (ρ−4)(ρ−2)ρ∞ / ((ρ∞−4)(ρ∞−2)ρ): while v is based on few gradients, the update
+    is not divided by it, which makes a warm-up unnecessary.
 
     Args:
         params: tensors, or groups: dicts with ``"params"`` and optionally ``"lr"`` and

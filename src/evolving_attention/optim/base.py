@@ -1,4 +1,4 @@
-"""What the optimizers share: groups of parameters, checks and state."""
+"""Base of the optimizers: parameter groups, checks and state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Optimizer"]
 
 
 class Optimizer:
-    """An optimizer of the core over groups of parameters; use one of its subclasses.
+    """A core optimizer over groups of parameters; use one of its subclasses.
 
-    It takes a factor for the gradients in :meth:`step`, and leaves a step out whose
-    factor is not finite: the Trainer needs both to clip without a pass over them.
+    :meth:`step` takes a factor for the gradients, and skips the step if the factor is
+    not finite. The Trainer needs both to clip without a pass over the gradients.
     """
 
     def __init__(self, params: Iterable[Any], lr: float, weight_decay: float) -> None:
@@ -54,11 +54,11 @@ class Optimizer:
         )
 
     def _make(self, **settings: Any) -> Any:
-        """The core's optimizer with these settings and the subclass's own."""
+        """Creates the core's optimizer with these settings and the subclass's own."""
         raise NotImplementedError
 
     def _names(self) -> list[str]:
-        """The parameters' names through all groups, where the groups have them."""
+        """Parameter names over all groups; empty if a group lacks them."""
         lists = [group.get("names", []) for group in self.param_groups]
         sizes = [len(group["params"]) for group in self.param_groups]
         if [len(names) for names in lists] != sizes:
@@ -66,16 +66,16 @@ class Optimizer:
         return [str(name) for names in lists for name in names]
 
     def step(self, grad_scale: float = 1.0, scale: Any = None) -> None:
-        """Update every parameter that has a gradient and is not frozen.
+        """Updates every parameter that has a gradient and is not frozen.
 
-        A frozen one (``requires_grad = False``) has no moments and no decay; once it
-        is not frozen any more it is trained as the others.
+        A frozen parameter (``requires_grad = False``) has no moments and no decay; once
+        unfrozen, it is trained like the others.
 
         Args:
-            grad_scale: factor for all gradients, which stay as they are; clipping by
-                it costs no pass over them.
-            scale: a further factor, one float64 number on the parameters' device, so
-                that nobody waits for it; where it is not finite, no parameter and no
+            grad_scale: factor for all gradients, which stay unchanged; clipping this
+                way needs no pass over them.
+            scale: another factor, one float64 number on the parameters' device, so that
+                no synchronisation is needed; if it is not finite, no parameter and no
                 moment changes.
         """
         for number, group in enumerate(self.param_groups):
@@ -91,27 +91,27 @@ class Optimizer:
         self._core.step(grad_scale, scale)
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Clears all gradients."""
         self._core.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
-        """``step``, ``missed`` and, per parameter i, its moments and ``master.i``.
+        """Returns ``step``, ``missed`` and, per parameter i, moments and ``master.i``.
 
-        ``step`` is the number of all steps; ``missed``, int64 [parameters], how many of
-        them left each parameter as it was, which is there if any did. The moments are
-        ``exp_avg.i`` and ``exp_avg_sq.i``, or SGD's ``momentum_buffer.i``. The
-        parameters are numbered through all groups;
-        ``master.i`` exists for bfloat16 parameters only, and nothing for those that
-        were always frozen. The tensors are the optimizer's own, not copies.
+        ``step`` is the number of all steps. ``missed``, int64 [parameters], counts the
+        steps that left each parameter unchanged; it is present if there was any. The
+        moments are ``exp_avg.i`` and ``exp_avg_sq.i``, or SGD's ``momentum_buffer.i``.
+        Parameters are numbered over all groups; ``master.i`` exists only for bfloat16
+        parameters; a parameter that was always frozen has no entry. The tensors are the
+        optimizer's own, not copies.
         """
         return dict(self._core.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what :meth:`state_dict` gave.
+        """Restores the result of :meth:`state_dict`.
 
         Raises:
-            CheckpointError: the state belongs to other parameters, others of them
-                were frozen, or an entry is no tensor or no number of steps.
+            CheckpointError: the state belongs to other parameters, other parameters
+                were frozen, or an entry is not a tensor or not a number of steps.
         """
         if not isinstance(state, Mapping):
             raise CheckpointError(
@@ -138,7 +138,7 @@ class Optimizer:
         self._core.load_state_dict(state)
 
     def _check_counts(self, step: Any, missed: Any) -> None:
-        """Refuse numbers of steps that no optimizer can have made."""
+        """Rejects numbers of steps that no optimizer can have made."""
         if not isinstance(step, numbers.Integral) or isinstance(step, bool) or step < 0:
             raise CheckpointError(
                 f"{self._name}: step={step!r}, expected a whole number >= 0; pass what "
@@ -152,7 +152,7 @@ class Optimizer:
             )
 
     def _misfit(self, saved: set[str], own: set[str]) -> str:
-        """Why a state with other names cannot be taken back."""
+        """Returns the error text for a state with other names."""
         if _moments(saved) != _moments(own) and "step" in saved:
             had, expected = (
                 ", ".join(sorted(_moments(names))) or "no moments"
@@ -182,10 +182,10 @@ class Optimizer:
 
 
 def _moments(names: set[str]) -> set[str]:
-    """The kinds of moments in a state."""
+    """Returns the kinds of moments in a state."""
     return {name.rpartition(".")[0] for name in names} - {"", "master"}
 
 
 def _numbers(names: set[str]) -> set[str]:
-    """The parameters that a state has something of."""
+    """Returns the numbers of the parameters that have an entry in a state."""
     return {name.rpartition(".")[2] for name in names if "." in name}

@@ -1,4 +1,4 @@
-"""The norm of all gradients, and scaling them to a limit."""
+"""The global gradient norm, and gradient clipping."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["clip_grad_norm_", "clip_scale", "global_grad_norm"]
 
 
 def global_grad_norm(parameters: Sequence[Any]) -> float:
-    """The L2 norm of all gradients together; no gradient counts as zero."""
+    """Returns the L2 norm of all gradients together; a missing one counts as zero."""
     from evolving_attention import _core
 
     return float(_core.global_grad_norm(list(parameters)))
 
 
 def clip_scale(norm: float, max_norm: float) -> float:
-    """The factor that brings gradients of norm ``norm`` to at most ``max_norm``."""
+    """Returns the factor that scales norm ``norm`` down to at most ``max_norm``."""
     return min(1.0, max_norm / (norm + 1e-6))
 
 
 def clip_grad_norm_(parameters: Sequence[Any], max_norm: float) -> float:
-    """Scale all gradients so that their common L2 norm is at most ``max_norm``.
+    """Scales all gradients so that their global L2 norm is at most ``max_norm``.
 
-    Gradients stay as they are when the norm is not finite.
+    Gradients are unchanged if the norm is not finite.
 
     Args:
-        parameters: tensors; those without gradient are left out.
+        parameters: tensors; those without a gradient are ignored.
         max_norm: the limit, > 0.
 
     Returns:

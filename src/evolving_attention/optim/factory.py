@@ -1,4 +1,4 @@
-"""Optimizers by name, and the groups they have in a Trainer."""
+"""Optimizers by name, and the parameter groups of the Trainer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {
     "radam": RAdam,
     "sgd": SGD,
 }
-# A decayed logit would pull a learned weight towards one half.
+# Weight decay on a logit would pull the learned weight towards one half.
 NO_DECAY = (
     "bias",
     "_bias.weight",
@@ -31,7 +31,7 @@ NO_DECAY = (
     "normalization.weight",
     "_logit",
 )
-_COMMON = ("self", "params", "lr", "weight_decay")  # not among the options
+_COMMON = ("self", "params", "lr", "weight_decay")  # not options of one optimizer
 
 
 def create(
@@ -44,13 +44,13 @@ def create(
     eps: float = 1e-8,
     options: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The optimizer of that name, without decay on biases and LayerNorm weights.
+    """Creates an optimizer by name; biases and LayerNorm weights have no decay.
 
     Args:
         name: one of ``OPTIMIZERS``.
         named_parameters: pairs (name, tensor), as ``model.named_parameters()``.
-        lr, weight_decay: of all groups, and of the group with decay.
-        betas, eps: of Adam's family; SGD does without.
+        lr, weight_decay: lr of all groups; decay of the group with decay.
+        betas, eps: for Adam's family; SGD ignores them.
         options: further arguments, such as ``{"momentum": 0.9, "nesterov": True}``.
 
     Raises:
@@ -73,10 +73,10 @@ def create(
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an optimizer or options that :func:`create` does not know.
+    """Rejects an optimizer or options that :func:`create` does not know.
 
     Raises:
-        ConfigError: names those it knows.
+        ConfigError: the message lists the known ones.
     """
     if name not in OPTIMIZERS:
         raise ConfigError(
@@ -91,7 +91,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _options_of(name: str) -> list[str]:
-    """The arguments of an optimizer's class that are its own."""
+    """Returns the arguments that are specific to an optimizer's class."""
     return [
         key
         for key in inspect.signature(OPTIMIZERS[name].__init__).parameters
@@ -102,15 +102,15 @@ def _options_of(name: str) -> list[str]:
 def decay_groups(
     named_parameters: Iterable[tuple[str, Any]], weight_decay: float
 ) -> list[dict[str, Any]]:
-    """Two groups: weights with decay; biases, norms and logits without.
+    """Returns two groups: weights with decay; biases, norms and logits without.
 
     Args:
         named_parameters: pairs (name, tensor), as ``model.named_parameters()``.
         weight_decay: the decay of the first group.
 
     Returns:
-        Groups with ``"params"``, ``"names"`` and ``"weight_decay"``; empty ones left
-        out.
+        Groups with ``"params"``, ``"names"`` and ``"weight_decay"``; empty groups are
+        omitted.
     """
     groups: list[dict[str, Any]] = [
         {"params": [], "names": [], "weight_decay": weight_decay},

@@ -1,4 +1,4 @@
-"""What an optimizer is given: the checks, which name the optimizer in every error."""
+"""Checks of optimizer arguments; every error names the optimizer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-#: What a group of parameters may say; ``names`` are for error texts.
+#: Allowed keys of a parameter group; ``names`` are for error texts.
 GROUP_SETTINGS = {"params", "names", "lr", "weight_decay"}
 
 
@@ -31,7 +31,7 @@ def _is_number(value: Any) -> bool:
 def check_number(
     who: str, name: str, value: Any, *, above: bool = False, below: float = math.inf
 ) -> None:
-    """Refuse what is no finite number >= 0 (> 0 with ``above``) and < ``below``."""
+    """Rejects all but finite numbers >= 0 (> 0 with ``above``) and < ``below``."""
     fits = _is_number(value) and math.isfinite(value) and value < below
     if not fits or value < 0 or (above and value == 0):
         expected = "> 0 and finite" if above else ">= 0 and finite"
@@ -41,13 +41,13 @@ def check_number(
 
 
 def check_flag(who: str, name: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
+    """Rejects anything but True and False."""
     if not isinstance(value, bool):
         raise ConfigError(f"{who}: {name}={value!r}, expected True or False")
 
 
 def check_betas(who: str, betas: Any) -> None:
-    """Refuse all but two numbers in [0, 1)."""
+    """Rejects anything but two numbers in [0, 1)."""
     pair = isinstance(betas, Sequence) and len(betas) == 2
     if not pair or not all(_is_number(beta) and 0 <= beta < 1 for beta in betas):
         raise ConfigError(
@@ -57,7 +57,7 @@ def check_betas(who: str, betas: Any) -> None:
 
 
 def entries_of(who: str, params: Any) -> list[Any]:
-    """The parameters or groups as a list: all of one sort."""
+    """Returns the parameters or groups as a list; all of one kind."""
     from evolving_attention._core import Tensor
 
     if isinstance(params, Tensor) or not isinstance(params, Iterable):
@@ -76,7 +76,7 @@ def entries_of(who: str, params: Any) -> list[Any]:
 
 
 def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A group with its parameters as a list."""
+    """Returns the checked group, with its parameters as a list."""
     if "params" not in group:
         raise ConfigError(
             f"{who}: group {number} has the keys {sorted(group)}, expected 'params' "
@@ -92,9 +92,9 @@ def checked_group(who: str, group: Mapping[str, Any], number: int) -> dict[str, 
 
 
 def check_parameters(who: str, params: Sequence[Any], names: Sequence[str]) -> None:
-    """Refuse what cannot be trained, what would be trained twice, and nothing at all.
+    """Rejects untrainable and repeated parameters, and a list of only frozen ones.
 
-    Frozen parameters may be among them; ``names`` are those of all, where known.
+    Frozen parameters may be included; ``names`` belong to all of them, if known.
     """
     from evolving_attention._core import Tensor
 
@@ -131,6 +131,6 @@ def check_parameters(who: str, params: Sequence[Any], names: Sequence[str]) -> N
 
 
 def named(number: int, names: Sequence[str]) -> str:
-    """What errors call a parameter: its number, and its name where it is known."""
+    """Returns a parameter's name for errors: its number, and its name if known."""
     known = f" ({names[number]})" if number < len(names) else ""
     return f"parameter {number}{known}"

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent over the C++ core."""
+"""Stochastic gradient descent on the C++ core."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SGD(Optimizer):
         m ← μ·m + g
         θ ← θ − η·m   (or, with nesterov, θ ← θ − η·(g + μ·m))
 
-    m begins at 0 and is float32; for bfloat16 parameters so is a master copy of the
-    weights. With μ = 0 there is no m: θ ← θ − η·g.
+    m starts at 0 and is float32; bfloat16 parameters also have a float32 master copy.
+    With μ = 0 there is no m: θ ← θ − η·g.
 
     Args:
         params: tensors, or groups: dicts with ``"params"`` and optionally ``"lr"`` and
@@ -30,7 +30,7 @@ class SGD(Optimizer):
         lr: learning rate, >= 0.
         momentum: μ in [0, 1).
         weight_decay: λ >= 0.
-        nesterov: look one momentum step ahead; needs a momentum.
+        nesterov: look one momentum step ahead; needs a nonzero momentum.
         decoupled_weight_decay: shrink the parameters, as AdamW does, instead of adding
             the decay to the gradients.
 

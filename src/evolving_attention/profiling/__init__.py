@@ -1,12 +1,12 @@
-"""Where the time of a step goes: shares of the kernels, and the work of its products.
+"""Profiles a step: time shares of the kernels, and operations of its products.
 
     with ea.profile() as found:
         model(**batch).loss.backward()
     print(found)
 
 ``EA_PROFILE=1`` times a whole process and prints the same table to stderr at its end.
-Times are wall times of kernels as the core sums them; what Python, tokenizers, data and
-waiting take is "outside kernels".
+Times are wall times of kernels as summed by the core; the time of Python, tokenizers,
+data and waiting is "outside kernels".
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
     "vit_flops",
 ]
 
-# Kernels of the registry that are nothing but a product of matrices, and those that
-# hold products of queries, keys, values and maps.
+# Kernels that are only a matrix product, and kernels that contain products of queries,
+# keys, values and maps.
 _PRODUCTS = frozenset({"matmul"})
 _ATTENTION = frozenset(
     {
@@ -83,7 +83,7 @@ class Profile:
 
     @property
     def matrix_products(self) -> float:
-        """Share of the time in products of matrices."""
+        """Share of the time in matrix products."""
         return self._share(self._sum(_PRODUCTS))
 
     @property
@@ -92,12 +92,12 @@ class Profile:
         return self._share(self._sum(_ATTENTION))
 
     def shares(self) -> dict[str, float]:
-        """Share of the time of each kernel, longest first, then what is outside."""
+        """Returns each kernel's share of the time, longest first, then the rest."""
         found = {name: self._share(s) for name, _, s in self.kernels}
         return {**found, "outside kernels": self.outside}
 
     def as_dict(self) -> dict[str, object]:
-        """Everything, for JSON."""
+        """Returns all values, for JSON."""
         return {
             "seconds": self.seconds,
             "kernels": [
@@ -115,9 +115,9 @@ class Profile:
 
 @contextlib.contextmanager
 def profile() -> Iterator[Profile]:
-    """Time the kernels of the block; the result is complete after it.
+    """Times the kernels of the block; the result is complete after the block.
 
-    The timings that ran before are forgotten, as are those of an outer ``profile()``.
+    Earlier timings are discarded, including those of an outer ``profile()``.
     """
     core = importlib.import_module("evolving_attention._core")
     found = Profile()
@@ -133,7 +133,7 @@ def profile() -> Iterator[Profile]:
 
 
 def report(found: Profile) -> str:
-    """The table of a profile as text."""
+    """Formats the table of a profile as text."""
     names = [name for name, _, _ in found.kernels] + ["outside kernels"]
     wide = max(map(len, names))
     lines = [f"{'kernel':{wide}s}  {'calls':>8s}  {'seconds':>9s}   share"]
@@ -155,7 +155,7 @@ _at_exit_since: float | None = None
 
 
 def report_at_exit() -> None:
-    """Print the profile of the process to stderr at its end; done by EA_PROFILE=1."""
+    """Prints the process's profile to stderr at its end; called by EA_PROFILE=1."""
     global _at_exit_since
     if _at_exit_since is None:
         _at_exit_since = time.perf_counter()
@@ -165,7 +165,7 @@ def report_at_exit() -> None:
 def _print_at_exit() -> None:
     core = sys.modules.get("evolving_attention._core")
     if core is None or _at_exit_since is None:
-        return  # nothing of the core was used
+        return  # the core was not used
     seconds = time.perf_counter() - _at_exit_since
     kernels = [(str(n), int(c), float(s)) for n, c, s in core.profile()]
     if kernels:

@@ -1,4 +1,4 @@
-"""Floating-point operations of the matrix products of transformers."""
+"""Floating-point operations of the matrix products in transformers."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def matrix_flops(
     kernel_size: int = 0,
     training: bool = False,
 ) -> dict[str, float]:
-    """Floating-point operations of the matrix products of one BERT step.
+    """Counts floating-point operations of the matrix products of one BERT step.
 
     Args:
         lengths: tokens of each sequence, without padding.
         layers, width, inner, heads, labels: sizes of the classifier.
         kernel_size: side of the convolution over maps, 0 for none; the first layer
-            has none in any case.
-        training: also the two products of each product's backward.
+            never has one.
+        training: also count the two products of each product's backward.
 
     Returns:
         ``dense`` (projections, feed-forward, pooler, classifier), ``attention``
         (scores and context), ``map_conv``, and their sum ``total``. A multiplication
-        with its addition counts as two.
+        with its addition counts as two operations.
     """
     if min(lengths, default=1) < 0 or min(layers, width, inner, heads) < 1:
         raise ConfigError(
@@ -55,13 +55,13 @@ def matrix_flops(
 
 
 def _with_total(parts: dict[str, float], factor: float) -> dict[str, float]:
-    """The parts times a factor, and their sum."""
+    """Multiplies the parts by a factor, and adds their sum."""
     found = {name: factor * value for name, value in parts.items()}
     return {**found, "total": sum(found.values())}
 
 
 def _parameters(config: Any, head: str) -> list[tuple[str, Any]]:
-    """Names and tensors of a model that has their shapes and no memory."""
+    """Returns names and tensors of a model without memory, for their shapes."""
     core = importlib.import_module("evolving_attention._core")
     options = {**config.core_options(), "head": head}
     return list(core.create_model(config.model_type, options).named_parameters())
@@ -73,19 +73,19 @@ _DENSE = ("query.weight", "key.weight", "value.weight", "dense.weight")
 def vit_flops(
     config: Any, images: int = 1, *, training: bool = False
 ) -> dict[str, float]:
-    """Floating-point operations of the matrix products of ViT with a classifier.
+    """Counts floating-point operations of ViT's matrix products with a classifier.
 
-    The parts follow from the shapes of the model's parameters, with any attention.
+    The counts follow from the shapes of the model's parameters, for any attention.
 
     Args:
         config: a :class:`~evolving_attention.ViTConfig`.
         images: number of images.
-        training: also the two products of each product's backward.
+        training: also count the two products of each product's backward.
 
     Returns:
         ``patches`` (their embedding), ``dense`` (projections, feed-forward,
         classifier), ``attention`` (scores and context), ``map_conv``, and their sum
-        ``total``. A multiplication with its addition counts as two.
+        ``total``. A multiplication with its addition counts as two operations.
 
     Example:
         >>> import evolving_attention as ea
@@ -119,22 +119,22 @@ _CROSS = re.compile(r"\.(crossattention|EncDecAttention)\.")
 def encoder_decoder_flops(
     config: Any, source: int, target: int, *, training: bool = False
 ) -> dict[str, float]:
-    """Floating-point operations of the matrix products of an encoder-decoder.
+    """Counts floating-point operations of an encoder-decoder's matrix products.
 
-    The parts follow from the shapes of the model's parameters. Every pair of tokens
-    counts, whether or not a causal limit or a window leaves it out.
+    The counts follow from the shapes of the model's parameters. Every pair of tokens
+    counts, even if a causal limit or a window excludes it.
 
     Args:
         config: a :class:`~evolving_attention.TransformerConfig` or
             :class:`~evolving_attention.T5Config`.
-        source, target: tokens of the sentence and of its translation.
-        training: also the two products of each product's backward.
+        source, target: number of tokens of the sentence and of its translation.
+        training: also count the two products of each product's backward.
 
     Returns:
         ``dense`` (projections, feed-forward), ``attention`` (scores and context of the
         encoder, the decoder and between them), ``map_conv``, ``logits`` (the product
         with the output matrix, which the papers leave out), and their sum ``total``. A
-        multiplication with its addition counts as two.
+        multiplication with its addition counts as two operations.
 
     Raises:
         ConfigError: a length is not positive.

@@ -1,4 +1,4 @@
-"""Floating-point operations of the products of a convolutional net's forward pass."""
+"""Floating-point operations of the products in a convolutional forward pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["cifar_net_flops", "resnet_flops"]
 
 @dataclass
 class _Counter:
-    """Multiply-adds so far, by kind."""
+    """Multiply-adds counted so far, by kind."""
 
     config: ResNetConfig | CifarNetConfig
     convolutions: int = 0
@@ -30,7 +30,7 @@ class _Counter:
         self.convolutions += into * out * kernel**2 * sides[0] * sides[1]
 
     def attend(self, into: int, out: int, sides: tuple[int, int]) -> int:
-        """Attention beside a convolution; returns the channels it provides."""
+        """Counts attention next to a convolution; returns the channels it provides."""
         config = self.config
         heads = config.num_attention_heads
         keys = int(config.key_ratio * out) // heads * heads
@@ -46,7 +46,7 @@ class _Counter:
         return values
 
     def kernel_cells(self) -> int:
-        """Taps of all convolutions over a map."""
+        """Number of taps of all convolutions over a map."""
         kind = self.config.attention
         if isinstance(kind, tuple):
             raise ConfigError(
@@ -55,14 +55,14 @@ class _Counter:
         kind = getattr(kind, "evolve", kind)
         if getattr(kind, "beta", 1) == 0:
             return 0
-        layers = getattr(kind, "num_layers", 1)  # of a predictive kind, 3 x 3 each
+        layers = getattr(kind, "num_layers", 1)  # predictive kind: 3 x 3 each
         side = getattr(kind, "kernel_size", 3 if hasattr(kind, "num_layers") else 0)
         return int(side**2 * layers)
 
     def wide(
         self, into: int, out: int, stride: int, sides: tuple[int, int], stage: int
     ) -> tuple[int, int]:
-        """A convolution of 3 × 3, with what stands beside it."""
+        """Counts a 3 × 3 convolution, and the attention parallel to it."""
         sides = _halved(sides) if stride == 2 else sides
         values = 0
         if stage > 0 and hasattr(self.config, "key_ratio"):
@@ -114,15 +114,15 @@ def resnet_flops(
     """Counts the operations of one image's forward pass.
 
     Args:
-        config: of a plain or an augmented residual network.
-        image_size: pixels of a side, or (height, width); None: the config's, 224 of a
-            plain network.
+        config: config of a plain or an augmented residual network.
+        image_size: pixels of a side, or (height, width); None: the config's, or 224
+            for a plain network.
 
     Returns:
         ``convolutions`` (with the classifier), ``attention`` (projections, scores,
         relative positions, context), ``map_conv``, and their sum ``total``. A
-        multiplication with its addition counts as two; norms, activations and pools,
-        which have no products of channels, do not count.
+        multiplication with its addition counts as two operations. Norms, activations
+        and pools are not counted: they have no products of channels.
 
     Raises:
         ConfigError: attention is a list of kinds.
@@ -154,10 +154,10 @@ def resnet_flops(
 
 
 def cifar_net_flops(config: CifarNetConfig) -> dict[str, float]:
-    """Counts the operations of one image's forward pass, as :func:`resnet_flops`.
+    """Counts the operations of one image's forward pass, like :func:`resnet_flops`.
 
-    Feed-forwards, which are convolutions of 1 × 1, and the gathering of earlier blocks
-    count among the convolutions.
+    Feed-forwards, which are 1 × 1 convolutions, and the joining of earlier blocks
+    count as convolutions.
 
     Raises:
         ConfigError: attention is a list of kinds.

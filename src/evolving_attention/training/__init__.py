@@ -1,4 +1,4 @@
-"""The training room: arguments, Trainer, checkpoints, schedules, callbacks."""
+"""Training: arguments, Trainer, checkpoints, schedules, callbacks."""
 
 from evolving_attention.metrics.prediction import EvalPrediction
 from evolving_attention.training.arguments import TrainingArguments

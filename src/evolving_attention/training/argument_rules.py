@@ -1,6 +1,6 @@
 """Checks of the training arguments, and their error messages.
 
-:mod:`.refused_arguments` lists Hugging Face options without meaning on this core; they
+:mod:`.refused_arguments` lists Hugging Face options that have no meaning here; they
 are refused with a reason, never silently ignored.
 """
 
@@ -39,17 +39,17 @@ DEVICES = re.compile(r"auto|cpu|cuda(:\d{1,4})?")
 
 
 def refuse(field: str, value: Any, expected: str, fix: str) -> ConfigError:
-    """The error for a bad value: names field, value, expected value and remedy."""
+    """Returns the error for a bad value: field, value, expected value and remedy."""
     return ConfigError(
         f"TrainingArguments: {field}={value!r}, expected {expected}; {fix}"
     )
 
 
 def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:
-    """Drop harmless refused options from ``given``; raise for other unknown ones.
+    """Drops harmless refused options from ``given``; raises for other unknown ones.
 
     Raises:
-        ConfigError: an option is unknown, or has no meaning on this core.
+        ConfigError: an option is unknown, or has no meaning in this library.
     """
     kept = {}
     for name, value in given.items():
@@ -69,7 +69,7 @@ def checked_keywords(known: set[str], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusal(name: str, value: Any, reason: str) -> str:
-    """What to say of an option without meaning here."""
+    """Returns the error text for an option that has no meaning here."""
     return (
         f"TrainingArguments: {name}={value!r} is not supported, expected it left out; "
         f"{reason}"
@@ -85,7 +85,7 @@ def _check_range(
     open_low: bool = False,
     open_high: bool = False,
 ) -> None:
-    """Refuse a number outside of [low, high] (ends left out on request)."""
+    """Rejects a number outside [low, high]; ends are excluded on request."""
     value = getattr(a, field)
     if value is None:
         return
@@ -100,7 +100,7 @@ def _check_range(
 
 
 def check_numbers(a: Any) -> None:
-    """Ranges of all numeric fields."""
+    """Checks the ranges of all numeric fields."""
     for field in _AT_LEAST_ONE:
         _check_range(a, field, 1)
     for field in _AT_LEAST_ZERO:
@@ -125,7 +125,7 @@ def check_numbers(a: Any) -> None:
 
 
 def _check_whole_above_one(a: Any, field: str) -> None:
-    """Refuse 1.5: a count is whole, a share of the run is below 1."""
+    """Rejects 1.5: a count is whole, and a share of the run is below 1."""
     value = getattr(a, field)
     if value > 1 and value != int(value):
         expected = "a whole number, or a fraction of the run below 1"
@@ -133,7 +133,7 @@ def _check_whole_above_one(a: Any, field: str) -> None:
 
 
 def check_choices(a: Any) -> None:
-    """Text values that depend on the build, on other values, or on a pattern."""
+    """Checks text values that depend on the build, other values or a pattern."""
     if not DEVICES.fullmatch(a.device):
         raise refuse(
             "device",
@@ -172,7 +172,7 @@ def check_choices(a: Any) -> None:
 
 
 def check_combinations(a: Any) -> None:
-    """Fields that contradict one another."""
+    """Rejects fields that contradict one another."""
     if a.deterministic is not True:
         raise refuse(
             "deterministic",
@@ -251,7 +251,7 @@ def check_combinations(a: Any) -> None:
 
 
 def settle_checkpointing(a: Any) -> None:
-    """Merge the two names of gradient checkpointing into one truth value.
+    """Merges the two names of gradient checkpointing into one boolean.
 
     Raises:
         ConfigError: they contradict each other.
@@ -274,7 +274,7 @@ def _is_multiple(many: float, one: float) -> bool:
 
 
 def parse_json_object(field: str, value: Any) -> Any:
-    """A dict from JSON text (the command line's form); None gives {}."""
+    """Parses JSON text (the command line's form) to a dict; None gives {}."""
     if not isinstance(value, str):
         return value or {}
     try:
@@ -284,7 +284,7 @@ def parse_json_object(field: str, value: Any) -> Any:
 
 
 def parse_class_weight(value: Any) -> Any:
-    """``class_weight``, which may be JSON; its classes are checked with the data."""
+    """Parses ``class_weight``, possibly JSON; its classes are checked with the data."""
     if isinstance(value, str) and value != "balanced":
         expected = 'balanced, or a dict (JSON) such as {"good": 2}'
         try:

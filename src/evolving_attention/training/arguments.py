@@ -20,14 +20,14 @@ _LogLevel = Literal["debug", "info", "warning", "error", "critical", "passive"]
 
 
 def _option(default: Any, text: str) -> Any:
-    """A field with its help text, from which the command line makes its flags."""
+    """Returns a field with its help text, used for the command line's flags."""
     return field(default=default, metadata={"help": text})
 
 
 def _named_errors(cls: _Class) -> _Class:
-    """Make the constructor raise ConfigError for unknown and refused options."""
+    """Makes the constructor raise ConfigError for unknown and refused options."""
     known = {f.name for f in dataclasses.fields(cls)}
-    original: Any = cls.__init__  # type: ignore[misc]  # of this very class
+    original: Any = cls.__init__  # type: ignore[misc]  # of the class itself
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -42,9 +42,9 @@ def _named_errors(cls: _Class) -> _Class:
 class TrainingArguments:
     """Options of a training run.
 
-    Names, defaults and meaning are those of transformers' class of the same name, with
-    four exceptions: batches are grouped by length by default; a non-finite loss stops
-    the run instead of being hidden; options without meaning on this core are refused;
+    Names, defaults and meaning follow transformers' class of the same name, with four
+    exceptions: batches are grouped by length by default; a non-finite loss stops the
+    run instead of being hidden; options without meaning here are refused;
     ``warmup_ratio`` and ``overwrite_output_dir`` of older versions are kept.
 
     Example:
@@ -295,7 +295,7 @@ class TrainingArguments:
         }
 
     def get_warmup_steps(self, num_training_steps: int) -> int:
-        """Warm-up in optimizer steps for a run of ``num_training_steps``."""
+        """Returns the warm-up length in steps for a run of ``num_training_steps``."""
         if self.warmup_ratio:
             return math.ceil(num_training_steps * self.warmup_ratio)
         if self.warmup_steps >= 1:
@@ -303,7 +303,7 @@ class TrainingArguments:
         return math.ceil(num_training_steps * self.warmup_steps)
 
     def every(self, event: str, num_training_steps: int) -> int:
-        """Steps between two events; ``event`` is logging_steps, eval_steps, save_steps.
+        """Returns the interval of logging_steps, eval_steps or save_steps, in steps.
 
         A value below 1 is a share of the run, rounded up to a whole step.
         """
@@ -313,5 +313,5 @@ class TrainingArguments:
         return int(value) if value >= 1 else math.ceil(num_training_steps * value)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values, ready for JSON."""
+        """Returns all fields as plain values, ready for JSON."""
         return dataclasses.asdict(self)

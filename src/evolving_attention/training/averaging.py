@@ -1,4 +1,4 @@
-"""Averages the weights of checkpoints, as translation models are reported."""
+"""Averages the weights of checkpoints, as is usual for translation models."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from evolving_attention.interop.safetensors_io import save_safetensors
 
 __all__ = ["average_checkpoints", "last_checkpoints"]
 
-_BESIDE = (  # copied if they are there
+_BESIDE = (  # copied if present
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
     "generation_config.json",
 )
 
 
 def last_checkpoints(folder: str | Path, count: int) -> list[Path]:
-    """The last ``count`` checkpoints of a run, oldest first, each verified.
+    """Returns the last ``count`` checkpoints, oldest first, each verified.
 
     Raises:
         ConfigError: ``count`` is not a number of at least 1.
-        CheckpointError: there are fewer, or one is damaged.
+        CheckpointError: there are fewer checkpoints, or one is damaged.
     """
     if type(count) is not int or count < 1:
         raise ConfigError(f"last_checkpoints: count={count!r}, expected at least 1")
@@ -52,21 +52,21 @@ def last_checkpoints(folder: str | Path, count: int) -> list[Path]:
 def average_checkpoints(
     folders: Sequence[str | Path], output_dir: str | Path
 ) -> dict[str, Any]:
-    """Write a model whose weights are the mean of those of several models.
+    """Writes a model whose weights are the mean of several models' weights.
 
-    Sums are in float64, in the order given. Config and tokenizer are those of the last
-    folder, and so are tensors of whole numbers.
+    Sums are in float64, in the given order. Config, tokenizer and integer tensors are
+    those of the last folder.
 
     Args:
-        folders: of models that differ in nothing but their weights.
-        output_dir: folder of the result; a new one, or one without a model.
+        folders: folders of models that differ only in their weights.
+        output_dir: folder of the result; new, or without a model.
 
     Returns:
         The config.
 
     Raises:
-        ConfigError: there is no folder, or ``output_dir`` holds a model.
-        CheckpointError: a folder cannot be read, or two differ in more than weights.
+        ConfigError: ``folders`` is empty, or ``output_dir`` holds a model.
+        CheckpointError: a folder is unreadable, or two differ in more than weights.
     """
     paths, target = [Path(folder) for folder in folders], Path(output_dir)
     if not paths:
@@ -95,7 +95,7 @@ def average_checkpoints(
         if present(paths[-1], name):
             shutil.copyfile(paths[-1] / name, target / name)
     save_safetensors(target, mean, stem=weights_stem(last.config))
-    durable.write_json(target / "config.json", last.config)  # last: it makes a model
+    durable.write_json(target / "config.json", last.config)  # last: makes it a model
     return last.config
 
 
@@ -108,7 +108,7 @@ def _widened(array: np.ndarray) -> np.ndarray:
 
 
 def _check_same(first: Any, other: Any) -> None:
-    """Refuse folders with another config, or with other names or shapes of tensors."""
+    """Rejects folders with another config, or other tensor names or shapes."""
     keys = [*first.config, *(other.config.keys() - first.config.keys())]
     differing = [k for k in keys if first.config.get(k) != other.config.get(k)]
     if not differing:

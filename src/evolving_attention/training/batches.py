@@ -1,7 +1,7 @@
-"""Batches: the model's inputs, the rows, and splitting into smaller batches.
+"""Operations on batches: model inputs, rows, and splitting into smaller batches.
 
 A batch is a :class:`~evolving_attention.data.packed.Batch`, or a dict of arrays from a
-user's collator: packed, with ``sequence_offsets``, or with one entry per row in each.
+user's collator: packed, with ``sequence_offsets``, or one entry per row in each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Batch = dict[str, Any]
 def groups_of(
     batches: Iterable[Batch | None], size: int
 ) -> Generator[list[Batch | None], None, None]:
-    """Lists of ``size`` batches; the last one may be shorter."""
+    """Yields lists of ``size`` batches; the last one may be shorter."""
     iterator = iter(batches)
     try:
         while group := list(islice(iterator, size)):
@@ -47,7 +47,7 @@ def groups_of(
 
 
 def close(iterator: Any) -> None:
-    """Close a generator now: a traceback would keep its background thread alive."""
+    """Closes a generator now: a traceback would keep its background thread alive."""
     if hasattr(iterator, "close"):
         iterator.close()
 
@@ -56,20 +56,20 @@ def row_count(batch: Batch) -> int:
     """Number of sequences B."""
     if "sequence_offsets" in batch:
         return len(batch["sequence_offsets"]) - 1
-    first = next(iter(batch.values()))  # any has a row in each entry
+    first = next(iter(batch.values()))  # every array has one row per sequence
     return len(batch.get("input_ids", first))
 
 
 def output_offsets(batch: Batch) -> np.ndarray:
-    """Where each row begins in outputs with an entry per token: of the target's."""
+    """Returns row offsets in per-token outputs: the target's, if there is one."""
     name = "decoder_sequence_offsets"
     return np.asarray(batch[name if name in batch else "sequence_offsets"])
 
 
 def loss_weight(batch: Batch) -> int:
-    """The weight of a batch's mean loss in that of a data set.
+    """Returns the weight of a batch's mean loss in the data set's mean.
 
-    Its rows; of packed targets of an encoder-decoder the predicted tokens.
+    It is the number of rows; for packed encoder-decoder targets, of predicted tokens.
     """
     if "decoder_sequence_offsets" in batch and "labels" in batch:
         return int(np.sum(np.asarray(batch["labels"]) != IGNORED))
@@ -77,7 +77,7 @@ def loss_weight(batch: Batch) -> int:
 
 
 def token_count(batch: Batch) -> int:
-    """Number of tokens or time steps that are not padding, targets included."""
+    """Number of tokens or time steps without padding, including targets."""
     if "sequence_offsets" in batch:
         targets = batch.get("decoder_sequence_offsets", [0])
         return int(batch["sequence_offsets"][-1]) + int(targets[-1])
@@ -99,12 +99,12 @@ def row_ids(batch: Batch) -> np.ndarray:
 
 
 def inputs_of(batch: Batch) -> Batch:
-    """The part of a batch that the model takes."""
+    """Returns the part of a batch that the model takes."""
     return {key: value for key, value in batch.items() if key != "row_ids"}
 
 
 def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
-    """Rows start … stop−1 as a batch."""
+    """Returns rows start … stop−1 as a batch."""
     spans = dict.fromkeys(batch, slice(start, stop))
     part = copy.copy(batch)
     for prefix in ("", "decoder_"):
@@ -122,12 +122,12 @@ def slice_rows(batch: Batch, start: int, stop: int) -> Batch:
 
 
 def single_row(batch: Batch, row: int) -> Batch:
-    """One row as a batch."""
+    """Returns one row as a batch."""
     return slice_rows(batch, row, row + 1)
 
 
 def split_rows(batch: Batch, parts: int) -> list[Batch]:
-    """The batch split into at most ``parts`` nearly equal batches, none empty."""
+    """Splits the batch into at most ``parts`` nearly equal, non-empty batches."""
     rows = row_count(batch)
     if parts <= 1 or rows <= 1:
         return [batch]

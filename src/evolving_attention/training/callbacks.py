@@ -1,7 +1,7 @@
 """Hooks into the training loop: events, their callbacks, and early stopping.
 
-Events, arguments and the control switches are those of Hugging Face's callbacks; a
-callback may keep state over a resume by ``state_dict`` and ``load_state_dict``.
+Events, arguments and control switches follow Hugging Face's callbacks; a callback can
+keep state across a resume with ``state_dict`` and ``load_state_dict``.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = [
 
 
 def metric_key(name: str) -> str:
-    """The key of a metric in evaluation results: ``f1`` is ``eval_f1``."""
+    """Returns the key of a metric in evaluation results: ``f1`` → ``eval_f1``."""
     return name if name.startswith("eval_") else f"eval_{name}"
 
 
 class TrainerCallback:
     """Base of all callbacks: override the events you need.
 
-    Every event gets ``args``, ``state`` and ``control`` and, by keyword, ``model``,
+    Every event receives ``args``, ``state`` and ``control`` and, by keyword, ``model``,
     ``optimizer``, ``lr_scheduler``, ``processing_class``, ``train_dataset`` and
-    ``eval_dataset``; ``on_log`` also gets ``logs``, ``on_evaluate`` and ``on_predict``
-    ``metrics``. An event may return a new control, or None to keep it.
+    ``eval_dataset``; ``on_log`` also receives ``logs``, ``on_evaluate`` and
+    ``on_predict`` ``metrics``. An event may return a new control, or None to keep it.
     """
 
     def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
@@ -44,7 +44,7 @@ class TrainerCallback:
         """Training starts or resumes."""
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Training ended; also called when it ends by an error or a signal."""
+        """Training ended, possibly by an error or a signal."""
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """A pass over the data starts."""
@@ -56,7 +56,7 @@ class TrainerCallback:
         """An optimizer step starts."""
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """A batch of an accumulated step is done, except the last one."""
+        """A batch of an accumulated step is done (not called for the last one)."""
 
     def on_pre_optimizer_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
@@ -89,11 +89,11 @@ class TrainerCallback:
         """Values are logged; ``logs`` by keyword."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values to save in checkpoints."""
+        """Returns plain values to save in checkpoints."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of :meth:`state_dict`."""
+        """Restores the result of :meth:`state_dict`."""
 
 
 class CallbackHandler:
@@ -102,7 +102,7 @@ class CallbackHandler:
     Args:
         callbacks: classes or instances; a class is built without arguments.
         args: the training arguments, passed to every event.
-        objects: returns the keyword arguments of an event; called for each.
+        objects: returns the keyword arguments of an event; called for each event.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class CallbackHandler:
             self.add(callback)
 
     def add(self, callback: Any) -> None:
-        """Append a callback, given as instance or class."""
+        """Appends a callback, given as instance or class."""
         built = callback() if isinstance(callback, type) else callback
         if not hasattr(built, "on_step_end"):
             raise ConfigError(
@@ -124,7 +124,7 @@ class CallbackHandler:
         self.callbacks.append(built)
 
     def pop(self, callback: Any) -> TrainerCallback | None:
-        """Remove and return a callback, given as instance or class."""
+        """Removes and returns a callback, given as instance or class."""
         for held in self.callbacks:
             if held is callback or (
                 isinstance(callback, type) and type(held) is callback
@@ -136,7 +136,7 @@ class CallbackHandler:
     def call(
         self, event: str, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        """Run one event on all callbacks and return the resulting control."""
+        """Runs one event on all callbacks and returns the resulting control."""
         objects = self.objects()
         for callback in self.callbacks:
             handle = getattr(callback, event, None)
@@ -146,7 +146,7 @@ class CallbackHandler:
         return control
 
     def _named(self) -> list[tuple[str, TrainerCallback]]:
-        """Callbacks by stable names: the class name, numbered if it repeats."""
+        """Returns callbacks by stable names: the class name, numbered if repeated."""
         seen: dict[str, int] = {}
         named = []
         for callback in self.callbacks:
@@ -158,7 +158,7 @@ class CallbackHandler:
         return named
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of all callbacks that have one."""
+        """Returns the states of all callbacks that have one."""
         states: dict[str, Any] = {
             name: getattr(callback, "state_dict", dict)()
             for name, callback in self._named()
@@ -166,7 +166,7 @@ class CallbackHandler:
         return {name: state for name, state in states.items() if state}
 
     def load_state_dict(self, states: dict[str, Any]) -> None:
-        """Restore the state of every callback; ignore states of absent ones."""
+        """Restores the state of every callback; ignores states of absent ones."""
         for name, callback in self._named():
             if name in states:
                 callback.load_state_dict(states[name])
@@ -176,7 +176,7 @@ class DefaultFlowCallback(TrainerCallback):
     """Decides when to log, evaluate, save and stop, from the training arguments."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Events by steps, and the end of the run."""
+        """Sets the events due by step, and the end of the run."""
         step = state.global_step
         if step == 1 and args.logging_first_step:
             control.should_log = True
@@ -196,7 +196,7 @@ class DefaultFlowCallback(TrainerCallback):
                 control.should_save = True
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Events by epochs."""
+        """Sets the events due by epoch."""
         if args.logging_strategy == "epoch":
             control.should_log = True
         if args.eval_strategy == "epoch" and args.eval_delay <= state.epoch:
@@ -213,8 +213,8 @@ class EarlyStoppingCallback(TrainerCallback):
         early_stopping_threshold: smallest change that counts as improvement, >= 0.
 
     Raises:
-        ConfigError: patience or threshold out of range; at the start of training:
-            no metric to watch.
+        ConfigError: patience or threshold is out of range; at the start of training:
+            there is no metric to watch.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class EarlyStoppingCallback(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Check that there is a metric to watch."""
+        """Checks that there is a metric to watch."""
         if args.metric_for_best_model is None or args.eval_strategy == "no":
             raise ConfigError(
                 "EarlyStoppingCallback: expected a metric to watch, got "
@@ -245,7 +245,7 @@ class EarlyStoppingCallback(TrainerCallback):
             )
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Compare with the best value of the run so far and count."""
+        """Counts the evaluations that do not improve on the best value so far."""
         value = kwargs["metrics"].get(metric_key(args.metric_for_best_model))
         if value is None:
             return
@@ -261,9 +261,9 @@ class EarlyStoppingCallback(TrainerCallback):
             control.should_training_stop = True
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of evaluations without improvement."""
+        """Returns the number of evaluations without improvement."""
         return {"waited": self.waited}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue counting from a checkpoint."""
+        """Continues counting from a checkpoint."""
         self.waited = int(state["waited"])

@@ -1,10 +1,10 @@
-"""Checkpoints of a run: their contents, saving, finding and loading.
+"""Checkpoints of a run: contents, saving, finding and loading.
 
-``checkpoint-N/`` holds ``config.json`` and the weights (by the model), the
+``checkpoint-N/`` holds ``config.json`` and the weights (written by the model), the
 tokenizer's files, ``optimizer.safetensors`` (moments and master weights),
 ``trainer_state.json`` (counters, position, schedule, random generators, fingerprint),
 ``training_args.json`` and ``manifest.json``, whose presence makes it a checkpoint.
-Nothing in it is pickled. :mod:`evolving_attention.durable` commits it atomically.
+Nothing is pickled. :mod:`evolving_attention.durable` commits it atomically.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ __all__ = [
 ]
 
 OPTIMIZER = "optimizer.safetensors"
-# How the core draws random numbers: a run resumes only in its own way
+# How the core draws random numbers; a run can only resume with the same way
 # (docs/numerics.md).
 RANDOM_STREAMS = "by name"
 ARGUMENTS = "training_args.json"
-# Files of a run that ended before its first save: no user data.
+# Files of a run that ended before its first save; they are not user data.
 LOGS = {"log.jsonl", "nonfinite-report.json", "runs"}
 
 
@@ -68,25 +68,25 @@ class RunParts:
 
 
 def folder_of(args: TrainingArguments, step: int) -> pathlib.Path:
-    """The folder of the checkpoint after optimizer step ``step``."""
+    """Returns the folder of the checkpoint after optimizer step ``step``."""
     return pathlib.Path(args.output_dir) / f"checkpoint-{step}"
 
 
 def get_last_checkpoint(folder: str | pathlib.Path) -> str | None:
-    """The newest valid checkpoint in ``folder``, or None.
+    """Returns the newest valid checkpoint in ``folder``, or None.
 
-    Newer invalid ones are skipped with a warning that names them.
+    Newer invalid checkpoints are skipped with a warning that names them.
     """
     found = durable.newest_verified(folder)
     return None if found is None else str(found)
 
 
 def check_output_dir(args: TrainingArguments) -> str | None:
-    """The rule for ``output_dir``: a checkpoint to resume from, or None for a new run.
+    """Returns the checkpoint in ``output_dir`` to resume from, or None for a new run.
 
     Raises:
         ConfigError: the folder has files but no checkpoint, and overwrite_output_dir is
-            not set: the files may be the user's data.
+            not set: the files may be user data.
     """
     folder = pathlib.Path(args.output_dir)
     if args.overwrite_output_dir or not folder.exists():
@@ -107,10 +107,10 @@ def check_output_dir(args: TrainingArguments) -> str | None:
 
 
 def check_writable(args: TrainingArguments) -> None:
-    """Refuse an output_dir that cannot be written, before any work.
+    """Rejects an unwritable output_dir before any work.
 
     Raises:
-        ConfigError: the folder, or the one to make it in, is a file or read-only.
+        ConfigError: the folder, or the one to create it in, is a file or read-only.
     """
     path = pathlib.Path(args.output_dir).resolve()
     there = next(p for p in (path, *path.parents) if p.exists())
@@ -124,10 +124,10 @@ def check_writable(args: TrainingArguments) -> None:
 
 
 def clear_or_refuse(args: TrainingArguments) -> None:
-    """Before a new run: output_dir must hold no checkpoints of another run.
+    """Before a new run: removes or rejects another run's checkpoints in output_dir.
 
     Raises:
-        ConfigError: it holds some, and overwrite_output_dir is not set.
+        ConfigError: there are some, and overwrite_output_dir is not set.
     """
     present = durable.list_checkpoints(args.output_dir)
     if not present:
@@ -143,7 +143,7 @@ def clear_or_refuse(args: TrainingArguments) -> None:
 
 
 def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | None:
-    """The checkpoint that ``resume_from_checkpoint`` selects; None for a new run.
+    """Returns the checkpoint ``resume_from_checkpoint`` selects; None for a new run.
 
     Args:
         args: ``output_dir`` is the folder of the run's checkpoints.
@@ -177,15 +177,15 @@ def find(args: TrainingArguments, wanted: bool | str | None) -> pathlib.Path | N
 def save(
     parts: RunParts, state: TrainerState, weights_only: bool = False
 ) -> pathlib.Path:
-    """Commit the run's state as ``checkpoint-<global_step>`` and rotate older ones.
+    """Commits the run's state as ``checkpoint-<global_step>`` and rotates older ones.
 
     Args:
-        parts, state: of the run.
-        weights_only: save no optimizer; a run cannot resume from such a checkpoint.
+        parts, state: parts and state of the run.
+        weights_only: omit the optimizer; a run cannot resume from such a checkpoint.
 
     Raises:
         NonFiniteError: a weight or moment is not finite; nothing is written.
-        CheckpointError: the disk is full or cannot be written; older ones are intact.
+        CheckpointError: the disk is full or not writable; older ones are intact.
     """
     args = parts.args
     optimizer = None if weights_only else parts.optimizer
@@ -219,17 +219,17 @@ def save(
 
 
 def save_processing_class(processing_class: Any, folder: pathlib.Path) -> None:
-    """Write the tokenizer next to the model, if it can be written."""
+    """Writes the tokenizer next to the model, if it can be written."""
     if hasattr(processing_class, "save_pretrained"):
         processing_class.save_pretrained(folder)
 
 
 def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
-    """Restore model, optimizer, schedule and random generators; return the state.
+    """Restores model, optimizer, schedule and random generators; returns the state.
 
     Raises:
-        CheckpointError: the run cannot resume from it: it was saved without optimizer
-            or from another model, or data or batching changed.
+        CheckpointError: the run cannot resume from it: it was saved without an
+            optimizer or from another model, or data or batching changed.
     """
     values = read_values(path)
     facts = values.pop("resume", None)
@@ -266,13 +266,13 @@ def restore(parts: RunParts, path: pathlib.Path) -> TrainerState:
 def _best_beside(
     path: pathlib.Path, state: TrainerState, args: TrainingArguments
 ) -> str | None:
-    """The run's best checkpoint as a folder beside ``path``, or None.
+    """Returns the run's best checkpoint as a sibling folder of ``path``, or None.
 
-    The state is a file, perhaps a stranger's: only a name is taken from it, and never
-    a path. (This also finds the best checkpoint of a run whose folder has moved.)
+    The state file may come from a stranger, so only a name is taken from it, never a
+    path. (This also finds the best checkpoint of a run whose folder has moved.)
 
     Raises:
-        CheckpointError: it is not there, and the end of the run would need it.
+        CheckpointError: it is missing, and the end of the run would need it.
     """
     if state.best_model_checkpoint is None:
         return None
@@ -292,12 +292,12 @@ def _best_beside(
 
 
 def load_model(model: Any, path: pathlib.Path) -> None:
-    """Read the weights of a checkpoint into an existing model of the same shape."""
+    """Loads the weights of a checkpoint into an existing model of the same shape."""
     model.load_state_dict(load_folder(path).tensors)
 
 
 def _resume_facts(parts: RunParts) -> dict[str, Any]:
-    """The data that a resume needs besides counters and tensors."""
+    """Returns the data that a resume needs besides counters and tensors."""
     return {
         "schedule": parts.schedule.state_dict(),
         "optimizer_step": int(parts.optimizer.state_dict()["step"]),
@@ -308,7 +308,7 @@ def _resume_facts(parts: RunParts) -> dict[str, Any]:
 
 
 def _optimizer_arrays(optimizer: Any | None) -> dict[str, np.ndarray]:
-    """The optimizer's tensors as arrays; the step goes into the JSON."""
+    """Returns the optimizer's tensors as arrays; the step goes into the JSON."""
     if optimizer is None:
         return {}
     return {
@@ -319,7 +319,7 @@ def _optimizer_arrays(optimizer: Any | None) -> dict[str, np.ndarray]:
 
 
 def _load_optimizer(optimizer: Any, path: pathlib.Path, step: int) -> None:
-    """Read moments and master weights; names must be those of this optimizer."""
+    """Loads moments and master weights; names must match this optimizer's."""
     with open_inside(path, OPTIMIZER) as file:
         arrays = read_safetensors(file)
     optimizer.load_state_dict({"step": step, **arrays})

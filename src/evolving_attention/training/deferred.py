@@ -1,4 +1,4 @@
-"""Optimizer steps on a device without waiting for it."""
+"""Enqueues optimizer steps on a device without waiting for it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class DeferredStepRunner(StepRunner):
     """Enqueues steps without waiting; results are read by :meth:`look`.
 
     Loss, norm and clipping factor stay on the device, in a log that :meth:`look` reads.
-    After a step that is not finite the optimizer changes nothing. :meth:`look` detects
-    this, repeats the step as :class:`StepRunner` does, from the same weights with the
-    same dropout, and raises its error.
+    After a non-finite step the optimizer changes nothing. :meth:`look` detects this,
+    repeats the step as :class:`StepRunner` does, from the same weights with the same
+    dropout, and raises its error.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -52,7 +52,7 @@ class DeferredStepRunner(StepRunner):
         self._pending: list[_Pending] = []
 
     def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
-        """Enqueue the step ``state.global_step + 1``; its outcome is not known yet."""
+        """Enqueues the step ``state.global_step + 1``; its outcome is not known yet."""
         forget_gradients(self.optimizer, self.parameters)
         before = runtime.core_random_state()
         sums = self._accumulate_within_memory(batches, state)
@@ -76,15 +76,15 @@ class DeferredStepRunner(StepRunner):
         return StepOutcome(math.nan, math.nan, sums.tokens, sums.rows, known=False)
 
     def look(self, state: TrainerState) -> list[StepOutcome]:
-        """Wait for all steps since the last look, and return their outcomes.
+        """Waits for all steps since the last look, and returns their outcomes.
 
         Raises:
-            NonFiniteError: a step was not finite; it and later ones changed nothing.
+            NonFiniteError: a step was not finite; this and later steps changed nothing.
         """
         done, self._pending, self.is_full = self._pending, [], False
         outcomes = []
         rows = self._log.look()
-        self.team.check()  # before anything is made of them
+        self.team.check()  # before the results are used
         for one, (loss, norm, applied) in zip(done, rows, strict=True):
             if not applied:
                 self._repeat(one, state)
@@ -92,7 +92,7 @@ class DeferredStepRunner(StepRunner):
         return outcomes
 
     def _accumulate(self, batches: list[b.Batch | None], splits: int) -> StepSums:
-        """Sum gradients of the mean loss; the log gets the losses."""
+        """Accumulates gradients of the mean loss; the log receives the losses."""
         self._log.restart_step()
         sums = StepSums.of(present(batches))
         for index in self.team.turns(len(batches), self._log):
@@ -109,7 +109,7 @@ class DeferredStepRunner(StepRunner):
         return sums
 
     def _repeat(self, one: _Pending, state: TrainerState) -> None:
-        """Repeat a step that was not finite, to locate the cause and report it."""
+        """Repeats a non-finite step, to locate the cause and report it."""
         state.global_step, state.epoch = one.step, one.epoch
         state.batch_splits = one.splits
         runtime.set_core_random_state(one.random_state)
@@ -132,10 +132,10 @@ class DeferredStepRunner(StepRunner):
 
 
 def step_runner(device: str, optimizer: Any, args: Any) -> type[StepRunner]:
-    """The runner for steps on a device: on a GPU one that does not wait for it.
+    """Returns the runner class for a device: on a GPU, one that does not wait.
 
-    That needs an optimizer of this package, which can skip an update on the device, and
-    ``on_nonfinite="stop"``: other settings need the result of each step.
+    The deferred runner needs an optimizer of this package, which can skip an update on
+    the device, and ``on_nonfinite="stop"``: other settings need each step's result.
     """
     waits = (
         device == "cpu"

@@ -1,4 +1,4 @@
-"""Evaluation and prediction: losses, logits and labels of a whole data set."""
+"""Evaluation and prediction: losses, logits and labels of a data set."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ __all__ = [
 class EvaluationResult:
     """Predictions and labels in the order of the data set.
 
-    ``predictions`` is [N, ...] for sequence outputs, [tokens, ...] for token outputs
-    ([tokens, 2] for the logits of start and end, with labels [N, 2], the positions);
-    None with loss_only. ``loss`` is the mean over rows, or over packed target tokens;
-    None without labels.
+    ``predictions`` is [N, ...] for sequence outputs and [tokens, ...] for token outputs
+    ([tokens, 2] for start and end logits, with labels [N, 2], the positions); None with
+    loss_only. ``loss`` is the mean over rows, or over packed target tokens; None
+    without labels.
     """
 
     predictions: np.ndarray | None
@@ -49,7 +49,7 @@ class EvaluationResult:
     loss: float | None
     rows: int
     batches: int
-    token_loss: float = math.nan  # of a packed target token, without label smoothing
+    token_loss: float = math.nan  # mean over packed target tokens, unsmoothed
 
 
 def evaluation_loop(
@@ -62,23 +62,23 @@ def evaluation_loop(
     team: Alone | None = None,
     loss_func: Callable[..., Any] | None = None,
 ) -> EvaluationResult:
-    """Run the model over all batches without dropout and without gradients.
+    """Runs the model over all batches without dropout and without gradients.
 
     Args:
         model: its training mode is restored afterwards.
         batches: packed batches with ``row_ids``, as :mod:`.batches` describes.
         loss_only: keep no predictions.
-        options: further arguments of the model's call, when a batch has labels.
-        on_batch: called with the number of batches done; may raise to stop.
-        team: the processes that share the batches; a batch of another process is None,
-            and every process gets the results of all.
-        loss_func: the loss in place of the model's, see :func:`given_loss`.
+        options: further arguments of the model's call if a batch has labels.
+        on_batch: called with the number of finished batches; may raise to stop.
+        team: the processes that share the batches. A batch of another process is
+            None; every process gets the results of all.
+        loss_func: replaces the model's loss, see :func:`given_loss`.
     """
     team = team or Alone()
     was_training = model.training
     model.eval()
     found = _Rows()
-    # Of each batch: number, loss · weight, nll · weight, weight, rows, has labels
+    # Per batch: number, loss · weight, nll · weight, weight, rows, has labels
     parts: list[tuple[int, float, float, int, int, bool]] = []
     rows = done = 0
     iterator = iter(batches)
@@ -123,7 +123,7 @@ def evaluation_loop(
 
 
 def _results(out: Any) -> np.ndarray:
-    """What a model predicts: its logits; of spans [..., 2], of start and end."""
+    """Returns a model's logits; for spans, start and end logits [..., 2]."""
     if out.logits is not None or getattr(out, "start_logits", None) is None:
         return host_array(out.logits)
     both = [host_array(part) for part in (out.start_logits, out.end_logits)]
@@ -131,7 +131,7 @@ def _results(out: Any) -> np.ndarray:
 
 
 def _token_loss(out: Any, batch: b.Batch) -> float:
-    """The mean cross entropy of the target tokens, without label smoothing."""
+    """Returns the mean cross entropy of the target tokens, without label smoothing."""
     from evolving_attention import functional as F
 
     loss: Any = F.cross_entropy(out.logits, np.asarray(batch["labels"]))
@@ -141,11 +141,11 @@ def _token_loss(out: Any, batch: b.Batch) -> float:
 def given_loss(
     model: Any, inputs: dict[str, Any], loss_func: Callable[..., Any]
 ) -> tuple[Any, Any]:
-    """The model's output without labels, and what ``loss_func`` makes of the two.
+    """Returns the model's output without labels, and the loss by ``loss_func``.
 
-    As in Hugging Face's Trainer it is called as ``loss_func(outputs, labels,
-    num_items_in_batch=n)``; the gradient of a step is the mean over its batches, so n
-    counts the labels of this batch, without those that are -100.
+    As in Hugging Face's Trainer, it is called as ``loss_func(outputs, labels,
+    num_items_in_batch=n)``. The gradient of a step is the mean over its batches, so n
+    counts this batch's labels, except those that are -100.
     """
     inputs = dict(inputs)
     labels = inputs.pop("labels")
@@ -170,7 +170,7 @@ class _Rows:
         self.labels: list[np.ndarray] = []
 
     def add(self, batch: b.Batch, logits: np.ndarray, first_row: int) -> None:
-        """Store one batch; rows without ids are numbered from ``first_row``."""
+        """Stores one batch; rows without ids are numbered from ``first_row``."""
         count = b.row_count(batch)
         ids = b.row_ids(batch) if "row_ids" in batch else first_row + np.arange(count)
         self.ids.append(np.asarray(ids))
@@ -183,7 +183,7 @@ class _Rows:
             self.labels += [places[i : i + 1] for i in range(count)]
 
     def in_order(self, team: Alone) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """(predictions, labels) sorted by row id, of all processes."""
+        """Returns (predictions, labels) of all processes, sorted by row id."""
         if team.size > 1:
             self.ids = [team.arrays(_joined(self.ids))]
             self.logits = _exchanged(team, self.logits)
@@ -207,7 +207,7 @@ def _joined(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def _exchanged(team: Alone, rows: list[np.ndarray]) -> list[np.ndarray]:
-    """The rows of all processes, one process after another."""
+    """Returns the rows of all processes, one process after another."""
     lengths = team.arrays(np.array([len(row) for row in rows], np.int64))
     if not len(lengths):
         return []
@@ -215,7 +215,7 @@ def _exchanged(team: Alone, rows: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def _by_row(batch: b.Batch, values: np.ndarray) -> list[np.ndarray]:
-    """Split [B, ...] or [total tokens, ...] into one array [n, ...] per row."""
+    """Splits [B, ...] or [total tokens, ...] into one array [n, ...] per row."""
     rows = b.row_count(batch)
     if len(values) == rows:
         return [values[i : i + 1] for i in range(rows)]
@@ -239,7 +239,7 @@ class Evaluator:
     """Runs a model over data sets and computes metrics.
 
     Args:
-        args, team: of the run; every process gets the results of all.
+        args, team: arguments and team of the run; every process gets all results.
     """
 
     def __init__(self, args: TrainingArguments, team: Alone) -> None:
@@ -256,15 +256,15 @@ class Evaluator:
         on_batch: Callable[[int, int], Any],
         loss_func: Callable[..., Any] | None = None,
     ) -> PredictionOutput:
-        """One pass over a data set: predictions, labels, metrics under the prefix.
+        """Predicts a data set in one pass: predictions, labels and prefixed metrics.
 
         Args:
             model: see :func:`evaluation_loop`.
-            loader: of all its rows.
-            prefix: of the metrics' names, ``<prefix>_…``.
+            loader: loader of all rows.
+            prefix: prefix of the metrics' names, ``<prefix>_…``.
             loss_only: keep no predictions.
-            compute_metrics: from predictions and labels to a dict.
-            on_batch: called with the number of batches done and in total; may raise.
+            compute_metrics: maps predictions and labels to a dict.
+            on_batch: called with the numbers of finished and of all batches; may raise.
             loss_func: see :func:`given_loss`; None: the model's loss.
         """
         total, began = len(loader), time.monotonic()
@@ -292,11 +292,11 @@ class Evaluator:
         }
         seconds = time.monotonic() - began
         named.update(speed_metrics(prefix, seconds, found.rows, found.batches))
-        predictions: Any = found.predictions  # None with loss_only alone
+        predictions: Any = found.predictions  # None only with loss_only
         return PredictionOutput(predictions, found.label_ids, named)
 
     def is_new_best(self, state: TrainerState, metrics: dict[str, float]) -> bool:
-        """Compare with the best value so far and store a better one.
+        """Compares with the best value so far and stores a better one.
 
         Raises:
             ConfigError: the metric is not among the results.
@@ -319,10 +319,10 @@ class Evaluator:
 
 
 def _computed(compute_metrics: Any, found: EvaluationResult) -> dict[str, Any]:
-    """The checked result of ``compute_metrics``.
+    """Returns the checked result of ``compute_metrics``.
 
     Raises:
-        ConfigError: the result is no number and no dict with names as keys.
+        ConfigError: the result is neither a number nor a dict with string keys.
     """
     values = compute_metrics(EvalPrediction(found.predictions, found.label_ids))
     named = metric_names.as_named(values)

@@ -1,7 +1,7 @@
-"""A hash of the training data and of the settings that decide its order.
+"""Hashes the training data and the settings that decide its order.
 
-By this fingerprint the Trainer refuses to resume with other data, another batch size or
-another seed, which would continue a different run.
+With this fingerprint the Trainer refuses to resume with other data, another batch size
+or another seed, which would continue a different run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEYS = (
     "label",
 )
 
-# Arguments that change which rows meet in a step; others change only how they are used.
+# Arguments that decide which rows share a step; others only change how they are used.
 ORDER_ARGUMENTS = (
     "per_device_train_batch_size",
     "per_device_train_batch_tokens",
@@ -41,18 +41,18 @@ ORDER_ARGUMENTS = (
     "data_seed",
 )
 _BATCHES = "gradient_accumulation_steps"
-_SHOWN = 4  # differences of two configurations that are named
+_SHOWN = 4  # number of configuration differences named in an error
 
 
 def data_fingerprint(dataset: PackedDataset | Sequence[dict[str, Any]]) -> str:
-    """A hash of ids and labels of every row, with their keys, types and lengths."""
+    """Returns a hash of ids and labels of every row, with keys, types and lengths."""
     if isinstance(dataset, PackedDataset):
         return dataset.fingerprint()
     return digest(len(dataset), map(_counting, each(dataset)))
 
 
 def _parts(row: dict[str, Any]) -> dict[str, Any]:
-    """The hashed columns; ragged ones, as of multiple choice, text by text."""
+    """Returns the hashed columns; ragged ones (multiple choice) text by text."""
     found: dict[str, Any] = {}
     for key in KEYS:
         value = row.get(key)
@@ -64,7 +64,7 @@ def _parts(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _counting(row: dict[str, Any]) -> dict[str, Any]:
-    """The hashed parts of a row; a mask of ones counts as no mask."""
+    """Returns the hashed parts of a row; a mask of ones counts as no mask."""
     found = _parts(row)
     mask = found.get("attention_mask")
     if mask is not None and np.all(np.asarray(mask) == 1):
@@ -75,10 +75,10 @@ def _counting(row: dict[str, Any]) -> dict[str, Any]:
 def run_fingerprint(
     args: Any, model: Any, dataset: Any, processes: int = 1
 ) -> dict[str, Any]:
-    """Data, model configuration and batching of a run, each under its own key.
+    """Returns data, model configuration and batching of a run, each under its own key.
 
-    ``gradient_accumulation_steps`` counts for one process: the number of batches of a
-    step matters, not the number of processes that share them.
+    ``gradient_accumulation_steps`` is counted over all processes: the number of batches
+    per step matters, not the number of processes that share them.
     """
     config: Any = getattr(model, "config", None)
     described = config.to_dict() if hasattr(config, "to_dict") else {}
@@ -92,10 +92,10 @@ def run_fingerprint(
 
 
 def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) -> None:
-    """Refuse to resume a run with other data or settings.
+    """Rejects a resume with other data or settings.
 
     Raises:
-        CheckpointError: a part differs and ``force`` is False; names the parts.
+        CheckpointError: a part differs and ``force`` is False; the message names it.
     """
     saved = _named_as(saved, now)
     names = [*now, *({"weights"} & saved.keys() - now.keys())]
@@ -111,7 +111,7 @@ def compare(saved: dict[str, Any], now: dict[str, Any], path: str, force: bool) 
 
 
 def _named_as(saved: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """The saved run with names of classes where it had none and this one has."""
+    """Adds this run's class names to the saved run if that had none."""
     before, after = saved.get("model"), now.get("model")
     if not isinstance(before, dict) or not isinstance(after, dict):
         return saved
@@ -123,7 +123,7 @@ def _named_as(saved: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
 
 
 def _difference(name: str, saved: Any, now: Any) -> str:
-    """A changed part as ``alpha 0.1, this one 0.2``."""
+    """Describes a changed part, as ``alpha 0.1, this one 0.2``."""
     if name == "data":
         return "other training data (rows, tokens or labels)"
     if name == "weights":
@@ -144,7 +144,7 @@ def _difference(name: str, saved: Any, now: Any) -> str:
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The numbers and words of a nested configuration, under dotted names."""
+    """Yields the leaf values of a nested configuration, under dotted names."""
     if isinstance(value, dict) and value:
         for key, part in value.items():
             yield from _leaves(part, f"{name}.{key}" if name else str(key))

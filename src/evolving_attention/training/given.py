@@ -1,4 +1,4 @@
-"""What a Trainer is given, in the spellings people know: taken, or refused by name."""
+"""Checks the arguments of a Trainer, in several spellings, and converts them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
 
 
 def arguments(given: Any, tokenizer: None = None) -> TrainingArguments:
-    """The options of a run: as they are, of a dict, or the defaults.
+    """Returns the options of a run: as given, from a dict, or the defaults.
 
     Raises:
-        ConfigError: it is something else, the dict has an unknown option, or there is
-            a tokenizer under its older name.
+        ConfigError: it is something else, the dict has an unknown option, or the
+            tokenizer is passed under its older name.
     """
     if tokenizer is not None:
         raise ConfigError(
@@ -49,11 +49,11 @@ def arguments(given: Any, tokenizer: None = None) -> TrainingArguments:
 
 
 def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) -> Any:
-    """The model, made by ``model_init`` where there is one.
+    """Returns the model, made by ``model_init`` if there is one.
 
     Raises:
-        ConfigError: none of the two is given, or both; a class, a name or another
-            library's model is given for a model; ``model_init`` makes none, or the
+        ConfigError: neither or both are given; a class, a name or another library's
+            model is given instead of a model; ``model_init`` makes none, or the
             optimizer holds another model's tensors.
     """
     if (model is None) == (model_init is None):
@@ -83,7 +83,7 @@ def model_of(model: Any, model_init: Callable[..., Any] | None, optimizer: Any) 
 
 
 def _check_model(model: Any) -> None:
-    """Refuse a name in place of a model, and models of PyTorch."""
+    """Rejects a name instead of a model, and models of PyTorch."""
     remedy = (
         "load it by AutoModelForSequenceClassification.from_pretrained, for example"
     )
@@ -102,7 +102,7 @@ def _check_model(model: Any) -> None:
 
 
 def name_classes(model: Any, dataset: Any) -> None:
-    """Give the model's classes the names that its data has, if they have none yet."""
+    """Gives the model's classes the names in its data, if they have none yet."""
     config, names = getattr(model, "config", None), class_names(dataset)
     known = getattr(config, "id2label", None)
     if config is None or not known or not names or len(names) != len(known):
@@ -113,11 +113,11 @@ def name_classes(model: Any, dataset: Any) -> None:
 
 
 def check_optimizers(pair: Any) -> tuple[Any, Any]:
-    """The optimizer and its schedule, None where the Trainer makes them.
+    """Returns optimizer and schedule, None for those that the Trainer makes.
 
     Raises:
-        ConfigError: it is no pair, a schedule has no optimizer, or one of the two is
-            of PyTorch or a class.
+        ConfigError: it is not a pair, a schedule has no optimizer, or one of the two
+            is of PyTorch or a class.
     """
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise ConfigError(
@@ -158,10 +158,10 @@ def check_optimizers(pair: Any) -> tuple[Any, Any]:
 
 
 def check_callbacks(callbacks: Any) -> list[Any]:
-    """The caller's callbacks; none of None.
+    """Returns the caller's callbacks as a list; empty for None.
 
     Raises:
-        ConfigError: they are no list.
+        ConfigError: it is not a list.
     """
     if not isinstance(callbacks, (list, tuple, type(None))):
         kind = callbacks if isinstance(callbacks, type) else type(callbacks)
@@ -172,14 +172,14 @@ def check_callbacks(callbacks: Any) -> list[Any]:
     return [*(callbacks or ())]
 
 
-_OURS = {"SGD": "SGD", "RAdam": "RAdam"}  # by PyTorch's names; AdamW for all others
+_OURS = {"SGD": "SGD", "RAdam": "RAdam"}  # by PyTorch's names; all others: AdamW
 
 
 def check_loss_func(function: Any, args: TrainingArguments) -> None:
-    """Refuse a ``compute_loss_func`` that cannot be called as Hugging Face does.
+    """Rejects a ``compute_loss_func`` that cannot be called as in Hugging Face.
 
     Raises:
-        ConfigError: it does not take its arguments, or labels are smoothed too.
+        ConfigError: it does not take the arguments, or labels are smoothed too.
     """
     if function is None:
         return
@@ -191,7 +191,7 @@ def check_loss_func(function: Any, args: TrainingArguments) -> None:
             f"{error}), expected compute_loss_func(outputs, labels, "
             "num_items_in_batch=None); give it these parameters"
         ) from error
-    except ValueError:  # a function of C without a signature
+    except ValueError:  # a C function without a signature
         pass
     if args.label_smoothing_factor:
         raise ConfigError(

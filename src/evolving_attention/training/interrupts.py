@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM during training: finish the step, save, then leave.
+"""Handles SIGINT and SIGTERM in training: finish the step, save, then leave.
 
 The first signal only sets a flag that the loop reads after each step; the second one
 acts at once.
@@ -17,7 +17,7 @@ HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class SignalReceived(Exception):
-    """Raised inside the loop after a signal, to save and leave; never leaves it."""
+    """Raised inside the loop after a signal, to save and leave; not seen by callers."""
 
 
 class InterruptGuard:
@@ -40,7 +40,7 @@ class InterruptGuard:
 
     @property
     def name(self) -> str:
-        """Name of the signal received, for messages."""
+        """Name of the received signal, for messages."""
         return signal.Signals(self.received).name if self.received else "no signal"
 
     def __enter__(self) -> InterruptGuard:

@@ -1,4 +1,4 @@
-"""Makes packed batches of a data set, in the order of training or evaluation."""
+"""Makes packed batches of a data set, in training or evaluation order."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from evolving_attention.training.arguments import TrainingArguments
 
 __all__ = ["Loaders"]
 
-PREFETCH = 2  # batches made ahead: one to take, one in the making
+PREFETCH = 2  # batches prepared ahead: one ready, one in progress
 Rows = Sequence[dict[str, Any]]
 Collator = Callable[[list[dict[str, Any]]], dict[str, Any]]
 
 
 def _first_row(dataset: Any, role: str) -> Any:
-    """The first row of a data set of dicts; None for a :class:`PackedDataset`.
+    """Returns the first row of a data set of dicts; None for a :class:`PackedDataset`.
 
     Raises:
         ConfigError, InputError: see :meth:`Loaders.rows`.
@@ -68,10 +68,10 @@ def _first_row(dataset: Any, role: str) -> Any:
 
 
 def _collate(collator: Collator | None, only_used: bool | None) -> Any:
-    """The loader's collate function for a caller's collator; row ids are kept.
+    """Returns the loader's collate function for a caller's collator; keeps row ids.
 
-    ``only_used``: leave out the columns that no model takes; None: in front of
-    transformers' collators.
+    ``only_used``: drop the columns that no model takes; None: only for transformers'
+    collators.
     """
     if collator is None:
         return None
@@ -101,13 +101,13 @@ def _collate(collator: Collator | None, only_used: bool | None) -> Any:
 
 
 def _array(value: Any) -> Any:
-    """An entry of a batch; a tensor of PyTorch as the array that it holds."""
+    """Returns an entry of a batch; a PyTorch tensor as its array."""
     of_torch = type(value).__module__.partition(".")[0] == "torch"
     return np.asarray(value) if of_torch else value
 
 
 def _used(row: Any) -> Any:
-    """A row with the columns that models and collators take."""
+    """Returns a row with only the columns that models and collators take."""
     if not hasattr(row, "keys"):
         return row
     left = {*unused_keys(row), "sample_weight"} - {"special_tokens_mask"}
@@ -120,15 +120,15 @@ def _is_plain(rows: Rows) -> bool:
 
 
 class Loaders:
-    """Makes the batches of a run; tokenizes its data sets of text once.
+    """Makes the batches of a run; tokenizes its text data sets once.
 
     A collator's own randomness should come from ``numpy.random`` or ``random``, whose
     states are saved in checkpoints.
 
     Args:
-        args: of the run.
+        args: arguments of the run.
         share: (k, n): this is process k of n. It makes batch i if i mod n = k, else
-            yields None; with user code, which may draw random numbers, every process
+            yields None. With user code, which may draw random numbers, every process
             makes every batch.
     """
 
@@ -137,14 +137,14 @@ class Loaders:
     ) -> None:
         self.args, self.share = args, share
         self._kept: list[tuple[Any, list[Any]]] = []  # (data set, its rows, if made)
-        self._said: set[str] = set()  # lines for the reader, each told once
+        self._said: set[str] = set()  # notices already printed
 
     @contextlib.contextmanager
     def keeping(self, *datasets: Any) -> Iterator[None]:
-        """Make the rows of these data sets, or dicts of several, once until the end.
+        """Makes the rows of these data sets (or dicts of several) once until the end.
 
-        Rows of others, and of all after the end, are made afresh each time: a list or a
-        DataFrame may have been edited in place.
+        Rows of other data sets, and all rows after the end, are made anew each time: a
+        list or a DataFrame may have been edited in place.
         """
         parts = [d.values() if is_several(d) else [d] for d in datasets]
         self._kept = [(part, []) for some in parts for part in some]
@@ -161,7 +161,7 @@ class Loaders:
         collated: bool,
         model: Any = None,
     ) -> Any:
-        """The rows that batches are made of; text as ``LENGTH`` tokens at most.
+        """Returns the rows for batches; text is tokenized to at most ``LENGTH`` tokens.
 
         Args:
             dataset: a sequence of dicts, a DataFrame, a dict of columns, or a
@@ -169,11 +169,11 @@ class Loaders:
             role: the argument's name in messages, such as ``train_dataset``.
             processing_class: the tokenizer, or None.
             collated: whether the caller's own collator makes the batches.
-            model: the model, whose classes labels may name.
+            model: the model; labels may be the names of its classes.
 
         Raises:
             ConfigError: the data set is missing, or it is text without a tokenizer.
-            InputError: the data set is empty, or its rows cannot be used.
+            InputError: the data set is empty, or its rows are invalid.
         """
         kept = next((rows for known, rows in self._kept if known is dataset), [])
         if kept:
@@ -208,8 +208,8 @@ class Loaders:
     def training(
         self, rows: Any, collator: Collator | None, epoch: int = 0, start: int = 0
     ) -> PackedLoader:
-        """Batches of one pass over the training set, from batch ``start`` on."""
-        if hasattr(rows, "of_epoch"):  # what is random in them is drawn anew
+        """Returns the batches of one pass over the training set, from ``start`` on."""
+        if hasattr(rows, "of_epoch"):  # redraws their random parts
             rows = rows.of_epoch(epoch)
         args, order = self.args, self.args.train_sampling_strategy
         loader = self._loader(
@@ -227,7 +227,7 @@ class Loaders:
         return loader
 
     def evaluation(self, rows: Any, collator: Collator | None) -> PackedLoader:
-        """Batches of one pass over an evaluation set, with every row.
+        """Returns the batches of one pass over an evaluation set, with every row.
 
         Rows of similar length go together, the longest first. A data set of the
         caller's own class keeps its order, which saves a pass to count tokens.
@@ -238,7 +238,7 @@ class Loaders:
     def _loader(
         self, rows: Any, collator: Collator | None, batch_size: int, **order: Any
     ) -> PackedLoader:
-        """The loader; it prepares batches ahead unless user code runs."""
+        """Returns the loader; it prepares batches ahead unless user code runs."""
         own_code = collator is not None or not _is_plain(rows)
         ahead = self.args.dataloader_prefetch_factor
         if ahead is None:

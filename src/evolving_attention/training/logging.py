@@ -1,4 +1,4 @@
-"""Writers of logged values: always JSON lines; text lines or TensorBoard on demand."""
+"""Writers of logged values: always JSON lines; text or TensorBoard on demand."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOGGER = logging.getLogger("evolving_attention")
 
 
 def set_log_level(name: str) -> None:
-    """Set the level of the package's logger; ``passive`` keeps the current level."""
+    """Sets the level of the package's logger; ``passive`` keeps the current level."""
     if name != "passive":
         LOGGER.setLevel(name.upper())
 
 
 def one_line(values: dict[str, Any]) -> str:
-    """Logged values as short text without speeds: ``loss 0.6931 · epoch 1.00``."""
+    """Formats logged values as text without speeds: ``loss 0.6931 · epoch 1.00``."""
     parts = []
     for name, value in values.items():
         if name.endswith("_per_second"):
@@ -48,7 +48,7 @@ class JsonLinesCallback(TrainerCallback):
 
     def __init__(self) -> None:
         self.file: TextIO | None = None
-        self.told = False  # that lines are lost
+        self.told = False  # whether the user was warned of lost lines
 
     def _write(self, args: Any, state: Any, event: str, **values: Any) -> None:
         record = {
@@ -84,7 +84,7 @@ class JsonLinesCallback(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Open the file and describe the run."""
+        """Opens the file and describes the run."""
         self._write(
             args,
             state,
@@ -96,22 +96,22 @@ class JsonLinesCallback(TrainerCallback):
         )
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the logged values."""
+        """Writes the logged values."""
         self._write(args, state, "log", **kwargs["logs"])
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write that a checkpoint was committed."""
+        """Writes that a checkpoint was committed."""
         self._write(args, state, "save")
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the end and close."""
+        """Writes the end and closes."""
         self._write(args, state, "train_end")
         self.close()
 
     def close(self) -> None:
-        """Close the file; a later event opens it again."""
+        """Closes the file; a later event opens it again."""
         if self.file is not None:
-            with contextlib.suppress(OSError):  # lines that found no room
+            with contextlib.suppress(OSError):  # lines that do not fit
                 self.file.close()
             self.file = None
 
@@ -123,16 +123,16 @@ class ConsoleCallback(TrainerCallback):
     """Prints logged values as lines on stderr if there is no progress bar."""
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Print one line."""
+        """Prints one line."""
         place = f"step {state.global_step}/{state.max_steps}" if state.max_steps else ""
         print(place, one_line(kwargs["logs"]), file=sys.stderr, flush=True)
 
 
 class TensorBoardCallback(TrainerCallback):
-    """Writes logged numbers as TensorBoard scalars, by tensorboardX.
+    """Writes logged numbers as TensorBoard scalars, using tensorboardX.
 
-    Names are Hugging Face's: ``train/loss``, ``eval/accuracy``. Events after the step
-    that a run resumes from are hidden.
+    Names follow Hugging Face: ``train/loss``, ``eval/accuracy``. Events after the step
+    from which a run resumes are hidden.
 
     Args:
         logging_dir: folder; default: ``args.logging_dir``, or ``<output_dir>/runs``.
@@ -150,7 +150,7 @@ class TensorBoardCallback(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Open the event file."""
+        """Opens the event file."""
         folder = self.logging_dir or args.logging_dir
         folder = folder or str(pathlib.Path(args.output_dir) / "runs")
         purge = state.global_step + 1 if state.global_step else None
@@ -160,7 +160,7 @@ class TensorBoardCallback(TrainerCallback):
         self.writer = writer
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write every number."""
+        """Writes every number."""
         if self.writer is None:
             return
         for name, value in kwargs["logs"].items():
@@ -171,7 +171,7 @@ class TensorBoardCallback(TrainerCallback):
         self.writer.flush()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Close the event file."""
+        """Closes the event file."""
         if self.writer is not None:
             self.writer.close()
             self.writer = None

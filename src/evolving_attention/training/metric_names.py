@@ -1,4 +1,4 @@
-"""Is ``metric_for_best_model`` among the results? Known before the first step."""
+"""Checks before training that ``metric_for_best_model`` is among the results."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def check_before_training(
     callbacks: list[Any],
     rows_of: Callable[[Any], Any],
 ) -> None:
-    """Refuse a mistyped ``metric_for_best_model`` now, not after the first epoch.
+    """Rejects a mistyped ``metric_for_best_model`` now, not after the first epoch.
 
-    Only where all results are known beforehand: no callback of the caller's adds to
-    them, and taking rows and making batches runs no code of the caller's. Where the
-    code of ``compute_metrics`` has the name, nothing is run.
+    Only if all results are known beforehand: no callback of the caller adds to them,
+    and neither reading rows nor making batches runs the caller's code. If the code of
+    ``compute_metrics`` contains the name, nothing is run.
 
     Args:
-        args, model, compute_metrics: of the run.
+        args, model, compute_metrics: those of the run.
         dataset: the evaluation set, or a dict of several.
-        collated: whether a collator of the caller's makes the batches.
-        callbacks: of the run.
-        rows_of: from a data set to its rows.
+        collated: whether a collator of the caller makes the batches.
+        callbacks: callbacks of the run.
+        rows_of: maps a data set to its rows.
 
     Raises:
-        ConfigError: no evaluation will give it; the message names those that there are.
+        ConfigError: no evaluation will return it; the message names those available.
     """
     name = args.metric_for_best_model
     metrics = None if args.prediction_loss_only else compute_metrics
@@ -67,9 +67,9 @@ def check_before_training(
 
 
 def as_named(values: Any) -> Mapping[str, Any] | None:
-    """What ``compute_metrics`` returned, by name; a number is called ``metric``.
+    """Returns the result of ``compute_metrics`` by name; a number becomes ``metric``.
 
-    None where it is neither.
+    Returns None if it is neither a number nor such a dict.
     """
     number = np.ndim(values) == 0 and not isinstance(values, (bool, str, Mapping))
     if number and np.asarray(values).dtype.kind in "iuf":
@@ -80,7 +80,7 @@ def as_named(values: Any) -> Mapping[str, Any] | None:
 
 
 def missing(name: str, known: Any) -> ConfigError:
-    """The error for a metric that no evaluation gives."""
+    """Returns the error for a metric that no evaluation returns."""
     return ConfigError(
         f"metric_for_best_model={name!r}: no {metric_key(name)} among the evaluation's "
         f"results, expected one of {', '.join(sorted(known))}; name one of "
@@ -89,7 +89,7 @@ def missing(name: str, known: Any) -> ConfigError:
 
 
 def _results_may_be_changed(callbacks: list[Any]) -> bool:
-    """Whether a callback of the caller's sees results, which it may add to."""
+    """Whether a callback of the caller sees results, which it may add to."""
     return any(
         getattr(type(callback), event, None) is not getattr(TrainerCallback, event)
         for callback in callbacks
@@ -99,7 +99,7 @@ def _results_may_be_changed(callbacks: list[Any]) -> bool:
 
 
 def _mentions(code: Any, name: str) -> bool:
-    """Whether a function's code, or one inside of it, has this text as a constant."""
+    """Whether a function's code, or a nested one, has this text as a constant."""
     return any(
         _mentions(part, name)
         if hasattr(part, "co_consts")
@@ -109,7 +109,7 @@ def _mentions(code: Any, name: str) -> bool:
 
 
 def _of_pairs(loader: Any) -> set[str]:
-    """What the evaluation of packed pairs gives besides the loss."""
+    """Returns the additional results of evaluating packed pairs."""
     if not isinstance(loader.features, ParallelDataset):
         return set()
     return {"token_loss"}
@@ -121,17 +121,17 @@ def _check(
     loaders: Mapping[str, Any],
     compute_metrics: Callable[[EvalPrediction], Any] | None,
 ) -> None:
-    """Refuse a metric that the evaluation of these sets will not give.
+    """Rejects a metric that the evaluation of these sets will not return.
 
-    What ``compute_metrics`` calls its results is found by calling it with the labels of
-    all rows, and with the logits of one batch in the place of all. Where that fails,
-    the first evaluation tells. Weights and random numbers stay as they are.
+    The names of ``compute_metrics``'s results are found by calling it with the labels
+    of all rows, and with the logits of one batch repeated for all. If that fails, the
+    first evaluation reports the error. Weights and random numbers stay unchanged.
 
     Args:
         name: ``metric_for_best_model``.
-        model: will be evaluated.
-        loaders: the prefix of the results' names to the batches of a data set.
-        compute_metrics: of the run; None: there are losses alone.
+        model: the model to evaluate.
+        loaders: batches of each data set, by the prefix of its results' names.
+        compute_metrics: that of the run; None: there are only losses.
 
     Raises:
         ConfigError: it is not there; the message names those that are.
@@ -159,7 +159,7 @@ def _check(
 
 
 def _names(model: Any, loader: Any, compute_metrics: Any) -> set[str] | None:
-    """What ``compute_metrics`` calls its results; None where it cannot be known."""
+    """Returns the names of ``compute_metrics``'s results; None if unknown."""
     labels, last = [], None
     for batch in loader:
         if "labels" not in batch:
@@ -179,7 +179,7 @@ def _names(model: Any, loader: Any, compute_metrics: Any) -> set[str] | None:
             pair = EvalPrediction(np.resize(logits, shape), together)
             values = as_named(compute_metrics(pair))
             return None if values is None else set(values)
-    except Exception:  # the first evaluation tells, and nothing is lost then
+    except Exception:  # the first evaluation reports it; nothing is lost
         return None
     finally:
         model.train(was_training)

@@ -2,7 +2,7 @@
 
 The search repeats the step's forward pass with the same dropout and checks, in the
 order of the computation, labels, optimizer state, weights, layer outputs, logits, loss
-and gradients. It runs only after a step that is not finite.
+and gradients. It runs only after a non-finite step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def all_finite(value: Any) -> bool:
 def optimizer_tensors(
     optimizer: Any, named: dict[int, str]
 ) -> Iterator[tuple[str, Any]]:
-    """(readable name, value) of the optimizer's state, parameters by their names."""
+    """Yields (readable name, value) of the optimizer's state, by parameter name."""
     for key, value in optimizer.state_dict().items():
         kind, _, number = key.rpartition(".")
         if kind:
@@ -44,16 +44,16 @@ def optimizer_tensors(
 
 
 def parameter_names(optimizer: Any) -> dict[int, str]:
-    """Name of each numbered parameter, if the groups have names."""
+    """Returns the name of each numbered parameter, if the groups have names."""
     names = [n for group in optimizer.param_groups for n in group.get("names", [])]
     return dict(enumerate(names))
 
 
 def check_finite(model: Any, optimizer: Any | None, what: str) -> None:
-    """Refuse weights or optimizer state that are not finite.
+    """Rejects non-finite weights or optimizer state.
 
     Raises:
-        NonFiniteError: names the first such tensor.
+        NonFiniteError: the message names the first such tensor.
     """
     buffers = getattr(model, "named_buffers", tuple)  # running statistics, if any
     tensors: dict[str, Iterable[tuple[str, Any]]] = {
@@ -87,13 +87,13 @@ def nonfinite_report(
     random_state: tuple[int, int],
     **facts: Any,
 ) -> dict[str, Any]:
-    """The report of a step whose loss or gradient is not finite.
+    """Returns the report of a step whose loss or gradient is not finite.
 
     Args:
         model, optimizer: in their state before the step, with the gradients.
         batches: the step's batches, or the one with a non-finite loss.
-        bad: its index in the step; None when only gradients are not finite.
-        random_state: of the core at the start of that batch's forward pass.
+        bad: index of that batch in the step; None if only gradients are not finite.
+        random_state: the core's state at the start of that batch's forward pass.
         **facts: step, epoch, loss, grad_norm: copied into the report.
 
     Returns:
@@ -138,11 +138,11 @@ def _first(
     states: list[str],
     gradients: list[str],
 ) -> tuple[str, str]:
-    """(kind, name) of the first non-finite tensor in the order of the computation."""
+    """Returns (kind, name) of the first non-finite tensor in computation order."""
     for batch in suspects:
         if "labels" in batch and not all_finite(batch["labels"]):
             return "input", "labels"
-    if states:  # spoils parameters; the other way round the optimizer never runs
+    if states:  # it spoils parameters; the reverse cannot happen
         return "optimizer state", states[0]
     if parameters:
         return "parameter", parameters[0]
@@ -156,7 +156,7 @@ def _first(
 def _first_activation(
     model: Any, batch: dict[str, Any], random_state: tuple[int, int]
 ) -> tuple[str, str]:
-    """Repeat the forward pass and name the first layer output that is not finite."""
+    """Repeats the forward pass and names the first non-finite layer output."""
     after = runtime.core_random_state()
     runtime.set_core_random_state(random_state)
     try:
@@ -176,7 +176,7 @@ def _first_activation(
 
 
 def _bad_rows(model: Any, suspects: list[dict[str, Any]]) -> list[int]:
-    """Rows whose own loss is not finite; all rows if there is no such row."""
+    """Returns rows whose own loss is not finite; all rows if there is no such row."""
     every = [int(i) for batch in suspects for i in row_ids(batch)]
     guilty = []
     was_training = model.training

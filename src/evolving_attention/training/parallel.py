@@ -3,7 +3,7 @@
 A step of W processes that accumulate ``a`` batches each equals the step of one process
 that accumulates W·a: the same batches in the same order (rank i mod W takes batch i),
 the same dropout, gradients and losses summed in the same order. Weights, logs and
-checkpoints have the same bits.
+checkpoints are bit-identical.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _MEGABYTE = 1 << 20
 
 
 def join(args: Any) -> Alone:
-    """The team of this process: a :class:`Team` if a launcher started several.
+    """Returns this process's team: a :class:`Team` if a launcher started several.
 
     Raises:
         ConfigError: the launcher's variables or the arguments do not allow it.
-        MissingExtraError, BackendUnavailable, PeerLost: the others cannot be reached.
+        MissingExtraError, BackendUnavailable, PeerLost: the others are unreachable.
     """
     from evolving_attention import distributed
 
@@ -44,7 +44,7 @@ def join(args: Any) -> Alone:
 
 
 class Team(Alone):
-    """A run of several processes; every method is called by all of them.
+    """A run of several processes; all of them must call every method.
 
     Raises:
         ConfigError: an argument has no meaning for several processes, or differs.
@@ -73,7 +73,7 @@ class Team(Alone):
             )
 
     def threads(self, wanted: int | None) -> int | None:
-        """This rank's part of the cores that it may use, unless a number is given."""
+        """Returns this rank's share of the usable cores, unless a number is given."""
         if wanted is not None or os.environ.get("EA_NUM_THREADS"):
             return wanted
         cores = self.world.cores
@@ -82,11 +82,11 @@ class Team(Alone):
         return max(1, len(mine) // sharing)
 
     def device(self, args: Any) -> str:
-        """The CPU (also for "auto"), or this rank's GPU.
+        """Returns the CPU (also for "auto"), or this rank's GPU.
 
         Raises:
-            ConfigError: another name than "cuda", or more ranks than GPUs.
-            BackendUnavailable: a rank has no GPU that can be used, or no NCCL.
+            ConfigError: the name is not "cuda", or there are more ranks than GPUs.
+            BackendUnavailable: a rank has no usable GPU, or no NCCL.
         """
         if args.use_cpu or args.device in ("auto", "cpu"):
             return "cpu"
@@ -97,7 +97,7 @@ class Team(Alone):
 
     @contextlib.contextmanager
     def watching(self, output_dir: str) -> Iterator[None]:
-        """Tell the others when this rank fails, and the user when another did."""
+        """Notifies the others if this rank fails, and the user if another did."""
         try:
             yield
         except Interrupted:  # all ranks leave
@@ -105,7 +105,7 @@ class Team(Alone):
         except BaseException as error:
             lost = str(error) if isinstance(error, PeerLost) else ""
             if self._links is not None:
-                lost = lost or self._links.reason  # then it fails for that reason
+                lost = lost or self._links.reason  # the cause
                 self._links.end()
             self.world.alarm(lost or f"{type(error).__name__}: {error}")
             if not lost:
@@ -113,10 +113,10 @@ class Team(Alone):
             raise PeerLost(f"{lost}; {_way_on(output_dir)}") from error
 
     def check_same(self, what: str, value: Any, remedy: str) -> None:
-        """Compare with rank 0; a dict is compared by name.
+        """Compares with rank 0; a dict is compared by name.
 
         Raises:
-            ConfigError: on all ranks, when one differs.
+            ConfigError: on all ranks, if one differs.
         """
         every = self.world.values(value if isinstance(value, dict) else {"": value})
         for rank, theirs in enumerate(every):
@@ -131,10 +131,10 @@ class Team(Alone):
                     )
 
     def compare_start(self, path: Path | None, fingerprint: dict[str, Any]) -> None:
-        """Raise if a rank would train something else than rank 0.
+        """Raises if a rank would train differently from rank 0.
 
         Raises:
-            ConfigError: on all ranks, when one differs.
+            ConfigError: on all ranks, if one differs.
         """
         self.check_same(
             "the checkpoint to go on from",
@@ -144,15 +144,15 @@ class Team(Alone):
         self.check_same("the run's", fingerprint, "give all the same data and model")
 
     def first(self, value: Any) -> Any:
-        """Rank 0's value, which JSON must be able to hold."""
+        """Returns rank 0's value, which must be JSON-serialisable."""
         return self.world.values(value if self.is_first else None)[0]
 
     def gather(self, values: list[Any]) -> list[Any]:
-        """The lists of all ranks, one after another."""
+        """Returns the lists of all ranks, concatenated in rank order."""
         return [item for part in self.world.values(values) for item in part]
 
     def arrays(self, array: np.ndarray) -> np.ndarray:
-        """The arrays of all ranks, one after another; empty ones may have any shape."""
+        """Returns all ranks' arrays, concatenated; empty ones may have any shape."""
         parts = self.world.arrays([array if len(array) else None])
         found = [part for (part,) in parts if part is not None]
         return np.concatenate(found) if found else array
@@ -162,7 +162,7 @@ class Team(Alone):
         return guard is not None and self._signalled
 
     def agree(self, control: Any, guard: Any) -> None:
-        """Share signals among all ranks, and take over rank 0's decisions."""
+        """Shares signals among all ranks, and adopts rank 0's decisions."""
         number = None if guard is None else guard.received
         every = self.world.values([number, vars(control)])
         for name, value in every[0][1].items():
@@ -172,12 +172,12 @@ class Team(Alone):
             guard.received, self._signalled = received[0], True
 
     def begin(self, model: Any, draw: Callable[[], Any], bucket_mb: float) -> None:
-        """Take rank 0's weights; count the passes of random streams of a batch.
+        """Adopts rank 0's weights; counts the random passes of one batch.
 
         Args:
-            model: the same on all ranks except for the weights.
+            model: equal on all ranks except for the weights.
             draw: computes the loss of some batch.
-            bucket_mb: megabytes of gradients that are sent together.
+            bucket_mb: megabytes of gradients sent together.
         """
         from evolving_attention.distributed.gradients import GradientSum
         from evolving_attention.distributed.links import links
@@ -206,7 +206,7 @@ class Team(Alone):
         before = runtime.get_random_state()
         with runtime.no_grad():
             kind = draw().dtype
-        self._kind = str(kind)  # of every loss
+        self._kind = str(kind)  # dtype of every loss
         self._draws = runtime.core_random_state()[1] - before["core"][1]
         runtime.set_random_state(before)
         self._parameters = [p for _, p in named if p.requires_grad]
@@ -218,16 +218,16 @@ class Team(Alone):
         self._signalled = False
 
     def check(self) -> None:
-        """Refuse results of a device that has waited for a lost rank.
+        """Rejects results of a device that has waited for a lost rank.
 
         Raises:
-            PeerLost: the device has waited for one.
+            PeerLost: the results are invalid; the message has the reason.
         """
         if self._links is not None:
             self._links.check()
 
     def turns(self, batches: int, log: Any = None) -> Iterator[int]:
-        """This rank's batches, one per turn, with the generator set for each."""
+        """Yields this rank's batches, one per turn, and sets the generator for each."""
         if changed := sorted(self._frozen ^ _frozen(self._named)):
             raise ConfigError(
                 f"distributed: requires_grad of {changed[0]} has changed since "
@@ -251,11 +251,11 @@ class Team(Alone):
                 self._record_all(log, givers)
 
     def record(self, log: Any, loss: Any, share: float) -> None:
-        """Store the loss until those of the turn's other ranks have arrived."""
+        """Stores the loss until the losses of the turn's other ranks have arrived."""
         self._loss = loss.detach()
 
     def _record_all(self, log: Any, givers: int) -> None:
-        """Record the losses of a turn in the order of the ranks, without waiting."""
+        """Records the losses of a turn in rank order, without waiting."""
         own = self._loss if self.rank < givers else None
         shapes: list[list[int] | None] = [
             [] if rank < givers else None for rank in range(self.size)
@@ -265,7 +265,7 @@ class Team(Alone):
             log.add_loss(loss, 1.0 / self._batches)
 
     def backward(self, loss: Any) -> None:
-        """Add the gradient of this turn's batch, and send parts of it meanwhile."""
+        """Adds the gradient of this turn's batch, and sends parts of it meanwhile."""
         drawn = runtime.core_random_state()[1] - self._begins_at
         if drawn != self._draws:
             raise InputError(
@@ -277,11 +277,11 @@ class Team(Alone):
         loss.backward(None, self._parameters, self._sum.completed)
 
     def combine(self, sums: Any, go_on: bool) -> None:
-        """Sum losses in the order of the batches, and find the first bad one.
+        """Sums losses in batch order, and finds the first bad batch.
 
         Args:
-            sums: of this rank; changed in place.
-            go_on: batches after a bad one count too.
+            sums: sums of this rank; changed in place.
+            go_on: whether batches after a bad one count too.
         """
         every = self.world.values([sums.losses, sums.bad_batch, sums.tokens, sums.rows])
         bad = [theirs[1] for theirs in every if theirs[1] is not None]
@@ -299,7 +299,7 @@ class Team(Alone):
         runtime.set_core_random_state((self._seed, self._offset + done * self._draws))
 
     def report(self, bad: int | None, make: Callable[[], Any]) -> dict[str, Any]:
-        """The same report on all ranks; without a bad batch, of all rows."""
+        """Returns the same report on all ranks; without a bad batch, over all rows."""
         mine = make() if bad is None or bad % self.size == self.rank else None
         found = [theirs for theirs in self.world.values(mine) if theirs is not None]
         report: dict[str, Any] = found[0]
@@ -309,12 +309,12 @@ class Team(Alone):
 
 
 def _frozen(named: list[tuple[str, Any]]) -> set[str]:
-    """The names of the parameters that are not trained."""
+    """Returns the names of the parameters that are not trained."""
     return {name for name, p in named if not p.requires_grad}
 
 
 def _way_on(output_dir: str) -> str:
-    """The advice after a rank is lost."""
+    """Returns the advice for the error after a rank is lost."""
     present = durable.list_checkpoints(output_dir)
     if not present:
         return f"there is no checkpoint in {output_dir!r} yet: start all ranks afresh"

@@ -12,15 +12,15 @@ from evolving_attention.training.state import TrainerState
 __all__ = ["RunPlan", "make_plan"]
 
 
-SHORT_RUN_LOGS = 10  # of a run with fewer steps than the default of logging_steps
+SHORT_RUN_LOGS = 10  # logs of a run shorter than the default logging_steps
 
 
 @dataclass(frozen=True)
 class RunPlan:
     """Lengths of a run; a step is an optimizer step.
 
-    ``batches_per_epoch`` counts batches; the last step of an epoch may use fewer than
-    other steps.
+    ``batches_per_epoch`` counts batches; the last step of an epoch may use fewer
+    batches than other steps.
     """
 
     batches_per_epoch: int
@@ -30,7 +30,7 @@ class RunPlan:
     warmup_steps: int
 
     def tell(self, state: TrainerState, args: TrainingArguments) -> None:
-        """Write lengths and intervals into the state, where callbacks read them."""
+        """Writes lengths and intervals into the state, where callbacks read them."""
         state.max_steps, state.num_train_epochs = self.max_steps, self.num_epochs
         state.train_batch_size = args.per_device_train_batch_size
         state.logging_steps = args.every("logging_steps", self.max_steps)
@@ -44,7 +44,7 @@ class RunPlan:
 def make_plan(
     args: TrainingArguments, batches_per_epoch: int, processes: int = 1
 ) -> RunPlan:
-    """Lengths from the arguments, by Hugging Face's rules.
+    """Computes the lengths from the arguments, by Hugging Face's rules.
 
     A step uses ``processes`` times ``gradient_accumulation_steps`` batches.
 

@@ -1,9 +1,9 @@
 """The element type of a run: checked against the model, or chosen by timing both.
 
 ``precision="auto"`` times a few optimizer steps in each type on the run's first
-batches, with temporary models and optimizers. Apart from the type this does not change
-the run: weights, generators and the order of the data are as in a run with that type
-named. The training state keeps the choice for resumed runs.
+batches, with temporary models and optimizers. Apart from the type, this does not
+change the run: weights, generators and data order are as in a run that names the type.
+The training state keeps the choice for resumed runs.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from evolving_attention.training.step import StepRunner
 __all__ = ["CHOICES", "check", "choose", "seconds_of_steps", "settle"]
 
 CHOICES = ("float32", "bfloat16")
-STEPS = 3  # timed, after one that is not: it builds kernels and fills the allocator
+STEPS = 3  # timed, after an untimed one that builds kernels and fills the allocator
 _clock = time.perf_counter
 
 
 def check(model: Any, args: TrainingArguments, own_optimizer: bool) -> None:
-    """Refuse a model whose element type does not fit the arguments.
+    """Rejects a model whose element type does not fit the arguments.
 
-    A float32 model is turned into bfloat16 where they ask for that, and it is said.
+    A float32 model is converted to bfloat16 on request, with a notice.
 
     Raises:
         ConfigError: it has another type, or precision="auto" cannot convert it.
@@ -96,13 +96,13 @@ def settle(
     batches: Callable[[], Iterable[b.Batch | None]],
     compute_loss: Callable[..., Any],
 ) -> dict[str, Any] | None:
-    """Convert the model to the type of this run; None if the type was named.
+    """Converts the model to the type of this run; None if the type was named.
 
     Args:
-        model, args, team: of the run.
+        model, args, team: those of the run.
         checkpoint: the checkpoint to resume from, whose type is kept.
         batches: makes the batches of the first epoch.
-        compute_loss: from (model, inputs) to the loss.
+        compute_loss: maps (model, inputs) to the loss.
     """
     if args.precision != "auto":
         return None
@@ -134,13 +134,13 @@ def seconds_of_steps(
     groups: list[list[b.Batch | None]],
     compute_loss: Callable[..., Any],
 ) -> float:
-    """Seconds of ``STEPS`` optimizer steps on ``groups``, after an untimed one.
+    """Measures the seconds of ``STEPS`` optimizer steps, after an untimed one.
 
     Args:
         model: a temporary model; it is trained.
-        args: of the run; a value that is not finite stops the steps.
-        groups: batches of each step; repeated if they are too few.
-        compute_loss: from (model, inputs) to the loss.
+        args: arguments of the run; a non-finite value stops the steps.
+        groups: batches of each step; repeated if there are too few.
+        compute_loss: maps (model, inputs) to the loss.
     """
     args = copy.copy(args)
     args.on_nonfinite = "stop"
@@ -165,7 +165,7 @@ def seconds_of_steps(
 def choose(
     own: str, seconds_of: Callable[[str], float], device: str = "cpu"
 ) -> dict[str, Any]:
-    """The element type to train in, and the reason, as the training state keeps it.
+    """Returns the element type to train in, and the reason, for the training state.
 
     Args:
         own: the model's type, kept if neither type could be timed.
@@ -211,10 +211,10 @@ def choose(
 
 
 def _saved_choice(path: pathlib.Path) -> dict[str, Any]:
-    """The choice in a checkpoint; the type of its run if it made no choice.
+    """Returns the choice in a checkpoint, or the type of its run if it has none.
 
     Raises:
-        CheckpointError: the checkpoint cannot be read, or has another type.
+        CheckpointError: the checkpoint is unreadable, or has another type.
     """
     try:
         state = read_values(path)

@@ -1,4 +1,4 @@
-"""The Trainer of masked language models: it evaluates without keeping logits."""
+"""The Trainer for masked language models; it evaluates without keeping logits."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from evolving_attention.training.trainer import Trainer
 
 __all__ = ["PretrainingTrainer"]
 
-# Of each batch: its number, then sums over its masked tokens and its pairs.
+# Per batch: its number, then sums over its masked tokens and its pairs.
 _SUMS = ("tokens", "loss", "right", "pairs", "pair_loss", "pairs_right", "rows")
 
 
 class PretrainingTrainer(Trainer):
-    """A :class:`Trainer` whose evaluation counts right tokens batch by batch.
+    """A :class:`Trainer` whose evaluation counts correct tokens batch by batch.
 
-    The logits of all tokens of a data set, which the Trainer would hand to a
-    ``compute_metrics``, take rows · length · vocabulary numbers; here only those of
-    masked tokens are computed, and none is kept. ``evaluate`` returns
+    The Trainer passes the logits of all tokens of a data set to ``compute_metrics``:
+    rows · length · vocabulary numbers. This class computes only those of masked tokens,
+    and keeps none. ``evaluate`` returns
 
     - ``eval_masked_lm_loss``, the mean of -log p over the masked tokens, and
       ``eval_masked_accuracy``, the share of them whose most probable token is right;
-    - with ``next_sentence_label`` in the batches ``eval_next_sentence_loss`` and
+    - with ``next_sentence_label`` in the batches, ``eval_next_sentence_loss`` and
       ``eval_next_sentence_accuracy``, over the rows;
     - ``eval_loss``, the sum of the losses.
 
-    Masks are those of epoch 0, the same in every evaluation. Arguments as the
-    Trainer's; label smoothing is left out of evaluations.
+    Masks are those of epoch 0, so every evaluation uses the same ones. Arguments are
+    the Trainer's; evaluations ignore label smoothing.
     """
 
     def evaluate(
         self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Losses and accuracies of a data set, under ``<prefix>_…`` keys.
+        """Returns losses and accuracies of a data set, under ``<prefix>_…`` keys.
 
         Raises:
             InputError: the data set has no masked token.
@@ -61,7 +61,7 @@ class PretrainingTrainer(Trainer):
         return metrics
 
     def _scored(self, dataset: Any, prefix: str) -> dict[str, float]:
-        """The metrics of one pass, whose batches all processes share."""
+        """Returns the metrics of one pass, whose batches all processes share."""
         rows = self._rows(dataset, "eval_dataset")
         loader = self._loaders.evaluation(rows, self.data_collator)
         began, total = time.monotonic(), len(loader)
@@ -93,7 +93,7 @@ class PretrainingTrainer(Trainer):
         return named | speed_metrics(prefix, seconds, int(sums["rows"]), total)
 
     def _sums(self, batch: b.Batch) -> list[float]:
-        """The sums of a batch, in the order of ``_SUMS``."""
+        """Returns the sums of a batch, in the order of ``_SUMS``."""
         inputs = self.model.at_labels(b.inputs_of(batch))
         out = self.model(**inputs)
         labels = np.asarray(inputs["labels"]).reshape(-1)
@@ -106,7 +106,7 @@ class PretrainingTrainer(Trainer):
 
 
 def _counted(logits: Any, labels: np.ndarray) -> tuple[float, float, float]:
-    """Labels that count, the sum of their losses, and how many are predicted."""
+    """Returns (number of valid labels, sum of losses, correct predictions)."""
     counts = labels >= 0
     number = int(counts.sum())
     if not number:
@@ -119,7 +119,7 @@ def _counted(logits: Any, labels: np.ndarray) -> tuple[float, float, float]:
 
 
 def _means(sums: dict[str, float]) -> dict[str, float]:
-    """Losses and accuracies of the sums of all batches."""
+    """Returns losses and accuracies from the sums over all batches."""
     loss = sums["loss"] / sums["tokens"]
     metrics = {
         "loss": loss,

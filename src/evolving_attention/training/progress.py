@@ -1,6 +1,6 @@
 """Progress with time left: a bar in terminals, plain HTML in notebooks, else nothing.
 
-In notebooks it is one HTML string shown through IPython.display, without widgets, so
+In notebooks it is one HTML string shown with IPython.display, without widgets, so that
 a saved notebook still shows it.
 """
 
@@ -23,7 +23,7 @@ ESTIMATE_FROM_STEP = 5  # the first steps are slower than the rest
 
 
 def progress_callback(disabled: bool | None) -> TrainerCallback | None:
-    """The display for this environment; None when disabled or not interactive."""
+    """Returns the display for this environment; None if disabled or not interactive."""
     if disabled:
         return None
     if in_notebook():
@@ -34,7 +34,7 @@ def progress_callback(disabled: bool | None) -> TrainerCallback | None:
 
 
 class _Clock:
-    """Time used and time left, from the steps done in this process."""
+    """Measures elapsed and remaining time from the steps done in this process."""
 
     def __init__(self, first_step: int) -> None:
         self.first_step, self.begin = first_step, time.monotonic()
@@ -54,7 +54,7 @@ class _Clock:
 
 
 class TerminalProgress(TrainerCallback):
-    """A bar on stderr by rich, with logged values as lines above it."""
+    """A bar on stderr, drawn by rich, with logged values as lines above it."""
 
     def __init__(self, console: Any = None) -> None:
         self.console = console
@@ -65,7 +65,7 @@ class TerminalProgress(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Show the bar."""
+        """Shows the bar."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
@@ -86,7 +86,7 @@ class TerminalProgress(TrainerCallback):
         )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the bar."""
+        """Moves the bar."""
         if self.bar is not None:
             self.bar.update(
                 self.task,
@@ -97,7 +97,7 @@ class TerminalProgress(TrainerCallback):
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Show a second bar while an evaluation runs."""
+        """Shows a second bar while an evaluation runs."""
         if self.bar is None:
             return
         if self.evaluation is None:
@@ -107,7 +107,7 @@ class TerminalProgress(TrainerCallback):
         self.bar.update(self.evaluation, completed=kwargs["done"])
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Remove the second bar."""
+        """Removes the second bar."""
         if self.bar is not None and self.evaluation is not None:
             self.bar.remove_task(self.evaluation)
         self.evaluation = None
@@ -115,14 +115,14 @@ class TerminalProgress(TrainerCallback):
     on_predict = on_evaluate
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Print the values above the bar."""
+        """Prints the values above the bar."""
         if self.console is not None:
             self.console.print(
                 f"step {state.global_step}: {one_line(kwargs['logs'])}", highlight=False
             )
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop updating the bar."""
+        """Stops updating the bar."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -140,30 +140,30 @@ class NotebookProgress(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Start with an empty table."""
+        """Starts with an empty table."""
         self.rows, self.handle, self.note = [], None, ""
         self.clock = _Clock(state.global_step)
         self._show(state, force=True)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Move the bar, at most twice a second."""
+        """Moves the bar, at most twice a second."""
         self._show(state)
 
     def on_prediction_step(
         self, args: Any, state: Any, control: Any, **kwargs: Any
     ) -> None:
-        """Show the progress of an evaluation."""
+        """Shows the progress of an evaluation."""
         self.note = f"evaluation {kwargs['done']}/{kwargs['total']}"
         self._show(state)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Remove the progress of the evaluation."""
+        """Removes the progress of the evaluation."""
         self.note = ""
 
     on_predict = on_evaluate
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Add values to the table; those of one step share a row."""
+        """Adds values to the table; those of one step share a row."""
         if not self.rows or self.rows[-1]["step"] != state.global_step:
             self.rows.append({"step": state.global_step})
         values = kwargs["logs"].items()
@@ -171,11 +171,11 @@ class NotebookProgress(TrainerCallback):
         self._show(state, force=True)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Show the last state."""
+        """Shows the last state."""
         self._show(state, force=True)
 
     def html(self, state: Any) -> str:
-        """The bar and the table."""
+        """Returns the bar and the table."""
         clock = html.escape(self.clock.text(state.global_step, state.max_steps))
         bar = (
             f'<div><progress value="{state.global_step}" max="{state.max_steps}" '
@@ -210,7 +210,7 @@ class NotebookProgress(TrainerCallback):
 
 
 def _cell(value: Any) -> str:
-    """One value of the table."""
+    """Formats one value of the table."""
     if value is None:
         return ""
     return html.escape(f"{value:.4g}" if isinstance(value, float) else str(value))

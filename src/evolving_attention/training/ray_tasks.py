@@ -1,4 +1,4 @@
-"""Ray as a place to work: functions in processes of this machine or of a cluster."""
+"""Runs functions with Ray, in processes of this machine or of a cluster."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from evolving_attention.errors import (
 __all__ = ["LOCAL", "RayTasks"]
 
 LOCAL = "local"
-_SECONDS = 10.0  # to wait for an answer of a cluster's address
+_SECONDS = 10.0  # timeout for an answer from a cluster's address
 
 
 class RayTasks:
     """Runs functions as tasks of Ray, each in a process of its own.
 
-    A Ray that this process is connected to already is used as it is, and left so.
+    If this process is already connected to a Ray, that one is used and left running.
 
     Args:
         address: ``"local"``: processes of this machine, which end with this object;
-            ``"auto"``: the cluster that ``RAY_ADDRESS`` names, or that runs on this
+            ``"auto"``: the cluster in ``RAY_ADDRESS``, or the one running on this
             machine; ``"HOST:PORT"``: that one. None: ``RAY_ADDRESS``, or local.
         num_cpus: CPUs of a local Ray; None: all.
-        where: what needs Ray, for messages.
+        where: the feature that needs Ray, for messages.
 
     Raises:
         MissingExtraError: ray is not installed.
@@ -39,8 +39,8 @@ class RayTasks:
     """
 
     def __init__(self, address: str | None, num_cpus: int | None, where: str) -> None:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it reports to nobody
-        os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of stopped tasks
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports
+        os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # stopped tasks
         self._ray: Any = require("ray", extra="ray", why=f"for {where}")
         self._where = where
         self._own = not self._ray.is_initialized()
@@ -75,12 +75,12 @@ class RayTasks:
 
     @property
     def cpus(self) -> int:
-        """CPUs of all machines."""
+        """Number of CPUs of all machines."""
         return int(self._ray.cluster_resources().get("CPU", 0))
 
     @property
     def largest(self) -> int:
-        """CPUs of the machine that has the most."""
+        """Number of CPUs of the machine that has the most."""
         return int(max((one.get("CPU", 0) for one in self._machines()), default=0))
 
     @property
@@ -92,10 +92,10 @@ class RayTasks:
         return [one["Resources"] for one in self._ray.nodes() if one["Alive"]]
 
     def check(self, cpus: float, gpus: float) -> None:
-        """Refuse what no machine has: Ray would wait for it for ever.
+        """Rejects a request that no machine can fulfil: Ray would wait for ever.
 
         Raises:
-            ConfigError: says what is there.
+            ConfigError: the message says what is available.
         """
         machines = self._machines()
         if any(m.get("CPU", 0) >= cpus and m.get("GPU", 0) >= gpus for m in machines):
@@ -110,7 +110,7 @@ class RayTasks:
         )
 
     def put(self, value: Any) -> Any:
-        """Send a value to Ray once, for all tasks.
+        """Sends a value to Ray once, for all tasks.
 
         Raises:
             InputError: it cannot be pickled.
@@ -127,16 +127,16 @@ class RayTasks:
     def start(
         self, function: Callable[..., Any], *arguments: Any, cpus: float, gpus: float
     ) -> Any:
-        """Start ``function(*arguments)`` as soon as a machine has place for it.
+        """Starts ``function(*arguments)`` as soon as a machine has room for it.
 
         Returns:
-            the task, for the methods below.
+            The task, for the methods below.
         """
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_retries": 0}
         return self._ray.remote(function).options(**options).remote(*arguments)
 
     def ready(self, tasks: Sequence[Any], seconds: float) -> list[Any]:
-        """The tasks that have ended; waits at most so long for the first of them."""
+        """Returns the finished tasks; waits up to ``seconds`` for the first of them."""
         if not tasks:
             return []
         wait = self._ray.wait
@@ -144,12 +144,12 @@ class RayTasks:
         return found and list(wait(list(tasks), num_returns=len(tasks), timeout=0)[0])
 
     def result(self, task: Any) -> Any:
-        """What the function returned.
+        """Returns the function's result.
 
         Raises:
-            PeerLost: the process died, or its machine.
+            PeerLost: the process or its machine died.
             InputError: the process cannot import what the function needs.
-            Exception: what the function raised.
+            Exception: the exception that the function raised.
         """
         kinds = self._ray.exceptions
         try:
@@ -169,20 +169,20 @@ class RayTasks:
             ) from error
 
     def stop(self, task: Any, force: bool = False) -> None:
-        """Raise KeyboardInterrupt in the function; with ``force`` kill its process.
+        """Raises KeyboardInterrupt in the function; with ``force``, kills its process.
 
-        A task that has ended is left alone: Ray 2.60 aborts the process that cancels
-        one whose result has come ("Tried to complete task that was not pending").
+        A finished task is left alone: Ray 2.60 aborts the process that cancels a task
+        whose result has arrived ("Tried to complete task that was not pending").
         """
         if not self.ready([task], 0.0):
             self._ray.cancel(task, force=force)
 
 
 def _answers(address: str) -> None:
-    """Connect and leave: Ray itself would try for minutes.
+    """Tests an address by connecting: Ray itself would try for minutes.
 
     Raises:
-        OSError, ValueError: nobody answers, or this is no address.
+        OSError, ValueError: there is no answer, or this is not an address.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     with socket.create_connection((host, int(port)), _SECONDS):

@@ -1,4 +1,4 @@
-"""Options of Hugging Face's TrainingArguments without meaning here, and why."""
+"""Options of Hugging Face's TrainingArguments that are refused here, and why."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ _REASONS = {
     "use per_device_train_batch_size": "per_gpu_train_batch_size",
     "use per_device_eval_batch_size": "per_gpu_eval_batch_size",
 }
-_NOTHING: tuple[Any, ...] = (None, False, "", [])  # 0 is among them: it equals False
-# options whose harmless values are others than those above
+_NOTHING: tuple[Any, ...] = (None, False, "", [])  # includes 0, which equals False
+# options with other harmless values than those above
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(
         (
@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 def on_the_command_line(name: str, value: Any) -> str | None:
-    """What to say of such an option of a command; None where its value is harmless.
+    """Returns the error for such a command-line option; None if its value is harmless.
 
     Example:
         >>> on_the_command_line("fp16", True)

@@ -1,4 +1,4 @@
-"""The Reporter: counts the steps of a run, and makes its log entries and metrics."""
+"""The Reporter: counts the steps of a run and makes its log entries and metrics."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["Reporter"]
 class Reporter:
     """Counts steps in the state of a run, and shows and writes its results.
 
-    With several processes all count, and only the first one shows and writes.
+    With several processes all of them count, but only the first shows and writes.
 
     Args:
-        args, team: of the run.
+        args, team: those of the run.
     """
 
     def __init__(self, args: TrainingArguments, team: Alone) -> None:
@@ -33,7 +33,7 @@ class Reporter:
         self._began = 0.0
 
     def displays(self) -> list[Any]:
-        """Callbacks: JSON lines always; TensorBoard on demand; a bar, or lines."""
+        """Returns the callbacks: JSON lines; TensorBoard on demand; a bar, or lines."""
         if not self.team.is_first:
             return []
         display = progress.progress_callback(self.args.disable_tqdm)
@@ -43,7 +43,7 @@ class Reporter:
         return found
 
     def begin(self, state: TrainerState, device: str) -> None:
-        """Start measuring time, rows and, if requested, the peak of memory."""
+        """Starts measuring time, rows and, if requested, peak memory."""
         if not self.args.skip_memory_metrics:
             runtime.reset_peak_memory()
             runtime.reset_peak_memory(device)
@@ -58,7 +58,7 @@ class Reporter:
         rate: float,
         plan: RunPlan,
     ) -> None:
-        """Advance all counters by one step of so many batches."""
+        """Advances all counters by one step of ``batches`` batches."""
         state.global_step += 1
         state.batches_done += batches
         state.epoch = state.epoch_index + state.batches_done / plan.batches_per_epoch
@@ -70,7 +70,7 @@ class Reporter:
             self.add(state, outcome)
 
     def add(self, state: TrainerState, outcome: StepOutcome) -> None:
-        """Add the result of a step to the sums behind the logged losses."""
+        """Adds the result of a step to the sums for the logged losses."""
         state.last_step["grad_norm"] = outcome.grad_norm
         if outcome.applied:
             state.total_loss += outcome.loss
@@ -79,7 +79,7 @@ class Reporter:
             state.steps_since_log += 1
 
     def step_logs(self, state: TrainerState) -> dict[str, Any]:
-        """Mean loss since the last time, gradient norm and learning rate."""
+        """Returns mean loss since the last log, gradient norm and learning rate."""
         logs: dict[str, Any] = dict(state.last_step)
         if state.steps_since_log:
             mean = state.loss_since_log / state.steps_since_log
@@ -90,14 +90,14 @@ class Reporter:
         return logs
 
     def enter(self, state: TrainerState, logs: dict[str, Any]) -> None:
-        """Add the epoch to ``logs``, and append them to the log history."""
+        """Adds the epoch to ``logs``, and appends them to the log history."""
         logs["epoch"] = state.epoch
         if self.args.include_num_input_tokens_seen != "no":
             logs["num_input_tokens_seen"] = state.num_input_tokens_seen
         state.log_history.append({**logs, "step": state.global_step})
 
     def train_metrics(self, state: TrainerState, device: str) -> dict[str, float]:
-        """Loss of the whole run; times and speeds since :meth:`begin`."""
+        """Returns the whole run's loss; times and speeds since :meth:`begin`."""
         seconds = time.monotonic() - self._began
         steps = state.global_step - self._first_step
         metrics = speed_metrics("train", seconds, self.rows, steps)
@@ -111,7 +111,7 @@ class Reporter:
         return metrics
 
     def write_nonfinite(self, report: dict[str, Any]) -> None:
-        """Write ``nonfinite-report.json`` into output_dir."""
+        """Writes ``nonfinite-report.json`` into output_dir."""
         if not self.team.is_first:
             return
         folder = pathlib.Path(self.args.output_dir)

@@ -15,7 +15,7 @@ __all__ = ["metrics_table", "print_metrics", "save_metrics"]
 
 
 def metrics_table(split: str, metrics: dict[str, Any]) -> str:
-    """Metrics as aligned text, sorted by name; times as h:mm:ss."""
+    """Formats metrics as aligned text, sorted by name; times as h:mm:ss."""
     shown = {}
     for name in sorted(metrics):
         value = metrics[name]
@@ -31,14 +31,14 @@ def metrics_table(split: str, metrics: dict[str, Any]) -> str:
 
 
 def print_metrics(split: str, metrics: dict[str, Any]) -> None:
-    """Show the table on stderr."""
+    """Shows the table on stderr."""
     print(metrics_table(split, metrics), file=sys.stderr, flush=True)
 
 
 def save_metrics(
     output_dir: str, split: str, metrics: dict[str, Any], combined: bool = True
 ) -> None:
-    """Write ``<split>_results.json`` and add the metrics to ``all_results.json``."""
+    """Writes ``<split>_results.json`` and adds the metrics to ``all_results.json``."""
     folder = pathlib.Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     durable.write_json(folder / f"{split}_results.json", plain(metrics))

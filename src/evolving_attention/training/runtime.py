@@ -34,20 +34,20 @@ def _core() -> Any:
 
 
 def set_seed(seed: int) -> None:
-    """Seed the core, NumPy's global generator and Python's, as Trainers do."""
+    """Seeds the generators of the core, NumPy and Python, as Trainers do."""
     _core().manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 
 
 def set_num_threads(count: int | None) -> None:
-    """Set the number of the core's threads; None keeps the current number."""
+    """Sets the number of the core's threads; None keeps the current number."""
     if count is not None:
         _core().set_num_threads(count)
 
 
 def get_random_state() -> dict[str, Any]:
-    """The state of all three generators as JSON-able values."""
+    """Returns the state of all three generators as JSON-serialisable values."""
     seed, offset = _core().get_rng_state()
     numpy_state: Any = np.random.get_state(legacy=True)
     kind, keys, position, has_gauss, gauss = numpy_state
@@ -60,7 +60,7 @@ def get_random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restore the result of :func:`get_random_state`."""
+    """Restores the result of :func:`get_random_state`."""
     _core().set_rng_state(tuple(state["core"]))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, _unpack(keys), *rest))
@@ -75,7 +75,7 @@ def core_random_state() -> tuple[int, int]:
 
 
 def set_core_random_state(state: tuple[int, int]) -> None:
-    """Set (seed, offset), for example to repeat a forward pass with its dropout."""
+    """Sets (seed, offset), for example to repeat a forward pass with its dropout."""
     _core().set_rng_state(state)
 
 
@@ -88,15 +88,15 @@ def _unpack(text: str) -> np.ndarray:
 
 
 def memory(device: str = "cpu") -> dict[str, int]:
-    """Bytes the core's allocator holds now on a device, and held at its peak."""
+    """Returns the core's allocated bytes on a device, now and at their peak."""
     core = _core()
     return {"current": core.current_memory(device), "peak": core.peak_memory(device)}
 
 
 def place_model(model: Any, name: str) -> str:
-    """Move ``model`` to the device of that name; return its device afterwards.
+    """Moves ``model`` to the named device; returns its device afterwards.
 
-    ``auto`` does not move a model that is on a GPU already, or cannot be moved.
+    ``auto`` does not move a model that is already on a GPU, or cannot be moved.
 
     Raises:
         BackendUnavailable: the device does not exist.
@@ -118,7 +118,7 @@ def place_model(model: Any, name: str) -> str:
 
 
 def recompute_activations(model: Any) -> None:
-    """Turn on gradient checkpointing, so that ``model`` keeps few activations.
+    """Turns on gradient checkpointing, so that ``model`` keeps few activations.
 
     Raises:
         ConfigError: the model does not support it.
@@ -133,7 +133,7 @@ def recompute_activations(model: Any) -> None:
 
 
 def release_cached_memory() -> None:
-    """Return the allocators' cached memory to the system."""
+    """Returns the allocators' cached memory to the system."""
     for name in devices():
         _core().release_cached_memory(name)
 
@@ -148,5 +148,5 @@ def has_fast_bfloat16(device: str = "cpu") -> bool:
 
 
 def reset_peak_memory(device: str = "cpu") -> None:
-    """Start a new measurement of the peak."""
+    """Starts a new measurement of the peak."""
     _core().reset_peak_memory(device)

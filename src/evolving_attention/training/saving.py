@@ -21,17 +21,17 @@ __all__ = ["Saver"]
 
 
 class Saver:
-    """Writes the Trainer's files; with several processes only the first one writes.
+    """Writes the Trainer's files; with several processes, only the first writes.
 
     Call :meth:`begin` before any method that writes checkpoints.
 
     Args:
-        args, team: of the run.
-        callbacks: their states are saved too.
-        on_saved: called when a checkpoint is committed.
+        args, team: those of the run.
+        callbacks: callbacks whose states are saved too.
+        on_saved: called after a checkpoint is committed.
     """
 
-    writes = True  # False: leaves no files
+    writes = True  # False: write no files
 
     def __init__(
         self,
@@ -44,11 +44,11 @@ class Saver:
         self.callbacks, self.on_saved = callbacks, on_saved
 
     def begin(self, parts: ckpt.RunParts) -> None:
-        """Take the parts that checkpoints of this run consist of."""
+        """Sets the parts that checkpoints of this run consist of."""
         self.parts = parts
 
     def checkpoint(self, state: TrainerState, control: TrainerControl) -> bool:
-        """Commit checkpoint-<global_step>; a full disk stops the run or warns."""
+        """Commits checkpoint-<global_step>; a full disk stops the run or warns."""
         failure = self.commit(state, control, self.args.save_only_model)
         if failure is not None and self.team.is_first:
             warnings.warn(f"training continues without it: {failure}", stacklevel=4)
@@ -57,7 +57,7 @@ class Saver:
     def commit(
         self, state: TrainerState, control: TrainerControl, weights_only: bool = False
     ) -> str | None:
-        """Write a checkpoint; returns the reason of a failure that is tolerated.
+        """Writes a checkpoint; returns the reason of a tolerated failure.
 
         Raises:
             CheckpointError: it failed, and ``on_save_error`` is ``stop``.
@@ -84,16 +84,16 @@ class Saver:
         return failure
 
     def _note_callbacks(self, state: TrainerState, control: TrainerControl) -> None:
-        """Store the callbacks' states and pending requests in the state."""
+        """Stores the callbacks' states and pending requests in the state."""
         state.stateful_callbacks = self.callbacks.state_dict()
         state.pending = {n: v for n, v in vars(control).items() if v}
-        if state.global_step >= state.max_steps:  # a longer run may go on from here
+        if state.global_step >= state.max_steps:  # a longer run may continue from here
             state.pending.pop("should_training_stop", None)
 
     def leave(
         self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
     ) -> NoReturn:
-        """Save the run after a signal, and raise Interrupted."""
+        """Saves the run after a signal, and raises Interrupted."""
         step = state.global_step
         failure = self.commit(state, control)
         if failure is None:
@@ -108,7 +108,7 @@ class Saver:
         )
 
     def _what_is_saved(self) -> str:
-        """A sentence on the newest complete checkpoint and its use."""
+        """Returns a sentence on the newest complete checkpoint and its use."""
         last = ckpt.get_last_checkpoint(self.args.output_dir)
         if last is None:
             return "there is no checkpoint: nothing of this run is kept, train again"
@@ -119,7 +119,7 @@ class Saver:
     def leave_after_the_end(
         self, state: TrainerState, control: TrainerControl, guard: InterruptGuard
     ) -> NoReturn:
-        """Save a state without checkpoint, and raise Interrupted."""
+        """Saves the state if no checkpoint has it, and raises Interrupted."""
         folder = ckpt.folder_of(self.args, state.global_step)
         saved, loads_best = folder.is_dir(), self.args.load_best_model_at_end
         if self.writes and not saved and not loads_best:
@@ -138,7 +138,7 @@ class Saver:
     def keep_unscored(
         self, state: TrainerState, control: TrainerControl, error: Exception
     ) -> None:
-        """Save the trained state after a failed evaluation, and name its folder.
+        """Saves the trained state after a failed evaluation, and names its folder.
 
         Other ranks may be at another point, so this does not communicate with them.
         """
@@ -158,7 +158,7 @@ class Saver:
         )
 
     def load_best(self, model: Any, state: TrainerState) -> None:
-        """Load the weights of the best checkpoint, if requested."""
+        """Loads the weights of the best checkpoint, if requested."""
         best = state.best_model_checkpoint
         if not self.args.load_best_model_at_end:
             return

@@ -3,11 +3,11 @@
 Every schedule is a function ``step -> multiplier`` built by :func:`multiplier`, and
 :class:`Schedule` applies it to an optimizer. Names, options and values are those of
 Hugging Face's schedulers, so a run needs no retuning; a test compares them within
-1e-12. ``cosine_with_min_lr`` without an end rate is ``cosine``. Two are
-of networks of images: ``multistep`` multiplies the rate by ``gamma`` at
-shares of the run, by default those of 30, 60, 80 and 90 epochs of 100, and the cycles
-of ``cosine_with_restarts`` may grow, each ``cycle_growth`` times as long as the one
-before (Loshchilov and Hutter, ICLR 2017: ``num_cycles=6, cycle_growth=2``).
+1e-12. ``cosine_with_min_lr`` without an end rate equals ``cosine``. Two schedules are
+meant for image networks: ``multistep`` multiplies the rate by ``gamma`` at given shares
+of the run, by default those of epochs 30, 60, 80 and 90 of 100; and the cycles of
+``cosine_with_restarts`` may grow, each ``cycle_growth`` times as long as the previous
+one (Loshchilov and Hutter, ICLR 2017: ``num_cycles=6, cycle_growth=2``).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["NAMES", "Schedule", "get_scheduler", "multiplier"]
 
 Multiplier = Callable[[int], float]
 
-DEFAULT_TIMESCALE = 10_000  # of inverse_sqrt without warm-up
+DEFAULT_TIMESCALE = 10_000  # for inverse_sqrt without warm-up
 
 
 def _rise(step: int, warmup: int) -> float:
-    """The linear warm-up: 0 at step 0, 1 at step ``warmup``."""
+    """Linear warm-up: 0 at step 0, 1 at step ``warmup``."""
     return step / max(1, warmup)
 
 
 def _progress(step: int, warmup: int, total: int) -> float:
-    """The share of the decay done at ``step``, from 0 upwards."""
+    """Returns the completed share of the decay at ``step``, from 0 upwards."""
     return (step - warmup) / max(1, total - warmup)
 
 
@@ -117,16 +117,16 @@ def _cosine_with_restarts(
             f"to below learning_rate={base_lr}; change it in lr_scheduler_kwargs"
         )
     least = lr_end / base_lr
-    # Cycle k, from 0, has the length growth^k; the run is their sum.
+    # Cycle k, from 0, has length growth^k; the run is the sum of the cycles.
     lengths = [cycle_growth**k for k in range(int(num_cycles))]
 
     def place(done: float) -> float:
-        """The share of its cycle done."""
+        """Returns the completed share of the current cycle."""
         if cycle_growth == 1.0:
             return (num_cycles * done) % 1.0
         left = done * sum(lengths)
         for length in lengths:
-            if left < length - 1e-9:  # a step at the border begins a cycle
+            if left < length - 1e-9:  # a step at the border starts a cycle
                 return left / length
             left -= length
         return 0.0
@@ -219,12 +219,12 @@ NAMES = tuple(_FACTORIES)
 def multiplier(
     name: str, warmup: int, total: int, base_lr: float = 1.0, **options: Any
 ) -> Multiplier:
-    """The function ``step -> factor of the base learning rate`` of a schedule.
+    """Returns the function ``step -> factor of the base learning rate``.
 
     Args:
         name: one of :data:`NAMES`.
         warmup: optimizer steps of linear warm-up, >= 0.
-        total: optimizer steps of the whole run, warm-up included.
+        total: optimizer steps of the whole run, including the warm-up.
         base_lr: the base rate; only ``polynomial`` uses it.
         **options: ``num_cycles`` (all cosines), ``min_lr`` or ``min_lr_rate``
             (cosine_with_min_lr), ``cycle_growth`` and ``lr_end``
@@ -276,7 +276,7 @@ class Schedule:
             group["lr"] = base * factor(self.last_step)
 
     def step(self) -> None:
-        """Advance by one optimizer step."""
+        """Advances by one optimizer step."""
         self.last_step += 1
         self._apply()
 
@@ -285,11 +285,11 @@ class Schedule:
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a resume: the step and the base rates."""
+        """Returns the state for a resume: the step and the base rates."""
         return {"last_step": self.last_step, "base_lrs": list(self.base_lrs)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from ``state``, the result of :meth:`state_dict`."""
+        """Continues from ``state``, the result of :meth:`state_dict`."""
         if len(state["base_lrs"]) != len(self.base_lrs):
             raise ConfigError(
                 f"the saved schedule has {len(state['base_lrs'])} parameter groups, "
@@ -307,7 +307,7 @@ def get_scheduler(
     num_training_steps: int = 0,
     scheduler_specific_kwargs: dict[str, Any] | None = None,
 ) -> Schedule:
-    """Build the schedule ``name`` for an optimizer (Hugging Face's signature).
+    """Builds the schedule ``name`` for an optimizer (Hugging Face's signature).
 
     Example:
         >>> class Plain:

@@ -1,4 +1,4 @@
-"""Hyper-parameter search over optuna: ``Trainer.hyperparameter_search``."""
+"""Hyper-parameter search with optuna: ``Trainer.hyperparameter_search``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evolving_attention.training.trials import Watch, train_one
 __all__ = ["BestRun", "default_hp_space", "default_objective", "search"]
 
 _STUDY = ("study_name", "storage", "sampler", "pruner", "load_if_exists")
-_OPTIONS = {  # beside those of the study; Ray's trials see no other trial
+_OPTIONS = {  # besides the study's; Ray's trials see no other trial
     "optuna": (*_STUDY, "timeout", "gc_after_trial"),
     "ray": (*(one for one in _STUDY if one != "pruner"), *search_ray.OPTIONS),
 }
@@ -28,8 +28,8 @@ class BestRun(NamedTuple):
 
     Attributes:
         run_id: number of the trial; its folder is ``output_dir/run-<run_id>``.
-        objective: its value; a list where several are optimized.
-        hyperparameters: the options that the trial had.
+        objective: its value; a list if several objectives are optimized.
+        hyperparameters: the options of the trial.
         run_summary: None, as with optuna in transformers.
     """
 
@@ -40,7 +40,7 @@ class BestRun(NamedTuple):
 
 
 def default_hp_space(trial: Any) -> dict[str, Any]:
-    """Learning rate, epochs, seed and batch size, as transformers has them."""
+    """Samples learning rate, epochs, seed and batch size, as transformers does."""
     return {
         "learning_rate": trial.suggest_float("learning_rate", 1e-6, 1e-4, log=True),
         "num_train_epochs": trial.suggest_int("num_train_epochs", 1, 5),
@@ -52,7 +52,7 @@ def default_hp_space(trial: Any) -> dict[str, Any]:
 
 
 def default_objective(metrics: Mapping[str, Any]) -> float:
-    """The evaluation loss, or the sum of all other metrics where there are some.
+    """Returns the evaluation loss, or the sum of all other metrics if there are any.
 
     Example:
         >>> default_objective({"eval_loss": 0.5, "eval_runtime": 2.0, "epoch": 1.0})
@@ -88,7 +88,7 @@ def search(
     hp_name: Callable[[Any], str] | None,
     options: dict[str, Any],
 ) -> BestRun | list[BestRun]:
-    """The work of :meth:`Trainer.hyperparameter_search`."""
+    """Implements :meth:`Trainer.hyperparameter_search`."""
     _check(trainer, n_trials, direction, backend, options)
     optuna = require("optuna", extra="sweep", why=_WHY)
     several = not isinstance(direction, str)
@@ -139,7 +139,7 @@ def _check(
     backend: str | None,
     options: dict[str, Any],
 ) -> None:
-    """Refuse what cannot be searched, before optuna is imported."""
+    """Rejects invalid searches before optuna is imported."""
     where = "hyperparameter_search"
     if trainer.model_init is None:
         raise ConfigError(
@@ -177,7 +177,7 @@ def _check(
 
 
 def _check_directions(study: Any, wanted: Sequence[str]) -> None:
-    """Refuse a stored study of another direction."""
+    """Rejects a stored study with another direction."""
     found = [one.name.lower() for one in study.directions]
     if found != [*wanted]:
         raise ConfigError(
@@ -193,10 +193,10 @@ def _arguments(
     space: Callable[[Any], dict[str, Any]],
     hp_name: Callable[[Any], str] | None,
 ) -> TrainingArguments:
-    """The options of one trial.
+    """Returns the arguments of one trial.
 
     Raises:
-        ConfigError: the space names no option, or another one than the study has.
+        ConfigError: the space has an unknown option, or differs from the study's.
     """
     try:
         chosen = space(trial)

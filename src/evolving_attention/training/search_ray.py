@@ -22,10 +22,10 @@ _WHERE = "hyperparameter_search"
 
 
 def _resources(given: Any) -> dict[str, float]:
-    """CPUs and GPUs of a trial: ``{"cpu": 1, "gpu": 0}``.
+    """Returns CPUs and GPUs of a trial: ``{"cpu": 1, "gpu": 0}``.
 
     Raises:
-        ConfigError: it is no such dict.
+        ConfigError: it is not such a dict.
     """
     found = {} if given is None else given
     numbers = isinstance(found, dict) and all(
@@ -48,16 +48,16 @@ def run(
     n_trials: int,
     options: dict[str, Any],
 ) -> None:
-    """Train ``n_trials`` trials of the study as tasks of Ray, several at a time.
+    """Trains ``n_trials`` trials of the study as Ray tasks, several at a time.
 
     Args:
-        trainer: the Trainer, which stays as it is.
-        study: of optuna; it is asked and told here alone.
-        prepare: the arguments of a trial.
-        objective: from metrics to the objective.
+        trainer: the Trainer, which stays unchanged.
+        study: optuna's study; only this process asks and tells it.
+        prepare: returns the arguments of a trial.
+        objective: maps metrics to the objective.
         options: ``resources_per_trial`` and ``timeout``.
 
-    A trial that diverges, or whose process dies, fails; the search goes on.
+    A trial that diverges, or whose process dies, fails; the search continues.
     """
     fail = require("optuna", extra="sweep", why=f"for {_WHERE}").trial.TrialState.FAIL
     given = _resources(options.get("resources_per_trial"))
@@ -78,7 +78,7 @@ def run(
                 while begun < n_trials and len(running) < places and not late:
                     trial = study.ask()
                     begun += 1
-                    running[None] = trial  # so that it is told if this fails
+                    running[None] = trial  # so that the study is told if this fails
                     work = _work(trainer, prepare(trial), trial, cpus)
                     task = ray.start(_train, sent, *work, cpus=cpus, gpus=gpus)
                     running[task] = running.pop(None)
@@ -95,10 +95,10 @@ def run(
 
 
 def _take(ray: RayTasks, study: Any, trial: Any, task: Any, fail: Any) -> None:
-    """Tell the study how a trial ended.
+    """Tells the study how a trial ended.
 
     Raises:
-        Exception: what its training raised, unless it diverged.
+        Exception: the training's exception, unless it diverged.
     """
     try:
         value = ray.result(task)
@@ -113,10 +113,10 @@ def _take(ray: RayTasks, study: Any, trial: Any, task: Any, fail: Any) -> None:
 def _work(
     trainer: Any, args: TrainingArguments, trial: Any, cpus: float
 ) -> tuple[TrainingArguments, dict[str, Any], int]:
-    """The arguments, the values and the number of a trial, which a task can take.
+    """Returns the arguments, the values and the number of a trial, for a task.
 
-    A ``model_init(trial)`` is called here, too: what it reads from the trial is the
-    study's to choose.
+    A ``model_init(trial)`` is also called here: the study must choose the values that
+    it reads from the trial.
     """
     if takes_trial(trainer.model_init):
         trainer.model_init(trial)
@@ -132,7 +132,7 @@ def _train(
     params: dict[str, Any],
     number: int,
 ) -> Any:
-    """One trial, in a process of Ray: its objective."""
+    """Runs one trial in a Ray process; returns its objective."""
     bare, own, objective = sent
     trial: Any = None
     if takes_trial(bare.model_init):

@@ -1,4 +1,4 @@
-"""The state and the results of a run, as plain values that JSON can hold."""
+"""The state and the results of a run, as JSON-serialisable values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 STATE = "trainer_state.json"
-MAX_BYTES = 256 << 20  # of that file, whose log grows with the run
+MAX_BYTES = 256 << 20  # limit of that file; its log grows with the run
 
 
 class TrainOutput(NamedTuple):
@@ -37,7 +37,7 @@ class TrainOutput(NamedTuple):
 
 
 class PredictionOutput(NamedTuple):
-    """Result of ``Trainer.predict``; without labels if the data has none."""
+    """Result of ``Trainer.predict``; ``label_ids`` is None without labels."""
 
     predictions: np.ndarray
     label_ids: np.ndarray | None
@@ -45,7 +45,7 @@ class PredictionOutput(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """A value that strict JSON can hold; NumPy scalars, paths, NaN become plain."""
+    """Converts a value for strict JSON: NumPy scalars, paths and NaN become plain."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -64,7 +64,7 @@ def plain(value: Any) -> Any:
 
 
 def read_values(folder: pathlib.Path) -> dict[str, Any]:
-    """The contents of ``trainer_state.json`` in a checkpoint, following no link.
+    """Reads ``trainer_state.json`` of a checkpoint; links are not followed.
 
     Raises:
         CheckpointError: it is missing, a link, too large or damaged.
@@ -76,10 +76,10 @@ def read_values(folder: pathlib.Path) -> dict[str, Any]:
 class TrainerState:
     """The position of a run; saved in every checkpoint as ``trainer_state.json``.
 
-    The first block has Hugging Face's names and meaning. The second has what an exact
-    resume also needs: the position in the data (``epoch_index``, batches of that epoch
-    already used, whether its end was handled), the sums of the logged losses, pending
-    requests of callbacks, the number of splits of a batch, and the choice of
+    The first block has Hugging Face's names and meaning. The second block is needed for
+    an exact resume: the position in the data (``epoch_index``, used batches of that
+    epoch, whether its end was handled), the sums of the logged losses, pending requests
+    of callbacks, the number of splits of a batch, and the choice of
     ``precision="auto"``.
     """
 
@@ -115,18 +115,18 @@ class TrainerState:
     precision: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
+        """Returns all fields as plain values."""
         values: dict[str, Any] = plain(dataclasses.asdict(self))
         return values
 
     def save_to_json(self, path: str | pathlib.Path) -> None:
-        """Write all fields as JSON to ``path``."""
+        """Writes all fields as JSON to ``path``."""
         text = json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
         pathlib.Path(path).write_text(text, encoding="utf-8")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], source: str = "state") -> TrainerState:
-        """Build from the result of :meth:`to_dict`; unknown names are refused."""
+        """Builds a state from the result of :meth:`to_dict`; rejects unknown names."""
         known = {f.name for f in dataclasses.fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown or "global_step" not in values:
@@ -139,7 +139,7 @@ class TrainerState:
 
     @classmethod
     def load_from_json(cls, path: str | pathlib.Path) -> TrainerState:
-        """Read a file that :meth:`save_to_json` wrote."""
+        """Reads a file that :meth:`save_to_json` wrote."""
         text = pathlib.Path(path).read_text(encoding="utf-8")
         return cls.from_dict(json.loads(text), source=str(path))
 

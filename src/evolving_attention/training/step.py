@@ -18,7 +18,7 @@ from evolving_attention.training.state import TrainerState
 
 __all__ = ["StepOutcome", "StepRunner", "StepSums", "forget_gradients", "present"]
 
-MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is no accident
+MAX_SKIPPED_IN_A_ROW = 10  # with on_nonfinite="skip", more than this is an error
 
 
 @dataclass
@@ -30,12 +30,12 @@ class StepOutcome:
     tokens: int
     rows: int
     applied: bool = True
-    known: bool = True  # False: a device still works on it, see deferred.py
+    known: bool = True  # False: the device still computes it, see deferred.py
 
 
 @dataclass
 class StepSums:
-    """The sums of a step's batches, and the first batch that was not finite."""
+    """Sums over a step's batches, and the first non-finite batch."""
 
     tokens: int
     rows: int
@@ -45,28 +45,28 @@ class StepSums:
 
     @classmethod
     def of(cls, batches: list[b.Batch]) -> StepSums:
-        """Before anything is accumulated: what the batches hold."""
+        """Returns the initial sums: counts of the batches, nothing accumulated yet."""
         return cls(sum(map(b.token_count, batches)), sum(map(b.row_count, batches)))
 
     @property
     def loss(self) -> float:
         """The mean loss of the step's batches."""
         total = 0.0
-        for _, part in self.losses:  # sum() rounds otherwise since Python 3.12
+        for _, part in self.losses:  # since Python 3.12, sum() rounds differently
             total += part
         return total
 
 
 class StepRunner:
-    """Runs optimizer steps; a step that is not finite leaves the weights unchanged.
+    """Runs optimizer steps; a non-finite step leaves the weights unchanged.
 
     The loss of a step is the mean over its batches of each batch's mean loss.
 
     Args:
         model, optimizer, args: as in the Trainer.
-        loss_of: the mean loss of a batch, a tensor for backward.
+        loss_of: returns the mean loss of a batch, a tensor for backward.
         event: called with the name of each callback event.
-        on_report: called first with the report of a non-finite step.
+        on_report: called with the report of a non-finite step, before it raises.
         team: the processes that share a step; batches of other ranks are None.
     """
 
@@ -87,12 +87,12 @@ class StepRunner:
         self.parameters = [p for _, p in model.named_parameters()]
 
     def run(self, batches: list[b.Batch | None], state: TrainerState) -> StepOutcome:
-        """Run the step ``state.global_step + 1`` on ``batches``.
+        """Runs the step ``state.global_step + 1`` on ``batches``.
 
         Raises:
             NonFiniteError: a loss or gradient is not finite and on_nonfinite="stop";
                 the optimizer has not run.
-            OutOfMemory: memory is short, and batches must not or cannot be split.
+            OutOfMemory: memory ran out, and batches must not or cannot be split.
         """
         forget_gradients(self.optimizer, self.parameters)
         sums = self._accumulate_within_memory(batches, state)
@@ -119,11 +119,11 @@ class StepRunner:
     """Whether :meth:`look` is due before the next step."""
 
     def look(self, state: TrainerState) -> list[StepOutcome]:
-        """The outcomes of pending steps; here there are none."""
+        """Returns the outcomes of pending steps; here there are none."""
         return []
 
     def _clip_and_update(self, norm: float) -> None:
-        """Run the optimizer; ours clips in the same pass."""
+        """Runs the optimizer; this package's optimizers clip in the same pass."""
         limit = self.args.max_grad_norm
         if not limit or not math.isfinite(norm):
             self.optimizer.step()
@@ -136,7 +136,7 @@ class StepRunner:
     def _accumulate_within_memory(
         self, batches: list[b.Batch | None], state: TrainerState
     ) -> StepSums:
-        """Accumulate gradients; split batches further when memory runs out."""
+        """Accumulates gradients; splits batches further when memory runs out."""
         before = runtime.core_random_state()
         while True:
             try:
@@ -156,7 +156,7 @@ class StepRunner:
             )
 
     def _accumulate(self, batches: list[b.Batch | None], splits: int) -> StepSums:
-        """Sum gradients of the mean loss; stop at a non-finite loss unless told not."""
+        """Accumulates gradients of the mean loss; a non-finite one stops by default."""
         sums = StepSums.of(present(batches))
         anyway = self.args.on_nonfinite == "warn"
         for index in self.team.turns(len(batches)):
@@ -176,7 +176,7 @@ class StepRunner:
         splits: int,
         anyway: bool,
     ) -> None:
-        """Forward and backward of one batch, in parts; none after a bad loss."""
+        """Runs forward and backward of one batch, in parts; stops after a bad loss."""
         batch: Any = batches[index]
         rows = b.row_count(batch)
         for part in b.split_rows(batch, splits):
@@ -199,7 +199,7 @@ class StepRunner:
         outcome: StepOutcome,
         state: TrainerState,
     ) -> bool:
-        """Report a non-finite step; True: update anyway, False: skip, else raise."""
+        """Reports a non-finite step; True: update anyway, False: skip, else raise."""
         step = state.global_step + 1
         bad = sums.bad_batch
         report = self.team.report(
@@ -242,12 +242,12 @@ class StepRunner:
 
 
 def forget_gradients(optimizer: Any, parameters: list[Any]) -> None:
-    """Clear all gradients, also those of parameters without optimizer."""
+    """Clears all gradients, also of parameters that have no optimizer."""
     optimizer.zero_grad()
     for parameter in parameters:
         parameter.grad = None
 
 
 def present(batches: list[b.Batch | None]) -> list[b.Batch]:
-    """The batches that are this rank's."""
+    """Returns this rank's batches."""
     return [batch for batch in batches if batch is not None]

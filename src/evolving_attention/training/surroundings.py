@@ -1,4 +1,4 @@
-"""What a Trainer does beside its loop: files, callbacks, hyper-parameter search."""
+"""Methods of the Trainer besides its loop: files, callbacks, hyper-parameter search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Surroundings"]
 class Surroundings:
     """The methods of a Trainer that write files, change its callbacks or search.
 
-    With several processes the first one writes.
+    With several processes, only the first one writes.
     """
 
     model: Any
@@ -31,7 +31,7 @@ class Surroundings:
     callback_handler: CallbackHandler
 
     def save_model(self, output_dir: str | None = None) -> None:
-        """Write weights, configuration, tokenizer and training_args.json.
+        """Writes weights, configuration, tokenizer and training_args.json.
 
         Raises:
             NonFiniteError: a weight is NaN or infinite; nothing is written.
@@ -47,7 +47,7 @@ class Surroundings:
         durable.write_json(folder / ckpt.ARGUMENTS, plain(self.args.to_dict()))
 
     def save_state(self) -> None:
-        """Write ``trainer_state.json`` into output_dir."""
+        """Writes ``trainer_state.json`` into output_dir."""
         if self.team.is_first:
             self.state.stateful_callbacks = self.callback_handler.state_dict()
             path = pathlib.Path(self.args.output_dir) / ckpt.STATE
@@ -55,14 +55,14 @@ class Surroundings:
             durable.write_json(path, self.state.to_dict())
 
     def log_metrics(self, split: str, metrics: dict[str, Any]) -> None:
-        """Show metrics as a table on stderr."""
+        """Shows metrics as a table on stderr."""
         if self.team.is_first:
             results.print_metrics(split, metrics)
 
     def save_metrics(
         self, split: str, metrics: dict[str, Any], combined: bool = True
     ) -> None:
-        """Write ``<split>_results.json`` and update ``all_results.json``."""
+        """Writes ``<split>_results.json`` and updates ``all_results.json``."""
         if self.team.is_first:
             results.save_metrics(self.args.output_dir, split, metrics, combined)
 
@@ -75,15 +75,15 @@ class Surroundings:
         return self.team.local_rank == 0
 
     def add_callback(self, callback: Any) -> None:
-        """Add a callback, given as instance or class."""
+        """Adds a callback, given as instance or class."""
         self.callback_handler.add(callback)
 
     def pop_callback(self, callback: Any) -> Any:
-        """Remove and return a callback, given as instance or class, or None."""
+        """Removes and returns a callback, given as instance or class, or None."""
         return self.callback_handler.pop(callback)
 
     def remove_callback(self, callback: Any) -> None:
-        """Remove a callback, given as instance or class."""
+        """Removes a callback, given as instance or class."""
         self.callback_handler.pop(callback)
 
     @overload
@@ -121,37 +121,37 @@ class Surroundings:
         hp_name: Callable[[Any], str] | None = None,
         **kwargs: Any,
     ) -> search.BestRun | list[search.BestRun]:
-        """Search the arguments for the best objective, as transformers' Trainer does.
+        """Searches the arguments for the best objective, as transformers' Trainer does.
 
-        Each trial trains a new model of ``model_init`` in ``output_dir/run-N``. A trial
-        that diverges (NonFiniteError), or whose process dies, fails, and the search
-        goes on. This Trainer keeps its model and its arguments.
+        Each trial trains a new model from ``model_init`` in ``output_dir/run-N``. A
+        trial that diverges (NonFiniteError), or whose process dies, fails, and the
+        search continues. This Trainer keeps its model and its arguments.
 
         Args:
-            hp_space: from an optuna trial to options of TrainingArguments; default:
+            hp_space: maps an optuna trial to options of TrainingArguments; default:
                 learning rate, epochs, seed and batch size.
-            compute_objective: from the metrics of the last evaluation (of the best
-                model with ``load_best_model_at_end``) to a number, or to one for each
+            compute_objective: maps the metrics of the last evaluation (of the best
+                model with ``load_best_model_at_end``) to a number, or to one per
                 direction; default: the loss, or the sum of all other metrics.
-            n_trials: how many, beside those that a stored study has.
+            n_trials: number of trials, in addition to those of a stored study.
             direction: "minimize", "maximize", or a list for several objectives.
             backend: "optuna" (or None): one trial after another, in this process.
-                "ray": optuna proposes, and the trials are tasks of Ray: of the Ray that
-                this process is connected to, that ``RAY_ADDRESS`` names, or of one of
-                this machine. Trainer, data and functions are pickled for them; a
-                ``model_init(trial)`` is called here, too.
-            hp_name: from a trial to its ``run_name``.
-            kwargs: of optuna: ``study_name``, ``storage``, ``load_if_exists``,
+                "ray": optuna proposes, and the trials are Ray tasks. The Ray is the one
+                that this process is connected to, the one in ``RAY_ADDRESS``, or a new
+                one on this machine. Trainer, data and functions are pickled for the
+                tasks; a ``model_init(trial)`` is also called here.
+            hp_name: maps a trial to its ``run_name``.
+            kwargs: options of optuna: ``study_name``, ``storage``, ``load_if_exists``,
                 ``sampler``; ``timeout`` in seconds. With "optuna" also ``pruner`` and
                 ``gc_after_trial``; with "ray" ``resources_per_trial``, by default
-                ``{"cpu": 1, "gpu": 0}``, of whose CPUs a trial has as many threads.
+                ``{"cpu": 1, "gpu": 0}``; a trial uses as many threads as CPUs.
 
         Returns:
-            BestRun(run_id, objective, hyperparameters, run_summary); of several
-            directions the list of the best.
+            BestRun(run_id, objective, hyperparameters, run_summary); with several
+            directions, the list of the best ones.
 
         Raises:
-            ConfigError: there is no model_init, an option is none of
+            ConfigError: there is no model_init, an option is not one of
                 TrainingArguments, or the stored study has another space or direction.
             InputError: no trial had a result, or what Ray's trials need cannot be
                 pickled.

@@ -1,4 +1,4 @@
-"""The Trainer: the training loop, readable from top to bottom, and its surroundings.
+"""The Trainer: the training loop, readable from top to bottom.
 
 It is composed of objects: Loaders make batches, a StepRunner runs steps, the Evaluator
 runs over data sets, the Saver writes checkpoints, the Reporter counts and logs, and a
@@ -60,8 +60,8 @@ _MADE |= {"_guard", "_loaders", "_evaluator", "_reporter", "_saver", "_weights"}
 class Trainer(Surroundings):
     """Fine-tunes a model, with the interface of Hugging Face's Trainer.
 
-    A run is a function of model, data and arguments: it gives the same bits for any
-    number of threads, and after any interruption and resume. A non-finite loss or
+    A run is a function of model, data and arguments: its result is bit-identical for
+    any number of threads, and after any interruption and resume. A non-finite loss or
     gradient stops it before the weights change; SIGINT and SIGTERM save and leave.
     Processes started by mpirun or torchrun train one model together: see
     docs/distributed.md. Parameters with ``requires_grad = False`` are frozen: they have
@@ -71,22 +71,22 @@ class Trainer(Surroundings):
         model: a model of this package, called with packed batches.
         args: options, or a dict of them; default:
             ``TrainingArguments("trainer_output")``.
-        data_collator: makes a batch of a list of rows; default: packed batches.
+        data_collator: makes a batch from a list of rows; default: packed batches.
         train_dataset: sequence of dicts with ``input_ids`` and ``label`` or ``labels``,
             or with text and a ``processing_class``; a DataFrame or a dict of such
             columns. Padding marked by an ``attention_mask`` is removed; text labels
             are numbered by the model's ``label2id``; a column ``sample_weight`` weighs
-            the rows in the loss. Names of classes that the data has (``label_names``)
-            become the model's, if it has none. Rows edited in place are read again by
-            the next ``train``, ``evaluate`` or ``predict``. Or a ``PackedDataset`` of
-            any kind of data: see ``evolving_attention.data.packed``.
+            the rows in the loss. Class names in the data (``label_names``) become the
+            model's, if it has none. Rows edited in place are read again by the next
+            ``train``, ``evaluate`` or ``predict``. Or a ``PackedDataset`` of any kind
+            of data: see ``evolving_attention.data.packed``.
         eval_dataset: the same, or a dict of several.
         processing_class: the tokenizer; saved with every checkpoint.
-        compute_metrics: from EvalPrediction(predictions, label_ids) to a dict, or to
+        compute_metrics: maps EvalPrediction(predictions, label_ids) to a dict, or to
             one number, which is called ``metric``.
         callbacks: further callbacks, as instances or classes.
         optimizers: (optimizer, schedule) instead of those that ``args`` name.
-        compute_loss_func: the loss in place of the model's, called as
+        compute_loss_func: replaces the model's loss, called as
             ``compute_loss_func(outputs, labels, num_items_in_batch=n)``.
         model_init: makes a model for each ``train()``, after the seed was set.
 
@@ -97,7 +97,7 @@ class Trainer(Surroundings):
         trainer.train(resume_from_checkpoint="auto")
 
     Raises:
-        ConfigError: model and arguments do not fit.
+        ConfigError: model and arguments do not fit together.
         BackendUnavailable: ``args.device`` is not available.
     """
 
@@ -130,7 +130,7 @@ class Trainer(Surroundings):
         self._set_up(model, given.check_callbacks(callbacks))
 
     def _set_up(self, model: Any, callbacks: list[Any]) -> None:
-        """Make what the arguments decide: processes, model, and the Trainer's parts."""
+        """Sets up what the arguments decide: processes, model, the Trainer's parts."""
         team = self.team = parallel.join(self.args)
         self._take_model(model)
         self.state, self.control = TrainerState(), TrainerControl()
@@ -152,9 +152,9 @@ class Trainer(Surroundings):
         self._event("on_init_end")
 
     def _bare(self) -> tuple[Trainer, list[Any]]:
-        """A copy without what :meth:`_set_up` made, and the callbacks of one's own.
+        """Returns a copy without the results of :meth:`_set_up`, and own callbacks.
 
-        It can go to another process, where :meth:`_complete` makes that.
+        The copy can go to another process, where :meth:`_complete` sets it up again.
         """
         other = copy.copy(self)
         for name in _MADE & vars(other).keys():
@@ -166,13 +166,13 @@ class Trainer(Surroundings):
     def _complete(
         self, args: TrainingArguments, make: Any, callbacks: list[Any]
     ) -> Any:
-        """Complete a bare copy, with other arguments and a model of its own."""
+        """Completes a bare copy, with other arguments and its own model."""
         self.args, self.model_init = args, make
         self._set_up(None, callbacks)
         return self
 
     def _take_model(self, model: Any) -> None:
-        """Hold the model, or a new one of ``model_init``, in its type and place."""
+        """Sets the model, or a new one from ``model_init``, in its type and device."""
         if self.model_init is not None:
             runtime.set_seed(self.args.seed)
         own = self._given[0]
@@ -184,7 +184,7 @@ class Trainer(Surroundings):
     # ------------------------------------------------------------------ training
 
     def train(self, resume_from_checkpoint: bool | str | None = None) -> TrainOutput:
-        """Train to the end, from the start or from a checkpoint.
+        """Trains to the end, from the start or from a checkpoint.
 
         Args:
             resume_from_checkpoint: None: ``args.resume_from_checkpoint``, or a new run;
@@ -195,8 +195,8 @@ class Trainer(Surroundings):
             (global_step, training_loss, metrics).
 
         Raises:
-            ConfigError, InputError: arguments and data do not fit.
-            CheckpointError: the checkpoint cannot be used, or saving failed.
+            ConfigError, InputError: arguments and data do not fit together.
+            CheckpointError: the checkpoint is unusable, or saving failed.
             NonFiniteError: a loss or gradient is not finite; nothing was saved.
             Interrupted: a signal came; the message names what is saved and where.
             PeerLost: another process of this run ended or failed.
@@ -206,7 +206,7 @@ class Trainer(Surroundings):
             return self._train(resume_from_checkpoint)
 
     def _train(self, resume_from_checkpoint: bool | str | None) -> TrainOutput:
-        """The work of :meth:`train`."""
+        """Implements :meth:`train`."""
         if self.model_init is not None and self._has_trained:
             self._take_model(None)
         self._has_trained = True
@@ -269,7 +269,7 @@ class Trainer(Surroundings):
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
 
     def _run(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
-        """Run the remaining epochs; first finish what a signal interrupted."""
+        """Runs the remaining epochs; first finishes what a signal interrupted."""
         state = self.state
         if self.args.eval_on_start and state.global_step == 0:
             self.control.should_evaluate = True
@@ -289,7 +289,7 @@ class Trainer(Surroundings):
             self._next_epoch()
 
     def _run_epoch(self, runner: StepRunner, plan: RunPlan, rows: Any) -> None:
-        """Run the remaining batches of one epoch, step by step."""
+        """Runs the remaining batches of one epoch, step by step."""
         state = self.state
         loader = self._loaders.training(
             rows, self.data_collator, state.epoch_index, state.batches_done
@@ -313,7 +313,7 @@ class Trainer(Surroundings):
     def _step(
         self, runner: StepRunner, plan: RunPlan, group: list[b.Batch | None]
     ) -> None:
-        """Run one optimizer step, then what the callbacks request."""
+        """Runs one optimizer step, then what the callbacks request."""
         self._event("on_step_begin")
         rate = self.optimizer.param_groups[0]["lr"]
         outcome = runner.run(group, self.state)
@@ -337,19 +337,19 @@ class Trainer(Surroundings):
         )
 
     def _look(self, runner: StepRunner) -> None:
-        """Count the steps whose results were still on the device."""
+        """Counts the steps whose results were still on the device."""
         for outcome in runner.look(self.state):
             self._reporter.add(self.state, outcome)
 
     def _next_epoch(self) -> None:
-        """Move to the beginning of the next epoch."""
+        """Moves to the beginning of the next epoch."""
         self.state.epoch_index += 1
         self.state.batches_done, self.state.epoch_ended = 0, False
 
     def _log_evaluate_save(self) -> None:
-        """Do what the callbacks have requested, in this order."""
+        """Does what the callbacks have requested, in this order."""
         state, control = self.state, self.control
-        best = state.best_metric, state.best_global_step  # of those on the disk
+        best = state.best_metric, state.best_global_step  # best saved checkpoint
         if control.should_log:
             control.should_log = False
             self.log(self._reporter.step_logs(state))
@@ -373,14 +373,14 @@ class Trainer(Surroundings):
         state.pending = {}
 
     def _leave_on_signal(self) -> None:
-        """Stop between two steps after a signal."""
+        """Stops between two steps after a signal."""
         if self.team.stopped(self._guard):
             raise SignalReceived
 
     # ------------------------------------------------------- beginning and end
 
     def _begin(self, plan: RunPlan, rows: Any, path: pathlib.Path | None) -> None:
-        """Set model, optimizer, schedule, generators and counters to their start."""
+        """Sets model, optimizer, schedule, generators and counters to their start."""
         self.create_optimizer_and_scheduler(plan)
         self.control = TrainerControl()
         parts = ckpt.RunParts(
@@ -407,13 +407,13 @@ class Trainer(Surroundings):
         self.state.is_world_process_zero = self.is_world_process_zero()
         self.state.is_local_process_zero = self.is_local_process_zero()
         plan.tell(self.state, self.args)
-        self.team.begin(  # before the optimizer makes its masters of the weights
+        self.team.begin(  # before the optimizer copies master weights
             self.model,
             lambda: self._sample_loss(rows),
             self.args.ddp_bucket_cap_mb or 25.0,
         )
         sets, evaluates = self.eval_dataset, self.args.eval_strategy != "no"
-        if evaluates or self.args.eval_on_start or sets is not None:  # not hours later
+        if evaluates or self.args.eval_on_start or sets is not None:  # fail now
             for part in sets.values() if is_several(sets) else [sets]:
                 self._rows(part, "eval_dataset")
         numerics.check_finite(self.model, self.optimizer, "before training")
@@ -427,7 +427,7 @@ class Trainer(Surroundings):
             )
 
     def _sample_loss(self, rows: Any) -> Any:
-        """The loss of as many rows as a batch has, with the dropout of training."""
+        """Returns the loss of one batch of rows, with the dropout of training."""
         loader = Loaders(self.args).training(rows, self.data_collator)
         count = min(len(rows), loader.batch_size)
         was_training = self.model.training
@@ -439,11 +439,11 @@ class Trainer(Surroundings):
             self.model.train(was_training)
 
     def _loss(self, batch: b.Batch) -> Any:
-        """The loss of a batch of training rows."""
+        """Returns the loss of a batch of training rows."""
         return self.compute_loss(self.model, self._weights.inputs_of(batch))
 
     def _rows(self, dataset: Any, role: str) -> Any:
-        """The rows of the data set that batches are made of."""
+        """Returns the data set's rows, from which batches are made."""
         own = self.data_collator is not None
         tokenizer = self.processing_class
         return self._loaders.rows(dataset, role, tokenizer, own, self.model)
@@ -454,7 +454,7 @@ class Trainer(Surroundings):
         )
 
     def _objects(self) -> dict[str, Any]:
-        """The keyword arguments of every callback."""
+        """Returns the keyword arguments of every callback."""
         return {
             "model": self.model,
             "processing_class": self.processing_class,
@@ -467,12 +467,12 @@ class Trainer(Surroundings):
     # ------------------------------------------------- what subclasses may override
 
     def compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """The mean loss of a batch as a 0-d tensor; here the model's own.
+        """Returns the mean loss of a batch as a 0-d tensor; here the model's own.
 
         Args:
-            model: in training mode.
-            inputs: the batch as the model takes it, with ``labels``; and with
-                ``sample_weight`` [B] where rows or classes are weighted.
+            model: the model, in training mode.
+            inputs: the model's inputs, with ``labels``, and with ``sample_weight`` [B]
+                if rows or classes are weighted.
 
         Example::
 
@@ -503,12 +503,12 @@ class Trainer(Surroundings):
         return loss
 
     def create_optimizer(self) -> Any:
-        """The optimizer named by the arguments; no decay on biases and LayerNorm."""
+        """Creates the optimizer in the arguments; no decay on biases and LayerNorm."""
         parameters, args = self.model.named_parameters(), self.args
         return optim.create(args.optim, parameters, **args.optimizer_settings())
 
     def create_optimizer_and_scheduler(self, plan: RunPlan) -> None:
-        """Make optimizer and schedule unless the Trainer was given them.
+        """Creates optimizer and schedule unless the Trainer was given them.
 
         Raises:
             ConfigError: every parameter of the model is frozen.
@@ -525,7 +525,7 @@ class Trainer(Surroundings):
         if self.optimizer is None:
             self.optimizer = self.create_optimizer()
         if self.lr_scheduler is None:
-            options: Any = args.lr_scheduler_kwargs  # a dict since the arguments' check
+            options: Any = args.lr_scheduler_kwargs  # a dict after the arguments' check
             self.lr_scheduler = schedules.get_scheduler(
                 args.lr_scheduler_type,
                 self.optimizer,
@@ -535,7 +535,7 @@ class Trainer(Surroundings):
             )
 
     def log(self, logs: dict[str, Any]) -> None:
-        """Add the epoch to ``logs``, append them to log_history, call the callbacks."""
+        """Adds the epoch to ``logs``, extends log_history and calls the callbacks."""
         self._reporter.enter(self.state, logs)
         self._event("on_log", logs=logs)
 
@@ -544,11 +544,11 @@ class Trainer(Surroundings):
     def evaluate(
         self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Loss and metrics of a data set, logged under ``<prefix>_…`` keys.
+        """Returns loss and metrics of a data set, logged under ``<prefix>_…`` keys.
 
         Args:
-            eval_dataset: default: the Trainer's. Of a dict of data sets each is
-                evaluated under ``<prefix>_<name>_…``.
+            eval_dataset: default: the Trainer's. Each data set of a dict is evaluated
+                under ``<prefix>_<name>_…``.
             metric_key_prefix: the prefix.
         """
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
@@ -567,7 +567,7 @@ class Trainer(Surroundings):
     def predict(
         self, test_dataset: Any, metric_key_prefix: str = "test"
     ) -> PredictionOutput:
-        """Logits of every row in the data set's order; metrics if it has labels."""
+        """Returns logits of every row in data set order; metrics if it has labels."""
         output = self._predict(test_dataset, "test_dataset", metric_key_prefix, False)
         self._event("on_predict", metrics=output.metrics)
         return output
@@ -575,7 +575,7 @@ class Trainer(Surroundings):
     def _predict(
         self, dataset: Any, role: str, prefix: str, loss_only: bool
     ) -> PredictionOutput:
-        """One pass over a data set, shared by all processes."""
+        """Predicts a data set in one pass, shared by all processes."""
         with self.team.watching(self.args.output_dir):
             rows = self._rows(dataset, role)
             return self._evaluator.predict(

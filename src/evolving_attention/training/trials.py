@@ -1,4 +1,4 @@
-"""One trial of a search of arguments: its model, its training, its objective."""
+"""One trial of a hyper-parameter search: its model, training and objective."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Watch", "own_callbacks", "takes_trial", "train_one"]
 
 
 class Watch(TrainerCallback):
-    """Keeps the objective of the last evaluation, and ends hopeless trials."""
+    """Keeps the objective of the last evaluation, and stops hopeless trials."""
 
     def __init__(self, trial: Any, objective: Callable[..., Any], prunes: bool) -> None:
         self.trial, self.objective, self.prunes = trial, objective, prunes
@@ -23,7 +23,7 @@ class Watch(TrainerCallback):
         self.pruned = False
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Compute the objective; report it to the study's pruner."""
+        """Computes the objective and reports it to the study's pruner."""
         self.value = self.objective(dict(kwargs["metrics"]))
         if not self.prunes:
             return
@@ -35,12 +35,12 @@ class Watch(TrainerCallback):
 def train_one(
     bare: Any, callbacks: Sequence[Any], args: TrainingArguments, watch: Watch
 ) -> None:
-    """Train a trial, and evaluate it if that was not done: ``watch`` has the result.
+    """Trains a trial, and evaluates it if necessary; ``watch`` has the result.
 
     Args:
-        bare, callbacks: of ``Trainer._bare``.
-        args: of the trial.
-        watch: with the trial, which a ``model_init(trial)`` is given.
+        bare, callbacks: results of ``Trainer._bare``.
+        args: arguments of the trial.
+        watch: has the trial, which is passed to a ``model_init(trial)``.
     """
     make = bare.model_init
     if takes_trial(make):
@@ -53,11 +53,11 @@ def train_one(
 
 
 def takes_trial(make: Callable[..., Any]) -> bool:
-    """Whether it is a ``model_init(trial)``, not a ``model_init()``."""
+    """Whether ``make`` is a ``model_init(trial)``, not a ``model_init()``."""
     return bool(inspect.signature(make).parameters)
 
 
 def own_callbacks(callbacks: Sequence[Any], theirs: Sequence[Any]) -> list[Any]:
-    """Copies of the callbacks that are not of the types that every Trainer adds."""
+    """Returns copies of the callbacks whose type is not among ``theirs``."""
     kinds = {type(one) for one in theirs}
     return [copy.copy(one) for one in callbacks if type(one) not in kinds]

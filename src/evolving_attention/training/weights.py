@@ -1,10 +1,10 @@
-"""Weights of training rows, of classes and of single rows, in the loss.
+"""Weights of training rows in the loss, by class and by row.
 
     loss of a batch = 1/B · sum over its B rows of w · (the loss of the row)
 
-with w the weight of the row's class times its ``sample_weight``, scaled to the mean 1
-over the training set: so the loss keeps its size, and its gradient does not depend on
-what else is in the batch. Evaluation is not weighted.
+where w is the weight of the row's class times its ``sample_weight``, scaled to mean 1
+over the training set. So the loss keeps its scale, and a row's gradient does not depend
+on the other rows of the batch. Evaluation is not weighted.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Array = np.ndarray[Any, Any]
 
 
 class RowWeights:
-    """The weight of every row of a training set; of none where all are equal.
+    """The weight of every row of a training set; no weights if all are equal.
 
     Args:
-        args: ``class_weight``.
+        args: its ``class_weight`` is used.
         dataset: as the caller gave it, with or without a column ``sample_weight``.
-        rows: its rows, as batches are made of them.
-        config: of the model, which names its classes.
+        rows: its rows, from which batches are made.
+        config: config of the model, which names its classes.
         own_loss: whether the caller's function computes the loss.
 
     Raises:
-        ConfigError, InputError: weights are no numbers from 0, do not belong to the
+        ConfigError, InputError: weights are not numbers from 0 up, do not match the
             rows or classes, or are all 0.
     """
 
@@ -78,14 +78,14 @@ class RowWeights:
             self.values = (weights / weights.mean()).astype(np.float32)
 
     def inputs_of(self, batch: b.Batch) -> b.Batch:
-        """The inputs of ``compute_loss``: the model's, and the weights of the rows."""
+        """Returns the inputs of ``compute_loss``: the model's, and the row weights."""
         inputs = b.inputs_of(batch)
         if self.values is not None:
             inputs[KEY] = self.values[b.row_ids(batch)]
         return inputs
 
     def fingerprint(self) -> dict[str, str]:
-        """What a resumed run compares; nothing where no row is weighted."""
+        """Returns the part that a resumed run compares; empty if no row is weighted."""
         if self.values is None:
             return {}
         digest = hashlib.blake2b(self.values.tobytes(), digest_size=16)
@@ -95,16 +95,16 @@ class RowWeights:
 def weighted_loss(
     model: Any, inputs: dict[str, Any], weights: Array, label_smoothing: float
 ) -> Tensor:
-    """The weighted mean loss of a batch.
+    """Returns the weighted mean loss of a batch.
 
     Args:
-        model: for sequence classification or regression.
-        inputs: of its call, with labels.
+        model: a model for sequence classification or regression.
+        inputs: inputs of its call, with labels.
         weights: [B].
-        label_smoothing: as of the model's own loss.
+        label_smoothing: as in the model's own loss.
 
     Raises:
-        InputError: the labels are not one for each row.
+        InputError: there is not exactly one label for each row.
     """
     from evolving_attention import functional as F
     from evolving_attention._core import Tensor
@@ -133,7 +133,7 @@ def weighted_loss(
 
 
 def _checked(given: Any, count: int) -> Array:
-    """``sample_weight`` as float64 [count]."""
+    """Returns ``sample_weight`` as float64 [count]."""
     try:
         weights = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -156,7 +156,7 @@ def _checked(given: Any, count: int) -> Array:
 
 
 def _labels(rows: Any) -> Array:
-    """The class of every row: int64 [N]."""
+    """Returns the class of every row: int64 [N]."""
     labels = getattr(rows, "labels", None)
     if labels is None and len(rows):
         key = "labels" if "labels" in rows[0] else "label"
@@ -172,7 +172,7 @@ def _labels(rows: Any) -> Array:
 
 
 def _of_classes(given: Any, labels: Array, config: Any) -> Array:
-    """The weight of every class: float64 [classes]."""
+    """Returns the weight of every class: float64 [classes]."""
     names: dict[str, int] = dict(getattr(config, "label2id", None) or {})
     count = max(len(names), int(labels.max(initial=0)) + 1)
     where = "TrainingArguments: class_weight"
